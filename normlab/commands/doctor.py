@@ -4,9 +4,8 @@ import json
 import os
 import shutil
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Literal
+from typing import NamedTuple
 
 from normlab.commands._arguments import command_parser
 from normlab.commands._terminal import at_work, print_prose
@@ -21,12 +20,11 @@ _FREE_GIB = 5.0  # prepared data and the checkpoints of a small sweep
 _SECONDS = 3.0  # for W&B to answer
 
 
-@dataclass(frozen=True)
-class Check:
-    """One finding; `advice` says what to do, empty where there is nothing to do."""
+class Check(NamedTuple):
+    """One finding: ok, warn or fail; `advice` says what to do, empty where there is nothing."""
 
     name: str
-    status: Literal["ok", "warn", "fail"]
+    status: str
     found: str
     advice: str = ""
 
@@ -48,7 +46,7 @@ def main(argv: list[str]) -> int:
         raise ValueError(f"{arguments.overrides[0]}: settings are for --speed")
     checks = list(run_checks())
     if arguments.json:
-        print(json.dumps([asdict(check) for check in checks], indent=1))
+        print(json.dumps([check._asdict() for check in checks], indent=1))
     for check in [] if arguments.json else checks:
         print_prose(f"{check.status:<6}{check.name:<13} {check.found}", hang=20)
         if check.advice:
@@ -86,13 +84,9 @@ def run_checks() -> Iterator[Check]:
     from normlab.records.pairs import arithmetic_of
     from normlab.train.runtime import Runtime
 
-    runtime = Runtime.start(device="auto", precision="auto", threads=None)
-    environment = runtime.environment()
+    environment = Runtime.start(device="auto", precision="auto", threads=None).environment()
     device = str(environment["device"])
-    if runtime.device.type == "cuda":
-        names = [torch.cuda.get_device_name(i) for i in range(torch.cuda.device_count())]
-        yield Check("device", "ok", ", ".join(names))
-    elif torch.version.cuda is not None:
+    if torch.version.cuda is not None and not torch.cuda.is_available():
         found = f"{device}; torch is built for CUDA {torch.version.cuda} but finds no GPU"
         yield Check("device", "warn", found, "run nvidia-smi to see why, or use the processor")
     else:
@@ -115,8 +109,7 @@ def _wandb() -> Check:
     login = find_login()
     mode = resolve_mode("auto", login)
     if not login.source:
-        found = f"mode auto is {mode}: no login"
-        return Check("wandb", "ok", found, "to send runs: wandb login")
+        return Check("wandb", "ok", f"mode auto is {mode}: no login", "to send runs: wandb login")
     if mode != "online":
         return Check("wandb", "ok", f"mode auto is {mode}")
     try:

@@ -34,8 +34,7 @@ def main(argv: list[str]) -> int:
     pages = [explain(there[name]) for name in names]
     every = [] if pages else sorted(map(facts, there.values()), key=lambda each: len(each.pools))
     if arguments.json:
-        found = {"norms": [page.plain() for page in pages]}
-        found = found if pages else {"overview": [asdict(each) for each in every]}
+        found = {"norms" if pages else "overview": [asdict(each) for each in pages or every]}
         print(json.dumps({"format": "normlab.explain/1", **found}, indent=1, ensure_ascii=False))
     elif arguments.images:
         screen.show_images(pages)

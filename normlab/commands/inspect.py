@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 from normlab.commands._arguments import as_path, command_parser
 from normlab.commands._runs import one_run
 from normlab.commands._terminal import at_work, print_prose, print_table
-from normlab.records.labels import placement_label
 
 if TYPE_CHECKING:
     from normlab.inspect.model import Subject
@@ -50,7 +49,11 @@ def main(argv: list[str]) -> int:
         asked = questions("model", names=[name for name in arguments.only.split(",") if name])
         subject, folder = _subject(arguments.subject)
     if not arguments.json:
-        print_prose(_title(subject))
+        choices = subject.config["choices"]
+        named = " ".join(f"{k}={choices[k]}" for k in ("task", "norm", "placement", "model"))
+        state = f"run {subject.run_id}, step {subject.step}"
+        state = state if subject.run_id else "at initialization"
+        print_prose(f"{named} seed={subject.seed}: {state}")
     findings = {}
     for number, each in enumerate(asked):
         with at_work(f"{each.name}, {number + 1} of {len(asked)}", done=number, total=len(asked)):
@@ -61,7 +64,7 @@ def main(argv: list[str]) -> int:
     file = arguments.out or folder / SHEET_FILE
     with atomic_write(file) as opened:
         opened.write(text)
-    print(text if arguments.json else f"written to {file}", end="" if arguments.json else "\n")
+    print(text if arguments.json else f"written to {file}\n", end="")
     return 0
 
 
@@ -80,17 +83,6 @@ def _subject(words: list[str]) -> "tuple[Subject, Path]":
     folder = one_run(Path(runs[0]))
     # Settings that are not the run's own make another sheet.
     return subject_of_run(folder, changes), Path() if changes else folder
-
-
-def _title(subject: "Subject") -> str:
-    choices, model = subject.config["choices"], subject.config["model"]
-    keys = ["task", "norm", "placement", "model"]
-    if placement_label(choices, subject.config) is None:
-        keys.remove("placement")
-    stacks = [str(count) for key, count in model.items() if key.endswith("_layers")]
-    depth = f"{'+'.join(stacks)} layers of width {model['dim']}, " if stacks else ""
-    state = f"run {subject.run_id}, step {subject.step}" if subject.run_id else "at initialization"
-    return f"{' '.join(f'{k}={choices[k]}' for k in keys)} seed={subject.seed}: {depth}{state}"
 
 
 def _show(asked: "Question", finding: "Finding") -> None:
@@ -129,8 +121,8 @@ def _describe_data(overrides: list[str], *, as_json: bool) -> int:
             print(f"{name}{'' if split is None else f' of {split}'}: {_cell(value)}")
         else:
             table.setdefault(name, {})[split] = _cell(value)
-    rows = [[name, *(row.get(split, "-") for split in splits)] for name, row in table.items()]
     print()
+    rows = [[name, *(row.get(split, "-") for split in splits)] for name, row in table.items()]
     print_table(["", *splits], rows, numeric=splits)
     return 0
 

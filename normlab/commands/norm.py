@@ -5,6 +5,7 @@ import keyword
 import os
 import re
 import time
+from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -21,19 +22,18 @@ _EXAMPLES = """examples:
   normlab norm check peak  does it keep the contract of all norms? seconds
   normlab norm card peak   fixed questions and short runs, minutes
 
-normlab norm check --help and normlab norm card --help say more. The new files train at once, as a
-norm that divides each token by its root mean square; they say what to change. An installed package
-keeps both files inside itself; the command says where.
+The new files train at once, as a norm that divides each token by its root mean square; they say
+what to change. An installed package keeps both files inside itself; the command says where.
 """
 _CHECK = """examples:
   normlab norm check mine   a norm of your own, in seconds
   normlab norm check ln bn  several
 
 One line per check: ok, violated or does not apply, and what was seen. The exit status is 1 if a
-check is violated. normlab norm card mine compares it with other norms.
+check is violated.
 """
 _CARD = """examples:
-  normlab norm card mine                  ten minutes on two cores; a page
+  normlab norm card mine                  some twenty minutes on a core; a page
   normlab norm card mine scale=smoke      under a minute: does everything run?
   normlab norm card bn norm.ghost=4       another value, and its own card
   normlab norm card dyt placement=post
@@ -41,15 +41,11 @@ _CARD = """examples:
   normlab norm card dyt --publish results  to the board, results/cards.md
 
 The short runs are translation, a language model, BERT, and a small residual network on handwritten
-digits. Natural images and recurrent nets have studies: normlab study run vision_norms, and
-normlab study run recurrent.
-
-Runs are kept below --folder: interrupted, the same command resumes. The page compares with the
-cards of ln, rms, bn and none, where they were made at the same scale and placement: in --folder, or
-in results/cards.
+digits. They are kept below --folder: interrupted, the same command resumes. The page compares with
+the cards of ln, rms, bn and none, where they were made at the same scale and placement: in
+--folder, or in results/cards.
 """
 _STATUS = {True: "ok", False: "violated", None: "does not apply"}
-_MOST_PROCESSES = 4  # by default; each has a model, its data and the libraries in memory
 _NAME = re.compile(r"[a-z][a-z0-9_]{,39}")  # names of runs have it in them
 _WORDS = {"null", "true", "false", "nan", "inf", "yes", "no", "on", "off", *keyword.kwlist}
 
@@ -104,20 +100,24 @@ def main(argv: list[str]) -> int:
 
 
 def _new(name: str) -> int:
+    from normlab.records.files import atomic_write
+
     if not _NAME.fullmatch(name) or name in _WORDS:
         raise ValueError(
             f"{name!r:.60} cannot be a norm: give small letters, digits and _, a letter first, at "
             "most 40, and no word of Python or YAML"
         )
     title, files = title_of(name), places(name)
-    if there := [path for path in files if path.exists()]:
-        raise ValueError(f"{_shown(there[0])} exists: choose another name")
+    shown = [os.path.relpath(path) for path in files]
+    for path, said in zip(files, shown, strict=True):
+        if path.exists():
+            raise ValueError(f"{said} exists: choose another name")
     for path, text in zip(files, (_MODULE, _CONFIG), strict=True):
-        _write(path, text.format(name=name, title=title))
-    module, config = map(_shown, files)
+        with atomic_write(path) as file:
+            file.write(text.format(name=name, title=title))
     print(
-        f"wrote {module}    what it pools over, its values, its formula\n"
-        f"      {config}    its values, and a sentence for normlab list norms\n"
+        f"wrote {shown[0]}    what it pools over, its values, its formula\n"
+        f"      {shown[1]}    its values, and a sentence for normlab list norms\n"
         "Both work as they are. Put your norm in their place, then:\n"
         f"  normlab norm check {name}                the norm contract, in seconds\n"
         f"  normlab train norm={name} scale=smoke    a run of a minute\n"
@@ -137,19 +137,6 @@ def places(name: str) -> tuple[Path, Path]:
 def title_of(name: str) -> str:
     """Return the name of the class: `PeakNorm` for `peak` and for `peak_norm`."""
     return "".join(map(str.capitalize, name.removesuffix("_norm").split("_"))) + "Norm"
-
-
-def _shown(path: Path) -> str:
-    here = Path.cwd()
-    return str(path.relative_to(here) if path.is_relative_to(here) else path)
-
-
-def _write(path: Path, text: str) -> None:
-    from normlab.records.files import atomic_write
-
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with atomic_write(path) as file:
-        file.write(text)
 
 
 def check_names(names: list[str]) -> None:
@@ -206,10 +193,6 @@ def card(argv: list[str]) -> int:
     add("--folder", type=as_path, default=Path("cards"), help=text)
     text = "also add the card to the board there"
     add("--publish", type=as_path, metavar="RESULTS", help=text)
-    most = min(_MOST_PROCESSES, os.cpu_count() or 1)
-    text = "questions at a time; default: one per core, at most four"
-    add("--processes", type=int, default=most, help=text)
-    add("--json", action="store_true", help="print the card as JSON")
     arguments = parser.parse_intermixed_args(argv)
 
     from normlab.inspect.card import card as assemble
@@ -221,26 +204,23 @@ def card(argv: list[str]) -> int:
     names = [name for name in arguments.only.split(",") if name]
     asked = questions("card", "model", names=names)
     subject, results = examined(arguments.overrides, arguments.folder), arguments.publish
-    if results is not None and subject.scale != "small":
-        raise ValueError(f"scale={subject.scale} is a check and no result: publish scale=small")
-    if results is not None and names:
-        raise ValueError("--publish takes a whole card: leave --only out")
+    if results is not None and (subject.scale != "small" or names):
+        raise ValueError("--publish takes a whole card of scale=small: leave --only out")
     if results is not None and not results.is_dir():
         raise ValueError(f"--publish {results}: no such folder; the board is in results")
     subject.check()
-    say = (lambda _: None) if arguments.json else print_prose
-    say(f"card of {subject.name}, scale={subject.scale}: {len(asked)} questions")
+    print_prose(f"card of {subject.name}, scale={subject.scale}: {len(asked)} questions")
     found: dict[str, Any] = {}
-    for name, finding in findings(subject, asked, processes=arguments.processes):
-        say(f"{name}: {finding['answer']}")
+    for name, finding in findings(subject, asked):
+        print_prose(f"{name}: {finding['answer']}")
         found[name] = finding
     environment = Runtime.start(device=subject.device, precision="fp32", threads=1).environment()
     made = assemble(subject, environment, found)
-    page = subject.folder / PAGE_FILE
-    _write(subject.folder / CARD_FILE, _json(made))
     homes = [subject.folder.parent, (results or Path("results")) / FOLDER]
-    _write(page, card_page(made, baselines_for(made, homes)))
-    print(_json(made) if arguments.json else f"written to {page}\n", end="")
+    page = subject.folder / PAGE_FILE
+    compared = card_page(made, baselines_for(made, homes))
+    _write({subject.folder / CARD_FILE: _json(made), page: compared})
+    print(f"written to {page}")
     if results is not None:
         _publish(subject, made, results)
     return 0
@@ -248,6 +228,15 @@ def card(argv: list[str]) -> int:
 
 def _json(card: dict[str, Any]) -> str:
     return json.dumps(card, indent=1, sort_keys=True, allow_nan=False) + "\n"
+
+
+def _write(texts: Mapping[Path, str]) -> None:
+    from normlab.records.files import atomic_write
+
+    for path, text in texts.items():
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with atomic_write(path) as file:
+            file.write(text)
 
 
 def _publish(subject: "Examined", card: dict[str, Any], results: Path) -> None:
@@ -261,17 +250,15 @@ def _publish(subject: "Examined", card: dict[str, Any], results: Path) -> None:
     from normlab.reports.pages import card_pages
 
     home = results / FOLDER / subject.folder.name
-    _write(home / CARD_FILE, _json(card))
+    _write({home / CARD_FILE: _json(card)})
     records: dict[Key, RunRecord | None] = {}
     for task in TASKS:
         for seed in subject.seeds(task):
             config = to_dict(subject.config(task, seed=seed))
             store = RunStore(config["runs_dir"])
             if store.has(folder := store.run_dir(config)):
-                row = config["choices"]["task"]
-                records[Key(row, "", seed)] = store.read(folder)
+                records[Key(config["choices"]["task"], "", seed)] = store.read(folder)
     write_pack(home, records)
-    for path, text in card_pages(results).items():
-        _write(path, text)
+    _write(card_pages(results))
     accept(results, [home])
     print(f"published in {home}; the board is {results / 'cards.md'}")

@@ -1,12 +1,9 @@
 """The card of a norm: its scale, its runs, and the questions about the norm by itself."""
 
-import multiprocessing
 import re
-import signal
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import ProcessPoolExecutor
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache, partial
+from functools import cache, partial
 from pathlib import Path
 from statistics import median
 from typing import TYPE_CHECKING, Any
@@ -15,11 +12,12 @@ from normlab.bench.speed import Clock, start
 from normlab.config.compose import compose, to_dict
 from normlab.config.registry import options
 from normlab.config.suggest import check_given_once
-from normlab.inspect.axes import Sees, axes_in_words, dependence, distinct, in_order
-from normlab.inspect.depth import first_update, gradients
+from normlab.inspect.depth import first_update, gradients, shown
 from normlab.inspect.model import Subject, subject_of, subject_of_run
 from normlab.inspect.question import Finding, Question, Table, question
-from normlab.inspect.subject import Norm, on_table, remembers, trained
+from normlab.inspect.subject import on_table, trained
+from normlab.inspect.worked import axes_in_words, dependence, distinct, in_order, sees_in_words
+from normlab.norms.base import RunningNorm
 from normlab.records.labels import norm_label
 from normlab.records.record import RunRecord, plain
 from normlab.records.store import RunStore
@@ -31,8 +29,6 @@ if TYPE_CHECKING:
 
 FORMAT = "normlab.card/1"
 REFERENCE = "ln"
-TIMED = ("cost",)
-"""Questions that have the processor to themselves."""
 _OF_A_CARD = re.compile(r"\+?((\w+_)?norm|placement)([.@]\w+)*=.*")
 _TIMED_STEPS = 4
 _SIDES = (REFERENCE, "this norm")
@@ -179,25 +175,17 @@ def examined(arguments: Sequence[str], folder: Path) -> Examined:
     return Examined(name, tuple(chosen), own["scale"], home, own["device"])
 
 
-def findings(
-    subject: Examined, asked: Sequence[Question], *, processes: int
-) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Yield each finding as plain values, questions that are timed by themselves first.
-
-    The first question about the trained model has its run to itself, and trains it if need be.
-    """
-    timed = [[each] for each in asked if each.name in TIMED]
-    reading = [each for each in asked if each.of == "model"]
-    training = [each for each in asked if each.of == "card" and each.name not in TIMED]
-    with ProcessPoolExecutor(
-        processes,
-        mp_context=multiprocessing.get_context("spawn"),
-        initializer=signal.signal,  # Ctrl-C is for the parent: a run takes it as its own
-        initargs=(signal.SIGINT, signal.SIG_IGN),
-    ) as pool:
-        for some in (*timed, training, reading[:1], reading[1:]):
-            found = pool.map(partial(examine, subject), some)
-            yield from zip([each.name for each in some], found, strict=True)
+def findings(subject: Examined, asked: Sequence[Question]) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Yield each finding as plain values; questions about a model are about the translator."""
+    model = cache(partial(_trained_model, subject))
+    for each in asked:
+        if each.of == "card":
+            found = each.ask(subject)
+        elif (trained := model()) is not None:
+            found = each.ask(trained)
+        else:
+            found = Finding.none("the translation run diverged, so there is no trained model")
+        yield each.name, plain(found.plain(each))
 
 
 def carry_out(config: "DictConfig") -> RunRecord:
@@ -208,18 +196,8 @@ def carry_out(config: "DictConfig") -> RunRecord:
     return record
 
 
-def examine(subject: Examined, asked: Question) -> dict[str, Any]:
-    """Ask one question."""
-    if asked.of == "card":
-        return plain(asked.ask(subject).plain(asked))
-    model = _trained_model(subject)
-    diverged = Finding.none("the translation run diverged, so there is no trained model")
-    return plain((asked.ask(model) if model else diverged).plain(asked))
-
-
-@lru_cache(maxsize=1)  # several questions ask the same model
-def _trained_model(examined: Examined) -> Subject | None:
-    config = examined.config("translation", seed=examined.sizes.seeds[0])
+def _trained_model(subject: Examined) -> Subject | None:
+    config = subject.config("translation", seed=subject.sizes.seeds[0])
     if carry_out(config).outcome.status != "finished":
         return None
     return subject_of_run(RunStore(config.runs_dir).run_dir(to_dict(config)), [])
@@ -249,33 +227,30 @@ def pools(examined: Examined) -> Finding:
     """What does the norm pool over, and what does a token's output depend on?"""
     config = to_dict(examined.config("translation"))
     name = config["choices"]["norm"]
-    shown = on_table(next(option for option in options("norm") if option.name == name))
-    left_out = {"option", *shown.changed}
-    norm = shown.make(**{k: v for k, v in config["norm"].items() if k not in left_out})
-    seen = {
-        "in training": _sees(lambda: norm),
-        "in evaluation": _sees(lambda: trained(norm, distinct())),
-    }
-    values = {
-        "pools": in_order(norm.pools),
-        "sees": seen,
-        "statistics_of_its_own": remembers(norm),
-        "batch_independent": norm.batch_independent,
-        "incremental": norm.incremental,
-        "parameters": sum(parameter.numel() for parameter in norm.parameters()),
-    }
-    axes = axes_in_words(norm.pools)
-    kept = "; keeps statistics between batches" if remembers(norm) else ""
-    answer = f"pools over {axes}{kept}; in training an output depends on {seen['in training']}"
-    table = Table(("", "depends, besides its own value, on"), list(seen.items()))
-    return Finding(answer, values, table, board={"pools": axes if norm.pools else "-"})
-
-
-def _sees(norm: Callable[[], Norm]) -> str:
+    tabled = on_table(next(option for option in options("norm") if option.name == name))
+    left_out = {"option", *tabled.changed}
+    norm = tabled.make(**{k: v for k, v in config["norm"].items() if k not in left_out})
     try:
-        return Sees.of(dependence(norm())).in_words()
+        training = sees_in_words(dependence(norm))
+        evaluation = sees_in_words(dependence(trained(norm, distinct())))
     except (ValueError, RuntimeError) as error:
-        return f"(cannot be tried on 2 x 3 x 4 values: {str(error).splitlines()[0]})"
+        training = evaluation = f"(cannot be tried on 2 x 3 x 4 values: {error})"
+    keeps, axes = isinstance(norm, RunningNorm), axes_in_words(norm.pools)
+    seen = {"in training": training, "in evaluation": evaluation}
+    kept = "; keeps statistics between batches" if keeps else ""
+    return Finding(
+        f"pools over {axes}{kept}; in training an output depends on {training}",
+        {
+            "pools": in_order(norm.pools),
+            "sees": seen,
+            "statistics_of_its_own": keeps,
+            "batch_independent": norm.batch_independent,
+            "incremental": norm.incremental,
+            "parameters": sum(parameter.numel() for parameter in norm.parameters()),
+        },
+        Table(("", "depends, besides its own value, on"), list(seen.items())),
+        board={"pools": axes if norm.pools else "-"},
+    )
 
 
 @question("cost", of="card")
@@ -311,18 +286,17 @@ def depth(examined: Examined) -> Finding:
     deep = ("model.dim=64", "model.ffn_dim=128", f"model.depth={layers}")
     subject = subject_of(to_dict(examined.config("translation", *deep)))
     found = gradients(subject)
-    moved = first_update(subject)
+    moved, growth = first_update(subject), found.values["growth"]
     gradient = {name: each for name, each in found.values["layers"].items() if name in moved}
-    growth = found.values["growth"]
-    values = {"layers": layers, "gradient": gradient, "growth": growth, "moved": moved}
-    shown = [row[0] for row in found.table.rows if row[0] in moved]
-    rows = [(name, gradient[name], moved[name]) for name in shown]
-    *_, last = moved.values()
+    last = [*moved.values()][-1]
     grows = " and ".join(f"x {value:.2g} over the {stack}" for stack, value in growth.items())
-    answer = (
+    return Finding(
         f"{layers}+{layers} layers: the gradient grows {grows}; one update changes the last "
-        f"layer's output by {last:.0%}"
+        f"layer's output by {last:.0%}",
+        {"layers": layers, "gradient": gradient, "growth": growth, "moved": moved},
+        Table(
+            ("layer", "gradient norm", "moved by one update"),
+            [(name, gradient[name], moved[name]) for name in shown(gradient)],
+        ),
+        board={"grad growth": growth.get("decoder"), "first update": last},
     )
-    table = Table(("layer", "gradient norm", "moved by one update"), rows)
-    board = {"grad growth": growth.get("decoder"), "first update": last}
-    return Finding(answer, values, table, board=board)

@@ -9,29 +9,21 @@ import threading
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
-from itertools import combinations
+from statistics import fmean
 from typing import Any
 
-import numpy as np
 import torch
 from jaxtyping import Float
-from scipy.stats import rankdata
+from scipy.stats import spearmanr
 from torch import Tensor, nn
 
 from normlab.claims.evidence import Evidence
 from normlab.config.registry import options
-from normlab.inspect.axes import SHAPE, axes_in_words, dependence, pooled_cells
 from normlab.inspect.model import movement, percent
 from normlab.inspect.question import question, questions
-from normlab.inspect.subject import (
-    AXES,
-    Norm,
-    on_table,
-    one_by_one,
-    run,
-    trained,
-)
-from normlab.inspect.worked import Group, document, work
+from normlab.inspect.subject import on_table, one_by_one, run, trained
+from normlab.inspect.worked import SHAPE, Group, dependence, document, pooled_cells, work
+from normlab.norms.base import Norm
 from normlab.norms.batch import BatchNorm
 from normlab.train.build import make_norm
 
@@ -97,7 +89,7 @@ def option(name: str) -> Norm:
 
 def _first_group(name: str) -> Group:
     norm = option(name)
-    return work(norm, pooled_cells(norm, dependence(norm))).groups[0]
+    return work(norm, pooled_cells(norm, dependence(norm)))[0]
 
 
 @question("axes.worked", of="claim")
@@ -112,16 +104,14 @@ def worked() -> list[Evidence]:
     for name, (what, mean, var) in wanted.items():
         group = _first_group(name)
         assert group.line is not None
-        pieces.append(
-            piece(
-                f"{name}: {what} = {mean:g}, variance {var:.4g}",
-                f"by hand mean {group.mean:.4g}, variance {group.var:.4g}; the module subtracts "
-                f"{group.line.center:.4g} and divides by {group.line.divisor:.4g}",
-                holds=close((group.mean, group.var, group.line.center), (mean, var, mean)),
-                mean=group.mean,
-                var=group.var,
-            )
+        center, divisor = group.line
+        asked = f"{name}: {what} = {mean:g}, variance {var:.4g}"
+        answer = (
+            f"by hand mean {group.mean:.4g}, variance {group.var:.4g}; the module subtracts "
+            f"{center:.4g} and divides by {divisor:.4g}"
         )
+        holds = close((group.mean, group.var, center), (mean, var, mean))
+        pieces.append(piece(asked, answer, holds=holds, mean=group.mean, var=group.var))
     return pieces
 
 
@@ -129,34 +119,31 @@ def worked() -> list[Evidence]:
 def positions() -> list[Evidence]:
     """What does the documents' batch norm pool: in their code, their example and their table?"""
     x = document().permute(0, 2, 1)
-    call, error = f"BatchNorm1d(seq_len={SHAPE[1]})(x.permute(0, 2, 1))", ""
+    error = ""
     try:
         nn.BatchNorm1d(SHAPE[1], affine=False).double()(x)
     except (RuntimeError, ValueError) as raised:
         error = str(raised).splitlines()[0]
-    y = nn.BatchNorm1d(SHAPE[2], affine=False).double()(x).permute(0, 2, 1)
-    sets = (set(axes) for size in (1, 2, 3) for axes in combinations(AXES, size))
-    axes = next(  # the smallest set over which outputs have a mean of 0
-        found for found in sets if y.mean([AXES.index(axis) for axis in found]).abs().max() < 1e-6
+    y = nn.BatchNorm1d(SHAPE[2], affine=False).double()(x)
+    same_position = bool(y.mean(0).abs().max() < 1e-6)  # else over positions too
+    axes = "batch" if same_position else "batch, position"
+    example, table, papers = (
+        len(_first_group(name).values) for name in ("bn_sample", "bn_position", "bn")
     )
-    example, table, papers = (_first_group(name) for name in ("bn_sample", "bn_position", "bn"))
+    means = [_first_group(name).mean for name in ("bn_sample", "bn_position")]
+    ran = f"raises: {error}" if error else "it runs"
+    pooled = (
+        f"the example pools {example} values of all features (mean {means[0]:g}), the table's BN "
+        f"{table} of one (mean {means[1]:g})"
+    )
+    code = f"document 000's code runs: BatchNorm1d(seq_len={SHAPE[1]})(x.permute(0, 2, 1))"
+    asked = "its worked example pools what its table says: one feature over the batch"
+    as_papers = "batch norm as the papers have it pools the same position of different samples"
+    every = f"it pools {papers} values, {axes}: every position"
     return [
-        piece(
-            f"document 000's code runs: {call}",
-            f"raises: {error}" if error else "it runs",
-            holds=not error,
-        ),
-        piece(
-            "its worked example pools what its table says: one feature over the batch",
-            f"the example pools {len(example.values)} values of all features (mean "
-            f"{example.mean:g}), the table's BN {len(table.values)} of one (mean {table.mean:g})",
-            holds=len(example.values) == len(table.values),
-        ),
-        piece(
-            "batch norm as the papers have it pools the same position of different samples",
-            f"it pools {len(papers.values)} values, {axes_in_words(axes)}: every position",
-            holds=axes == {"batch"},
-        ),
+        piece(code, ran, holds=not error),
+        piece(asked, pooled, holds=example == table),
+        piece(as_papers, every, holds=same_position),
     ]
 
 
@@ -168,23 +155,20 @@ def alone() -> list[Evidence]:
     by_batch = trained_norm("bn", eval_stats="batch")
     single, own = (movement(run(norm, x[:1]), run(norm, x)[:1]) for norm in (bn, by_batch))
     far = movement(run(bn, longer)[:, 16:], run(bn, longer[:, 16:]))
+    refusal = "it takes them"
     try:
         run(rows, longer)
-        refusal = "it takes them"
     except ValueError as error:
         refusal = str(error).split(":")[0]
     alone = "a sentence alone has another output than in a batch"
     one_row = ": one row of statistics serves all positions"
     beyond = "bn: positions beyond the longest of training are treated differently"
+    own_reading = "bn_position, the documents' own reading: it has no statistics for such positions"
     return [
         change_piece(f"bn with running statistics: {alone}", single),
         change_piece(f"bn with the batch's own statistics: {alone}", own),
         change_piece(beyond, far, because=one_row),
-        piece(
-            "bn_position, the documents' own reading: it has no statistics for such positions",
-            refusal,
-            holds="num_positions" in refusal,
-        ),
+        piece(own_reading, refusal, holds="num_positions" in refusal),
     ]
 
 
@@ -212,12 +196,11 @@ def ranks() -> list[Evidence]:
         name: movement(torch.cat([run(new_norm(name), half) for half in x.chunk(2)]), y)
         for name, y in whole.items()
     }
-    shared = movement(_in_step(x), whole["bn"])
     half = "half of the batch on each of two processes"
     both = "bn: it does so with statistics summed over processes, too (norm.sync=true)"
     return [
         change_piece(f"bn: {half} changes the output (norm.sync=false)", moved["bn"]),
-        change_piece(both, shared),
+        change_piece(both, movement(_in_step(x), whole["bn"])),
         change_piece(f"ln: {half} does not change the output", moved["ln"], expected=False),
     ]
 
@@ -253,14 +236,10 @@ def mismatch() -> list[Evidence]:
         return movement(run(norm, x), run(copy.deepcopy(norm).train(), x))
 
     few, many, layer = gap("bn", 2), gap("bn", 256), gap("ln", 2)
+    asked = "bn: the same batch has another output in eval than in training"
+    answer = f"changes by {percent(few)} for 32 tokens, by {percent(many)} for 4,096"
     return [
-        piece(
-            "bn: the same batch has another output in eval than in training",
-            f"changes by {percent(few)} for 32 tokens, by {percent(many)} for 4,096",
-            holds=changes(few),
-            few=few,
-            many=many,
-        ),
+        piece(asked, answer, holds=changes(few), few=few, many=many),
         change_piece("ln: the same batch has the same output in both", layer, expected=False),
     ]
 
@@ -270,29 +249,26 @@ def agreement() -> list[Evidence]:
     """Is layer norm the same in both modes, and alone as in a batch, bit by bit?"""
     norm, x = new_norm("ln"), draw_tokens(8, 16)
     training = run(norm, x)
-    same = torch.equal(training, run(copy.deepcopy(norm).eval(), x))
-    single = torch.equal(training, torch.cat([run(norm, sentence[None]) for sentence in x]))
+    found = {
+        "training and inference are the same": [run(copy.deepcopy(norm).eval(), x)],
+        "a batch of one is the same as a batch of eight": [run(norm, each[None]) for each in x],
+    }
     bits = {True: "equal bit by bit", False: "not equal"}
     return [
-        piece("ln: training and inference are the same", bits[same], holds=same),
-        piece("ln: a batch of one is the same as a batch of eight", bits[single], holds=single),
+        piece(f"ln: {text}", bits[same := torch.equal(training, torch.cat(parts))], holds=same)
+        for text, parts in found.items()
     ]
 
 
 @question("modes.buffers", of="claim")
 def buffers() -> list[Evidence]:
     """Which buffers do layer norm and batch norm keep, and does eval compute something else?"""
-    x = draw_tokens(4, 8)
-    norms = {name: new_norm(name) for name in ("ln", "bn")}
-    kept = {
-        name: ", ".join(n for n, _ in norm.named_buffers() if n in norm.state_dict())
-        for name, norm in norms.items()
-    }
-    two = {
-        name: not torch.equal(run(norm, x), run(copy.deepcopy(norm).eval(), x))
-        for name, norm in norms.items()
-    }
-    modes = {True: "two modes", False: "one mode"}
+    x, modes = draw_tokens(4, 8), {True: "two modes", False: "one mode"}
+    kept, two = {}, {}
+    for name in ("ln", "bn"):
+        norm = new_norm(name)
+        kept[name] = ", ".join(n for n, _ in norm.named_buffers() if n in norm.state_dict())
+        two[name] = not torch.equal(run(norm, x), run(copy.deepcopy(norm).eval(), x))
     return [
         piece("ln keeps no buffers", kept["ln"] or "none", holds=not kept["ln"]),
         piece("bn keeps running statistics", kept["bn"] or "none", holds=bool(kept["bn"])),
@@ -311,15 +287,11 @@ def memory() -> list[Evidence]:
     sizes = {count: size("bn_position", num_positions=count) for count in (64, 128, 256)}
     one = size("bn")
     listed = ", ".join(f"{each:,} of {count} positions" for count, each in sizes.items())
-    proportional = len({each / count for count, each in sizes.items()}) == 1
-    return [
-        piece(
-            "bn_position: what it keeps grows in proportion to the longest sequence",
-            f"values of {WIDTH} features: {listed}; bn keeps {one:,} whatever the length",
-            holds=proportional and one < min(sizes.values()),
-            **{f"of_{count}": float(each) for count, each in sizes.items()},
-        ),
-    ]
+    holds = len({each / count for count, each in sizes.items()}) == 1 and one < min(sizes.values())
+    asked = "bn_position: what it keeps grows in proportion to the longest sequence"
+    answer = f"values of {WIDTH} features: {listed}; bn keeps {one:,} whatever the length"
+    numbers = {f"of_{count}": float(each) for count, each in sizes.items()}
+    return [piece(asked, answer, holds=holds, **numbers)]
 
 
 @question("order.kept", of="claim")
@@ -346,12 +318,7 @@ def order_kept() -> list[Evidence]:
 
 
 def rank_correlation(x: Float[Tensor, "N M"], y: Float[Tensor, "N M"]) -> dict[str, float]:
-    """Return the mean over rows of Spearman's `rho`, and the share of rows whose ranks are `exact`.
-
-    rho = corr(rank(x), rank(y)), where equal values share the mean of their ranks.
-    """
-    first, second = (rankdata(table.numpy(), axis=-1) for table in (x, y))
-    exact = (first == second).all(-1).mean()
-    first, second = (table - table.mean(-1, keepdims=True) for table in (first, second))
-    rho = (first * second).sum(-1) / np.sqrt((first**2).sum(-1) * (second**2).sum(-1))
-    return {"rho": float(rho.mean()), "exact": float(exact)}
+    """Return the mean over rows of Spearman's `rho`, and the share of rows in the same order."""
+    exact = (x.argsort(-1) == y.argsort(-1)).all(-1).double().mean()
+    rho = fmean(spearmanr(a, b)[0] for a, b in zip(x, y, strict=True))
+    return {"rho": float(rho), "exact": float(exact)}

@@ -1,13 +1,14 @@
 """Depth: how large is the gradient in each layer, and what does one update change?"""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection
 
 import torch
 
 from normlab.data.batching import BatchStream
-from normlab.inspect.model import Subject, backward, look, movement
+from normlab.inspect.model import Subject, look, movement
 from normlab.inspect.question import Finding, Table, question
+from normlab.norms.base import normalized_by
 from normlab.probes.gradients import gradient_norms
 from normlab.tasks.base import Batch
 from normlab.train.build import build_optimizer
@@ -44,21 +45,30 @@ def gradients(subject: Subject) -> Finding:
     ]
     model.zero_grad(set_to_none=True)
     layers = {n.removeprefix("norm/"): v for n, v in norms.items() if n.startswith("norm/")}
+    stacks = by_stack(layers).items()
+    growth = {stack: ratio(layers[names[-1]], layers[names[0]]) for stack, names in stacks}
     values = {
         "loss": loss,
         "norm": math.hypot(*layers.values()),
         "layers": layers,
-        "growth": {stack: ratio(layers, names) for stack, names in by_stack(list(layers)).items()},
+        "growth": growth,
         "last_second_weight": second[-1] if second else None,
     }
-    growth = [
-        f"x {value:.2g} from the first to the last {stack} layer"
-        for stack, value in values["growth"].items()
-    ]
-    last = f", {second[-1]:.2g} at the last feed-forward's second weight" if second else ""
-    answer = f"{' and '.join(growth)}; {values['norm']:.3g} over all{last}, at a loss of {loss:.3g}"
-    rows = [(name, layers[name]) for name in shown(list(layers))]
+    grows = " and ".join(
+        f"x {v:.2g} from the first to the last {n} layer" for n, v in growth.items()
+    )
+    answer = f"{grows}; {values['norm']:.3g} over all, at a loss of {loss:.3g}"
+    rows = [(name, layers[name]) for name in shown(layers)]
     return Finding(answer, values, Table(("layer", "gradient norm"), rows))
+
+
+def backward(subject: Subject, batch: Batch) -> float:
+    """Return the loss of a batch, and leave its gradient in the parameters, both as in training."""
+    with normalized_by(subject.model, "batch"), torch.enable_grad():
+        losses = subject.losses(batch)
+        loss = torch.stack([losses[name] / batch.counts[name] for name in sorted(losses)]).sum()
+        loss.backward()
+    return float(loss.detach())
 
 
 def training_batch(subject: Subject) -> Batch:
@@ -74,7 +84,7 @@ def training_batch(subject: Subject) -> Batch:
     return subject.batch("train", next(stream).tolist())
 
 
-def by_stack(layers: Sequence[str]) -> dict[str, list[str]]:
+def by_stack(layers: Collection[str]) -> dict[str, list[str]]:
     """Gather numbered layers (`encoder.0`) by their stack, in the given order."""
     found: dict[str, list[str]] = {}
     for name in layers:
@@ -84,13 +94,12 @@ def by_stack(layers: Sequence[str]) -> dict[str, list[str]]:
     return found
 
 
-def ratio(norms: Mapping[str, float], names: Sequence[str]) -> float:
-    """Return the norm of the last of some layers over that of the first."""
-    first, last = norms[names[0]], norms[names[-1]]
+def ratio(last: float, first: float) -> float:
+    """Return a quotient of norms: infinite over 0 alone, and NaN where both are 0."""
     return last / first if first else math.inf if last else math.nan
 
 
-def shown(layers: Sequence[str]) -> list[str]:
+def shown(layers: Collection[str]) -> list[str]:
     """Return the layers for the table: five of a deep stack, the first and last among them."""
     left_out: set[str] = set()
     for names in by_stack(layers).values():
@@ -108,10 +117,10 @@ def first_update(subject: Subject) -> dict[str, float]:
     """
     batch = training_batch(subject)
     with torch.no_grad():
-        before = look(subject, batch, "training").layers
+        before = look(subject, batch, "training").outputs("layer")
     optimizer = build_optimizer(subject.config, subject.model)
     backward(subject, batch)
     optimizer.step()
     with torch.no_grad():
-        after = look(subject, batch, "training").layers
-    return {name: movement(after[name], x) for name, x in before.items()}
+        after = look(subject, batch, "training").outputs("layer")
+    return {name: movement(after[name].real, x.real) for name, x in before.items()}

@@ -4,9 +4,11 @@ Only this file knows the anatomy of models.
 """
 
 import math
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -20,9 +22,8 @@ from normlab.config.compose import compose, to_dict
 from normlab.inspect.question import Finding, questions
 from normlab.models.attention import AttentionCore
 from normlab.models.base import Anatomy, stacks
-from normlab.norms.base import Norm, RunningNorm, normalized_by, running_norms
+from normlab.norms.base import Norm, normalized_by, running_norms
 from normlab.norms.local import NoNorm
-from normlab.norms.recalibration import Tally
 from normlab.placements.base import Residual
 from normlab.probes.sites import real_values, sites
 from normlab.records.record import plain
@@ -64,18 +65,10 @@ class Subject:
         return stacks(self.model)
 
     @property
-    def norms(self) -> dict[str, Norm]:
-        """The norms by place, without those that leave values as they are."""
-        return {
-            name: norm
-            for name, norm in sites(self.model, Norm).items()
-            if not isinstance(norm, NoNorm)
-        }
-
-    @property
-    def has_attention(self) -> bool:
-        """Whether there is a softmax over tokens."""
-        return bool(sites(self.model, AttentionCore))
+    def norms(self) -> set[str]:
+        """The places of norms, without those that leave values as they are."""
+        found = sites(self.model, Norm).items()
+        return {name for name, norm in found if not isinstance(norm, NoNorm)}
 
     @property
     def keeps_statistics(self) -> bool:
@@ -88,12 +81,11 @@ class Subject:
 
     def batch(self, split: str, indices: Sequence[int], *, padding: float = 0.0) -> Batch:
         """Return a batch of chosen examples on the device, of which a share is padding."""
-        batch = self.task.batch(split, indices, padding=padding)
-        return batch.to(self.runtime.device)
+        return self.task.batch(split, indices, padding=padding).to(self.runtime.device)
 
     def losses(self, batch: Batch, model: nn.Module | None = None) -> dict[str, Tensor]:
         """Return the summed losses of a batch, of another model where one is given."""
-        return self.task.losses(self.model if model is None else model, batch)
+        return self.task.losses(model or self.model, batch)
 
     def generator(self, question: str) -> np.random.Generator:
         """Return the random numbers of a question, the same whatever else is asked."""
@@ -140,15 +132,6 @@ def sheet(subject: Subject, findings: Mapping[str, Finding]) -> dict[str, Any]:
     )
 
 
-def backward(subject: Subject, batch: Batch) -> float:
-    """Return the loss of a batch, and leave its gradient in the parameters, both as in training."""
-    with normalized_by(subject.model, "batch"), torch.enable_grad():
-        losses = subject.losses(batch)
-        loss = torch.stack([losses[name] / batch.counts[name] for name in sorted(losses)]).sum()
-        loss.backward()
-    return float(loss.detach())
-
-
 class Values(NamedTuple):
     """Values of a stream, and which positions are real."""
 
@@ -161,29 +144,51 @@ class Values(NamedTuple):
         return self.all[self.valid]
 
 
-@dataclass
-class Seen:
-    """What one pass of a batch showed, in the order of the forward pass.
+class Attention(NamedTuple):
+    """What an attention was given: which keys a query may see, and which queries are real."""
 
-    Attributes:
-        norms: the input of each norm, by place; the positions that a recurrence gives one at a time
-            are one input.
-        moments: what norms with running statistics took of the batch, by place.
-        stacks: the last values of each stack (`encoder`, `decoder`).
-        entered: what each stack's entry is called with, where `leaves` were asked for.
-        layers: the outputs of the layers at real tokens, by names such as `encoder.0`.
-        attention: what `measure` makes of each attention.
+    query: Float[Tensor, "B H P K"]
+    key: Float[Tensor, "B H S K"]
+    visible: Bool[Tensor, "..."] | None
+    real: Bool[Tensor, "B P"]
+
+
+class Pass:
+    """What one pass of a batch showed, by place, in the order of the forward pass.
+
+    `calls` are arguments and results by kind and place, `entered` what each stack's entry was
+    called with, where leaves of the graph were asked for.
     """
 
-    norms: dict[str, Values] = field(default_factory=dict[str, Values])
-    moments: dict[str, Tally] = field(default_factory=dict[str, Tally])
-    stacks: dict[str, Values] = field(default_factory=dict[str, Values])
-    entered: dict[str, tuple[Any, ...]] = field(default_factory=dict[str, tuple[Any, ...]])
-    layers: dict[str, Tensor] = field(default_factory=dict[str, Tensor])
-    attention: dict[str, Any] = field(default_factory=dict[str, Any])
+    def __init__(self) -> None:
+        self.calls: dict[str, dict[str, list[tuple[Any, Any]]]] = defaultdict(dict)
+        self.entered: dict[str, tuple[Any, ...]] = {}
+
+    def outputs(self, kind: str) -> dict[str, Values]:
+        """Return the last values of each `stack` (`encoder`), or of each `layer` (`encoder.0`)."""
+        found = {name: calls[-1] for name, calls in self.calls[kind].items()}
+        return {name: Values(*real_values(y, given)) for name, (given, y) in found.items()}
+
+    @property
+    def norms(self) -> dict[str, Values]:
+        """The input of each norm: the positions that a recurrence gives one at a time are one."""
+        found: dict[str, Values] = {}
+        for name, calls in self.calls["norm"].items():
+            first = max(n for n, ((_, stream), _) in enumerate(calls) if stream.start == 0)
+            each = [(x, stream.real(x)) for (x, stream), _ in calls[first:]]
+            found[name] = Values(*(torch.cat(parts, 1) for parts in zip(*each, strict=True)))
+        return found
+
+    @property
+    def attentions(self) -> dict[str, Attention]:
+        """What each attention was given; the residual around it knows its real queries."""
+        found: dict[str, Attention] = {}
+        for name, [*_, ((query, key, _, visible), _)] in self.calls["attention"].items():
+            (x, stream, *_), _ = self.calls["residual"][name][-1]
+            found[name] = Attention(query, key, visible, stream.real(x))
+        return found
 
 
-Measure = Callable[[Tensor, Tensor, Tensor | None, Bool[Tensor, "B P"] | None], Any]
 Enter = Callable[[str, Tensor], Tensor]
 
 
@@ -192,84 +197,51 @@ def taking(model: nn.Module, mode: str) -> AbstractContextManager[None]:
     return normalized_by(model, "batch") if mode == "training" else nullcontext()
 
 
-def look(subject: Subject, batch: Batch, mode: str = "eval", **watching: Any) -> Seen:
-    """Run a batch in a mode and return what was seen; `watching` as `watched` takes it."""
-    with taking(subject.model, mode), watched(subject.model, **watching) as seen:
+def look(subject: Subject, batch: Batch, mode: str = "eval", *, enter: Enter | None = None) -> Pass:
+    """Run a batch in a mode and return what was seen."""
+    with taking(subject.model, mode), watched(subject.model, enter=enter) as seen:
         subject.losses(batch)
     return seen
 
 
 @contextmanager
 def watched(
-    model: nn.Module,
-    *,
-    measure: Measure | None = None,
-    enter: Enter = lambda _, x: x,
-    leaves: bool = False,
-) -> Iterator[Seen]:
+    model: nn.Module, *, enter: Enter | None = None, leaves: bool = False
+) -> Iterator[Pass]:
     """Collect what a pass through the model shows.
 
-    `measure` is given query, key, visible and real positions of each attention. `enter` may replace
-    the first values of a stack: it is given the stack's name and the values. `leaves` puts leaves
-    of the graph at each stack's entry, before the norm on embedded tokens (it may leak too).
+    `enter` may replace the first values of a stack: it is given the stack's name and the values.
+    `leaves` puts leaves of the graph at each stack's entry, before the norm on embedded tokens (it
+    may leak too).
     """
-    seen, queries = Seen(), dict[str, Tensor]()
-
-    def passed(name: str, given: tuple[Any, ...], y: Tensor) -> None:
-        x, stream = given
-        found = Values(x, stream.real(y))
-        earlier = seen.norms.pop(name, None)
-        if earlier is not None and stream.start == earlier.valid.shape[1]:
-            found = Values(*(torch.cat(pair, 1) for pair in zip(earlier, found, strict=True)))
-        seen.norms[name] = found
-
-    def leaf(name: str, given: tuple[Any, ...]) -> tuple[Any, ...]:
-        seen.entered[name] = (given[0].detach().requires_grad_(), *given[1:])
-        return seen.entered[name]
-
-    def begun(name: str, given: tuple[Any, ...]) -> tuple[Any, ...]:
-        return (enter(name, given[0]), *given[1:])
-
-    def ended(name: str, given: tuple[Any, ...], y: Tensor) -> None:
-        seen.stacks[name] = Values(*real_values(y, given))
-
-    def layer(name: str, given: tuple[Any, ...], y: Tensor) -> None:
-        seen.layers[name] = Values(*real_values(y, given)).real
-
-    def query(name: str, given: tuple[Any, ...]) -> None:
-        queries[name] = given[1].real(given[0])
-
-    def attention(name: str, given: tuple[Any, ...]) -> None:
-        assert measure is not None
-        seen.attention[name] = measure(given[0], given[1], given[3], queries.get(name))
-
+    seen = Pass()
     with ExitStack() as hooks:
 
-        def before(module: nn.Module, act: Callable[..., Any], name: str) -> None:
-            hook = module.register_forward_pre_hook(lambda _, given: act(name, given))
-            hooks.callback(hook.remove)
+        def keep(kind: str, name: str, module: nn.Module) -> None:
+            def called(_: nn.Module, given: tuple[Any, ...], y: Any) -> None:
+                seen.calls[kind].setdefault(name, []).append((given, y))
 
-        def after(module: nn.Module, act: Callable[..., None], name: str) -> None:
-            hook = module.register_forward_hook(lambda _, given, y: act(name, given, y))
-            hooks.callback(hook.remove)
+            hooks.callback(module.register_forward_hook(called).remove)
 
-        norms, residuals = sites(model, Norm), sites(model, Residual)
-        for name, norm in norms.items():
-            after(norm, passed, name)
-            if isinstance(norm, RunningNorm):
-                seen.moments[name] = Tally(norm)
-                hooks.callback(norm.watch(seen.moments[name].add))
+        def replace(module: nn.Module, change: Callable[[tuple[Any, ...]], Any]) -> None:
+            before = module.register_forward_pre_hook(lambda _, given: change(given))
+            hooks.callback(before.remove)
+
+        def leaf(name: str, given: tuple[Any, ...]) -> tuple[Any, ...]:
+            seen.entered[name] = (given[0].detach().requires_grad_(), *given[1:])
+            return seen.entered[name]
+
+        for kind, place in {"norm": Norm, "residual": Residual, "attention": AttentionCore}.items():
+            for name, module in sites(model, place).items():
+                keep(kind, name, module)
         for name, stack in stacks(model).items():
-            if leaves:
-                before(stack.entry, leaf, name)
-            before(stack.first, begun, name)
-            after(stack.last, ended, name)
+            keep("stack", name, stack.last)
             for number, block in enumerate(stack.blocks):
-                after(block, layer, f"{name}.{number}")
-        for name, core in sites(model, AttentionCore).items() if measure else ():
-            if name in residuals:
-                before(residuals[name], query, name)
-            before(core, attention, name)
+                keep("layer", f"{name}.{number}", block)
+            if leaves:
+                replace(stack.entry, partial(leaf, name))
+            if enter is not None:
+                replace(stack.first, lambda given, n=name: (enter(n, given[0]), *given[1:]))
         yield seen
 
 
@@ -281,9 +253,7 @@ def rms(values: Float[Tensor, "..."]) -> float:
 
 def over(part: float, whole: float) -> float:
     """Return a quotient of sizes: 0 where both are 0, infinity over 0 alone."""
-    if whole == 0:
-        return 0.0 if part == 0 else math.inf
-    return part / whole
+    return part / whole if whole else math.inf if part else 0.0
 
 
 def movement(values: Float[Tensor, "*any"], base: Float[Tensor, "*any"]) -> float:
@@ -299,10 +269,8 @@ def deviation(values: Sequence[Float[Tensor, "*any"]]) -> float:
 
 def by_how_much(share: float) -> str:
     """Put a relative change into words: `by 12.3 %`, or `not at all`."""
-    if share == 0:
-        return "not at all"
     if share < ROUNDING:
-        return "not at all (rounding)"
+        return f"not at all{' (rounding)' if share else ''}"
     return f"by {percent(share)}"
 
 

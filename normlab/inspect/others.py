@@ -3,7 +3,6 @@
 import copy
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -26,7 +25,7 @@ from normlab.inspect.model import (
     MODES,
     NO_STACKS,
     ROUNDING,
-    Seen,
+    Pass,
     Subject,
     by_how_much,
     deviation,
@@ -44,7 +43,6 @@ MATES = 31
 SENTENCES = 8
 NEGLIGIBLE = 1e-9  # relative to the own token's derivative, in float64
 _WORDS = {"later": "later positions", "others": "other sentences"}
-By = dict[str, dict[str, float]]
 
 
 @question("batch_mates", of="model")
@@ -71,54 +69,52 @@ def batch_mates(subject: Subject) -> Finding:
     sentence, *others = generator.permutation(number).tolist()
     mates = min(MATES, number // 2)
     sets = [generator.choice(others, mates, replace=False).tolist() for _ in range(SETS)]
-    moved: dict[str, By] = {"values": {}, "attention": {}}
+    values, attention = dict[str, dict[str, float]](), dict[str, dict[str, float]]()
+    answers = []
     for mode in MODES:
-        passes = [
-            of_first(subject.batch("train", [sentence, *chosen]), subject, mode) for chosen in sets
-        ]
-        for what, found in zip(moved, zip(*passes, strict=True), strict=True):
-            apart = total_variation if what == "attention" else deviation
-            moved[what][mode] = {name: apart([each[name] for each in found]) for name in found[0]}
+        batches = (subject.batch("train", [sentence, *chosen]) for chosen in sets)
+        passes = [of_first(look(subject, batch, mode)) for batch in batches]
+        ends, weights = passes[0]
+        values[mode] = {name: deviation([x[name] for x, _ in passes]) for name in ends}
+        attention[mode] = {n: total_variation([w[n] for _, w in passes]) for n in weights}
+        most = max(values[mode].values())
+        answers.append(f"in {mode} its values change {by_how_much(most)}")
+        if most >= ROUNDING and attention[mode]:
+            answers[-1] += f" (attention {by_how_much(max(attention[mode].values()))})"
     training, in_eval = MODES
-    values = {
+    rows = [
+        (f"{what}, {name}", share, by[in_eval][name])
+        for what, by in (("values", values), ("attention", attention))
+        for name, share in by[training].items()
+    ]
+    found = {
         "sentence": sentence,
         "lengths": subject.task.lengths("train")[sentence].tolist(),
         "mates": mates,
         "sets": SETS,
-        **moved,
+        "values": values,
+        "attention": attention,
     }
-    rows = [
-        (f"{what}, {name}", share, by[in_eval][name])
-        for what, by in moved.items()
-        for name, share in by[training].items()
-    ]
-    answers = []
-    for mode in MODES:
-        most = max(moved["values"][mode].values())
-        answers.append(f"in {mode} its values change {by_how_much(most)}")
-        if most >= ROUNDING and (attention := moved["attention"][mode]):
-            answers[-1] += f" (attention {by_how_much(max(attention.values()))})"
-    board = {"mates": max(moved["values"][training].values())}
+    board = {"mates": max(values[training].values())}
     table = Table(("of the sentence", *MODES), rows)
-    return Finding(", ".join(answers), values, table, board=board)
+    return Finding(", ".join(answers), found, table, board=board)
 
 
 def of_first(
-    batch: Any, subject: Subject, mode: str
+    seen: Pass,
 ) -> tuple[dict[str, Float[Tensor, "_ D"]], dict[str, Float[Tensor, "H _ _"]]]:
     """Return each stack's last values and each attention's weights at a batch's first sentence."""
-    seen = look(subject, batch, mode, measure=attention_weights)
-    real = {name: end.valid[0] for name, end in seen.stacks.items()}
-    last = {name: end.all[0, real[name]] for name, end in seen.stacks.items()}
-    stack = {name: max(filter(name.startswith, real), key=len) for name in seen.attention}
-    return last, {name: w[:, real[stack[name]]] for name, w in seen.attention.items()}
+    last = {name: end.all[0, end.valid[0]] for name, end in seen.outputs("stack").items()}
+    return last, {
+        name: attention_weights(each.query, each.key, each.visible)[:, each.real[0]]
+        for name, each in seen.attentions.items()
+    }
 
 
 def attention_weights(
     query: Float[Tensor, "B H P K"],
     key: Float[Tensor, "B H S K"],
     visible: Bool[Tensor, "..."] | None,
-    _: object = None,
 ) -> Float[Tensor, "H P S"]:
     """Return softmax(q k' / sqrt(K)) of the first sentence; 0 for keys that it cannot see."""
     logits = query[0] @ key[0].transpose(-1, -2) / math.sqrt(query.shape[-1])
@@ -204,7 +200,7 @@ def leak(subject: Subject) -> Finding:
     for mode in MODES:
         with taking(model, mode), torch.enable_grad(), watched(model, leaves=True) as seen:
             subject.losses(subject.batch("train", picked), model)
-            found[mode] = {name: derivative(name, seen, seed) for name in seen.stacks}
+            found[mode] = {name: derivative(name, seen, seed) for name in seen.outputs("stack")}
     ways = {name: stack.both_ways for name, stack in subject.stacks.items()}
     rows = [
         (
@@ -222,9 +218,10 @@ def leak(subject: Subject) -> Finding:
     return Finding(answer, values, Table(columns, rows))
 
 
-def derivative(stack: str, seen: Seen, seed: int) -> dict[str, float | None]:
+def derivative(stack: str, seen: Pass, seed: int) -> dict[str, float | None]:
     """Return `own`, `later` and `others` of a stack; `later` is None where no token is later."""
-    value = seen.stacks[stack].all[0, 0]
+    values, valid = seen.outputs("stack")[stack]
+    value = values[0, 0]
     generator = torch.Generator().manual_seed(seed)
     projection = torch.randn(len(value), generator=generator, dtype=torch.float64)
     slopes = torch.autograd.grad(
@@ -235,15 +232,15 @@ def derivative(stack: str, seen: Seen, seed: int) -> dict[str, float | None]:
     )
     parts: dict[str, list[float]] = {}
     for (name, given), slope in zip(seen.entered.items(), slopes, strict=True):
-        values, valid = real_values(slope, given)
-        real = values * valid[..., None]
+        at_input, real_input = real_values(slope, given)
+        real = at_input * real_input[..., None]
         places = (real[0, 0], real[0, 1:], real[1:])
         parts[name] = [float(torch.linalg.vector_norm(part)) for part in places]
     own, later, _ = parts[stack]
     others = math.hypot(*(part[2] for part in parts.values()))
     return {
         "own": own,
-        "later": over(later, own) if int(seen.stacks[stack].valid[0].sum()) > 1 else None,
+        "later": over(later, own) if int(valid[0].sum()) > 1 else None,
         "others": over(others, own),
     }
 
@@ -253,10 +250,11 @@ def _leaks(found: Mapping[str, Mapping[str, float | None]], ways: Mapping[str, b
     parts = []
     for stack, each in found.items():
         due = ("others",) if ways[stack] else ("later", "others")
+        shares = {what: each[what] or 0.0 for what in due}
         seen = [
             f"{_WORDS[what]} ({share:.2g} of its own token's slope)"
-            for what in due
-            if (share := each[what]) is not None and not share < NEGLIGIBLE
+            for what, share in shares.items()
+            if not share < NEGLIGIBLE
         ]
-        parts += [f"the {stack} depends on {' and '.join(seen)}"] * bool(seen)
+        parts += [f"the {stack} depends on {' and '.join(seen)}"] if seen else []
     return ", ".join(parts) or "nothing leaks"

@@ -1,22 +1,21 @@
 """Outliers: does the norm stop a 999 from saturating attention, and which tokens does it affect?"""
 
 import math
-from collections.abc import Mapping
 from contextlib import AbstractContextManager, nullcontext
+from functools import partial
 from typing import Any
 
 import torch
-from jaxtyping import Bool, Float
+from jaxtyping import Float
 from torch import Tensor
 
 from normlab.claims.evidence import Evidence
 from normlab.inspect.computed import piece
-from normlab.inspect.model import Subject, look, movement
+from normlab.inspect.model import Pass, Subject, look, movement
 from normlab.inspect.question import Cell, Finding, Table, question
 from normlab.inspect.subject import run
 from normlab.norms.base import Norm, normalized_by
 from normlab.probes.attention import describe_attention
-from normlab.tasks.base import Batch
 from normlab.train.build import make_norm
 
 OUTLIER = 999.0
@@ -39,16 +38,14 @@ def outlier(subject: Subject) -> Finding:
     999 is added to one feature of the first token of one held-out sentence, where its stream begins
     (the embedded tokens), in one stack at a time. Against the unchanged batch:
 
-        attention   entropy, largest logit, saturated rows and slope of each attention in the
-                    sentence of the outlier, as `probes.attention` has
+        attention   largest logit, least slope and saturated rows of any attention in the sentence
+                    of the outlier, as `probes.attention` has
         moved       ||x' - x|| / ||x|| over the last values x of a stack, at the other tokens of
                     the sentence (`own`) and at those of other sentences (`others`)
 
     once as the model evaluates and once, where norms can, by the batch's own statistics. The
     softmax is alive where in no attention more than half of the sentence's rows are saturated.
     """
-    if not subject.has_attention:
-        return Finding.none("the model has no attention, and so no softmax over tokens")
     generator = subject.generator("outlier")
     picked = generator.permutation(subject.number("valid"))[:SENTENCES]
     batch = subject.batch("valid", picked.tolist())
@@ -56,86 +53,68 @@ def outlier(subject: Subject) -> Finding:
     modes: dict[str, AbstractContextManager[None]] = {"as evaluated": nullcontext()}
     if subject.keeps_statistics:
         modes["of the batch"] = normalized_by(subject.model, "batch")
-    found: dict[str, Any] = {}
+    values: dict[str, Any] = {}
     rows: list[tuple[Cell, ...]] = []
     answers = []
     for statistics, mode in modes.items():
         with mode:
-            changed, unchanged = disturbances(subject, batch, place)
-        before = worst(unchanged)
-        after = worst(*(by["attention"] for by in changed.values()))
-        alive = after["saturated"] <= _ALIVE
-        moved = {stack: by["moved"][stack] for stack, by in changed.items()}
-        found[statistics] = {
-            "unchanged": unchanged,
-            "outlier_in": changed,
-            "saturated": {"before": before["saturated"], "after": after["saturated"]},
-            "least_slope": {"before": before["slope"], "after": after["slope"]},
-            "alive": alive,
-        }
-        rows.append(("-", statistics, *before.values(), None, None))
-        rows += [
-            (stack, statistics, *worst(by["attention"]).values(), *moved[stack].values())
-            for stack, by in changed.items()
-        ]
-        own, others = (max(by[where] for by in moved.values()) for where in ("own", "others"))
-        fate = "keeps the softmax alive" if alive else "saturates"
-        if before["saturated"] > _ALIVE:
-            fate = "is saturated without the 999 already"
-        answers.append(
-            f"the model {statistics} {fate} (saturated rows {before['saturated']:.0%} -> "
-            f"{after['saturated']:.0%}) and changes other tokens of the sentence by {own:.0%}, "
-            f"other sentences by {others:.0%}"
-        )
-    return Finding("; ".join(answers), {"model": found}, Table(_COLUMNS, rows))
-
-
-def disturbances(
-    subject: Subject, batch: Batch, place: float
-) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Return what an outlier in each stack changes, and the attentions of the batch unchanged."""
-    before = look(subject, batch, measure=describe)
-    found = {}
-    for stack in before.stacks:
-
-        def add(name: str, x: Float[Tensor, "B P D"], stack: str = stack) -> Tensor:
-            added = torch.zeros_like(x)
-            added[0, 0, int(place * x.shape[-1])] = OUTLIER if name == stack else 0
-            return x + added
-
-        after = look(subject, batch, measure=describe, enter=add)
-        moved = {}
-        for name, end in before.stacks.items():
-            own, others = end.valid.clone(), end.valid.clone()
-            own[1:] = own[0, 0] = others[0] = False
-            pair = after.stacks[name].all, end.all
-            moved[name] = {
-                where: movement(*(values[tokens] for values in pair))
-                for where, tokens in (("own", own), ("others", others))
+            before = look(subject, batch)
+            if not before.attentions:
+                return Finding.none("the model has no attention, and so no softmax over tokens")
+            passes = {
+                stack: look(subject, batch, enter=partial(_add, stack, place))
+                for stack in before.outputs("stack")
             }
-        found[stack] = {"attention": after.attention, "moved": moved}
-    return found, before.attention
+        unchanged = worst(before)
+        rows.append(("-", statistics, *unchanged.values(), None, None))
+        found = {stack: {**worst(seen), **moved(before, seen)} for stack, seen in passes.items()}
+        for stack, each in found.items():
+            shown = (each[name] for name in unchanged)
+            rows.append((stack, statistics, *shown, *each["moved"][stack].values()))
+        saturated = max(each["saturated"] for each in found.values())
+        own, others = (
+            max(each["moved"][stack][where] for stack, each in found.items())
+            for where in ("own", "others")
+        )
+        alive = saturated <= _ALIVE
+        values[statistics] = {"unchanged": unchanged, "outlier_in": found, "alive": alive}
+        answers.append(
+            f"the model {statistics} {'keeps the softmax alive' if alive else 'saturates'} "
+            f"(saturated rows {unchanged['saturated']:.0%} -> {saturated:.0%}) and changes other "
+            f"tokens of the sentence by {own:.0%}, other sentences by {others:.0%}"
+        )
+    return Finding("; ".join(answers), {"model": values}, Table(_COLUMNS, rows))
 
 
-def describe(
-    query: Tensor, key: Tensor, visible: Tensor | None, real: Bool[Tensor, "B P"] | None
-) -> dict[str, float]:
-    """Describe an attention in the batch's first sentence."""
-    assert real is not None, "an attention is in a residual connection"
-    rows = real.clone()
-    rows[1:] = False
-    values = describe_attention(query, key, visible, rows, threshold=SATURATED)
-    return {name: float(value) for name, value in values.items()}
+def _add(stack: str, place: float, name: str, x: Float[Tensor, "B P D"]) -> Float[Tensor, "B P D"]:
+    """Return the first values of a stack with the outlier, and those of others as they are."""
+    added = torch.zeros_like(x)
+    added[0, 0, int(place * x.shape[-1])] = OUTLIER if name == stack else 0
+    return x + added
 
 
-def worst(*attentions: Mapping[str, Mapping[str, float]]) -> dict[str, float]:
-    """Return the most saturated attention values in the outlier's sentence."""
-    found = [each for attention in attentions for each in attention.values()]
-    return {
-        "largest": max(each["largest"] for each in found),
-        "slope": min(each["slope"] for each in found),
-        "saturated": max(each["saturated"] for each in found),
-    }
+def worst(seen: Pass) -> dict[str, float]:
+    """Return the most saturated attention values in the batch's first sentence."""
+    found = []
+    for query, key, visible, real in seen.attentions.values():
+        rows = real.clone()
+        rows[1:] = False
+        found.append(describe_attention(query, key, visible, rows, threshold=SATURATED))
+    which = {"largest": max, "slope": min, "saturated": max}
+    return {name: choose(float(each[name]) for each in found) for name, choose in which.items()}
+
+
+def moved(before: Pass, after: Pass) -> dict[str, dict[str, dict[str, float]]]:
+    """Return how far the last values of each stack moved, in the first sentence and in others."""
+    found, changed = {}, after.outputs("stack")
+    for name, end in before.outputs("stack").items():
+        own, others = end.valid.clone(), end.valid.clone()
+        own[1:] = own[0, 0] = others[0] = False
+        found[name] = {
+            where: movement(changed[name].all[tokens], end.all[tokens])
+            for where, tokens in (("own", own), ("others", others))
+        }
+    return {"moved": found}
 
 
 @question("outlier.softmax", of="claim")
@@ -147,43 +126,31 @@ def softmax() -> list[Evidence]:
     """
     bare, ln = (through(make_norm(name, 4)) for name in ("none", "ln"))
     logits, slopes = ([found[key] for found in (bare, ln)] for key in ("largest_logit", "slope"))
+    value, (before, *_), (after, *_) = ln["values"][0][2], *slopes
+    without = "without a norm the token of the 999 saturates the softmax, whose gradient is 0"
+    saturated = f"largest logit {logits[0]:,.0f}, slope {before:.3g}"
+    down = "ln brings the 999 down, so the softmax still has a gradient"
+    alive = (
+        f"999 becomes {value:.2f} (not in -1 to 1), largest logit {logits[1]:.2f}, slope "
+        f"{after:.3f}"
+    )
     return [
-        piece(
-            "without a norm the token of the 999 saturates the softmax, whose gradient is 0",
-            f"largest logit {logits[0]:,.0f}, slope {slopes[0][0]:.3g}",
-            holds=slopes[0][0] < 1e-6,
-            logit=logits[0],
-            slope=slopes[0][0],
-        ),
-        piece(
-            "ln brings the 999 down, so the softmax still has a gradient",
-            f"999 becomes {ln['values'][0][2]:.2f} (not in -1 to 1), largest logit "
-            f"{logits[1]:.2f}, slope {slopes[1][0]:.3f}",
-            holds=slopes[1][0] > 0.01,
-            logit=logits[1],
-            slope=slopes[1][0],
-            value=ln["values"][0][2],
-        ),
+        piece(without, saturated, holds=before < 1e-6, logit=logits[0], slope=before),
+        piece(down, alive, holds=after > 0.01, logit=logits[1], slope=after, value=value),
     ]
-
-
-def slope(weights: Float[Tensor, "*N M"]) -> Float[Tensor, "*N"]:
-    """Return 1 - sum p^2 of each row, which is 0 where one weight is 1."""
-    return 1 - weights.square().sum(-1)
 
 
 def through(norm: Norm) -> dict[str, Any]:
     """Return what a norm makes of the sentence with the 999, and where its tokens then look.
 
     The sentence is alone in its batch and attends to itself, with the vectors as queries and keys:
-    softmax(y y' / sqrt(D)). By row: the largest weight and the slope.
+    softmax(y y' / sqrt(D)). By row the slope 1 - sum p^2, which is 0 where one weight is 1.
     """
     y = run(norm.double(), torch.tensor([SENTENCE], dtype=torch.float64))[0]
     logits = y @ y.T / math.sqrt(y.shape[-1])
-    weights = logits.softmax(-1)
+    slope = 1 - logits.softmax(-1).square().sum(-1)
     return {
         "values": y.tolist(),
         "largest_logit": float(logits.abs().max()),
-        "largest_weight": weights.amax(-1).tolist(),
-        "slope": slope(weights).tolist(),
+        "slope": slope.tolist(),
     }

@@ -1,9 +1,7 @@
-"""Padding: does it change the output of real tokens, or batch statistics?"""
+"""Padding: does it change the output of real tokens?"""
 
 import math
 import sys
-from statistics import fmean
-from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -12,24 +10,12 @@ from torch import Tensor, nn
 
 from normlab.claims.evidence import Evidence
 from normlab.inspect.computed import WIDTH, close, draw_tokens, new_norm, option, piece
-from normlab.inspect.model import (
-    MODES,
-    NO_STACKS,
-    ROUNDING,
-    Subject,
-    by_how_much,
-    look,
-    movement,
-    over,
-    rms,
-    stacks,
-)
+from normlab.inspect.model import MODES, NO_STACKS, Subject, by_how_much, look, movement, stacks
 from normlab.inspect.question import Finding, Table, question
-from normlab.inspect.subject import padding_moves, run
+from normlab.inspect.subject import padding_moves, run, with_padding
 from normlab.inspect.worked import PADDED, document
 from normlab.norms.base import running_norms
 from normlab.norms.batch import BatchNorm
-from normlab.norms.pool import Moments
 
 FIVE = (1.0, 2.0, 3.0, 4.0, 5.0)
 SHARES = tuple(step / 10 for step in range(9))
@@ -40,26 +26,15 @@ FEWEST = 8  # sentences of one length combination that are enough
 @question("padding", of="model")
 @torch.no_grad()
 def padding(subject: Subject) -> Finding:
-    """Does padding change the output of real tokens or the batch statistics?
+    """Does padding change the output of real tokens?
 
     The same sentences, of one length in each stream so that they start without any padding, are
-    padded to growing shares p of the batch. With x_p what is found at share p and x_0 at the
-    lowest share, over real tokens and features:
+    padded to growing shares p of the batch. With x_p the last values of a stack at share p and x_0
+    those at the lowest share, over real tokens and features:
 
-        moved        RMS(x_p - x_0) / RMS(x_0), of each stack's last values
-        mean ratio   ||mu_p|| / ||mu_0||            mu, var: what a norm that pools over the batch
-        mean offset  RMS(mu_p - mu_0) / RMS(sd_0)   normalizes real tokens by
-        var ratio    sum var_p / sum var_0
+        moved = RMS(x_p - x_0) / RMS(x_0)
 
-    with the batch's statistics, as in training, and as the model evaluates. All but `moved` are
-    means over the norms that pool over the batch, and are taken with the batch's statistics.
-
-    Were padding zeros that count like tokens, a share p of them would give
-
-        mu_p = (1 - p) mu_0        var_p = (1 - p) (var_0 + p mu_0^2)
-
-    which for 1 2 3 4 5 and five zeros is the documents' mean 3 -> 1.5 and variance 2 -> 3.25.
-    Padding is zeros where a stream begins, and no longer after the first layer.
+    with the batch's statistics, as in training, and as the model evaluates.
     """
     if not subject.task.padded:
         return Finding.none("its batches have no padding")
@@ -74,67 +49,29 @@ def padding(subject: Subject) -> Finding:
         return Finding.none(
             f"sentences of {longest} tokens leave no room for padding in {room} positions"
         )
-    passes = {
-        mode: [_pass(subject, mode, picked.tolist(), share) for share in shares] for mode in MODES
-    }
-    moved: dict[str, dict[str, list[float]]] = {
-        mode: {
-            name: [movement(each.last[name], x) for each in found]
-            for name, x in found[0].last.items()
-        }
-        for mode, found in passes.items()
-    }
-    moments = [list(each.moments.values()) for each in passes["training"]]
-    compared = [list(map(compare, moments[0], each)) for each in moments]
-    values = {
-        "sentences": len(picked),
-        "lengths": lengths[picked].mean(0).tolist(),
-        "shares": shares,
-        "real_share": {name: [p.padding[name] for p in passes["eval"]] for name in subject.stacks},
-        "moved": moved,
-        "statistics": {
-            name: [fmean(by[name] for by in each) for each in compared]
-            for name in ("mean_ratio", "mean_offset", "var_ratio")
-            if moments[0]
-        },
-    }
-    most = {mode: max(x[-1] for x in moved[mode].values()) for mode in MODES}
-    start = max(each[0] for each in values["real_share"].values())
-    answer = (
-        f"real tokens' outputs change {by_how_much(most['training'])}"
-        f"{f' from {start:.0%}' if start else ''} at {shares[-1]:.0%} padding (training "
-        f"statistics), {by_how_much(most['eval'])} in eval"
-    )
-    series = {"padding": shares}
+    moved: dict[str, dict[str, list[float]]] = {}
     for mode in MODES:
-        series |= {f"{stack}, {mode}": found for stack, found in moved[mode].items()}
-    if statistics := values["statistics"]:
-        offset, ratio = statistics["mean_offset"][-1], statistics["var_ratio"][-1]
-        series |= {"mean offset": statistics["mean_offset"], "var ratio": statistics["var_ratio"]}
-        answer += (
-            f"; batch means change {by_how_much(offset)} of a standard deviation, and batch "
-            f"variances are {ratio:.3g} of what they were"
-            if max(offset, abs(ratio - 1)) >= ROUNDING
-            else "; batch statistics stay as they are"
-        )
-    table = Table(list(series), list(map(list, zip(*series.values(), strict=True))))
-    return Finding(answer, values, table, board={"padding": most["training"]})
-
-
-class _Pass(NamedTuple):
-    """By stack the share of padding and the last values of real tokens, by norm its moments."""
-
-    padding: dict[str, float]
-    last: dict[str, Float[Tensor, "N D"]]
-    moments: dict[str, Moments]
-
-
-def _pass(subject: Subject, mode: str, indices: list[int], share: float) -> _Pass:
-    seen = look(subject, subject.batch("train", indices, padding=share), mode)
-    return _Pass(
-        {name: 1 - float(end.valid.float().mean()) for name, end in seen.stacks.items()},
-        {name: end.real for name, end in seen.stacks.items()},
-        {name: watch.result() for name, watch in seen.moments.items()},
+        batches = [subject.batch("train", picked.tolist(), padding=share) for share in shares]
+        passes = [look(subject, batch, mode).outputs("stack") for batch in batches]
+        moved[mode] = {
+            name: [movement(each[name].real, x.real) for each in passes]
+            for name, x in passes[0].items()
+        }
+    training, in_eval = (max(found[-1] for found in moved[mode].values()) for mode in MODES)
+    columns = {"padding": shares}
+    for mode in MODES:
+        columns |= {f"{stack}, {mode}": found for stack, found in moved[mode].items()}
+    return Finding(
+        f"real tokens' outputs change {by_how_much(training)} at {shares[-1]:.0%} padding "
+        f"(training statistics), {by_how_much(in_eval)} in eval",
+        {
+            "sentences": len(picked),
+            "lengths": lengths[picked].mean(0).tolist(),
+            "shares": shares,
+            "moved": moved,
+        },
+        Table(list(columns), list(zip(*columns.values(), strict=True))),
+        board={"padding": training},
     )
 
 
@@ -153,26 +90,13 @@ def alike(lengths: np.ndarray, *, longest: int, generator: np.random.Generator) 
     examples, those nearest to it in length are taken with it.
     """
     combinations, counts = np.unique(lengths, axis=0, return_counts=True)
-    fitting = combinations.max(1) <= longest
-    if not fitting.any():
-        fitting = combinations.max(1) == combinations.max(1).min()
+    most = combinations.max(1)
+    fitting = most <= max(longest, most.min())
     common = int(np.argmax(np.where(fitting, counts, 0)))
     order = generator.permutation(len(lengths))
     far = np.abs(lengths[order] - combinations[common]).sum(1)
-    number = int(counts[common]) if counts[common] >= FEWEST else FEWEST
-    return np.sort(order[np.argsort(far, kind="stable")[: min(number, SENTENCES)]])
-
-
-def compare(first: Moments, other: Moments) -> dict[str, float]:
-    """Return the ratios and the offset that `padding` defines, where `first` pooled anything."""
-    there = (first.count > 0).expand_as(first.mean)
-    mean, var = first.mean[there], first.var[there]
-    other_mean, other_var = other.mean[there], other.var[there]
-    return {
-        "mean_ratio": over(rms(other_mean), rms(mean)),
-        "mean_offset": over(rms(other_mean - mean), rms(var.sqrt())),
-        "var_ratio": over(float(other_var.sum()), float(var.sum())),
-    }
+    number = min(max(int(counts[common]), FEWEST), SENTENCES)
+    return np.sort(order[np.argsort(far, kind="stable")[:number]])
 
 
 @question("padding.pollutes", of="claim")
@@ -193,14 +117,8 @@ def pollutes() -> list[Evidence]:
         (left_out, ours["exclude"], (3.0, 2.0)),
     )
     return [
-        piece(
-            text,
-            f"mean {mean:.4g}, variance {var:.4g}",
-            holds=close((mean, var), wanted),
-            mean=mean,
-            var=var,
-        )
-        for text, (mean, var), wanted in found
+        piece(text, f"mean {m:.4g}, variance {v:.4g}", holds=close((m, v), wanted), mean=m, var=v)
+        for text, (m, v), wanted in found
     ]
 
 
@@ -216,25 +134,16 @@ def _batch_moments(padded: Float[Tensor, " P"], padding: str) -> tuple[float, fl
 @question("padding.spares", of="claim")
 def spares() -> list[Evidence]:
     """Does padding change the output of layer norm at real tokens, bit by bit?"""
-    x = draw_tokens(8, 12)
-    before = run(new_norm("ln"), x)
-    largest = 0.0
-    for extra in (1, 12, 48):
-        filler = torch.full((8, extra, WIDTH), 1e3, dtype=torch.float64)
-        valid = torch.arange(12 + extra).expand(8, -1) < 12
-        after = run(new_norm("ln"), torch.cat([x, filler], 1), valid)[:, :12]
-        largest = max(largest, float((after - before).abs().max()))
+    norm, x = new_norm("ln"), draw_tokens(8, 12)
+    real = torch.ones(8, 12, dtype=torch.bool)
+    before = with_padding(norm, x, real).outputs
+    after = [with_padding(norm, x, real, columns=n, value=1e3).outputs for n in (1, 12, 48)]
+    largest = max(float((each - before).abs().max()) for each in after)
     moves = padding_moves(option("ln"), document(), PADDED)
+    changed = f"changes by {largest:g} at most" if largest else "identical"
+    share = "ln: 8 to 80 % of padding does not change real tokens"
+    whatever = "ln: padding does not change the documents' tensor, whatever its values"
     return [
-        piece(
-            "ln: 8 to 80 % of padding does not change real tokens",
-            f"changes by {largest:g} at most" if largest else "identical",
-            holds=largest == 0,
-            largest=largest,
-        ),
-        piece(
-            "ln: padding does not change the documents' tensor, whatever its values",
-            "changes" if moves else "identical",
-            holds=not moves,
-        ),
+        piece(share, changed, holds=largest == 0, largest=largest),
+        piece(whatever, "changes" if moves else "identical", holds=not moves),
     ]

@@ -26,13 +26,9 @@ NO_TABLE = Table()
 class Finding:
     """What came out when a question was asked.
 
-    Attributes:
-        answer: one plain sentence.
-        values: all numbers behind it, as plain values.
-        table: those of them that a person reads.
-        holds: whether the norm keeps the contract, where the question is one of the contract.
-        why_not: why the question does not apply to the subject; empty if it does.
-        board: what the board of all norms shows, by the title of the column.
+    `answer` is one plain sentence, `values` all numbers behind it and `table` those that a person
+    reads. `holds` tells whether a norm keeps its contract, `why_not` why the question does not
+    apply to the subject (else empty). `board` is what the board of all norms shows, by column.
     """
 
     answer: str

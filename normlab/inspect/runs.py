@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from normlab.config.compose import to_dict
 from normlab.inspect.card import Examined, carry_out
 from normlab.inspect.question import Finding, Table, question
-from normlab.records.record import RunRecord, plain
+from normlab.records.record import plain
 from normlab.records.store import METRICS_FILE, RunStore, read_rows, series
 from normlab.train.build import build_model, build_task
 
@@ -49,9 +49,8 @@ def pictures(examined: Examined) -> Finding:
     """
     config = to_dict(examined.config("pictures"))
     task = build_task(config)
-    batch = task.batch("train", range(8))
     try:
-        task.losses(build_model(config, task), batch)
+        task.losses(build_model(config, task), task.batch("train", range(8)))
     except Exception as error:  # a norm's own code may raise anything
         said = (str(error).splitlines() or ["it does not say why"])[0]
         raised = f"on images the norm raises {type(error).__name__}: {said}"
@@ -65,48 +64,34 @@ def short_runs(examined: Examined, task: str, titles: Mapping[str, str]) -> Find
 
     `titles` are the columns of the board by the names of their scores.
     """
-    configs = {seed: examined.config(task, seed=seed) for seed in examined.seeds(task)}
-    records = {seed: carry_out(config) for seed, config in configs.items()}
-    every = list(records.values())
-    lost = {
-        str(seed): r.outcome.step for seed, r in records.items() if r.outcome.status != "finished"
-    }
-    scores = {
-        name: {
-            str(seed): float(r.scores[name].value)
-            for seed, r in records.items()
-            if name in r.scores
-        }
-        for name in titles
-    }
-    floors = {name: each.floors.get(name.partition("/")[2]) for name in titles for each in every}
-    values = {
-        "steps": examined.steps(task),
-        "scores": scores,
-        "higher_is_better": {
-            name: r.scores[name].higher_is_better
-            for name in titles
-            for r in every
-            if name in r.scores
-        },
-        "floors": {name: float(floor) for name, floor in floors.items() if floor is not None},
-        "curves": {
-            str(seed): sorted(series(_metrics(config), "valid/loss"))
-            for seed, config in configs.items()
-        },
-        "diverged": lost,
-        "runs": {str(seed): record.run_id for seed, record in records.items()},
-    }
+    values: dict[str, Any] = {"steps": examined.steps(task)}
+    for name in ("higher_is_better", "floors", "curves", "diverged", "runs"):
+        values[name] = {}
+    scores: dict[str, dict[str, float]] = {name: {} for name in titles}
+    lost: dict[str, int] = values["diverged"]
+    seeds = [*map(str, examined.seeds(task))]
+    for seed in seeds:
+        config = examined.config(task, seed=int(seed))
+        record = carry_out(config)
+        values["runs"][seed] = record.run_id
+        values["curves"][seed] = sorted(series(_metrics(config), "valid/loss"))
+        if record.outcome.status != "finished":
+            lost[seed] = record.outcome.step
+        for name in scores.keys() & record.scores.keys():
+            scores[name][seed] = float(record.scores[name].value)
+            values["higher_is_better"][name] = record.scores[name].higher_is_better
+            if (floor := record.floors.get(name.partition("/")[2])) is not None:
+                values["floors"][name] = float(floor)
+    values["scores"] = scores
     if lost:
         steps = ", ".join(f"seed {seed} at step {step}" for seed, step in lost.items())
-        answer = f"diverged in {len(lost)} of {len(every)} runs: {steps}"
-        board = dict.fromkeys(titles.values(), f"diverged {len(lost)}/{len(every)}")
+        answer = f"diverged in {len(lost)} of {len(seeds)} runs: {steps}"
+        board = dict.fromkeys(titles.values(), f"diverged {len(lost)}/{len(seeds)}")
         return Finding(answer, plain(values), board=board)
     mean = {name: fmean(by_seed.values()) for name, by_seed in scores.items()}
-    floor = {k: f" (untrained baseline {v:.4g})" for k, v in values["floors"].items()}
-    said = ", ".join(f"{name} {value:.4g}{floor.get(name, '')}" for name, value in mean.items())
-    seeds = f"mean of {len(every)} seeds" if len(every) > 1 else "one seed"
-    answer = f"{said} after {values['steps']} updates, {seeds}"
+    floors = {k: f" (untrained baseline {v:.4g})" for k, v in values["floors"].items()}
+    said = ", ".join(f"{name} {value:.4g}{floors.get(name, '')}" for name, value in mean.items())
+    answer = f"{said} after {values['steps']} updates; seeds: {', '.join(seeds)}"
     board = {title: mean[name] for name, title in titles.items()}
     return Finding(answer, plain(values), board=board)
 
@@ -121,11 +106,6 @@ class Trial(NamedTuple):
     training: float | None
     validation: float | None
     ended: str
-
-    @property
-    def trains(self) -> bool:
-        """Whether it got below the frequencies of words."""
-        return self.ended == TRAINS
 
 
 @question("rate", of="card")
@@ -143,7 +123,7 @@ def rate(examined: Examined) -> Finding:
     while rate is not None and len(tried) < examined.sizes.most_rates:
         tried[rate] = _try(examined, rate)
         rate = next_rate(tried)
-    largest = max((rate for rate, trial in tried.items() if trial.trains), default=None)
+    largest = max(_trained(tried), default=None)
     is_open = largest is not None and 2 * largest not in tried
     steps = examined.sizes.rate_steps
     values = {
@@ -163,10 +143,14 @@ def rate(examined: Examined) -> Finding:
     return Finding(answer, values, table, board={"largest lr": f"{largest:g}{'+' * is_open}"})
 
 
+def _trained(tried: Mapping[float, Trial]) -> list[float]:
+    """Return the rates of the runs that got below the frequencies of words."""
+    return [rate for rate, trial in tried.items() if trial.ended == TRAINS]
+
+
 def next_rate(tried: Mapping[float, Trial]) -> float | None:
     """Return the rate to try next; None where one trains and twice it does not."""
-    good = [rate for rate, trial in tried.items() if trial.trains]
-    if good:
+    if good := _trained(tried):
         return None if 2 * max(good) in tried else 2 * max(good)
     largest = max(tried)
     if largest < FIRST_RATE * 2**_UPWARDS and tried[largest].training is not None:
@@ -184,14 +168,10 @@ def _try(examined: Examined, rate: float) -> Trial:
         f"observe.log_every={max(1, steps // 10)}",
     )
     record = carry_out(config)
-    if record.outcome.status != "finished":
-        return Trial(None, None, _ended(record))
+    outcome = record.outcome
+    if outcome.status != "finished":
+        where = f" in {outcome.layer}" if outcome.layer else ""
+        return Trial(None, None, f"{outcome.status} at step {outcome.step}{where}")
     _, training = series(_metrics(config), "train/loss")[-1]  # of the last tenth
     ended = TRAINS if training < record.floors["loss"] else "stays at the frequencies of words"
     return Trial(training, record.scores["valid/loss"].value, ended)
-
-
-def _ended(record: RunRecord) -> str:
-    outcome = record.outcome
-    where = f" in {outcome.layer}" if outcome.layer else ""
-    return f"{outcome.status} at step {outcome.step}{where}"

@@ -101,27 +101,20 @@ def describe(
 ) -> dict[str, Any]:
     """Return the values that `batch_mean` defines, and sigma^2; lists go by the sizes of sets.
 
-    Each row of `orders` are different groups, whose first N make up a set of N. The number of
-    tokens is the harmonic mean over sets.
+    Each row of `orders` are different groups, whose first N make up a set of N.
     """
-    blocks = [0, *sizes[:-1]]  # a set of 2 N is one of N and as many more
-    counts = np.add.reduceat(tokens.counts[orders], blocks, axis=1).cumsum(1)
-    means = np.stack(
-        [np.add.reduceat(tokens.sums[order], blocks, axis=0).cumsum(0) for order in orders]
-    )
-    means /= counts[:, :, None]
-    left = 1 - np.asarray(sizes) / len(tokens.counts)
-    number = 1 / (1 / counts).mean(0)
-    relative = means.var(0, ddof=1).sum(-1) / left / tokens.variance
-    x, y = np.log(number), np.log(relative)
-    x = x - x.mean()
-    return {
-        "tokens": number.tolist(),
-        "variance": relative.tolist(),
-        "design_effect": (number * relative).tolist(),
-        "slope": float((x * y).sum() / np.square(x).sum()),
-        "sigma2": tokens.variance,
-    }
+    found: dict[str, Any] = {"tokens": [], "variance": [], "design_effect": []}
+    for size in sizes:
+        member = np.zeros((len(orders), len(tokens.counts)))
+        np.put_along_axis(member, orders[:, :size], 1, axis=1)
+        counts = member @ tokens.counts
+        means = member @ tokens.sums / counts[:, None]
+        number, left = 1 / float((1 / counts).mean()), 1 - size / len(tokens.counts)
+        relative = float(means.var(0, ddof=1).sum()) / left / tokens.variance
+        for name, value in zip(found, (number, relative, number * relative), strict=True):
+            found[name].append(value)
+    slope = np.polyfit(np.log(found["tokens"]), np.log(found["variance"]), 1)[0]
+    return {**found, "slope": float(slope), "sigma2": tokens.variance}
 
 
 def _collect(subject: Subject, picked: np.ndarray) -> dict[str, Sums]:
@@ -129,22 +122,21 @@ def _collect(subject: Subject, picked: np.ndarray) -> dict[str, Sums]:
 
     Identities count as norms in a model without others.
     """
-    wanted = subject.norms.keys()
+    wanted = subject.norms
     parts: dict[str, list[Sums]] = {}
     if not running_norms(subject.model):  # then batch mates make no difference, and this pads less
         tokens = subject.task.lengths("train")[picked].sum(1)
         picked = picked[tokens.argsort(kind="stable")]
     for start in range(0, len(picked), BATCH):
         batch = subject.batch("train", picked[start : start + BATCH].tolist())
-        for name, passage in look(subject, batch, "training").norms.items():
+        for name, given in look(subject, batch, "training").norms.items():
             if name in wanted or not wanted:
-                tokens = passage.real.cpu().numpy()
-                counts = passage.valid.sum(1).cpu().numpy()
-                parts.setdefault(name, []).append(Sums.of(tokens, counts))
-    found = {name: list(zip(*each, strict=True)) for name, each in parts.items()}
+                found = Sums.of(given.real.cpu().numpy(), given.valid.sum(1).cpu().numpy())
+                parts.setdefault(name, []).append(found)
+    each = {name: list(zip(*found, strict=True)) for name, found in parts.items()}
     return {
         name: Sums(np.concatenate(counts), np.concatenate(sums), np.sum(squares, axis=0))
-        for name, (counts, sums, squares) in found.items()
+        for name, (counts, sums, squares) in each.items()
     }
 
 
@@ -155,34 +147,29 @@ def variance_of_the_mean() -> list[Evidence]:
     Sets are drawn of single values, of sentences of 16 independent tokens, and of sentences whose
     tokens correlate by 0.1.
     """
-    length, alike, close = 16, 0.1, 0.1
+    length, alike, near = 16, 0.1, 0.1
     single, independent, correlated = _drawn(1, 0.0), _drawn(length, 0.0), _drawn(length, alike)
-    ratio = single["variance"][0] / single["variance"][-1]
+    slope, ratio = single["slope"], single["variance"][0] / single["variance"][-1]
     per_sentence, design = 1 / (32 * independent["variance"][2]), correlated["design_effect"][2]
     tokens, expected = 32 * length, 1 + (length - 1) * alike
+    by_one = "one value per sample: the variance of the mean falls as 1/N, 32 times from 8 to 256"
+    falls = f"as N^{slope:.2f}, {ratio:.3g} times"
+    by_batch = f"N is the batch size, for sentences of {length} tokens too"
+    too_large = (
+        f"sigma^2 / 32 is {per_sentence:.3g} times too large for 32 sentences of independent "
+        "tokens: N counts tokens"
+    )
+    by_token = f"N counts tokens also where two of a sentence correlate by {alike}"
+    too_small = (
+        f"sigma^2 / {tokens} is {design:.2f} times too small: {tokens} tokens equal "
+        f"{1 / correlated['variance'][2]:.0f} independent ones (1 + {length - 1} x {alike} = "
+        f"{expected:g} expected)"
+    )
+    holds = [abs(value - 1) < near for value in (-slope, per_sentence, design)]
     return [
-        piece(
-            "one value per sample: the variance of the mean falls as 1/N, 32 times from 8 to 256",
-            f"as N^{single['slope']:.2f}, {ratio:.3g} times",
-            holds=abs(single["slope"] + 1) < close,
-            slope=single["slope"],
-            ratio=ratio,
-        ),
-        piece(
-            f"N is the batch size, for sentences of {length} tokens too",
-            f"sigma^2 / 32 is {per_sentence:.3g} times too large for 32 sentences of independent "
-            "tokens: N counts tokens",
-            holds=abs(per_sentence - 1) < close,
-            per_sentence=per_sentence,
-        ),
-        piece(
-            f"N counts tokens also where two of a sentence correlate by {alike}",
-            f"sigma^2 / {tokens} is {design:.2f} times too small: {tokens} tokens equal "
-            f"{1 / correlated['variance'][2]:.0f} independent ones (1 + {length - 1} x {alike} = "
-            f"{expected:g} expected)",
-            holds=abs(design - 1) < close,
-            design_effect=design,
-        ),
+        piece(by_one, falls, holds=holds[0], slope=slope, ratio=ratio),
+        piece(by_batch, too_large, holds=holds[1], per_sentence=per_sentence),
+        piece(by_token, too_small, holds=holds[2], design_effect=design),
     ]
 
 

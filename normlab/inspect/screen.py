@@ -1,5 +1,6 @@
 """How `normlab explain` looks in a terminal: one norm, several side by side, all, and on images."""
 
+import math
 import re
 import shutil
 from collections.abc import Mapping, Sequence
@@ -8,19 +9,27 @@ from rich.console import Console
 from rich.text import Text
 
 from normlab.commands._terminal import folded, print_prose, print_table
-from normlab.inspect.axes import EXAMPLE, NAMES, OF_IMAGES, SHAPE, axes_in_words
 from normlab.inspect.subject import LONG_RUN, WIDTH
-from normlab.inspect.worked import DOCUMENT, Block, Facts, Group, Page, Pair, Worked
+from normlab.inspect.worked import (
+    DOCUMENT,
+    EXAMPLE,
+    NAMES,
+    SHAPE,
+    WIDE,
+    Block,
+    Facts,
+    Group,
+    Page,
+    axes_in_words,
+)
 
 FIGURE = {
-    "bn": "batch norm",
-    "seqn": "layer norm",
-    "in": "instance norm",
-    "gn_sample": "group norm",
+    "bn": ("batch norm", "BatchNorm2d"),
+    "seqn": ("layer norm", "GroupNorm(1, C)"),
+    "in": ("instance norm", "InstanceNorm2d"),
+    "gn_sample": ("group norm", "GroupNorm(G, C)"),
 }
-"""The four norms of the group norm paper's drawing: Wu and He 2018, figure 2."""
-_TORCH = {"bn": "BatchNorm2d", "seqn": "GroupNorm(1, C)", "in": "InstanceNorm2d"}
-_TORCH |= {"gn_sample": "GroupNorm(G, C)", "ln": "LayerNorm, channels last"}
+"""The norms of the group norm paper's drawing (Wu and He 2018, figure 2), there and in torch."""
 _LABEL = 22
 
 
@@ -31,18 +40,26 @@ def show_all(found: Sequence[Facts]) -> None:
         "In a block of samples x tokens x features, the values that are pooled share one mean and "
         "one variance."
     )
+    print()
+    columns = ["norm", "pools over", "running", "stepwise", "parameters", "buffers"]
     rows = [
         [
             *(norm.name, axes_in_words(norm.pools), "yes" if norm.running else "no"),
-            *(_one_at_a_time(norm), *norm.sizes),
+            *(_one_at_a_time(norm), _size(norm.parameters), _size(norm.buffers)),
         ]
         for norm in found
     ]
-    columns = ["norm", "pools over", "running", "stepwise", "parameters", "buffers"]
-    note = "D: the width; running: statistics kept for eval; stepwise: one token at a time"
-    print()
-    print_table(columns, rows, notes=[note], numeric=columns[-2:])
+    note = f"running: statistics kept for eval; stepwise: one token at a time; sizes: of {WIDE}"
+    print_table(columns, rows, notes=[f"{note} features"], numeric=columns[-2:])
     print("Next: normlab explain ln bn        both in full, then side by side")
+
+
+def _size(shapes: Mapping[str, list[int]]) -> str:
+    return f"{sum(map(math.prod, shapes.values())):,}"
+
+
+def _one_at_a_time(norm: Facts) -> str:
+    return ("in eval" if norm.running else "yes") if norm.incremental else "no"
 
 
 def show(page: Page) -> None:
@@ -54,19 +71,12 @@ def show(page: Page) -> None:
     print("Brackets: what shares its statistics with the value marked *.")
     _heading("What it computes")
     joined = re.sub(r"(?<=\S)\n(?=\S)", " ", page.docstring)  # lines that are set in stay
-    text = "\n".join(line.rstrip() for line in joined.splitlines() if line.strip())
-    _list_facts({"source": text, "module": page.target})
-    if page.refused:
-        print_prose(f"The norm refuses the documents' numbers: {page.refused}")
-    if page.worked is not None:
-        _show_worked(page, page.worked)
+    source = "\n".join(line.rstrip() for line in joined.splitlines() if line.strip())
+    _list_facts({"source": source, "module": page.module})
+    _show_worked(page)
     _heading("What follows, and what it keeps")
     _list_facts(_follows(page))
     print(f"\nTry it: normlab train norm={page.name}\n")
-
-
-def _shapes(shapes: Mapping[str, str]) -> str:
-    return ", ".join(f"{name} {shape}" for name, shape in shapes.items()) or "none"
 
 
 def _heading(text: str) -> None:
@@ -96,12 +106,12 @@ def draw(page: Page, names: Sequence[str] = NAMES) -> None:
             line.append("   " if sample else "")
             for feature in features:
                 cell, value = (sample, token, feature), f"{DOCUMENT[sample][token][feature]:g}"
-                text, style = value, "dim"
-                if cell in page.pooled:
-                    text, style = f"[{value}]", "bold"
                 if cell == EXAMPLE:
-                    text, style = f"[*{value}]", "bold reverse"
-                line.append(text.center(5), style=style)
+                    line.append(f"[*{value}]".center(5), style="bold reverse")
+                elif cell in page.pooled:
+                    line.append(f"[{value}]".center(5), style="bold")
+                else:
+                    line.append(value.center(5), style="dim")
         line.rstrip()
         Console(highlight=False).print(line)
 
@@ -109,52 +119,45 @@ def draw(page: Page, names: Sequence[str] = NAMES) -> None:
 def _pooling(page: Page) -> str:
     text = "Pools over nothing: every value is on its own, and there are no statistics"
     if page.pools:
-        size = len(page.pooled)
-        cut = f"{page.groups} groups of {size} values" if page.groups > 1 else f"all {size} values"
+        size, groups = len(page.pooled), len(page.groups)
+        cut = f"{groups} groups of {size} values" if groups > 1 else f"all {size} values"
         text = f"Pools over {axes_in_words(page.pools)}: {cut}"
     text += ", fewer than the axes alone would give." if page.narrower else "."
     for key, value in page.changed.items():
         text += f" {key}={page.settings[key]} does not fit a width of {WIDTH}: shown with "
         text += f"{key}={value}."
-    if page.scheduled:
+    if page.step is not None:
         at = f"step {page.step} of {LONG_RUN:,}" if page.step else "the start"
         text += f" It changes during training: shown at {at}."
     return text
 
 
-def _show_worked(page: Page, worked: Worked) -> None:
+def _show_worked(page: Page) -> None:
     _heading("On the documents' tensor")
     if page.pools:
-        rows = [
-            [g.name, _numbers(g.values), *_moments(Pair(g.mean, g.var)), _line(g)]
-            for g in worked.groups
-        ]
         columns = ["group", "its values", "mean", "var", "comes out as"]
+        rows = [
+            [g.name, _numbers(g.values), _number(g.mean), _number(g.var), _line(g)]
+            for g in page.groups
+        ]
         print_table(columns, rows, numeric=columns[2:4])
         print()
-    blocks = {"in": worked.x, "out (the same in train and eval)": worked.train}
-    if not worked.same_in_eval:
-        blocks = {"in": worked.x, "out in train": worked.train, "out in eval": worked.eval}
+    blocks = {"in": page.x, "out in train": page.train, "out in eval": page.eval}
+    if page.train == page.eval:
+        blocks = {"in": page.x, "out (the same in train and eval)": page.train}
     rows = [
         [str(s + 1), str(t + 1), *(_token(block, s, t) for block in blocks.values())]
-        for s, sample in enumerate(worked.x)
-        for t in range(len(sample))
+        for s in range(SHAPE[0])
+        for t in range(SHAPE[1])
     ]
     print_table(["sample", "token", *blocks], rows)
-    found = [(g.name, g.entered, g.kept) for g in worked.groups if g.entered and g.kept]
-    if not found or worked.start is None:
-        return
-    _heading("Running statistics, which eval takes in place of the batch")
-    mean_square = not any(pair.mean for _, *pairs in found for pair in pairs)
-    names = ["mean square"] if mean_square else ["mean", "var"]
-    start = f"mean {worked.start.mean:g} and variance {worked.start.var:g}"
-    if mean_square:
-        start = f"a mean square of {worked.start.var:g}"
-    print_prose(f"After one batch with momentum {worked.momentum:g}, starting from {start}:")
-    columns = [f"{of} {name}" for of in ("batch", "running") for name in names]
-    rows = [[name, *_moments(a, names), *_moments(b, names)] for name, a, b in found]
-    notes = [] if mean_square else ["batch var: the estimate that enters, over n - 1 if unbiased"]
-    print_table(["group", *columns], rows, notes=notes, numeric=columns)
+    if page.running:
+        _heading("Running statistics, which eval takes in place of the batch")
+        columns = ["batch mean", "batch var", "running mean", "running var"]
+        kept = [(g.name, *g.entered, *g.kept) for g in page.groups if g.entered and g.kept]
+        rows = [[name, *map(_number, values)] for name, *values in kept]
+        note = "after one batch; batch var: what enters, over n - 1 if unbiased, or a mean square"
+        print_table(["group", *columns], rows, notes=[note], numeric=columns)
 
 
 def _number(value: float) -> str:
@@ -164,12 +167,6 @@ def _number(value: float) -> str:
 
 def _numbers(values: Sequence[float]) -> str:
     return " ".join(f"{value:g}" for value in values)
-
-
-def _moments(pair: Pair, names: Sequence[str] = ("mean", "var")) -> list[str]:
-    if len(names) == 1:
-        return [_number(pair.var + pair.mean**2)]
-    return [_number(pair.mean), _number(pair.var)]
 
 
 def _token(block: Block, sample: int, token: int) -> str:
@@ -182,9 +179,7 @@ def _line(group: Group) -> str:
     if group.line is None:
         return "no straight line of x"
     center, divisor = map(_number, group.line)
-    if center == "0.00":
-        return f"x / {divisor}"
-    return f"(x - {center}) / {divisor}".replace("- -", "+ ")
+    return f"(x - {center}) / {divisor}".replace("- -", "+ ").replace("(x - 0.00)", "x")
 
 
 def show_side_by_side(pages: Sequence[Page]) -> None:
@@ -193,42 +188,31 @@ def show_side_by_side(pages: Sequence[Page]) -> None:
         part = pages[start : start + 3]
         _heading("Side by side")
         compared = [_first_group(page) | _follows(page) for page in part]
-        names = [name for name in compared[0] if " it sees" not in name and name != "settings"]
+        names = [name for name in compared[0] if name != "settings"]
         rows = [[name, *(facts[name] for facts in compared)] for name in names]
         print_table(["", *(page.name for page in part)], rows)
 
 
 def _first_group(page: Page) -> dict[str, str]:
     """Return what is pooled, and what becomes of the first group and its first value."""
-    worked = page.worked
-    group = worked.groups[0] if worked is not None and page.pools else None
+    group = page.groups[0]
     return {
         "pools over": axes_in_words(page.pools),
-        "groups": f"{page.groups} of {len(page.pooled)}" if page.pools else "-",
-        "first group": _numbers(group.values) if group else "-",
-        "mean, var": ", ".join(_moments(Pair(group.mean, group.var))) if group else "-",
-        "first 1 becomes": _number(worked.train[0][0][0]) if worked is not None else "-",
-        "... in eval": _number(worked.eval[0][0][0]) if worked is not None else "-",
+        "groups": f"{len(page.groups)} of {len(page.pooled)}",
+        "first group": _numbers(group.values),
+        "mean, var": f"{_number(group.mean)}, {_number(group.var)}",
+        "first 1 becomes": _number(page.train[0][0][0]),
+        "... in eval": _number(page.eval[0][0][0]),
     }
 
 
 def _follows(page: Page) -> dict[str, str]:
     """Return what an output depends on in both modes, and what the norm keeps."""
-    train, evaluated = page.sees_train, page.sees_eval
-    future = others = "-"
-    if train is not None and evaluated is not None:
-        future = "yes" if evaluated.later else "in training" if train.later else "no"
-        others = "yes" if evaluated.others else "in training" if train.others else "no"
-    moving = ", ".join(how or "any" for how, moves in (page.padding or {}).items() if moves)
-    settings = []
-    for key, value in page.settings.items():
-        other = ", ".join(name for name in page.allowed.get(key, ()) if name != value)
-        settings.append(f"{key}={str(value).lower()}{f' (or {other})' if other else ''}")
+    moving = ", ".join(how or "any" for how, moves in page.padding.items() if moves)
+    settings = [f"{key}={str(value).lower()}" for key, value in page.settings.items()]
     return {
-        "in training it sees": "-" if train is None else train.in_words(),
-        "in eval it sees": "-" if evaluated is None else evaluated.in_words(),
-        "sees later tokens": future,
-        "sees other samples": others,
+        "in training it sees": page.sees_train,
+        "in eval it sees": page.sees_eval,
         "one at a time": _one_at_a_time(page),
         "padding counts": f"with padding={moving}" if moving else "no",
         "running statistics": "yes" if page.running else "no",
@@ -238,8 +222,8 @@ def _follows(page: Page) -> dict[str, str]:
     }
 
 
-def _one_at_a_time(norm: Facts) -> str:
-    return ("in eval" if norm.running else "yes") if norm.incremental else "no"
+def _shapes(shapes: Mapping[str, list[int]]) -> str:
+    return ", ".join(f"{name} {shape}" for name, shape in shapes.items()) or "none"
 
 
 def show_images(pages: Sequence[Page]) -> None:
@@ -257,8 +241,10 @@ def show_images(pages: Sequence[Page]) -> None:
     print()
     rows = []
     for page in pages:
-        axes = axes_in_words(page.pools, OF_IMAGES) + (" of a group" if page.changed else "")
-        rows.append([page.name, FIGURE.get(page.name, "-"), axes, _TORCH.get(page.name, "-")])
+        axes = axes_in_words(page.pools, ("N", "(H, W)", "C"))
+        axes += " of a group" if page.changed else ""
+        paper, torch = FIGURE.get(page.name, ("-", "-"))
+        rows.append([page.name, paper, axes, torch])
     notes = [f"{p.name} is drawn with {k}={v}" for p in pages for k, v in p.changed.items()]
     notes.append("the paper: Wu and He 2018, figure 2")
     print_table(["norm", "in the paper", "pools over", "in torch"], rows, notes=notes)

@@ -2,12 +2,9 @@
 
 import contextlib
 import copy
-import inspect
-import traceback
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
-from typing import Any, Literal, get_args, get_origin, get_type_hints
+from typing import Any, NamedTuple, get_args
 
 import torch
 import torch.nn.functional as F
@@ -26,8 +23,9 @@ STEPS = 12  # of a run in which every schedule comes to its end
 HALF_WAY, LONG_RUN = 500, 1000  # where `explain` shows a norm that pools nothing at the start
 WIDTH = 4  # of the documents' tensor
 _WIDTHS = (16, 64, 512)
-_LENGTHS = (6, 2, 4, 5)
 _ROUNDING = 1e-9  # of float64, far above what the order of sums explains
+VALID = torch.arange(6) < torch.tensor([6, 2, 4, 5])[:, None]
+"""The real tokens of four sequences."""
 
 
 class BareNorm:
@@ -43,12 +41,8 @@ class BareNorm:
             except ValueError:
                 if width == _WIDTHS[-1]:
                     raise
+        self.width = self._made.dim
         self._trained: dict[int, Norm] = {}
-
-    @property
-    def width(self) -> int:
-        """The number of features of a token."""
-        return self._made.dim
 
     def new(self, dtype: torch.dtype = torch.float64) -> Norm:
         """Return a new norm in training mode."""
@@ -65,21 +59,11 @@ class BareNorm:
 
     def tokens(self, seed: int = 0) -> tuple[Float[Tensor, "B P D"], Bool[Tensor, "B P"]]:
         """Return four sequences of 2 to 6 tokens, padded to 6, and which tokens are real."""
-        return self.values(*_VALID.shape, seed=seed), _VALID.clone()
+        return self.values(*VALID.shape, seed=seed), VALID.clone()
 
     def values(self, *shape: int, seed: int = 0) -> Float[Tensor, "B P D"]:
         """Return normal values of mean 2 and deviation 3."""
         return normal(*shape, self.width, seed=seed)
-
-    def line_of(self, error: Exception) -> str:
-        """Return ` (file:line)` of an error's last line in the norm's own file; empty if none."""
-        file = inspect.getfile(type(self._made))
-        calls = traceback.extract_tb(error.__traceback__)
-        lines = [each.lineno for each in calls if each.filename == file]
-        return f" ({Path(file).name}:{lines[-1]})" if lines else ""
-
-
-_VALID = torch.arange(max(_LENGTHS)) < torch.tensor(_LENGTHS)[:, None]
 
 
 def normal(*shape: int, seed: int) -> Tensor:
@@ -101,22 +85,21 @@ def _seeded() -> Iterator[None]:
 
 @dataclass(frozen=True)
 class OnTable:
-    """An option of `configs/norm` at the width of 4, and the values that had to change to fit it.
+    """An option of `configs/norm` at the width of 4.
 
-    `settings` are the values of its config, `allowed` the alternatives of those that name them.
+    `settings` are the values of its config, `changed` those that had to give way to the width.
     `step` is where in a run of 1000 steps it is shown, 0 for a norm that was told of no step.
     """
 
     option: Option
     settings: Mapping[str, Any]
-    allowed: Mapping[str, tuple[str, ...]]
     changed: Mapping[str, int] = field(default_factory=dict)
     step: int = 0
 
-    def make(self, width: int = WIDTH, **values: Any) -> Norm:
+    def make(self, **values: Any) -> Norm:
         """Return a new norm in training mode, with other values where given."""
         with _seeded():
-            norm = make_norm(self.option.name, width, **{**self.changed, **values})
+            norm = make_norm(self.option.name, WIDTH, **{**self.changed, **values})
         if self.step:
             norm.clock = Clock(self.step, LONG_RUN)
         return norm.double().train()
@@ -132,33 +115,28 @@ def on_table(option: Option) -> OnTable:
     node = yaml.safe_load(option.path.read_text(encoding="utf-8"))
     settings = {name: value for name, value in node.items() if not name.startswith("_")}
     whole = [name for name, value in settings.items() if type(value) is int]
-    refused: ValueError | None = None
-    for changed in ({}, *({name: n} for name in whole for n in (WIDTH // 2, WIDTH, 1))):
+    tries = [{}, *({name: n} for name in whole for n in (WIDTH // 2, WIDTH, 1))]
+    refused: list[ValueError] = []
+    for changed in tries:
         try:
-            norm = make_norm(option.name, WIDTH, **changed)
+            make_norm(option.name, WIDTH, **changed)
+            return OnTable(option, settings, changed)
         except ValueError as error:
-            refused = refused or error
-            continue
-        hints = get_type_hints(type(norm).__init__)
-        choices = {name: hints[name] for name in settings if get_origin(hints.get(name)) is Literal}
-        allowed = {name: tuple(map(str, get_args(hint))) for name, hint in choices.items()}
-        return OnTable(option, settings, allowed, changed)
-    assert refused is not None
-    raise refused
+            refused.append(error)
+    raise refused[0]
 
 
-def call(
-    norm: Norm, x: Tensor, valid: Tensor | None = None, *, start: int = 0, dense: bool = False
-) -> Tensor:
-    """Return the norm's output; all tokens are real unless `valid` says otherwise.
+def call(norm: Norm, x: Tensor, valid: Tensor | None = None, *, start: int = 0) -> Tensor:
+    """Return the norm's output; what it draws at random is the same each time.
 
-    What the norm draws at random is the same each time. A `dense` batch says nothing of padding,
-    as one of images.
+    Without `valid` all tokens are real.
     """
-    if valid is None and not dense:
-        valid = torch.ones(x.shape[:2], dtype=torch.bool)
     with _seeded():
-        return norm(x, Stream(valid, start=start))
+        return norm(x, Stream(_all_real(x) if valid is None else valid, start=start))
+
+
+def _all_real(x: Float[Tensor, "B P D"]) -> Bool[Tensor, "B P"]:
+    return torch.ones(x.shape[:2], dtype=torch.bool)
 
 
 def run(norm: Norm, x: Tensor, valid: Tensor | None = None) -> Tensor:
@@ -182,59 +160,75 @@ def trained(norm: Norm, *batches: Tensor) -> Norm:
 
 def one_by_one(norm: Norm, x: Tensor, valid: Tensor | None = None) -> Tensor:
     """Return the outputs for one position at a time, as in decoding."""
-    real = torch.ones(x.shape[:2], dtype=torch.bool) if valid is None else valid
+    real = _all_real(x) if valid is None else valid
     with torch.no_grad():
         steps = range(x.shape[1])
         return torch.cat([call(norm, x[:, [t]], real[:, [t]], start=t) for t in steps], 1)
 
 
+class Padded(NamedTuple):
+    """Outputs and gradients at real tokens, all statistics, and the gradient at padding."""
+
+    outputs: Float[Tensor, "real D"]
+    gradients: Float[Tensor, "real D"]
+    statistics: Float[Tensor, " n"]
+    leaked: Float[Tensor, "padding D"]
+
+
+def with_padding(
+    norm: Norm,
+    x: Float[Tensor, "B P D"],
+    valid: Bool[Tensor, "B P"] | None,
+    *,
+    columns: int = 0,
+    rows: int = 0,
+    value: float = 0.0,
+) -> Padded:
+    """Run a copy of a norm with a value at all padding, and more columns and rows of it.
+
+    Without `valid` all tokens are real and the norm is told nothing of padding, as with images.
+    """
+    other, real = copy.deepcopy(norm), _all_real(x) if valid is None else valid
+    filled = x.masked_fill(~real[..., None], value)
+    wide = F.pad(filled, (0, 0, 0, columns, 0, rows), value=value).requires_grad_()
+    real = F.pad(real, (0, columns, 0, rows))
+    with _seeded():
+        y = other(wide, Stream(None if valid is None else real))[real]
+    (gradient,) = torch.autograd.grad(loss(y), wide)
+    statistics = [torch.zeros(1), *(table.detach().flatten() for table in tables(other).values())]
+    return Padded(y.detach(), gradient[real], torch.cat(statistics), gradient[~real])
+
+
 def padding_moves(norm: Norm, x: Float[Tensor, "B P D"], valid: Bool[Tensor, "B P"]) -> bool:
-    """Tell whether real tokens change with other or more padding."""
-    before = look(norm, x, valid)[valid]
-    other = x.masked_fill(~valid[..., None], 100.0)
-    more, still = F.pad(x, (0, 0, 0, 2, 0, 1)), F.pad(valid, (0, 2, 0, 1))
-    after = (look(norm, other, valid)[valid], look(norm, more, still)[still])
-    return any(not torch.allclose(before, y, rtol=0, atol=_ROUNDING) for y in after)
+    """Tell whether other values at padding, or more of it, change the outputs of real tokens."""
+    plain = with_padding(norm, x, valid)
+    filled = with_padding(norm, x, valid, value=100.0)
+    more = with_padding(norm, x, valid, columns=2, rows=1)
+    return any(differ(plain.outputs, other.outputs) for other in (filled, more))
 
 
-def loss(y: Tensor, valid: Tensor) -> Tensor:
-    """Return a loss of some outputs at real tokens that no symmetry of a norm makes constant."""
-    return (y * y.detach().cos())[valid].sum()
+def loss(y: Tensor) -> Tensor:
+    """Return a loss that no symmetry of a norm makes constant."""
+    return (y * y.detach().cos()).sum()
 
 
 def train_step(norm: Norm, number: int) -> tuple[Tensor, Tensor]:
     """Train on one batch; return the output and the gradient of the input at real tokens."""
     norms = ModelNorms(nn.Sequential(norm))
     norms.begin_step(number, STEPS)
-    x = normal(*_VALID.shape, norm.dim, seed=number).requires_grad_()
-    y = call(norm, x, _VALID)
+    x = normal(*VALID.shape, norm.dim, seed=number).requires_grad_()
+    y = call(norm, x, VALID)[VALID]
     price = norms.penalty()
-    (loss(y, _VALID) + (0 if price is None else price)).backward()
+    (loss(y) + (0 if price is None else price)).backward()
     norms.commit()
     assert x.grad is not None
-    return y.detach()[_VALID], x.grad[_VALID]
-
-
-def begin_step(norm: Norm, number: int) -> None:
-    """Tell a norm that a step of a run of `STEPS` begins."""
-    ModelNorms(nn.Sequential(norm)).begin_step(number, STEPS)
+    return y.detach(), x.grad[VALID]
 
 
 def differ(before: Tensor, after: Tensor) -> bool:
     """Tell whether two results differ by more than rounding, or one is not finite."""
     limit = _ROUNDING * (1 + before.abs().max())
     return not bool((before - after).abs().max() <= limit)
-
-
-def state(norm: nn.Module) -> dict[str, Tensor]:
-    """Return a copy of the tensors that are saved with a norm."""
-    saved = norm.state_dict().items()
-    return {name: value.clone() for name, value in saved if isinstance(value, Tensor)}
-
-
-def remembers(norm: Norm) -> bool:
-    """Tell whether it keeps running statistics."""
-    return isinstance(norm, RunningNorm)
 
 
 def tables(norm: Norm) -> dict[str, Tensor]:

@@ -1,57 +1,62 @@
-"""All that `normlab explain` shows of a norm, worked on the documents' own numbers.
+"""What a norm pools over, found by trial, and what it computes on the documents' own numbers.
+
+A block is samples x tokens x features. Which input cells an output cell goes with is a boolean
+tensor, output cells first. A cell is `(sample, token, feature)`, counted from 0, written from 1.
 
 The statistics of a group are taken twice: by hand, as the mean and variance of its values, and out
 of the module. Within a group its output is a straight line of its input, whose zero is what was
 subtracted and whose slope is what was divided by.
 """
 
+import copy
 import inspect
 import math
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
-from typing import Any, NamedTuple, TypeVar
+from collections.abc import Iterable, Mapping, Sequence, Set
+from dataclasses import dataclass, replace
+from itertools import product
+from typing import Any, get_args, get_type_hints
 
 import torch
-from jaxtyping import Float
+from jaxtyping import Bool, Float
 from torch import Tensor
 
 from normlab.config.registry import Option
-from normlab.inspect.axes import (
-    EXAMPLE,
-    SHAPE,
-    Cell,
-    Cells,
-    Sees,
-    by_axes,
-    dependence,
-    describe,
-    distinct,
-    groups,
-    in_order,
-    pooled_cells,
-)
 from normlab.inspect.subject import (
+    AXES,
     HALF_WAY,
-    WIDTH,
-    Norm,
     look,
+    normal,
     on_table,
     padding_moves,
-    remembers,
     run,
+    tables,
     trained,
 )
-from normlab.norms.base import RunningNorm
+from normlab.norms.base import Norm, RunningNorm
+from normlab.train.build import make_norm
 
-# Two samples of three tokens of four features.
+Cell = tuple[int, int, int]
+Cells = Bool[Tensor, "S T F s t f"]
+Block = list[list[list[float]]]
+
+SEEN = {
+    "its token's features": "feature",
+    "earlier tokens": "position",
+    "later tokens": "position",
+    "other samples": "batch",
+}
+"""What an output may depend on, and the axis that it is on."""
+NAMES = ("sample", "token", "feature")
+EXAMPLE: Cell = (0, 0, 0)
+SHAPE = (2, 3, 4)
 DOCUMENT = (
     ((1.0, 2.0, 3.0, 4.0), (5.0, 6.0, 7.0, 8.0), (9.0, 10.0, 11.0, 12.0)),
     ((-1.0, 0.0, 1.0, 2.0), (3.0, 4.0, 5.0, 6.0), (7.0, 8.0, 9.0, 10.0)),
 )
 PADDED = torch.tensor([[True, True, True], [True, True, False]])
 """The real tokens where the last token of the second sample is padding."""
-T = TypeVar("T")
-Block = list[list[list[float]]]
+WIDE = 512  # at which parameters and buffers are counted
+_CHANGES = ((1.0, 0.7), (-40.0, 0.0), (0.0, 0.0))  # factor and summand
 _CLOSE = 1e-6
 
 
@@ -60,25 +65,133 @@ def document() -> Float[Tensor, "2 3 4"]:
     return torch.tensor(DOCUMENT, dtype=torch.float64)
 
 
-class Line(NamedTuple):
-    """The output as `(x - center) / divisor`."""
-
-    center: float
-    divisor: float
+# What shares its statistics with what -------------------------------------------------------------
 
 
-class Pair(NamedTuple):
-    """A mean and a variance; a mean square has mean 0."""
+def by_axes(pools: Set[str]) -> Cells:
+    """Return which cells share a statistic: those with any index along the pooled axes."""
+    sizes = zip(AXES, SHAPE, strict=True)
+    same = [torch.ones(n, n) if axis in pools else torch.eye(n) for axis, n in sizes]
+    return torch.einsum("Ss,Tt,Ff->STFstf", *same).bool()
 
-    mean: float
-    var: float
+
+def groups(cells: Cells) -> list[list[Cell]]:
+    """List the distinct groups in the order of their first cells, each in order."""
+    rows = cells.flatten(0, 2).flatten(1).tolist()
+    where: list[Cell] = [(s, t, f) for s, t, f in product(*map(range, cells.shape[3:]))]
+    found = dict.fromkeys(tuple(row) for row in rows)
+    return [[cell for cell, there in zip(where, row, strict=True) if there] for row in found]
+
+
+def in_order(pools: Iterable[str]) -> list[str]:
+    """List axes in the order batch, position, feature."""
+    return sorted(pools, key=AXES.index)
+
+
+def axes_in_words(pools: Iterable[str], names: Sequence[str] = AXES) -> str:
+    """Return the axes as text: `batch, position`, or `nothing`."""
+    return ", ".join(names[AXES.index(axis)] for axis in in_order(pools)) or "nothing"
+
+
+def describe(group: Iterable[Cell]) -> str:
+    """Return what the cells of a group have in common: `sample 1, token 1`, `features 1-2`."""
+    parts = []
+    for name, size, numbers in zip(NAMES, SHAPE, zip(*group, strict=True), strict=True):
+        first, last = min(numbers) + 1, max(numbers) + 1
+        if first == last:
+            parts.append(f"{name} {first}")
+        elif len(set(numbers)) < size:
+            parts.append(f"{name}s {first}-{last}")
+    return ", ".join(parts) or "the whole block"
+
+
+def distinct(shape: Sequence[int] = SHAPE) -> Tensor:
+    """Return fixed values in -2..2 among which no two and no two differences agree."""
+    golden = torch.arange(1, torch.Size(shape).numel() + 1, dtype=torch.float64)
+    return (golden * 0.6180339887498949 % 1 * 4 - 2).reshape(*shape)
+
+
+def changed(x: Tensor, place: Any) -> Iterable[Tensor]:
+    """Yield copies of `x` with other values at `place`."""
+    for factor, summand in _CHANGES:
+        other = x.clone()
+        other[place] = other[place] * factor + summand
+        yield other
+
+
+def dependence(norm: Norm, *, features: int | None = None) -> Cells:
+    """Return the input cells that each output cell depends on, bit for bit.
+
+    Nothing is believed that the norm declares: that group norm takes the features of a token in
+    parts is found out. Inputs are changed in the first `features` alone, where given.
+    """
+    x = distinct((*SHAPE[:2], norm.dim))
+    before = look(norm, x)
+    found = torch.zeros(*x.shape, *x.shape, dtype=torch.bool)
+    for source in product(*map(range, (*SHAPE[:2], features or norm.dim))):
+        moved = [look(norm, other) != before for other in changed(x, source)]
+        found[(..., *source)] = torch.stack(moved).any(0)
+    return found
+
+
+def pooled_cells(norm: Norm, seen: Cells) -> Cells:
+    """Return the cells of each cell's axes' group that really take part in its statistics.
+
+    A norm that looks at no other cell, because running statistics stand in, has the group of its
+    axes.
+    """
+    group = by_axes(norm.pools)
+    part = group & (seen | by_axes(frozenset()))
+    alone = part.sum((3, 4, 5), keepdim=True) <= 1
+    return torch.where(alone, group, part)
+
+
+def axes_moving_statistics(norm: Norm) -> set[str]:
+    """Return the axes of tokens along which the input moves running statistics."""
+
+    def after(x: Tensor) -> Tensor:
+        other = copy.deepcopy(norm)
+        run(other, x)
+        return torch.cat([torch.zeros(1), *(t.flatten().double() for t in tables(other).values())])
+
+    x = normal(3, 4, norm.dim, seed=7)
+    before = after(x)
+    return {
+        axis
+        for axis, place in zip(AXES, ((slice(1, None),), (0, slice(1, None))), strict=False)
+        for other in changed(x, place)
+        if not torch.equal(after(other), before)
+    }
+
+
+def sees(found: Cells) -> list[str]:
+    """Return what of the block, besides its own value, any output depends on."""
+    sample, token, feature, from_sample, from_token, from_feature = found.nonzero().T
+    same = sample == from_sample
+    moves = (
+        same & (token == from_token) & (feature != from_feature),
+        same & (from_token < token),
+        same & (from_token > token),
+        ~same,
+    )
+    return [name for name, each in zip(SEEN, moves, strict=True) if each.any()]
+
+
+def sees_in_words(found: Cells) -> str:
+    """Return it as a text."""
+    return ", ".join(sees(found)) or "its own value alone"
+
+
+# What it makes of the documents' tensor -----------------------------------------------------------
 
 
 @dataclass(frozen=True)
 class Group:
     """Cells with one statistic: their mean and variance, and what the module made of them.
 
-    `entered` is the estimate that entered the running statistics, `kept` what these became.
+    The output is `(x - center) / divisor` with the two of `line`; None where it is no straight
+    line. `entered` is the estimate of mean and variance that entered the running statistics, `kept`
+    what these became; a norm of mean squares has mean 0.
     """
 
     name: str
@@ -86,181 +199,16 @@ class Group:
     values: list[float]
     mean: float
     var: float
-    line: Line | None
-    entered: Pair | None = None
-    kept: Pair | None = None
+    line: tuple[float, float] | None
+    entered: tuple[float, float] | None = None
+    kept: tuple[float, float] | None = None
 
 
-@dataclass(frozen=True)
-class Worked:
-    """The documents' tensor, what came out, and the statistics in between.
-
-    `start` is what the running statistics of the first group were before the batch.
-    """
-
-    x: Block
-    train: Block
-    eval: Block
-    same_in_eval: bool
-    groups: list[Group]
-    momentum: float | None = None
-    start: Pair | None = None
-
-
-@dataclass(frozen=True)
-class Facts:
-    """What a norm declares and keeps.
-
-    `parameters` and `buffers` are shapes by name, with D for the width, and `sizes` how many
-    numbers these are.
-    """
-
-    name: str
-    description: str
-    pools: list[str]
-    running: bool
-    incremental: bool
-    parameters: dict[str, str]
-    buffers: dict[str, str]
-    sizes: tuple[str, str]
-
-
-@dataclass(frozen=True)
-class Page(Facts):
-    """What there is to know about a norm.
-
-    `pooled` are the cells that share their statistics with the example cell. `narrower` tells
-    that these are fewer than the axes say, `changed` are values of the config that had to give way
-    to the documents' width of 4, `padding` tells by treatment whether padding changes the output
-    of real tokens. A part that the norm refuses to compute is None, and `refused` says why.
-    `scheduled` tells that the norm changes during training, and `step` at which step it is shown,
-    0 for the start.
-    """
-
-    target: str
-    docstring: str
-    settings: dict[str, Any]
-    allowed: dict[str, tuple[str, ...]]
-    changed: dict[str, int]
-    pooled: list[Cell]
-    groups: int
-    narrower: bool
-    sees_train: Sees | None
-    sees_eval: Sees | None
-    worked: Worked | None
-    padding: dict[str, bool] | None
-    refused: str
-    scheduled: bool
-    step: int
-
-    def plain(self) -> dict[str, Any]:
-        """Return the facts as plain values for JSON."""
-        return {"shape": SHAPE, "example": EXAMPLE, **asdict(self)}
-
-
-def facts(option: Option) -> Facts:
-    """Return what an option of `configs/norm` declares and keeps."""
-    shown = on_table(option)
-    norm, wide = shown.make(), shown.make(2 * WIDTH)
-    kept = [(dict(each.named_parameters()), _saved_buffers(each)) for each in (norm, wide)]
-    learned, buffers = zip(*kept, strict=True)
-    counts = [[sum(x.numel() for x in each.values()) for each in of] for of in (learned, buffers)]
-    return Facts(
-        name=option.name,
-        description=option.description,
-        pools=in_order(norm.pools),
-        running=remembers(norm),
-        incremental=norm.incremental,
-        parameters=_shapes(*learned),
-        buffers=_shapes(*buffers),
-        sizes=(_size(*counts[0]), _size(*counts[1])),
-    )
-
-
-def explain(option: Option) -> Page:
-    """Gather the facts of an option of `configs/norm`, and work it through."""
-    shown = on_table(option)
-    norm = shown.make()
-    refusals: dict[str, None] = {}
-
-    def try_(compute: Callable[[], T]) -> T | None:
-        try:
-            return compute()
-        except (ValueError, RuntimeError) as error:
-            refusals[str(error)] = None
-            return None
-
-    seen = try_(lambda: dependence(norm))
-    if norm.phases and seen is not None and not Sees.of(seen).others:
-        shown = replace(shown, step=HALF_WAY)  # it pools nothing at the start
-        norm = shown.make()
-        seen = try_(lambda: dependence(norm))
-    seen_eval = try_(lambda: dependence(trained(norm, distinct())))
-    declared = by_axes(norm.pools)
-    found = declared if seen is None else pooled_cells(norm, seen)
-    (pooled,) = groups(found[EXAMPLE][None, None, None])
-
-    def moved() -> dict[str, bool]:
-        x = document()
-        x[~PADDED] = 0
-        ways = shown.allowed.get("padding", ("",))
-        made = {how: shown.make(padding=how) if how else shown.make() for how in ways}
-        return {how: padding_moves(norm, x, PADDED) for how, norm in made.items()}
-
-    return Page(
-        **vars(facts(option)),
-        target=f"{type(norm).__module__}.{type(norm).__name__}",
-        docstring=(inspect.getdoc(type(norm)) or "").split("\nRaises:")[0].strip(),
-        settings=dict(shown.settings),
-        allowed=dict(shown.allowed),
-        changed=dict(shown.changed),
-        pooled=pooled,
-        groups=len(groups(found)),
-        narrower=not torch.equal(found, declared),
-        sees_train=None if seen is None else Sees.of(seen),
-        sees_eval=None if seen_eval is None else Sees.of(seen_eval),
-        worked=try_(lambda: work(norm, found)),
-        padding=try_(moved),
-        refused="; ".join(refusals),
-        scheduled=bool(norm.phases),
-        step=shown.step,
-    )
-
-
-def _saved_buffers(norm: Norm) -> dict[str, Tensor]:
-    """Return the buffers that a checkpoint holds."""
-    return {name: tensor for name, tensor in norm.named_buffers() if name in norm.state_dict()}
-
-
-def _shapes(narrow: Mapping[str, Tensor], wide: Mapping[str, Tensor]) -> dict[str, str]:
-    """Write shapes by how they grow between the widths D = 4 and 8."""
-    pairs = {name: zip(x.shape, wide[name].shape, strict=True) for name, x in narrow.items()}
-    return {name: f"[{', '.join(_size(*pair) for pair in each)}]" for name, each in pairs.items()}
-
-
-def _size(narrow: int, wide: int) -> str:
-    """Return a size as `a D + b`, from its values at D = 4 and 8."""
-    slope = (wide - narrow) // WIDTH
-    rest = narrow - slope * WIDTH
-    parts = [f"{slope} D" if slope > 1 else "D"] if slope else []
-    return " + ".join([*parts, str(rest)] if rest or not parts else parts)
-
-
-def work(norm: Norm, cells: Cells) -> Worked:
-    """Send the documents' tensor through a new norm; `cells` has each cell's group.
-
-    Raises what the norm raises on the tensor.
-    """
+def work(norm: Norm, cells: Cells) -> list[Group]:
+    """Send the documents' tensor through a new norm; `cells` has each cell's group."""
     x = document()
-    train = look(norm, x)
-    after = trained(norm, x)
-    out = run(after, x)
-    found = [_group(group, x, train, after) for group in groups(cells)]
-    blocks = (x.tolist(), train.tolist(), out.tolist(), torch.equal(train, out), found)
-    if isinstance(norm, RunningNorm):
-        start = _at(found[0].cells[0], *norm.running_moments())
-        return Worked(*blocks, norm.momentum, start)
-    return Worked(*blocks)
+    train, after = look(norm, x), trained(norm, x)
+    return [_group(group, x, train, after) for group in groups(cells)]
 
 
 def _group(cells: list[Cell], x: Tensor, y: Tensor, after: Norm) -> Group:
@@ -269,28 +217,119 @@ def _group(cells: list[Cell], x: Tensor, y: Tensor, after: Norm) -> Group:
     var = math.fsum((value - mean) ** 2 for value in values) / len(values)
     line = line_through(values, [float(y[cell]) for cell in cells])
     found = Group(describe(cells), cells, values, mean, var, line)
-    if isinstance(after, RunningNorm) and after.seen is not None:
-        tables = after.estimates(after.seen), after.running_moments()
-        entered, kept = (_at(cells[0], *each) for each in tables)
-        return replace(found, entered=entered, kept=kept)
-    return found
+    if not isinstance(after, RunningNorm) or after.seen is None:
+        return found
+    _, token, feature = cells[0]
+
+    def at(mean: Tensor, var: Tensor) -> tuple[float, float]:
+        rows, columns = mean.shape  # a row per position and a column per feature, or one of all
+        place = (token if rows > 1 else 0, feature if columns > 1 else 0)
+        return float(mean[place]), float(var[place])
+
+    entered, kept = at(*after.estimates(after.seen)), at(*after.running_moments())
+    return replace(found, entered=entered, kept=kept)
 
 
-def line_through(xs: Sequence[float], ys: Sequence[float]) -> Line | None:
-    """Return the straight line that all points are on, as what is subtracted and divided by."""
-    low, high = min(range(len(xs)), key=xs.__getitem__), max(range(len(xs)), key=xs.__getitem__)
+def line_through(xs: Sequence[float], ys: Sequence[float]) -> tuple[float, float] | None:
+    """Return what is subtracted and divided by on the straight line through all points."""
+    low, high = xs.index(min(xs)), xs.index(max(xs))
     if xs[low] == xs[high] or ys[low] == ys[high]:
         return None
     divisor = (xs[high] - xs[low]) / (ys[high] - ys[low])
     center = xs[low] - ys[low] * divisor
     on_it = [(x - center) / divisor for x in xs]
     fits = all(math.isclose(a, b, abs_tol=_CLOSE) for a, b in zip(on_it, ys, strict=True))
-    return Line(center, divisor) if fits else None
+    return (center, divisor) if fits else None
 
 
-def _at(cell: Cell, mean: Tensor, var: Tensor) -> Pair:
-    """Return the row of a cell's position and the column of its feature, where there are such."""
-    _, token, feature = cell
-    rows, cols = mean.shape
-    at = (token if rows > 1 else 0, feature if cols > 1 else 0)
-    return Pair(float(mean[at]), float(var[at]))
+# What `normlab explain` shows ---------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Facts:
+    """What a norm declares and keeps: `parameters` and `buffers` are shapes at a width of 512."""
+
+    name: str
+    description: str
+    pools: list[str]
+    running: bool
+    incremental: bool
+    parameters: dict[str, list[int]]
+    buffers: dict[str, list[int]]
+
+
+@dataclass(frozen=True)
+class Page(Facts):
+    """What there is to know about a norm.
+
+    `changed` are values of the config that had to give way to the width of 4. `pooled` are the
+    cells that share their statistics with the example cell, `narrower` tells that these are fewer
+    than the axes say. `x`, `train` and `eval` are the documents' tensor and what comes out of it.
+    `padding` tells by treatment whether padding changes real tokens. `step` is where a norm that
+    changes during training is shown, 0 for the start; None if it does not change.
+    """
+
+    module: str
+    docstring: str
+    settings: Mapping[str, Any]
+    changed: Mapping[str, int]
+    pooled: list[Cell]
+    narrower: bool
+    groups: list[Group]
+    sees_train: str
+    sees_eval: str
+    x: Block
+    train: Block
+    eval: Block
+    padding: dict[str, bool]
+    step: int | None
+
+
+def facts(option: Option) -> Facts:
+    """Return what an option of `configs/norm` declares and keeps."""
+    norm = make_norm(option.name, WIDE)
+    return Facts(
+        name=option.name,
+        description=option.description,
+        pools=in_order(norm.pools),
+        running=isinstance(norm, RunningNorm),
+        incremental=norm.incremental,
+        parameters={name: list(x.shape) for name, x in norm.named_parameters()},
+        buffers={n: list(x.shape) for n, x in norm.named_buffers() if n in norm.state_dict()},
+    )
+
+
+def explain(option: Option) -> Page:
+    """Gather the facts of an option of `configs/norm`, and work it through.
+
+    Raises what the norm raises on the documents' tensor.
+    """
+    shown, x = on_table(option), document()
+    norm = shown.make()
+    seen = dependence(norm)
+    if norm.phases and "other samples" not in sees(seen):  # it pools nothing at the start
+        shown = replace(shown, step=HALF_WAY)
+        norm = shown.make()
+        seen = dependence(norm)
+    found = pooled_cells(norm, seen)
+    ways = [""]
+    if "padding" in shown.settings:
+        ways = get_args(get_type_hints(type(norm).__init__)["padding"])
+    padding = {how: shown.make(padding=how) if how else norm for how in ways}
+    return Page(
+        **vars(facts(option)),
+        module=f"{type(norm).__module__}.{type(norm).__name__}",
+        docstring=(inspect.getdoc(type(norm)) or "").split("\nRaises:")[0].strip(),
+        settings=shown.settings,
+        changed=shown.changed,
+        pooled=groups(found[EXAMPLE][None, None, None])[0],
+        narrower=not torch.equal(found, by_axes(norm.pools)),
+        groups=work(norm, found),
+        sees_train=sees_in_words(seen),
+        sees_eval=sees_in_words(dependence(trained(norm, distinct()))),
+        x=x.tolist(),
+        train=look(norm, x).tolist(),
+        eval=run(trained(norm, x), x).tolist(),
+        padding={how: padding_moves(each, x, PADDED) for how, each in padding.items()},
+        step=shown.step if norm.phases else None,
+    )

@@ -8,10 +8,11 @@ statistics). Ten steps with all probes and with none are bitwise equal. With acc
 sees every micro-batch and the probe reports the last one; each process reports its own batches.
 
 A figure of a site is called `<figure>/<site>`, and `<figure>` alone is the whole model's. Figures
-stay on the device until somebody needs them as numbers, and many are transferred at once, so that
-a GPU does not wait at every step.
+stay on the device for some steps and are transferred at once, so that a GPU does not wait at every
+step.
 """
 
+import math
 from abc import ABC
 from collections import deque
 from collections.abc import Callable, Collection, Mapping
@@ -93,8 +94,7 @@ class Probe(ABC):  # noqa: B024 - a probe overrides what it needs
         self._found: dict[str, Values] = {}
         self._waiting: dict[str, list[Seen]] = {}
         self._pending: list[Values] = []
-        # Sum, count and maximum of the figures that are taken together, by their names.
-        self._kept: dict[tuple[str, ...], Float[Tensor, "3 n"]] = {}
+        self._kept: dict[str, tuple[float, int, float]] = {}  # sum, count and largest by figure
 
     # What a probe overrides
 
@@ -106,8 +106,12 @@ class Probe(ABC):  # noqa: B024 - a probe overrides what it needs
         """Return the figures of a step, whole and by site, from those of each site."""
         return all_by_site(found, largest=self.largest)
 
-    def hear(self, **numbers: float) -> None:  # noqa: B027 - optional
-        """Take the numbers of one step that `later` was given."""
+    def hear(self, numbers: Mapping[str, float]) -> None:
+        """Take the figures of a step as numbers; what is not finite is left out of the run's."""
+        for name, value in numbers.items():
+            if math.isfinite(value):
+                total, count, peak = self._kept.get(name, (0.0, 0, -math.inf))
+                self._kept[name] = total + value, count + 1, max(peak, value)
 
     def applies(self, module: nn.Module) -> bool:
         """Tell whether a module at one of the places is measured."""
@@ -121,19 +125,17 @@ class Probe(ABC):  # noqa: B024 - a probe overrides what it needs
         found = {
             site: place for site, place in places(model, self.at).items() if self.applies(place[1])
         }
-        for site, (kind, module) in found.items():
-            module.register_forward_hook(self._hook(site, kind, joined=module in stepwise))
+        for site, (_, module) in found.items():
+            module.register_forward_hook(self._hook(site, joined=module in stepwise))
         self.kinds = {site: kind for site, (kind, _) in found.items()}
         self.why_not = ABSENT[self.at[0]] if self.at and not found else ""
 
-    def _hook(self, site: str, kind: str, *, joined: bool) -> Callable[..., None]:
+    def _hook(self, site: str, *, joined: bool) -> Callable[..., None]:
         def look(module: nn.Module, given: tuple[Any, ...], output: Any) -> None:
-            if not self.watching:
-                return
-            seen = Seen(site, kind, module, given, output)
-            if joined or self.after_backward:
+            seen = Seen(site, module, given, output)
+            if self.watching and (joined or self.after_backward):
                 self._wait(seen, joined=joined)
-            else:
+            elif self.watching:
                 with torch.no_grad():
                     self._found[site] = self.measure(seen)
 
@@ -174,30 +176,12 @@ class Probe(ABC):  # noqa: B024 - a probe overrides what it needs
         """See the step after the optimizer has moved the parameters."""
 
     def take(self, view: StepView, values: Values) -> None:
-        """Log figures of a step and add them to those of the run; what is not finite is left out.
-
-        Sums stay on the device.
-        """
-        if not values:
-            return
+        """Log figures of a step, and let `hear` have them later."""
         for name, value in values.items():
             view.log(name, value)
-        now = torch.stack([value.detach().double() for value in values.values()])
-        names = tuple(values)
-        kept = self._kept.get(names)
-        if kept is None:
-            kept = now.new_tensor([[0.0], [0.0], [-torch.inf]]).repeat(1, len(now))
-        sums, counts, peaks = kept.to(now.device)
-        finite = now.isfinite()
-        self._kept[names] = torch.stack(
-            [
-                sums + torch.where(finite, now, 0),
-                counts + finite,
-                torch.maximum(peaks, torch.where(finite, now, -torch.inf)),
-            ]
-        )
+        self.later(values)
 
-    def later(self, **values: Float[Tensor, ""]) -> None:
+    def later(self, values: Values) -> None:
         """Hand the figures of a step to `hear` as numbers, in order, some steps later."""
         self._pending.append(values)
         if len(self._pending) >= _FLUSH_EVERY:
@@ -208,19 +192,14 @@ class Probe(ABC):  # noqa: B024 - a probe overrides what it needs
         pending, self._pending = self._pending, []
         numbers = iter(to_floats([value for row in pending for value in row.values()]))
         for row in pending:
-            self.hear(**{name: next(numbers) for name in row})
+            self.hear({name: next(numbers) for name in row})
 
     def summary(self) -> dict[str, float]:
         """Return the figures of the run by name; one that was never finite is left out."""
-        totals: dict[str, list[float]] = {}
-        for names, kept in self._kept.items():
-            for name, total, count, peak in zip(names, *kept.tolist(), strict=True):
-                if count:
-                    before = totals.get(name, [0.0, 0.0, -torch.inf])
-                    totals[name] = [before[0] + total, before[1] + count, max(before[2], peak)]
+        self.flush()
         return {
             name: peak if name.split("/")[0] in self.largest else total / count
-            for name, (total, count, peak) in totals.items()
+            for name, (total, count, peak) in self._kept.items()
         }
 
     def state_dict(self) -> dict[str, Any]:
@@ -241,7 +220,7 @@ def _joined(calls: list[Seen]) -> Seen:
         return last
     values, real = zip(*(seen.input for seen in calls), strict=True)
     given = torch.cat(values, 1), Stream(torch.cat(real, 1))
-    return Seen(last.site, last.kind, last.module, given, None)
+    return Seen(last.site, last.module, given, None)
 
 
 def all_by_site(found: Mapping[str, Values], *, largest: Collection[str] = ()) -> Values:

@@ -16,6 +16,7 @@ these. Claim 14.
 
 import math
 import statistics
+from collections.abc import Mapping
 
 import torch
 from torch import nn
@@ -54,12 +55,12 @@ class LengthChangeProbe(Probe):
         if view.step >= self._first:
             found = [discrepancy(s, eps=self._eps)["mean"] for s in self._reader.read()]
             mean = {"tid": torch.stack(found).mean()} if found else {}
-            self.later(loss=view.loss, **mean)
+            self.later({"loss": view.loss, **mean})
 
-    def hear(self, *, loss: float, tid: float | None = None) -> None:
-        self._loss.append(loss)
-        if tid is not None:
-            self._tid.append(tid)
+    def hear(self, numbers: Mapping[str, float]) -> None:
+        self._loss.append(numbers["loss"])
+        if "tid" in numbers:
+            self._tid.append(numbers["tid"])
 
     def summary(self) -> dict[str, float]:
         self.flush()

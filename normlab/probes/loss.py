@@ -18,6 +18,7 @@ instead. A last window counts if it has two steps.
 
 import math
 import statistics
+from collections.abc import Mapping
 
 from normlab.probes.base import Probe, StepView, Values
 
@@ -48,11 +49,12 @@ class LossSpikes(Probe):
         self._recovery = 0
 
     def measure(self, seen: StepView) -> Values:
-        self.later(loss=seen.loss)
+        self.later({"loss": seen.loss})
         seen.log("count", lambda: self.summary()["count"])
         return {}
 
-    def hear(self, *, loss: float) -> None:
+    def hear(self, numbers: Mapping[str, float]) -> None:
+        loss = numbers["loss"]
         if not math.isfinite(loss):
             return
         if len(self._window) < self._min_history:
@@ -102,10 +104,11 @@ class GradNorm(Probe):
         self._nonfinite = 0
 
     def measure(self, seen: StepView) -> Values:
-        self.later(norm=seen.grad_norm)
+        self.later({"norm": seen.grad_norm})
         return {}
 
-    def hear(self, *, norm: float) -> None:
+    def hear(self, numbers: Mapping[str, float]) -> None:
+        norm = numbers["norm"]
         if not math.isfinite(norm):
             self._nonfinite += 1
             return

@@ -48,7 +48,6 @@ class Seen:
     """
 
     site: str
-    kind: str
     module: nn.Module
     given: tuple[Any, ...]
     y: Any

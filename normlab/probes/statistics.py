@@ -49,16 +49,13 @@ With `sync` the batch is that of all processes. In a recurrence the moments are 
 position.
 """
 
-from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import Any
+from typing import NamedTuple
 
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
 from normlab.norms.base import RunningNorm
-from normlab.norms.pool import Moments
 from normlab.probes.base import Probe, StepView, Values, all_by_site
 from normlab.probes.sites import sites
 
@@ -66,8 +63,7 @@ NO_RUNNING = "no norm keeps running statistics"
 Entries = Float[Tensor, " n"]
 
 
-@dataclass(frozen=True)
-class Statistics:
+class Statistics(NamedTuple):
     """Statistics of one norm at one step, entry by entry: of the batch, before and after it.
 
     Entries that were pooled from too few values are left out. `count` is how many values an entry
@@ -81,8 +77,8 @@ class Statistics:
     mean_after: Entries
     var_after: Entries
     count: Float[Tensor, ""]
-    site: str = ""
     rows: int = 1
+    site: str = ""
 
 
 class StatisticsReader:
@@ -99,32 +95,26 @@ class StatisticsReader:
             for name, norm in self.norms.items()
         }
 
-    def read(self) -> Iterator[Statistics]:
+    @torch.no_grad()
+    def read(self) -> list[Statistics]:
         """Return the statistics of the step, norm by norm; nothing of a norm that saw no batch."""
+        found = []
         for name, norm in self.norms.items():
-            if norm.seen is not None and name in self._before:
-                yield _compare(norm, norm.seen, *self._before[name], site=name)
-
-
-@torch.no_grad()
-def _compare(
-    norm: RunningNorm, seen: Moments, mean_before: Tensor, var_before: Tensor, *, site: str
-) -> Statistics:
-    mean, var = norm.estimates(seen)
-    rows = slice(norm.seen_from, norm.seen_from + mean.shape[0])
-    pooled = (seen.count > 1).expand(mean.shape)
-    mean_after, var_after = norm.running_moments()
-    return Statistics(
-        mean=mean[pooled],
-        var=var[pooled],
-        mean_before=mean_before[rows][pooled],
-        var_before=var_before[rows][pooled],
-        mean_after=mean_after[rows][pooled],
-        var_after=var_after[rows][pooled],
-        count=seen.count.mean(),
-        site=site,
-        rows=len(mean_after),
-    )
+            if norm.seen is None or name not in self._before:
+                continue
+            mean, var = norm.estimates(norm.seen)
+            pooled = (norm.seen.count > 1).expand(mean.shape)
+            rows = slice(norm.seen_from, norm.seen_from + len(mean))
+            kept = [table[rows][pooled] for table in (*self._before[name], *norm.running_moments())]
+            found.append(
+                Statistics(
+                    *(mean[pooled], var[pooled], *kept),
+                    count=norm.seen.count.mean(),
+                    rows=len(self._before[name][0]),
+                    site=name,
+                )
+            )
+        return found
 
 
 class StatisticsProbe(Probe):
@@ -177,45 +167,28 @@ class Fluctuation(StatisticsProbe):
         if window < 2:
             raise ValueError(f"window: {window} must be at least 2 batches to have a variance")
         self._length = window
-        self._windows: dict[str, dict[str, Any]] = {}
+        self._windows: dict[str, list[tuple[Tensor, ...]]] = {}
 
     def measure(self, seen: Statistics) -> Values:
-        found = {"mean": mean_distance(seen), "var": var_distance(seen)}
+        found = {
+            "mean": distance(seen.mean, seen.mean_before),
+            "var": distance(seen.var, seen.var_before),
+        }
         if seen.rows > 1:
             return found
-        # Mean of the batches' means and squares about it (Welford 1962, so that nothing cancels).
-        old = self._windows.get(seen.site, {"batches": 0})
-        batches, mean = old["batches"] + 1, seen.mean.double()
-        before = old.get("middle", torch.zeros_like(mean)).to(mean)
-        gap = mean - before
-        middle = before + gap / batches
-        new = {
-            "squares": gap * (mean - middle),
-            "within": seen.var.double().sum(),
-            "count": seen.count.double(),
-        }
-        sums = {
-            name: value + torch.as_tensor(old.get(name, 0)).to(value) for name, value in new.items()
-        }
-        self._windows[seen.site] = {"batches": batches, "middle": middle, **sums}
-        if batches == self._length:
-            window = self._windows.pop(seen.site)
-            between = window["squares"].sum() / (batches - 1)
-            ratio = between / (window["within"] / batches)
-            found |= {"ratio": ratio, "excess": ratio * window["count"] / batches}
+        window = self._windows.setdefault(seen.site, [])
+        window.append((seen.mean, seen.var, seen.count))
+        if len(window) == self._length:
+            mean, var, count = (torch.stack(each).double() for each in zip(*window, strict=True))
+            ratio = mean.var(0).sum() / var.mean(0).sum()
+            found |= {"ratio": ratio, "excess": ratio * count.mean()}
+            window.clear()
         return found
 
 
-def mean_distance(statistics: Statistics) -> Tensor:
-    """Return (1/d) ||mu_B - mu||."""
-    gap = statistics.mean - statistics.mean_before
-    return torch.linalg.vector_norm(gap) / len(gap)
-
-
-def var_distance(statistics: Statistics) -> Tensor:
-    """Return (1/d) ||sigma_B^2 - sigma^2||."""
-    gap = statistics.var - statistics.var_before
-    return torch.linalg.vector_norm(gap) / len(gap)
+def distance(batch: Entries, running: Entries) -> Tensor:
+    """Return (1/d) times the Euclidean distance."""
+    return torch.linalg.vector_norm(batch - running) / len(batch)
 
 
 class Padding(Probe):
@@ -249,15 +222,11 @@ class StatisticsGradient(Probe):
         self.why_not = "" if self._norms else "no norm pools all tokens of a batch"
 
     def measure(self, seen: StepView) -> Values:
-        found = {name: statistics_gradient(norm) for name, norm in self._norms.items()}
-        sizes = {
-            name: {
-                figure: torch.linalg.vector_norm(gradient) / gradient.numel()
-                for figure, gradient in zip(("mean", "var"), gradients, strict=True)
-            }
-            for name, gradients in found.items()
-            if gradients is not None
-        }
+        sizes: dict[str, Values] = {}
+        for name, norm in self._norms.items():
+            if (gradients := statistics_gradient(norm)) is not None:
+                mean, var = (torch.linalg.vector_norm(g) / g.numel() for g in gradients)
+                sizes[name] = {"mean": mean, "var": var}
         return all_by_site(sizes)
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 import torch
 
+from normlab.config.registry import option_names
 from normlab.inspect.model import Subject, subject_of_config
 from normlab.inspect.question import Finding
 from normlab.norms.base import running_norms
@@ -16,10 +17,9 @@ from normlab.records.record import plain
 from normlab.train.build import make_norm
 from tests.tiny_runs import tiny, write_corpus
 
-ROOT = Path(__file__).resolve().parents[2]
-NORMS = sorted(path.stem for path in (ROOT / "configs" / "norm").glob("*.yaml"))
 OVER_BATCH, OVER_TIME = (
-    {norm for norm in NORMS if axis in make_norm(norm, 16).pools} for axis in ("batch", "position")
+    {norm for norm in option_names("norm") if axis in make_norm(norm, 16).pools}
+    for axis in ("batch", "position")
 )
 # One norm of each way to see other tokens, both placements, and one with a warm-up.
 _KINDS = {"none": "pre", "ln": "post", "in": "pre", "bn_position": "pre", "bn": "post", "pn": "pre"}
@@ -40,8 +40,9 @@ def subject(tmp_path: Path, *overrides: str) -> Subject:
     if overrides not in _made:
         if not _corpora:
             _corpora.append(write_corpus(tmp_path / "corpus", train=SENTENCES))
-        arguments = tiny(_corpora[0], tmp_path / "runs", *LARGER, *_fitting(overrides))
-        _made[overrides] = subject_of_config(arguments)
+        _made[overrides] = subject_of_config(
+            tiny(_corpora[0], tmp_path / "runs", *LARGER, *overrides)
+        )
     return _made[overrides]
 
 
@@ -55,71 +56,36 @@ def trained(tmp_path: Path, *overrides: str, steps: int = 12) -> Subject:
         optimizer = torch.optim.Adam(model.parameters(), lr=0.01)
         for step in range(steps):
             batch = first.batch("train", range(6 * step, 6 * step + 6))
-            loss = first.task.losses(model, batch)["loss"] / batch.counts["loss"]
             optimizer.zero_grad()
-            loss.backward()
+            (first.losses(batch, model)["loss"] / batch.counts["loss"]).backward()
             optimizer.step()
         optimizer.zero_grad(set_to_none=True)
         _made[key] = replace(first, model=model.eval(), step=steps)
     return _made[key]
 
 
-def _fitting(overrides: tuple[str, ...]) -> tuple[str, ...]:
-    """Return the overrides with what a norm's own values must be at the tiny width of 16.
-
-    Groups have to divide it, and a sixteenth of it would be one feature, which may be near 0. What
-    PRepBN pools it shows in the middle of its blend.
-    """
-    values = {"norm=gn": "norm.groups=4", "norm=prms": "norm.share=0.5"}
-    values |= {"norm=gn_sample": "norm.groups=4", "norm=prepbn": "norm.start=0.5"}
-    return (*overrides, *(value for norm, value in values.items() if norm in overrides))
-
-
-class Untouched:
-    """Checks on exit that nothing of a subject's model has changed: values, modes, gradients."""
-
-    def __init__(self, subject: Subject):
-        self.model = subject.model
-
-    def __enter__(self) -> "Untouched":
-        self.state = {name: value.clone() for name, value in self.model.state_dict().items()}
-        self.modes = [module.training for module in self.model.modules()]
-        self.hooks = self._hooks()
-        self.attributes = [set(vars(module)) for module in self.model.modules()]
-        self.wanted = [parameter.requires_grad for parameter in self.model.parameters()]
-        self.norms = self._norms()
-        self.random = torch.get_rng_state()
-        return self
-
-    def __exit__(self, *failed: object) -> None:
-        if failed[0] is not None:
-            return
-        now = self.model.state_dict()
-        assert now.keys() == self.state.keys()
-        assert all(torch.equal(now[name], value) for name, value in self.state.items())
-        assert [module.training for module in self.model.modules()] == self.modes
-        assert self._hooks() == self.hooks
-        assert [set(vars(module)) for module in self.model.modules()] == self.attributes
-        assert [parameter.requires_grad for parameter in self.model.parameters()] == self.wanted
-        assert all(parameter.grad is None for parameter in self.model.parameters())
-        assert self._norms() == self.norms
-        assert torch.equal(torch.get_rng_state(), self.random)
-
-    def _norms(self) -> list[tuple[int, int, str]]:
-        norms = running_norms(self.model)
-        return [(len(norm.watchers), id(norm.seen), norm.eval_stats) for norm in norms]
-
-    def _hooks(self) -> list[int]:
-        return [
-            len(module._forward_hooks) + len(module._forward_pre_hooks)
-            for module in self.model.modules()
-        ]
+def _state(about: Subject) -> list[object]:
+    """Return what an examination must leave as it was, but for tensors."""
+    modules, norms = [*about.model.modules()], running_norms(about.model)
+    return [
+        [
+            (m.training, set(vars(m)), len(m._forward_hooks), len(m._forward_pre_hooks))
+            for m in modules
+        ],
+        [(p.requires_grad, p.grad) for p in about.model.parameters()],
+        [(len(norm.watchers), id(norm.seen), norm.eval_stats) for norm in norms],
+    ]
 
 
 def examined(about: Subject, ask: Callable[[Subject], Finding]) -> Finding:
     """Ask a question, and check what holds of all: plain values, one line, the model untouched."""
-    with Untouched(about):
-        finding = ask(about)
+    tensors = {name: value.clone() for name, value in about.model.state_dict().items()}
+    state, random = _state(about), torch.get_rng_state()
+    finding = ask(about)
+    now = about.model.state_dict()
+    assert now.keys() == tensors.keys() and _state(about) == state
+    assert all(torch.equal(now[name], value) for name, value in tensors.items())
+    assert torch.equal(torch.get_rng_state(), random)
     json.dumps(plain(dict(finding.values)), allow_nan=False)
     assert "\n" not in finding.answer
     assert all(len(row) == len(finding.table.columns) for row in finding.table.rows)

@@ -9,7 +9,7 @@ import pytest
 from normlab.commands.norm import card as make_card
 from normlab.inspect import card as cards
 from normlab.inspect import runs
-from normlab.inspect.card import SCALES, TIMED, examine, examined
+from normlab.inspect.card import SCALES, examined, findings
 from normlab.inspect.question import questions
 from normlab.reports.cards import baselines_for, beside, board, card_page, read_card
 
@@ -17,7 +17,6 @@ from normlab.reports.cards import baselines_for, beside, board, card_page, read_
 def test_every_question_has_a_text():
     asked = questions("card")
     assert all(each.text.endswith("?") for each in asked)
-    assert {*TIMED} <= {each.name for each in asked}
     assert len({each.name for each in questions("card", "model")}) == len(asked) + 8
 
 
@@ -28,7 +27,7 @@ def test_every_question_has_a_text():
         (["norm=bn", "task=lm"], "'task=lm': the runs of a card are fixed"),
         (["norm=bn", "scale=paper"], "scale=paper: a card has smoke and small"),
         (["norm=bn", "--only", "foo"], "no question 'foo'"),
-        (["norm=bn", "scale=smoke", "--publish", "."], "is a check and no result"),
+        (["norm=bn", "scale=smoke", "--publish", "."], "a whole card of scale=small"),
         (["norm=bn", "--publish", "nowhere"], "nowhere: no such folder"),
         (["norm=bn", "--publish", ".", "--only", "cost"], "leave --only out"),
     ],
@@ -82,7 +81,7 @@ def made(tmp_path_factory) -> Path:
     """Return the folder of the card of a norm whose short run and others were carried out."""
     folder = tmp_path_factory.mktemp("cards")
     names = ["pools", "translation", "pictures", "depth"]
-    arguments = ["norm=rms", "scale=smoke", "--folder", str(folder), "--processes", "1"]
+    arguments = ["norm=rms", "scale=smoke", "--folder", str(folder)]
     assert make_card([*arguments, "--only", ",".join(names)]) == 0
     return folder / "smoke" / "rms"
 
@@ -133,8 +132,8 @@ def test_an_examination_that_was_made_apart_says_at_which_commit():
 
 def test_a_trained_model_that_diverged_does_not_apply(tmp_path, monkeypatch):
     monkeypatch.setattr(cards, "_trained_model", lambda _: None)
-    (leak,) = questions("model", names=["leak"])
-    found = examine(examined(["norm=bn"], tmp_path), leak)
+    asked = questions("model", names=["leak"])
+    ((_, found),) = findings(examined(["norm=bn"], tmp_path), asked)
     assert found["answer"].startswith("does not apply: the translation run diverged")
     assert found["cells"] == {}
 

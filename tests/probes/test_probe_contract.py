@@ -1,4 +1,4 @@
-"""What every probe of the config folder must keep to; a new one is tested by being there."""
+"""What every probe of the config folder must keep to, and what base and group do."""
 
 import io
 from pathlib import Path
@@ -10,7 +10,10 @@ import yaml
 from torch import nn
 
 from normlab.config.registry import CONFIG_DIR, instantiate
-from normlab.probes.base import Probe, ProbeGroup, StepView
+from normlab.norms.base import Stream
+from normlab.probes.base import Probe, ProbeGroup, StepView, Values, to_floats
+from normlab.probes.sites import Seen
+from normlab.train.build import make_norm
 from tests.models.small import logits, sentences, seq2seq
 
 FOLDER = Path(CONFIG_DIR) / "probe"
@@ -46,37 +49,23 @@ def train(probes: dict[str, Probe], *, steps: int, start: int = 0, group_state: 
         optimizer.zero_grad()
         loss.backward()
         norm = nn.utils.get_total_norm([p.grad for p in model.parameters() if p.grad is not None])
+        seen = StepView(step, model, loss.detach(), norm, 0.1, 6, 1 / (step + 1))
         if step > start:
-            view = StepView(
-                step=step,
-                model=model,
-                loss=loss.detach(),
-                grad_norm=norm,
-                lr=0.1,
-                tokens=6,
-                padding_share=1 / (step + 1),
-            )
-            group.before_update(view)
+            group.before_update(seen)
         optimizer.step()
         if step > start:
-            group.after_update(view)
+            group.after_update(seen)
             rows.append(group.metrics())
     grads = [p.grad for p in model.parameters()]
     return group, rows, [*model.state_dict().values(), *grads, torch.get_rng_state()]
 
 
-def test_the_folder_has_the_probes():
-    assert {path.stem for path in FILES} >= {"spikes", "grad_norm", "padding"}
-
-
-def test_full_has_every_probe():
+def test_full_has_every_probe_and_headers_name_the_node():
     full = yaml.safe_load((FOLDER / "full.yaml").read_text())
     assert sorted(full["defaults"]) == [path.stem for path in FILES]
-
-
-@pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
-def test_package_header_names_the_node(path: Path):
-    assert path.read_text().splitlines()[0] == f"# @package observe.probe.{path.stem}"
+    for path in FILES:
+        assert path.read_text().splitlines()[0] == f"# @package observe.probe.{path.stem}"
+        assert all(value == value for value in build(path).summary().values())
 
 
 def test_ten_steps_with_all_probes_and_with_none_are_bitwise_equal():
@@ -85,21 +74,110 @@ def test_ten_steps_with_all_probes_and_with_none_are_bitwise_equal():
     assert all(torch.equal(a, b) for a, b in zip(alone, watched, strict=True))
 
 
-@pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
-def test_a_resumed_run_has_the_summary_and_rows_of_one_left_alone(path: Path):
-    whole, rows, _ = train({"p": build(path)}, steps=40)
-    first, _, _ = train({"p": build(path)}, steps=15)
+def test_a_resumed_run_has_the_summary_and_rows_of_one_left_alone():
+    def probes():
+        return {path.stem: build(path) for path in FILES}
+
+    whole, rows, _ = train(probes(), steps=24)
+    first, _, _ = train(probes(), steps=15)
     file = io.BytesIO()
     torch.save(first.state_dict(), file)
     file.seek(0)
     state = torch.load(file, weights_only=True)
-    resumed, later, _ = train({"p": build(path)}, steps=40, start=15, group_state=state)
-    assert resumed.summary() == whole.summary()
-    assert later == rows[15:]
-    assert whole.summary()
-    assert all(name.startswith("stability/p/") for name in whole.summary())
+    resumed, later, _ = train(probes(), steps=24, start=15, group_state=state)
+    assert resumed.summary() == whole.summary() and later == rows[15:]
+    assert {name.split("/")[1] for name in whole.summary()} == {path.stem for path in FILES}
 
 
-@pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
-def test_a_summary_before_the_first_step_is_finite(path: Path):
-    assert all(value == value for value in build(path).summary().values())
+# Base and group ---------------------------------------------------------------------------------
+
+
+def view(step: int) -> StepView:
+    return StepView(step, nn.Identity(), torch.tensor(float(step)), torch.tensor(1.0), 0.5, 3, 0.0)
+
+
+class Recorder(Probe):
+    def __init__(self, *, every: int):
+        super().__init__(every=every)
+        self.seen: list[tuple[str, int]] = []
+
+    def before_update(self, view: StepView) -> None:
+        assert not torch.is_grad_enabled()
+        self.seen.append(("before", view.step))
+
+    def after_update(self, view: StepView) -> None:
+        self.seen.append(("after", view.step))
+        view.log("loss", view.loss)
+        view.log("asked", lambda: 7.0)
+        view.log("plain", 2)
+
+
+def recorded(steps: int) -> ProbeGroup:
+    group = ProbeGroup({"r": Recorder(every=2)})
+    for step in range(1, steps + 1):
+        group.before_update(view(step))
+        group.after_update(view(step))
+    return group
+
+
+def test_a_probe_is_called_at_its_own_steps_and_its_latest_values_are_given_once():
+    group = recorded(5)
+    assert group.probes["r"].seen == [("before", 2), ("after", 2), ("before", 4), ("after", 4)]
+    latest = {"stability/r/loss": 4.0, "stability/r/asked": 7.0, "stability/r/plain": 2.0}
+    assert group.metrics() == latest
+    assert group.metrics() == {}
+    with pytest.raises(ValueError, match="every: 0"):
+        Recorder(every=0)
+
+
+def test_the_last_fifty_steps_are_kept_with_gaps_where_nobody_looked():
+    group = recorded(60)
+    recent = group.recent()
+    assert recent["step"] == recent["train/loss"] == [float(step) for step in range(11, 61)]
+    assert recent["stability/r/loss"][:3] == [None, 12.0, None]
+    assert "stability/r/asked" not in recent  # what is asked later would be of a later step
+    resumed = ProbeGroup({"r": Recorder(every=2)})
+    resumed.load_state_dict({**group.state_dict(), "probes": {"gone": {"count": 1}}})
+    assert resumed.recent() == recent and resumed.metrics() == group.metrics() != {}
+
+
+def test_figures_are_heard_in_order_and_in_bulk():
+    class Ear(Probe):
+        heard: tuple[float, ...] = ()
+
+        def hear(self, numbers) -> None:
+            self.heard += tuple(numbers.values())
+
+    probe = Ear()
+    for value in range(31):
+        probe.later({"loss": torch.tensor(float(value))})
+    assert probe.heard == ()
+    for value in (31, 32):
+        probe.later({"loss": torch.tensor(float(value))})
+    assert probe.heard == tuple(range(32))
+    probe.flush()
+    assert probe.heard == tuple(range(33))
+    values = [torch.tensor([1.5]), torch.tensor(2, dtype=torch.int64), torch.tensor(0.1).double()]
+    assert to_floats(values) == [1.5, 2.0, 0.1]
+
+
+def test_a_probe_says_only_where_and_what_it_measures():
+    class Size(Probe):
+        at = ("norm",)
+        largest = ("size",)
+
+        def measure(self, seen: Seen) -> Values:
+            x, real = seen.input
+            return {"size": x[real].abs().amax()}
+
+    norm = make_norm("ln", 4)
+    group = ProbeGroup({"s": Size(every=2), "none": Size()})
+    group.probes["s"].attach(nn.ModuleDict({"final_norm": norm}))
+    group.probes["none"].attach(nn.Linear(2, 2))
+    valid = torch.tensor([[True, False]])
+    for step, largest in ((1, 9.0), (2, 3.0), (4, 2.0), (6, float("nan"))):
+        group.before_forward(step)
+        norm(torch.tensor([[[1.0, -largest, 0.0, 1.0], [50.0, 0.0, 0.0, 1.0]]]), Stream(valid))
+        group.before_update(view(step))
+    assert group.summary() == {"stability/s/size": 3.0, "stability/s/size/final": 3.0}
+    assert group.notice == "probes that do not apply: none (the model has no norms)"

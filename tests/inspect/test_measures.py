@@ -1,0 +1,174 @@
+"""The measures of questions by hand, and the computed parts of claims."""
+
+import math
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+import torch.nn.functional as F
+
+from normlab.claims.evidence import to_json
+from normlab.inspect.computed import compute, names, rank_correlation
+from normlab.inspect.inference import by_length, differences, loss
+from normlab.inspect.model import Pass, by_how_much, look, movement, percent
+from normlab.inspect.others import attention_weights, derivative, total_variation
+from normlab.inspect.outlier import through
+from normlab.inspect.padding import alike
+from normlab.inspect.sampling import Sums, describe
+from normlab.models.attention import AttentionCore
+from normlab.norms.base import Stream
+from normlab.probes.sites import sites
+from normlab.train.build import make_norm
+from tests.inspect.subjects import subject, trained
+
+KEPT = Path(__file__).resolve().parents[2] / "results" / "computed.json"
+
+
+def test_all_computed_parts_give_what_the_ledger_keeps_in_seconds():
+    start = time.process_time()
+    assert to_json({name: compute(name) for name in names()}) == KEPT.read_text("utf-8")
+    assert time.process_time() - start < 30  # about 3 on a quiet core
+    with pytest.raises(ValueError, match=r"no question 'padding.eats': .*padding.pollutes"):
+        compute("padding.eats")
+
+
+def test_the_correlation_of_ranks_is_spearmans():
+    x = torch.tensor([[1.0, 2.0, 3.0, 4.0, 5.0]])
+    # 1 - 6 sum(d^2) / (n (n^2 - 1)) with d = 1, 1, 1, 1, 0
+    found = rank_correlation(x, torch.tensor([[20.0, 1.0, 40.0, 30.0, 50.0]]))
+    assert found == {"rho": pytest.approx(1 - 6 * 4 / 120), "exact": 0.0}
+    assert rank_correlation(x, x.exp()) == {"rho": pytest.approx(1), "exact": 1.0}
+
+
+def test_movement_by_hand_and_in_words():
+    base = torch.tensor([3.0, 4.0])
+    assert movement(base + torch.tensor([0.3, 0.4]), base) == pytest.approx(0.1)
+    assert movement(base, torch.zeros(2)) == math.inf
+    assert movement(torch.zeros(2), torch.zeros(2)) == 0
+    said = [by_how_much(x) for x in (0.0, 1e-7, 0.1234, math.nan)]
+    assert said == ["not at all", "not at all (rounding)", "by 12.3 %", "by nan %"]
+    shown = [percent(x) for x in (0.0, 1.2345, 1 - 1e-9, 0.01, 2e-5)]
+    assert shown == ["0.00 %", "123 %", "100 %", "1.00 %", "0.00200 %"]
+
+
+def test_weights_are_those_that_the_core_mixes_by(tmp_path):
+    about = subject(tmp_path, "norm=ln")
+    mixed = {}
+    handles = [
+        core.register_forward_hook(
+            lambda _, given, output, name=name: mixed.update({name: (given[2][0], output[0])})
+        )
+        for name, core in sites(about.model, AttentionCore).items()
+    ]
+    seen = look(about, about.batch("train", range(5)))
+    for handle in handles:
+        handle.remove()
+    assert sorted(seen.attentions) == ["decoder.0.cross", "decoder.0.self", "encoder.0.self"]
+    for name, each in seen.attentions.items():
+        value, output = mixed[name]
+        weights = attention_weights(each.query, each.key, each.visible)
+        torch.testing.assert_close(weights @ value, output)
+
+
+def test_total_variation_by_hand():
+    one = torch.tensor([[[1.0, 0.0], [0.5, 0.5]]])
+    two = torch.tensor([[[0.0, 1.0], [0.5, 0.5]]])
+    # The mean of the first row is (1/2, 1/2), from which each is 1/2 away; the second row is still.
+    assert total_variation([one, two]) == pytest.approx(0.25)
+    wider = torch.tensor([[[0.0, 1.0, 0.0], [0.5, 0.5, 0.0]]])
+    assert total_variation([one, wider]) == pytest.approx(0.25)
+
+
+def test_derivative_by_hand():
+    # y at sentence 0, position 0 is e_0 + 2 e_later + 3 e_other + 4 f_other, f another stream.
+    e, f = (torch.randn(2, 2, 5, dtype=torch.float64, requires_grad=True) for _ in range(2))
+    last = torch.zeros(2, 2, 5, dtype=torch.float64)
+    last = last + (e[0, 0] + 2 * e[0, 1] + 3 * e[1, 0] + 4 * f[1, 1] + 9 * f[0, 1])
+    stream = Stream(torch.ones(2, 2, dtype=torch.bool))
+    seen = Pass()
+    seen.calls["stack"] = {"one": [((e, stream), last)]}
+    seen.entered = {"one": (e, stream), "two": (f, stream)}
+    found = derivative("one", seen, seed=3)
+    assert found["later"] == pytest.approx(2)
+    assert found["others"] == pytest.approx(math.hypot(3, 4))
+    projection = torch.randn(5, generator=torch.Generator().manual_seed(3), dtype=torch.float64)
+    assert found["own"] == pytest.approx(float(projection.norm()))
+
+
+def test_a_loss_is_that_of_all_target_tokens_in_whatever_batches(tmp_path):
+    about = trained(tmp_path, "norm=ln")
+    batch = about.batch("valid", range(7))
+    with torch.no_grad():
+        logits = about.task.stepwise(about.model, batch)[0]
+    smoothing = about.config["task"]["label_smoothing"]
+    expected = float(F.cross_entropy(logits, batch.tgt_out, label_smoothing=smoothing))
+    for size in (1, 3, 7):
+        batches = by_length(about, np.arange(7), size=size)
+        assert loss(about, batches) == pytest.approx(expected, rel=1e-5)
+
+
+def test_differences_by_hand():
+    whole = torch.tensor([[0.0, math.log(3)], [0.0, 0.0], [1.0, 0.0]])
+    steps = torch.tensor([[math.log(3), 0.0], [0.0, 0.0], [1.0, 0.0]])
+    targets = torch.tensor([0, 1, 0])
+    found = differences(whole, steps, targets)
+    assert found["tokens"] == 3 and found["changed"] == pytest.approx(1 / 3)
+    assert [*found["difference"].values()] == pytest.approx([math.log(3) / 3, math.log(3)])
+    gain = found["loss"]["whole"] - found["loss"]["stepwise"]
+    assert gain == pytest.approx(math.log(3) / 3) and not found["same"]
+    assert differences(whole, whole, targets)["same"]
+
+
+def test_layer_norm_of_the_documents_sentence_by_hand():
+    found = through(make_norm("ln", 4))
+    # Of 10, 20, 999, -5: mean 256, variance 736382 / 4.
+    expected = [(value - 256) / math.sqrt(736382 / 4) for value in (10, 20, 999, -5)]
+    assert found["values"][0] == pytest.approx(expected, rel=1e-6)
+    # "I" on itself 4 / 2, on "eat" 0, on "love" y_1 y_2 / 2 with y_2 = -a, 3 a, -a, -a.
+    a = 0.025 / math.sqrt(0.001875 + 1e-5)
+    love = a * (-expected[0] + 3 * expected[1] - expected[2] - expected[3]) / 2
+    weights = [math.exp(2), math.exp(love), 1]
+    shares = [weight / sum(weights) for weight in weights]
+    assert found["slope"][0] == pytest.approx(1 - sum(p * p for p in shares), rel=1e-5)
+    assert found["slope"][2] == pytest.approx(2 / 3)  # "eat" looks at all three alike
+    assert found["largest_logit"] == pytest.approx(2, rel=1e-5)
+
+
+def test_the_most_common_combination_of_lengths_is_taken():
+    def picked(lengths):
+        found = alike(np.array(lengths), longest=100, generator=np.random.default_rng(0))
+        return [lengths[index] for index in found]
+
+    assert picked([(5, 6)] * 9 + [(5, 7)] * 40 + [(5, 8)] * 20) == [(5, 7)] * 32
+    assert picked([(5, 6)] * 9 + [(5, 7)] * 4) == [(5, 6)] * 9
+
+
+SIZES = [1, 2, 4, 8, 16, 32]
+
+
+def orders(groups, sets=2000, largest=32):
+    rng = np.random.default_rng(7)
+    return np.stack([rng.permutation(groups)[:largest] for _ in range(sets)])
+
+
+def test_independent_tokens_have_the_law_of_tokens_and_equal_ones_are_worth_one():
+    number = np.random.default_rng(5).integers(3, 9, 600)
+    tokens = np.random.default_rng(3).normal(2.0, 3.0, (number.sum(), 24))
+    found = describe(Sums.of(tokens, number), orders(600), SIZES)
+    assert found["slope"] == pytest.approx(-1, abs=0.03)
+    assert found["design_effect"] == pytest.approx([1] * 6, abs=0.12)
+    assert found["sigma2"] == pytest.approx(24 * 9, rel=0.02)
+    alike = describe(Sums.of(tokens[:600].repeat(4, 0), np.full(600, 4)), orders(600), SIZES)
+    assert alike["design_effect"] == pytest.approx([4] * 6, rel=0.12)
+
+
+def test_resampling_by_hand():
+    sums = Sums.of(np.array([[1.0], [3.0], [6.0], [0.0]]), np.array([2, 1, 1]))
+    found = describe(sums, np.array([[0, 1], [2, 0]]), [1, 2])
+    assert found["tokens"] == pytest.approx([2 / (1 / 2 + 1), 3])
+    variance = np.array(found["variance"]) * found["sigma2"]
+    # Means 2 and 0 of single sentences, 10 / 3 and 4 / 3 of pairs, out of three.
+    assert variance == pytest.approx([2 / (1 - 1 / 3), 2 / (1 - 2 / 3)])
+    assert sums.variance == pytest.approx(46 / 4 - 2.5**2)

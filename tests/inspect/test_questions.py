@@ -1,0 +1,172 @@
+"""What the questions find in models, from the axes of each norm alone."""
+
+import copy
+import math
+from dataclasses import replace
+
+import pytest
+import torch
+
+from normlab.norms.ranks import Shard
+from normlab.inspect import inference, others, outlier, padding, sampling
+from normlab.inspect.depth import by_stack, gradients, training_batch
+from normlab.inspect.question import questions
+from tests.inspect.subjects import EVERY_KIND, OVER_BATCH, OVER_TIME, examined, subject, trained
+
+FEW = (0.0, 0.3, 0.8)
+STACKS = ("encoder", "decoder")
+
+
+@pytest.fixture(autouse=True)
+def _few(monkeypatch):
+    monkeypatch.setattr(others, "SETS", 3)
+    monkeypatch.setattr(padding, "SHARES", FEW)
+    monkeypatch.setattr(padding, "SENTENCES", 8)
+    monkeypatch.setattr(inference, "SENTENCES", 40)
+    monkeypatch.setattr(inference, "RECALIBRATION_BATCHES", 6)
+    monkeypatch.setattr(sampling, "SENTENCES", 128)
+
+
+@EVERY_KIND
+def test_a_norm_shows_along_its_axes_and_no_further(tmp_path, norm, placement):
+    about = trained(tmp_path, f"norm={norm}", f"placement={placement}", "model.dropout=0")
+    found = {each.name: examined(about, each.ask) for each in questions("model")}
+    values = {name: each.values for name, each in found.items()}
+    batch, time = norm in OVER_BATCH, norm in OVER_TIME
+    time_in_eval = time and not batch
+
+    moved = values["batch_mates"]
+    for what in ("values", "attention"):
+        assert max(moved[what]["eval"].values()) < 1e-5
+        for name, share in moved[what]["training"].items():
+            before_any_norm = placement == "post" and name.endswith(".0.self")
+            assert (share > 1e-3) == (batch and not before_any_norm)
+    assert "in eval its values change not at all" in found["batch_mates"].answer
+
+    for mode, pools, over_time in (("training", batch, time), ("eval", False, time_in_eval)):
+        leaks = values["leak"][mode]
+        for stack in STACKS:
+            assert leaks[stack]["own"] > 0
+            assert leaks[stack]["others"] > 1e-6 if pools else leaks[stack]["others"] == 0
+        assert leaks["encoder"]["later"] > 1e-6  # it attends both ways
+        assert leaks["decoder"]["later"] > 1e-6 if over_time else leaks["decoder"]["later"] == 0
+    assert found["leak"].answer.endswith("in eval nothing leaks") != time_in_eval
+
+    assert values["padding"]["shares"] == [*FEW]
+    assert max(max(x) for by in values["padding"]["moved"].values() for x in by.values()) < 1e-5
+
+    losses = values["statistics"]["loss"]
+    if batch:
+        assert values["statistics"]["gap"] == losses["running"] - losses["batch"]
+        assert len(set(losses.values())) > 2
+    else:
+        assert values["statistics"]["gap"] == 0 and "running" not in losses
+
+    steps = values["stepwise"]
+    assert steps["eval"]["same"] == (not time_in_eval) and ("batch" in steps) == batch
+    assert (steps["eval"]["difference"]["largest"] < 1e-4) == (not time_in_eval)
+
+    for statistics, each in values["outlier"]["model"].items():
+        for stack, by in each["outlier_in"].items():
+            assert by["moved"][stack]["own"] > 0
+            assert (by["moved"][stack]["others"] > 0) == (statistics == "of the batch")
+        # The encoder does not see the decoder; the decoder sees what the encoder made of it.
+        assert each["outlier_in"]["decoder"]["moved"]["encoder"] == {"own": 0, "others": 0}
+        assert each["outlier_in"]["encoder"]["moved"]["decoder"]["own"] > 0
+    assert ("of the batch" in values["outlier"]["model"]) == batch
+
+    mean, by_site = values["batch_mean"]["mean"], values["batch_mean"]["by_site"]
+    assert values["batch_mean"]["sizes"] == [1, 2, 4, 8, 16] and mean["slope"] < -0.5
+    assert ("encoder.embedding" in by_site) == (norm == "none")
+    across = [site["variance"][2] for site in by_site.values()]
+    assert mean["variance"][2] == pytest.approx(sum(across) / len(across))
+
+    model = copy.deepcopy(about.model).train()  # a step of training by hand
+    batch = next(about.task.train_batches(Shard(0, 1), about.seed))
+    (about.losses(batch, model)["loss"] / len(batch.tgt_out)).backward()
+    by_name = {name: float(p.grad.norm()) for name, p in model.named_parameters()}
+    assert values["gradients"]["norm"] == pytest.approx(math.hypot(*by_name.values()), rel=1e-4)
+    last = by_name["decoder.layers.0.feed_forward.fc2.weight"]
+    assert values["gradients"]["last_second_weight"] == pytest.approx(last, rel=1e-4)
+
+
+def test_other_sentences_leak_through_the_encoder_and_a_norm_on_the_embedding(tmp_path):
+    found = others.leak(trained(tmp_path, "norm=bn", "norm@decoder_norm=ln")).values["training"]
+    assert found["decoder"]["others"] > 1e-6 and found["decoder"]["later"] == 0
+    found = others.leak(trained(tmp_path, "norm=ln", "norm@embedding_norm=bn")).values
+    assert found["training"]["decoder"]["later"] > 1e-6
+    assert found["eval"]["decoder"]["later"] == 0
+
+
+def test_padding_that_counts_moves_outputs_in_training_alone(tmp_path):
+    about = trained(tmp_path, "norm=bn", "norm.padding=include")
+    finding = examined(about, padding.padding)
+    moved = finding.values["moved"]
+    for stack in STACKS:
+        first, some, most = moved["training"][stack]
+        assert first == 0 and most > some > 1e-3 and max(moved["eval"][stack]) < 1e-5
+    assert "not at all" in finding.answer.partition("statistics")[2]
+
+
+def test_shares_of_padding_stop_where_positions_do(tmp_path):
+    rows = ("norm=bn_position", "norm.num_positions=40")
+    found = padding.padding(subject(tmp_path, *rows)).values
+    assert found["shares"][-1] < 0.8
+    assert max(found["lengths"]) / (1 - found["shares"][-1]) <= 40
+
+
+def test_a_norm_that_evaluates_by_the_batch_is_also_examined_with_running_statistics(tmp_path):
+    by_batch = trained(tmp_path, "norm=bn", "norm.eval_stats=batch")
+    found = examined(by_batch, inference.statistics).values
+    assert found == inference.statistics(trained(tmp_path, "norm=bn")).values
+
+
+def test_layer_norm_keeps_the_softmax_alive_where_no_norm_lets_it_saturate(tmp_path):
+    alive, dead = (outlier.outlier(trained(tmp_path, f"norm={norm}")) for norm in ("ln", "none"))
+    assert "keeps the softmax alive" in alive.answer and "saturates" in dead.answer
+    kept, lost = (each.values["model"]["as evaluated"] for each in (alive, dead))
+    assert kept["alive"] and not lost["alive"]
+    slopes = [min(by["slope"] for by in each["outlier_in"].values()) for each in (kept, lost)]
+    assert slopes[1] < slopes[0] / 3
+
+
+def test_the_decoder_of_post_norm_grows_towards_the_top_and_that_of_pre_norm_does_not(tmp_path):
+    deep = "model.encoder_layers=7", "model.decoder_layers=7"
+    pre, post = (
+        gradients(subject(tmp_path, "norm=ln", f"placement={place}", *deep))
+        for place in ("pre", "post")
+    )
+    assert post.values["growth"]["decoder"] > 2 and pre.values["growth"]["decoder"] < 1
+    assert post.values["last_second_weight"] > pre.values["last_second_weight"]
+    rows = [name for name, _ in post.table.rows if name.startswith("encoder.")]
+    assert [name for name in rows if name[-1].isdigit()] == [
+        f"encoder.{n}" for n in (0, 2, 3, 4, 6)
+    ]
+    assert len(by_stack(post.values["layers"])["encoder"]) == 7
+
+
+@pytest.mark.parametrize("sizes", [["batch_size=64"], ["batch_size=null", "max_tokens=3000"]])
+def test_a_large_batch_is_cut_to_32_sentences(tmp_path, sizes):
+    assert len(training_batch(subject(tmp_path, "norm=ln", *sizes)).source) == 32
+
+
+def test_a_small_batch_is_the_runs_first(tmp_path):
+    about = subject(tmp_path, "norm=ln", "seed=3")
+    first = next(about.task.train_batches(Shard(0, 1), 3))
+    assert torch.equal(training_batch(about).tgt_out, first.tgt_out)
+
+
+@pytest.mark.parametrize(
+    ("ask", "number"), [(others.leak, 1), (others.batch_mates, 2), (sampling.batch_mean, 15)]
+)
+def test_too_few_sentences_are_named(tmp_path, ask, number):
+    about = subject(tmp_path, "norm=bn")
+
+    class Few(type(about.task)):
+        def __init__(self):
+            pass
+
+        def lengths(self, split):
+            return about.task.lengths(split)[:number]
+
+    assert ask(replace(about, task=Few())).why_not

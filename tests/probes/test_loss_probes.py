@@ -1,0 +1,132 @@
+"""Loss spikes, the gradient norm and the change of length, worked out by hand."""
+
+import math
+import statistics
+
+import pytest
+import torch
+from torch import nn
+
+from normlab.config.compose import compose
+from normlab.norms.base import Stream
+from normlab.probes.base import Probe, StepView
+from normlab.probes.length_change import LengthChangeProbe
+from normlab.probes.loss import GradNorm, LossSpikes
+from normlab.train.build import make_norm
+
+
+def feed(probe: Probe, *, losses=None, norms=None) -> dict[str, float]:
+    probe.attach(nn.Identity())
+    for step, value in enumerate(losses or norms, start=1):
+        loss, norm = torch.tensor([value if losses else 1.0, value if norms else 1.0]).double()
+        probe.before_forward(step)
+        probe.before_update(StepView(step, nn.Identity(), loss, norm, 0.1, 1, 0.0))
+    return probe.summary()
+
+
+def spikes(**changes) -> LossSpikes:
+    return LossSpikes(**{"window": 4, "threshold": 2.0, "min_history": 4, **changes})
+
+
+# Of 1, 3, 1, 3 the mean is 2 and the sample variance 4/3: the limit at 2 sd is 2 + 4/sqrt(3).
+NOISE = [1.0, 3.0, 1.0, 3.0]
+LIMIT = 2 + 4 / math.sqrt(3)
+
+
+def test_a_loss_above_the_limit_is_a_spike_and_its_size_is_above_the_mean():
+    result = feed(spikes(), losses=[*NOISE, LIMIT + 0.01])
+    assert (result["count"], result["size"]) == (1.0, pytest.approx(4 / math.sqrt(3) + 0.01))
+    result = feed(spikes(), losses=[*NOISE, LIMIT - 0.01])
+    assert result == {"count": 0.0, "size": 0.0, "recovery": 0.0}
+
+
+def test_consecutive_losses_above_the_limit_are_one_spike_with_the_largest_size():
+    assert feed(spikes(), losses=[*NOISE, 10.0, 20.0, 2.0, 2.0])["count"] == 1.0
+    # The window at 20 is 3, 1, 3 and the first spike's capped value.
+    mean = statistics.fmean([3.0, 1.0, 3.0, LIMIT])
+    assert feed(spikes(), losses=[*NOISE, 10.0, 20.0])["size"] == pytest.approx(20 - mean)
+
+
+def test_recovery_is_the_steps_until_the_loss_is_back_where_the_spike_began():
+    assert feed(spikes(), losses=[*NOISE, 10.0, 3.0, 2.5, 2.0, 5.0])["recovery"] == 3.0
+    assert feed(spikes(), losses=[*NOISE, 10.0, 3.0])["recovery"] == 1.0  # not over at the end
+
+
+@pytest.mark.parametrize(
+    ("losses", "count"),
+    [
+        ([*NOISE, 1000.0, 1.0, 1000.0], 2),  # a spike does not hide the next
+        ([*NOISE, *[8.0] * 50], 1),  # a loss that stays high is one, and ends
+        ([10.0 / step for step in range(1, 100)], 0),
+        ([1.0, 1.0, 50.0], 0),  # too short a history
+        ([*NOISE, math.nan, math.inf], 0),
+        ([*NOISE, math.nan, LIMIT + 1], 1),
+    ],
+)
+def test_what_counts_as_a_spike(losses, count):
+    assert feed(spikes(), losses=losses)["count"] == count
+
+
+def test_windows_that_cannot_be_are_refused():
+    for history in (1, 5):
+        with pytest.raises(ValueError, match="min_history"):
+            spikes(min_history=history)
+    with pytest.raises(ValueError, match="window: 1"):
+        GradNorm(window=1)
+
+
+def test_grad_norm_mean_max_and_noise_within_windows():
+    # Each full window has mean m and 2 m between its values: sd over mean is sqrt(2) / 2.
+    # The last step is alone, without a spread.
+    noise = pytest.approx(math.sqrt(2) / 2)
+    found = feed(GradNorm(window=2), norms=[1.0, 3.0, 10.0, 30.0, 5.0])
+    assert found == {"nonfinite": 0.0, "mean": 9.8, "max": 30.0, "noise": noise}
+    found = feed(GradNorm(window=3), norms=[2.0, 2.0, 2.0, 1.0, 3.0])
+    assert found["noise"] == pytest.approx((3 * 0 + 2 * math.sqrt(2) / 2) / 5)
+    assert feed(GradNorm(window=10), norms=[8.0] * 10 + [1.0] * 10)["noise"] == 0.0
+
+
+def test_norms_that_are_not_finite_are_counted_apart():
+    result = feed(GradNorm(window=2), norms=[1.0, math.inf, 3.0, math.nan])
+    assert (result["nonfinite"], result["mean"], result["max"]) == (2.0, 2.0, 3.0)
+    assert GradNorm(window=2).summary() == {"nonfinite": 0.0}
+    assert "noise" not in feed(GradNorm(window=2), norms=[1.0])
+
+
+def change(losses, *, step):
+    probe = LengthChangeProbe(step=step, window=4, smooth=2, eps=1e-5)
+    return feed(probe, losses=losses)
+
+
+def test_a_change_of_length_by_hand():
+    # The level is the mean of steps 3 to 6; the change is at step 7.
+    found = change([9.0, 9.0, 2.0, 3.0, 2.0, 1.0, 5.0, 4.0, 2.0, 2.0, 1.0, 9.0], step=7)
+    assert found == {"loss_before": 2.0, "loss_jump": 2.5, "recovery": 4.0}
+    assert change([1.0] * 6 + [2.0] * 9, step=7)["recovery"] == math.inf
+    assert change([3.0, 1.0, 2.0, 2.0], step=3)["loss_before"] == 2.0
+
+
+@pytest.mark.parametrize(("losses", "step"), [([1.0] * 9, None), ([1.0] * 5, 7), ([1.0] * 7, 7)])
+def test_without_enough_steps_there_is_nothing_to_say(losses, step):
+    assert change(losses, step=step) == {}
+
+
+def test_statistics_that_no_longer_fit_are_seen():
+    norm = make_norm("bn", 8)
+    probe = LengthChangeProbe(step=31, window=10, smooth=2, eps=1e-5)
+    probe.attach(norm)
+    generator = torch.Generator().manual_seed(0)
+    for step in range(1, 35):
+        x = torch.randn(4, 6, 8, generator=generator) + (3.0 if step > 30 else 0.0)
+        probe.before_forward(step)
+        norm(x, Stream(torch.ones(4, 6, dtype=torch.bool)))
+        one = torch.tensor(1.0)
+        probe.before_update(StepView(step, norm, one, one, 0.1, 5, 0.0))
+    found = probe.summary()
+    assert found["tid_before"] < 0.5 and found["tid_after"] > 2.0
+
+
+def test_the_step_of_the_change_is_that_of_the_task():
+    words = ["task.length_change.step=7", "task.length_change.max_length=256"]
+    node = compose(["task=mlm", "probe=[length_change]", *words]).observe.probe.length_change
+    assert node.step == 7
