@@ -12,7 +12,7 @@ from normlab.bench.speed import Clock, start
 from normlab.config.compose import compose, to_dict
 from normlab.config.registry import options
 from normlab.config.suggest import check_given_once
-from normlab.inspect.depth import first_update, gradients, shown
+from normlab.inspect.depth import first_update, gradients
 from normlab.inspect.model import Subject, subject_of, subject_of_run
 from normlab.inspect.question import Finding, Question, Table, question
 from normlab.inspect.subject import on_table, trained
@@ -296,7 +296,7 @@ def depth(examined: Examined) -> Finding:
         {"layers": layers, "gradient": gradient, "growth": growth, "moved": moved},
         Table(
             ("layer", "gradient norm", "moved by one update"),
-            [(name, gradient[name], moved[name]) for name in shown(gradient)],
+            [(name, each, moved[name]) for name, each in gradient.items()],
         ),
         board={"grad growth": growth.get("decoder"), "first update": last},
     )

@@ -32,7 +32,6 @@ from normlab.inspect.worked import (
     PADDED,
     SEEN,
     axes_in_words,
-    axes_moving_statistics,
     dependence,
     in_order,
     sees,
@@ -117,7 +116,7 @@ def pools(norm: BareNorm) -> str:
     norms = (norm.new(), norm.trained())
     declared = set(norms[0].pools)
     found = {SEEN[each] for own in norms for each in sees(dependence(own, features=2))}
-    remembered = set().union(*map(axes_moving_statistics, norms))
+    remembered = {BATCH, POSITION} if isinstance(norms[0], RunningNorm) else set()
     said = f"declares pools={{{', '.join(in_order(declared))}}}, but an output"
     beyond, without = found - declared, declared - found - remembered
     mixes = beyond == {FEATURE} and bool(declared & {BATCH, POSITION})

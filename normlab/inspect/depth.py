@@ -14,7 +14,6 @@ from normlab.tasks.base import Batch
 from normlab.train.build import build_optimizer
 
 MOST_SENTENCES = 32  # so that 50 layers fit into the memory of a laptop
-SHOWN = 5  # layers of a stack in the table
 _SECOND_WEIGHT = "feed_forward.fc2.weight"
 
 
@@ -58,8 +57,7 @@ def gradients(subject: Subject) -> Finding:
         f"x {v:.2g} from the first to the last {n} layer" for n, v in growth.items()
     )
     answer = f"{grows}; {values['norm']:.3g} over all, at a loss of {loss:.3g}"
-    rows = [(name, layers[name]) for name in shown(layers)]
-    return Finding(answer, values, Table(("layer", "gradient norm"), rows))
+    return Finding(answer, values, Table(("layer", "gradient norm"), [*layers.items()]))
 
 
 def backward(subject: Subject, batch: Batch) -> float:
@@ -97,15 +95,6 @@ def by_stack(layers: Collection[str]) -> dict[str, list[str]]:
 def ratio(last: float, first: float) -> float:
     """Return a quotient of norms: infinite over 0 alone, and NaN where both are 0."""
     return last / first if first else math.inf if last else math.nan
-
-
-def shown(layers: Collection[str]) -> list[str]:
-    """Return the layers for the table: five of a deep stack, the first and last among them."""
-    left_out: set[str] = set()
-    for names in by_stack(layers).values():
-        places = {round(i * (len(names) - 1) / (SHOWN - 1)) for i in range(SHOWN)}
-        left_out |= {name for i, name in enumerate(names) if i not in places}
-    return [name for name in layers if name not in left_out]
 
 
 def first_update(subject: Subject) -> dict[str, float]:

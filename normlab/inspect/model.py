@@ -33,7 +33,6 @@ from normlab.train.loaded import load_run
 from normlab.train.runtime import Runtime
 
 FORMAT = "normlab.inspect/1"
-NO_STACKS = "the model declares no stack of layers"
 MODES = ("training", "eval")
 ROUNDING = 1e-5
 """A relative change that the order of float32 sums explains, through some tens of layers."""

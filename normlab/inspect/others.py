@@ -2,7 +2,7 @@
 
 import copy
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 import torch
 import torch.nn.functional as F
@@ -23,7 +23,6 @@ from normlab.inspect.computed import (
 )
 from normlab.inspect.model import (
     MODES,
-    NO_STACKS,
     ROUNDING,
     Pass,
     Subject,
@@ -63,8 +62,6 @@ def batch_mates(subject: Subject) -> Finding:
     number = subject.number("train")
     if number < 3:
         return Finding.none(f"{number} training sentences leave no choice of batch mates")
-    if not subject.stacks:
-        return Finding.none(NO_STACKS)
     generator = subject.generator("batch_mates")
     sentence, *others = generator.permutation(number).tolist()
     mates = min(MATES, number // 2)
@@ -190,8 +187,6 @@ def leak(subject: Subject) -> Finding:
     number = subject.number("train")
     if number < 2:
         return Finding.none("there is no other sentence to depend on")
-    if not subject.stacks:
-        return Finding.none(NO_STACKS)
     generator = subject.generator("leak")
     picked = generator.permutation(number)[:SENTENCES].tolist()
     model = copy.deepcopy(subject.model).double().requires_grad_(False)
@@ -202,20 +197,21 @@ def leak(subject: Subject) -> Finding:
             subject.losses(subject.batch("train", picked), model)
             found[mode] = {name: derivative(name, seen, seed) for name in seen.outputs("stack")}
     ways = {name: stack.both_ways for name, stack in subject.stacks.items()}
-    rows = [
-        (
-            stack,
-            mode,
-            "attends both ways" if both_ways else found[mode][stack]["later"],
-            found[mode][stack]["others"],
-        )
-        for stack, both_ways in ways.items()
-        for mode in MODES
-    ]
+    rows, answers = [], []
+    for mode, by_stack in found.items():
+        leaks = []
+        for stack, each in by_stack.items():
+            later = "attends both ways" if ways[stack] else each["later"]
+            rows.append((stack, mode, later, each["others"]))
+            leaks += [
+                f"the {stack} depends on {words} ({each[what]:.2g} of its own token's slope)"
+                for what, words in _WORDS.items()
+                if not (what == "later" and ways[stack]) and (each[what] or 0) >= NEGLIGIBLE
+            ]
+        answers.append(f"in {mode} {', '.join(leaks) or 'nothing leaks'}")
     columns = ("last value of", "statistics", "by later positions", "by other sentences")
-    answer = "; ".join(f"in {mode} {_leaks(found[mode], ways)}" for mode in MODES)
     values = {"sentences": len(picked), "attends_both_ways": ways, **found}
-    return Finding(answer, values, Table(columns, rows))
+    return Finding("; ".join(answers), values, Table(columns, sorted(rows, key=lambda row: row[0])))
 
 
 def derivative(stack: str, seen: Pass, seed: int) -> dict[str, float | None]:
@@ -243,18 +239,3 @@ def derivative(stack: str, seen: Pass, seed: int) -> dict[str, float | None]:
         "later": over(later, own) if int(valid[0].sum()) > 1 else None,
         "others": over(others, own),
     }
-
-
-def _leaks(found: Mapping[str, Mapping[str, float | None]], ways: Mapping[str, bool]) -> str:
-    """Name those of `later` and `others` that ought to be 0 and are not."""
-    parts = []
-    for stack, each in found.items():
-        due = ("others",) if ways[stack] else ("later", "others")
-        shares = {what: each[what] or 0.0 for what in due}
-        seen = [
-            f"{_WORDS[what]} ({share:.2g} of its own token's slope)"
-            for what, share in shares.items()
-            if not share < NEGLIGIBLE
-        ]
-        parts += [f"the {stack} depends on {' and '.join(seen)}"] if seen else []
-    return ", ".join(parts) or "nothing leaks"

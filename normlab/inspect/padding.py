@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from normlab.claims.evidence import Evidence
 from normlab.inspect.computed import WIDTH, close, draw_tokens, new_norm, option, piece
-from normlab.inspect.model import MODES, NO_STACKS, Subject, by_how_much, look, movement, stacks
+from normlab.inspect.model import MODES, Subject, by_how_much, look, movement, stacks
 from normlab.inspect.question import Finding, Table, question
 from normlab.inspect.subject import padding_moves, run, with_padding
 from normlab.inspect.worked import PADDED, document
@@ -38,8 +38,6 @@ def padding(subject: Subject) -> Finding:
     """
     if not subject.task.padded:
         return Finding.none("its batches have no padding")
-    if not subject.stacks:
-        return Finding.none(NO_STACKS)
     room, lengths = positions(subject.model), subject.task.lengths("train")
     generator = subject.generator("padding")
     picked = alike(lengths, longest=int(room * (1 - SHARES[-1])), generator=generator)

@@ -12,7 +12,6 @@ from normlab.claims.evidence import Evidence
 from normlab.inspect.computed import SEED, WIDTH, piece
 from normlab.inspect.model import Subject, look
 from normlab.inspect.question import Finding, Table, question
-from normlab.norms.base import running_norms
 
 SENTENCES = 2048
 LARGEST = 256  # sentences of a set
@@ -124,9 +123,6 @@ def _collect(subject: Subject, picked: np.ndarray) -> dict[str, Sums]:
     """
     wanted = subject.norms
     parts: dict[str, list[Sums]] = {}
-    if not running_norms(subject.model):  # then batch mates make no difference, and this pads less
-        tokens = subject.task.lengths("train")[picked].sum(1)
-        picked = picked[tokens.argsort(kind="stable")]
     for start in range(0, len(picked), BATCH):
         batch = subject.batch("train", picked[start : start + BATCH].tolist())
         for name, given in look(subject, batch, "training").norms.items():

@@ -1,18 +1,15 @@
 """How `normlab explain` looks in a terminal: one norm, several side by side, all, and on images."""
 
 import math
-import re
-import shutil
 from collections.abc import Mapping, Sequence
 
 from rich.console import Console
 from rich.text import Text
 
-from normlab.commands._terminal import folded, print_prose, print_table
+from normlab.commands._terminal import print_prose, print_table
 from normlab.inspect.subject import LONG_RUN, WIDTH
 from normlab.inspect.worked import (
     DOCUMENT,
-    EXAMPLE,
     NAMES,
     SHAPE,
     WIDE,
@@ -70,27 +67,16 @@ def show(page: Page) -> None:
     draw(page)
     print("Brackets: what shares its statistics with the value marked *.")
     _heading("What it computes")
-    joined = re.sub(r"(?<=\S)\n(?=\S)", " ", page.docstring)  # lines that are set in stay
-    source = "\n".join(line.rstrip() for line in joined.splitlines() if line.strip())
-    _list_facts({"source": source, "module": page.module})
+    print_prose(f"{page.docstring} ({page.module})")
     _show_worked(page)
     _heading("What follows, and what it keeps")
-    _list_facts(_follows(page))
+    for name, text in _follows(page).items():
+        print_prose(f"{name:<{_LABEL}}{text}", hang=_LABEL)
     print(f"\nTry it: normlab train norm={page.name}\n")
 
 
 def _heading(text: str) -> None:
     Console(highlight=False).print(Text(f"\n{text}", style="bold"))
-
-
-def _list_facts(facts: Mapping[str, str]) -> None:
-    """Print names and their texts in two columns."""
-    width = shutil.get_terminal_size().columns
-    for name, text in facts.items():
-        label = name.ljust(_LABEL)
-        for line in text.splitlines():
-            print("\n".join(folded(line, width, first=label, rest=" " * _LABEL)))
-            label = " " * _LABEL
 
 
 def draw(page: Page, names: Sequence[str] = NAMES) -> None:
@@ -106,9 +92,9 @@ def draw(page: Page, names: Sequence[str] = NAMES) -> None:
             line.append("   " if sample else "")
             for feature in features:
                 cell, value = (sample, token, feature), f"{DOCUMENT[sample][token][feature]:g}"
-                if cell == EXAMPLE:
+                if not any(cell):
                     line.append(f"[*{value}]".center(5), style="bold reverse")
-                elif cell in page.pooled:
+                elif cell in page.groups[0].cells:
                     line.append(f"[{value}]".center(5), style="bold")
                 else:
                     line.append(value.center(5), style="dim")
@@ -119,7 +105,7 @@ def draw(page: Page, names: Sequence[str] = NAMES) -> None:
 def _pooling(page: Page) -> str:
     text = "Pools over nothing: every value is on its own, and there are no statistics"
     if page.pools:
-        size, groups = len(page.pooled), len(page.groups)
+        size, groups = len(page.groups[0].cells), len(page.groups)
         cut = f"{groups} groups of {size} values" if groups > 1 else f"all {size} values"
         text = f"Pools over {axes_in_words(page.pools)}: {cut}"
     text += ", fewer than the axes alone would give." if page.narrower else "."
@@ -198,7 +184,7 @@ def _first_group(page: Page) -> dict[str, str]:
     group = page.groups[0]
     return {
         "pools over": axes_in_words(page.pools),
-        "groups": f"{len(page.groups)} of {len(page.pooled)}",
+        "groups": f"{len(page.groups)} of {len(group.cells)}",
         "first group": _numbers(group.values),
         "mean, var": f"{_number(group.mean)}, {_number(group.var)}",
         "first 1 becomes": _number(page.train[0][0][0]),

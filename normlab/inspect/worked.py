@@ -8,7 +8,6 @@ of the module. Within a group its output is a straight line of its input, whose 
 subtracted and whose slope is what was divided by.
 """
 
-import copy
 import inspect
 import math
 from collections.abc import Iterable, Mapping, Sequence, Set
@@ -25,11 +24,9 @@ from normlab.inspect.subject import (
     AXES,
     HALF_WAY,
     look,
-    normal,
     on_table,
     padding_moves,
     run,
-    tables,
     trained,
 )
 from normlab.norms.base import Norm, RunningNorm
@@ -47,7 +44,6 @@ SEEN = {
 }
 """What an output may depend on, and the axis that it is on."""
 NAMES = ("sample", "token", "feature")
-EXAMPLE: Cell = (0, 0, 0)
 SHAPE = (2, 3, 4)
 DOCUMENT = (
     ((1.0, 2.0, 3.0, 4.0), (5.0, 6.0, 7.0, 8.0), (9.0, 10.0, 11.0, 12.0)),
@@ -144,24 +140,6 @@ def pooled_cells(norm: Norm, seen: Cells) -> Cells:
     part = group & (seen | by_axes(frozenset()))
     alone = part.sum((3, 4, 5), keepdim=True) <= 1
     return torch.where(alone, group, part)
-
-
-def axes_moving_statistics(norm: Norm) -> set[str]:
-    """Return the axes of tokens along which the input moves running statistics."""
-
-    def after(x: Tensor) -> Tensor:
-        other = copy.deepcopy(norm)
-        run(other, x)
-        return torch.cat([torch.zeros(1), *(t.flatten().double() for t in tables(other).values())])
-
-    x = normal(3, 4, norm.dim, seed=7)
-    before = after(x)
-    return {
-        axis
-        for axis, place in zip(AXES, ((slice(1, None),), (0, slice(1, None))), strict=False)
-        for other in changed(x, place)
-        if not torch.equal(after(other), before)
-    }
 
 
 def sees(found: Cells) -> list[str]:
@@ -262,18 +240,16 @@ class Facts:
 class Page(Facts):
     """What there is to know about a norm.
 
-    `changed` are values of the config that had to give way to the width of 4. `pooled` are the
-    cells that share their statistics with the example cell, `narrower` tells that these are fewer
-    than the axes say. `x`, `train` and `eval` are the documents' tensor and what comes out of it.
-    `padding` tells by treatment whether padding changes real tokens. `step` is where a norm that
-    changes during training is shown, 0 for the start; None if it does not change.
+    `changed` are values of the config that had to give way to the width of 4. `narrower` tells that
+    groups have fewer cells than the axes say. `x`, `train` and `eval` are the documents' tensor and
+    what comes out of it. `padding` tells by treatment whether padding changes real tokens. `step`
+    is where a norm that changes during training is shown, 0 for the start; None if it does not.
     """
 
     module: str
     docstring: str
     settings: Mapping[str, Any]
     changed: Mapping[str, int]
-    pooled: list[Cell]
     narrower: bool
     groups: list[Group]
     sees_train: str
@@ -319,10 +295,9 @@ def explain(option: Option) -> Page:
     return Page(
         **vars(facts(option)),
         module=f"{type(norm).__module__}.{type(norm).__name__}",
-        docstring=(inspect.getdoc(type(norm)) or "").split("\nRaises:")[0].strip(),
+        docstring=" ".join((inspect.getdoc(type(norm)) or "").partition("\n\n")[0].split()),
         settings=shown.settings,
         changed=shown.changed,
-        pooled=groups(found[EXAMPLE][None, None, None])[0],
         narrower=not torch.equal(found, by_axes(norm.pools)),
         groups=work(norm, found),
         sees_train=sees_in_words(seen),

@@ -179,7 +179,8 @@ class Probe(ABC):  # noqa: B024 - a probe overrides what it needs
         """Log figures of a step, and let `hear` have them later."""
         for name, value in values.items():
             view.log(name, value)
-        self.later(values)
+        if values:
+            self.later(values)
 
     def later(self, values: Values) -> None:
         """Hand the figures of a step to `hear` as numbers, in order, some steps later."""
