@@ -4,7 +4,6 @@ import json
 import keyword
 import os
 import re
-import time
 from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
@@ -158,28 +157,21 @@ def _check(argv: list[str]) -> int:
     parser.add_argument("names", nargs="+", metavar="NAME", help="options of configs/norm")
     names = parser.parse_args(argv).names
     check_names(names)
-    return int(any([_verdicts(name) for name in names]))
-
-
-def _verdicts(name: str) -> int:
-    """Print the verdicts on a norm, and return how many checks it violates."""
     with at_work("loading"):
         from normlab.inspect.contract import examine
         from normlab.inspect.subject import BareNorm
         from normlab.train.build import make_norm
 
-    start = time.monotonic()
-    subject = BareNorm(partial(make_norm, name))
-    norm = subject.new()
-    print(f"norm {name}: {type(norm).__module__}.{type(norm).__name__}")
-    counts = dict.fromkeys(_STATUS.values(), 0)
-    for question, found in examine(subject):
-        status = _STATUS[found.holds]
-        counts[status] += 1
-        print_prose(f"  {question:<11}{status:<15}{found.why_not or found.answer}", hang=26)
-    said = ", ".join(f"{count} {status}" for status, count in counts.items() if count)
-    print(f"{sum(counts.values())} checks in {time.monotonic() - start:.1f} s: {said}")
-    return counts["violated"]
+    violated = False
+    for name in names:
+        subject = BareNorm(partial(make_norm, name))
+        kind = type(subject.new())
+        print(f"norm {name}: {kind.__module__}.{kind.__name__}")
+        for question, found in examine(subject):
+            violated = violated or found.holds is False
+            said = f"  {question:<13}{_STATUS[found.holds]:<16}{found.why_not or found.answer}"
+            print_prose(said, hang=29)
+    return int(violated)
 
 
 def card(argv: list[str]) -> int:

@@ -37,12 +37,10 @@ _UNSAFE = re.compile(r"[^\w.+-]")
 
 @dataclass(frozen=True)
 class Scale:
-    """How large the runs of a card are.
+    """How large the runs of a card are, and the keys of those on text, of translation and images.
 
-    `text` are the keys of every run on text, `translation` those of the translation task alone,
-    `rate` those of the runs that try a rate, of which there are at most `most_rates`. `depth` is
-    the layers per stack of the model that gradients are followed through, `rounds` the turns of
-    each side in a timing.
+    `rate` are the keys of the runs that try a rate, of which there are at most `most_rates`;
+    `depth` the layers per stack of the deep model, `rounds` the turns of each side in a timing.
     """
 
     seeds: tuple[int, ...] = (1,)

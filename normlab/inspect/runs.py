@@ -52,9 +52,8 @@ def pictures(examined: Examined) -> Finding:
     try:
         task.losses(build_model(config, task), task.batch("train", range(8)))
     except Exception as error:  # a norm's own code may raise anything
-        said = (str(error).splitlines() or ["it does not say why"])[0]
-        raised = f"on images the norm raises {type(error).__name__}: {said}"
-        return Finding.none(said if isinstance(error, ValueError) else raised)
+        said = str(error).partition("\n")[0]
+        return Finding.none(f"on images the norm raises {type(error).__name__}: {said}")
     titles = {"test/loss": "digits loss", "test/accuracy": "digits acc"}
     return short_runs(examined, "pictures", titles)
 
@@ -101,10 +100,9 @@ def _metrics(config: "DictConfig") -> Any:
 
 
 class Trial(NamedTuple):
-    """A run at a rate: its losses, where it has them, and how it ended."""
+    """A run at a rate: its training loss, where it has one, and how it ended."""
 
     training: float | None
-    validation: float | None
     ended: str
 
 
@@ -115,8 +113,7 @@ def rate(examined: Examined) -> Finding:
     Short runs with a constant rate after a short warm-up: from 0.001 upwards, doubled until one
     does not train. Where the first does not, two larger ones are tried before smaller ones, as
     0.001 may be too small as well as too large. A run trains if the training loss of its last
-    tenth is below that of the frequencies of words, which a model that only learned its biases
-    has. The validation loss is listed too: in a run this short running statistics may lag behind.
+    tenth is below that of the frequencies of words, which a model that only learned its biases has.
     """
     tried: dict[float, Trial] = {}
     rate: float | None = FIRST_RATE
@@ -130,11 +127,10 @@ def rate(examined: Examined) -> Finding:
         "steps": steps,
         "largest": largest,
         "open": is_open,
-        "losses": {f"{rate:g}": trial.validation for rate, trial in tried.items()},
         "training_losses": {f"{rate:g}": trial.training for rate, trial in tried.items()},
     }
     rows = [(rate, *trial) for rate, trial in sorted(tried.items())]
-    table = Table(("learning rate", "training loss", "validation loss", "how it ended"), rows)
+    table = Table(("learning rate", "training loss", "how it ended"), rows)
     if largest is None:
         answer = f"none of {min(tried):g} to {max(tried):g} trains in {steps} updates"
         return Finding(answer, values, table, board={"largest lr": "none"})
@@ -171,7 +167,7 @@ def _try(examined: Examined, rate: float) -> Trial:
     outcome = record.outcome
     if outcome.status != "finished":
         where = f" in {outcome.layer}" if outcome.layer else ""
-        return Trial(None, None, f"{outcome.status} at step {outcome.step}{where}")
+        return Trial(None, f"{outcome.status} at step {outcome.step}{where}")
     _, training = series(_metrics(config), "train/loss")[-1]  # of the last tenth
     ended = TRAINS if training < record.floors["loss"] else "stays at the frequencies of words"
-    return Trial(training, record.scores["valid/loss"].value, ended)
+    return Trial(training, ended)

@@ -36,13 +36,12 @@ Values = Mapping[str, Tensor]  # figures: one element each
 
 @dataclass(frozen=True)
 class StepView:
-    """What probes see of one update.
+    """What probes see of one update, numbered from 1.
 
-    `step` counts updates from 1. `loss` is the mean per target token over the step's micro-batches
-    and all ranks, detached, in a tensor of its own that nobody writes into later; so is
-    `grad_norm`, the norm of the whole gradient before clipping. `tokens` are the real target tokens
-    of the step over all ranks; `padding_share` is the share of the batch's positions (source and
-    target) that are padding, from 0 to 1.
+    `loss` is the mean per target token over the step's micro-batches and all ranks, and `grad_norm`
+    the norm of the whole gradient before clipping, both detached and written only once. `tokens`
+    are the real target tokens over all ranks, `padding_share` (0 to 1) is the padding among the
+    positions of source and target.
     """
 
     step: int
@@ -56,11 +55,7 @@ class StepView:
     collected: dict[str, Metric] = field(default_factory=dict, repr=False, compare=False)
 
     def log(self, name: str, value: Metric) -> None:
-        """Collect a metric under `stability/<probe>/<name>`.
-
-        A tensor has one element; a function is asked only when the row is written, so that what
-        needs a transfer from the device happens once a log step.
-        """
+        """Collect a metric; a function is asked only when the row is written."""
         self.collected[f"{self.prefix}/{name}"] = value
 
 
@@ -269,14 +264,8 @@ class ProbeGroup:
 
     def before_update(self, view: StepView) -> None:
         """Show the step to the probes whose turn it is, before the optimizer's update."""
-        self._recent.append(
-            {
-                "step": view.step,
-                "train/loss": view.loss,
-                "train/grad_norm": view.grad_norm,
-                "train/lr": view.lr,
-            }
-        )
+        row = {"train/loss": view.loss, "train/grad_norm": view.grad_norm, "train/lr": view.lr}
+        self._recent.append({"step": view.step, **row})
         self._show(view, lambda probe: probe.before_update)
 
     def after_update(self, view: StepView) -> None:
@@ -301,11 +290,7 @@ class ProbeGroup:
         return as_floats(latest)
 
     def recent(self) -> dict[str, list[float | None]]:
-        """Return the last `RECENT` steps as columns, None where nobody looked.
-
-        They are `step`, the step's loss, gradient norm and rate under their names in the log, and
-        what probes logged.
-        """
+        """Return the last `RECENT` steps as columns; None where nobody looked."""
         rows = [as_floats(row) for row in self._recent]
         names = dict.fromkeys(name for row in rows for name in row)
         return {name: [row.get(name) for row in rows] for name in names}
@@ -338,20 +323,16 @@ class ProbeGroup:
 
 def as_floats(metrics: Mapping[str, Metric]) -> dict[str, float]:
     """Return metrics as numbers, those on the device in one transfer."""
-    tensors = {name: value for name, value in metrics.items() if isinstance(value, Tensor)}
-    figures = dict(zip(tensors, to_floats(list(tensors.values())), strict=True))
-    for name, value in metrics.items():
-        if not isinstance(value, Tensor):
-            figures[name] = float(value() if callable(value) else value)
-    return {name: figures[name] for name in metrics}
+    values = {name: value() if callable(value) else value for name, value in metrics.items()}
+    tensors = {name: value for name, value in values.items() if isinstance(value, Tensor)}
+    numbers = dict(zip(tensors, to_floats(list(tensors.values())), strict=True))
+    return {name: float(numbers.get(name, value)) for name, value in values.items()}
 
 
 def to_floats(values: list[Tensor]) -> list[float]:
-    """Move one-element tensors to the host, those of a device in one transfer, as float64."""
-    found = [0.0] * len(values)
-    for device in dict.fromkeys(value.device for value in values):
-        numbers = [number for number, value in enumerate(values) if value.device == device]
-        there = torch.stack([values[number].detach().reshape(()).double() for number in numbers])
-        for number, figure in zip(numbers, there.tolist(), strict=True):
-            found[number] = figure
-    return found
+    """Move one-element tensors to the host in one transfer, as float64."""
+    if not values:
+        return []
+    device = values[0].device
+    wide = [value.detach().reshape(()).double().to(device) for value in values]
+    return torch.stack(wide).tolist()
