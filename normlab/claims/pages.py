@@ -289,8 +289,6 @@ def html(entries: Sequence[Entry], *, text: str) -> str:
     documents = Counter(name for entry in entries for name in entry.claim.documents)
     return page(
         "claims.html",
-        charts=None,
-        also=("claims.css", "claims.js"),
         title=_TITLE,
         written=_WRITTEN,
         care=_CARE,

@@ -1,4 +1,4 @@
-"""Pages of results: one file each that opens from disk, with its style and scripts inside.
+"""The frame of every HTML page: one file that opens from disk, with its style and scripts inside.
 
 A policy in the page forbids every request, so a page that opens is complete. All text is escaped,
 and control characters are written out.
@@ -19,44 +19,44 @@ if TYPE_CHECKING:
     from markupsafe import Markup
 
 _MINUS = re.compile(r"(?<![\w-])-(?=\d)")
-_SCRIPTS = ("tools.js", "tables.js")  # of all pages, before those of charts
 _POLICY = (
     "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; "
     "img-src data:; base-uri 'none'; form-action 'none'"
 )
 
 
-def page(
-    template: str, *, charts: Mapping[str, Any] | None, also: Sequence[str] = (), **values: object
-) -> str:
+def page(template: str, charts: Mapping[str, Any] | None = None, **values: object) -> str:
     """Render a template that extends `page.html`.
 
-    `charts` is what the page's script draws, if anything. `also` names style sheets and scripts
-    next to the template that follow those of all pages. Raises jinja2's errors for a name that the
-    template uses and that is not in `values`.
+    `charts` is what `charts.js` draws, if anything. A style sheet and a script named after the
+    template follow those of all pages. Raises jinja2's errors for a name that the template uses
+    and that is not in `values`.
     """
-    from jinja2.utils import htmlsafe_json_dumps
     from markupsafe import Markup
 
-    scripts = (*_SCRIPTS, *([] if charts is None else ["charts.js"]), "report.js")
-    data = None
-    if charts is not None:
-        data = htmlsafe_json_dumps(
-            _printable(charts), sort_keys=True, separators=(",", ":"), allow_nan=False
-        )
+    own = template.removesuffix(".html")
+    drawn = [] if charts is None else ["charts.js"]
+    script = _text("tools.js", "tables.js", *drawn, "report.js", f"{own}.js")
     return (
         _environment()
         .get_template(template)
         .render(
             **values,
-            colours=Markup(colours(LIGHT)),
-            dark_colours=Markup(colours(DARK)),
-            style=Markup(_own("report.css", *(name for name in also if name.endswith(".css")))),
-            script=Markup(_own(*scripts, *(name for name in also if name.endswith(".js")))),
-            data=data,
+            colours=Markup(_colours(LIGHT)),
+            dark_colours=Markup(_colours(DARK)),
+            style=Markup(_text("report.css", f"{own}.css")),
+            script=Markup(script),
+            data=_printable(charts),
             policy=_POLICY,
         )
     )
+
+
+def _text(*names: str) -> str:
+    """Return the text of style sheets or scripts; one that does not exist is empty."""
+    folder = files("normlab.reports") / "templates"
+    found = [folder / name for name in dict.fromkeys(names)]
+    return "".join(path.read_text("utf-8") for path in found if path.is_file())
 
 
 def _printable(value: Any) -> Any:
@@ -65,13 +65,12 @@ def _printable(value: Any) -> Any:
         return one_line(value)
     if isinstance(value, Mapping):
         return {key: _printable(item) for key, item in value.items()}
-    return [_printable(item) for item in value] if isinstance(value, list) else value
+    return [_printable(item) for item in value] if isinstance(value, list | tuple) else value
 
 
-def colours(theme: Theme) -> str:
+def _colours(theme: Theme) -> str:
     """Return the colours of a theme as CSS variables."""
-    names = {"paper": theme.paper, "ink": theme.ink, "quiet": theme.quiet, "grid": theme.grid}
-    named = [f"--{name}: {colour};" for name, colour in names.items()]
+    named = [f"--{name}: {getattr(theme, name)};" for name in ("paper", "ink", "quiet", "grid")]
     return " ".join([*named, *(f"--hue-{n}: {hue};" for n, hue in enumerate(theme.hues))])
 
 
@@ -114,9 +113,8 @@ def _environment() -> "Environment":
     from markupsafe import Markup
 
     def finalize(value: object) -> object:
-        if isinstance(value, str) and not isinstance(value, Markup):
-            return one_line(value)
-        return value
+        plain = isinstance(value, str) and not isinstance(value, Markup)
+        return one_line(value) if plain else value
 
     made = Environment(
         loader=PackageLoader("normlab.reports", "templates"),
@@ -127,11 +125,8 @@ def _environment() -> "Environment":
         lstrip_blocks=True,
         keep_trailing_newline=True,
     )
-    made.filters |= {each.__name__: each for each in (duration, joined, breakable, coded)}
+    made.policies["json.dumps_kwargs"] = {"separators": (",", ":"), "allow_nan": False}
+    made.policies["json.dumps_kwargs"]["sort_keys"] = True
+    made.filters |= {each.__name__: each for each in (duration, joined, breakable, coded, signed)}
     made.filters["link"] = quote
     return made
-
-
-def _own(*names: str) -> str:
-    folder = files("normlab.reports") / "templates"
-    return "".join((folder / name).read_text("utf-8") for name in names)
