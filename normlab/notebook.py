@@ -107,18 +107,17 @@ class Records(list[RunRecord]):
         runs = arranged(self._runs()).runs
         panels = KINDS[kind].panels(runs)
         if not panels:
-            raise ValueError(f"kind {kind!r}: no run has it: {KINDS[kind].without(runs)}")
-        looks = row_looks(runs, dict.fromkeys(run.planned.row for run in runs))
-        return Picture(draw(panels, looks, themes[theme]), KINDS[kind].title)
+            raise ValueError(f"kind {kind!r}: no run has it ({KINDS[kind].needs})")
+        return Picture(draw(panels, row_looks(runs), themes[theme]), KINDS[kind].title)
 
     def _runs(self) -> list[Run]:
         """Return the runs with their rows, which are none for a record without a log next to it."""
         folders = zip(self, self.folders, strict=True)
-        return [found_run(record, rows_of_run(folder)) for record, folder in folders]
+        return [found_run(folder, record, rows_of_run(folder)) for record, folder in folders]
 
     def _repr_markdown_(self) -> str:
         """Return the table of `normlab compare`."""
-        return markdown(arranged([found_run(record) for record in self]).table)
+        return markdown(arranged([found_run(None, record) for record in self]).table)
 
 
 def records(runs_dir: Path | str = "runs", **where: object) -> Records:

@@ -4,11 +4,13 @@ The gradient norm of the last feed-forward layer's second weight, in models of 6
 stack, pre- and post-norm, over ten seeds: what Xiong et al. 2020 report flat for post-norm and
 falling with the root of depth for pre-norm. Each model is examined as by `normlab inspect --only
 gradients`. Writes `gradients.json` (every value), `table.md` and the figures into FOLDER (default:
-results/depth_gradients). Takes about half an hour on one core.
+results/depth_gradients). Takes about half an hour on one core; then `normlab study publish --accept
+results/depth_gradients`.
 """
 
 import json
 import math
+import statistics
 import sys
 from collections.abc import Mapping, Sequence
 from itertools import product
@@ -19,9 +21,10 @@ from normlab.inspect.depth import gradients
 from normlab.inspect.model import subject_of_config
 from normlab.records.files import atomic_write
 from normlab.reports.figures import draw, write
-from normlab.reports.pages import TITLE, depth_table
-from normlab.reports.panels import DARK, LIGHT, Panel, Series, looks_of, spread
+from normlab.reports.panels import DARK, LIGHT, Panel, Series, looks_of
+from normlab.reports.table import pipes
 
+TITLE = "Gradient of the last feed-forward layer at initialisation"
 FOLDER = Path(__file__).resolve().parents[1] / "results" / "depth_gradients"
 PLACEMENTS = ("pre", "post")
 LAYERS = (6, 8, 10, 12, 14, 18, 24, 36, 50)
@@ -39,27 +42,47 @@ def measure(placement: str, layers: int, seed: int) -> dict[str, Any]:
 
 def panel(rows: Sequence[Mapping[str, Any]]) -> Panel:
     """Return the chart of the gradient over the layers, one line per placement."""
-    lines = [
-        Series(
-            placement,
-            "",
-            "",
-            spread(
-                [
-                    {float(row["layers"]): row["norm"] for row in rows if of(row, placement, seed)}
-                    for seed in SEEDS
-                ]
-            ),
-        )
-        for placement in PLACEMENTS
-    ]
+    lines: list[Series] = []
+    for placement in PLACEMENTS:
+        seeds: dict[int, dict[float, float]] = {}
+        for row in rows:
+            if row["placement"] == placement and math.isfinite(row["norm"]):
+                seeds.setdefault(row["seed"], {})[float(row["layers"])] = row["norm"]
+        lines.append(Series.of_seeds(placement, "", "", [*seeds.values()]))
     ticks = tuple(map(float, LAYERS))
     return Panel("gradient", TITLE, "gradient norm", tuple(lines), "layers", ticks)
 
 
-def of(row: Mapping[str, Any], placement: str, seed: int) -> bool:
-    """Tell whether a row is of a placement and a seed, with a finite value."""
-    return (row["placement"], row["seed"]) == (placement, seed) and math.isfinite(row["norm"])
+def depth_table(config: Sequence[str], rows: Sequence[Mapping[str, Any]]) -> str:
+    """Return mean and standard deviation by depth and placement, and the fitted power of depth.
+
+    A row is one gradient norm (`norm`), with its `placement`, `layers` and `seed`.
+    """
+    norms: dict[tuple[str, int], list[float]] = {}
+    for row in rows:
+        norms.setdefault((row["placement"], row["layers"]), []).append(row["norm"])
+    placements = list(dict.fromkeys(placement for placement, _ in norms))
+    table = [
+        [
+            str(depth),
+            *(f"{statistics.fmean(own):.3f} +- {statistics.stdev(own):.3f}" for own in each),
+        ]
+        for depth in dict.fromkeys(depth for _, depth in norms)
+        if (each := [norms[placement, depth] for placement in placements])
+    ]
+    fits: list[str] = []
+    for placement in placements:  # least squares of the logarithms
+        own = [row for row in rows if row["placement"] == placement]
+        logs = [[math.log(row[key]) for row in own] for key in ("layers", "norm")]
+        fits.append(f"{statistics.linear_regression(*logs).slope:.2f} ({placement})")
+    seeds = len({row["seed"] for row in rows})
+    notes = (
+        f"{TITLE}: norm of the second weight, mean +- standard deviation of {seeds} seeds; as many "
+        "layers in the encoder as in the decoder",
+        f"norm ~ layers ** k with k = {', '.join(fits)}; Xiong et al. 2020 predict -0.5 and 0",
+        f"`{' '.join(config[:3])}`: width 256, one batch of 32 sentences, no dropout",
+    )
+    return "\n".join([*pipes(["layers", *placements], table, words=0, notes=notes), ""])
 
 
 def main(folder: Path) -> None:

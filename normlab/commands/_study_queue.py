@@ -191,15 +191,13 @@ class Night:
         if self._publish_to is None:
             return
         from normlab.reports.published import publish
+        from normlab.reports.runs import Run as Made
 
         whole = self.queue.whole_seeds(job)
         runs = [run for seed in whole for run in job.runs[seed]]
-        records = [(run.planned, run.record()) for run in runs]
-        folders = [run.folder for run in runs]
+        made = [Made(run.planned, run.record(), folder=run.folder) for run in runs]
         try:
-            folder = publish(
-                self._publish_to, job.study, job.scale, records, folders=folders, add=True
-            )
+            folder = publish(self._publish_to, job.study, job.scale, made, add=True)
         except (OSError, ValueError) as error:
             problem = f"{job.name} is not published: {error}; it is tried again with the next seed"
             if self.unpublished.get(job.name) != problem:

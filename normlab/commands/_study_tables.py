@@ -163,21 +163,22 @@ def print_tables(jobs: Sequence[Job], results: Path) -> None:
     """Print the table of each study by what has ended, with the published seeds that count."""
     from normlab.commands.compare import show_table
     from normlab.reports.published import read
+    from normlab.reports.runs import Run as Made
     from normlab.reports.study_table import build
 
     for job in jobs:
-        runs = [(run.planned, run.record()) for run in job.asked()]
+        runs = [Made(run.planned, run.record()) for run in job.asked()]
         if job.published:
             try:
-                _, there = read(results / job.study.name / job.scale)
+                there = read(results / job.study.name / job.scale)
             except ValueError as error:
                 complain(f"{job.name}: the table is of the runs made here alone: {error}")
                 there = []
             runs = [
-                (planned, record)
-                for planned, record in there
-                if planned.seed in job.published
-                and rate_name(planned.row, planned.point) in job.names
+                made
+                for made in there
+                if made.planned.seed in job.published
+                and rate_name(made.planned.row, made.planned.point) in job.names
             ] + runs
         print()
         show_table(build(job.study, job.scale, runs), job.study.baseline)

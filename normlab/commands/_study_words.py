@@ -90,7 +90,7 @@ def _published(folder: Path, runs: Sequence[Path]) -> tuple[list[int], set[int]]
             found.setdefault(label, set()).add(record.seed)
         return found
 
-    here = by_run(record for _, record in read(folder)[1]) if (folder / RECORDS).is_file() else {}
+    here = by_run(run.record for run in read(folder)) if (folder / RECORDS).is_file() else {}
     whole = set.intersection(*(here.get(run.parent.name, set()) for run in runs))
     every = by_run(RunStore(folder.parents[1]).records())
     taken = {

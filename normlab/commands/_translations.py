@@ -4,7 +4,6 @@ import argparse
 import json
 import shutil
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from normlab.commands._terminal import folded, print_prose, print_table
 from normlab.metrics.spread import p_value, paired_interval
@@ -13,11 +12,9 @@ from normlab.records.labels import in_prose, one_line
 from normlab.records.record import RunRecord
 from normlab.reports.arrange import Arranged
 from normlab.reports.comparison import not_alike
+from normlab.reports.runs import by_setting
 from normlab.reports.table import pipes
 from normlab.reports.translations import SPLIT, Text, bootstrap, checksums, side_by_side
-
-if TYPE_CHECKING:
-    from normlab.reports.runs import Run
 
 _SAMPLES = 1000  # of a bootstrap
 
@@ -25,80 +22,73 @@ _SAMPLES = 1000  # of a bootstrap
 def show_samples(runs: Arranged, arguments: argparse.Namespace) -> None:
     """Print sentences, their references and what the first seed of each row made of them.
 
-    Raises `ValueError` where no run left translations.
+    Raises `ValueError` if no run left translations.
     """
     if arguments.samples < 1:
         raise ValueError(f"--samples {arguments.samples}: at least 1")
-    groups = side_by_side(runs.runs, Texts(arguments.data_dir), count=arguments.samples)
-    if not groups:
-        folder = runs.runs[0].folder
+    found = side_by_side(runs.runs, Texts(arguments.data_dir), count=arguments.samples)
+    if found is None:
+        path = f"{runs.runs[0].folder}/hypotheses.txt"
         raise ValueError(
-            f"{folder}: no hypotheses.txt there, nor in another run; a run of "
-            f"translation writes it again with normlab eval {folder} --outputs "
-            f"{folder}/hypotheses.txt"
+            f"{path}: no such file, nor in another run; a run of translation writes it again with "
+            f"normlab eval {runs.runs[0].folder} --outputs {path}"
         )
     room = shutil.get_terminal_size().columns
-    for group in groups:
-        for sample in group.sentences:
-            print(f"sentence {sample.line}")
-            lines = [
-                (f"{t.row} {t.at}".strip() + f" seed {t.seed}", t.chrf, t.text)
-                for t in sample.translations
-            ]
-            sides = (("source", sample.source), ("reference", sample.reference))
-            lines[:0] = [(name, None, text) for name, text in sides if text is not None]
-            wide = max(len(name) for name, _, _ in lines)
-            for name, chrf, text in lines:
-                head = f"  {name:<{wide}}  {'' if chrf is None else f'{chrf:.1f}':>5}  "
-                said, width = one_line(text).strip() or "(nothing)", max(room - len(head), 20)
-                first, *rest = folded(said, width, whole_words=False)
-                print("\n".join([head + first, *(" " * len(head) + line for line in rest)]))
-            print()
-        shown = f"{len(group.sentences)} of the {group.total:,} sentences of {group.data}"
-        print_prose(f"{shown}, drawn at random; the number is the chrF of the sentence")
-        notes = [f"without sources and references: {group.missing}"] if group.missing else []
-        for note in [*notes, *(f"left out: {reason}" for reason in group.left_out)]:
-            print_prose(note)
+    for sample in found.sentences:
+        sides = (("source", sample.source), ("reference", sample.reference))
+        lines = [(name, "", text) for name, text in sides if text is not None]
+        for each in sample.translations:
+            name = f"{each.row} {each.at}".strip() + f" seed {each.seed}"
+            lines.append((name, "" if each.chrf is None else f"{each.chrf:.1f}", each.text))
+        wide = max(len(name) for name, _, _ in lines)
+        print(f"sentence {sample.line}")
+        for name, chrf, text in lines:
+            head = f"  {name:<{wide}}  {chrf:>5}  "
+            said, width = one_line(text).strip() or "(nothing)", max(room - len(head), 20)
+            first, *rest = folded(said, width, whole_words=False)
+            print("\n".join([head + first, *(" " * len(head) + line for line in rest)]))
+        print()
+    shown = f"{len(found.sentences)} of the {found.total:,} sentences of {found.data}"
+    print_prose(f"{shown}, drawn at random; the number is the chrF of the sentence")
+    if found.missing:
+        print_prose(f"without sources and references: {found.missing}")
+    for reason in found.left_out:
+        print_prose(f"left out: {reason}")
 
 
 def show_bootstrap(runs: Arranged, arguments: argparse.Namespace) -> None:
     """Compare two experiments on the sentences of their test, and print one row per seed.
 
-    A difference is the other row minus the baseline. Raises ValueError where there are not two, or
+    A difference is the other row minus the baseline. Raises ValueError unless there are two, or
     with the reason why they do not compare.
     """
     if arguments.score:
         raise ValueError("--bootstrap compares test/bleu: leave out --score")
-    sides: "dict[str, list[Run]]" = {}
-    for run in runs.runs:
-        sides.setdefault(f"{run.planned.row} {run.planned.point}".strip(), []).append(run)
+    sides = {" ".join(place).strip(): own for place, own in by_setting(runs.runs).items()}
     if len(sides) != 2:
         raise ValueError(
             f"--bootstrap compares two experiments, and there are {len(sides)}: "
             f"{', '.join(sides)}; name two: normlab compare runs/A runs/B --bootstrap"
         )
-    names, (first, second) = [*sides], sides.values()
-    text_of = Texts(arguments.data_dir)
-    tests = bootstrap(first, second, text_of, samples=_SAMPLES)
+    names = [*sides]
+    tests = bootstrap(*sides.values(), Texts(arguments.data_dir), samples=_SAMPLES)
     columns = ["seed", *names, "difference", "p"]
     rows = [
         [seed, f"{t.baseline:.2f}", f"{t.other:.2f}", f"{t.other - t.baseline:+.2f}", f"{t.p:.4f}"]
         for seed, t in tests.items()
     ]
-    together = [*tests.values()][-1]
     cells = {name: Cell.of(r.record for r in own if r.record) for name, own in sides.items()}
+    signature = [*tests.values()][-1].signature
     notes = [
         f"difference: {names[1]} minus the baseline {names[0]}",
         f"test/bleu; p: sacreBLEU's paired bootstrap, {_SAMPLES} samples of the sentences "
-        f"({together.signature})",
+        f"({signature})",
         *not_alike(cells),
     ]
-    seeds = {int(seed): test for seed, test in tests.items() if seed != "all"}
-    if len(seeds) > 1:
-        gap = paired_interval(
-            {seed: test.other for seed, test in seeds.items()},
-            {seed: test.baseline for seed, test in seeds.items()},
-        )
+    if "all" in tests:
+        seeds = {int(seed): test for seed, test in tests.items() if seed != "all"}
+        baselines = {seed: test.baseline for seed, test in seeds.items()}
+        gap = paired_interval({seed: test.other for seed, test in seeds.items()}, baselines)
         notes += [
             "all: the counts of a sentence are summed over the seeds",
             f"over seeds: {gap.mean:+.2f} [{gap.low:+.2f}, {gap.high:+.2f}], p {p_value(gap):.4f} "
@@ -116,12 +106,12 @@ class Texts:
     def __init__(self, data_dir: Path | None = None) -> None:
         """Look for texts in `data_dir` instead of where the runs had them."""
         self._data_dir = data_dir
-        self._kept: dict[str, Text | str] = {}
+        self._kept: dict[str, Text | ValueError] = {}
 
     def __call__(self, record: RunRecord) -> Text:
         """Return sources and plain references of a run's test, in its order.
 
-        Raises ValueError for a task that does not translate, and where the text is not on this
+        Raises ValueError for a task that does not translate, and if the text is not on this
         machine or is not the text of the record.
         """
         key = json.dumps(checksums(record), sort_keys=True)
@@ -129,10 +119,9 @@ class Texts:
             try:
                 self._kept[key] = self._read(record)
             except (ValueError, OSError) as error:
-                self._kept[key] = str(error)
-        found = self._kept[key]
-        if isinstance(found, str):
-            raise ValueError(found)
+                self._kept[key] = ValueError(str(error))
+        if isinstance(found := self._kept[key], ValueError):
+            raise found
         return found
 
     def _read(self, record: RunRecord) -> Text:
@@ -156,7 +145,7 @@ class Texts:
                 raise ValueError(
                     f"{record.run_id} was tested on other text than data_dir="
                     f"{self._data_dir or record.config.get('data_dir')} holds now: --data-dir says "
-                    "where it lies"
+                    "where it is"
                 )
             text = data.texts[SPLIT]
             return text.source, data.plain(text.target)

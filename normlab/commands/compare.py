@@ -6,11 +6,12 @@ from typing import TYPE_CHECKING
 from normlab.commands._arguments import add_compared, as_path, command_parser
 from normlab.commands._runs import conditions, none_below, read_places
 from normlab.commands._terminal import complain, print_prose, print_table
+from normlab.commands._translations import show_bootstrap, show_samples
 from normlab.records.store import select, without_collection
 from normlab.reports.arrange import arranged
 from normlab.reports.runs import found_run
 from normlab.reports.study_table import BOLD
-from normlab.reports.table import header, lines, markdown
+from normlab.reports.table import markdown
 
 if TYPE_CHECKING:
     from normlab.reports.table import Table
@@ -46,65 +47,42 @@ def main(argv: list[str]) -> int:
     Raises `ValueError` for a run, key or score that does not exist.
     """
     parser = command_parser("compare", "Show finished runs side by side.", _EXAMPLES)
-    parser.add_argument(
-        "runs",
-        nargs="*",
-        type=as_path,
-        metavar="RUN",
-        help="a run folder, a folder of runs or a record.json; default: all of --runs-dir",
-    )
-    parser.add_argument(
-        "--where",
-        action="append",
-        default=[],
-        metavar="KEY=VALUE",
-        help="only runs with this option, status, seed or config value; may be repeated",
-    )
+    add = parser.add_argument
+    text = "a run folder, a folder of runs or a record.json; default: all of --runs-dir"
+    add("runs", nargs="*", type=as_path, metavar="RUN", help=text)
+    text = "only runs with this option, status, seed or config value; may be repeated"
+    add("--where", action="append", default=[], metavar="KEY=VALUE", help=text)
     add_compared(parser, scores="the first ones of the task")
     what = parser.add_mutually_exclusive_group()
-    what.add_argument(
-        "--bootstrap",
-        action="store_true",
-        help="test BLEU of two experiments on the test's sentences, seed by seed (translation)",
-    )
-    what.add_argument(
-        "--samples",
-        nargs="?",
-        const=_SAMPLES,
-        type=int,
-        metavar="N",
-        help=f"show N sentences of the test as each row translated them; default: {_SAMPLES}",
-    )
-    parser.add_argument(
-        "--data-dir",
-        type=as_path,
-        metavar="FOLDER",
-        help="where the text of the test is now, if it was moved (--bootstrap, --samples)",
-    )
-    parser.add_argument("--markdown", action="store_true", help="print the table in Markdown")
-    parser.add_argument("--runs-dir", type=as_path, default=Path("runs"), help="default: runs")
+    text = "test BLEU of two experiments on the test's sentences, seed by seed (translation)"
+    what.add_argument("--bootstrap", action="store_true", help=text)
+    text = f"show N sentences of the test as each row translated them; default: {_SAMPLES}"
+    what.add_argument("--samples", nargs="?", const=_SAMPLES, type=int, metavar="N", help=text)
+    text = "where the text of the test is now, if it was moved (--bootstrap, --samples)"
+    add("--data-dir", type=as_path, metavar="FOLDER", help=text)
+    add("--markdown", action="store_true", help="print the table in Markdown")
+    add("--runs-dir", type=as_path, default=Path("runs"), help="default: runs")
     arguments = parser.parse_args(argv)
     places = arguments.runs or [arguments.runs_dir]
     read, problems = read_places(places)
     kept = select([record for _, record in read], conditions(arguments.where))
     ids = {id(record) for record in kept}
-    found = [found_run(record, folder=folder) for folder, record in read if id(record) in ids]
-    if found and (arguments.bootstrap or arguments.samples is not None):
-        from normlab.commands._translations import show_bootstrap, show_samples
-
-        show = show_bootstrap if arguments.bootstrap else show_samples
-        show(arranged(found, baseline=arguments.baseline), arguments)
-    elif found:
-        runs = arranged(found, baseline=arguments.baseline, scores=arguments.score)
+    found = [found_run(folder, record) for folder, record in read if id(record) in ids]
+    runs = arranged(found, baseline=arguments.baseline, scores=arguments.score) if found else None
+    if runs is None:
+        which = " that fits" if arguments.where and read else ""
+        problems = problems or [none_below(places, which)]
+    elif arguments.bootstrap:
+        show_bootstrap(runs, arguments)
+    elif arguments.samples is not None:
+        show_samples(runs, arguments)
+    else:
         table = runs.table
         if arguments.markdown:
             print(markdown(table), end="")
         else:
             show_table(table, runs.study.baseline)
         problems += [f"{row.label}: {row.problem}" for row in table.rows if row.problem]
-    elif not problems:
-        which = " that fits" if arguments.where and read else ""
-        problems.append(none_below(places, which))
     for problem in problems:
         complain(problem)
     return 1 if problems else 0
@@ -117,24 +95,22 @@ def show_table(table: "Table", baseline: str) -> None:
     """
     scores: list[list[str]] = []
     gaps: list[list[str]] = []
-    points = any(line.point for line in lines(table))
-    for line in lines(table):
-        names = [line.name, *([line.point or "-"] if points else [])]
-        figures = [
-            "; ".join(filter(None, (f"{each.value}{' *' if each.best else ''}", each.document)))
-            for each in line.scores
-        ]
-        scores.append([*names, *figures, "; ".join(line.stability), *line.apart])
-        if any(each.difference for each in line.scores):
-            gaps.append([*names, *(each.difference or "-" for each in line.scores)])
-    starred = {BOLD: BOLD.replace("bold", "*", 1)}
-    notes = [starred.get(note, note) for note in table.notes]
-    head = header(table) if points else [name for name in header(table) if name != "at"]
-    labels = 2 if points else 1
+    labels = 2 if any(row.point for row in table.rows) else 1
+    for row, entries, ended, apart in table.lines:
+        names = [row.name, row.point or "-"][:labels]
+        texts = [f"{each.value}{' *' if each.best else ''}" for each in entries]
+        said = [f"; {each.said}" if each.said else "" for each in entries]
+        texts = [text + more for text, more in zip(texts, said, strict=True)]
+        scores.append([*names, *texts, "; ".join(ended), *apart])
+        if any(each.gap for each in entries):
+            gaps.append([*names, *(each.gap or "-" for each in entries)])
+    notes = [note.replace("bold", "*", 1) if note == BOLD else note for note in table.notes]
+    head = [*table.head[:labels], *table.head[2:]]
     print_prose(table.title)
-    print_table(head, scores, numeric=table.columns, labels=labels, notes=[] if gaps else notes)
+    columns = table.columns
+    print_table(head, scores, numeric=columns, labels=labels, notes=[] if gaps else notes)
     if gaps:
         print()
         print_prose(f"difference to {baseline} at the same point, paired by seed")
-        columns = [*head[:labels], *table.columns]
-        print_table(columns, gaps, numeric=table.columns, labels=labels, notes=notes, whole=True)
+        head = [*head[:labels], *columns]
+        print_table(head, gaps, numeric=columns, labels=labels, notes=notes, whole=True)

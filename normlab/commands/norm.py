@@ -237,9 +237,8 @@ def _publish(subject: "Examined", card: dict[str, Any], results: Path) -> None:
     from normlab.inspect.card import TASKS
     from normlab.records.packed import Key, write_pack
     from normlab.records.store import RunStore
-    from normlab.reports.cards import CARD_FILE, FOLDER
+    from normlab.reports.cards import CARD_FILE, FOLDER, card_pages
     from normlab.reports.manifest import accept
-    from normlab.reports.pages import card_pages
 
     home = results / FOLDER / subject.folder.name
     _write({home / CARD_FILE: _json(card)})

@@ -1,17 +1,19 @@
 """`normlab report`: the page and the figures of any runs, while they train too."""
 
-import argparse
-import os
 import time
-from collections.abc import Sequence
 from difflib import get_close_matches
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from normlab.commands._arguments import add_compared, as_path, command_parser
 from normlab.commands._runs import nearest, none_below
 from normlab.commands._terminal import at_work, complain
 from normlab.config.registry import option_names
+from normlab.records.packed import address_of
 from normlab.records.store import without_collection
+
+if TYPE_CHECKING:
+    from normlab.reports.arrange import Arranged
 
 _EXAMPLES = """examples:
   normlab report                          a page of all runs in runs/: report/report.html
@@ -27,22 +29,23 @@ of a run: train with probe=full. Each figure is drawn for light and for dark pag
 
 Published studies have pages of their own: normlab study publish and normlab study verify.
 """
-_EVERY = 2.0  # seconds between two looks at the runs
+_EVERY = 5  # seconds between two pages, at least
 
 
 def main(argv: list[str]) -> int:
-    """Write the page of runs, and again whenever they change with `--watch`; 1 for a damaged run.
+    """Write the page of runs, and with `--watch` until Ctrl-C; 1 if a run cannot be read.
 
-    Raises ValueError for places without a run.
+    Raises ValueError for places without a run, and for a baseline or score that no run has.
     """
+    from normlab.commands._translations import Texts
+    from normlab.records.files import atomic_write
+    from normlab.reports.arrange import arranged
+    from normlab.reports.runs import read_runs
+    from normlab.reports.study_page import runs_page
+
     parser = command_parser("report", "Write the page of any runs, and their figures.", _EXAMPLES)
-    parser.add_argument(
-        "runs",
-        nargs="*",
-        default=["runs"],
-        metavar="RUN",
-        help="run folders and folders of runs; default: runs",
-    )
+    text = "run folders and folders of runs; default: runs"
+    parser.add_argument("runs", nargs="*", default=["runs"], metavar="RUN", help=text)
     parser.add_argument(
         "--out", type=as_path, default=Path("report"), metavar="FOLDER", help="default: report"
     )
@@ -52,79 +55,56 @@ def main(argv: list[str]) -> int:
         "--figures", choices=("svg", "png"), help="draw figures too, next to the page"
     )
     arguments = parser.parse_args(argv)
-    page = _Page([as_path(name) for name in arguments.runs], arguments)
-    if not arguments.watch:
-        page.runs.look()
-        return page.write()
-    try:
-        while True:
-            begun = time.monotonic()
-            if page.runs.look():
-                try:
-                    page.write(reload=max(3, round(5 * (time.monotonic() - begun))))
-                except ValueError as error:  # no run has yet what was asked for
-                    complain(str(error))
-            time.sleep(max(_EVERY, 5 * (time.monotonic() - begun)))
-    except KeyboardInterrupt:
-        print(f"\n{page.path} is no longer rewritten")
-    return page.write()  # a page that does not reload
-
-
-class _Page:
-    """The page of the runs at some places, which may change."""
-
-    def __init__(self, places: Sequence[Path], arguments: argparse.Namespace) -> None:
-        from normlab.commands._translations import Texts
-        from normlab.records.packed import address_of
-        from normlab.reports.manifest import PAGE
-        from normlab.reports.runs import Watched
-
-        for place in places:
-            if not place.exists() and address_of(place) is None:
-                near = [*filter(None, [nearest(place)])]
-                near += get_close_matches(str(place), option_names("study"), n=1)
-                meant = f". Did you mean {' or '.join(map(str, near))}?" if near else ""
-                raise ValueError(
-                    f"{place}: no folder of runs; `normlab list runs` names those of runs/{meant}"
-                )
-        self.places, self.arguments = places, arguments
-        self.runs, self.path, self.text_of = Watched(places), arguments.out / PAGE, Texts()
+    places = [_existing(as_path(name)) for name in arguments.runs]
+    out, text_of, told = arguments.out, Texts(), set[str]()
 
     @without_collection()
-    def write(self, *, reload: int = 0) -> int:
-        """Write page and figures once and print their paths; 1 where a run cannot be read.
-
-        A run that has not ended is named too, and is no error. Raises ValueError for places without
-        a run, and for a baseline or score that no run has.
-        """
-        from normlab.records.files import atomic_write
-        from normlab.reports.arrange import arranged
-        from normlab.reports.study_page import runs_page
-
-        out, asked, problems = self.path.parent, self.arguments, self.runs.problems
-        found = self.runs.runs(lambda record: Path(os.path.relpath(record, out)).as_posix())
-        for problem in problems:
-            complain(problem)
+    def write(*, reload: int = 0) -> "tuple[Arranged, bool]":
+        """Write the page; return the runs, and whether all could be read."""
+        found, problems = read_runs(places)
+        unfinished = [run for run in found if run.record is None and not reload]
+        without = "its curves are shown, its scores are not"
+        for line in [*problems, *(f"{run.name}: {run.state}; {without}" for run in unfinished)]:
+            if line not in told:
+                complain(line)
+            told.add(line)
         if not found:
-            raise ValueError(none_below(self.places, " that can be read"))
-        for run in found if not reload else ():
-            if run.record is None:
-                state = "has not ended" if run.now is None else "is running"
-                complain(f"{run.name}: {state}; its curves are shown, its scores are not")
-        runs = arranged(found, baseline=asked.baseline, scores=asked.score)
-        heading = ", ".join(map(str, self.places))
-        text = runs_page(runs, heading, problems=problems, text_of=self.text_of, reload=reload)
+            raise ValueError(none_below(places, " that can be read"))
+        runs = arranged(found, baseline=arguments.baseline, scores=arguments.score)
+        heading = ", ".join(map(str, places))
+        page = runs_page(runs, heading, out, problems=problems, text_of=text_of, reload=reload)
         out.mkdir(parents=True, exist_ok=True)
-        with atomic_write(self.path) as file:
-            file.write(text)
-        print(self.path)
-        if asked.figures is not None:
-            from normlab.reports.figures import draw_all
+        with atomic_write(out / "report.html") as file:
+            file.write(page)
+        return runs, not problems
 
-            with at_work("drawing figures"):
-                paths, lacking = draw_all(runs.runs, out, asked.figures)
-            for text in lacking:
-                complain(text)
-            for path in paths:
-                print(path)
-        return 1 if problems else 0
+    try:
+        while arguments.watch:
+            begun = time.monotonic()
+            try:
+                write(reload=_EVERY)
+            except ValueError as error:  # no run has yet what was asked for
+                complain(str(error))
+            time.sleep(max(_EVERY, 5 * (time.monotonic() - begun)))
+    except KeyboardInterrupt:
+        print(f"\n{out / 'report.html'} is no longer rewritten")
+    runs, whole = write()  # a page that does not reload
+    print(out / "report.html")
+    if arguments.figures is not None:
+        from normlab.reports.figures import draw_all
+
+        with at_work("drawing figures"):
+            paths, lacking = draw_all(runs.runs, out, arguments.figures)
+        for line in lacking:
+            complain(line)
+        print(*paths, sep="\n")
+    return 0 if whole else 1
+
+
+def _existing(place: Path) -> Path:
+    if place.exists() or address_of(place) is not None:
+        return place
+    near = [*filter(None, [nearest(place)])]
+    near += get_close_matches(str(place), option_names("study"), n=1)
+    meant = f". Did you mean {' or '.join(map(str, near))}?" if near else ""
+    raise ValueError(f"{place}: no folder of runs; `normlab list runs` names those of runs/{meant}")

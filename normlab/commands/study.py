@@ -198,7 +198,7 @@ def main(argv: list[str]) -> int:
 @without_collection()
 def _published(root: Path, studies: Sequence[str], *, write: bool) -> int:
     """Verify what is published of some studies, or of all, or make it again; 1 if it is wrong."""
-    from normlab.reports.manifest import verify
+    from normlab.reports.published import verify
 
     wrong: list[str] = []
     for study in studies or [None]:

@@ -11,7 +11,7 @@ from normlab.metrics.spread import clear_of, paired_interval
 from normlab.records.labels import in_markdown
 from normlab.records.record import number
 from normlab.reports.page import page, signed
-from normlab.reports.panels import Panel, Series, data, looks_of, spread
+from normlab.reports.panels import Panel, Series, data, looks_of
 from normlab.reports.table import pipes
 
 FORMAT = "normlab.card/1"
@@ -20,13 +20,14 @@ BASELINES = ("ln", "rms", "bn", "none")
 BOARD = "cards.md"
 FOLDER = "cards"
 Card = Mapping[str, Any]
-_ROUNDING = 1e-3  # nats a token
+_ROUNDING = 1e-3  # nats per token
 _RANKED = {"translation": "test/nll", "language_model": "test/loss", "bert": "test/mlm_loss"}
 _NOTES = (
     "sorted by the mean rank of the three losses on text; a dash: does not apply, or not examined",
     "a star, and last: sees later tokens where it is tested, so its losses on text are those of "
     "an easier task; stepwise is what that is worth",
-    "alone x ln, step x ln: time beside `ln`, by itself (forward and backward) and of a whole step",
+    "alone x ln, step x ln: time relative to `ln`, by itself (forward and backward) and of a whole "
+    "step",
     "toy nll, toy BLEU, lm loss, bert loss: the short runs on the built-in corpora, mean of seeds",
     "a score that is not clear of the untrained baseline (a loss by 1 nat) says nothing about a "
     "norm: the page of its card marks it",
@@ -38,10 +39,10 @@ _NOTES = (
     "far one update moves the last layer's output",
     "no warm-up, batch of 4: what is added to toy nll without warm-up, and with statistics of four "
     "sequences",
-    "mates, padding: how far a sentence's values move in training with others beside it, and with "
-    "80 % padding",
-    "train-eval gap: loss with running statistics less that with the batch's own; stepwise: nats a "
-    "token between token by token and whole",
+    "mates, padding: how far a sentence's values move in training with other sentences in its "
+    "batch, and with 80 % padding",
+    "train-eval gap: loss with running statistics less that with the batch's own; stepwise: nats "
+    "per token between token by token and whole",
     "a first look: few seeds, small models, one rate for all; a claim takes `normlab study run`",
 )
 
@@ -62,9 +63,15 @@ def read_card(path: Path) -> dict[str, Any]:
     return found
 
 
-def cards_below(folder: Path) -> dict[str, dict[str, Any]]:
-    """Return the cards in the folders of a folder, by the names of these."""
-    return {path.parent.name: read_card(path) for path in sorted(folder.glob(f"*/{CARD_FILE}"))}
+def card_pages(root: Path) -> dict[Path, str]:
+    """Return the board of the published cards and the page of each; none without any."""
+    home = root / FOLDER
+    cards = {path: read_card(path) for path in sorted(home.glob(f"*/{CARD_FILE}"))}
+    found = {
+        path.with_name(PAGE_FILE): card_page(card, baselines_for(card, [home]))
+        for path, card in cards.items()
+    }
+    return {root / BOARD: board(cards.values()), **found} if cards else {}
 
 
 def cells(card: Card) -> dict[str, Any]:
@@ -86,12 +93,12 @@ def board(cards: Iterable[Card]) -> str:
         ranked.append((sees_later, fmean(ranks), card["name"], own))
     ranked.sort(key=lambda each: each[:3])
     titles = list(dict.fromkeys(title for *_, own in ranked for title in own))
-    lines = [
-        [f"`{name}`" + (" \\*" if sees_later else ""), *(_shown(own.get(t)) for t in titles)]
+    rows = [
+        [f"`{name}`" + (" \\*" if sees_later else ""), *(_on_board(own.get(t)) for t in titles)]
         for sees_later, _, name, own in ranked
     ]
     said = "Each row is a report card (`normlab norm card NAME`), made at `scale=small`."
-    table = pipes(["norm", *titles], lines, words=1, notes=_NOTES)
+    table = pipes(["norm", *titles], rows, words=1, notes=_NOTES)
     return "\n".join(["# The board of norms", "", said, "", *table, ""])
 
 
@@ -108,8 +115,7 @@ def _values(scores: Mapping[str, Any]) -> dict[int, float]:
     return {int(seed): float(number(value) or 0.0) for seed, value in scores.items()}
 
 
-def _shown(value: object) -> str:
-    """Write a cell for the board."""
+def _on_board(value: object) -> str:
     found = number(value)
     if value is None or found is None:
         return "-" if value is None else in_markdown(str(value))
@@ -156,11 +162,9 @@ def baselines_for(card: Card, folders: Sequence[Path]) -> dict[str, Card]:
     for name in (f"{baseline}{suffix}" for baseline in BASELINES):
         paths = [folder / name / CARD_FILE for folder in folders if name != card["name"]]
         cards = [read_card(path) for path in paths if path.is_file()]
-        cards = [other for other in cards if other["scale"] == card["scale"]]
-        if cards:
-            examinations = [other["examinations"] for other in reversed(cards)]
-            merged = {key: each for some in examinations for key, each in some.items()}
-            found[name] = {**cards[0], "examinations": merged}
+        for other in (each for each in reversed(cards) if each["scale"] == card["scale"]):
+            known = found.get(name, {}).get("examinations", {})
+            found[name] = {**other, "examinations": {**known, **other["examinations"]}}
     return found
 
 
@@ -168,11 +172,10 @@ def card_page(card: Card, baselines: Mapping[str, Card]) -> str:
     """Return the page of a card, the same bytes for the same card and baselines."""
     looks = looks_of({name: name for name in (card["name"], *baselines)})
     sections = [_section(name, card, baselines) for name in card["examinations"]]
-    panels = [panel for section in sections for panel in section["panels"]]
     facts = [(title, [_written(value)]) for title, value in cells(card).items()]
     return page(
         "card.html",
-        charts=data(panels, looks) if panels else None,
+        data([panel for section in sections for panel in section["panels"]], looks),
         card=card,
         facts=[("scale", [card["scale"]]), ("seeds", card["seeds"]), *facts],
         baselines=baselines,
@@ -193,7 +196,7 @@ def _section(name: str, card: Card, baselines: Mapping[str, Card]) -> dict[str, 
         **found,
         "name": name,
         "title": name.replace("_", " "),
-        "commit": found["environment"].get("commit") if "environment" in found else None,
+        "commit": found.get("environment", {}).get("commit"),
         "rows": [[_written(value) for value in row] for row in found["rows"]],
         "scores": _scores(name, card, baselines) if is_run else [],
         "panels": _curves(name, {card["name"]: card, **baselines}) if is_run else [],
@@ -226,17 +229,15 @@ def _curves(task: str, cards: Mapping[str, Card]) -> list[Panel]:
                 {float(step): v for step, v in curve if isinstance(v, int | float)}
                 for curve in found["figures"]["curves"].values()
             ]
-            whole = {x: s for x, s in spread(curves).items() if s.n == len(curves)}
-            if whole:
-                lines.append(Series(name, "", "", whole))
-    title = f"{task} validation loss"
-    return [Panel(title, "Validation loss", "nats", tuple(lines))] if lines else []
+            last = min((max(curve, default=0.0) for curve in curves), default=0.0)
+            whole = [{x: y for x, y in curve.items() if x <= last} for curve in curves]
+            lines.append(Series.of_seeds(name, "", "", whole))
+    drawn = tuple(line for line in lines if line.x)
+    return [Panel(f"{task} validation loss", "Validation loss", "nats", drawn)] if drawn else []
 
 
 def _written(value: object) -> str:
-    if value is None:
-        return "\N{EN DASH}"
     found = number(value)
-    if found is None or isinstance(value, str):
-        return str(value)
+    if value is None or found is None or isinstance(value, str):
+        return "\N{EN DASH}" if value is None else str(value)
     return signed("0" if found == 0 else f"{found:.3g}")

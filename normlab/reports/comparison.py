@@ -1,23 +1,21 @@
 """Which rows may be compared, over which seeds, what their difference is, and which is the best.
 
 Seeds are paired where both runs have the same data, number of processes and arithmetic (device,
-precision, instruction set), unless the precision is what is compared; for runs that no study
-planned also the same code. Where a seed of a row diverged, the others are not a fair sample, and
-nothing is compared. The best of a column is Holm's (1979) answer over all pairs of rows at one
-point, from five seeds on.
+precision, instruction set), unless the precision is what is compared. If a seed of a row diverged,
+the others are not a fair sample, and nothing is compared. The best of a column is Holm's (1979)
+answer over all pairs of rows at one point, from five seeds on.
 """
 
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import combinations
 from statistics import fmean
-from typing import Any
+from typing import Any, NamedTuple
 
 from normlab.metrics.spread import Interval, at_baseline, holm, learned, p_value, paired_interval
 from normlab.records.aggregate import Cell
 from normlab.records.pairs import same_code, spelled, varying, why_not_paired
-from normlab.records.record import parts
+from normlab.records.record import RunRecord, parts
 
 CONFIDENCE = 0.95
 SEEDS_TO_DECIDE = 5
@@ -33,82 +31,66 @@ _SHOWN = ("norm", "placement", "task", "task/corpus")  # options that name a row
 _LISTED = 3  # rows that a note names
 
 
-@dataclass(frozen=True)
-class Rules:
-    """What two runs of one seed must share beyond data, processes, device and instruction set.
+class Rules(NamedTuple):
+    """What the runs of a pair share besides data, processes and device.
 
-    With `settings` their rows must also be trained and tested for as long, unless rows differ in
-    nothing that names them.
+    Runs that were `found`, not planned by a study, also share their code, and their rows train and
+    are tested for as long, unless nothing that names rows sets them apart.
     """
 
     precision: bool = True
-    code: bool = False
-    settings: bool = False
+    found: bool = False
 
 
-STUDY = Rules()
-FOUND = Rules(code=True, settings=True)
-"""The rules for runs that no study planned."""
-
-
-def pairs(row: Cell, baseline: Cell, rules: Rules = STUDY) -> tuple[list[int], str | None]:
-    """Return the seeds whose two finished runs are a pair, and why no score is compared, if so."""
-    others = {record.seed: record for record in baseline.records if record.finished}
+def pairs(row: Cell, baseline: Cell, rules: Rules) -> tuple[list[int], str]:
+    """Return the seeds whose two finished runs are a pair, and why no score is compared, or ""."""
+    own, others = (
+        {record.seed: record for record in cell.records if record.finished}
+        for cell in (row, baseline)
+    )
     seeds: list[int] = []
     left_out: dict[str, list[int]] = {}
-    for record in row.records:
-        if record.finished and record.seed in others:
-            reason = why_not_paired(
-                record, others[record.seed], precision=rules.precision, code=rules.code
-            )
-            (seeds if reason is None else left_out.setdefault(reason, [])).append(record.seed)
-    if rules.settings and (fixed := _fixed(row, baseline)):
-        return seeds, fixed
+    for seed in sorted(own.keys() & others.keys()):
+        reason = why_not_paired(
+            own[seed], others[seed], precision=rules.precision, code=rules.found
+        )
+        (seeds if reason is None else left_out.setdefault(reason, [])).append(seed)
+    left, right = varying([row.parts, baseline.parts]) if rules.found else ({}, {})
+    if any(f"{key}.".startswith(_NAMED) for key in left):
+        fixed = [key for key in left if f"{key}.".startswith(_FIXED)]
+        if fixed:
+            said = (f"{key} {left[key]}, the baseline's {right[key]}" for key in fixed)
+            return seeds, "; ".join(said)
     if left_out and not seeds:
-        said = (f"{reason} (seeds {_spaced(own)})" for reason, own in left_out.items())
+        said = (f"{reason} (seeds {_spaced(its)})" for reason, its in left_out.items())
         return seeds, "; ".join(said)
-    diverged = [
+    lost = [
         f"{count} of {len(cell.seeds)} of the {name}"
         for cell, name in ((row, "row"), (baseline, "baseline"))
         if (count := diverged_seeds(cell))
     ]
-    if diverged:
-        said = f"seeds diverged: {', '.join(diverged)}; the others are not a fair sample"
-        return seeds, said
+    if lost:
+        return seeds, f"seeds diverged: {', '.join(lost)}; the others are not a fair sample"
     if not seeds:
-        own, its = (
-            _spaced([r.seed for r in cell.records if r.finished]) or "none"
-            for cell in (row, baseline)
-        )
-        return seeds, f"no seed in common that finished ({own}; {its})"
-    return seeds, None
+        there = "; ".join(_spaced(side) or "none" for side in (own, others))
+        return seeds, f"no seed in common that finished ({there})"
+    return seeds, ""
 
 
-def _fixed(row: Cell, baseline: Cell) -> str:
-    """Say how long two rows of different names trained, or were tested, if that differs."""
-    left, right = varying([row.parts, baseline.parts])
-    if not any(f"{key}.".startswith(_NAMED) for key in left):
-        return ""
-    found = (key for key in left if f"{key}.".startswith(_FIXED))
-    return "; ".join(f"{key} {left[key]}, the baseline's {right[key]}" for key in found)
+def difference(row: Cell, baseline: Cell, score: str, rules: Rules) -> Interval | None:
+    """Return the mean of `row - baseline` over the seeds that are pairs.
 
-
-def difference(row: Cell, baseline: Cell, score: str, *, rules: Rules = STUDY) -> Interval | None:
-    """Return the mean of `row - baseline` over the seeds that are pairs; None for fewer than two.
-
-    None also where the rows, or their scores, do not compare.
+    None for fewer than two, and where the rows, or their scores, do not compare.
     """
     seeds, obstacle = pairs(row, baseline, rules)
-    left, right = (
-        {seed: value for seed, value in values(cell, score).items() if seed in seeds}
-        for cell in (row, baseline)
-    )
-    common = left.keys() & right.keys()
-    if obstacle is not None or len(common) < 2 or row.signature(score) != baseline.signature(score):
+    left, right = values(row, score), values(baseline, score)
+    common = [seed for seed in seeds if seed in left and seed in right]
+    finite = all(math.isfinite(side[seed]) for side in (left, right) for seed in common)
+    same_way = row.signature(score) == baseline.signature(score)
+    if obstacle or len(common) < 2 or not finite or not same_way:
         return None
-    if not all(math.isfinite(side[n]) for side in (left, right) for n in common):
-        return None
-    return paired_interval(left, right, confidence=CONFIDENCE)
+    ours = {seed: left[seed] for seed in common}
+    return paired_interval(ours, right, confidence=CONFIDENCE)
 
 
 def values(cell: Cell, score: str) -> dict[int, float]:
@@ -128,46 +110,39 @@ def diverged_seeds(cell: Cell) -> int:
     return sum(record.outcome.status == "diverged" for record in cell.records)
 
 
-def best(cells: Sequence[Cell], score: str, *, rules: Rules = STUDY) -> int | None:
-    """Return the place of the row that is significantly better than each other, if one is.
+def best(cells: Sequence[Cell], score: str, rules: Rules) -> Cell | None:
+    """Return the row that is significantly better than each other, if one is.
 
     Rows without such a score are left out. Every other must have five seeds, all of which finished,
     be clear of the untrained baseline, and be made by the code of the others, seed by seed; p is
     corrected by Holm over all pairs of rows. For metrics of probes no side is better.
     """
-    if score.startswith("stability/") or any(diverged_seeds(cell) for cell in cells):
+    if score.startswith("stability/") or any(map(diverged_seeds, cells)):
         return None
-    there = [n for n, cell in enumerate(cells) if cell.score(score) is not None]
-    if len(there) < 2 or not all(_counts(cells[n], score) for n in there):
+    there = [cell for cell in cells if cell.score(score) is not None]
+    whole = all(SEEDS_TO_DECIDE <= len(values(c, score)) == len(c.seeds) for c in there)
+    if len(there) < 2 or not whole or any(at_baseline(c.records, score) for c in there):
         return None
     both = list(combinations(there, 2))
-    if not all(one_code(cells[a], cells[b], rules) for a, b in both):
+    if not all(one_code(a, b, rules) for a, b in both):
         return None
-    sign = 1 if higher_is_better(cells[there[0]], score) else -1
-    found = max(there, key=lambda n: sign * fmean(values(cells[n], score).values()))
-    gaps = [difference(cells[a], cells[b], score, rules=rules) for a, b in both]
-    ours = [found in pair for pair in both]
-    for (a, _), gap, own in zip(both, gaps, ours, strict=True):
-        ahead = gap is not None and sign * gap.mean * (1 if a == found else -1) > 0
-        if own and (gap is None or gap.n < SEEDS_TO_DECIDE or not ahead):
-            return None
+    sign = 1 if higher_is_better(there[0], score) else -1
+    found = max(there, key=lambda cell: sign * fmean(values(cell, score).values()))
+    gaps = [difference(a, b, score, rules) for a, b in both]
     corrected = holm([1.0 if gap is None else p_value(gap) for gap in gaps])
-    limit = 1 - CONFIDENCE
-    return found if all(p < limit for p, own in zip(corrected, ours, strict=True) if own) else None
+    for (a, b), gap, p in zip(both, gaps, corrected, strict=True):
+        if found in (a, b):
+            few = gap is None or gap.n < SEEDS_TO_DECIDE
+            ahead = gap is not None and sign * gap.mean * (1 if a is found else -1) > 0
+            if few or not ahead or p >= 1 - CONFIDENCE:
+                return None
+    return found
 
 
-def one_code(a: Cell, b: Cell, rules: Rules = STUDY) -> bool:
+def one_code(a: Cell, b: Cell, rules: Rules) -> bool:
     """Tell whether the two runs of each pair were made by the same code."""
-    others = {record.seed: record.made_by for record in b.records}
-    seeds = pairs(a, b, rules)[0]
-    runs = [record for record in a.records if record.seed in seeds]
-    return all(same_code(run.made_by, others[run.seed]) for run in runs)
-
-
-def _counts(cell: Cell, score: str) -> bool:
-    """Tell whether a row has enough seeds, all finished, and is clear of the baseline."""
-    complete = SEEDS_TO_DECIDE <= len(values(cell, score)) == len(cell.seeds)
-    return complete and at_baseline(cell.records, score) is None
+    sides = [{record.seed: record.made_by for record in cell.records} for cell in (a, b)]
+    return all(same_code(sides[0][seed], sides[1][seed]) for seed in pairs(a, b, rules)[0])
 
 
 # What a reader must know of rows ------------------------------------------------------------------
@@ -182,11 +157,12 @@ def marks(cell: Cell) -> list[str]:
 
 def future_note(cells: Mapping[str, Cell]) -> list[str]:
     """Name the rows, by their labels, whose model sees the tokens that it predicts."""
-    seen = {
-        label: sorted({norm for record in cell.records for norm in record.sees_future})
-        for label, cell in cells.items()
-    }
-    rows = "; ".join(f"{label} ({', '.join(norms)})" for label, norms in seen.items() if norms)
+
+    def norms(records: Sequence[RunRecord]) -> str:
+        return ", ".join(sorted({norm for record in records for norm in record.sees_future}))
+
+    seen = {label: norms(cell.records) for label, cell in cells.items()}
+    rows = "; ".join(f"{label} ({own})" for label, own in seen.items() if own)
     said = "a norm shows these models the tokens that they predict, so that their losses and "
     return [f"sees the future: {rows}: {said}scores are no language model's"] if rows else []
 
@@ -217,7 +193,7 @@ def told_apart(configs: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     options = [key for key in groups if len({each.get(key) for each in chosen}) > 1]
     apart = varying([parts(config) for config in configs])
     first: dict[tuple[str, str], str] = {}
-    for key in apart[0]:
+    for key in apart[0] if apart else ():
         first.setdefault((key.rpartition(".")[2], repr([each[key] for each in apart])), key)
     keys = [key for key in first.values() if key.split(".")[0] not in options]
     return [
@@ -228,11 +204,11 @@ def told_apart(configs: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
 
 def not_alike(cells: Mapping[str, Cell], axes: Sequence[str] = ()) -> list[str]:
     """Say what rows, by their labels, differ in beyond what their labels and `axes` name."""
-    apart = told_apart([cell.config for cell in cells.values()]) if cells else []
+    apart = told_apart([cell.config for cell in cells.values()])
+    below = (*_NAMED, *(f"{axis}." for axis in axes))
     notes: list[str] = []
     for key in apart[0] if apart else ():
-        below = f"{key}.".startswith((*_NAMED, *(f"{axis}." for axis in axes)))
-        if below or all(f"{key}=" in label for label in cells):
+        if f"{key}.".startswith(below) or all(f"{key}=" in label for label in cells):
             continue
         found: dict[str, list[str]] = {}
         for label, own in zip(cells, apart, strict=True):
@@ -247,5 +223,5 @@ def _some(labels: Sequence[str]) -> str:
     return ", ".join([*labels[:_LISTED], *([f"{more} more"] if more > 0 else [])])
 
 
-def _spaced(seeds: Sequence[int]) -> str:
+def _spaced(seeds: Iterable[int]) -> str:
     return " ".join(map(str, seeds))

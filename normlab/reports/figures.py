@@ -13,19 +13,22 @@ from typing import TYPE_CHECKING, Any
 from normlab.records.files import atomic_write
 from normlab.records.labels import one_line
 from normlab.reports.charts import KINDS, row_looks
-from normlab.reports.panels import LIGHT, STEP, THEMES, Look, Panel, Theme
+from normlab.reports.panels import DASHES, LIGHT, MARKS, STEP, THEMES, Look, Panel, Theme
 from normlab.reports.runs import Run
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
-    from matplotlib.lines import Line2D
 
-_STROKES: tuple[Any, ...] = ("-", (0, (5, 1.6)), (0, (1.2, 1.2)), (0, (6, 1.5, 1.2, 1.5)))
-_MARKS = ("o", "s", "^", "D", "v", "P")
+_STROKES: dict[str, Any] = dict(
+    zip(DASHES, ("-", (0, (5, 1.6)), (0, (1.2, 1.2)), (0, (6, 1.5, 1.2, 1.5))), strict=True)
+)
+_MARKS = dict(zip(MARKS, "os^DvP", strict=True))
 _WIDTH, _HEIGHT, _LEGEND_ROW = 3.2, 2.5, 0.17  # inches of a plot, and of a row of the legend
 _LETTERS = 15  # letters of the legend per inch
 _NAMES_FIT = 24  # ticks of a panel that can all be named
+_BAND = "lowest to highest seed, about the mean"
+_DIVERGED = "divergence"
 _RC: dict[Any, Any] = {
     "font.family": "DejaVu Sans",
     "font.size": 8.0,
@@ -42,6 +45,8 @@ _RC: dict[Any, Any] = {
     "grid.linewidth": 0.5,
     "legend.frameon": False,
     "legend.fontsize": 7.5,
+    "lines.linewidth": 1.3,
+    "lines.markersize": 3.0,
     "xtick.labelsize": 7.0,
     "ytick.labelsize": 7.0,
     "svg.fonttype": "path",  # a reader's machine need not have the font
@@ -56,9 +61,9 @@ def drawing(theme: Theme = LIGHT) -> Iterator[None]:
 
     quiet = ("axes.edgecolor", "axes.labelcolor", "xtick.color", "ytick.color")
     colours: dict[Any, Any] = {
-        **{name: theme.paper for name in ("figure.facecolor", "axes.facecolor")},
+        **dict.fromkeys(("figure.facecolor", "axes.facecolor"), theme.paper),
         **dict.fromkeys(quiet, theme.quiet),
-        **{name: theme.ink for name in ("axes.titlecolor", "text.color")},
+        **dict.fromkeys(("axes.titlecolor", "text.color"), theme.ink),
         "grid.color": theme.grid,
     }
     with matplotlib.rc_context():
@@ -79,14 +84,14 @@ def write(figure: "Figure", path: Path, *, title: str) -> None:
 
 def draw_all(runs: Sequence[Run], out: Path, form: str) -> tuple[list[Path], list[str]]:
     """Draw each figure that the runs have in each theme; return the files, and what is lacking."""
-    looks = row_looks(runs, dict.fromkeys(run.planned.row for run in runs))
+    looks = row_looks(runs)
     paths: list[Path] = []
     lacking: list[str] = []
     for name, kind in KINDS.items():
-        panels = kind.panels(runs)
-        if without := kind.without(runs):
-            lacking.append(f"figure {name} {'is without' if panels else 'is left out:'} {without}")
-        for theme in THEMES if panels else ():
+        if not (panels := kind.panels(runs)):
+            lacking.append(f"figure {name} is left out: {kind.needs}")
+            continue
+        for theme in THEMES:
             ending = "" if theme is LIGHT else f"-{theme.name}"
             paths.append(out / f"{name}{ending}.{form}")
             write(draw(panels, looks, theme), paths[-1], title=kind.title)
@@ -103,12 +108,7 @@ def draw(panels: Sequence[Panel], looks: Mapping[str, Look], theme: Theme) -> "F
     columns = min(several if several > 1 else len(panels), 3)
     rows = -(-len(plots) // columns)
     with drawing(theme):
-        handles = _legend(panels, looks, theme)
-        longest = max(len(str(handle.get_label())) for handle in handles) + 8
-        side_by_side = max(1, min(len(handles), int(columns * _WIDTH * _LETTERS / longest)))
-        below = -(-len(handles) // side_by_side) * _LEGEND_ROW + 0.1
-        size = (columns * _WIDTH, rows * _HEIGHT + below)
-        figure = Figure(figsize=size, layout="constrained")
+        figure = Figure(layout="constrained")
         shared: dict[str, Axes] = {}
         for number, (panel, facet) in enumerate(plots, 1):
             axes = figure.add_subplot(rows, columns, number, sharey=shared.get(panel.name))
@@ -119,7 +119,19 @@ def draw(panels: Sequence[Panel], looks: Mapping[str, Look], theme: Theme) -> "F
                 axes.yaxis.set_major_formatter(LogFormatter())
                 axes.yaxis.set_minor_formatter(LogFormatter())
             _draw_facet(axes, panel, facet, looks, theme)
-        legend = figure.legend(handles=handles, loc="outside lower left", ncols=side_by_side)
+        handles: dict[str, Any] = {}
+        for axes in figure.axes:
+            for handle, label in zip(*axes.get_legend_handles_labels(), strict=True):
+                handles.setdefault(label, handle)
+        # The rows come first, in their order; then what the marks mean.
+        marks = [label for label in (_BAND, _DIVERGED) if label in handles]
+        labels = [label for label in handles if label not in marks] + marks
+        beside = int(columns * _WIDTH * _LETTERS / (max(map(len, labels)) + 8))
+        beside = max(1, min(len(labels), beside))
+        below = -(-len(labels) // beside) * _LEGEND_ROW + 0.1
+        figure.set_size_inches(columns * _WIDTH, rows * _HEIGHT + below)
+        drawn = [handles[label] for label in labels]
+        legend = figure.legend(drawn, labels, loc="outside lower left", ncols=beside)
         for text in legend.get_texts():
             text.set_parse_math(False)
     return figure
@@ -130,26 +142,27 @@ def _draw_facet(
 ) -> None:
     lines = [line for line in panel.series if line.facet == facet]
     for line in lines:
-        xs, spreads = list(line.points), list(line.points.values())
-        style = _style(looks[line.row], theme)
-        if any(here.n > 1 for here in spreads):
-            low, high = [here.low for here in spreads], [here.high for here in spreads]
-            axes.fill_between(xs, low, high, color=style["color"], alpha=0.15, linewidth=0)
+        look = looks[line.row]
+        if any(n > 1 for n in line.n):
+            band = {"color": theme.hues[look.hue], "alpha": 0.15, "linewidth": 0}
+            axes.fill_between(line.x, line.low, line.high, **band, label=_BAND)
         # Lines have their first mark at different places, so that marks of lines that coincide
         # stay apart.
-        every = (0.05 * looks[line.row].mark, 0.3)
-        means = [here.mean for here in spreads]
-        axes.plot(xs, means, **style, markevery=every, label="mean")
-    for event in panel.events:
-        if event.at == facet:
-            # Without a loss to draw it at, an event is at the top.
-            y = 1.0 if event.value is None else event.value
-            across = axes.get_xaxis_transform() if event.value is None else axes.transData
-            style = _event_style(event.kind, theme.hues[looks[event.row].hue])
-            axes.plot([float(event.step)], [y], transform=across, label=event.kind, **style)
+        every = (0.05 * MARKS.index(look.mark), 0.3)
+        axes.plot(line.x, line.mean, **_style(look, theme), markevery=every)
+    for lost in [lost for lost in panel.diverged if lost.at == facet]:
+        look = looks[lost.row]
+        if all(line.row != lost.row for line in lines):
+            axes.plot([], [], **_style(look, theme))  # for the legend
+        # A cross, at the top where no loss is known.
+        y = 1.0 if lost.value is None else lost.value
+        transform = axes.get_xaxis_transform() if lost.value is None else axes.transData
+        cross = {"color": theme.hues[look.hue], "marker": "X", "markersize": 7.0, "clip_on": False}
+        style = {"linestyle": "none", "zorder": 4, "transform": transform, "label": _DIVERGED}
+        axes.plot([lost.step], [y], **cross, **style)
     axes.set_ylabel(panel.unit)
     if panel.tick_names:  # of many layers every second, or third, and so on
-        xs = sorted({x for line in lines for x in line.points})
+        xs = sorted({x for line in lines for x in line.x})
         names = dict(zip(panel.ticks, panel.tick_names, strict=True))
         ticks = xs[:: -(-len(xs) // _NAMES_FIT)]
         axes.set_xticks(ticks, [names[x] for x in ticks], rotation=90)
@@ -164,34 +177,8 @@ def _draw_facet(
 
 def _style(look: Look, theme: Theme) -> dict[str, Any]:
     return {
+        "label": one_line(look.name),
         "color": theme.hues[look.hue],
         "linestyle": _STROKES[look.dashes],
-        "linewidth": 1.3,
         "marker": _MARKS[look.mark],
-        "markersize": 3.0,
     }
-
-
-def _event_style(kind: str, hue: str) -> dict[str, Any]:
-    """Return a ring for a loss spike and a cross for a divergence."""
-    shape = {"markersize": 7.0, "linestyle": "none", "markeredgecolor": hue}
-    if kind == "spike":
-        return {**shape, "marker": "o", "markerfacecolor": "none"}
-    return {**shape, "marker": "X", "markerfacecolor": hue, "zorder": 4, "clip_on": False}
-
-
-def _legend(panels: Sequence[Panel], looks: Mapping[str, Look], theme: Theme) -> "list[Line2D]":
-    """Return an entry per row, and one per kind of mark."""
-    from matplotlib.lines import Line2D
-
-    events = [event for panel in panels for event in panel.events]
-    lines = [line for panel in panels for line in panel.series]
-    rows = dict.fromkeys(each.row for each in (*lines, *events))
-    found = [Line2D([], [], **_style(looks[row], theme), label=one_line(row)) for row in rows]
-    if any(here.n > 1 for line in lines for here in line.points.values()):
-        band = {"color": theme.quiet, "alpha": 0.3, "linewidth": 6}
-        found.append(Line2D([], [], **band, label="lowest to highest seed, about the mean"))
-    for kind, name in (("spike", "loss spike"), ("diverged", "divergence")):
-        if any(event.kind == kind for event in events):
-            found.append(Line2D([], [], **_event_style(kind, theme.quiet), label=name))
-    return found

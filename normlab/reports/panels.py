@@ -1,6 +1,6 @@
-"""What a chart shows; `templates/charts.js` draws it on pages, `figures.py` on paper.
+"""What a chart shows, whatever draws it: `templates/charts.js` on pages, `figures.py` on paper.
 
-A line is the mean over seeds and a band reaches from the lowest to the highest of them. The facets
+A line is the mean over seeds, and a band reaches from the lowest to the highest of them. The facets
 of a panel share its axes.
 """
 
@@ -8,7 +8,7 @@ import math
 import re
 import statistics
 import zlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -28,7 +28,6 @@ NORM_HUES = {
 DASHES = ("none", "7 3", "2 2", "8 3 2 3")
 MARKS = ("circle", "square", "triangle-up", "diamond", "triangle-down", "cross")
 _POINTS_SHOWN = 12  # a line of so few points has a mark at each
-_NARROW = 6.0  # ratio below which a logarithmic axis is marked at each whole number
 _LOG_ACROSS = 4.0  # batch sizes and depths are doubled rather than added to
 
 
@@ -65,47 +64,66 @@ THEMES = (LIGHT, DARK)
 
 @dataclass(frozen=True)
 class Look:
-    """How the lines of a row look in every chart: numbers of its hue, dashes and mark."""
+    """How the lines of a row look in every chart: the number of its hue, its dashes, its mark."""
 
     name: str
     hue: int
-    dashes: int
-    mark: int
-
-    @property
-    def spelled(self) -> dict[str, Any]:
-        """Return the look as pages take it."""
-        return {**asdict(self), "dashes": DASHES[self.dashes], "mark": MARKS[self.mark]}
+    dashes: str
+    mark: str
 
 
-@dataclass(frozen=True)
-class Spread:
-    """The seeds still running at a step: their mean, lowest and highest value, and number."""
+def looks_of(rows: Mapping[str, str]) -> dict[str, Look]:
+    """Return the looks of rows, given with their norms: the hue by norm, the rest by order.
 
-    mean: float
-    low: float
-    high: float
-    n: int
+    Rows of one norm differ in their dashes; more rows than there are dashes take other hues.
+    """
+    found: dict[str, Look] = {}
+    taken: set[tuple[int, str]] = set()
+    for number, (row, norm) in enumerate(rows.items()):
+        own = NORM_HUES.get(norm, zlib.crc32(norm.encode()) % (HUES - 1))
+        dashes = [DASHES[(number + n) % len(DASHES)] for n in range(len(DASHES))]
+        ways = [((own + m) % HUES, each) for m in range(HUES) for each in dashes]
+        hue, dash = next((way for way in ways if way not in taken), ways[0])
+        taken.add((hue, dash))
+        found[row] = Look(row, hue, dash, MARKS[number % len(MARKS)])
+    return found
 
 
 @dataclass(frozen=True)
 class Series:
-    """A line: its row, the facet it is in, and its points by x.
+    """A line by columns: at each x the mean, the lowest and the highest seed, and their number.
 
-    `at` names the point of the grid of each x, or the one point of the whole line.
+    `at` names the point of the grid of the whole line, or of each x.
     """
 
     row: str
     facet: str
     at: str | tuple[str, ...]
-    points: dict[float, Spread]
+    x: tuple[float, ...]
+    mean: tuple[float, ...]
+    low: tuple[float, ...]
+    high: tuple[float, ...]
+    n: tuple[int, ...]
+
+    @classmethod
+    def of_seeds(
+        cls, row: str, facet: str, at: str, curves: Sequence[Mapping[float, float]]
+    ) -> "Series":
+        """Join the curves of seeds at the x that all seeds still running there have."""
+        ends = [max(curve, default=-math.inf) for curve in curves]
+        points: list[tuple[float, float, float, float, int]] = []
+        for x in sorted({x for curve in curves for x in curve}):
+            running = [curve for curve, end in zip(curves, ends, strict=True) if x <= end]
+            if all(x in curve for curve in running):
+                own = [curve[x] for curve in running]
+                points.append((x, statistics.fmean(own), min(own), max(own), len(own)))
+        return cls(row, facet, at, *(zip(*points, strict=True) if points else [()] * 5))
 
 
 @dataclass(frozen=True)
-class Event:
-    """A loss spike or the divergence of a seed; `value` is the last loss, None before the first."""
+class Divergence:
+    """The divergence of a seed; `value` is its last finite loss, None before the first."""
 
-    kind: str
     row: str
     at: str
     seed: int
@@ -128,7 +146,7 @@ class Panel:
     across: str = STEP
     ticks: tuple[float, ...] = ()
     tick_names: tuple[str, ...] = ()
-    events: tuple[Event, ...] = ()
+    diverged: tuple[Divergence, ...] = ()
     log_from: float | None = LOG_FROM
 
     @property
@@ -144,8 +162,7 @@ class Panel:
     @property
     def values(self) -> list[float]:
         """Return all values of the vertical axis."""
-        spreads = [here for line in self.series for here in line.points.values()]
-        return [value for here in spreads for value in (here.low, here.mean, here.high)]
+        return [y for line in self.series for ys in (line.low, line.mean, line.high) for y in ys]
 
     @property
     def logarithmic(self) -> bool:
@@ -155,42 +172,54 @@ class Panel:
     @property
     def summary(self) -> str:
         """Return the last value of each line in a sentence, for readers who do not see it."""
-        ends = [(line, *list(line.points.items())[-1]) for line in self.series]
         said = ", ".join(
-            f"{f'{line.row} {line.facet}'.strip()} {here.mean:.4g} at {x:,.10g}"
-            for line, x, here in ends
+            f"{f'{line.row} {line.facet}'.strip()} {line.mean[-1]:.4g} at {line.x[-1]:,.10g}"
+            for line in self.series
         )
         return f"{self.title} by {self.across}, one line per setting. At its end: {said}."
 
+    def data(self) -> dict[str, Any]:
+        """Return the axes, lines and divergences, as `templates/charts.js` takes them."""
+        log, values = self.logarithmic, self.values
+        return {
+            "id": self.id,
+            "title": self.title,
+            "across": self.across,
+            "unit": self.unit,
+            "facets": self.facets,
+            "log": {"x": _reaches(self.ticks, _LOG_ACROSS), "y": log},
+            "ticks": {"x": self.ticks or None, "y": _log_ticks(values) if log else None},
+            "marked": all(len(line.x) <= _POINTS_SHOWN for line in self.series),
+            "series": [_columns(line) for line in self.series],
+            "ended": [
+                {"row": end.row, "at": end.at, "seed": end.seed, "x": end.step, "mean": end.value}
+                for end in self.diverged
+                if end.value is not None
+            ],
+        }
 
-def looks_of(rows: Mapping[str, str]) -> dict[str, Look]:
-    """Return the looks of rows, given with their norms: the hue by norm, the rest by order."""
-    found: dict[str, Look] = {}
-    taken: set[tuple[int, int]] = set()
-    for number, (row, norm) in enumerate(rows.items()):
-        own = NORM_HUES.get(norm, zlib.crc32(norm.encode()) % (HUES - 1))
-        # Rows of one norm differ in their dashes; more rows than these take other hues.
-        ways = [
-            ((own + m) % HUES, (number + n) % len(DASHES))
-            for m in range(HUES)
-            for n in range(len(DASHES))
-        ]
-        hue, dashes = next((way for way in ways if way not in taken), ways[0])
-        taken.add((hue, dashes))
-        found[row] = Look(row, hue, dashes, number % len(MARKS))
+
+def data(panels: Iterable[Panel], looks: Mapping[str, Look]) -> dict[str, Any] | None:
+    """Return what `templates/charts.js` draws panels from; None for none."""
+    drawn = [panel.data() for panel in panels]
+    return {"panels": drawn, "looks": [asdict(look) for look in looks.values()]} if drawn else None
+
+
+def _columns(line: Series) -> dict[str, Any]:
+    """Return a line without what takes room on a page and says nothing."""
+    counts = set(line.n)
+    found: dict[str, Any] = {
+        "row": line.row,
+        "facet": line.facet,
+        "at": line.at,
+        "x": [int(x) if x == int(x) else x for x in line.x],
+        "mean": [significant(y) for y in line.mean],
+        "n": line.n[0] if len(counts) == 1 else line.n,
+    }
+    if counts != {1}:
+        found["low"] = [significant(y) for y in line.low]
+        found["high"] = [significant(y) for y in line.high]
     return found
-
-
-def spread(curves: Sequence[Mapping[float, float]]) -> dict[float, Spread]:
-    """Join the curves of seeds at the steps that all seeds still running there have."""
-    last = [max(curve, default=-math.inf) for curve in curves]
-    result: dict[float, Spread] = {}
-    for x in sorted({x for curve in curves for x in curve}):
-        running = [curve for curve, end in zip(curves, last, strict=True) if x <= end]
-        if all(x in curve for curve in running):
-            values = [curve[x] for curve in running]
-            result[x] = Spread(statistics.fmean(values), min(values), max(values), len(values))
-    return result
 
 
 def _reaches(values: Sequence[float], ratio: float) -> bool:
@@ -198,70 +227,10 @@ def _reaches(values: Sequence[float], ratio: float) -> bool:
     return bool(values) and min(values) > 0 and max(values) / min(values) >= ratio
 
 
-def data(
-    panels: Sequence[Panel],
-    looks: Mapping[str, Look],
-    tokens: Sequence[Mapping[str, Any]] = (),
-    unit: str = "tokens",
-) -> dict[str, Any]:
-    """Return what `templates/charts.js` draws panels from.
-
-    `tokens` are those that each setting had seen at its steps, counted in `unit`.
-    """
-    return {
-        "panels": [_data(panel) for panel in panels],
-        "tokens": list(tokens),
-        "unit": unit,
-        "looks": [look.spelled for look in looks.values()],
-    }
-
-
-def _data(panel: Panel) -> dict[str, Any]:
-    """Return the axes, lines and divergences of a panel."""
-    return {
-        "id": panel.id,
-        "title": panel.title,
-        "across": panel.across,
-        "unit": panel.unit,
-        "facets": list(panel.facets),
-        "log": {"x": _reaches(panel.ticks, _LOG_ACROSS), "y": panel.logarithmic},
-        "ticks": {
-            "x": list(panel.ticks) or None,
-            "y": _log_ticks(panel.values) if panel.logarithmic else None,
-        },
-        "marked": all(len(line.points) <= _POINTS_SHOWN for line in panel.series),
-        "series": [_columns(line) for line in panel.series],
-        "ended": [
-            {"row": end.row, "at": end.at, "seed": end.seed, "x": end.step, "mean": end.value}
-            for end in panel.events
-            if end.kind == "diverged" and end.value is not None
-        ],
-    }
-
-
-def _columns(line: Series) -> dict[str, Any]:
-    """Return a line by columns, which take a third of the space of rows."""
-    spreads = list(line.points.values())
-    counts = sorted({here.n for here in spreads})
-    result: dict[str, Any] = {
-        "row": line.row,
-        "facet": line.facet,
-        "at": line.at if isinstance(line.at, str) else list(line.at),
-        "x": [int(x) if x == int(x) else x for x in line.points],
-        "mean": [significant(here.mean) for here in spreads],
-        "n": counts[0] if len(counts) == 1 else [here.n for here in spreads],
-    }
-    if counts != [1]:
-        result["low"] = [significant(here.low) for here in spreads]
-        result["high"] = [significant(here.high) for here in spreads]
-    return result
-
-
 def _log_ticks(values: Sequence[float]) -> list[float]:
     """Return the marks of a logarithmic axis, from the power of ten below to that above."""
     low, high = min(values), max(values)
     powers = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
-    reach = high / low
-    marks = (1, 2, 3, 5) if reach < 30 else (1, 3) if reach < 300 else (1,)
-    within = range(1, 10) if reach < _NARROW else marks
-    return [float(f"{mark}e{power}") for power in powers for mark in within]
+    enough = ((6, range(1, 10)), (30, (1, 2, 3, 5)), (300, (1, 3)), (math.inf, (1,)))
+    marks = next(marks for below, marks in enough if high / low < below or below == math.inf)
+    return [float(f"{mark}e{power}") for power in powers for mark in marks]

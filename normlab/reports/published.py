@@ -4,27 +4,29 @@ The runs are packed (`normlab.records.packed`). The folders in a record are shor
 """
 
 import os
-from collections.abc import Collection, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-import msgspec
+from msgspec.structs import replace as with_fields
 
 from normlab.records.files import only_writer
 from normlab.records.packed import MEND_PUBLISHED, PACK, RECORDS, Key, Pack, pack, write_pack
 from normlab.records.record import RunRecord, fingerprint
 from normlab.records.store import hypotheses_splits, read_hypotheses
-from normlab.reports.manifest import PAGE, accept, write_files
-from normlab.reports.manifest import read as read_manifest
+from normlab.reports import manifest
+from normlab.reports.manifest import MANIFEST, PAGE, accept, stale, write_files
 from normlab.reports.runs import Run, rows_of_run, thinned
 from normlab.reports.study_page import study_page
 from normlab.reports.study_table import build
 from normlab.reports.table import comma_separated, latex, markdown
-from normlab.studies import Planned, Study
+from normlab.studies import Planned, Study, load_study
 
 _PLACES = ("data_dir", "runs_dir")
-_SHOWN = 3  # of what differs, in one message
+_NO_STUDIES = ("cards", "health")
+"""Folders whose runs fill no table of a study."""
 Asked = Mapping[Key, str | None]
 """The experiment of each run that is published; None of one not made."""
 
@@ -36,55 +38,47 @@ def check(root: Path, study: str, scale: str, asked: Asked) -> None:
     experiment at a row and point asked for, saying what to do.
     """
     folder = root / study / scale
-    for place in (root, folder):
-        there = next(path for path in (place, *place.parents) if os.path.lexists(path))
-        if not there.is_dir() or not os.access(there, os.W_OK | os.X_OK):
-            wrong = "cannot be written" if there.is_dir() else "is no folder"
-            raise ValueError(f"{there} {wrong}: give --publish another folder, or mend this one")
-    read_manifest(root)
+    there = next(path for path in (folder, *folder.absolute().parents) if os.path.lexists(path))
+    if not there.is_dir() or not os.access(there, os.W_OK | os.X_OK):
+        wrong = "cannot be written" if there.is_dir() else "is no folder"
+        raise ValueError(f"{there} {wrong}: give --publish another folder, or mend this one")
+    manifest.read(root)
     if os.path.lexists(folder / RECORDS):
         _others(pack(folder), asked)
 
 
 def publish(
-    root: Path,
-    study: Study,
-    scale: str,
-    runs: Sequence[tuple[Planned, RunRecord | None]],
-    *,
-    folders: Sequence[Path] | None = None,
-    add: bool = False,
+    root: Path, study: Study, scale: str, runs: Sequence[Run], *, add: bool = False
 ) -> Path:
     """Write records, curves, tables and page, and list them in the manifest; return the folder.
 
-    `folders` are those of the runs, in their order; without them there are neither curves nor
-    hypotheses. Other runs in the folder are removed; with `add` all of them stay, also at rows and
-    points that the study does not have.
-    Raises ValueError, before anything is written, for what is damaged of the runs or of what stays,
-    and if another experiment is published at a row and point to which runs are added.
+    A run without a folder has neither curves nor hypotheses. Other runs in the folder are removed;
+    with `add` all of them stay, also at rows and points that the study does not have. Raises
+    ValueError, before anything is written, for what is damaged of the runs or of what stays, and if
+    another experiment is published at a row and point to which runs are added.
     """
     folder = root / study.name / scale
-    keys = [Key(run.row, run.point, run.seed) for run, _ in runs]
-    records: dict[Key, RunRecord | None] = {
-        key: record and msgspec.structs.replace(record, config=portable(record.config))
-        for key, (_, record) in zip(keys, runs, strict=True)
+    asked = {_key(run): run for run in runs}
+    records = {
+        key: run.record and with_fields(run.record, config=portable(run.record.config))
+        for key, run in asked.items()
     }
-    made = [(key, of) for key, of in zip(keys, folders or (), strict=False) if records[key]]
-    curves = {key: thinned(rows_of_run(of)) for key, of in made}
+    made = {key: run.folder for key, run in asked.items() if run.record and run.folder}
+    curves = {key: thinned(rows_of_run(of)) for key, of in made.items()}
     hypotheses = {
         key: {split: read_hypotheses(of, split) for split in hypotheses_splits(of)}
-        for key, of in made
+        for key, of in made.items()
         if (record := records[key]) is not None and record.finished
     }
     with only_writer(folder / RECORDS):
-        read_manifest(root)  # damage is named
+        manifest.read(root)  # damage is named
         if add and os.path.lexists(folder / RECORDS):
             known = pack(folder)
-            asked = {key: record and _label(record) for key, record in records.items()}
-            records |= {key: known.records[key] for key in _others(known, asked)}
-            curves = {key: known.curves[key] for key in known.curves if key not in asked} | curves
-            more = {key: own for key, own in known.hypotheses.items() if key not in asked}
-            hypotheses = more | hypotheses
+            labels = {key: record and _label(record) for key, record in records.items()}
+            kept = _others(known, labels)
+            records |= {key: known.records[key] for key in kept}
+            curves |= {key: known.curves[key] for key in kept if key in known.curves}
+            hypotheses |= {key: known.hypotheses[key] for key in kept if key in known.hypotheses}
             order = {(plan.row, plan.point): n for n, plan in enumerate(study.planned(scale))}
             by_plan = sorted(records, key=lambda k: (k.seed, order.get((k.row, k.point), 10**6)))
             records = {key: records[key] for key in by_plan}
@@ -97,6 +91,10 @@ def publish(
     return folder
 
 
+def _key(run: Run) -> Key:
+    return Key(run.planned.row, run.planned.point, run.planned.seed)
+
+
 def _label(record: RunRecord) -> str:
     return record.run_id.removesuffix(f"-seed{record.seed}")
 
@@ -106,26 +104,19 @@ def _others(runs: Pack, asked: Asked) -> list[Key]:
 
     Raises ValueError as `check` does.
     """
-    wanted = {(key.row, key.point): label for key, label in asked.items() if label}
-    seeds: dict[tuple[str, str, str], list[str]] = {}
     _checked(runs, but=asked)
-    for key, record in runs.records.items():
-        label = wanted.get((key.row, key.point))
-        if record is not None and label not in (None, _label(record)):
-            seeds.setdefault((key.row, key.point, _label(record)), []).append(str(key.seed))
-    if seeds:
-        lines = [
-            f"{row} {point}".rstrip()
-            + f": published is {label} (seed {' '.join(own)}), asked for is {wanted[row, point]}"
-            for (row, point, label), own in seeds.items()
-        ]
-        if len(lines) > _SHOWN:
-            lines[_SHOWN:] = [f"and {len(lines) - _SHOWN} more"]
+    wanted = {(key.row, key.point): label for key, label in asked.items() if label}
+    wrong = {
+        f"{key.name}: published is {_label(record)}, asked for is {label}": None
+        for key, record in runs.records.items()
+        if record and (label := wanted.get((key.row, key.point))) not in (None, _label(record))
+    }
+    if wrong:
+        said = "; ".join([*wrong][:3]) + (f"; {len(wrong) - 3} more" if len(wrong) > 3 else "")
         raise ValueError(
-            f"{runs.folder} holds other experiments than those asked for ({'; '.join(lines)}): "
-            "give --publish another folder, or leave out the overrides that differ; or, to begin "
-            f"anew, as with newly tuned rates, remove {runs.folder}, start again, and then "
-            f"normlab study publish --results {runs.folder.parents[1]} --accept {runs.folder}"
+            f"{runs.folder} holds other experiments than those asked for ({said}): leave out the "
+            "overrides that differ, or give --publish another folder; to begin anew, remove "
+            f"{runs.folder}, and accept that with normlab study publish --accept {runs.folder}"
         )
     return [key for key in runs.records if key not in asked]
 
@@ -135,40 +126,26 @@ def rendered(study: Study, folder: Path) -> dict[Path, str]:
 
     Raises ValueError naming each file that is damaged, or a row that the study has no longer.
     """
-    scale, found = evidence(folder)
-    for each in found:
-        if each.planned.row not in study.rows:
-            raise ValueError(
-                f"{folder / RECORDS}: the study {study.name} has no row {each.planned.row!r} "
-                f"(any more): there are {', '.join(study.rows)}; put it back, or remove {folder} "
-                "and publish the study again"
-            )
-    table = build(study, scale, [(each.planned, each.record) for each in found])
+    runs, scale = read(folder), folder.name
+    for row in {run.planned.row for run in runs} - {*study.rows}:
+        raise ValueError(
+            f"{folder / RECORDS}: the study {study.name} has no row {row!r} (any more): there are "
+            f"{', '.join(study.rows)}; put it back, or remove {folder} and publish again"
+        )
+    table = build(study, scale, runs)
     return {
         folder / "table.md": markdown(table),
         folder / "table.tex": latex(table),
         folder / "table.csv": comma_separated(table),
-        folder / PAGE: study_page(study, scale, table, found),
+        folder / PAGE: study_page(study, scale, table, runs, folder),
     }
 
 
-def read(folder: Path) -> tuple[str, list[tuple[Planned, RunRecord | None]]]:
-    """Return scale and runs of a published study; ValueError naming each record that is damaged."""
-    records = _checked(pack(folder)).records
-    return folder.name, [(Planned(*key, ()), record) for key, record in records.items()]
-
-
-def evidence(folder: Path) -> tuple[str, list[Run]]:
-    """Return scale and evidence of a published study; ValueError as in `read`."""
+def read(folder: Path) -> list[Run]:
+    """Return the runs of a published study; ValueError naming each record that is damaged."""
     runs = _checked(pack(folder))
-    return folder.name, [
-        Run(
-            Planned(*key, ()),
-            record,
-            None if record is None else RECORDS,
-            runs.curves.get(key, ()),
-            folder=None if record is None else runs.address(key),
-        )
+    return [
+        Run(Planned(*key, ()), record, runs.curves.get(key, ()), record and runs.address(key))
         for key, record in runs.records.items()
     ]
 
@@ -178,18 +155,17 @@ def _checked(runs: Pack, but: Collection[Key] = ()) -> Pack:
 
     `but` are runs that need not be whole.
     """
-    if not (runs.folder / RECORDS).exists():
+    path = runs.folder / RECORDS
+    if not path.exists():
         raise ValueError(f"{runs.folder} holds no {RECORDS}: it is no published study")
-    problems = [
-        f"{runs.folder / RECORDS}: {record.run_id} has the fingerprint {record.fingerprint}, and "
-        f"its config gives {computed}; {MEND_PUBLISHED}"
-        for key, record in runs.records.items()
-        if record is not None
-        if key not in but and (computed := fingerprint(record.config)) != record.fingerprint
-    ]
-    damaged = [message for message, key in runs.damaged.items() if key is None or key not in but]
-    if damaged or problems:
-        raise ValueError("\n".join([*damaged, *problems]))
+    records = [r for key, r in runs.records.items() if r is not None and key not in but]
+    wrong = [message for message, key in runs.damaged.items() if key not in but]
+    for record in records:
+        if (computed := fingerprint(record.config)) != record.fingerprint:
+            said = f"has the fingerprint {record.fingerprint}, and its config gives {computed}"
+            wrong.append(f"{path}: {record.run_id} {said}; {MEND_PUBLISHED}")
+    if wrong:
+        raise ValueError("\n".join(wrong))
     return runs
 
 
@@ -204,3 +180,101 @@ def _portable(key: str, value: Any) -> Any:
     if isinstance(value, list):
         return [_portable("", item) for item in value]
     return portable(value) if isinstance(value, Mapping) else value
+
+
+# Verification -------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Verified:
+    """What was said of files, one line each: what is right or was written, and what is wrong."""
+
+    said: list[str] = field(default_factory=list[str])
+    wrong: list[str] = field(default_factory=list[str])
+
+
+def verify(root: Path, study: str | None = None, *, write: bool = False) -> Verified:
+    """Check the evidence below a folder, and the tables, pages and blocks that are made of it.
+
+    With `write` what does not follow is regenerated; nothing is made of a study whose evidence is
+    not as published. `study` asks for one study alone. Raises ValueError where none is published.
+    """
+    found = Verified()
+    changed = manifest.by_file(root)
+    known = root / MANIFEST not in changed  # else nothing is known to be as it was published
+    if study is not None and known:
+        changed = {path: why for path, why in changed.items() if root / study in path.parents}
+    try:
+        folders = published_studies(root, study)
+    except ValueError:
+        if not changed:
+            raise
+        folders = []  # their records are among what is missing
+    if changed:
+        found.wrong.extend(changed.values())
+        found.wrong.append(
+            "restore these files; or, if the change is meant, say so with normlab study "
+            f"publish --results {root} --accept PATH"
+        )
+    for name, make, made_by in _made(root, folders, changed, study) if known else ():
+        try:
+            files = make()
+        except ValueError as error:
+            found.wrong.extend(str(error).splitlines())
+            continue
+        late = stale(files)
+        if write or not late:
+            write_files({path: files[path] for path in late})
+            wrote = ", ".join(path.name for path in late)
+            found.said.append(f"{name}: {f'wrote {wrote}' if late else 'up to date'}")
+        else:
+            for path in late:
+                state = "not what its records say" if path.is_file() else "missing"
+                found.wrong.append(f"{path}: {state}; make it with {made_by}")
+    return found
+
+
+def _made(
+    root: Path, folders: Sequence[Path], changed: Collection[Path], study: str | None
+) -> list[tuple[Path, Callable[[], Mapping[Path, str]], str]]:
+    """Return what is made of unchanged evidence: its name, its files, the command that makes it."""
+    from normlab.reports.blocks import pages_with_blocks, regenerated
+    from normlab.reports.cards import BOARD, FOLDER, card_pages
+
+    touched = {folder for path in changed for folder in (path, *path.parents)}
+    publish = "normlab study publish"
+    found: list[tuple[Path, Callable[[], Mapping[Path, str]], str]] = [
+        (folder, partial(_study, folder), f"{publish} {folder.parent.name} --results {root}")
+        for folder in folders
+        if folder not in touched
+    ]
+    if study is None and (root / FOLDER).is_dir() and root / FOLDER not in touched:
+        found.append((root / BOARD, partial(card_pages, root), publish))
+    for page in pages_with_blocks(root) if study is None and not changed else ():
+        found.append((page, lambda page=page: {page: regenerated(page, root)}, publish))
+    return found
+
+
+def _study(folder: Path) -> dict[Path, str]:
+    try:
+        study = load_study(folder.parent.name)
+    except ValueError as error:
+        raise ValueError(f"{folder}: {error}") from None
+    return rendered(study, folder)
+
+
+def published_studies(root: Path, study: str | None) -> Sequence[Path]:
+    """Return the folders of published studies, of one study or all; ValueError for none."""
+    every = [path.parent for path in sorted(root.glob(f"*/*/{RECORDS}"))]
+    every = [folder for folder in every if folder.parent.name not in _NO_STUDIES]
+    found = [folder for folder in every if study in (None, folder.parent.name)]
+    if not found:
+        if study is not None:
+            load_study(study)
+        what = "no study is" if study is None else f"the study {study} is not"
+        there = ", ".join(sorted({folder.parent.name for folder in every})) or "none"
+        raise ValueError(
+            f"{what} published below {root}: there are {there}; "
+            f"normlab study run {study or 'STUDY'} --publish {root} publishes one"
+        )
+    return found

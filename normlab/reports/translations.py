@@ -6,10 +6,8 @@ trained models would hold on other sentences; the t test of tables asks whether 
 other seeds.
 """
 
-import json
 import math
 import random
-from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
@@ -18,20 +16,19 @@ from normlab.records.aggregate import Cell
 from normlab.records.record import RunRecord
 from normlab.records.store import HYPOTHESES_FILE, hypotheses_splits, read_hypotheses
 from normlab.reports.comparison import Rules, pairs
-from normlab.reports.runs import Run
+from normlab.reports.runs import Run, by_setting
 
 if TYPE_CHECKING:
     from normlab.metrics.bleu import Bootstrap
+    from normlab.studies import Planned
 
 Text = tuple[Sequence[str], Sequence[str]]
 """Sources and references, one line per sentence."""
 TextOf = Callable[[RunRecord], Text]
 """Returns the text of a run's test; raises ValueError where it cannot be had."""
 SPLIT, SCORE = "test", "test/bleu"
-_COUNT = 5
 _DRAW = 1  # the seed of the drawing: the same sentences on every page
 _ROWS = 40  # rows that are shown: no reader compares more
-_TOLERANCE = 1e-6
 
 
 class Translation(NamedTuple):
@@ -74,59 +71,47 @@ def checksums(record: RunRecord) -> object:
 
 
 def side_by_side(
-    runs: Iterable[Run], text_of: TextOf | None = None, *, count: int = _COUNT
-) -> list[SideBySide]:
-    """Return `count` sentences of each test that runs left translations of.
+    runs: Iterable[Run], text_of: TextOf | None = None, *, count: int = 5
+) -> SideBySide | None:
+    """Return `count` sentences of the first run's test; None if no run left translations.
 
     Without `text_of` they have translations alone.
     """
-    settings: dict[tuple[str, str], list[Run]] = {}
-    for run in runs:
-        settings.setdefault((run.planned.row, run.planned.point), []).append(run)
-    groups: dict[str, list[tuple[Run, RunRecord]]] = {}
-    for members in settings.values():
+    shown: list[tuple[Run, RunRecord, list[str]]] = []
+    left_out: list[str] = []
+    for members in by_setting(runs).values():
         for run in sorted(members, key=lambda run: run.planned.seed):
             if run.record and run.folder and SPLIT in hypotheses_splits(run.folder):
-                key = json.dumps(checksums(run.record), sort_keys=True)
-                groups.setdefault(key, []).append((run, run.record))
+                try:
+                    shown.append((run, run.record, read_hypotheses(run.folder, SPLIT)))
+                except (ValueError, OSError) as error:
+                    left_out.append(str(error))
                 break
-    return [_group(members[:_ROWS], text_of, count) for members in groups.values()]
-
-
-def _group(
-    members: Sequence[tuple[Run, RunRecord]], text_of: TextOf | None, count: int
-) -> SideBySide:
-    data = members[0][1].data
-    text, missing = None, ""
+    if not shown:
+        return None
+    first, text, missing = shown[0][1], None, ""
     try:
-        text = None if text_of is None else text_of(members[0][1])
+        text = None if text_of is None else text_of(first)
     except ValueError as error:
         missing = str(error)
-    left_out: list[str] = []
-    outputs: list[tuple[Run, list[str]]] = []
-    for run, _ in members:
-        assert run.folder is not None
-        try:
-            outputs.append((run, read_hypotheses(run.folder, SPLIT)))
-        except (ValueError, OSError) as error:
-            left_out.append(str(error))
-    lengths = Counter(len(made) for _, made in outputs)
-    total = len(text[1]) if text is not None else max(lengths, key=lengths.__getitem__, default=0)
-    for run, made in outputs:
-        if len(made) != total and run.record is not None:
-            said = f"{len(made):,} translations of {total:,} sentences"
-            left_out.append(f"{run.record.run_id}: {said}")
-    whole = [(run.planned, made) for run, made in outputs if len(made) == total]
+    total = len(shown[0][2] if text is None else text[1])
+    whole: "list[tuple[Planned, list[str]]]" = []
+    for run, record, lines in shown[:_ROWS]:
+        if checksums(record) != checksums(first):
+            left_out.append(f"{record.run_id}: it translated another test")
+        elif len(lines) != total:
+            left_out.append(f"{record.run_id}: {len(lines):,} translations of {total:,} sentences")
+        else:
+            whole.append((run.planned, lines))
     sentences: list[Sample] = []
-    for n in sorted(random.Random(_DRAW).sample(range(total), min(count, total))):
+    for n in sorted(random.Random(_DRAW).sample(range(total), min(count, total)) if whole else ()):
         source, reference = (None, None) if text is None else (text[0][n], text[1][n])
         translations = [
-            Translation(of.row, of.point, of.seed, made[n], _chrf(made[n], reference))
-            for of, made in whole
+            Translation(p.row, p.point, p.seed, lines[n], _chrf(lines[n], reference))
+            for p, lines in whole
         ]
-        if translations:
-            sentences.append(Sample(n + 1, source, reference, translations))
-    label = str(data.get("label") or data.get("source") or "unknown data")
+        sentences.append(Sample(n + 1, source, reference, translations))
+    label = str(first.data.get("label") or first.data.get("source") or "unknown data")
     return SideBySide(label, total, sentences, missing, left_out)
 
 
@@ -151,27 +136,30 @@ def bootstrap(
     """
     from normlab.metrics.bleu import paired_bootstrap
 
-    sides = [{run.planned.seed: run for run in runs} for runs in (baseline, other)]
     cells = [Cell.of(run.record for run in runs if run.record) for runs in (baseline, other)]
-    seeds, reason = pairs(cells[1], cells[0], Rules(settings=True))
+    seeds, reason = pairs(cells[1], cells[0], Rules(found=True))
     ways = [cell.signature(SCORE) for cell in cells]
     if none := [cell.choice("task") for cell in cells if cell.score(SCORE) is None]:
         reason = f"a run of the task {none[0]} has no {SCORE}, which the bootstrap tests"
     elif ways[0] != ways[1]:
         reason = f"{SCORE} was scored as {ways[0]} and {ways[1]}"
-    if reason is not None:
+    if reason:
         names = " and ".join(cell.records[0].run_id for cell in cells)
         raise ValueError(f"{names} cannot be compared: {reason}")
     _, references = text_of(cells[0].records[0])
     lowercase = "case:lc" in str(ways[0]).split("|")
-    one, two = (
-        {seed: _translations(side[seed], references, lowercase) for seed in seeds} for side in sides
-    )
+    sides = [
+        {
+            run.planned.seed: _scored(run, references, lowercase)
+            for run in runs
+            if run.planned.seed in seeds
+        }
+        for runs in (baseline, other)
+    ]
     tests = {str(seed): [seed] for seed in seeds} | ({"all": seeds} if len(seeds) > 1 else {})
     return {
         name: paired_bootstrap(
-            [one[seed] for seed in own],
-            [two[seed] for seed in own],
+            *([side[seed] for seed in own] for side in sides),
             references,
             lowercase=lowercase,
             samples=samples,
@@ -180,21 +168,18 @@ def bootstrap(
     }
 
 
-def _translations(run: Run, references: Sequence[str], lowercase: bool) -> list[str]:
+def _scored(run: Run, references: Sequence[str], lowercase: bool) -> list[str]:
     """Return what a run translated; ValueError unless it has the score of the record."""
     from normlab.metrics.bleu import bleu_scores
 
     assert run.record is not None and run.folder is not None
-    again = f"write it again with normlab eval {run.folder} --outputs"
     path, kept = run.folder / HYPOTHESES_FILE, run.record.scores[SCORE]
+    again = f"write it again with normlab eval {run.folder} --outputs {path}"
     try:
         lines = read_hypotheses(run.folder)
         now = bleu_scores(lines, references, lowercase=lowercase)["bleu"].value
     except (ValueError, OSError) as error:
-        raise ValueError(f"{path}: {error}; {again} {run.folder / HYPOTHESES_FILE}") from None
-    if not math.isclose(now, kept.value, rel_tol=_TOLERANCE):
-        raise ValueError(
-            f"{path} scores {now:.4f}, its record says {kept.value:.4f}: they are not of one "
-            f"test; {again} {path}"
-        )
+        raise ValueError(f"{path}: {error}; {again}") from None
+    if not math.isclose(now, kept.value, rel_tol=1e-6):
+        raise ValueError(f"{path} scores {now:.4f}, its record says {kept.value:.4f}; {again}")
     return lines

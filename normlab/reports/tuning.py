@@ -1,6 +1,6 @@
-"""The trials of a tuning in `results/<study>/`: `tuning.json` and its page.
+"""The trials of a tuning in `results/<study>/`: `tuning.json`, every trial by scale, and its page.
 
-The file has its format and, by scale, every trial. It is no evidence for a claim.
+They are no evidence for a claim.
 """
 
 import json
@@ -8,31 +8,27 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from normlab.records.files import atomic_write, only_writer
+from normlab.records.files import only_writer
 from normlab.records.record import plain
-from normlab.reports.manifest import accept
+from normlab.reports.manifest import accept, write_files
 from normlab.reports.table import pipes
 
 _FORMAT = "normlab.tuning/1"
-_DOUBTS = (
-    "at the edge of the values, wider ones may be better",
-    "beside a value that diverged: a longer run may diverge, too",
-    "as good with another value, the first was taken",
-)
 
 
 def publish(root: Path, study: str, scales: Mapping[str, Mapping[str, Any]]) -> Path:
     """Write what tuning found at some scales next to that of others; return the page."""
     path = root / study / "tuning.json"
+    page = path.with_suffix(".md")
     path.parent.mkdir(parents=True, exist_ok=True)
     with only_writer(path):
-        whole = {"format": _FORMAT, "study": study, "scales": {**read(path), **scales}}
-        text = json.dumps(plain(whole), indent=1, sort_keys=True, allow_nan=False) + "\n"
-        with atomic_write(path) as file:
-            file.write(text)
-    page = path.with_suffix(".md")
-    with only_writer(page), atomic_write(page) as file:
-        file.write(markdown(study, read(path)))
+        every = {**read(path), **scales}
+        whole = plain({"format": _FORMAT, "study": study, "scales": every})
+        text = json.dumps(whole, indent=1, sort_keys=True, allow_nan=False) + "\n"
+        parts = [f"# How the rates of {study} were chosen\n"]
+        for scale, found in sorted(every.items()):
+            parts.append(f"## scale={scale}\n\n{table(found)}\n{''.join(notes(found))}")
+        write_files({path: text, page: "\n".join(parts)})
     accept(root, [path, page])
     return page
 
@@ -77,14 +73,6 @@ def with_others(
     return {**found, "rows": [both[cell] for cell in cells if cell in both]}
 
 
-def markdown(study: str, scales: Mapping[str, Mapping[str, Any]]) -> str:
-    """Return the page: one table per scale, rows by values, with what was chosen."""
-    parts = [f"# How the rates of {study} were chosen\n"]
-    for scale, found in scales.items():
-        parts.append(f"## scale={scale}\n\n{table(found)}\n{''.join(notes(found))}")
-    return "\n".join(parts)
-
-
 def table(found: Mapping[str, Any]) -> str:
     """Return the table of one scale: one line per row and point, one column per value."""
     values: Sequence[str] = found["tuning"]["values"]
@@ -92,16 +80,14 @@ def table(found: Mapping[str, Any]) -> str:
     lines: list[list[str]] = []
     for row in found["rows"]:
         trials = {trial["value"]: trial for trial in row["trials"]}
-        cells = [_cell(trials.get(value)) for value in values]
-        chosen = row["chosen"] or ("none" if len(row["trials"]) == len(values) else "-")
-        lines.append([row["row"], *([row["point"]] if points else []), *cells, chosen])
+        texts = [_text(trials[value]) if value in trials else "-" for value in values]
+        chosen = row["chosen"] or ("none" if len(trials) == len(values) else "-")
+        lines.append([row["row"], *([row["point"]] if points else []), *texts, chosen])
     head = ["row", *(["point"] if points else []), *values, "chosen"]
-    return "\n".join(pipes(head, lines, words=2 if points else 1, notes=()))
+    return "\n".join(pipes(head, lines, words=2 if points else 1))
 
 
-def _cell(trial: Mapping[str, Any] | None) -> str:
-    if trial is None:
-        return "-"
+def _text(trial: Mapping[str, Any]) -> str:
     if trial["score"] is not None:
         return f"{trial['score']:.4g}"
     at = f" at {trial['step']}" if trial["step"] is not None else ""
@@ -125,28 +111,27 @@ def notes(found: Mapping[str, Any]) -> list[str]:
         f"{sum(trial['seconds'] for trial in trials) / 3600:.1f} h",
         *([f"by commit {', '.join(commits)}"] if commits else []),
     ]
-    doubts: dict[str, list[str]] = {what: [] for what in _DOUBTS}
-    none: list[str] = []
+    doubts: dict[str, list[str]] = {}
     for row in rows:
         name = f"{row['row']} @ {row['point']}" if row["point"] else str(row["row"])
-        for what in _doubts(row, tuning["values"]):
-            doubts[what].append(f"{name}: {row['chosen']}")
-        if row["chosen"] is None and len(row["trials"]) == len(tuning["values"]):
-            none.append(f"{name}: no value trains")
-    said += [f"{what}: {'; '.join(rows)}" for what, rows in doubts.items() if rows]
-    return [f"- {each}\n" for each in (*said, *none)]
+        for doubt in _doubts(row, tuning["values"]):
+            doubts.setdefault(doubt, []).append(f"{name}: {row['chosen']}")
+    said += [f"{doubt}: {'; '.join(names)}" for doubt, names in doubts.items()]
+    return [f"- {each}\n" for each in said]
 
 
 def _doubts(row: Mapping[str, Any], values: Sequence[str]) -> list[str]:
     """Return why another value than the chosen one may be better for a row."""
-    chosen, trials = row["chosen"], row["trials"]
-    at = values.index(chosen) if chosen in values else len(values) + 1
-    diverged = {trial["value"] for trial in trials if trial["status"] == "diverged"} - {chosen}
-    scores = {trial["value"]: trial["score"] for trial in trials}
-    best = scores.get(chosen)
-    holds = (
-        chosen in (values[0], values[-1]),
-        not diverged.isdisjoint(values[max(0, at - 1) : at + 2]),
-        best is not None and list(scores.values()).count(best) > 1,
-    )
-    return [what for what, found in zip(_DOUBTS, holds, strict=True) if found]
+    if (chosen := row["chosen"]) is None:
+        return ["no value trains"] if len(row["trials"]) == len(values) else []
+    scores = {trial["value"]: trial["score"] for trial in row["trials"]}
+    lost = [trial["value"] for trial in row["trials"] if trial["status"] == "diverged"]
+    at = values.index(chosen)
+    found: list[str] = []
+    if at in (0, len(values) - 1):
+        found.append("at the edge of the values, wider ones may be better")
+    if any(value in lost for value in values[max(0, at - 1) : at + 2]):
+        found.append("next to a value that diverged: a longer run may diverge, too")
+    if list(scores.values()).count(scores.get(chosen)) > 1:
+        found.append("as good with another value, the first was taken")
+    return found

@@ -66,10 +66,6 @@ normlab.chart = (() => {
     return digits.replaceAll("-", "\u2212");
   }
   const whole = (value) => value.toLocaleString("en", { maximumSignificantDigits: 10 });
-  function thousands(value) {
-    const [unit, size] = [["G", 1e9], ["M", 1e6], ["k", 1e3]].find(([, each]) => value >= each) ?? ["", 1];
-    return `${Number((value / size).toPrecision(4))}${unit}`;
-  }
 
   // Returns the marks that have room side by side.
   function apart(ticks, place, write) {
@@ -172,8 +168,8 @@ normlab.chart = (() => {
   }
 
   // Draws the values of a panel into a place; `looks` are the lines of the settings by name, `told`
-  // returns what is said of a point. With `counted` the axis across counts these.
-  function draw(place, panel, values, { looks, told, counted }) {
+  // returns what is said of a point.
+  function draw(place, panel, values, { looks, told }) {
     const room = place.clientWidth;
     const ys = values.flatMap(({ low, mean, high }) => [low ?? mean, mean, high ?? mean]);
     const upright = (height) => scale(Math.min(...ys), Math.max(...ys), { log: panel.log.y, ticks: panel.ticks.y, nice: true, count: 5, pad: panel.log.y ? 4 : 0 }, height, 0);
@@ -190,8 +186,6 @@ normlab.chart = (() => {
     const given = panel.ticks.x;
     const x = scale(given ? Math.min(...xs) : 0, Math.max(...xs), { log: panel.log.x, ticks: given, count: 4, pad: given ? 10 : 0 }, 0, width);
     const y = upright(height);
-    const [across, write] = counted ? [counted, thousands] : [panel.across, whole];
-
     const tall = Math.ceil(facets.length / columns) * (head + height + BELOW);
     const wide = gutter + columns * (width + GAP) - GAP + RIGHT;
     const svg = make("svg", { role: "img", "aria-label": panel.title, viewBox: `0 0 ${wide} ${tall}`, width: wide, height: tall });
@@ -200,7 +194,7 @@ normlab.chart = (() => {
       const top = Math.floor(number / columns) * (head + height + BELOW) + head;
       const plot = make("g", { transform: `translate(${left} ${top})` });
       if (several) plot.append(words(facet || "\u2013", { y: -8, "font-size": 12, fill: "var(--ink)" }));
-      axes(plot, { x, y, width, height, across, unit: panel.unit, edge, write, first: number % columns === 0 });
+      axes(plot, { x, y, width, height, across: panel.across, unit: panel.unit, edge, write: whole, first: number % columns === 0 });
       const here = values.filter((value) => value.facet === facet);
       const lines = new Map();
       for (const value of here.filter(({ n }) => n)) lines.set(value.row, [...(lines.get(value.row) ?? []), value]);

@@ -31,7 +31,6 @@
   let rows = chosen("row");
   let points = chosen("at");
   const shows = (row, at) => (!rows || row === undefined || rows.has(row)) && (!points || points.has(at));
-  const across = () => filters?.elements.across?.value ?? "step";
 
   function hide() {
     rows = chosen("row");
@@ -57,40 +56,24 @@
 
   // Charts --------------------------------------------------------------------------------------
   const key = (row, at) => JSON.stringify([row, at]);
-  let tokens = new Map();
-  let unit = "tokens"; // what they are
   let looks = new Map();
   let figures = [];
-
-  const byTokens = (panel) => panel.across === "training step" && across() === "tokens";
-
-  function tokensAt(row, at, step) {
-    const line = tokens.get(key(row, at));
-    let seen = null;
-    for (let i = 0; line && i < line.steps.length && line.steps[i] <= step; i += 1) seen = line.tokens[i];
-    return seen;
-  }
 
   // Returns the points of a panel that the filters leave, an object a point.
   function visible(panel) {
     const found = [];
-    const place = (row, at, x) => (byTokens(panel) ? tokensAt(row, at, x) : x);
     for (const line of panel.series) {
       line.x.forEach((x, i) => {
         const at = Array.isArray(line.at) ? line.at[i] : line.at;
-        const here = place(line.row, at, x);
-        if (!shows(line.row, at) || here === null) return;
+        if (!shows(line.row, at)) return;
         const mean = line.mean[i];
         const [low, high] = [line.low?.[i] ?? mean, line.high?.[i] ?? mean];
         const n = Array.isArray(line.n) ? line.n[i] : line.n;
-        found.push({ row: line.row, facet: line.facet, at: at || "–", x: here, mean, low, high, n });
+        found.push({ row: line.row, facet: line.facet, at: at || "–", x, mean, low, high, n });
       });
     }
     for (const end of panel.ended) {
-      const x = place(end.row, end.at, end.x);
-      if (shows(end.row, end.at) && x !== null) {
-        found.push({ ...end, facet: end.at, at: end.at || "–", x, n: 0 });
-      }
+      if (shows(end.row, end.at)) found.push({ ...end, facet: end.at, at: end.at || "–", n: 0 });
     }
     return found;
   }
@@ -101,7 +84,7 @@
   const told = (panel) => (value) => [
     ["setting", value.row],
     ["at", value.at],
-    [byTokens(panel) ? unit : panel.across, value.x.toLocaleString("en")],
+    [panel.across, value.x.toLocaleString("en")],
     ...(value.n ? [["mean", exact(value.mean)]] : [["diverged", `seed ${value.seed}`]]),
     ...(value.n > 1 ? [["lowest", exact(value.low)], ["highest", exact(value.high)]] : []),
     ...(value.n ? [["seeds", String(value.n)]] : []),
@@ -112,7 +95,7 @@
     const place = figure.element.querySelector(".plot");
     const values = visible(figure.panel);
     if (values.length) {
-      normlab.chart(place, figure.panel, values, { looks, told: told(figure.panel), counted: byTokens(figure.panel) ? unit : null });
+      normlab.chart(place, figure.panel, values, { looks, told: told(figure.panel) });
     } else {
       const none = document.createElement("p");
       none.className = "none";
@@ -156,8 +139,7 @@
         row.append(cell);
       });
     };
-    const title = byTokens(figure.panel) ? unit : figure.panel.across;
-    line(table.createTHead(), [title, ...names], "th");
+    line(table.createTHead(), [figure.panel.across, ...names], "th");
     const body = table.createTBody();
     for (const x of [...places.keys()].sort((a, b) => a - b)) {
       line(body, [x.toLocaleString("en"), ...names.map((name) => places.get(x)[name] ?? "")], "td");
@@ -167,10 +149,9 @@
 
   // What of a figure is shown, a line a point.
   function lines(figure) {
-    const title = byTokens(figure.panel) ? unit : figure.panel.across;
     const rows = visible(figure.panel).filter(({ n }) => n).map((value) =>
       [value.row, value.at, value.x, value.mean, value.low, value.high, value.n].map(String));
-    return [["setting", "at", title, "mean", "lowest", "highest", "seeds"], ...rows];
+    return [["setting", "at", figure.panel.across, "mean", "lowest", "highest", "seeds"], ...rows];
   }
 
   function picture(figure) {
@@ -212,10 +193,8 @@
   // Takes what the page says now; a chart whose figures are as they were stays.
   normlab.read = () => {
     const source = document.getElementById("charts");
-    const content = source ? JSON.parse(source.textContent) : { panels: [], tokens: [], unit, looks: [] };
+    const content = source ? JSON.parse(source.textContent) : { panels: [], looks: [] };
     looks = new Map(content.looks.map((look) => [look.name, look]));
-    unit = content.unit;
-    tokens = new Map(content.tokens.map((line) => [key(line.row, line.at), line]));
     const form = document.getElementById("filters");
     if (form && form !== filters) normlab.recall(form);
     filters = form;
@@ -235,18 +214,6 @@
     figures.forEach(ask);
   };
   normlab.read();
-  for (const svg of document.querySelectorAll(".chart > svg.lines")) {
-    const caption = svg.parentNode.querySelector("figcaption");
-    const name = caption.textContent;
-    files(caption, [
-      normlab.download(name, "svg", () => normlab.drawing(svg)),
-      normlab.download(name, "csv", () => normlab.csv([
-        ["line", svg.dataset.across, svg.dataset.up],
-        ...[...svg.querySelectorAll("polyline")].flatMap(({ dataset }) =>
-          JSON.parse(dataset.points).map((point) => [dataset.name, ...point.map(String)])),
-      ])),
-    ]);
-  }
   addEventListener("beforeprint", () => {
     for (const figure of figures) {
       figure.near = true;

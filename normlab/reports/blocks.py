@@ -1,0 +1,134 @@
+"""Generated blocks in README, docs and results: values and tables of published evidence.
+
+A block is `<!-- normlab: KIND ARGUMENTS -->`, what is made, `<!-- /normlab -->`. Arguments are
+words, in quotes where they hold blanks, and `name=value`. The kinds:
+
+    table STUDY/SCALE [columns=A,B] [rows=A;B] [at=POINT]
+    mean STUDY/SCALE SCORE row=ROW [at=POINT]           36.83 +- 0.21; with format=.1f: 36.8
+    difference STUDY/SCALE SCORE row=ROW [at=POINT]     -1.68 [-1.89, -1.48], p < 0.001; with
+                                                        format=.1f its size alone: 1.7
+    value FILE KEY [format=.2f]                         a number at a dotted key of a JSON file
+"""
+
+import json
+import re
+import shlex
+import statistics
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from functools import lru_cache
+from pathlib import Path
+
+from normlab.records.packed import Pack, pack
+from normlab.reports.manifest import BLOCK
+from normlab.reports.published import read
+from normlab.reports.study_table import build
+from normlab.reports.table import Table, figure, markdown
+from normlab.studies import load_study
+
+_END = "<!-- /normlab -->"
+_BLOCK = re.compile(rf"{re.escape(BLOCK)}(?P<said>.*?) -->.*?{re.escape(_END)}", re.DOTALL)
+_PAGES = ("README*.md", "docs/**/*.md")
+_SCORE = "STUDY/SCALE SCORE"
+_TAKES = {"table": "STUDY/SCALE", "mean": _SCORE, "difference": _SCORE, "value": "FILE KEY"}
+"""What each kind of block is followed by, before its named values."""
+
+
+def pages_with_blocks(root: Path) -> list[Path]:
+    """Return the pages with blocks below a folder of results, and README and docs next to it."""
+    others = [page for pattern in _PAGES for page in sorted(root.parent.glob(pattern))]
+    pages = [*others, *sorted(root.rglob("*.md"))]
+    return [page for page in pages if BLOCK in page.read_text("utf-8")]
+
+
+def regenerated(page: Path, root: Path) -> str:
+    """Return a page with its blocks regenerated from the results below `root`.
+
+    Raises ValueError naming page and block for one that cannot be made.
+    """
+    text = page.read_text("utf-8")
+    if not text.count(BLOCK) == len(_BLOCK.findall(text)) == text.count(_END):
+        raise ValueError(f"{page}: a block without its end: each {BLOCK}... --> takes one {_END}")
+
+    def made(match: re.Match[str]) -> str:
+        said = match["said"]
+        try:
+            return f"{BLOCK}{said} -->{_content(root, said)}{_END}"
+        except ValueError as error:
+            raise ValueError(f"{page}: block `{said}`: {error}") from None
+
+    return _BLOCK.sub(made, text)
+
+
+def _content(root: Path, said: str) -> str:
+    """Return the content of a block; ValueError for one that cannot be made."""
+    kind, *rest = shlex.split(said) or [""]
+    if kind not in _TAKES:
+        raise ValueError(f"no kind {kind!r}: there are {', '.join(_TAKES)}")
+    words = [word for word in rest if "=" not in word]
+    named = dict(word.split("=", 1) for word in rest if "=" in word)
+    if len(words) != len(_TAKES[kind].split()):
+        raise ValueError(f"expected {_TAKES[kind]}, found {' '.join(words) or 'nothing'}")
+    form = named.get("format")
+    if kind == "value":
+        value = _looked_up(root / words[0], words[1])
+        return figure(value, words[1]) if form is None else format(value, form)
+    table = _table(pack(root / words[0]), *words[1:])
+    if kind == "table":
+        return _part(table, words[0], named)
+    place = named.get("row"), named.get("at")
+    rows = [r for r in table.rows if r.name == place[0] and place[1] in (None, r.point)]
+    if len(rows) != 1:
+        there = "; ".join(f"{row.name} @ {row.point}" for row in table.rows)
+        raise ValueError(f"name one row, with row= and at=, of: {there}")
+    entry = rows[0].entries[words[1]]
+    if kind == "mean":
+        mean = statistics.fmean(entry.values.values())
+        return entry.value if form is None else format(mean, form)
+    if entry.difference is None:
+        raise ValueError("there is no such difference")
+    return entry.gap if form is None else format(abs(entry.difference.mean), form)
+
+
+@lru_cache(maxsize=64)
+def _table(packed: Pack, also: str | None = None) -> Table:
+    """Return the table of a published study, with one more column for a score it lacks."""
+    folder = packed.folder
+    runs, study = read(folder), load_study(folder.parent.name)
+    if also is not None and also not in study.columns:
+        study = replace(study, columns=(*study.columns, also))
+    return build(study, folder.name, runs)
+
+
+def _part(table: Table, place: str, named: Mapping[str, str]) -> str:
+    """Return some rows and columns of a table in Markdown, with what they were made of."""
+    columns = _among(named.get("columns", ",".join(table.columns)), table.columns, ",")
+    names = list(dict.fromkeys(row.name for row in table.rows))
+    wanted, at = _among(named.get("rows", ";".join(names)), names, ";"), named.get("at")
+    rows = tuple(
+        replace(row, entries={k: replace(e, difference=None) for k, e in row.entries.items()})
+        for row in table.rows
+        if row.name in wanted and at in (None, row.point)
+    )
+    notes = [n for n in table.notes if n.startswith(("data:", "tested:", "a pilot", "rows of"))]
+    note = "; ".join([*notes, f"all of it: results/{place}/table.md"])
+    return f"\n\n{markdown(replace(table, columns=columns, rows=rows, notes=(note,)))}\n"
+
+
+def _among(text: str, allowed: Sequence[str], mark: str) -> tuple[str, ...]:
+    found = tuple(text.split(mark))
+    for name in found:
+        if name not in allowed:
+            raise ValueError(f"no {name!r}: there are {', '.join(allowed)}")
+    return found
+
+
+def _looked_up(path: Path, key: str) -> float:
+    """Return the number that a JSON file has at a dotted key; numbers are places in a list."""
+    try:
+        node = json.loads(path.read_text("utf-8"))
+        for part in key.split("."):
+            node = node[int(part)] if isinstance(node, list) else node[part]
+        return node + 0  # a TypeError for what is no number
+    except (OSError, ValueError, LookupError, TypeError) as error:
+        raise ValueError(f"{path} has no number {key}: {error!r}") from None
