@@ -96,12 +96,10 @@ def show_table(table: "Table", baseline: str) -> None:
     scores: list[list[str]] = []
     gaps: list[list[str]] = []
     labels = 2 if any(row.point for row in table.rows) else 1
-    for row, entries, ended, apart in table.lines:
+    for row, entries, last in table.lines:
         names = [row.name, row.point or "-"][:labels]
         texts = [f"{each.value}{' *' if each.best else ''}" for each in entries]
-        said = [f"; {each.said}" if each.said else "" for each in entries]
-        texts = [text + more for text, more in zip(texts, said, strict=True)]
-        scores.append([*names, *texts, "; ".join(ended), *apart])
+        scores.append([*names, *texts, *last])
         if any(each.gap for each in entries):
             gaps.append([*names, *(each.gap or "-" for each in entries)])
     notes = [note.replace("bold", "*", 1) if note == BOLD else note for note in table.notes]

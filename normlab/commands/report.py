@@ -41,7 +41,7 @@ def main(argv: list[str]) -> int:
     from normlab.records.files import atomic_write
     from normlab.reports.arrange import arranged
     from normlab.reports.runs import read_runs
-    from normlab.reports.study_page import runs_page
+    from normlab.reports.study_page import study_page
 
     parser = command_parser("report", "Write the page of any runs, and their figures.", _EXAMPLES)
     text = "run folders and folders of runs; default: runs"
@@ -72,7 +72,14 @@ def main(argv: list[str]) -> int:
             raise ValueError(none_below(places, " that can be read"))
         runs = arranged(found, baseline=arguments.baseline, scores=arguments.score)
         heading = ", ".join(map(str, places))
-        page = runs_page(runs, heading, out, problems=problems, text_of=text_of, reload=reload)
+        page = study_page(
+            *(runs.study, runs.scale, runs.table, runs.runs, out),
+            template="runs.html",
+            text_of=text_of,
+            heading=heading,
+            problems=problems,
+            reload=reload,
+        )
         out.mkdir(parents=True, exist_ok=True)
         with atomic_write(out / "report.html") as file:
             file.write(page)

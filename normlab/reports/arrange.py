@@ -7,10 +7,10 @@ baseline at the same numbers. Runs of several tasks are at points of their task.
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from difflib import get_close_matches
 from statistics import fmean
-from typing import Any
+from typing import Any, NamedTuple
 
 from normlab.records.labels import corpus_label, norm_label, placement_label
 from normlab.records.record import fingerprint
@@ -20,8 +20,6 @@ from normlab.reports.study_table import build
 from normlab.reports.table import Table
 from normlab.studies import Planned, Study
 
-DRAWN = 40
-"""Settings whose curves a page has: no reader tells more lines apart."""
 USUAL = "ln"
 """The norm that the others are compared with unless the user names another row."""
 _TESTS = (
@@ -29,21 +27,16 @@ _TESTS = (
     *("test/bits_per_character", "test/accuracy"),
 )
 _LISTED = 8  # names that an error lists
-_BATCH = ("batch_size", "max_tokens", "accumulate")
+_BATCH = {"batch_size", "max_tokens", "accumulate"}
 Settings = Mapping[str, Any]
 
 
-@dataclass(frozen=True)
-class Arranged:
-    """Runs as the page of a study takes them: `scale` is "" where no run chose one.
-
-    `undrawn` counts the settings without curves.
-    """
+class Arranged(NamedTuple):
+    """Runs as the page of a study takes them; `scale` is "" if no run chose one."""
 
     study: Study
     scale: str
-    runs: tuple[Run, ...]
-    undrawn: int
+    runs: list[Run]
 
     @property
     def table(self) -> Table:
@@ -56,14 +49,13 @@ def arranged(
 ) -> Arranged:
     """Arrange runs: the baseline first, the other rows by the first score, best first.
 
-    `baseline` names the row that the others are compared with, `scores` the columns. Curves are
-    kept for `DRAWN` settings, unfinished ones first. Raises ValueError for a baseline that is no
-    row and a score that no run has, naming those there are.
+    `baseline` names the row that the others are compared with, `scores` the columns. Raises
+    ValueError for a baseline that is no row and a score that no run has, naming those there are.
     """
     experiments: dict[str, list[Run]] = {}
     for run in found:
         experiments.setdefault(fingerprint(run.settings), []).append(run)
-    members = [sorted(own, key=lambda run: run.planned.seed) for own in experiments.values()]
+    members = [*experiments.values()]
     columns = _columns(found, scores)
     places = _places([own[0].settings for own in members], baseline)
     merits: dict[str, float] = {}
@@ -82,9 +74,14 @@ def arranged(
         key=lambda each: (*each[0][1].values(), rows.index(each[0][0])),
     )
     grid: dict[str, dict[str, tuple[str, ...]]] = {}
-    for (_, at), _ in settings:
-        for axis, value in at.items():
-            grid.setdefault(axis, {})[_written(value)] = ()
+    runs: list[Run] = []
+    for (row, at), own in settings:
+        words = [(axis, f"{v:.12g}" if isinstance(v, float) else str(v)) for axis, v in at.items()]
+        for axis, value in words:
+            grid.setdefault(axis, {})[value] = ()
+        point = " ".join(map("=".join, words))
+        for run in sorted(own, key=lambda run: run.planned.seed):
+            runs.append(replace(run, planned=Planned(row, point, run.planned.seed, ())))
     study = Study(
         name="runs",
         description="",
@@ -97,16 +94,8 @@ def arranged(
         figures={},
         scales={},
     )
-    waiting = sorted(settings, key=lambda each: not any(run.now for run in each[1]))
-    drawn = {id(own) for _, own in waiting[:DRAWN]}
-    runs: list[Run] = []
-    for (row, at), own in settings:
-        point = " ".join(f"{axis}={_written(value)}" for axis, value in at.items())
-        for run in own:
-            planned = Planned(row, point, run.planned.seed, ())
-            runs.append(replace(run, planned=planned, rows=run.rows if id(own) in drawn else ()))
-    scales = sorted({run.choice("scale") for run in found} - {"none"})
-    return Arranged(study, ", ".join(scales), tuple(runs), len(settings) - len(drawn))
+    scales = {run.settings.get("choices", {}).get("scale") for run in found} - {None, "none"}
+    return Arranged(study, ", ".join(sorted(scales)), runs)
 
 
 def _merit(runs: Sequence[Run], column: str) -> float:
@@ -141,51 +130,51 @@ _Place = tuple[str, dict[str, Any]]
 
 def _places(configs: Sequence[Settings], baseline: str | None) -> list[_Place]:
     """Place experiments on a grid of numbers if they fill one, else on none."""
-    tasks = [_label(config)[2] for config in configs]
-    if len(set(tasks)) > 1:
-        places: dict[int, _Place] = {}
+    norms, _, tasks, _ = zip(*map(_label, configs), strict=True) if configs else ((), (), (), ())
+    if len({*tasks}) > 1:
+        found: dict[int, _Place] = {}
         for task in dict.fromkeys(tasks):
             own = [n for n, of in enumerate(tasks) if of == task]
             rows = names([configs[n] for n in own])
-            places |= {n: (row, {"task": task}) for n, row in zip(own, rows, strict=True)}
-        return [places[n] for n in range(len(configs))]
-    plain = [(row, dict[str, Any]()) for row in names(configs)]
+            found |= {n: (row, {"task": task}) for n, row in zip(own, rows, strict=True)}
+        return [found[n] for n in range(len(configs))]
+    plain: list[_Place] = [(row, {}) for row in names(configs)]
     apart = told_apart(configs)
     axes = _axes(configs, apart)
-    if not axes or baseline in {row for row, _ in plain}:
+    if not axes or baseline in dict(plain):
         return plain
     points = [{key: own[key] for key in axes} for own in apart]
-    rows = names(configs, axes)
+    places = [*zip(names(configs, axes), points, strict=True)]
     reach: dict[str, list[dict[str, Any]]] = {}
-    for row, at in zip(rows, points, strict=True):
+    for row, at in places:
         reach.setdefault(row, []).append(at)
-    usual = (row for row, each in zip(rows, configs, strict=True) if _label(each)[0] == USUAL)
-    first = baseline if baseline in reach else next(usual, None)
-    candidates = [reach[first]] if first else reach.values()
-    filled = any(all(at in own for at in points) for own in candidates)
-    return list(zip(rows, points, strict=True)) if filled and len(reach) > 1 else plain
+    usual = [row for (row, _), norm in zip(places, norms, strict=True) if norm == USUAL]
+    first = [baseline] if baseline in reach else usual[:1] or [*reach]
+    filled = any(all(at in reach[row] for at in points) for row in first)
+    return places if filled and len(reach) > 1 else plain
 
 
 def _axes(configs: Sequence[Settings], apart: Sequence[Settings]) -> list[str]:
     """Return the keys of which a norm was trained with several numbers, all else equal."""
     found: list[str] = []
     for key in apart[0] if apart else ():
-        numbers = [own.get(key) for own in apart]
-        if any(isinstance(n, bool) or not isinstance(n, int | float) for n in numbers):
+        if any(
+            isinstance(own[key], bool) or not isinstance(own[key], int | float) for own in apart
+        ):
             continue
-        rests: dict[str, set[float]] = {}
+        numbers: dict[str, set[float]] = {}
         for config, own in zip(configs, apart, strict=True):
             rest = [_label(config)[:3], {name: own[name] for name in own if name != key}]
-            rests.setdefault(repr(rest), set()).add(own[key])
-        if any(len(values) > 1 for values in rests.values()):
+            numbers.setdefault(repr(rest), set()).add(own[key])
+        if any(len(values) > 1 for values in numbers.values()):
             found.append(key)
     return found
 
 
 def names(configs: Sequence[Settings], axes: Sequence[str] = ()) -> list[str]:
     """Name experiments: the norm, and what not all of them share, but for some axes."""
-    labels = [_label(config)[: 3 if {*axes} & {*_BATCH} else 4] for config in configs]
-    vary = [n for n in range(1, len(labels[0])) if len({each[n] for each in labels}) > 1]
+    labels = [_label(config)[: 3 if _BATCH & {*axes} else 4] for config in configs]
+    vary = [n for n in range(1, 4) if len({each[n : n + 1] for each in labels}) > 1]
     found = [" ".join([own[0], *(own[n] for n in vary)]) for own in labels]
     for label in dict.fromkeys(found):
         own = [n for n, each in enumerate(found) if each == label]
@@ -195,7 +184,7 @@ def names(configs: Sequence[Settings], axes: Sequence[str] = ()) -> list[str]:
     return found
 
 
-def _label(config: Settings) -> tuple[str, ...]:
+def _label(config: Settings) -> tuple[str, str, str, str]:
     """Return norm, placement, task (with its corpus) and batch."""
     choices = config.get("choices", {})
     size, tokens = config.get("batch_size"), config.get("max_tokens")
@@ -204,8 +193,3 @@ def _label(config: Settings) -> tuple[str, ...]:
         batch = f"{accumulate} x {batch}"
     task = "/".join(filter(None, (choices.get("task"), corpus_label(config))))
     return norm_label(choices), placement_label(choices, config) or "-", task or "-", batch
-
-
-def _written(value: Any) -> str:
-    """Write a value of an axis, without the digits that floating-point arithmetic adds."""
-    return f"{value:.12g}" if isinstance(value, float) else str(value)

@@ -28,11 +28,9 @@ _NOTES = (
     "an easier task; stepwise is what that is worth",
     "alone x ln, step x ln: time relative to `ln`, by itself (forward and backward) and of a whole "
     "step",
-    "toy nll, toy BLEU, lm loss, bert loss: the short runs on the built-in corpora, mean of seeds",
-    "a score that is not clear of the untrained baseline (a loss by 1 nat) says nothing about a "
-    "norm: the page of its card marks it",
-    "digits loss, digits acc: loss and accuracy of a small residual network on handwritten digits, "
-    "a short run, mean of seeds",
+    "nll, BLEU, losses, accuracy: short runs on the built-in corpora and on handwritten digits (a "
+    "small residual network), mean of seeds; the page of a card marks a score that is not clear of "
+    "the untrained baseline",
     "largest lr: doubled until it no longer trains, by the loss in training (in the cards that are "
     "published: on held-out text); + where the largest that was tried does",
     "grad growth: gradient of the last over the first layer of a deep decoder; first update: how "
@@ -170,37 +168,19 @@ def baselines_for(card: Card, folders: Sequence[Path]) -> dict[str, Card]:
 
 def card_page(card: Card, baselines: Mapping[str, Card]) -> str:
     """Return the page of a card, the same bytes for the same card and baselines."""
-    looks = looks_of({name: name for name in (card["name"], *baselines)})
-    sections = [_section(name, card, baselines) for name in card["examinations"]]
-    facts = [(title, [_written(value)]) for title, value in cells(card).items()]
+    every = {card["name"]: card, **baselines}
+    runs = [task for task, found in card["examinations"].items() if "curves" in found["figures"]]
+    curves = {task: _curves(task, every) for task in runs}
     return page(
         "card.html",
-        data([panel for section in sections for panel in section["panels"]], looks),
+        data([panel for own in curves.values() for panel in own], looks_of({n: n for n in every})),
         card=card,
-        facts=[("scale", [card["scale"]]), ("seeds", card["seeds"]), *facts],
+        facts=[(title, [_written(value)]) for title, value in cells(card).items()],
         baselines=baselines,
-        sections=sections,
-        environment={
-            key: str(value)
-            for key, value in sorted(card["environment"].items())
-            if isinstance(value, str | int | float | bool)
-        },
+        curves=curves,
+        scores={task: _scores(task, card, baselines) for task in runs},
+        written=_written,
     )
-
-
-def _section(name: str, card: Card, baselines: Mapping[str, Card]) -> dict[str, Any]:
-    """Return an examination as its template takes it."""
-    found = card["examinations"][name]
-    is_run = "curves" in found["figures"]
-    return {
-        **found,
-        "name": name,
-        "title": name.replace("_", " "),
-        "commit": found.get("environment", {}).get("commit"),
-        "rows": [[_written(value) for value in row] for row in found["rows"]],
-        "scores": _scores(name, card, baselines) if is_run else [],
-        "panels": _curves(name, {card["name"]: card, **baselines}) if is_run else [],
-    }
 
 
 def _scores(task: str, card: Card, baselines: Mapping[str, Card]) -> list[dict[str, Any]]:

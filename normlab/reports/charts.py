@@ -2,11 +2,11 @@
 
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from normlab.records.record import RunRecord
 from normlab.records.store import series
-from normlab.reports.panels import LOG_FROM, Divergence, Look, Panel, Series, looks_of
+from normlab.reports.panels import LOG_FROM, Look, Panel, Series, looks_of
 from normlab.reports.runs import Run, by_setting
 from normlab.reports.table import Table
 from normlab.studies import Study
@@ -59,13 +59,13 @@ class Group:
         return (*self.shown, *self.more)
 
 
-def row_looks(runs: Iterable[Run], rows: Iterable[str] | None = None) -> dict[str, Look]:
+def row_looks(runs: Iterable[Run], rows: Iterable[str] = ()) -> dict[str, Look]:
     """Return the looks of rows, or of all, by the norm of their first run that has a config."""
     norms: dict[str, str] = {}
     for run in runs:
         if run.settings:
             norms.setdefault(run.planned.row, run.norm)
-    named = dict.fromkeys(run.planned.row for run in runs) if rows is None else rows
+    named = rows or dict.fromkeys(run.planned.row for run in runs)
     return looks_of({row: norms.get(row, row) for row in named})
 
 
@@ -104,23 +104,23 @@ def _drawn(runs: Iterable[Run], names: Iterable[str]) -> tuple[Panel, ...]:
 def _curves(runs: Iterable[Run], name: str) -> Panel:
     """Return a metric over training, with the divergences in that of the training loss."""
     lines: list[Series] = []
-    lost: list[Divergence] = []
     for (row, at), members in by_setting(runs).items():
         curves = [_finite(run, name) for run in members]
-        lines.append(Series.of_seeds(row, at, at, curves))
-        for run, curve in zip(members, curves, strict=True):
-            if run.record is not None and run.outcome == "diverged" and name == TRAIN:
-                last = list(curve.values())[-1] if curve else None
-                step = run.record.outcome.step
-                lost.append(Divergence(row, at, run.planned.seed, step, last))
+        line = Series.of_seeds(row, at, at, curves)
+        lost = [
+            (run.planned.seed, run.record.outcome.step, [*curve.values(), None][len(curve) - 1])
+            for run, curve in zip(members, curves, strict=True)
+            if run.record is not None and run.outcome == "diverged" and name == TRAIN
+        ]
+        lines.append(replace(line, lost=tuple(lost)))
     title, unit = _TITLES.get(name, (name, ""))
     falls = any(word in name for word in ("loss", "nll", "perplexity"))
     log_from = LOG_FROM if falls or not name.startswith("valid/") else None
     if name in (TRAIN, VALID):
         unit = loss_unit(run.record for run in runs if run.record is not None)
         log_from = _LOSS_LOG_FROM
-    series_of = tuple(line for line in lines if line.x)
-    return Panel(name, title, unit, series_of, diverged=tuple(lost), log_from=log_from)
+    drawn = tuple(line for line in lines if line.x or line.lost)
+    return Panel(name, title, unit, drawn, log_from=log_from)
 
 
 def _finite(run: Run, name: str) -> dict[float, float]:
@@ -183,7 +183,7 @@ class Kind:
     def panels(self, runs: Sequence[Run]) -> tuple[Panel, ...]:
         """Return the panels that the runs have."""
         made = [_layers(runs, name) if self.probe else _curves(runs, name) for name in self.metrics]
-        return tuple(panel for panel in made if panel.series or panel.diverged)
+        return tuple(panel for panel in made if panel.series)
 
 
 def _layers(runs: Sequence[Run], name: str) -> Panel:

@@ -28,7 +28,6 @@ _WIDTH, _HEIGHT, _LEGEND_ROW = 3.2, 2.5, 0.17  # inches of a plot, and of a row 
 _LETTERS = 15  # letters of the legend per inch
 _NAMES_FIT = 24  # ticks of a panel that can all be named
 _BAND = "lowest to highest seed, about the mean"
-_DIVERGED = "divergence"
 _RC: dict[Any, Any] = {
     "font.family": "DejaVu Sans",
     "font.size": 8.0,
@@ -124,7 +123,7 @@ def draw(panels: Sequence[Panel], looks: Mapping[str, Look], theme: Theme) -> "F
             for handle, label in zip(*axes.get_legend_handles_labels(), strict=True):
                 handles.setdefault(label, handle)
         # The rows come first, in their order; then what the marks mean.
-        marks = [label for label in (_BAND, _DIVERGED) if label in handles]
+        marks = [label for label in (_BAND, "divergence") if label in handles]
         labels = [label for label in handles if label not in marks] + marks
         beside = int(columns * _WIDTH * _LETTERS / (max(map(len, labels)) + 8))
         beside = max(1, min(len(labels), beside))
@@ -150,16 +149,12 @@ def _draw_facet(
         # stay apart.
         every = (0.05 * MARKS.index(look.mark), 0.3)
         axes.plot(line.x, line.mean, **_style(look, theme), markevery=every)
-    for lost in [lost for lost in panel.diverged if lost.at == facet]:
-        look = looks[lost.row]
-        if all(line.row != lost.row for line in lines):
-            axes.plot([], [], **_style(look, theme))  # for the legend
-        # A cross, at the top where no loss is known.
-        y = 1.0 if lost.value is None else lost.value
-        transform = axes.get_xaxis_transform() if lost.value is None else axes.transData
-        cross = {"color": theme.hues[look.hue], "marker": "X", "markersize": 7.0, "clip_on": False}
-        style = {"linestyle": "none", "zorder": 4, "transform": transform, "label": _DIVERGED}
-        axes.plot([lost.step], [y], **cross, **style)
+        for _, step, value in line.lost:  # a cross, at the top if no loss is known
+            where = axes.get_xaxis_transform() if value is None else axes.transData
+            cross = {"color": theme.hues[look.hue], "marker": "X", "markersize": 7.0}
+            style = {"linestyle": "none", "zorder": 4, "transform": where, "clip_on": False}
+            y = 1.0 if value is None else value
+            axes.plot([step], [y], **cross, **style, label="divergence")
     axes.set_ylabel(panel.unit)
     if panel.tick_names:  # of many layers every second, or third, and so on
         xs = sorted({x for line in lines for x in line.x})

@@ -93,7 +93,8 @@ def looks_of(rows: Mapping[str, str]) -> dict[str, Look]:
 class Series:
     """A line by columns: at each x the mean, the lowest and the highest seed, and their number.
 
-    `at` names the point of the grid of the whole line, or of each x.
+    `at` names the point of the grid of the whole line, or of each x. `lost` are the seeds that
+    diverged, with the step and the last finite value, None before the first.
     """
 
     row: str
@@ -104,6 +105,7 @@ class Series:
     low: tuple[float, ...]
     high: tuple[float, ...]
     n: tuple[int, ...]
+    lost: tuple[tuple[int, int, float | None], ...] = ()
 
     @classmethod
     def of_seeds(
@@ -121,17 +123,6 @@ class Series:
 
 
 @dataclass(frozen=True)
-class Divergence:
-    """The divergence of a seed; `value` is its last finite loss, None before the first."""
-
-    row: str
-    at: str
-    seed: int
-    step: int
-    value: float | None
-
-
-@dataclass(frozen=True)
 class Panel:
     """What one chart shows.
 
@@ -146,7 +137,6 @@ class Panel:
     across: str = STEP
     ticks: tuple[float, ...] = ()
     tick_names: tuple[str, ...] = ()
-    diverged: tuple[Divergence, ...] = ()
     log_from: float | None = LOG_FROM
 
     @property
@@ -175,26 +165,27 @@ class Panel:
         said = ", ".join(
             f"{f'{line.row} {line.facet}'.strip()} {line.mean[-1]:.4g} at {line.x[-1]:,.10g}"
             for line in self.series
+            if line.x
         )
         return f"{self.title} by {self.across}, one line per setting. At its end: {said}."
 
     def data(self) -> dict[str, Any]:
         """Return the axes, lines and divergences, as `templates/charts.js` takes them."""
-        log, values = self.logarithmic, self.values
         return {
             "id": self.id,
             "title": self.title,
             "across": self.across,
             "unit": self.unit,
             "facets": self.facets,
-            "log": {"x": _reaches(self.ticks, _LOG_ACROSS), "y": log},
-            "ticks": {"x": self.ticks or None, "y": _log_ticks(values) if log else None},
+            "log": {"x": _reaches(self.ticks, _LOG_ACROSS), "y": self.logarithmic},
+            "ticks": self.ticks or None,
             "marked": all(len(line.x) <= _POINTS_SHOWN for line in self.series),
             "series": [_columns(line) for line in self.series],
             "ended": [
-                {"row": end.row, "at": end.at, "seed": end.seed, "x": end.step, "mean": end.value}
-                for end in self.diverged
-                if end.value is not None
+                {"row": line.row, "at": line.at, "seed": seed, "x": step, "mean": value}
+                for line in self.series
+                for seed, step, value in line.lost
+                if value is not None
             ],
         }
 
@@ -225,12 +216,3 @@ def _columns(line: Series) -> dict[str, Any]:
 def _reaches(values: Sequence[float], ratio: float) -> bool:
     """Tell whether all values are positive, and the largest is `ratio` times the smallest."""
     return bool(values) and min(values) > 0 and max(values) / min(values) >= ratio
-
-
-def _log_ticks(values: Sequence[float]) -> list[float]:
-    """Return the marks of a logarithmic axis, from the power of ten below to that above."""
-    low, high = min(values), max(values)
-    powers = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
-    enough = ((6, range(1, 10)), (30, (1, 2, 3, 5)), (300, (1, 3)), (math.inf, (1,)))
-    marks = next(marks for below, marks in enough if high / low < below or below == math.inf)
-    return [float(f"{mark}e{power}") for power in powers for mark in marks]

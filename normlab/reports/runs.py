@@ -72,10 +72,6 @@ class Run:
         """Return the label of the norms, such as `bn` or `bn+ln`."""
         return norm_label(self.settings.get("choices", {}))
 
-    def choice(self, group: str) -> str:
-        """Return the option of a config group, `none` where there is none."""
-        return str(self.settings.get("choices", {}).get(group) or "none")
-
 
 def found_run(
     folder: Path | None,

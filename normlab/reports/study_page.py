@@ -12,7 +12,6 @@ from typing import Any, NamedTuple
 from normlab.records.pairs import ABSENT, diff, varying
 from normlab.records.record import RunRecord, parts
 from normlab.records.store import record_file
-from normlab.reports.arrange import DRAWN, Arranged
 from normlab.reports.charts import by_axis, over_training, row_looks
 from normlab.reports.page import duration, page
 from normlab.reports.panels import data
@@ -22,7 +21,6 @@ from normlab.reports.table import Table, figure
 from normlab.reports.translations import TextOf, side_by_side
 from normlab.studies import Study
 
-_DASH = "\N{EN DASH}"
 _SHORT = 180.0  # seconds below which a time is not written in hours: "0.0 h" says nothing
 
 
@@ -39,18 +37,17 @@ def study_page(
 ) -> str:
     """Return the page of a study, the same bytes for the same evidence; `home` is its folder.
 
-    Another `template` extends that of published studies, and uses `values` too. `text_of` gives the
-    samples their sources and references, which published studies do not have.
+    `runs.html` is the template for any runs; it also takes `heading`, `problems` (what could not
+    be read) and `reload` (seconds, or 0). `text_of` gives the samples their sources and references,
+    which published studies do not have.
     """
     records = [run.record for run in runs if run.record is not None]
-    looks = row_looks(runs, [name for name in study.rows if name in {r.name for r in table.rows}])
+    looks = row_looks(runs, dict.fromkeys(row.name for row in table.rows))
     groups = {**by_axis(study, table), **over_training(study, runs)}
-    units = {record.unit for record in records} or {"tokens"}
-    unit = units.pop() if len(units) == 1 else "units"
-    panels = [panel for group in groups.values() for panel in group.all]
+    units = {record.unit for record in records}
     return page(
         template,
-        data(panels, looks),
+        data([panel for group in groups.values() for panel in group.all], looks),
         study=study,
         scale=scale,
         table=table,
@@ -58,10 +55,10 @@ def study_page(
         directions={column: _direction(table, column) for column in table.columns},
         settings=[asdict(look) for look in looks.values()],
         points=list(dict.fromkeys(row.point for row in table.rows)),
-        overview=_overview(runs, records),
+        overview=[(name, own) for name, own in _overview(runs, records).items() if own],
         groups=groups,
         samples=side_by_side(runs, text_of),
-        unit=unit,
+        unit=units.pop() if len(units) == 1 else "units",
         without=[run.record.run_id for run in runs if run.record is not None and not run.rows],
         diverged=[record for record in records if record.outcome.status == "diverged"],
         configuration=configuration(runs),
@@ -70,86 +67,56 @@ def study_page(
         runs=runs,
         link_of=lambda run: Path(os.path.relpath(record_file(run.folder), home)).as_posix(),
         score_of=_score,
-        **values,
-    )
-
-
-def runs_page(
-    runs: Arranged,
-    heading: str,
-    home: Path,
-    *,
-    problems: Sequence[str] = (),
-    text_of: TextOf | None = None,
-    reload: int = 0,
-) -> str:
-    """Return the page of any runs; `problems` are what could not be read, one line each.
-
-    The page reloads itself every `reload` seconds, unless that is 0.
-    """
-    return study_page(
-        runs.study,
-        runs.scale,
-        runs.table,
-        runs.runs,
-        home,
-        template="runs.html",
-        text_of=text_of,
         said=_said,
-        heading=heading,
-        problems=problems,
-        drawn=DRAWN,
-        undrawn=runs.undrawn,
-        reload=reload,
+        **values,
     )
 
 
 def _said(now: Mapping[str, Any], key: str) -> str:
     """Write what `progress.json` says under a key, which may be anything."""
     value = now[key]
-    if not isinstance(value, int | float) or not -1e15 < value < 1e15:
-        return value if isinstance(value, str) else _DASH
+    if not isinstance(value, int | float) or not math.isfinite(value):
+        return str(value)
     if key == "left":
         return duration(max(0.0, float(value)))
     return figure(float(value), "valid/loss") if key == "loss" else f"{value:,.0f}"
 
 
 def _direction(table: Table, column: str) -> str:
-    """Say which way a score is better, "" where no row has it."""
+    """Say which way a score is better, "" if no row has it."""
     entries = [row.entries[column] for row in table.rows]
     found = {entry.higher_is_better for entry in entries if entry.summary is not None}
     return "".join(f"{'higher' if higher else 'lower'} is better" for higher in sorted(found))
 
 
 def _score(record: RunRecord, column: str) -> str:
-    found = record.figure(column)
-    if found is None:
-        return _DASH
+    if (found := record.figure(column)) is None:
+        return "\N{EN DASH}"
     return "not reached" if math.isinf(found.value) else figure(found.value, column)
 
 
-def _overview(runs: Sequence[Run], records: Sequence[RunRecord]) -> list[tuple[str, list[str]]]:
+def _overview(runs: Sequence[Run], records: Sequence[RunRecord]) -> dict[str, list[str]]:
     """Return the facts that a reader asks for first, each with its values."""
+    outcomes = [run.outcome for run in runs]
+    seeds = sorted({run.planned.seed for run in runs})
+    steps = [record.budget.steps for record in records if record.finished]
+    bounds = dict.fromkeys(f"{n:,}" for n in (min(steps), max(steps))) if steps else {}
+    sources, machines = [r.data for r in records], [r.environment for r in records]
+    seconds = math.fsum(record.budget.wall_seconds for record in records)
+    time = f"{seconds / 3600:.1f} h" if seconds >= _SHORT else duration(seconds)
 
     def of(nodes: Iterable[Mapping[str, Any]], key: str) -> list[str]:
         return _counted(node.get(key) for node in nodes)
 
-    outcomes = [run.outcome for run in runs]
-    sources, machines = ([r.data for r in records], [r.environment for r in records])
-    steps = sorted({record.budget.steps for record in records if record.finished})
-    updates = f"{steps[0]:,} to {steps[-1]:,}" if len(steps) > 1 else f"{sum(steps):,}"
-    seconds = math.fsum(record.budget.wall_seconds for record in records)
-    time = f"{seconds / 3600:.1f} h" if seconds >= _SHORT else duration(seconds)
-    made = [
-        ("runs", [f"{outcomes.count(each)} {each}" for each in _counted(outcomes)]),
-        ("seeds", [", ".join(map(str, sorted({run.planned.seed for run in runs})))]),
-        ("updates", [updates] if steps else []),
-        ("data", of(sources, "label") or of(sources, "source")),
-        ("hardware", of(machines, "device")),
-        ("precision", of(machines, "precision")),
-        ("training time, all runs", [time] if records else []),
-    ]
-    return [(name, values) for name, values in made if values]
+    return {
+        "runs": [f"{outcomes.count(each)} {each}" for each in _counted(outcomes)],
+        "seeds": [", ".join(map(str, seeds))],
+        "updates": [" to ".join(bounds)] if steps else [],
+        "data": of(sources, "label") or of(sources, "source"),
+        "hardware": of(machines, "device"),
+        "precision": of(machines, "precision"),
+        "training time, all runs": [time] if records else [],
+    }
 
 
 # Configs, machines and data ----------------------------------------------------------------------

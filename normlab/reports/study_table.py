@@ -41,7 +41,6 @@ BOLD = (
     f"rows; all rows have {SEEDS_TO_DECIDE} seeds or more, all of them finished and clear of the "
     "untrained baseline, and the two runs of each pair have the same code"
 )
-_OWN_DATA = "A"  # the grade of a scale that is the document's own data and size
 _Place = tuple[str, str]
 """A row and its point."""
 
@@ -54,8 +53,7 @@ def build(study: Study, scale: str, runs: Iterable[Run], *, found: bool = False)
     overrides = [each for row in study.rows.values() for each in row]
     precision = not any(each.startswith("precision=") for each in overrides)
     size = study.scales.get(scale)
-    apart = any(study.figures.values()) and not (size is not None and size.grade == _OWN_DATA)
-    made = _Joined(study, size, cells, Rules(precision, found), apart)
+    made = _Joined(study, size, cells, Rules(precision, found))
     rows = made.rows(groups, joined)
     data = data_name(study, scale, made.records)
     title = f"{study.table}, on {data} ({study.name}, scale={scale})"
@@ -67,7 +65,7 @@ def build(study: Study, scale: str, runs: Iterable[Run], *, found: bool = False)
         rows=tuple(rows),
         notes=tuple(made.notes(rows)),
         details=tuple(made.intervals()),
-        apart=f"document ({study.document_data})" if apart else "",
+        apart=f"document ({study.document_data})" if any(study.figures.values()) else "",
     )
 
 
@@ -113,7 +111,6 @@ class _Joined:
     size: Scale | None
     cells: Mapping[_Place, Cell]
     rules: Rules
-    apart: bool
 
     @property
     def records(self) -> list[RunRecord]:
@@ -155,10 +152,7 @@ class _Joined:
         for place, runs in groups.items():
             cell, base = joined[place], self.baseline(place)
             said = self.study.figures.get(place[0], {})
-            entries = {
-                name: Entry(name, document=said.get(name), apart=self.apart)
-                for name in self.study.columns
-            }
+            entries = {name: Entry(name, document=said.get(name)) for name in self.study.columns}
             if isinstance(cell, str):
                 outcome = cell if cell == runs[0].state else "refused"
                 rows.append(Row(*place, outcome, (), entries, outcome, said.get(STABILITY), cell))

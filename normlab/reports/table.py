@@ -8,7 +8,6 @@ import io
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
 
 from normlab.metrics.spread import Interval, p_value
 from normlab.records.aggregate import Summary
@@ -27,10 +26,9 @@ _LATEX = str.maketrans(
 
 @dataclass(frozen=True)
 class Entry:
-    """A score of a row: its summary and values by seed, the difference to the baseline.
+    """A score of a row: its summary and values by seed, and the difference to the baseline.
 
-    `document` is the document's value, `apart` if it is of other data, so that it has a column of
-    its own and no difference to it is made.
+    `document` is the value that the article has, on its own data.
     """
 
     score: str
@@ -38,7 +36,6 @@ class Entry:
     values: Mapping[int, float] = field(default_factory=dict[int, float])
     higher_is_better: bool = True
     document: str | float | None = None
-    apart: bool = False
     difference: Interval | None = None
     best: bool = False
 
@@ -50,8 +47,7 @@ class Entry:
     @property
     def value(self) -> str:
         """Return the mean with its standard deviation as text."""
-        found = self.summary
-        if found is None:
+        if (found := self.summary) is None:
             return "-"
         if math.isinf(found.mean):  # of steps to a target
             reached = sum(map(math.isfinite, self.values.values()))
@@ -65,26 +61,18 @@ class Entry:
         if (gap := self.difference) is None or (p := self.p) is None:
             return ""
         chance = "p < 0.001" if p < 0.001 else f"p = {p:.3f}"
-        mean, low, high = (_signed(each, self.score) for each in (gap.mean, gap.low, gap.high))
+        mean, low, high = (
+            f"{'-' if each < 0 else '+'}{figure(abs(each), self.score)}"
+            for each in (gap.mean, gap.low, gap.high)
+        )
         return f"{mean} [{low}, {high}], {chance}"
-
-    @property
-    def said(self) -> str:
-        """Return what the document says of the same data and the distance from it, "" for none."""
-        if self.document is None or self.apart:
-            return ""
-        text = f"document: {_spelled(self.document)}"
-        if self.summary is None or isinstance(self.document, str):
-            return text
-        mean = self.summary.mean
-        return f"{text} ({_signed(mean - self.document, self.score)})" if mean < math.inf else text
 
 
 @dataclass(frozen=True)
 class Row:
     """One setting at one point of the grid; `problem` says why it has no scores.
 
-    `stability` says how its seeds trained, `said` what the document says of that.
+    `stability` says how its seeds trained, `said` what the article says of that.
     """
 
     name: str
@@ -102,21 +90,12 @@ class Row:
         return f"{self.name} {self.point}".strip()
 
 
-class Line(NamedTuple):
-    """A row of a table as it is shown: its last cells are `ended` and, if there is one, `apart`."""
-
-    row: Row
-    entries: list[Entry]
-    ended: list[str]
-    apart: list[str]
-
-
 @dataclass(frozen=True)
 class Table:
     """A study's table: its caption, its columns, its rows, and what a reader must know.
 
-    `details` are further notes, for the study's page. `apart` heads the column of what the document
-    says of other data; "" where the data are the document's own.
+    `details` are further notes, for the study's page. `apart` heads the column of what the article
+    says of its own data, "" for a study without such values.
     """
 
     title: str
@@ -132,33 +111,33 @@ class Table:
         return ["setting", "at", *self.columns, "stability", *filter(None, [self.apart])]
 
     @property
-    def lines(self) -> list[Line]:
-        """Return the rows as they are shown."""
-        return [self._line(row) for row in self.rows]
-
-    def _line(self, row: Row) -> Line:
-        entries = [row.entries[name] for name in self.columns]
-        if not self.apart:
-            said = [] if row.said is None else [f"document: {_spelled(row.said)}"]
-            return Line(row, entries, [row.stability, *said], [])
-        documents = {**{each.score: each.document for each in entries}, "stability": row.said}
-        said = (f"{name} {_spelled(v)}" for name, v in documents.items() if v is not None)
-        return Line(row, entries, [row.stability], ["; ".join(said) or "-"])
+    def lines(self) -> list[tuple[Row, list[Entry], list[str]]]:
+        """Return each row with its entries, and its last cells: stability and the article's."""
+        found: list[tuple[Row, list[Entry], list[str]]] = []
+        for row in self.rows:
+            entries = [row.entries[name] for name in self.columns]
+            said = {**{each.score: each.document for each in entries}, "stability": row.said}
+            texts = [
+                f"{name} {v if isinstance(v, str) else f'{v:,.10g}'}"
+                for name, v in said.items()
+                if v is not None
+            ]
+            apart = ["; ".join(texts) or "-"] if self.apart else []
+            found.append((row, entries, [row.stability, *apart]))
+        return found
 
 
 def markdown(table: Table) -> str:
     """Return a table in Markdown, its notes as a list beneath."""
-    head = [in_markdown(name) for name in table.head]
     rows: list[list[str]] = []
-    for row, entries, ended, apart in table.lines:
+    for row, entries, last in table.lines:
         cells = [in_markdown(row.name), in_markdown(row.point or "-")]
         for each in entries:
             value = f"**{each.value}**" if each.best else each.value
-            gap = each.gap and f"({each.gap})"
-            cells.append("<br>".join(filter(None, (value, gap, in_markdown(each.said)))))
-        cells.append("<br>".join(map(in_markdown, ended)))
-        rows.append([*cells, *map(in_markdown, apart)])
-    title, notes = f"**{in_prose(table.title)}**\n", (in_prose(note) for note in table.notes)
+            cells.append(f"{value}<br>({each.gap})" if each.gap else value)
+        rows.append([*cells, *map(in_markdown, last)])
+    head = [in_markdown(name) for name in table.head]
+    title, notes = f"**{in_prose(table.title)}**\n", map(in_prose, table.notes)
     return "\n".join([title, *pipes(head, rows, words=len(head), notes=notes), ""])
 
 
@@ -173,29 +152,26 @@ def pipes(
 
 def latex(table: Table) -> str:
     r"""Return a table for LaTeX; the document needs \usepackage{booktabs}."""
-    columns = f"ll{'r' * len(table.columns)}l{'l' if table.apart else ''}"
     out = [
         r"\begin{table}",
         r"\centering",
         rf"\caption{{{_escaped(table.title)}}}",
-        rf"\begin{{tabular}}{{{columns}}}",
+        rf"\begin{{tabular}}{{ll{'r' * len(table.columns)}l{'l' if table.apart else ''}}}",
         r"\toprule",
         " & ".join(map(_escaped, table.head)) + r" \\",
-        r"\midrule",
     ]
     before = None
-    for row, entries, ended, apart in table.lines:
-        if before not in (None, row.point):
+    for row, entries, last in table.lines:
+        if before != row.point:
             out.append(r"\midrule")
         before = row.point
         cells = [_escaped(row.name), _escaped(row.point) or "-"]
         for each in entries:
             text = _escaped(each.value).replace(" +- ", r" $\pm$ ")
             text = rf"\textbf{{{text}}}" if each.best else text
-            below = [rf"\\{{\scriptsize {_escaped(t)}}}" for t in (each.gap, each.said) if t]
-            cells.append(rf"\shortstack[r]{{{text}{''.join(below)}}}" if below else text)
-        cells += map(_escaped, ("; ".join(ended), *apart))
-        out.append(" & ".join(cells) + r" \\")
+            below = rf"\\{{\scriptsize {_escaped(each.gap)}}}"
+            cells.append(rf"\shortstack[r]{{{text}{below}}}" if each.gap else text)
+        out.append(" & ".join([*cells, *map(_escaped, last)]) + r" \\")
     out += [r"\bottomrule", r"\end{tabular}", r"\end{table}"]
     out += [f"% {one_line(' '.join(note.split()))}" for note in table.notes]
     return "\n".join(out) + "\n"
@@ -210,7 +186,7 @@ def comma_separated(table: Table) -> str:
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
     writer.writerow(_CSV)
-    for row, entries, *_ in table.lines:
+    for row, entries, _ in table.lines:
         for entry in entries:
             found, gap = entry.summary, entry.difference
             cells = [
@@ -236,11 +212,3 @@ def figure(value: float, score: str) -> str:
         return f"{value:,.0f}"
     read_to_three = any(word in score for word in ("loss", "accuracy", "bits", "stability"))
     return f"{value:.3g}" if abs(value) >= 1e5 else f"{value:.{3 if read_to_three else 2}f}"
-
-
-def _signed(value: float, score: str) -> str:
-    return f"{'-' if value < 0 else '+'}{figure(abs(value), score)}"
-
-
-def _spelled(value: str | float) -> str:
-    return value if isinstance(value, str) else f"{value:,.10g}"

@@ -41,6 +41,16 @@ normlab.chart = (() => {
     return found;
   }
 
+  // Returns the marks of a logarithmic axis, from the power of ten below to that above.
+  function powers(low, high) {
+    const [, marks] = [[6, [1, 2, 3, 4, 5, 6, 7, 8, 9]], [30, [1, 2, 3, 5]], [300, [1, 3]], [Infinity, [1]]].find(([below]) => high / low < below);
+    const found = [];
+    for (let n = Math.floor(Math.log10(low)); n <= Math.ceil(Math.log10(high)); n += 1) {
+      found.push(...marks.map((mark) => Number(`${mark}e${n}`)));
+    }
+    return found;
+  }
+
   // Returns what turns a value into a place from `start` to `end`, with the marks of its axis.
   function scale(low, high, { log, ticks, nice, count, pad = 0 }, start, end) {
     if (low === high) {
@@ -53,7 +63,7 @@ normlab.chart = (() => {
     const flat = log ? Math.log : (value) => value;
     const inner = [start + Math.sign(end - start) * pad, end - Math.sign(end - start) * pad];
     const place = (value) => inner[0] + ((flat(value) - flat(low)) / (flat(high) - flat(low))) * (inner[1] - inner[0]);
-    const given = (ticks ?? []).filter((tick) => tick >= low && tick <= high);
+    const given = (ticks ?? (log ? powers(low, high) : [])).filter((tick) => tick >= low && tick <= high);
     return { place, ticks: given.length > 1 ? given : round(low, high, count) };
   }
 
@@ -172,7 +182,7 @@ normlab.chart = (() => {
   function draw(place, panel, values, { looks, told }) {
     const room = place.clientWidth;
     const ys = values.flatMap(({ low, mean, high }) => [low ?? mean, mean, high ?? mean]);
-    const upright = (height) => scale(Math.min(...ys), Math.max(...ys), { log: panel.log.y, ticks: panel.ticks.y, nice: true, count: 5, pad: panel.log.y ? 4 : 0 }, height, 0);
+    const upright = (height) => scale(Math.min(...ys), Math.max(...ys), { log: panel.log.y, nice: true, count: 5, pad: panel.log.y ? 4 : 0 }, height, 0);
     const edge = Math.max(...upright(200).ticks.map((tick) => short(tick).length)) * LETTER + 14; // beyond the widest tick
     const gutter = Math.ceil(edge) + (panel.unit ? SIZE + 2 : 0);
     const several = panel.facets.join("") !== "";
@@ -183,7 +193,7 @@ normlab.chart = (() => {
     const height = columns > 2 || room < 420 ? 170 : 200;
     const head = several ? 22 : 8;
     const xs = values.map((value) => value.x);
-    const given = panel.ticks.x;
+    const given = panel.ticks;
     const x = scale(given ? Math.min(...xs) : 0, Math.max(...xs), { log: panel.log.x, ticks: given, count: 4, pad: given ? 10 : 0 }, 0, width);
     const y = upright(height);
     const tall = Math.ceil(facets.length / columns) * (head + height + BELOW);
