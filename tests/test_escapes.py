@@ -50,9 +50,9 @@ def test_no_value_is_a_command_in_latex():
     assert all(line.startswith("%") for line in comments)
 
 
-def test_no_value_is_a_tag_in_a_page():
+def test_no_value_is_a_tag_in_a_page(tmp_path):
     table = evil_table()
-    page = study_page(study(table=EVIL), "smoke", table, [])
+    page = study_page(study(table=EVIL), "smoke", table, [], tmp_path)
     assert "<script>alert" not in page and "&lt;script&gt;alert" in page
 
 

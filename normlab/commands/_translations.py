@@ -34,17 +34,13 @@ def show_samples(runs: Arranged, arguments: argparse.Namespace) -> None:
             f"normlab eval {runs.runs[0].folder} --outputs {path}"
         )
     room = shutil.get_terminal_size().columns
-    for sample in found.sentences:
-        sides = (("source", sample.source), ("reference", sample.reference))
-        lines = [(name, "", text) for name, text in sides if text is not None]
-        for each in sample.translations:
-            name = f"{each.row} {each.at}".strip() + f" seed {each.seed}"
-            lines.append((name, "" if each.chrf is None else f"{each.chrf:.1f}", each.text))
-        wide = max(len(name) for name, _, _ in lines)
-        print(f"sentence {sample.line}")
-        for name, chrf, text in lines:
-            head = f"  {name:<{wide}}  {chrf:>5}  "
-            said, width = one_line(text).strip() or "(nothing)", max(room - len(head), 20)
+    for number, texts in found.sentences.items():
+        wide = max(len(each.name) for each in texts)
+        print(f"sentence {number}")
+        for each in texts:
+            chrf = "" if each.chrf is None else f"{each.chrf:.1f}"
+            head = f"  {each.name:<{wide}}  {chrf:>5}  "
+            said, width = one_line(each.text).strip() or "(nothing)", max(room - len(head), 20)
             first, *rest = folded(said, width, whole_words=False)
             print("\n".join([head + first, *(" " * len(head) + line for line in rest)]))
         print()

@@ -202,9 +202,9 @@ def _published(root: Path, studies: Sequence[str], *, write: bool) -> int:
 
     wrong: list[str] = []
     for study in studies or [None]:
-        found = verify(root, study, write=write)
-        wrong += found.wrong
-        for line in found.said:
+        said, own = verify(root, study, write=write)
+        wrong += own
+        for line in said:
             print(line)
     for line in wrong:
         complain(line)

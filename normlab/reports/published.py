@@ -5,7 +5,7 @@ The runs are packed (`normlab.records.packed`). The folders in a record are shor
 
 import os
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -58,7 +58,7 @@ def publish(
     another experiment is published at a row and point to which runs are added.
     """
     folder = root / study.name / scale
-    asked = {_key(run): run for run in runs}
+    asked = {run.key: run for run in runs}
     records = {
         key: run.record and with_fields(run.record, config=portable(run.record.config))
         for key, run in asked.items()
@@ -89,10 +89,6 @@ def publish(
         write_files(rendered(study, folder))
         accept(root, [folder / name for name in PACK], named=False)
     return folder
-
-
-def _key(run: Run) -> Key:
-    return Key(run.planned.row, run.planned.point, run.planned.seed)
 
 
 def _label(record: RunRecord) -> str:
@@ -184,74 +180,75 @@ def _portable(key: str, value: Any) -> Any:
 
 # Verification -------------------------------------------------------------------------------------
 
-
-@dataclass(frozen=True)
-class Verified:
-    """What was said of files, one line each: what is right or was written, and what is wrong."""
-
-    said: list[str] = field(default_factory=list[str])
-    wrong: list[str] = field(default_factory=list[str])
+Made = tuple[Path, Callable[[], Mapping[Path, str]], str]
+"""What is made of evidence: its name, its files, and the command that makes them."""
 
 
-def verify(root: Path, study: str | None = None, *, write: bool = False) -> Verified:
+def verify(
+    root: Path, study: str | None = None, *, write: bool = False
+) -> tuple[list[str], list[str]]:
     """Check the evidence below a folder, and the tables, pages and blocks that are made of it.
 
-    With `write` what does not follow is regenerated; nothing is made of a study whose evidence is
-    not as published. `study` asks for one study alone. Raises ValueError where none is published.
+    Returns what is right or was written, and what is wrong, one line each. With `write` what does
+    not follow is regenerated; nothing is made of a study whose evidence is not as published.
+    `study` asks for one study alone. Raises ValueError if none is published.
     """
-    found = Verified()
     changed = manifest.by_file(root)
     known = root / MANIFEST not in changed  # else nothing is known to be as it was published
     if study is not None and known:
         changed = {path: why for path, why in changed.items() if root / study in path.parents}
-    try:
-        folders = published_studies(root, study)
-    except ValueError:
-        if not changed:
-            raise
-        folders = []  # their records are among what is missing
+    said: list[str] = []
+    wrong = [*changed.values()]
     if changed:
-        found.wrong.extend(changed.values())
-        found.wrong.append(
+        wrong.append(
             "restore these files; or, if the change is meant, say so with normlab study "
             f"publish --results {root} --accept PATH"
         )
-    for name, make, made_by in _made(root, folders, changed, study) if known else ():
+    for name, make, made_by in _made(root, changed, study) if known else ():
         try:
             files = make()
         except ValueError as error:
-            found.wrong.extend(str(error).splitlines())
+            wrong += str(error).splitlines()
             continue
         late = stale(files)
         if write or not late:
             write_files({path: files[path] for path in late})
             wrote = ", ".join(path.name for path in late)
-            found.said.append(f"{name}: {f'wrote {wrote}' if late else 'up to date'}")
+            said.append(f"{name}: {f'wrote {wrote}' if late else 'up to date'}")
         else:
-            for path in late:
-                state = "not what its records say" if path.is_file() else "missing"
-                found.wrong.append(f"{path}: {state}; make it with {made_by}")
-    return found
+            states = {p: "not what its records say" if p.is_file() else "missing" for p in late}
+            wrong += [f"{path}: {state}; make it with {made_by}" for path, state in states.items()]
+    return said, wrong
 
 
-def _made(
-    root: Path, folders: Sequence[Path], changed: Collection[Path], study: str | None
-) -> list[tuple[Path, Callable[[], Mapping[Path, str]], str]]:
-    """Return what is made of unchanged evidence: its name, its files, the command that makes it."""
+def _made(root: Path, changed: Collection[Path], study: str | None) -> list[Made]:
+    """Return what is made of unchanged evidence; ValueError if no study is published."""
     from normlab.reports.blocks import pages_with_blocks, regenerated
     from normlab.reports.cards import BOARD, FOLDER, card_pages
 
+    every = [path.parent for path in sorted(root.glob(f"*/*/{RECORDS}"))]
+    every = [folder for folder in every if folder.parent.name not in _NO_STUDIES]
+    folders = [folder for folder in every if study in (None, folder.parent.name)]
+    if not folders and not changed:
+        if study is not None:
+            load_study(study)
+        what = "no study is" if study is None else f"the study {study} is not"
+        there = ", ".join(sorted({folder.parent.name for folder in every})) or "none"
+        raise ValueError(
+            f"{what} published below {root}: there are {there}; "
+            f"normlab study run {study or 'STUDY'} --publish {root} publishes one"
+        )
     touched = {folder for path in changed for folder in (path, *path.parents)}
-    publish = "normlab study publish"
-    found: list[tuple[Path, Callable[[], Mapping[Path, str]], str]] = [
-        (folder, partial(_study, folder), f"{publish} {folder.parent.name} --results {root}")
+    again = "normlab study publish"
+    found: list[Made] = [
+        (folder, partial(_study, folder), f"{again} {folder.parent.name} --results {root}")
         for folder in folders
         if folder not in touched
     ]
     if study is None and (root / FOLDER).is_dir() and root / FOLDER not in touched:
-        found.append((root / BOARD, partial(card_pages, root), publish))
+        found.append((root / BOARD, partial(card_pages, root), again))
     for page in pages_with_blocks(root) if study is None and not changed else ():
-        found.append((page, lambda page=page: {page: regenerated(page, root)}, publish))
+        found.append((page, lambda page=page: {page: regenerated(page, root)}, again))
     return found
 
 
@@ -261,20 +258,3 @@ def _study(folder: Path) -> dict[Path, str]:
     except ValueError as error:
         raise ValueError(f"{folder}: {error}") from None
     return rendered(study, folder)
-
-
-def published_studies(root: Path, study: str | None) -> Sequence[Path]:
-    """Return the folders of published studies, of one study or all; ValueError for none."""
-    every = [path.parent for path in sorted(root.glob(f"*/*/{RECORDS}"))]
-    every = [folder for folder in every if folder.parent.name not in _NO_STUDIES]
-    found = [folder for folder in every if study in (None, folder.parent.name)]
-    if not found:
-        if study is not None:
-            load_study(study)
-        what = "no study is" if study is None else f"the study {study} is not"
-        there = ", ".join(sorted({folder.parent.name for folder in every})) or "none"
-        raise ValueError(
-            f"{what} published below {root}: there are {there}; "
-            f"normlab study run {study or 'STUDY'} --publish {root} publishes one"
-        )
-    return found

@@ -14,7 +14,7 @@ from typing import Any
 
 from normlab.records.files import read_file
 from normlab.records.labels import norm_label
-from normlab.records.packed import run_at
+from normlab.records.packed import Key, run_at
 from normlab.records.record import RunRecord, fingerprint
 from normlab.records.store import (
     CONFIG_FILE,
@@ -53,6 +53,11 @@ class Run:
     now: Mapping[str, Any] | None = None
 
     @property
+    def key(self) -> Key:
+        """Return row, point and seed."""
+        return Key(self.planned.row, self.planned.point, self.planned.seed)
+
+    @property
     def outcome(self) -> str:
         """Return how the run ended, or why it has no record."""
         return self.state if self.record is None else self.record.outcome.status
@@ -88,7 +93,7 @@ def by_setting(runs: Iterable[Run]) -> dict[tuple[str, str], list[Run]]:
     """Return the seeds of each row at each point, in their order."""
     groups: dict[tuple[str, str], list[Run]] = {}
     for run in runs:
-        groups.setdefault((run.planned.row, run.planned.point), []).append(run)
+        groups.setdefault(run.key[:2], []).append(run)
     return groups
 
 

@@ -48,6 +48,7 @@ def study_page(
     return page(
         template,
         data([panel for group in groups.values() for panel in group.all], looks),
+        published=text_of is None,
         study=study,
         scale=scale,
         table=table,

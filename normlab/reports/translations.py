@@ -9,7 +9,6 @@ other seeds.
 import math
 import random
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
 from normlab.records.aggregate import Cell
@@ -20,7 +19,6 @@ from normlab.reports.runs import Run, by_setting
 
 if TYPE_CHECKING:
     from normlab.metrics.bleu import Bootstrap
-    from normlab.studies import Planned
 
 Text = tuple[Sequence[str], Sequence[str]]
 """Sources and references, one line per sentence."""
@@ -31,38 +29,32 @@ _DRAW = 1  # the seed of the drawing: the same sentences on every page
 _ROWS = 40  # rows that are shown: no reader compares more
 
 
-class Translation(NamedTuple):
-    """What a run made of a sentence, with its chrF where the reference is known."""
+class Said(NamedTuple):
+    """A text of a sentence: the source, the reference, or what a row's seed made of it.
 
-    row: str
-    at: str
-    seed: int
+    Its chrF is None where the reference is not known.
+    """
+
+    name: str
     text: str
-    chrf: float | None
+    chrf: float | None = None
+    row: str = ""
+    at: str = ""
 
 
-class Sample(NamedTuple):
-    """One sentence: its line in the split from 1, both sides if known, and its translations."""
-
-    line: int
-    source: str | None
-    reference: str | None
-    translations: Sequence[Translation]
-
-
-@dataclass(frozen=True)
-class SideBySide:
+class SideBySide(NamedTuple):
     """Sentences of one test: `data` names it, `total` is its size.
 
-    `missing` says why there are no sources and references, "" where nobody asked for them or they
-    are there; `left_out` names, in one line each, translations that cannot be shown.
+    `sentences` has the texts of each by its line in the split, from 1. `missing` says why there are
+    no sources and references, "" where nobody asked for them or they are there; `left_out` names,
+    in one line each, translations that cannot be shown.
     """
 
     data: str
     total: int
-    sentences: Sequence[Sample]
+    sentences: dict[int, list[Said]]
     missing: str
-    left_out: Sequence[str]
+    left_out: list[str]
 
 
 def checksums(record: RunRecord) -> object:
@@ -89,38 +81,32 @@ def side_by_side(
                 break
     if not shown:
         return None
+    from normlab.metrics.bleu import sentence_chrf
+
     first, text, missing = shown[0][1], None, ""
     try:
         text = None if text_of is None else text_of(first)
     except ValueError as error:
         missing = str(error)
     total = len(shown[0][2] if text is None else text[1])
-    whole: "list[tuple[Planned, list[str]]]" = []
+    whole: list[tuple[Run, list[str]]] = []
     for run, record, lines in shown[:_ROWS]:
         if checksums(record) != checksums(first):
             left_out.append(f"{record.run_id}: it translated another test")
         elif len(lines) != total:
             left_out.append(f"{record.run_id}: {len(lines):,} translations of {total:,} sentences")
         else:
-            whole.append((run.planned, lines))
-    sentences: list[Sample] = []
+            whole.append((run, lines))
+    sentences: dict[int, list[Said]] = {}
     for n in sorted(random.Random(_DRAW).sample(range(total), min(count, total)) if whole else ()):
-        source, reference = (None, None) if text is None else (text[0][n], text[1][n])
-        translations = [
-            Translation(p.row, p.point, p.seed, lines[n], _chrf(lines[n], reference))
-            for p, lines in whole
-        ]
-        sentences.append(Sample(n + 1, source, reference, translations))
+        said = [] if text is None else [Said("source", text[0][n]), Said("reference", text[1][n])]
+        for run, lines in whole:
+            chrf = None if text is None else sentence_chrf(lines[n], text[1][n])
+            row, at, seed = run.key
+            said.append(Said(f"{row} {at}".strip() + f" seed {seed}", lines[n], chrf, row, at))
+        sentences[n + 1] = said
     label = str(first.data.get("label") or first.data.get("source") or "unknown data")
     return SideBySide(label, total, sentences, missing, left_out)
-
-
-def _chrf(translation: str, reference: str | None) -> float | None:
-    if reference is None:
-        return None
-    from normlab.metrics.bleu import sentence_chrf
-
-    return sentence_chrf(translation, reference)
 
 
 # The paired bootstrap -----------------------------------------------------------------------------

@@ -98,40 +98,20 @@ def _text(trial: Mapping[str, Any]) -> str:
 def notes(found: Mapping[str, Any]) -> list[str]:
     """Return what a reader of the table must know, one line each."""
     tuning, rows = found["tuning"], found["rows"]
-    seeds = ", ".join(map(str, tuning["seeds"]))
     trials = [trial for row in rows for trial in row["trials"]]
     commits = sorted({commit for trial in trials for commit in trial["commits"]})
     more = f", {' '.join(tuning['overrides'])}" if tuning["overrides"] else ""
     whole = ", ".join(tuning.get("whole_runs", []))
     but = f", but for {whole}, tried for whole runs" if whole else ""
+    values = tuning["values"]
+    edge = [row["row"] for row in rows if row["chosen"] in (values[0], values[-1])]
     said = [
-        f"{tuning['key']} by {tuning['score']} of the last weights, mean over seed {seeds}, which "
-        f"no other run has{more}",
+        f"{tuning['key']} by {tuning['score']} of the last weights, mean over seed "
+        f"{', '.join(map(str, tuning['seeds']))}, which no other run has{more}",
         f"the same values, seeds and budget for every row{but}; {len(trials)} trials, "
         f"{sum(trial['seconds'] for trial in trials) / 3600:.1f} h",
-        *([f"by commit {', '.join(commits)}"] if commits else []),
+        f"by commit {', '.join(commits)}",
     ]
-    doubts: dict[str, list[str]] = {}
-    for row in rows:
-        name = f"{row['row']} @ {row['point']}" if row["point"] else str(row["row"])
-        for doubt in _doubts(row, tuning["values"]):
-            doubts.setdefault(doubt, []).append(f"{name}: {row['chosen']}")
-    said += [f"{doubt}: {'; '.join(names)}" for doubt, names in doubts.items()]
+    if edge:
+        said.append(f"at the edge of the values, wider ones may be better: {', '.join(edge)}")
     return [f"- {each}\n" for each in said]
-
-
-def _doubts(row: Mapping[str, Any], values: Sequence[str]) -> list[str]:
-    """Return why another value than the chosen one may be better for a row."""
-    if (chosen := row["chosen"]) is None:
-        return ["no value trains"] if len(row["trials"]) == len(values) else []
-    scores = {trial["value"]: trial["score"] for trial in row["trials"]}
-    lost = [trial["value"] for trial in row["trials"] if trial["status"] == "diverged"]
-    at = values.index(chosen)
-    found: list[str] = []
-    if at in (0, len(values) - 1):
-        found.append("at the edge of the values, wider ones may be better")
-    if any(value in lost for value in values[max(0, at - 1) : at + 2]):
-        found.append("next to a value that diverged: a longer run may diverge, too")
-    if list(scores.values()).count(scores.get(chosen)) > 1:
-        found.append("as good with another value, the first was taken")
-    return found

@@ -9,7 +9,9 @@ from typing import Any
 from msgspec.structs import replace
 
 from normlab.records.record import Outcome, RunRecord, Score
-from normlab.reports.published import PAGE, publish
+from normlab.reports.manifest import PAGE
+from normlab.reports.published import publish
+from normlab.reports.runs import Run
 from normlab.studies import Planned, Scale, Study
 from tests.records.examples import SIGNATURE, record
 
@@ -41,27 +43,26 @@ def made(norm: str, seed: int, scores: Mapping[str, float] = {}, **changes: Any)
     return replace(
         found,
         scores={
-            name: Score(value, not any(part in name for part in _FALLS), 10, _of(name, signature))
+            name: Score(
+                value,
+                not any(part in name for part in _FALLS),
+                10,
+                signature if "bleu" in name else None,
+            )
             for name, value in scores.items()
         },
     )
 
 
-def _of(name: str, signature: str | None) -> str | None:
-    return signature if "bleu" in name else None
+def run(record: RunRecord | None, row: str, seed: int = 1, point: str = "", **more: Any) -> Run:
+    """Return a run at its place in a study."""
+    return Run(Planned(row, point, seed, ()), record, **more)
 
 
-def planned(row: str, seed: int, point: str = "") -> Planned:
-    return Planned(row, point, seed, ())
-
-
-Runs = list[tuple[Planned, RunRecord | None]]
-
-
-def runs(figures: Mapping[str, list[float | None]], score: str = "test/bleu") -> Runs:
+def runs(figures: Mapping[str, list[float | None]], score: str = "test/bleu") -> list[Run]:
     """Return runs by the values of their seeds, 1 and on; None for a seed that was not run."""
     return [
-        (planned(row, seed), None if value is None else made(row, seed, {score: value}))
+        run(None if value is None else made(row, seed, {score: value}), row, seed)
         for row, values in figures.items()
         for seed, value in enumerate(values, 1)
     ]
@@ -116,8 +117,7 @@ def published(
     diverges at step 45.
     """
     points = [f"batch_size={size}" for size in of.grid.get("batch_size", ())] or [""]
-    runs: list[tuple[Planned, RunRecord | None]] = []
-    folders: list[Path] = []
+    found: list[Run] = []
     for seed in range(1, seeds + 1):
         for number, point in enumerate(points):
             for row, level in levels.items():
@@ -127,6 +127,6 @@ def published(
                 rows = run_rows(reached)
                 if row == "bn" and seed == seeds and number == 0:
                     record, rows = diverged(record, 45), run_rows(reached, 40)
-                runs.append((planned(row, seed, point), record))
-                folders.append(kept_run(root / "runs" / str(len(runs)), rows))
-    return publish(root / "results", of, "smoke", runs, folders=folders) / PAGE
+                folder = kept_run(root / "runs" / str(len(found)), rows)
+                found.append(run(record, row, seed, point, folder=folder))
+    return publish(root / "results", of, "smoke", found) / PAGE

@@ -35,16 +35,11 @@ def run(
     changes = {"observe": {"probe": PROBES}, **changes}
     made = record(**changes)
     end = outcome or Outcome("finished", 100)
-    return found_run(replace(made, stability=stability or {}, outcome=end), list(rows))
+    return found_run(None, replace(made, stability=stability or {}, outcome=end), list(rows))
 
 
-def loss_rows(losses: dict[int, float], spikes: Iterable[int] = ()) -> list[dict[str, Any]]:
-    """Rows of training losses; the count of spikes grows in those of `spikes`."""
-    count, rows = 0.0, []
-    for step, loss in losses.items():
-        count += step in spikes
-        rows.append({"step": step, "train/loss": loss, "stability/spikes/count": count})
-    return rows
+def loss_rows(losses: dict[int, float]) -> list[dict[str, Any]]:
+    return [{"step": step, "train/loss": loss} for step, loss in losses.items()]
 
 
 def by_layer(name: str, factor: float = 1.0) -> dict[str, float]:
@@ -54,9 +49,13 @@ def by_layer(name: str, factor: float = 1.0) -> dict[str, float]:
     return dict(sorted(values.items()))
 
 
-def drawn(axes: Any, label: str) -> list[Any]:
-    """Return the lines of a panel that play a part: mean, spike, diverged."""
-    return [line for line in axes.get_lines() if line.get_label() == label]
+def drawn(axes: Any) -> list[Any]:
+    """Return the lines of a panel that are rows."""
+    return [line for line in axes.get_lines() if line.get_label() != "divergence"]
+
+
+def crosses(axes: Any) -> list[Any]:
+    return [line for line in axes.get_lines() if line.get_label() == "divergence"]
 
 
 def points(line: Any) -> list[tuple[float, float]]:
@@ -70,8 +69,7 @@ def named(figure: Any) -> list[str]:
 
 def draw(*runs, kind="loss", theme=LIGHT):
     found = arranged(runs).runs
-    rows = dict.fromkeys(each.planned.row for each in found)
-    return figures.draw(KINDS[kind].panels(found), row_looks(found, rows), theme)
+    return figures.draw(KINDS[kind].panels(found), row_looks(found), theme)
 
 
 def test_a_line_is_the_run_and_only_its_values_are_marked():
@@ -82,11 +80,10 @@ def test_a_line_is_the_run_and_only_its_values_are_marked():
     (axes,) = figure.axes
     assert axes.get_title(loc="left") == "Training loss"
     assert axes.get_ylabel() == "nats per token"
-    ln, bn = drawn(axes, "mean")
+    ln, bn = drawn(axes)
     assert points(ln) == [(10, 5.0), (20, 4.0), (30, 3.5)]
     assert points(bn) == [(10, 6.0), (20, 4.5), (30, 3.0)]
     assert named(figure) == ["ln", "bn"]
-    assert axes.get_lines() == [ln, bn]
 
 
 def test_the_axis_names_what_the_task_counts():
@@ -109,30 +106,23 @@ def test_a_norm_has_its_hue_in_every_chart_whatever_is_drawn_with_it():
 def test_seeds_are_a_band_about_their_mean():
     rows = [*loss_rows({10: 5.0, 20: 4.0}), {"step": 20, "valid/loss": 4.25}]
     train, valid = draw(run(rows, seed=1), run(loss_rows({10: 7.0, 20: 5.0}), seed=2)).axes
-    (mean,) = drawn(train, "mean")
+    (mean,) = drawn(train)
     assert points(mean) == [(10, 6.0), (20, 4.5)]
     (band,) = train.collections
     reach = band.get_paths()[0].get_extents()
     assert (reach.y0, reach.y1) == (4.0, 7.0)
-    assert points(drawn(valid, "mean")[0]) == [(20, 4.25)] and not valid.collections
+    assert points(drawn(valid)[0]) == [(20, 4.25)] and not valid.collections
     assert "lowest to highest seed, about the mean" in named(train.figure)
 
 
-def test_spikes_are_rings_and_a_divergence_is_a_cross_at_its_step():
-    losses = {10: 5.0, 20: 6.5, 30: 4.0, 40: 7.0}
-    figure = draw(run(loss_rows(losses, spikes=(20, 40))))
-    assert [points(ring) for ring in drawn(figure.axes[0], "spike")] == [[(20, 6.5)], [(40, 7.0)]]
-    assert named(figure) == ["ln", "loss spike"]
+def test_a_divergence_is_a_cross_at_its_step_and_the_last_loss():
     (axes,) = draw(run(loss_rows({10: 5.0, 20: 6.0, 30: nan}), outcome=DIVERGED)).axes
-    (cross,) = drawn(axes, "diverged")
-    assert points(cross) == [(40, 6.0)], "at the last finite loss"
+    (cross,) = crosses(axes)
+    assert points(cross) == [(40, 6.0)]
     assert named(axes.figure) == ["ln", "divergence"] and axes.get_xlim()[1] > 40
-
-
-def test_a_divergence_before_the_first_row_is_still_shown():
-    lost = run(outcome=DIVERGED, norm="bn")
+    lost = run(outcome=DIVERGED, norm="bn")  # before the first row
     (axes,) = draw(lost, run(loss_rows({10: 5.0}))).axes
-    (cross,) = drawn(axes, "diverged")
+    (cross,) = crosses(axes)
     assert points(cross) == [(40, 1.0)]
     assert cross.get_transform() == axes.get_xaxis_transform(), "at the top, whatever the losses"
     assert "bn" in named(axes.figure) and draw(lost).axes
@@ -140,7 +130,7 @@ def test_a_divergence_before_the_first_row_is_still_shown():
 
 def test_what_is_not_finite_is_left_out():
     (axes,) = draw(run(loss_rows({10: 5.0, 20: nan, 30: inf, 40: 4.0}))).axes
-    assert points(drawn(axes, "mean")[0]) == [(10, 5.0), (40, 4.0)]
+    assert points(drawn(axes)[0]) == [(10, 5.0), (40, 4.0)]
     assert KINDS["loss"].panels([run(loss_rows({10: nan}))]) == ()
 
 
@@ -158,7 +148,7 @@ def test_layers_are_across_in_the_order_of_depth_and_stacks_share_their_scale():
     ]
     encoder, decoder = draw(*runs, kind="tid_by_layer").axes
     assert encoder.get_title(loc="left") == "TID of the mean, encoder"
-    ln, bn = drawn(encoder, "mean")
+    ln, bn = drawn(encoder)
     assert [y for _, y in points(ln)] == [1.0, 2.0, 4.0, 8.0]
     assert [y for _, y in points(bn)] == [3.0, 6.0, 12.0, 24.0]
     names_of = [[text.get_text() for text in axes.get_xticklabels()] for axes in (encoder, decoder)]
@@ -166,13 +156,6 @@ def test_layers_are_across_in_the_order_of_depth_and_stacks_share_their_scale():
     assert names_of[1] == ["embedding", "layer 0", "layer 1", "final", "output"]
     assert encoder.get_ylim() == decoder.get_ylim() and encoder.get_yscale() == "log"
     assert len(ENCODER) + len(DECODER) == sum(map(len, names_of))
-
-
-def test_a_kind_names_the_rows_that_it_lacks():
-    runs = [run(stability=by_layer("stability/gradients/norm"), norm="bn"), run(norm="ln")]
-    found = KINDS["gradient_by_layer"].without(arranged(runs).runs)
-    assert found == "ln (no values of the probe gradients; train with probe=full)"
-    assert KINDS["gradient_by_layer"].without(arranged(runs[:1]).runs) == ""
 
 
 def test_experiments_are_named_by_what_sets_them_apart():
@@ -203,7 +186,7 @@ def test_names_are_no_formulas_and_have_no_control_characters(norm, shown):
     assert text.get_parse_math() is False and text.get_text() == shown
 
 
-ROWS = loss_rows({10: 50.0, 20: 0.00002, 30: 3.0}, spikes=(30,))
+ROWS = loss_rows({10: 50.0, 20: 0.00002, 30: 3.0})
 
 
 def write(path, theme=LIGHT):

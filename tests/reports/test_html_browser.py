@@ -70,9 +70,10 @@ def test_a_filter_by_keyboard_changes_charts_and_tables(visit):
     page.locator(f"{LOSS} .none").wait_for()
 
 
-def test_hovering_shows_exact_values_as_text(visit):
+def test_exact_values_are_shown_by_hovering_and_as_a_table(visit):
     page = visit()
-    area = drawn(page).locator(".plot svg").bounding_box()
+    figure = drawn(page)
+    area = figure.locator(".plot svg").bounding_box()
     tooltip = page.locator(".tip")
     for across in range(60, 240, 5):
         page.mouse.move(area["x"] + across, area["y"] + 60)
@@ -81,11 +82,6 @@ def test_hovering_shows_exact_values_as_text(visit):
     said = tooltip.inner_text()
     assert "setting" in said and "mean" in said and "seeds" in said
     assert tooltip.locator("b").count() == 0, "names are no markup"
-
-
-def test_values_can_be_read_as_a_table(visit):
-    page = visit()
-    figure = drawn(page)
     figure.locator("summary").focus()
     page.keyboard.press("Enter")
     table = figure.locator(".values table")
@@ -95,9 +91,6 @@ def test_values_can_be_read_as_a_table(visit):
     last = table.locator("tbody tr").last
     assert last.locator("th").inner_text() == "100"
     assert last.locator("td").first.inner_text() == "1.15674 (1.10674 to 1.20674)"
-    page.select_option('select[name="across"]', "tokens")
-    figure.locator("svg >> text=tokens").first.wait_for()
-    assert figure.locator("tbody th").last.inner_text() == "3,200"
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
@@ -155,16 +148,13 @@ def test_headers_sort_within_their_points_and_the_address_keeps_it(visit):
     backwards = ["bn", ODD, "ln", "bn", ODD, "ln"]
     assert first_cells(page, "results") == backwards, "the names of points stay above"
     page.locator('input[name="row"][value="ln"]').press("Space")
-    page.select_option('select[name="across"]', "tokens")
     page.reload()
     assert first_cells(page, "results") == [each for each in backwards if each != "ln"]
-    assert page.locator('select[name="across"]').input_value() == "tokens"
     assert not page.locator('input[name="row"][value="ln"]').is_checked()
     loss.locator("button").click()
     assert loss.get_attribute("aria-sort") is None
     page.locator('input[name="row"][value="ln"]').press("Space")
     assert first_cells(page, "results") == [*LEVELS, *LEVELS]
-    page.select_option('select[name="across"]', "step")
     assert "?" not in page.url
 
 

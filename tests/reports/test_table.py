@@ -1,15 +1,20 @@
-"""The figures of a table by hand and by Student's tables; what it marks, and what it refuses."""
+"""The values of a table by hand and by Student's tables; what it marks, and what it refuses."""
 
+import csv
+import io
 import math
 
 import pytest
 from msgspec.structs import replace
 
+from normlab.reports.study_page import study_page
 from normlab.reports.study_table import build
+from normlab.reports.table import comma_separated, figure, latex, markdown
 from normlab.studies import Scale
-from tests.reports.tables import made, planned, runs, study
+from tests.records.examples import SIGNATURE
+from tests.reports.tables import made, run, runs, study
 
-BLEU = "test/bleu"
+BLEU, STEPS = "test/bleu", "valid/steps_to/bleu_20"
 T_2 = 4.302652729911275  # two-sided 95 % quantile of Student's t at two degrees, from tables
 T_1 = 12.706204736174698  # and at one
 
@@ -22,8 +27,12 @@ def row(found, name, point=""):
     return next(row for row in found.rows if (row.name, row.point) == (name, point))
 
 
-def entry(found, name, column=BLEU):
-    return row(found, name).entries[column]
+def entry(found, name):
+    return row(found, name).entries[BLEU]
+
+
+def note_of(found, start):
+    return "".join(note for note in found.notes if note.startswith(start))
 
 
 def test_differences_are_paired_by_seed():
@@ -36,10 +45,7 @@ def test_differences_are_paired_by_seed():
     # t = -2 sqrt(3) at two degrees, whose distribution has the closed form t / sqrt(2 + t^2).
     assert entry(found, "bn").p == pytest.approx(1 - math.sqrt(12 / 14))
     assert entry(found, "ln").difference is None and entry(found, "ln").p is None
-
-
-def differences(found):
-    return "".join(note for note in found.notes if note.startswith("differences:"))
+    assert note_of(found, "differences:") == ""
 
 
 def test_a_seed_that_one_side_lacks_is_left_out_of_the_difference():
@@ -48,66 +54,58 @@ def test_a_seed_that_one_side_lacks_is_left_out_of_the_difference():
     assert (gap.mean, gap.n) == (-2.0, 2)
     assert gap.high == pytest.approx(-2 + T_1 * math.sqrt(2) / math.sqrt(2))
     assert row(found, "bn").outcome == "finished 2/2, 1 not run"
-    assert "only seeds 1 3 are pairs (bn)" in differences(found)
-    assert differences(table({"ln": [1.0, 2.0], "bn": [1.0, 3.0]})) == ""
+    assert "only seeds 1 3 are pairs (bn)" in note_of(found, "differences:")
     assert entry(found, "bn").summary.mean == 38.0
     one = table({"ln": [30.0, None], "bn": [29.0, 38.0]})
     assert entry(one, "bn").difference is None
-    assert "seed 1 is the only pair, and a difference takes two (bn)" in differences(one)
+    assert "seed 1 is the only pair, and a difference takes two (bn)" in "".join(one.notes)
 
 
 def test_a_row_of_which_a_seed_diverged_is_counted_and_not_compared():
-    lost = made("bn", 3, {BLEU: 1.0}, status="diverged")
-    made_of = [*runs({"ln": [30.0, 40.0, 50.0], "bn": [29.0, 38.0]}), (planned("bn", 3), lost)]
-    found = build(study(), "smoke", made_of)
-    assert row(found, "bn").outcome == "diverged 1/3"
-    assert row(found, "bn").seeds == (1, 2, 3)
-    assert entry(found, "bn").summary.mean == 33.5
-    assert entry(found, "bn").difference is None
-    said = (
-        "not compared with ln, seeds diverged: 1 of 3 of the row; the others are not a fair sample"
-    )
-    assert f"{said} (bn)" in differences(found)
+    lost = run(made("bn", 3, {BLEU: 1.0}, status="diverged", spikes=9.0), "bn", 3)
+    found = build(study(), "smoke", [*runs({"ln": [30.0, 40.0, 50.0], "bn": [29.0, 38.0]}), lost])
+    assert row(found, "bn").outcome == "diverged 1/3" and row(found, "bn").seeds == (1, 2, 3)
+    assert row(found, "bn").stability == "diverged 1/3; spikes 0"
+    assert entry(found, "bn").summary.mean == 33.5 and entry(found, "bn").difference is None
+    said = "not compared with ln, seeds diverged: 1 of 3 of the row; the others are not a fair"
+    assert said in note_of(found, "differences:")
 
 
-def test_a_row_that_was_not_run_has_no_figures():
+def test_a_row_that_was_not_run_has_no_values():
     found = table({"ln": [30.0], "bn": [None]})
-    assert row(found, "bn").outcome == "no run" and entry(found, "bn").summary is None
-    assert not any("no run" in note for note in found.notes)
+    assert row(found, "bn").outcome == "not run" and entry(found, "bn").summary is None
+    assert not any("not run" in note for note in found.notes)
     assert table({"ln": [None], "bn": [None]}).notes == ("no run has ended",)
+    lost = [run(made("ln", seed, status="diverged"), "ln", seed) for seed in (1, 2)]
+    assert "no run has finished" in build(study(), "smoke", lost).notes
 
 
 NOISE = (0.0, 0.2, 0.1, 0.3, 0.15, 0.05, 0.25, 0.1)
 
 
-def noisy(*means, seeds=5, shift=1):
+def noisy(*means, seeds=5):
     """Return values of rows whose differences scatter: each row has the noise in another order."""
     names = ("ln", "bn", "gn")
     return {
-        name: [mean + NOISE[(shift * n * 3 + seed) % len(NOISE)] for seed in range(seeds)]
+        name: [mean + NOISE[(n * 3 + seed) % len(NOISE)] for seed in range(seeds)]
         for n, (name, mean) in enumerate(zip(names, means, strict=False))
     }
 
 
-def bold(values, score=BLEU, **changes):
-    found = build(study(columns=(score,), **changes), "smoke", runs(values, score))
+def bold(values, score=BLEU):
+    found = build(study(columns=(score,)), "smoke", runs(values, score))
     return [row.name for row in found.rows if row.entries[score].best]
 
 
-def test_the_best_is_bold_only_where_it_is_better_than_every_other():
+def test_the_best_is_bold_only_where_it_is_better_than_every_other_over_five_seeds():
     assert bold(noisy(30.0, 20.0, 25.0)) == ["ln"]
     assert bold(noisy(30.0, 20.0, 30.05)) == []
     assert bold({"ln": noisy(30.0)["ln"]}) == []  # than no other
     assert bold(noisy(2.0, 3.0), "valid/loss") == ["ln"]
-
-
-def test_fewer_than_five_seeds_make_nothing_bold():
     assert bold(noisy(30.0, 20.0, 25.0, seeds=4)) == []
     values = {**noisy(30.0, 20.0, 25.0), "gn": [25.0, 25.1, 25.2, 25.0]}
-    assert bold(values) == []
-    notes = table(values).notes
-    assert any(note.startswith("rows of fewer than 5 seeds decide nothing") for note in notes)
-    assert not any(note.startswith("rows of") for note in table(noisy(30.0, 20.0)).notes)
+    assert bold(values) == [] and "(fewest: 4)" in note_of(table(values), "rows of fewer than 5")
+    assert note_of(table(noisy(30.0, 20.0)), "rows of") == ""
 
 
 def test_p_is_corrected_for_all_pairs_of_rows():
@@ -115,36 +113,36 @@ def test_p_is_corrected_for_all_pairs_of_rows():
     # form: p = 0.0205, which is below 0.05 alone and not after Holm over three pairs.
     gaps = [0.1, 0.2, 0.3, 0.4, 0.6]
     two = {"ln": [30.0 + gap for gap in gaps], "bn": [30.0] * 5}
-    found = build(study(), "smoke", runs(two))
     cosine = math.cos(math.atan(3.7200 / 2))
     closed = 1 - math.sqrt(1 - cosine**2) * (1 + cosine**2 / 2)
-    assert entry(found, "bn").p == pytest.approx(closed, abs=1e-5)
+    assert entry(table(two), "bn").p == pytest.approx(closed, abs=1e-5)
     assert bold(two) == ["ln"]
     assert bold({**two, "gn": [30.0, 30.0, 30.0, 30.0, 30.001]}) == []
 
 
 def test_a_divergence_a_score_at_the_baseline_or_other_code_leave_nothing_bold():
-    pairs = runs(noisy(30.0, 20.0))
+    every = runs(noisy(30.0, 20.0))
 
     def is_bold(made_of):
         return any(row.entries[BLEU].best for row in build(study(), "smoke", made_of).rows)
 
-    assert is_bold(pairs)
+    assert is_bold(every)
     for changes in ({"floors": {"bleu": 20.1}}, {"numerics": "new"}):
-        changed = [(p, replace(run, **changes) if p.row == "bn" else run) for p, run in pairs]
+        changed = [
+            run(replace(each.record, **changes) if row == "bn" else each.record, row, seed)
+            for each in every
+            for row, _, seed in [each.key]
+        ]
         assert not is_bold(changed)
     for name in ("ln", "bn", "gn"):  # a row without any score counts, too
-        lost = (planned(name, 6), made(name, 6, {BLEU: 1.0}, status="diverged"))
-        assert not is_bold([*pairs, lost])
+        lost = run(made(name, 6, {BLEU: 1.0}, status="diverged"), name, 6)
+        assert not is_bold([*every, lost])
 
 
 def test_rows_are_compared_with_the_baseline_at_their_own_point():
     made_of = [
-        (
-            planned(name, seed, f"batch_size={size}"),
-            made(name, seed, {BLEU: float(size + seed)}, at=size),
-        )
-        for size in (8, 16)
+        run(made(name, seed, {BLEU: float(at + seed)}, at=at), name, seed, f"batch_size={at}")
+        for at in (8, 16)
         for name in ("ln", "bn")
         for seed in (1, 2)
     ]
@@ -167,17 +165,16 @@ def test_rows_are_compared_with_the_baseline_at_their_own_point():
 )
 def test_seeds_that_must_not_be_averaged_are_refused_and_the_rest_is_shown(changes, reason):
     other = made("bn", **{"seed": 2, "scores": {BLEU: 38.0}, **changes})
-    made_of = [*runs({"ln": [30.0, 40.0], "bn": [29.0]}), (planned("bn", other.seed), other)]
+    made_of = [*runs({"ln": [30.0, 40.0], "bn": [29.0]}), run(other, "bn", other.seed)]
     found = build(study(), "smoke", made_of)
     assert row(found, "bn").outcome == "refused" and entry(found, "bn").summary is None
-    assert reason in row(found, "bn").problem
-    assert any(note.startswith("bn: ") and reason in note for note in found.notes)
+    assert reason in row(found, "bn").problem and reason in note_of(found, "bn: ")
     assert entry(found, "ln").summary.mean == 35.0
 
 
 def test_a_precision_that_rows_declare_is_compared():
     changes = {"precision": "bf16", "environment": {"precision": "bf16"}}
-    bn = [(planned("bn", s), made("bn", s, {BLEU: 1.0 + s}, **changes)) for s in (1, 2)]
+    bn = [run(made("bn", s, {BLEU: 1.0 + s}, **changes), "bn", s) for s in (1, 2)]
     rows = {"ln": ("norm=ln", "precision=fp32"), "bn": ("norm=ln", "precision=bf16")}
     found = build(study(rows=rows), "smoke", [*runs({"ln": [3.0, 4.0]}), *bn])
     assert entry(found, "bn").difference.mean == -1.0
@@ -185,95 +182,147 @@ def test_a_precision_that_rows_declare_is_compared():
     assert entry(undeclared, "bn").difference is None
 
 
-def of_data(label, **changes):
-    data = {"label": label, "languages": ["de", "en"]}
-    return build(study(**changes), "smoke", [(planned("ln", 1), made("ln", 1, {}, data=data))])
-
-
-def named(name="", grade="C", pilot=False):
-    return {"smoke": Scale((), (1,), 0.5, "a folder", ("ln",), {}, grade, name, pilot=pilot)}
-
-
 def test_the_title_names_the_data_of_the_records():
-    assert of_data("Multi30k").title == "Translation, on Multi30k de-en (norms, scale=smoke)"
-    short = of_data("Multi30k", scales=named("Multi30k, half"))
-    assert short.title.startswith("Translation, on Multi30k, half (")
-    wrong = of_data("Multi30k", scales=named("IWSLT'14"))
-    assert wrong.title.startswith("Translation, on Multi30k de-en (")
+    def titled(name=""):
+        size = Scale((), (1,), 0.5, "a folder", ("ln",), {}, "C", name, pilot=True)
+        data = {"label": "Multi30k", "languages": ["de", "en"]}
+        of = study(scales={"smoke": size})
+        return build(of, "smoke", [run(made("ln", 1, {}, data=data), "ln")])
+
+    assert titled().title == "Translation, on Multi30k de-en (norms, scale=smoke)"
+    assert titled("Multi30k, half").title.startswith("Translation, on Multi30k, half (")
+    assert titled("IWSLT'14").title.startswith("Translation, on Multi30k de-en (")
+    assert "a pilot: it decides nothing" in titled().notes
 
 
-def test_the_documents_figure_of_other_data_stands_apart_without_a_difference():
-    figures = {"ln": {BLEU: 35.2, "stability": "stable"}}
-    apart = of_data("Multi30k", figures=figures, document_data="IWSLT'14")
-    assert apart.apart == "document (IWSLT'14)"
-    assert apart.rows[0].said == "stable"
-    own = of_data("IWSLT'14", figures=figures, scales=named("IWSLT'14", "A"))
-    assert own.apart == ""
-    assert of_data("Multi30k").apart == ""
-
-
-def test_stability_counts_outcomes_divergences_and_spikes():
-    records = [
-        (planned("ln", seed), made("ln", seed, {BLEU: 1.0}, spikes=spikes))
-        for seed, spikes in ((1, 0.0), (2, 3.0), (3, 5.0))
-    ]
-    assert (
-        build(study(), "smoke", records).rows[0].stability == "finished 3/3; diverged 0; spikes 3"
-    )
-    lost = (planned("ln", 4), made("ln", 4, status="diverged", spikes=9.0))
-    assert build(study(), "smoke", [*records, lost]).rows[0].stability == "diverged 1/4; spikes 4"
-
-
-def test_notes_say_what_runs_were_made_for_and_how_they_ended():
-    assert "a pilot: it decides nothing" in of_data("toy", scales=named("toy", pilot=True)).notes
-    lost = [(planned("ln", seed), made("ln", seed, status="diverged")) for seed in (1, 2)]
-    found = build(study(), "smoke", lost)
-    assert row(found, "ln").outcome == "diverged 2/2" and "no run has finished" in found.notes
-    chosen = made("ln", 1, {BLEU: 1.0}, validate={"average": 0, "select_by": "loss"})
+def test_notes_say_how_long_runs_trained_what_was_tested_and_what_is_at_the_baseline():
+    chosen = made("ln", 1, {"valid/loss": 6.2}, validate={"average": 0, "select_by": "loss"})
+    chosen = replace(chosen, floors={"loss": 6.67, "bleu": 3.0})
     lengths = [
-        (planned(name, 1), replace(chosen, budget=replace(chosen.budget, steps=1000 * n)))
+        run(replace(chosen, budget=replace(chosen.budget, steps=1000 * n)), name)
         for n, name in enumerate(("ln", "bn", "gn", "in"), 1)
     ]
-    notes = build(study(), "smoke", lengths).notes
-    assert notes[0].endswith("1,000 to 4,000 updates")
-    assert "tested: the weights of the best valid/loss, not the last" in notes
-
-
-def test_many_rows_have_few_notes_and_the_rest_is_for_the_page():
-    rows = {f"r{n}": (f"norm=n{n}",) for n in range(20)}
-    rates = {row: (f"optim.lr={n}",) for n, row in enumerate(rows)}
-    size = Scale((), (1, 2, 3), 0.5, "built in", tuple(rows), {}, rates=rates)
-    made_of = [
-        (planned(row, s), made(row, s, {BLEU: 20.0 + s}))
-        for row in rows
-        for s in ((1, 2) if row == "r1" else (1, 2, 3))
-    ]
-    found = build(study(rows=rows, scales={"smoke": size}), "smoke", made_of)
-    assert len(found.notes) < 9
-    (rates_note,) = [note for note in found.details if note.startswith("tuning chose")]
-    assert "optim.lr=0 (r0)" in rates_note and "optim.lr=19 (r19)" in rates_note
-
-
-def test_a_score_at_the_untrained_baseline_is_named():
-    record = replace(made("ln", 1, {"valid/loss": 6.2}), floors={"loss": 6.67, "bleu": 3.0})
-    notes = build(study(), "smoke", [(planned("ln", 1), record)]).notes
-    (note,) = [note for note in notes if note.startswith("untrained baseline: valid/loss 6.670")]
-    assert note.endswith("not clear of it, so a difference says nothing: valid/loss (ln)")
+    found = build(study(), "smoke", lengths)
+    assert found.notes[0].endswith("1,000 to 4,000 updates")
+    assert "tested: the weights of the best valid/loss, not the last" in found.notes
+    note = note_of(found, "untrained baseline: valid/loss 6.670")
+    assert note.endswith("so a difference says nothing: valid/loss (ln; bn; gn; in)")
 
 
 def test_a_run_that_never_learned_and_one_that_sees_the_future_are_marked_next_to_the_others():
     flat = {1: 6.6, 2: 2.0}  # test losses; the untrained baseline has 6.67
     made_of = [
-        (planned(row, seed), replace(made(row, seed, {BLEU: 1.0, "test/loss": loss}), **changes))
-        for row, changes in (
+        run(replace(made(name, s, {BLEU: 1.0, "test/loss": loss}), **changes), name, s)
+        for name, changes in (
             ("ln", {"floors": {"loss": 6.67}}),
             ("bn", {"floors": {"loss": 60.0}, "sees_future": ["InstanceNorm"]}),
         )
-        for seed, loss in flat.items()
+        for s, loss in flat.items()
     ]
-    table = build(study(), "smoke", made_of)
-    ln, bn = (row.stability.split("; ") for row in table.rows)
+    found = build(study(), "smoke", made_of)
+    ln, bn = (row.stability.split("; ") for row in found.rows)
     assert "did not learn 1/2" in ln and "sees the future" not in ln
     assert "sees the future" in bn and not any("learn" in part for part in bn)
-    (note,) = [note for note in table.notes if note.startswith("sees the future")]
-    assert note.startswith("sees the future: bn (InstanceNorm): ")
+    assert note_of(found, "sees the future").startswith("sees the future: bn (InstanceNorm): ")
+
+
+# Text ---------------------------------------------------------------------------------------------
+
+FIGURES = {"ln": {BLEU: 35.2, "stability": "stable"}, "bn": {BLEU: "no BLEU"}}
+VALUES = {
+    "ln": [30.0, 30.1, 30.2, 30.1, 30.1],
+    "bn": [20.0, 20.2, 20.4, 20.2, 20.2],
+    "gn": [None],
+}
+# Differences -10, -9.9, -9.8, -9.9, -9.9: deviation 0.0707, half an interval 2.776 of it by root 5.
+MARKDOWN = f"""\
+**Translation, on data that is not named (norms, scale=smoke)**
+
+| setting | at | test/bleu | valid/loss | stability | document (its data) |
+| --- | --- | --- | --- | --- | --- |
+| ln | - | **30.10 +- 0.07** | - | finished 5/5; diverged 0; spikes 0 | test/bleu 35.2; stability stable |
+| bn | - | 20.20 +- 0.14<br>(-9.90 [-9.99, -9.81], p < 0.001) | - | finished 5/5; diverged 0; spikes 0 | test/bleu no BLEU |
+| gn | - | - | - | not run | - |
+
+- data: None; fp32 on None; 100 updates
+- mean +- standard deviation over the seeds that finished; in brackets the difference to ln at the \
+same point, paired by seed, with its 95 % t interval and p value, not corrected for multiple \
+comparisons
+- bold: better than every other row at its point, p below 0.05 after Holm over all pairs of rows; \
+all rows have 5 seeds or more, all of them finished and clear of the untrained baseline, and the \
+two runs of each pair have the same code
+- document: what D0 says, at its own size and data
+- scored by: test/bleu {SIGNATURE}
+"""  # noqa: E501
+LATEX = r"""\begin{table}
+\centering
+\caption{Translation, on data that is not named (norms, scale=smoke)}
+\begin{tabular}{llrrll}
+\toprule
+setting & at & test/bleu & valid/loss & stability & document (its data) \\
+\midrule
+ln & - & \textbf{30.10 $\pm$ 0.07} & - & finished 5/5; diverged 0; spikes 0 & test/bleu 35.2; stability stable \\
+bn & - & \shortstack[r]{20.20 $\pm$ 0.14\\{\scriptsize -9.90 [-9.99, -9.81], p $<$ 0.001}} & - & finished 5/5; diverged 0; spikes 0 & test/bleu no BLEU \\
+gn & - & - & - & not run & - \\
+\bottomrule
+\end{tabular}
+\end{table}
+"""  # noqa: E501
+
+
+def test_the_bytes_of_markdown_and_latex_and_the_same_bold_value_on_a_page(tmp_path):
+    found = table(VALUES, figures=FIGURES, document_data="its data")
+    assert markdown(found) == MARKDOWN
+    text = latex(found)
+    comments = text.removeprefix(LATEX).splitlines()
+    assert text.startswith(LATEX) and len(comments) == 5
+    assert all(line.startswith("% ") for line in comments)
+    page = study_page(study(), "smoke", found, [], tmp_path)
+    assert page.count("<strong>") == 1 and "<strong>30.10" in page
+    for text in (markdown(found), latex(found), page, comma_separated(found)):
+        assert "35.2" in text and "-5.1" not in text, "no difference to other data"
+
+
+def test_csv_has_twelve_digits():
+    found = table(VALUES, figures=FIGURES)
+    rows = list(csv.DictReader(io.StringIO(comma_separated(found))))
+    ln, _, bn = rows[:3]
+    assert [row["setting"] for row in rows] == ["ln", "ln", "bn", "bn", "gn", "gn"]
+    bleu = entry(found, "bn")
+    assert float(bn["mean"]) == bleu.summary.mean
+    exact = [bleu.summary.sd, bleu.difference.low, bleu.p]
+    assert [float(bn[name]) for name in ("sd", "low", "p")] == pytest.approx(exact, rel=1e-11)
+    assert (ln["best"], ln["document"], ln["difference"]) == ("1", "35.2", "")
+    assert (bn["n"], bn["seeds"], bn["outcome"]) == ("5", "1 2 3 4 5", "finished 5/5")
+    assert bn["stability"] == "finished 5/5; diverged 0; spikes 0"
+    assert (rows[-1]["mean"], rows[-1]["n"], rows[-1]["outcome"]) == ("", "0", "not run")
+
+
+def test_special_characters_are_escaped():
+    names = {"a_b & c%": ("norm=ln",), "$x^2 #1~{y}\\": ("norm=bn",)}
+    point = "a<b|c>d"
+    records = [run(made("ln", 1, {"test/bleu_tok": 1.0}), name, 1, point) for name in names]
+    records.append(run(made("ln", 1, {"test/bleu_tok": 1.0}), "a_b & c%", 1, "a=2"))
+    found = build(study(rows=names, columns=("test/bleu_tok",), table="100 %"), "smoke", records)
+    text = latex(found)
+    assert text.count(r"\midrule") == 2, "a rule between the points of the grid"
+    assert r"\caption{100 \%, on " in text and r"test/bleu\_tok" in text
+    assert r"a\_b \& c\% & a$<$b$|$c$>$d & 1.00" in text
+    assert r"\$x\textasciicircum{}2 \#1\textasciitilde{}\{y\}\textbackslash{} & " in text
+    assert r"a&lt;b\|c>d | 1.00" in markdown(found)
+
+
+def test_digits_by_kind_of_score():
+    def shown(values, score=BLEU):
+        found = build(study(columns=(score,)), "smoke", runs(values, score))
+        return markdown(found).split("\n\n")[1].splitlines()[-1].split(" | ")[2]
+
+    assert figure(31.416, BLEU) == "31.42" and figure(3.14159, "valid/loss") == "3.142"
+    assert figure(0.71549, "test/mlm_accuracy") == "0.715"
+    assert figure(1234567.0, STEPS) == "1,234,567"
+    assert figure(-1.65687e17, "stability/gradients/norm/decoder.0") == "-1.66e+17"
+    assert shown({"ln": [math.nan]}) == "nan"
+    assert "p < 0.001" in shown({"ln": [1.0, 2.0], "bn": [3.0, 4.0]})
+    assert shown({"ln": [math.inf, math.inf]}, STEPS) == "not reached"
+    assert shown({"ln": [math.inf, 100.0, 200.0]}, STEPS) == "reached 2/3"
+    assert shown({"ln": [100.0, 300.0]}, STEPS) == "200 +- 141"

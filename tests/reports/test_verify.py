@@ -1,29 +1,225 @@
-"""Published tables are made again and verified; what is wrong costs itself alone."""
+"""Tables and pages follow from the evidence, and each change by hand is found and named."""
+
+import contextlib
+import gzip
+import json
+import platform
+import shutil
+import threading
+from pathlib import Path
 
 import pytest
 
 from normlab.commands.study import main
-from normlab.records.packed import RECORDS
-from normlab.reports.published import publish
+from normlab.records.packed import CURVES, RECORDS
+from normlab.reports import manifest
+from normlab.reports.manifest import MANIFEST, accept, problems
+from normlab.reports.published import publish, verify
 from normlab.studies import load_study
-from tests.reports.tables import made, planned
+from tests.reports.tables import made, run, runs, study
+from tests.test_architecture import ROOT
 
-TABLES = ("table.md", "table.tex", "table.csv")
+STUDY = "lm_norms/small"
+README = """# A page
+
+<!-- normlab: table lm_norms/small columns=test/loss rows=ln;bn --><!-- /normlab -->
+
+LN is at <!-- normlab: mean lm_norms/small test/loss row=ln --><!-- /normlab -->.
+"""
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory):
+    """A copy of a small study and of a table that a script made, with a page that has blocks."""
+    root = tmp_path_factory.mktemp("checkout")
+    results = root / "results"
+    for place in (STUDY, "depth_gradients"):
+        shutil.copytree(ROOT / "results" / place, results / place)
+    (root / "README.md").write_text(README)
+    accept(results, [results])
+    assert main(["publish", "--results", str(results)]) == 0
+    return root
+
+
+@pytest.fixture
+def copy(whole, tmp_path, monkeypatch):
+    shutil.copytree(whole, tmp_path / "copy")
+    monkeypatch.chdir(tmp_path / "copy")
+    return Path("results")
+
+
+def change_score(results):
+    path = results / STUDY / RECORDS
+    path.write_text(path.read_text().replace('"value": 5', '"value": 6', 1))
+    return path
+
+
+def change_curve(results):
+    path = results / STUDY / CURVES
+    first, *rest = gzip.decompress(path.read_bytes()).splitlines()
+    curve = json.loads(first)
+    curve["rows"][0]["train/loss"] = 0.5
+    path.write_bytes(gzip.compress(b"\n".join([json.dumps(curve).encode(), *rest])))
+    return path
+
+
+def lose(place):
+    def change(results):
+        (results / place).unlink()
+        return results / place
+
+    return change
+
+
+def add(results):
+    path = results / STUDY / "more.jsonl"
+    shutil.copy(results / STUDY / RECORDS, path)
+    return path
+
+
+def swap_a_config(results):
+    """Give a record another config and list it in the manifest, as if that were meant."""
+    path = results / STUDY / RECORDS
+    path.write_text(path.read_text().replace('"dropout": ', '"dropout": 0.25, "was": ', 1))
+    accept(results, [path])
+    return path
+
+
+def edit(place, old, new):
+    """Return a change of the first `old` of a file, `place` below the checkout."""
+
+    def change(results):
+        path = Path(place)
+        text = path.read_text()
+        assert old in text
+        path.write_text(text.replace(old, new, 1))
+        return path
+
+    return change
+
+
+def forget(results):
+    """Take the lines of records out of the manifest."""
+    path = results / MANIFEST
+    lines = [line for line in path.read_text().splitlines() if RECORDS not in line]
+    path.write_text("\n".join(lines) + "\n")
+    return results / STUDY / RECORDS
+
+
+CHANGES = {
+    "a score": change_score,
+    "a point of a curve": change_curve,
+    "a config": swap_a_config,
+    "the records deleted": lose(f"{STUDY}/{RECORDS}"),
+    "a file added": add,
+    "a table": edit(f"results/{STUDY}/table.md", "5.4", "5.3"),
+    "a table deleted": lose(f"{STUDY}/table.csv"),
+    "a page": edit(f"results/{STUDY}/report.html", "5.4", "5.3"),
+    "a table of a script": edit("results/depth_gradients/table.md", "0.506", "0.606"),
+    "a mean in the README": edit("README.md", "-->5.4", "-->5.3"),
+    "the manifest": forget,
+    "a line of the manifest": edit(f"results/{MANIFEST}", "  ", " "),
+}
+
+
+@pytest.mark.parametrize("change", CHANGES.values(), ids=CHANGES)
+def test_a_change_by_hand_is_found_and_its_file_named(copy, capsys, change):
+    path = change(copy)
+    assert main(["verify"]) == 1
+    assert path.name in capsys.readouterr().err
+
+
+def test_what_nobody_changed_passes(copy, capsys):
+    assert main(["verify"]) == 0
+    assert capsys.readouterr().err == ""
+
+
+def test_making_everything_again_does_not_bless_a_change(copy, capsys):
+    path = change_curve(copy)
+    assert main(["publish", "--results", str(copy)]) == 1
+    assert path.name in capsys.readouterr().err
+    assert main(["verify"]) == 1
+
+
+@pytest.mark.parametrize("content", [None, "rubbish\n"])
+def test_without_its_manifest_nothing_is_made_and_that_is_one_line(copy, capsys, content):
+    (copy / MANIFEST).unlink()
+    if content is not None:
+        (copy / MANIFEST).write_text(content)
+    record = copy / STUDY / RECORDS
+    record.write_text(record.read_text().replace('"value": 2', '"value": 1', 1))
+    table = copy / STUDY / "table.md"
+    before = table.read_bytes()
+    for argv in (["publish", "lm_norms"], ["publish"], ["verify"]):
+        assert main([*argv, "--results", str(copy)]) == 1
+        said = capsys.readouterr().err.splitlines()
+        assert len(said) == 2 and f"{copy / MANIFEST}" in said[0] and "restore" in said[1]
+    assert table.read_bytes() == before
+
+
+def test_publishing_a_study_lists_what_it_wrote_and_blesses_nothing_else(tmp_path):
+    folder = publish(tmp_path, study(), "smoke", runs({"ln": [30.0, 31.0], "bn": [20.0, 21.0]}))
+    assert problems(tmp_path) == []
+    stray = folder / "stray.json"
+    stray.write_text("{}")
+    other = tmp_path / "other.json"
+    other.write_text("{}")
+    publish(tmp_path, study(), "smoke", runs({"ln": [30.0, 32.0]}))
+    assert problems(tmp_path) == [
+        f"{stray}: not in {MANIFEST}",
+        f"{other}: not in {MANIFEST}",
+    ]
+
+
+def test_the_committed_results_are_as_they_were_published():
+    assert problems(ROOT / "results") == []
+
+
+def test_of_two_studies_published_at_once_both_are_listed(tmp_path, monkeypatch):
+    """What one has read before the other writes would be lost."""
+    read, both = manifest.read, threading.Barrier(2)
+
+    def slowly(root):
+        listed = read(root)
+        with contextlib.suppress(threading.BrokenBarrierError):
+            both.wait(0.3)  # in vain where one waits for the other
+        return listed
+
+    monkeypatch.setattr(manifest, "read", slowly)
+    files = [tmp_path / name / "a.json" for name in ("one", "two")]
+    for file in files:
+        file.parent.mkdir()
+        file.write_text("{}")
+    threads = [threading.Thread(target=manifest.accept, args=(tmp_path, [f])) for f in files]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert manifest.problems(tmp_path) == []
+
+
+def test_what_is_lost_or_half_written_is_put_right_by_the_next_report(copy):
+    gone = f"{platform.node()}.{2**30}"  # no process has this number
+    left = copy / STUDY / f".records.jsonl.{gone}-0.partial"
+    left.write_text("half")
+    (copy / STUDY / "table.csv").unlink()
+    assert verify(copy, "lm_norms", write=True) == ([f"{copy / STUDY}: wrote table.csv"], [])
+    assert not left.exists()
+
+
+# Studies by hand ----------------------------------------------------------------------------------
 
 
 @pytest.fixture
 def results(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     for name in ("padding", "precision"):
-        study = load_study(name)
-        runs = [
-            (planned(r, s), made("ln", s, {"test/bleu": 1.0 + s})) for r in ("ln",) for s in (1, 2)
-        ]
-        publish(tmp_path / "results", study, "small", runs)
+        kept = [run(made("ln", seed, {"test/bleu": 1.0 + seed}), "ln", seed) for seed in (1, 2)]
+        publish(tmp_path / "results", load_study(name), "small", kept)
     return tmp_path / "results"
 
 
-def study(capsys, *argv):
+def said(capsys, *argv):
     code = main([*(argv or ("publish",))])
     return code, *capsys.readouterr()
 
@@ -33,16 +229,16 @@ def test_stale_tables_are_named_and_made_again(results, capsys):
     right = edited.read_bytes()
     edited.write_text("edited")
     (results / "precision" / "small" / "table.csv").unlink()
-    code, _, err = study(capsys, "verify")
+    code, _, err = said(capsys, "verify")
     assert code == 1
     assert "results/padding/small/table.md: not what its records say" in err
     assert "results/precision/small/table.csv: missing" in err
-    assert "precision" not in study(capsys, "verify", "padding")[2], "one study alone"
+    assert "precision" not in said(capsys, "verify", "padding")[2], "one study alone"
     assert edited.read_text() == "edited"
-    code, out, _ = study(capsys)
+    code, out, _ = said(capsys)
     assert code == 0 and "results/padding/small: wrote table.md" in out
     assert edited.read_bytes() == right
-    assert study(capsys, "verify")[0] == 0
+    assert said(capsys, "verify")[0] == 0
 
 
 def spoil_record(results):
@@ -62,14 +258,14 @@ def lose_config(results):
 )
 def test_what_is_wrong_costs_itself_alone(results, capsys, damage, message):
     damage(results)
-    study(capsys, "publish", "--accept", "results")
+    said(capsys, "publish", "--accept", "results")
     (folder,) = (path for path in results.glob("*/small") if path.parent.name != "precision")
-    tables = {n: (folder / n).read_bytes() for n in TABLES}
-    code, out, err = study(capsys)
+    tables = {path: path.read_bytes() for path in folder.glob("table.*")}
+    code, out, err = said(capsys)
     assert code == 1
     assert message in err and err.count("\n") == 1
     assert out == "results/precision/small: up to date\n"
-    assert {n: (folder / n).read_bytes() for n in TABLES} == tables
+    assert {path: path.read_bytes() for path in folder.glob("table.*")} == tables
 
 
 def test_a_change_that_is_meant_is_accepted_by_name_and_said(results, capsys):
@@ -77,16 +273,16 @@ def test_a_change_that_is_meant_is_accepted_by_name_and_said(results, capsys):
     first.write_text(first.read_text().replace("2.0", "3.0"))
     second.unlink()
     (results / "notes.md").write_text("by hand")
-    code, out, _ = study(capsys, "publish", "--accept", str(first), "results/notes.md")
+    code, out, _ = said(capsys, "publish", "--accept", str(first), "results/notes.md")
     assert code == 0
     assert out.splitlines() == [
         f"{first.relative_to(results.parent)}: changed",
         "results/notes.md: added",
     ]
-    assert study(capsys, "publish", "--accept", "results")[1] == (
+    assert said(capsys, "publish", "--accept", "results")[1] == (
         f"{second.relative_to(results.parent)}: removed\n"
     )
-    assert study(capsys, "publish", "--accept", "results")[1] == "nothing has changed\n"
+    assert said(capsys, "publish", "--accept", "results")[1] == "nothing has changed\n"
     with pytest.raises(ValueError, match=r"elsewhere is not below results"):
         main(["publish", "--accept", "elsewhere"])
     with pytest.raises(ValueError, match=r"results/none: there is no evidence"):

@@ -57,7 +57,7 @@ def test_a_queue_with_planned_analyses_is_resumed_and_decides_the_same(place, ca
     assert calls[before] == begun, "the seed that was begun comes first"
     assert "planned analysis at 5 seeds of one scale=smoke:\n  supported: 1 worse\n" in out
     folder = place.folder / "results" / "one" / "smoke"
-    assert [run.seed for run, _ in read(folder)[1]][::2] == [1, 2, 3, 4, 5]
+    assert [run.key.seed for run in read(folder)][::2] == [1, 2, 3, 4, 5]
 
 
 def test_a_grid_is_resumed_and_makes_no_run_twice(place, capsys):

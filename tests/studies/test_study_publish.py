@@ -30,7 +30,7 @@ def contents(folder):
 
 
 def seeds(folder, row="bn"):
-    return [run.seed for run, record in read(folder)[1] if run.row == row and record is not None]
+    return [each.key.seed for each in read(folder) if each.key.row == row and each.record]
 
 
 @pytest.mark.parametrize("verb", ["run", "publish"])

@@ -23,8 +23,8 @@ def test_runs_that_studies_share_are_made_once_and_stand_in_both_tables(place, c
     assert code == 0 and len(place.lines("calls")) == 6
     assert "6 runs done, 6 of them now; 0 left" in out
     for name in ("one", "two"):
-        _, runs = read(place.folder / "results" / name / "smoke")
-        assert [run.seed for run, record in runs if record is not None] == [1, 1, 2, 2]
+        runs = read(place.folder / "results" / name / "smoke")
+        assert [run.key.seed for run in runs if run.record is not None] == [1, 1, 2, 2]
 
 
 def test_what_decides_a_part_comes_first_and_a_seed_is_ended_before_the_next(place, capsys):
@@ -49,13 +49,13 @@ def test_a_spent_budget_saves_and_the_next_call_goes_on(place, capsys):
     assert place.lines("stopped") == ["one bn seed=2"]
     assert "1 left" in out and "resume with: normlab study run one --publish results" in out
     assert "one scale=smoke: whole seeds 1\n" in out
-    _, runs = read(place.folder / "results" / "one" / "smoke")
-    assert [run.seed for run, _ in runs] == [1, 1], "half a seed is not published"
+    runs = read(place.folder / "results" / "one" / "smoke")
+    assert [run.key.seed for run in runs] == [1, 1], "half a seed is not published"
     plan(place, bleu(3.0))
     code, out = night(capsys, "one", "--publish", "results")
     assert code == 0 and len(place.lines("calls")) == 5
-    _, runs = read(place.folder / "results" / "one" / "smoke")
-    assert [run.seed for run, _ in runs] == [1, 1, 2, 2]
+    runs = read(place.folder / "results" / "one" / "smoke")
+    assert [run.key.seed for run in runs] == [1, 1, 2, 2]
 
 
 def test_each_data_of_a_study_is_asked_for_once(monkeypatch):
@@ -72,8 +72,8 @@ def test_a_run_that_fails_keeps_its_seed_from_being_published(place, capsys):
     plan(place, lambda run: {**bleu(3.0)(run), "fails": (run.row, run.seed) == ("bn", 1)})
     code, out = night(capsys, "one", "--publish", "results")
     assert code == 1 and "failed with status 3" in out
-    _, runs = read(place.folder / "results" / "one" / "smoke")
-    assert [run.seed for run, _ in runs] == [2, 2]
+    runs = read(place.folder / "results" / "one" / "smoke")
+    assert [run.key.seed for run in runs] == [2, 2]
 
 
 def test_a_study_stops_at_the_look_that_decides_it(place, capsys):
@@ -105,7 +105,7 @@ def test_looks_go_on_from_what_somebody_else_published(place, capsys):
     # Of seed 7 the row `ln` was made elsewhere, for `two`: pairs of one machine need other seeds.
     assert code == 0 and made == [seed for seed in (6, 8, 9, 10, 11, 12, 13) for _ in study.rows]
     assert [int(n) for n in re.findall(r"planned analysis at (\d+) seeds", out)] == [8, 12]
-    assert [run.seed for run, _ in read(folder)[1]][::2] == [1, 2, 3, 4, 5, 6, 8, *range(9, 14)]
+    assert [run.key.seed for run in read(folder)][::2] == [1, 2, 3, 4, 5, 6, 8, *range(9, 14)]
     assert "finished 12/12" in out, "the table is of all seeds"
     code, out = night(capsys, "one", "--until-decided", "--publish", "results")
     assert (code, len(place.lines("calls"))) == (0, 26)
@@ -151,7 +151,7 @@ def test_whole_seeds_that_decide_are_published_though_nothing_is_left_to_make(pl
     code, out = night(capsys, "one", "--until-decided", "--publish", "results")
     assert code == 0 and "nothing to make, 2 seeds are published" in " ".join(out.split())
     folder = place.folder / "results" / "one" / "smoke"
-    assert [run.seed for run, _ in read(folder)[1]][::2] == [1, 2, 3, 4, 5]
+    assert [run.key.seed for run in read(folder)][::2] == [1, 2, 3, 4, 5]
 
 
 def test_rows_whose_rates_are_not_chosen_are_named_where_runs_would_count(place, capsys):

@@ -1,0 +1,243 @@
+"""The page of a study says what the table says, escapes what it says, and is always the same."""
+
+import json
+import math
+import re
+
+import pytest
+
+from normlab.reports.arrange import arranged
+from normlab.reports.manifest import stale
+from normlab.reports.published import PAGE, publish, rendered
+from normlab.reports.runs import read_runs
+from normlab.reports.study_page import Configuration, configuration, study_page
+from normlab.reports.translations import side_by_side
+from tests.html_text import Text
+from tests.records.examples import changed
+from tests.reports.tables import made, published, run, runs, sized, study
+
+DASH = "\N{EN DASH}"
+LEVELS = {"ln": 1.0, "bn": 3.0}
+
+
+def page_of(folder, of):
+    return rendered(of, folder)[folder / PAGE]
+
+
+def charts(page):
+    found = re.search(r'<script type="application/json" id="charts">(.*?)</script>', page, re.S)
+    return None if found is None else json.loads(found[1])
+
+
+def panel(page, name):
+    (found,) = [each for each in charts(page)["panels"] if each["id"] == name]
+    return found
+
+
+@pytest.fixture(scope="module")
+def page(tmp_path_factory):
+    return published(tmp_path_factory.mktemp("page"), sized(), LEVELS).read_text()
+
+
+def test_the_table_is_that_of_the_other_formats(tmp_path):
+    figures = {"ln": {"test/bleu": 35.2}}
+    near = [30.0, 30.1, 30.05, 30.0, 30.1]
+    values = {"ln": near, "bn": [20.0, 20.2, 20.1, 20.2, 20.0], "gn": [None] * 5}
+    folder = publish(tmp_path, study(figures=figures), "smoke", runs(values))
+    read = Text(page_of(folder, study(figures=figures)))
+    head, *rows = read.rows("results")
+    assert head[:2] == ["setting", "test/ bleu higher is better"]
+    ended = "finished 5/5; diverged 0; spikes 0"
+    assert rows[0] == ["ln", "30.05 ± 0.05", DASH, ended, "test/bleu 35.2"]
+    # Differences -10, -9.9, -9.95, -9.8, -10.1: deviation 0.112, half an interval 0.139.
+    gap = "-9.95 [-10.09, -9.81], p < 0.001".replace("-", "\N{MINUS SIGN}")
+    assert rows[1][:2] == ["bn", f"20.10 ± 0.10 {gap}"]
+    assert rows[2] == ["gn", "not run", "not run", "-"]
+    notes = (folder / "table.md").read_text().splitlines()
+    notes = [line[2:].replace("+-", "±") for line in notes if line[:2] == "- "]
+    assert all(" ".join(note.split()) in read.text for note in notes)
+
+
+def test_nothing_is_loaded_from_anywhere(page):
+    read = Text(page)
+    assert not {"link", "img", "iframe", "base"} & {tag for tag, _ in read.tags}
+    assert not any("src" in attributes for _, attributes in read.tags)
+    assert all(not re.match(r"[a-z]+:|//", link) for link in read.links)
+    policy = next(a["content"] for t, a in read.tags if t == "meta" and "http-equiv" in a)
+    assert "default-src 'none'" in policy and "http" not in policy
+    assert not re.search(r"@import|url\(", page.partition("</style>")[0])
+
+
+def test_curves_are_the_mean_and_the_reach_of_the_seeds_and_a_divergence_is_marked(page):
+    loss = panel(page, "chart-training-step-train-loss")
+    lines = {(line["row"], line["at"]): line for line in loss["series"]}
+    first = lines["ln", "batch_size=8"]
+    assert first["x"] == list(range(10, 101, 10)) and first["n"] == 2
+    for column, level in (("mean", 1.15), ("low", 1.10), ("high", 1.20)):
+        assert first[column][-1] == pytest.approx(level + math.exp(-5), abs=1e-5)
+    names = {each["id"] for each in charts(page)["panels"]}
+    assert {f"chart-training-step-{n}" for n in ("valid-bleu", "stability-tid-mean")} <= names
+    assert not any("encoder" in name for name in names)
+    (end,) = loss["ended"]
+    assert (end["row"], end["seed"], end["x"]) == ("bn", 2, 45)
+    assert lines["bn", "batch_size=8"]["n"] == [2] * 4 + [1] * 6
+    read = Text(page)
+    assert "diverged 1/2; spikes 0" in {row[-1] for row in read.rows("results")}
+    assert "at step 45, loss is nan, first in encoder.0" in read.text
+    told = [row for row in read.rows("runs") if "diverged" in row[4]]
+    assert len(told) == 1 and told[0][5] == "45"
+
+
+def test_scores_are_drawn_over_an_axis_of_numbers(page):
+    bleu = panel(page, "chart-batch-size-sequences-test-bleu")
+    line = next(series for series in bleu["series"] if series["row"] == "ln")
+    assert line["x"] == [8, 32] and line["at"] == ["batch_size=8", "batch_size=32"]
+    assert line["mean"] == [11.5, 13.5]
+    assert bleu["log"]["x"] and bleu["ticks"] == [8, 32]
+
+
+def test_an_axis_of_words_is_no_axis_of_a_chart_and_without_curves_the_page_says_so(tmp_path):
+    grid = {"placement": {p: (f"placement={p}",) for p in ("pre", "post")}}
+    of = study(grid=grid, description="`a<b` is bn; one ` alone.")
+    made_of = [
+        run(made("ln", 1, {"test/bleu": 1.0}, point=p), "ln", 1, f"placement={p}")
+        for p in ("pre", "post")
+    ]
+    text = page_of(publish(tmp_path, of, "smoke", made_of), of)
+    assert charts(text) is None and "By placement" not in text and len(text) < 100_000
+    assert '<p class="lead"><code>a&lt;b</code> is bn; one ` alone.</p>' in text
+    read = Text(text)
+    assert "training time, all runs 50 s" in read.text
+    assert "published without the rows of its runs" in read.text
+    assert "normlab study publish norms scale=smoke" in read.text
+
+
+def test_what_is_written_is_escaped(tmp_path):
+    name = "<b>&\"'</script><img src=x onerror=alert(1)>"
+    figures = {name: {"test/bleu": "<u>"}}
+    of = study(rows={name: ("norm=ln",)}, table="A < B", description="<i>", figures=figures)
+    text = published(tmp_path, of, {name: 1.0}).read_text()
+    read = Text(text)
+    assert not {"b", "i", "u", "img"} & {tag for tag, _ in read.tags}
+    assert read.rows("results")[1][0] == name and "A < B" in read.text
+    assert [look["name"] for look in charts(text)["looks"]] == [name]
+
+
+def test_the_same_evidence_makes_the_same_bytes_and_every_run_leads_to_its_record(page, tmp_path):
+    path = published(tmp_path, sized(), LEVELS)
+    assert path.read_text() == page and stale(rendered(sized(), path.parent)) == []
+    read = Text(page)
+    records = [link for link in read.links if link.endswith("records.jsonl")]
+    assert len(records) == 8 == len(read.rows("runs")) - 1
+    assert all((path.parent / link).is_file() for link in records)
+    assert "training time, all runs 0.1 h" in read.text
+    assert all((path.parent / name).is_file() for name in ("table.md", "table.tex", "table.csv"))
+    head, *rows = read.rows("differences")
+    assert head == ["setting", "at", "point", "setting"]
+    assert rows[0] == ["ln", "batch_size=8", "batch_size=8", "ln"]
+    shared = dict(row for row in read.rows("pairs") if len(row) == 2)
+    assert shared["optim.lr"] == "0.0005" and shared["option: norm"] == "ln"
+    assert "seed" not in shared and "runs_dir" not in shared
+
+
+def test_settings_differ_in_what_reads_differently():
+    configs = [{"lr": 1, "x": "", "one": 1}, {"lr": 1, "x": "", "one": 0.5}, {"lr": 1.0, "y": True}]
+    found = configuration(
+        run(changed(made(row, seed), config={**config, "seed": seed}), row, seed)
+        for row, config in zip("abc", configs, strict=True)
+        for seed in (1, 2)
+    )
+    assert found.shared == {"lr": "1", "x": ""}  # no value reads like an empty one
+    assert found.keys == ("one", "y")
+    assert [(row, values) for row, _, values in found.differences] == [
+        ("a", ("1", "")),
+        ("b", ("0.5", "")),
+        ("c", ("", "true")),
+    ]
+    assert configuration([run(None, "a")]) == Configuration({}, (), ())
+
+
+def test_what_runs_count_and_their_environments_are_said(tmp_path):
+    versions = ("2.12", "2.13", "2.13")
+    made_of = [
+        run(made("ln", n, environment={"versions": {"torch": v}}, data={"unit": "x"}), "ln", n)
+        for n, v in enumerate(versions, 1)
+    ]
+    text = page_of(publish(tmp_path, study(), "smoke", made_of), study())
+    shown = dict(row for row in Text(text).rows("pairs") if len(row) == 2)
+    assert shown["versions.torch"] == "2.13 2.12" and shown["precision"] == "fp32"
+    assert ">xs/s</th>" in text
+
+
+# Samples ------------------------------------------------------------------------------------------
+
+HEBREW = "\N{HEBREW LETTER ALEF}\N{HEBREW LETTER BET}"
+LINES = ["<b>one</b>", HEBREW, "\N{RIGHT-TO-LEFT OVERRIDE}three", "", "five"]
+SIDES = ([f"Satz {n}" for n in range(5)], [f"sentence {n}" for n in range(5)])
+
+
+def translated(root, norm, seed, lines, data=(("label", "toy & co"),)):
+    """Write a run that left translations; return its folder."""
+    record = made(norm, seed, {"test/bleu": 1.0}, data=dict(data))
+    folder = root / record.run_id / f"seed{seed}"
+    folder.mkdir(parents=True)
+    (folder / "record.json").write_text(record.to_json())
+    (folder / "hypotheses.txt").write_text("".join(line + "\n" for line in lines))
+    return folder
+
+
+def runs_page(root, text_of):
+    found = arranged(read_runs([root])[0])
+    values = {"heading": "runs", "problems": [], "reload": 0, "text_of": text_of}
+    page = study_page(
+        found.study, found.scale, found.table, found.runs, root, template="runs.html", **values
+    )
+    return Text(page)
+
+
+def test_the_first_seed_of_each_setting_stands_next_to_the_text(tmp_path):
+    for norm, seed in (("ln", 2), ("ln", 1), ("bn", 1)):
+        translated(tmp_path, norm, seed, [f"{norm}{seed} {line}" for line in LINES])
+    read = runs_page(tmp_path, lambda record: SIDES)
+    rows = read.rows("samples")
+    assert rows[0] == ["of", "chrF", "text"] and len(rows) == 1 + 5 * 5
+    assert rows[1:6] == [
+        ["sentence 1"],
+        ["source", "", "Satz 0"],
+        ["reference", "", "sentence 0"],
+        ["ln seed 1", rows[4][1], "ln1 <b>one</b>"],
+        ["bn seed 1", rows[5][1], "bn1 <b>one</b>"],
+    ]
+    assert 0 <= float(rows[4][1]) <= 100 and not {"b"} & {tag for tag, _ in read.tags}
+    assert r"\u202ethree" in read.text, "a mark that turns lines is written out"
+    cells = [attributes for tag, attributes in read.tags if tag == "td" and "dir" in attributes]
+    assert len(cells) == 20 and {each["dir"] for each in cells} == {"auto"}
+    assert "toy & co" in read.text
+
+
+def test_without_the_text_translations_stand_alone_and_what_is_left_out_is_said(tmp_path):
+    folders = [translated(tmp_path, "ln", 1, LINES), translated(tmp_path, "bn", 1, LINES[:3])]
+    folders.append(translated(tmp_path, "gn", 1, LINES, {"checksums": {"test": {"de": "x"}}}))
+
+    def nowhere(record):
+        raise ValueError("data_dir=/gone: no such folder")
+
+    read = runs_page(tmp_path, nowhere)
+    rows = read.rows("samples")
+    assert rows[1:3] == [["sentence 1"], ["ln seed 1", "", "<b>one</b>"]]
+    assert ["ln seed 1", "", "(nothing)"] in rows
+    assert "Without sources and references: data_dir=/gone" in read.text
+    assert "3 translations of 5 sentences" in read.text and "translated another test" in read.text
+    (folders[1] / "hypotheses.txt").write_bytes(b"a\xff\n")
+    assert "hypotheses.txt: not UTF-8" in runs_page(tmp_path, nowhere).text
+    for folder in folders:
+        (folder / "hypotheses.txt").unlink()
+    assert side_by_side(read_runs([tmp_path])[0]) is None
+
+
+def test_a_published_study_shows_what_its_runs_translated(tmp_path):
+    folder = translated(tmp_path / "runs", "ln", 1, LINES)
+    kept = run(made("ln", 1, {"test/bleu": 1.0}), "ln", folder=folder)
+    read = Text(page_of(publish(tmp_path / "results", study(), "smoke", [kept]), study()))
+    assert read.rows("samples")[2] == ["ln seed 1", "", "<b>one</b>"]
+    assert "The text itself is not published" in read.text

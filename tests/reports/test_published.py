@@ -1,0 +1,213 @@
+"""What is published can be read again, makes the same tables, and holds no private folder."""
+
+import itertools
+import math
+
+import pytest
+from msgspec.structs import replace
+
+import normlab
+from normlab.records.packed import CURVES, RECORDS, Key, Pack, write_pack
+from normlab.records.store import hypotheses_splits, read_hypotheses, read_record
+from normlab.reports.manifest import stale
+from normlab.reports.published import portable, publish, read, rendered
+from normlab.reports.runs import rows_of_run, thinned
+from normlab.reports.study_table import build
+from normlab.reports.table import comma_separated, latex, markdown
+from normlab.train.loaded import rescored
+from tests.records.examples import changed
+from tests.reports.tables import diverged, kept_run, made, run, run_rows, runs, study
+from tests.tasks.sentences import translation
+
+VALUES = {"ln": [30.0, 30.1], "bn": [20.0, None]}
+
+
+@pytest.fixture
+def folder(tmp_path):
+    return publish(tmp_path, study(), "smoke", runs(VALUES))
+
+
+def files(root):
+    return {path: path.read_bytes() for path in root.rglob("*") if path.is_file()}
+
+
+def test_what_is_published_is_read_again_and_makes_the_same_tables(folder, tmp_path):
+    assert folder == tmp_path / "norms" / "smoke"
+    found = read(folder)
+    assert [tuple(each.key) for each in found] == [
+        *(("ln", "", 1), ("ln", "", 2), ("bn", "", 1), ("bn", "", 2))
+    ]
+    assert found[3].record is None
+    for was, now in zip(runs(VALUES)[:3], found, strict=False):
+        assert now.record.scores == was.record.scores and now.record.run_id == was.record.run_id
+    table = build(study(), "smoke", runs(VALUES))
+    assert (folder / "table.md").read_text() == markdown(table)
+    assert (folder / "table.tex").read_text() == latex(table)
+    assert (folder / "table.csv").read_text() == comma_separated(table)
+    assert stale(rendered(study(), folder)) == []
+    before = files(tmp_path)
+    publish(tmp_path, study(), "smoke", runs(VALUES))
+    assert files(tmp_path) == before
+
+
+def test_records_that_belong_no_longer_are_removed(folder, tmp_path):
+    notes = folder / "notes.md"
+    notes.write_text("mine")
+    publish(tmp_path, study(), "smoke", runs({"ln": [30.0]}))
+    assert list(Pack(folder).records) == [("ln", "", 1)]
+    assert notes.read_text() == "mine"
+
+
+def add(tmp_path, record):
+    publish(tmp_path, study(), "smoke", [run(record, "ln", 3)], add=True)
+
+
+def test_to_add_keeps_all_there_is(folder, tmp_path):
+    add(tmp_path, made("ln", 3))
+    assert [(each.key.row, each.key.seed, each.record is not None) for each in read(folder)] == [
+        *(("ln", 1, True), ("bn", 1, True)),
+        *(("ln", 2, True), ("bn", 2, False), ("ln", 3, True)),
+    ]
+
+
+@pytest.mark.parametrize("wrong", ["record", "manifest", "experiment"])
+def test_to_add_writes_nothing_where_something_is_wrong(folder, tmp_path, wrong):
+    record = made("ln", 3, batch_size=7) if wrong == "experiment" else made("ln", 3)
+    if wrong == "record":
+        (folder / RECORDS).write_text("{")
+    if wrong == "manifest":
+        (tmp_path / "MANIFEST.sha256").write_text("=======\n")
+    before = files(tmp_path)
+    with pytest.raises(ValueError, match=r"damaged|holds other experiments"):
+        add(tmp_path, record)
+    assert files(tmp_path) == before
+
+
+def test_private_folders_are_shortened_at_any_depth(tmp_path):
+    places = {"data_dir": "/home/me/data/iwslt", "runs_dir": "/home/me/runs"}
+    task = {"corpus": {"data_dir": "/home/me/data/iwslt", "size": 3, "seed": 1}}
+    record = changed(made("ln", 1), config={**made("ln", 1, **places).config, "task": task})
+    folder = publish(tmp_path, study(), "smoke", [run(record, "ln")])
+    assert "/home" not in (folder / RECORDS).read_text()
+    config = read(folder)[0].record.config
+    assert (config["data_dir"], config["runs_dir"]) == ("iwslt", "runs")
+    assert config["task"]["corpus"] == {"data_dir": "iwslt", "size": 3, "seed": 1}
+    assert portable({"a": [{"data_dir": "/x/y"}]}) == {"a": [{"data_dir": "y"}]}
+
+
+def test_every_damaged_record_and_a_row_that_the_study_lost_are_named(folder, tmp_path):
+    with pytest.raises(ValueError, match=r"no row 'bn' .*: there are ln; put it back, or"):
+        rendered(study(rows={"ln": ("norm=ln",)}), folder)
+    text = (folder / RECORDS).read_text()
+    (folder / RECORDS).write_text(text.replace('"params"', '"was"', 2))
+    with pytest.raises(ValueError, match=r"line 1: damaged record.*\n.*line 2: damaged record"):
+        rendered(study(), folder)
+    with pytest.raises(ValueError, match=r"holds no records.jsonl: it is no published study"):
+        read(tmp_path)
+
+
+def test_a_config_that_was_changed_does_not_fit_its_fingerprint(folder):
+    records = Pack(folder).records
+    key = Key("ln", "", 1)
+    config = {**records[key].config, "batch_size": 7}
+    write_pack(folder, records | {key: replace(records[key], config=config)})
+    with pytest.raises(ValueError, match=r"records\.jsonl: .* has the fingerprint .* gives .*"):
+        rendered(study(), folder)
+
+
+# Curves -------------------------------------------------------------------------------------------
+
+
+def training(count, step=10):
+    return [{"step": step * n, "train/loss": 1 / n} for n in range(1, count + 1)]
+
+
+def steps(rows):
+    return [row["step"] for row in rows]
+
+
+def test_few_rows_are_all_kept_without_what_no_curve_shows():
+    kept = thinned(run_rows(1.0))
+    assert steps(kept) == steps(run_rows(1.0))
+    assert {name for row in kept for name in row} == {
+        *("step", "tokens", "train/loss", "train/grad_norm"),
+        *("stability/tid/mean", "valid/loss", "valid/bleu"),
+    }
+
+
+def test_of_many_rows_about_a_hundred_stay_and_every_validation():
+    validations = [{"step": step, "valid/loss": 2.0} for step in range(7, 10_000, 10)]
+    kept = thinned([*training(1000), *validations])
+    assert [row for row in kept if "valid/loss" in row] == validations
+    trained = steps(row for row in kept if "train/loss" in row)
+    assert 50 <= len(trained) <= 102 and (trained[0], trained[-1]) == (10, 10_000)
+    assert {b - a for a, b in itertools.pairwise(trained[1:-1])} == {160}
+    for ended in (101, 399, 777):  # a seed that ended early keeps the steps of one that did not
+        shared = {step for step in trained if 10 < step < 10 * ended}
+        assert shared <= set(steps(thinned(training(ended))))
+
+
+def published_one(tmp_path, folder, record=None):
+    """Publish one run and return its address."""
+    kept = run(record or made("ln", 1, {"test/bleu": 1.0}), "ln", folder=folder)
+    of = Pack(publish(tmp_path / "results", study(), "smoke", [kept]))
+    (key,) = of.records
+    return of.address(key)
+
+
+def test_numbers_are_shortened_and_read_back(tmp_path):
+    rows = [{"step": 3, "tokens": 1234567, "train/loss": 1.23456789, "valid/loss": math.inf}]
+    folder = kept_run(tmp_path / "run", [*rows, {"step": 4, "train/loss": math.nan}])
+    first, last = rows_of_run(published_one(tmp_path, folder))
+    assert first == {"step": 3, "tokens": 1234567, "train/loss": 1.23457, "valid/loss": math.inf}
+    assert math.isnan(last["train/loss"])
+
+
+def test_curves_go_with_their_records_to_tables_and_figures(tmp_path):
+    places = [kept_run(tmp_path / str(n), run_rows(n)) for n in (1, 2)]
+    made_of = [
+        run(made("ln", seed, {"test/bleu": 1.0}), "ln", seed, folder=place)
+        for seed, place in enumerate(places, 1)
+    ]
+    folder = publish(tmp_path, study(), "smoke", made_of)
+    found = normlab.records(folder)
+    frame = found.curves("train/loss", "valid/loss")
+    for seed, place in zip((1, 2), found.folders, strict=True):
+        rows = thinned(run_rows(seed))
+        assert rows_of_run(place) == rows
+        assert frame[frame["seed"] == seed]["step"].tolist() == sorted(set(steps(rows)))
+    assert found.plot("loss")._repr_svg_().startswith("<?xml")
+    publish(tmp_path, study(), "smoke", made_of[:1])
+    assert [key.seed for key in Pack(folder).curves] == [1]
+    publish(tmp_path, study(), "smoke", runs({"ln": [1.0]}))
+    assert not (folder / CURVES).exists()
+
+
+def test_damaged_rows_of_a_run_stop_before_anything_is_written(tmp_path):
+    place = kept_run(tmp_path / "run", run_rows(1.0))
+    (place / "metrics.jsonl").write_text("{\n{}\n")
+    with pytest.raises(ValueError, match=r"metrics\.jsonl, line 1: damaged"):
+        publish(tmp_path / "out", study(), "smoke", [run(made("ln", 1), "ln", folder=place)])
+    assert not (tmp_path / "out").exists()
+
+
+# Translations -----------------------------------------------------------------------------------
+
+
+def test_translations_of_tested_runs_are_published_and_have_the_bleu_of_their_record(tmp_path):
+    task = translation()
+    lines = [line.replace(" the", "", 1) for line in task.data.texts["test"].target]
+    folder = kept_run(tmp_path / "run", run_rows(1.0))
+    (folder / "hypotheses.txt").write_text("".join(f"{line}\n" for line in lines))
+    (folder / "hypotheses-test_2017.txt").write_text("one line\n")
+    scores = {f"test/{name}": score for name, score in task.score_lines("test", lines).items()}
+    record = replace(made("ln", 1), scores=scores)
+    place = published_one(tmp_path, folder, record)
+    found, kept = rescored(place, task), read_record(place).scores
+    assert found == kept and 0 < found["test/bleu"].value < 100
+    assert hypotheses_splits(place) == ["test", "test_2017"]
+    assert read_hypotheses(place, "test_2017") == ["one line"]
+    place = published_one(tmp_path, folder, diverged(record, 45))
+    assert hypotheses_splits(place) == [], "a run that was not tested"
+    with pytest.raises(ValueError, match=r"keeps no hypotheses\.txt"):
+        rescored(place, task)
