@@ -9,7 +9,7 @@ refused with the reason, and seeds that diverged are counted, never dropped.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from statistics import fmean, median
 
 from normlab.metrics.spread import accuracy_interval, at_baseline
@@ -22,7 +22,6 @@ from normlab.reports.comparison import (
     Rules,
     best,
     difference,
-    diverged_seeds,
     future_note,
     higher_is_better,
     marks,
@@ -34,28 +33,33 @@ from normlab.reports.comparison import (
 )
 from normlab.reports.runs import Run, by_setting
 from normlab.reports.table import Entry, Row, Table, figure
-from normlab.studies import STABILITY, Scale, Study
+from normlab.studies import STABILITY, Study
 
 BOLD = (
     "bold: better than every other row at its point, p below 0.05 after Holm over all pairs of "
     f"rows; all rows have {SEEDS_TO_DECIDE} seeds or more, all of them finished and clear of the "
     "untrained baseline, and the two runs of each pair have the same code"
 )
-_Place = tuple[str, str]
-"""A row and its point."""
 
 
 def build(study: Study, scale: str, runs: Iterable[Run], *, found: bool = False) -> Table:
     """Return the table of a study from its runs, or of runs that were `found`, without a plan."""
     groups = by_setting(runs)
     joined = {place: _joined(members, study.columns) for place, members in groups.items()}
-    cells = {place: cell for place, cell in joined.items() if isinstance(cell, Cell)}
     overrides = [each for row in study.rows.values() for each in row]
-    precision = not any(each.startswith("precision=") for each in overrides)
-    size = study.scales.get(scale)
-    made = _Joined(study, size, cells, Rules(precision, found))
-    rows = made.rows(groups, joined)
-    data = data_name(study, scale, made.records)
+    rules = Rules(not any(each.startswith("precision=") for each in overrides), found)
+    rows: list[Row] = []
+    for (name, point), members in groups.items():
+        first = joined.get((study.baseline, point))
+        base = first if isinstance(first, Cell) and name != study.baseline else None
+        rows.append(_row(study, members, joined[name, point], base, rules))
+    for point in dict.fromkeys(row.point for row in rows):
+        here = [row for row in rows if row.point == point and row.cell is not None]
+        for column in study.columns:
+            top = best([row.cell for row in here if row.cell is not None], column, rules)
+            for row in here if top is not None else ():
+                row.entries[column] = replace(row.entries[column], best=row.cell is top)
+    data = data_name(study, scale, [record for row in rows for record in row.records])
     title = f"{study.table}, on {data} ({study.name}, scale={scale})"
     if found:
         title = f"{study.table} on {data}{scale and f', scale={scale}'}"
@@ -63,8 +67,8 @@ def build(study: Study, scale: str, runs: Iterable[Run], *, found: bool = False)
         title=title,
         columns=study.columns,
         rows=tuple(rows),
-        notes=tuple(made.notes(rows)),
-        details=tuple(made.intervals()),
+        notes=tuple(_notes(study, scale, rows, rules)),
+        details=tuple(_intervals(rows, study.columns)),
         apart=f"document ({study.document_data})" if any(study.figures.values()) else "",
     )
 
@@ -99,194 +103,147 @@ def _joined(runs: Sequence[Run], columns: Sequence[str]) -> Cell | str:
     return cell
 
 
-def _label(place: _Place) -> str:
-    return " ".join(place).strip()
-
-
-@dataclass(frozen=True)
-class _Joined:
-    """The joined seeds of a table, of which its rows and notes are made."""
-
-    study: Study
-    size: Scale | None
-    cells: Mapping[_Place, Cell]
-    rules: Rules
-
-    @property
-    def records(self) -> list[RunRecord]:
-        return [record for cell in self.cells.values() for record in cell.records]
-
-    @property
-    def labelled(self) -> dict[str, Cell]:
-        return {_label(place): cell for place, cell in self.cells.items()}
-
-    @property
-    def points(self) -> list[dict[str, Cell]]:
-        """Return the rows at each point by their names."""
-        found: dict[str, dict[str, Cell]] = {}
-        for (name, point), cell in self.cells.items():
-            found.setdefault(point, {})[name] = cell
-        return list(found.values())
-
-    def baseline(self, place: _Place) -> Cell | None:
-        """Return the baseline at the point of a row; None for the baseline itself."""
-        first = self.study.baseline
-        return None if place[0] == first else self.cells.get((first, place[1]))
-
-    def compared(self) -> Iterator[tuple[str, Cell, Cell]]:
-        """Yield each row that has a baseline at its point: its label and both cells."""
-        for place, cell in self.cells.items():
-            if (base := self.baseline(place)) is not None:
-                yield _label(place), cell, base
-
-    def rows(
-        self, groups: Mapping[_Place, Sequence[Run]], joined: Mapping[_Place, Cell | str]
-    ) -> list[Row]:
-        bold = {
-            (id(found), column)
-            for here in self.points
-            for column in self.study.columns
-            if (found := best([*here.values()], column, self.rules)) is not None
-        }
-        rows: list[Row] = []
-        for place, runs in groups.items():
-            cell, base = joined[place], self.baseline(place)
-            said = self.study.figures.get(place[0], {})
-            entries = {name: Entry(name, document=said.get(name)) for name in self.study.columns}
-            if isinstance(cell, str):
-                outcome = cell if cell == runs[0].state else "refused"
-                rows.append(Row(*place, outcome, (), entries, outcome, said.get(STABILITY), cell))
-                continue
-            for name, entry in entries.items():
-                entries[name] = replace(
-                    entry,
-                    summary=cell.score(name),
-                    values=values(cell, name),
-                    higher_is_better=higher_is_better(cell, name),
-                    difference=base and difference(cell, base, name, self.rules),
-                    best=(id(cell), name) in bold,
-                )
-            outcome, stability = self._ended(cell, runs)
-            rows.append(Row(*place, outcome, cell.seeds, entries, stability, said.get(STABILITY)))
-        return rows
-
-    def _ended(self, cell: Cell, runs: Sequence[Run]) -> tuple[str, str]:
-        """Return how the seeds of a row ended, without and with how they trained."""
-        others = [run.state for run in runs if run.record is None]
-        outcome = cell.outcome + (f", {len(others)} {others[0]}" if others else "")
-        spikes = [r.stability[SPIKE_COUNT] for r in cell.records if SPIKE_COUNT in r.stability]
-        said = [outcome]
-        if "diverged" not in outcome:
-            said.append(f"diverged {diverged_seeds(cell)}")
-        said += marks(cell)
-        said.append(f"spikes {median(spikes):g}" if spikes else "spikes not counted")
-        if self.rules.found and (speed := cell.tokens_per_second()) is not None:
-            said.append(f"{speed.mean:,.0f} {cell.records[0].unit}/s")
-        return outcome, "; ".join(said)
-
-    def notes(self, rows: Sequence[Row]) -> Iterator[str]:
-        """Yield the notes of a table, in a fixed order."""
-        records, baseline = self.records, self.study.baseline
-        refused = [f"{r.label}: {r.problem}" for r in rows if r.problem not in (None, r.outcome)]
-        if not records:
-            yield from refused or ["no run has ended"]
-            return
-        yield _made_of(records)
-        if weights := sorted({_weights(record) for record in records if record.finished} - {""}):
-            yield f"tested: {', or '.join(weights)}"
-        yield (
-            "mean +- standard deviation over the seeds that finished; in brackets the difference "
-            f"to {baseline} at the same point, paired by seed, with its 95 % t interval and "
-            "p value, not corrected for multiple comparisons"
+def _row(
+    study: Study, runs: Sequence[Run], cell: Cell | str, base: Cell | None, rules: Rules
+) -> Row:
+    """Return a row; `cell` may be the reason why it has no scores."""
+    name, point, _ = runs[0].key
+    said = study.figures.get(name, {})
+    entries = {column: Entry(column, document=said.get(column)) for column in study.columns}
+    row = Row(name, point, entries, said=said.get(STABILITY))
+    if isinstance(cell, str):
+        outcome = cell if cell == runs[0].state else "refused"
+        return replace(row, outcome=outcome, stability=outcome, problem=cell)
+    for column, entry in entries.items():
+        entries[column] = replace(
+            entry,
+            summary=cell.score(column),
+            values=values(cell, column),
+            higher_is_better=higher_is_better(cell, column),
+            difference=base and difference(cell, base, column, rules),
         )
-        if any(entry.best for row in rows for entry in row.entries.values()):
-            yield BOLD
-        few = min(len(cell.seeds) for cell in self.cells.values())
-        if self.size is not None and self.size.pilot:
-            yield "a pilot: it decides nothing"
-        elif few < SEEDS_TO_DECIDE:
-            yield f"rows of fewer than {SEEDS_TO_DECIDE} seeds decide nothing (fewest: {few})"
-        yield from self._untrained()
-        yield from future_note(self.labelled)
-        if not any(record.finished for record in records):
-            yield "no run has finished"
-        if any(self.study.figures.values()):
-            yield f"document: what {self.study.document} says, at its own size and data"
-        if code_remark(record.made_by for record in records) is not None:
-            apart = [label for label, *both in self.compared() if not one_code(*both, self.rules)]
-            among = f"except {'; '.join(apart)}" if apart else "in every row"
-            said = "seeds have different states of it; the two runs of a pair share theirs"
-            yield f"code: {said} {among}"
-        yield from refused
-        yield from self._differences()
-        axes = [*self.study.grid]
-        alike = [not_alike(here, axes) for here in (self.points if self.rules.found else ())]
-        yield from dict.fromkeys(note for notes in alike for note in notes)
-        yield from scored_by(self.labelled, self.study.columns)
+    others = [run.state for run in runs if run.record is None]
+    outcome = cell.outcome + (f", {len(others)} {others[0]}" if others else "")
+    ended = [outcome, *([] if "diverged" in outcome else ["diverged 0"]), *marks(cell)]
+    spikes = [r.stability[SPIKE_COUNT] for r in cell.records if SPIKE_COUNT in r.stability]
+    ended.append(f"spikes {median(spikes):g}" if spikes else "spikes not counted")
+    if rules.found and (speed := cell.tokens_per_second()) is not None:
+        ended.append(f"{speed.mean:,.0f} {cell.records[0].unit}/s")
+    return replace(row, outcome=outcome, stability="; ".join(ended), cell=cell, base=base)
 
-    def _untrained(self) -> Iterator[str]:
-        """Yield the untrained baseline of each score, and the rows that are not clear of it."""
-        found: list[str] = []
-        low: list[str] = []
-        for column in self.study.columns:
-            name = column.rpartition("/")[2]
-            scored = [r for r in self.records if name in r.floors and column in r.scores]
-            if known := [record.floors[name] for record in scored]:
-                bounds = dict.fromkeys(figure(value, column) for value in (min(known), max(known)))
-                found.append(f"{column} {' to '.join(bounds)}")
-            own = [
-                label
-                for label, cell in self.labelled.items()
-                if at_baseline([r for r in cell.records if r.finished], column) is not None
-            ]
-            if own:
-                low.append(f"{column} ({'; '.join(own)})")
-        if found or low:
-            clear = "; not clear of it, so a difference says nothing: " if low else ""
-            said = ", ".join(found) or "not of these scores"
-            yield f"untrained baseline: {said}{clear}{'; '.join(low)}"
 
-    def _differences(self) -> Iterator[str]:
-        """Say which rows are not compared with the baseline, and which over some of their seeds."""
-        found: dict[str, list[str]] = {}
-        for label, cell, base in self.compared():
-            paired, obstacle = pairs(cell, base, self.rules)
-            own, others = (
-                {seed for column in self.study.columns for seed in values(each, column)}
-                for each in (cell, base)
-            )
-            common = sorted(set(paired) & others)
-            seeds = " ".join(map(str, common))
-            if obstacle:
-                said = f"not compared with {self.study.baseline}, {obstacle}"
-            elif not own or not others or own == others == set(common):
-                continue
-            elif len(common) < 2:
-                said = f"seed {seeds} is the only pair, and a difference takes two"
-            else:
-                said = f"only seeds {seeds} are pairs"
-            found.setdefault(said, []).append(label)
-        shared = "on the same hardware and precision"
-        if self.rules.found:
-            shared = "of the same data, code, hardware and precision"
-        if said := "; ".join(f"{what} ({'; '.join(labels)})" for what, labels in found.items()):
-            yield f"differences: {said}; a pair has a seed of both rows {shared}"
+def _notes(study: Study, scale: str, rows: Sequence[Row], rules: Rules) -> Iterator[str]:
+    """Yield the notes of a table, in a fixed order."""
+    records = [record for row in rows for record in row.records]
+    refused = [f"{row.label}: {row.problem}" for row in rows if row.outcome == "refused"]
+    cells = {row.label: row.cell for row in rows if row.cell is not None}
+    size = study.scales.get(scale)
+    if not records:
+        yield from refused or ["no run has ended"]
+        return
+    yield _made_of(records)
+    if weights := sorted({_weights(record) for record in records if record.finished} - {""}):
+        yield f"tested: {', or '.join(weights)}"
+    yield (
+        "mean +- standard deviation over the seeds that finished; in brackets the difference "
+        f"to {study.baseline} at the same point, paired by seed, with its 95 % t interval and "
+        "p value, not corrected for multiple comparisons"
+    )
+    if any(entry.best for row in rows for entry in row.entries.values()):
+        yield BOLD
+    few = min(len(cell.seeds) for cell in cells.values())
+    if size is not None and size.pilot:
+        yield "a pilot: it decides nothing"
+    elif few < SEEDS_TO_DECIDE:
+        yield f"rows of fewer than {SEEDS_TO_DECIDE} seeds decide nothing (fewest: {few})"
+    yield from _untrained(cells, study.columns)
+    yield from future_note(cells)
+    if not any(record.finished for record in records):
+        yield "no run has finished"
+    if any(study.figures.values()):
+        yield f"document: what {study.document} says, at its own size and data"
+    if code_remark(record.made_by for record in records) is not None:
+        compared = [(row.label, row.cell, row.base) for row in rows if row.cell and row.base]
+        apart = [label for label, cell, base in compared if not one_code(cell, base, rules)]
+        among = f"except {'; '.join(apart)}" if apart else "in every row"
+        said = "seeds have different states of it; the two runs of a pair share theirs"
+        yield f"code: {said} {among}"
+    yield from refused
+    yield from _differences(study, rows, rules)
+    alike: dict[str, None] = {}
+    for point in dict.fromkeys(row.point for row in rows if rules.found):
+        here = {row.name: row.cell for row in rows if row.point == point and row.cell}
+        alike |= dict.fromkeys(not_alike(here, [*study.grid]))
+    yield from alike
+    yield from scored_by(cells, study.columns)
 
-    def intervals(self) -> Iterator[str]:
-        """Give the intervals of accuracies over test images, which a spread over seeds lacks."""
-        for column in self.study.columns:
-            texts: list[str] = []
-            for label, cell in self.labelled.items():
-                found = [r.scores.get(column) for r in cell.records if r.finished]
-                scores = [score for score in found if score is not None]
-                mean = fmean(score.value for score in scores) if scores else 0.0
-                n = min((score.n for score in scores), default=0)
-                if (bounds := accuracy_interval(column, mean, n)) is not None:
-                    between = " to ".join(figure(bound, column) for bound in bounds)
-                    texts.append(f"{label} {between}")
-            if texts:
-                said = "Wilson's 95 % interval of the mean, by the number of images"
-                yield f"{column}: {said}: {'; '.join(texts)}"
+
+def _untrained(cells: Mapping[str, Cell], columns: Sequence[str]) -> Iterator[str]:
+    """Yield the untrained baseline of each score, and the rows that are not clear of it."""
+    found: list[str] = []
+    low: list[str] = []
+    for column in columns:
+        name = column.rpartition("/")[2]
+        records = [record for cell in cells.values() for record in cell.records]
+        scored = [r for r in records if name in r.floors and column in r.scores]
+        if known := [record.floors[name] for record in scored]:
+            bounds = dict.fromkeys(figure(value, column) for value in (min(known), max(known)))
+            found.append(f"{column} {' to '.join(bounds)}")
+        own = [
+            label
+            for label, cell in cells.items()
+            if at_baseline([r for r in cell.records if r.finished], column) is not None
+        ]
+        if own:
+            low.append(f"{column} ({'; '.join(own)})")
+    if found or low:
+        clear = "; not clear of it, so a difference says nothing: " if low else ""
+        said = ", ".join(found) or "not of these scores"
+        yield f"untrained baseline: {said}{clear}{'; '.join(low)}"
+
+
+def _differences(study: Study, rows: Sequence[Row], rules: Rules) -> Iterator[str]:
+    """Say which rows are not compared with the baseline, and which over some of their seeds."""
+    found: dict[str, list[str]] = {}
+    for row in rows:
+        if row.cell is None or row.base is None:
+            continue
+        paired, obstacle = pairs(row.cell, row.base, rules)
+        own, others = (
+            {seed for column in study.columns for seed in values(cell, column)}
+            for cell in (row.cell, row.base)
+        )
+        common = sorted(set(paired) & others)
+        seeds = " ".join(map(str, common))
+        if obstacle:
+            said = f"not compared with {study.baseline}, {obstacle}"
+        elif not own or not others or own == others == set(common):
+            continue
+        elif len(common) < 2:
+            said = f"seed {seeds} is the only pair, and a difference takes two"
+        else:
+            said = f"only seeds {seeds} are pairs"
+        found.setdefault(said, []).append(row.label)
+    shared = "on the same hardware and precision"
+    if rules.found:
+        shared = "of the same data, code, hardware and precision"
+    if said := "; ".join(f"{what} ({'; '.join(labels)})" for what, labels in found.items()):
+        yield f"differences: {said}; a pair has a seed of both rows {shared}"
+
+
+def _intervals(rows: Sequence[Row], columns: Sequence[str]) -> Iterator[str]:
+    """Give the intervals of accuracies over test images, which a spread over seeds lacks."""
+    for column in columns:
+        texts: list[str] = []
+        for row in rows:
+            found = [r.scores[column] for r in row.records if r.finished and column in r.scores]
+            mean = fmean(score.value for score in found) if found else 0.0
+            n = min((score.n for score in found), default=0)
+            if (bounds := accuracy_interval(column, mean, n)) is not None:
+                texts.append(" ".join([row.label, " to ".join(figure(b, column) for b in bounds)]))
+        if texts:
+            said = "Wilson's 95 % interval of the mean, by the number of images"
+            yield f"{column}: {said}: {'; '.join(texts)}"
 
 
 def _made_of(records: Sequence[RunRecord]) -> str:

@@ -10,8 +10,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from normlab.metrics.spread import Interval, p_value
-from normlab.records.aggregate import Summary
+from normlab.records.aggregate import Cell, Summary
 from normlab.records.labels import in_markdown, in_prose, in_sheet, one_line
+from normlab.records.record import RunRecord
 
 _CSV = (
     *("setting", "at", "score", "mean", "sd", "n", "seeds"),
@@ -70,24 +71,31 @@ class Entry:
 
 @dataclass(frozen=True)
 class Row:
-    """One setting at one point of the grid; `problem` says why it has no scores.
+    """One setting at one point of the grid: its scores by column, and its joined seeds.
 
-    `stability` says how its seeds trained, `said` what the article says of that.
+    `stability` says how its seeds trained, `said` what the article says of that, `problem` why it
+    has no scores. `base` are the joined seeds of the baseline.
     """
 
     name: str
     point: str
-    outcome: str
-    seeds: tuple[int, ...]
-    entries: Mapping[str, Entry]
+    entries: dict[str, Entry]
+    outcome: str = "-"
     stability: str = "-"
     said: str | float | None = None
     problem: str | None = None
+    cell: Cell | None = None
+    base: Cell | None = None
 
     @property
     def label(self) -> str:
         """Return name and point."""
         return f"{self.name} {self.point}".strip()
+
+    @property
+    def records(self) -> tuple[RunRecord, ...]:
+        """Return the records of its seeds, if they could be joined."""
+        return () if self.cell is None else self.cell.records
 
 
 @dataclass(frozen=True)
