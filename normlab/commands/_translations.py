@@ -67,7 +67,8 @@ def show_bootstrap(runs: Arranged, arguments: argparse.Namespace) -> None:
             f"{', '.join(sides)}; name two: normlab compare runs/A runs/B --bootstrap"
         )
     names = [*sides]
-    tests = bootstrap(*sides.values(), Texts(arguments.data_dir), samples=_SAMPLES)
+    first, second = sides.values()
+    tests = bootstrap(first, second, Texts(arguments.data_dir), samples=_SAMPLES)
     columns = ["seed", *names, "difference", "p"]
     rows = [
         [seed, f"{t.baseline:.2f}", f"{t.other:.2f}", f"{t.other - t.baseline:+.2f}", f"{t.p:.4f}"]

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 _STROKES: dict[str, Any] = dict(
     zip(DASHES, ("-", (0, (5, 1.6)), (0, (1.2, 1.2)), (0, (6, 1.5, 1.2, 1.5))), strict=True)
 )
-_MARKS = dict(zip(MARKS, "os^DvP", strict=True))
+_MARKS: dict[str, str] = dict(zip(MARKS, "os^DvP", strict=True))
 _WIDTH, _HEIGHT, _LEGEND_ROW = 3.2, 2.5, 0.17  # inches of a plot, and of a row of the legend
 _LETTERS = 15  # letters of the legend per inch
 _NAMES_FIT = 24  # ticks of a panel that can all be named

@@ -113,8 +113,7 @@ def _environment() -> "Environment":
     from markupsafe import Markup
 
     def finalize(value: object) -> object:
-        plain = isinstance(value, str) and not isinstance(value, Markup)
-        return one_line(value) if plain else value
+        return value if not isinstance(value, str) or isinstance(value, Markup) else one_line(value)
 
     made = Environment(
         loader=PackageLoader("normlab.reports", "templates"),

@@ -134,18 +134,15 @@ def bootstrap(
         raise ValueError(f"{names} cannot be compared: {reason}")
     _, references = text_of(cells[0].records[0])
     lowercase = "case:lc" in str(ways[0]).split("|")
-    sides = [
-        {
-            run.planned.seed: _scored(run, references, lowercase)
-            for run in runs
-            if run.planned.seed in seeds
-        }
+    one, two = (
+        {run.key.seed: _scored(run, references, lowercase) for run in runs if run.key.seed in seeds}
         for runs in (baseline, other)
-    ]
+    )
     tests = {str(seed): [seed] for seed in seeds} | ({"all": seeds} if len(seeds) > 1 else {})
     return {
         name: paired_bootstrap(
-            *([side[seed] for seed in own] for side in sides),
+            [one[seed] for seed in own],
+            [two[seed] for seed in own],
             references,
             lowercase=lowercase,
             samples=samples,
