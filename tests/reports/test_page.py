@@ -160,13 +160,13 @@ def test_settings_differ_in_what_reads_differently():
 def test_what_runs_count_and_their_environments_are_said(tmp_path):
     versions = ("2.12", "2.13", "2.13")
     made_of = [
-        run(made("ln", n, environment={"versions": {"torch": v}}, data={"unit": "x"}), "ln", n)
+        run(made("ln", n, environment={"versions": {"torch": v}}, data={"unit": "px"}), "ln", n)
         for n, v in enumerate(versions, 1)
     ]
     text = page_of(publish(tmp_path, study(), "smoke", made_of), study())
     shown = dict(row for row in Text(text).rows("pairs") if len(row) == 2)
     assert shown["versions.torch"] == "2.13 2.12" and shown["precision"] == "fp32"
-    assert ">xs/s</th>" in text
+    assert ">px/s</th>" in text
 
 
 # Samples ------------------------------------------------------------------------------------------

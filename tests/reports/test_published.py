@@ -199,12 +199,13 @@ def test_translations_of_tested_runs_are_published_and_have_the_bleu_of_their_re
     lines = [line.replace(" the", "", 1) for line in task.data.texts["test"].target]
     folder = kept_run(tmp_path / "run", run_rows(1.0))
     (folder / "hypotheses.txt").write_text("".join(f"{line}\n" for line in lines))
-    (folder / "hypotheses-test_2017.txt").write_text("one line\n")
     scores = {f"test/{name}": score for name, score in task.score_lines("test", lines).items()}
     record = replace(made("ln", 1), scores=scores)
     place = published_one(tmp_path, folder, record)
     found, kept = rescored(place, task), read_record(place).scores
     assert found == kept and 0 < found["test/bleu"].value < 100
+    (folder / "hypotheses-test_2017.txt").write_text("one line\n")
+    place = published_one(tmp_path, folder, record)
     assert hypotheses_splits(place) == ["test", "test_2017"]
     assert read_hypotheses(place, "test_2017") == ["one line"]
     place = published_one(tmp_path, folder, diverged(record, 45))
