@@ -1,8 +1,10 @@
 """Which charts runs have: curves over training, probes, scores over a numeric axis, by layer."""
 
 import math
+import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from typing import NamedTuple
 
 from normlab.records.record import RunRecord
 from normlab.records.store import series
@@ -12,6 +14,7 @@ from normlab.reports.table import Table
 from normlab.studies import Study
 
 TRAIN, VALID = "train/loss", "valid/loss"
+_NUMBER = re.compile(r"-?[\d.]+(e-?\d+)?")
 _LAST = 10**6
 _RANKS = {
     **{"encoder": 0, "decoder": 1, "output": 2, "embedding": -1, "final": _LAST},
@@ -46,17 +49,11 @@ _BY_LAYER = {
 }
 
 
-@dataclass(frozen=True)
-class Group:
+class Group(NamedTuple):
     """Charts that belong together; those of `more` are shown on request."""
 
-    shown: tuple[Panel, ...]
-    more: tuple[Panel, ...] = ()
-
-    @property
-    def all(self) -> tuple[Panel, ...]:
-        """Return all charts."""
-        return (*self.shown, *self.more)
+    shown: Sequence[Panel]
+    more: Sequence[Panel] = ()
 
 
 def row_looks(runs: Iterable[Run], rows: Iterable[str] = ()) -> dict[str, Look]:
@@ -75,19 +72,23 @@ def over_training(study: Study, runs: Sequence[Run]) -> dict[str, Group]:
     Those of the study's table and the most telling ones come first.
     """
     logged = sorted({name for run in runs for row in run.rows for name in row})
+
+    def group(first: Iterable[str], *others: tuple[str, int]) -> Group:
+        """Return the first charts, then the metrics below some paths, with so many slashes."""
+        rest = [
+            name
+            for start, slashes in others
+            for name in logged
+            if name.startswith(start) and name.count("/") == slashes
+            if name not in (*first, TRAIN, VALID, _UNSHOWN)
+        ]
+        made = [[_curves(runs, name) for name in names] for names in (first, rest)]
+        return Group(*([panel for panel in panels if panel.series] for panels in made))
+
     columns = [f"valid/{column.partition('/')[2]}" for column in study.columns]
-    first = tuple(dict.fromkeys([TRAIN, VALID, *columns]))
-    valid = [name for name in logged if name.startswith("valid/") and name.count("/") == 1]
-    probes = [name for name in logged if name.startswith("stability/") and name.count("/") == 2]
-    trained = [name for name in logged if name.startswith("train/") and name.count("/") == 1]
-
-    def group(first: Sequence[str], others: Iterable[str], but: Sequence[str] = ()) -> Group:
-        rest = [name for name in others if name not in (*first, *but)]
-        return Group(_drawn(runs, first), _drawn(runs, rest))
-
     return {
-        "learning": group(first, valid),
-        "stability": group(_OVER_TRAINING, [*probes, *trained], (TRAIN, VALID, _UNSHOWN)),
+        "learning": group(dict.fromkeys([TRAIN, VALID, *columns]), ("valid/", 1)),
+        "stability": group(_OVER_TRAINING, ("stability/", 2), ("train/", 1)),
     }
 
 
@@ -95,10 +96,6 @@ def loss_unit(records: Iterable[RunRecord]) -> str:
     """Return the unit of the runs' losses: nats per what all of them count, or nats alone."""
     units = {record.loss_unit for record in records}
     return units.pop() if len(units) == 1 else "nats"
-
-
-def _drawn(runs: Iterable[Run], names: Iterable[str]) -> tuple[Panel, ...]:
-    return tuple(panel for name in names if (panel := _curves(runs, name)).series)
 
 
 def _curves(runs: Iterable[Run], name: str) -> Panel:
@@ -132,18 +129,11 @@ def by_axis(study: Study, table: Table) -> dict[str, Group]:
     """Return, as `by AXIS` for each numeric axis of the grid, the scores of the table over it."""
     found: dict[str, Group] = {}
     for axis, values in study.grid.items():
-        if all(map(_is_number, values)):
+        if all(_NUMBER.fullmatch(value) for value in values):
             panels = [_over_axis(axis, table, column) for column in table.columns]
-            if shown := tuple(panel for panel in panels if len(panel.ticks) > 1):
+            if shown := [panel for panel in panels if len(panel.ticks) > 1]:
                 found[f"by {axis}"] = Group(shown)
     return found
-
-
-def _is_number(text: str) -> bool:
-    try:
-        return math.isfinite(float(text))
-    except ValueError:
-        return False
 
 
 def _over_axis(axis: str, table: Table, column: str) -> Panel:
@@ -166,8 +156,7 @@ def _over_axis(axis: str, table: Table, column: str) -> Panel:
     return Panel(column, column, "", tuple(made), _AXES.get(axis, axis), ticks, log_from=None)
 
 
-@dataclass(frozen=True)
-class Kind:
+class Kind(NamedTuple):
     """A figure of runs: its title, its metrics, and by layers the probe that measures them."""
 
     title: str

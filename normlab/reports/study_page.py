@@ -47,7 +47,7 @@ def study_page(
     units = {record.unit for record in records}
     return page(
         template,
-        data([panel for group in groups.values() for panel in group.all], looks),
+        data([panel for group in groups.values() for panel in (*group.shown, *group.more)], looks),
         published=text_of is None,
         study=study,
         scale=scale,

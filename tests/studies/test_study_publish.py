@@ -40,8 +40,8 @@ def test_another_experiment_at_a_published_row_is_refused_before_any_run(
     night(capsys, "one", *RESULTS)
     before = contents(folder.parents[1])
     said = (
-        r"(?s)results/one/smoke holds other .*; bn: published is toy-bn-pre-\w+ \(seed 1 2\), "
-        "asked for is toy-bn-.* another folder, or leave out .* remove results/one/smoke, start"
+        r"(?s)results/one/smoke holds other .*; bn: published is toy-bn-pre-\w+, "
+        "asked for is toy-bn-.* leave out .* another folder; .* remove results/one/smoke, and"
     )
     with pytest.raises(ValueError, match=said):
         command.main(
