@@ -4,7 +4,6 @@ import shutil
 
 import pytest
 
-from normlab.commands import report
 from normlab.commands.compare import main
 from normlab.records.record import Score
 from normlab.records.store import RunStore
@@ -54,19 +53,18 @@ def test_a_row_an_experiment_with_mean_spread_spikes_outcome_and_speed(runs, cap
     assert "scale" not in out, "no run chose one"
 
 
-def test_where_and_paths_choose_runs(runs, capsys):
+def test_where_paths_and_scores_choose_runs_and_columns(runs, capsys):
     assert set(compare(capsys, "--where", "norm=bn")[3]) == {"bn", "bn+ln"} - {"bn+ln"}
     folder = runs.run_dir(config(norm="ln"))
     assert compare(capsys, str(folder))[3]["ln"][1] == "30.00"
     twice = [str(folder), str(folder / "record.json"), str(folder.parent)]
     assert compare(capsys, *twice)[3]["ln"][1] == "31.00 +- 1.41"
-
-
-def test_scores_are_columns_on_request(runs, capsys):
     out = compare(capsys, "--score", "test/bleu")[1]
     assert "test/bleu" in out and "valid/loss" not in out
     with pytest.raises(ValueError, match=r"--score test/blue: no run has this .* test/bleu$"):
         main(["--score", "test/blue"])
+    with pytest.raises(ValueError, match="--where norm: expected KEY=VALUE"):
+        main(["--where", "norm"])
 
 
 def test_rows_of_one_norm_have_what_sets_them_apart_in_their_names(runs, capsys):
@@ -95,13 +93,6 @@ def test_each_row_is_compared_with_the_baseline_and_what_they_differ_in_is_said(
     assert next(iter(compare(capsys, "--baseline", "rms")[3])) == "rms"
     with pytest.raises(ValueError, match=r"gn: no row is called that; there are bn\+ln; bn; ln"):
         main(["--baseline", "gn"])
-
-
-def test_rows_trained_for_other_steps_are_not_compared(runs, capsys):
-    keep(runs, *(record(seed=s, norm="rms", budget={"steps": 150}) for s in (1, 2)))
-    out = compare(capsys)[1]
-    assert "not compared with ln, budget.steps 150, the baseline's (absent) (rms)" in out
-    assert "NOT ALIKE: rows differ in budget.steps: (absent) (ln, bn+ln, bn); 150 (rms)" in out
 
 
 def test_each_task_has_a_baseline_of_its_own(runs, capsys):
@@ -166,15 +157,6 @@ def test_places_without_a_run_and_damage_are_told_and_the_rest_is_shown(runs, ca
     assert f"{path}: damaged record, the file: expected `object`" in err
 
 
-def test_a_config_without_choices_is_shown_as_far_as_it_goes(runs, capsys):
-    values = config(norm="gn")
-    kept = record(norm="gn")
-    del values["choices"], values["batch_size"]
-    runs.write(changed(kept, config=values), runs.run_dir(kept.config))
-    code, _, err, rows = compare(capsys)
-    assert (code, err) == (0, "") and {"ln", "bn", "bn+ln"} < set(rows)
-
-
 def test_nothing_to_show_is_one_message(runs, capsys):
     assert main(["--runs-dir", "elsewhere"]) == 1
     out, err = capsys.readouterr()
@@ -183,12 +165,3 @@ def test_nothing_to_show_is_one_message(runs, capsys):
     assert "no run that fits below runs" in capsys.readouterr().err
     main(["runs_dir=a/b"])
     assert "below runs_dir=a/b. Did you mean a/b?" in capsys.readouterr().err
-    with pytest.raises(ValueError, match=r"runs_dir=a/b: no folder of .* Did you mean a/b\?"):
-        report.main(["runs_dir=a/b"])
-
-
-def test_bad_conditions_are_named(runs):
-    with pytest.raises(ValueError, match="--where norm: expected KEY=VALUE"):
-        main(["--where", "norm"])
-    with pytest.raises(ValueError, match="'nrom'; allowed:"):
-        main(["--where", "nrom=bn"])
