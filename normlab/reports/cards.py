@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from normlab.metrics.spread import clear_of, paired_interval
 from normlab.records.labels import in_markdown
 from normlab.records.record import number
-from normlab.reports.page import page, signed
+from normlab.reports.page import page
 from normlab.reports.panels import Panel, Series, data, looks_of
 from normlab.reports.table import pipes
 
@@ -49,11 +49,9 @@ def read_card(path: Path) -> dict[str, Any]:
     """Read a `card.json`; ValueError naming a file that is none."""
     try:
         found = json.loads(path.read_text("utf-8"))
-        if found["format"] != FORMAT:
+        needed = ("name", "scale", "overrides", "description", "environment")
+        if found["format"] != FORMAT or not {*needed} <= {*found} or not cells(found):
             raise ValueError(found["format"])
-        for key in ("name", "scale", "overrides", "description", "environment"):
-            found[key]
-        _ = cells(found)
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise ValueError(
             f"{path}: damaged, or no card ({error!r:.80}); make it again with normlab norm card"
@@ -92,7 +90,10 @@ def board(cards: Iterable[Card]) -> str:
     ranked.sort(key=lambda each: each[:3])
     titles = list(dict.fromkeys(title for *_, own in ranked for title in own))
     rows = [
-        [f"`{name}`" + (" \\*" if sees_later else ""), *(_on_board(own.get(t)) for t in titles)]
+        [
+            f"`{name}`" + (" \\*" if sees_later else ""),
+            *(in_markdown(_written(own.get(title), 1e-4)) for title in titles),
+        ]
         for sees_later, _, name, own in ranked
     ]
     said = "Each row is a report card (`normlab norm card NAME`), made at `scale=small`."
@@ -111,13 +112,6 @@ def _loss(card: Card, task: str, score: str) -> float:
 def _values(scores: Mapping[str, Any]) -> dict[int, float]:
     """Return scores by seed as numbers."""
     return {int(seed): float(number(value) or 0.0) for seed, value in scores.items()}
-
-
-def _on_board(value: object) -> str:
-    found = number(value)
-    if value is None or found is None:
-        return "-" if value is None else in_markdown(str(value))
-    return "0" if abs(found) < 1e-4 else f"{found:.3g}"
 
 
 class Beside(NamedTuple):
@@ -209,15 +203,13 @@ def _curves(task: str, cards: Mapping[str, Card]) -> list[Panel]:
                 {float(step): v for step, v in curve if isinstance(v, int | float)}
                 for curve in found["figures"]["curves"].values()
             ]
-            last = min((max(curve, default=0.0) for curve in curves), default=0.0)
-            whole = [{x: y for x, y in curve.items() if x <= last} for curve in curves]
-            lines.append(Series.of_seeds(name, "", "", whole))
+            lines.append(Series.of_seeds(name, "", "", curves))
     drawn = tuple(line for line in lines if line.x)
     return [Panel(f"{task} validation loss", "Validation loss", "nats", drawn)] if drawn else []
 
 
-def _written(value: object) -> str:
+def _written(value: object, least: float = 0.0) -> str:
     found = number(value)
     if value is None or found is None or isinstance(value, str):
-        return "\N{EN DASH}" if value is None else str(value)
-    return signed("0" if found == 0 else f"{found:.3g}")
+        return "-" if value is None else str(value)
+    return "0" if abs(found) <= least else f"{found:.3g}"
