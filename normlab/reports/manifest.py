@@ -3,8 +3,8 @@
 `results/MANIFEST.sha256` has one line per file: a checksum and a path, as `sha256sum -c` reads
 them. It lists every file below results/ that is not made of others: records, curves, hypotheses,
 measurements, pages written by hand. What is made of them (tables and pages of studies and cards,
-the ledger, generated blocks) is checked by regenerating it (`published.verify`). An entry is
-written where evidence is published, or where a person accepts a change by name.
+the ledger) is checked by regenerating it (`published.verify`). An entry is written where evidence
+is published, or where a person accepts a change by name.
 """
 
 import hashlib
@@ -19,7 +19,7 @@ PAGE = "report.html"
 TABLES = ("table.md", "table.tex", "table.csv", PAGE)
 """What is made of the runs of a study, next to them."""
 BLOCK = "<!-- normlab: "
-"""How a generated block begins; a page with one is checked by regenerating its blocks."""
+"""How a block begins that `scripts/blocks.py` writes; a page with one is no evidence."""
 _MADE = (MANIFEST, "claims.md", "claims.html", "summary.md", "cards.md")
 
 

@@ -187,7 +187,7 @@ Made = tuple[Path, Callable[[], Mapping[Path, str]], str]
 def verify(
     root: Path, study: str | None = None, *, write: bool = False
 ) -> tuple[list[str], list[str]]:
-    """Check the evidence below a folder, and the tables, pages and blocks that are made of it.
+    """Check the evidence below a folder, and the tables and pages that are made of it.
 
     Returns what is right or was written, and what is wrong, one line each. With `write` what does
     not follow is regenerated; nothing is made of a study whose evidence is not as published.
@@ -223,7 +223,6 @@ def verify(
 
 def _made(root: Path, changed: Collection[Path], study: str | None) -> list[Made]:
     """Return what is made of unchanged evidence; ValueError if no study is published."""
-    from normlab.reports.blocks import pages_with_blocks, regenerated
     from normlab.reports.cards import BOARD, FOLDER, card_pages
 
     every = [path.parent for path in sorted(root.glob(f"*/*/{RECORDS}"))]
@@ -247,8 +246,6 @@ def _made(root: Path, changed: Collection[Path], study: str | None) -> list[Made
     ]
     if study is None and (root / FOLDER).is_dir() and root / FOLDER not in touched:
         found.append((root / BOARD, partial(card_pages, root), again))
-    for page in pages_with_blocks(root) if study is None and not changed else ():
-        found.append((page, lambda page=page: {page: regenerated(page, root)}, again))
     return found
 
 

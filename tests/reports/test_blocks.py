@@ -5,9 +5,9 @@ import re
 
 import pytest
 
-from normlab.reports.blocks import pages_with_blocks, regenerated
 from normlab.reports.published import publish
 from normlab.studies import load_study
+from scripts.blocks import pages_with_blocks, regenerated
 from tests.reports.tables import made, run
 from tests.test_architecture import ROOT
 
@@ -94,7 +94,9 @@ def test_pages_with_blocks_are_those_of_results_and_readme_and_docs(tmp_path):
 BLOCKS = re.compile(r"<!-- normlab: .*?<!-- /normlab -->", re.DOTALL)
 
 
-def test_measured_values_of_the_readme_and_the_log_are_in_blocks():
+def test_measured_values_of_the_readme_and_the_log_are_in_blocks_that_are_up_to_date():
+    for page in pages_with_blocks(ROOT / "results"):
+        assert regenerated(page, ROOT / "results") == page.read_text("utf-8"), page
     log = BLOCKS.sub("", (ROOT / "results" / "LOG.md").read_text())
     assert re.findall(r"\d \+- \d|p [=<] 0|\[[-+]?\d+\.\d+, ", log) == []
     for name in ("README.md", "README.zh.md"):

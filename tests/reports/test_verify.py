@@ -20,22 +20,15 @@ from tests.reports.tables import made, run, runs, study
 from tests.test_architecture import ROOT
 
 STUDY = "lm_norms/small"
-README = """# A page
-
-<!-- normlab: table lm_norms/small columns=test/loss rows=ln;bn --><!-- /normlab -->
-
-LN is at <!-- normlab: mean lm_norms/small test/loss row=ln --><!-- /normlab -->.
-"""
 
 
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory):
-    """A copy of a small study and of a table that a script made, with a page that has blocks."""
+    """A copy of a small study and of a table that a script made."""
     root = tmp_path_factory.mktemp("checkout")
     results = root / "results"
     for place in (STUDY, "depth_gradients"):
         shutil.copytree(ROOT / "results" / place, results / place)
-    (root / "README.md").write_text(README)
     accept(results, [results])
     assert main(["publish", "--results", str(results)]) == 0
     return root
@@ -116,7 +109,6 @@ CHANGES = {
     "a table deleted": lose(f"{STUDY}/table.csv"),
     "a page": edit(f"results/{STUDY}/report.html", "5.4", "5.3"),
     "a table of a script": edit("results/depth_gradients/table.md", "0.506", "0.606"),
-    "a mean in the README": edit("README.md", "-->5.4", "-->5.3"),
     "the manifest": forget,
     "a line of the manifest": edit(f"results/{MANIFEST}", "  ", " "),
 }

@@ -1,7 +1,8 @@
-"""Generated blocks in README, docs and results: values and tables of published evidence.
+"""Regenerate blocks in README, docs and results: `python scripts/blocks.py`.
 
-A block is `<!-- normlab: KIND ARGUMENTS -->`, what is made, `<!-- /normlab -->`. Arguments are
-words, in quotes where they hold blanks, and `name=value`. The kinds:
+A block has values or a table of published evidence: `<!-- normlab: KIND ARGUMENTS -->`, what is
+made, `<!-- /normlab -->`. Arguments are words, in quotes if they hold blanks, and `name=value`. The
+kinds:
 
     table STUDY/SCALE [columns=A,B] [rows=A;B] [at=POINT]
     mean STUDY/SCALE SCORE row=ROW [at=POINT]           36.83 +- 0.21; with format=.1f: 36.8
@@ -20,7 +21,7 @@ from functools import lru_cache
 from pathlib import Path
 
 from normlab.records.packed import Pack, pack
-from normlab.reports.manifest import BLOCK
+from normlab.reports.manifest import BLOCK, stale, write_files
 from normlab.reports.published import read
 from normlab.reports.study_table import build
 from normlab.reports.table import Table, figure, markdown
@@ -132,3 +133,11 @@ def _looked_up(path: Path, key: str) -> float:
         return node + 0  # a TypeError for what is no number
     except (OSError, ValueError, LookupError, TypeError) as error:
         raise ValueError(f"{path} has no number {key}: {error!r}") from None
+
+
+if __name__ == "__main__":
+    results = Path(__file__).resolve().parents[1] / "results"
+    for path in pages_with_blocks(results):
+        new = {path: regenerated(path, results)}
+        print(f"{path}: {'written' if stale(new) else 'up to date'}")
+        write_files(new)
