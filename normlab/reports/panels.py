@@ -1,7 +1,7 @@
 """What a chart shows, whatever draws it: `templates/charts.js` on pages, `figures.py` on paper.
 
 A line is the mean over seeds, and a band reaches from the lowest to the highest of them. The facets
-of a panel share its axes.
+of a panel share its vertical axis.
 """
 
 import math

@@ -194,7 +194,6 @@ normlab.chart = (() => {
     const head = several ? 22 : 8;
     const xs = values.map((value) => value.x);
     const given = panel.ticks;
-    const x = scale(given ? Math.min(...xs) : 0, Math.max(...xs), { log: panel.log.x, ticks: given, count: 4, pad: given ? 10 : 0 }, 0, width);
     const y = upright(height);
     const tall = Math.ceil(facets.length / columns) * (head + height + BELOW);
     const wide = gutter + columns * (width + GAP) - GAP + RIGHT;
@@ -203,9 +202,11 @@ normlab.chart = (() => {
       const left = gutter + (number % columns) * (width + GAP);
       const top = Math.floor(number / columns) * (head + height + BELOW) + head;
       const plot = make("g", { transform: `translate(${left} ${top})` });
+      const here = values.filter((value) => value.facet === facet);
+      const reach = given ? xs : here.map((value) => value.x); // runs of one facet may train for longer
+      const x = scale(given ? Math.min(...xs) : 0, Math.max(...reach), { log: panel.log.x, ticks: given, count: 4, pad: given ? 10 : 0 }, 0, width);
       if (several) plot.append(words(facet || "\u2013", { y: -8, "font-size": 12, fill: "var(--ink)" }));
       axes(plot, { x, y, width, height, across: panel.across, unit: panel.unit, edge, write: whole, first: number % columns === 0 });
-      const here = values.filter((value) => value.facet === facet);
       const lines = new Map();
       for (const value of here.filter(({ n }) => n)) lines.set(value.row, [...(lines.get(value.row) ?? []), value]);
       for (const [row, points] of lines) drawLine(plot, points, looks.get(row), { x, y, marked: panel.marked });
