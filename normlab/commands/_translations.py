@@ -1,8 +1,8 @@
 """Translations of runs side by side: `normlab compare --samples` and `--bootstrap`."""
 
 import argparse
-import json
 import shutil
+from functools import partial
 from pathlib import Path
 
 from normlab.commands._terminal import folded, print_prose, print_table
@@ -26,7 +26,8 @@ def show_samples(runs: Arranged, arguments: argparse.Namespace) -> None:
     """
     if arguments.samples < 1:
         raise ValueError(f"--samples {arguments.samples}: at least 1")
-    found = side_by_side(runs.runs, Texts(arguments.data_dir), count=arguments.samples)
+    text_of = partial(text_of_test, data_dir=arguments.data_dir)
+    found = side_by_side(runs.runs, text_of, count=arguments.samples)
     if found is None:
         path = f"{runs.runs[0].folder}/hypotheses.txt"
         raise ValueError(
@@ -68,7 +69,8 @@ def show_bootstrap(runs: Arranged, arguments: argparse.Namespace) -> None:
         )
     names = [*sides]
     first, second = sides.values()
-    tests = bootstrap(first, second, Texts(arguments.data_dir), samples=_SAMPLES)
+    text_of = partial(text_of_test, data_dir=arguments.data_dir)
+    tests = bootstrap(first, second, text_of, samples=_SAMPLES)
     columns = ["seed", *names, "difference", "p"]
     rows = [
         [seed, f"{t.baseline:.2f}", f"{t.other:.2f}", f"{t.other - t.baseline:+.2f}", f"{t.p:.4f}"]
@@ -97,52 +99,33 @@ def show_bootstrap(runs: Arranged, arguments: argparse.Namespace) -> None:
         print_table(columns, rows, notes=notes, numeric=columns)
 
 
-class Texts:
-    """The texts of tests, read once each and without a network."""
+def text_of_test(record: RunRecord, data_dir: Path | None = None) -> Text:
+    """Return sources and plain references of a run's test, in its order, without a network.
 
-    def __init__(self, data_dir: Path | None = None) -> None:
-        """Look for texts in `data_dir` instead of where the runs had them."""
-        self._data_dir = data_dir
-        self._kept: dict[str, Text | ValueError] = {}
+    They are in `data_dir` or where the run had them. Raises ValueError for a task that does not
+    translate, and if the text is not on this machine or is not the text of the record.
+    """
+    from normlab.config.compose import from_dict, to_dict
+    from normlab.data.cache import offline
+    from normlab.tasks.translation import Translation
+    from normlab.train.build import build_task
 
-    def __call__(self, record: RunRecord) -> Text:
-        """Return sources and plain references of a run's test, in its order.
-
-        Raises ValueError for a task that does not translate, and if the text is not on this
-        machine or is not the text of the record.
-        """
-        key = json.dumps(checksums(record), sort_keys=True)
-        if key not in self._kept:
-            try:
-                self._kept[key] = self._read(record)
-            except (ValueError, OSError) as error:
-                self._kept[key] = ValueError(str(error))
-        if isinstance(found := self._kept[key], ValueError):
-            raise found
-        return found
-
-    def _read(self, record: RunRecord) -> Text:
-        from normlab.config.compose import from_dict, to_dict
-        from normlab.data.cache import offline
-        from normlab.tasks.translation import Translation
-        from normlab.train.build import build_task
-
-        changes = [] if self._data_dir is None else [f"data_dir={self._data_dir}"]
-        with offline():
-            task = build_task(to_dict(from_dict(record.config, changes)))
-            if not isinstance(task, Translation):
-                raise ValueError(f"{record.run_id} is a run of the task {record.choice('task')}")
-            try:
-                data = task.data
-            except ValueError as error:
-                raise ValueError(
-                    f"the text of the test cannot be had: {error} (--data-dir says where)"
-                ) from None
-            if data.description["checksums"][SPLIT] != checksums(record):
-                raise ValueError(
-                    f"{record.run_id} was tested on other text than data_dir="
-                    f"{self._data_dir or record.config.get('data_dir')} holds now: --data-dir says "
-                    "where it is"
-                )
-            text = data.texts[SPLIT]
-            return text.source, data.plain(text.target)
+    changes = [] if data_dir is None else [f"data_dir={data_dir}"]
+    with offline():
+        task = build_task(to_dict(from_dict(record.config, changes)))
+        if not isinstance(task, Translation):
+            raise ValueError(f"{record.run_id} is a run of the task {record.choice('task')}")
+        try:
+            data = task.data
+        except (ValueError, OSError) as error:
+            raise ValueError(
+                f"the text of the test cannot be had: {error} (--data-dir says where)"
+            ) from None
+        if data.description["checksums"][SPLIT] != checksums(record):
+            place = data_dir or record.config.get("data_dir")
+            raise ValueError(
+                f"{record.run_id} was tested on other text than data_dir={place} holds now: "
+                "--data-dir says where it is"
+            )
+        text = data.texts[SPLIT]
+        return text.source, data.plain(text.target)

@@ -25,11 +25,9 @@ _EXAMPLES = """examples:
   normlab compare runs/iwslt-ln-post-* runs/iwslt-bn-post-* --samples 3
 
 A row averages the seeds that finished; `stability` says how the others ended.
-norm=bn+ln is bn in the encoder and ln in the decoder. The baseline is the first
-row, the others are sorted by the first score. Each is compared with the baseline
-over the seeds of both. The notes name what rows differ in besides their names,
-why some are not compared (different numbers of steps; for a seed different data,
-code or arithmetic), and scores that are not clear of the untrained baseline.
+norm=bn+ln is bn in the encoder and ln in the decoder. Each row is compared with
+the baseline, which is the first, over the seeds of both; notes say why some are
+not (other data, code, arithmetic or number of steps), and what rows differ in.
 
 --bootstrap asks whether a difference in BLEU would hold on other sentences, by
 sacreBLEU's paired bootstrap (Koehn 2004) on what two experiments translated.

@@ -3,7 +3,7 @@
 import time
 from difflib import get_close_matches
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NoReturn
 
 from normlab.commands._arguments import add_compared, as_path, command_parser
 from normlab.commands._runs import nearest, none_below
@@ -37,7 +37,7 @@ def main(argv: list[str]) -> int:
 
     Raises ValueError for places without a run, and for a baseline or score that no run has.
     """
-    from normlab.commands._translations import Texts
+    from normlab.commands._translations import text_of_test
     from normlab.records.files import atomic_write
     from normlab.reports.arrange import arranged
     from normlab.reports.runs import read_runs
@@ -56,7 +56,7 @@ def main(argv: list[str]) -> int:
     )
     arguments = parser.parse_args(argv)
     places = [_existing(as_path(name)) for name in arguments.runs]
-    out, text_of, told = arguments.out, Texts(), set[str]()
+    out, told = arguments.out, set[str]()
 
     @without_collection()
     def write(*, reload: int = 0) -> "tuple[Arranged, bool]":
@@ -75,7 +75,7 @@ def main(argv: list[str]) -> int:
         page = study_page(
             *(runs.study, runs.scale, runs.table, runs.runs, out),
             template="runs.html",
-            text_of=text_of,
+            text_of=_later if reload else text_of_test,
             heading=heading,
             problems=problems,
             reload=reload,
@@ -106,6 +106,10 @@ def main(argv: list[str]) -> int:
             complain(line)
         print(*paths, sep="\n")
     return 0 if whole else 1
+
+
+def _later(_: object) -> NoReturn:
+    raise ValueError("they follow when --watch ends")
 
 
 def _existing(place: Path) -> Path:

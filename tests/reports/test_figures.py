@@ -6,15 +6,13 @@ from typing import Any
 
 import matplotlib
 import pytest
-from matplotlib.backends.backend_agg import FigureCanvasAgg
-from matplotlib.colors import to_rgb
 from msgspec.structs import replace
 
 from normlab.records.record import Outcome
 from normlab.reports import figures
 from normlab.reports.arrange import arranged, names
 from normlab.reports.charts import KINDS, loss_unit, row_looks
-from normlab.reports.panels import DARK, HUES, LIGHT, THEMES, looks_of
+from normlab.reports.panels import DARK, HUES, LIGHT, looks_of
 from normlab.reports.runs import Run, found_run
 from tests.records.examples import record
 
@@ -72,7 +70,7 @@ def draw(*runs, kind="loss", theme=LIGHT):
     return figures.draw(KINDS[kind].panels(found), row_looks(found), theme)
 
 
-def test_a_line_is_the_run_and_only_its_values_are_marked():
+def test_a_line_is_the_run_and_its_axis_names_what_the_task_counts():
     figure = draw(
         run(loss_rows({10: 5.0, 20: 4.0, 30: 3.5}), norm="ln"),
         run(loss_rows({10: 6.0, 20: 4.5, 30: 3.0}), norm="bn"),
@@ -84,15 +82,13 @@ def test_a_line_is_the_run_and_only_its_values_are_marked():
     assert points(ln) == [(10, 5.0), (20, 4.0), (30, 3.5)]
     assert points(bn) == [(10, 6.0), (20, 4.5), (30, 3.0)]
     assert named(figure) == ["ln", "bn"]
-
-
-def test_the_axis_names_what_the_task_counts():
     images = record(data={"unit": "pictures"})
     assert loss_unit([images]) == "nats per picture"
     assert loss_unit([images, record()]) == "nats"
 
 
 def test_a_norm_has_its_hue_in_every_chart_whatever_is_drawn_with_it():
+    assert len(set(LIGHT.hues)) == len(set(DARK.hues)) == HUES
     alone, among = looks_of({"ln": "ln"}), looks_of({"bn": "bn", "none": "none", "mine": "ln"})
     assert alone["ln"].hue == among["mine"].hue
     found = looks_of({f"{norm} {n}": norm for norm in ("ln", "my_norm") for n in range(4)})
@@ -168,17 +164,6 @@ def test_experiments_are_named_by_what_sets_them_apart():
     assert labels(*(run(batch_size=n) for n in (8, 32))) == ["ln 8", "ln 32"]
 
 
-def test_twelve_long_names_fit_into_the_figure_below_the_plots():
-    norm = "a_norm_with_a_rather_long_name"
-    figure = draw(*(run(loss_rows({10: 5.0, 20: 4.0}), norm=f"{norm}_{n}") for n in range(12)))
-    FigureCanvasAgg(figure).draw()
-    (axes,), (legend,) = figure.axes, figure.legends
-    box, whole, plot = legend.get_window_extent(), figure.bbox, axes.get_window_extent()
-    assert box.x0 >= 0 and box.x1 <= whole.x1 and box.y0 >= 0 and box.y1 < plot.y0
-    assert plot.height > 100
-    assert len(named(figure)) == 12
-
-
 @pytest.mark.parametrize(("norm", "shown"), [("a$x$b", "a$x$b"), ("a\u202eb\x1b", r"a\u202eb\x1b")])
 def test_names_are_no_formulas_and_have_no_control_characters(norm, shown):
     (legend,) = draw(run(loss_rows({10: 5.0}), norm=norm)).legends
@@ -202,19 +187,3 @@ def test_the_bytes_are_the_same_each_time_and_those_of_the_dark_variant_differ(t
     assert write(tmp_path / f"c.{form}", DARK) != first
     assert form == "png" or (b"dc:date" not in first and b"<text" not in first)
     assert first.startswith(b"<?xml" if form == "svg" else b"\x89PNG")
-
-
-def luminance(colour):
-    parts = [c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in to_rgb(colour)]
-    return sum(w * c for w, c in zip((0.2126, 0.7152, 0.0722), parts, strict=True))
-
-
-@pytest.mark.parametrize("theme", THEMES, ids=lambda theme: theme.name)
-def test_lines_and_letters_stand_out_from_the_paper(theme):
-    def contrast(colour):
-        low, high = sorted((luminance(colour), luminance(theme.paper)))
-        return (high + 0.05) / (low + 0.05)
-
-    # WCAG 2.1: 3 for graphics, 4.5 for text.
-    assert all(contrast(hue) >= 3 for hue in theme.hues) and len(set(theme.hues)) == HUES
-    assert contrast(theme.ink) >= 4.5 and contrast(theme.quiet) >= 4.5
