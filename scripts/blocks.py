@@ -20,7 +20,7 @@ from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
 
-from normlab.records.packed import Pack, pack
+from normlab.records.packed import RECORDS
 from normlab.reports.manifest import BLOCK, stale, write_files
 from normlab.reports.published import read
 from normlab.reports.study_table import build
@@ -74,7 +74,9 @@ def _content(root: Path, said: str) -> str:
     if kind == "value":
         value = _looked_up(root / words[0], words[1])
         return figure(value, words[1]) if form is None else format(value, form)
-    table = _table(pack(root / words[0]), *words[1:])
+    path = root / words[0] / RECORDS
+    stamp = path.stat().st_mtime_ns if path.is_file() else 0
+    table = _table(path.parent, stamp, *words[1:])
     if kind == "table":
         return _part(table, words[0], named)
     place = named.get("row"), named.get("at")
@@ -92,9 +94,8 @@ def _content(root: Path, said: str) -> str:
 
 
 @lru_cache(maxsize=64)
-def _table(packed: Pack, also: str | None = None) -> Table:
+def _table(folder: Path, _: int, also: str | None = None) -> Table:
     """Return the table of a published study, with one more column for a score it lacks."""
-    folder = packed.folder
     runs, study = read(folder), load_study(folder.parent.name)
     if also is not None and also not in study.columns:
         study = replace(study, columns=(*study.columns, also))
