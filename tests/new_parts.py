@@ -86,6 +86,7 @@ class Stripes(ImageSource):
     licence = "none"
     classes = ("upright", "lying")
     label = "stripes"
+    origin = "drawn"
 
     def __init__(self, *, valid_size: int) -> None:
         self.valid_size = valid_size
@@ -93,10 +94,6 @@ class Stripes(ImageSource):
     def published(self):
         """Return them."""
         return {"train": _drawn(80, seed=1), "test": _drawn(40, seed=2)}
-
-    def description(self):
-        """Say nothing more."""
-        return {"source": "drawn"}
 
 
 def _drawn(count: int, *, seed: int) -> Images:

@@ -47,7 +47,7 @@ CONFIGURED = ("config", "train.fit", "train.run", "commands")
 # Where a file may be written without `atomic_write`: into a folder that is renamed as a whole, a
 # log that is appended to, what a benchmark throws away, and how far a run is.
 WRITERS = (
-    *("data.encoded", "data.prepare", "data.iwslt", "data.cache", "data.vocabulary"),
+    *("data.encoded", "data.prepare", "data.cache", "data.vocabulary"),
     *("train.sinks", "studies.local", "bench.cost", "train.checkpoint", "data.cifar10"),
     "train.loaded",
 )

@@ -107,14 +107,7 @@ def test_a_language_code_never_leaves_the_folder(code, config):
     from normlab.data.corpus import FolderCorpus
 
     with pytest.raises(ValueError, match=r"task\.corpus\.source_language"):
-        FolderCorpus(
-            "somewhere",
-            source_language=code,
-            target_language="en",
-            form="raw",
-            infix="",
-            empty_lines="error",
-        )
+        FolderCorpus(data_dir="somewhere", source_language=code, target_language="en", form="raw")
 
 
 def test_a_page_of_runs_shows_what_they_say_as_text(tmp_path):

@@ -110,10 +110,11 @@ def _origin(task: Task, config: Mapping[str, Any]) -> str:
     folder = (config.get("corpus") or config["source"]).get("data_dir")
     if folder is not None:
         return f"data_dir={folder}"
-    if isinstance(task, Classification):
-        return str(task.source.description()["source"])
-    assert isinstance(task, Translation | DocumentTask), "there is no other kind of task"
-    return task.corpus.origin()
+    source = task.source if isinstance(task, Classification) else None
+    if source is None:
+        assert isinstance(task, Translation | DocumentTask), "there is no other kind of task"
+        source = task.corpus
+    return source.origin
 
 
 def _test(trainer: Trainer, config: Mapping[str, Any]) -> float:

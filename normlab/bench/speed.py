@@ -102,7 +102,7 @@ def start(
     torch.manual_seed(config["seed"])
     model = build_model(config, task).to(runtime.device, runtime.parameter_dtype)
     if config["observe"]["fast"]:
-        make_fast(model, task, runtime.device)
+        make_fast(model)
     endless = {
         **config,
         "budget": {"steps": _NEVER},

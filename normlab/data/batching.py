@@ -6,6 +6,7 @@ or the number of processes: seed k of two norms sees the same batches, and so do
 
 import zlib
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any, Literal
 
 import numpy as np
@@ -15,6 +16,7 @@ from normlab.norms.ranks import Shard
 Batching = Literal["bucket", "random"]
 Purpose = Literal["pairs", "masks", "pictures"]
 
+ALONE = Shard(0, 1)
 EVAL_SEED = 0  # valid and test are paired and masked once, whatever the seed of the run
 
 
@@ -30,9 +32,8 @@ def plan_batches(
 
     `bucket` sorts a random permutation by (target, source) length, cuts, then shuffles the batches:
     little padding. `random` cuts the permutation as it is: heavy padding. A batch has `batch_size`
-    sentences, or as many as keep sentences x longest side <= `max_tokens`.
-
-    Raises ValueError where both or neither size is given, and for a sentence over `max_tokens`.
+    sentences, or (where that is None) as many as keep sentences x longest side <= `max_tokens`;
+    ValueError for a sentence over `max_tokens`.
     """
     order = rng.permutation(len(lengths))
     if batching == "random":
@@ -43,21 +44,14 @@ def plan_batches(
     return [batches[i] for i in rng.permutation(len(batches))]
 
 
-def eval_batches(
-    lengths: np.ndarray,
-    *,
-    batch_size: int | None = None,
-    max_tokens: int | None = None,
-    shard: Shard | None = None,
-) -> list[np.ndarray]:
+def eval_batches(lengths: np.ndarray, *, batch_size: int, shard: Shard = ALONE) -> list[np.ndarray]:
     """Cut all sentences, longest source first, into batches that partition them over all ranks.
 
     Longest first, so that a batch too large for memory fails at once. Ranks may differ by one
     batch.
     """
     order = np.lexsort((lengths[:, -1], lengths[:, 0]))[::-1]
-    batches = _cut(lengths, order, batch_size, max_tokens)
-    return batches if shard is None else batches[shard.rank :: shard.size]
+    return _cut(lengths, order, batch_size, None)[shard.rank :: shard.size]
 
 
 class BatchStream(Iterator[Any]):
@@ -77,15 +71,14 @@ class BatchStream(Iterator[Any]):
         batch_size: int | None,
         max_tokens: int | None,
         seed: int,
-        shard: Shard | None = None,
-        collate: Callable[[np.ndarray, int], Any] | None = None,
+        shard: Shard = ALONE,
+        collate: Callable[[np.ndarray, int], Any] = lambda indices, epoch: indices,
     ) -> None:
         self._lengths = lengths if callable(lengths) else lambda _: lengths
-        self._batching: Batching = batching
-        self._batch_size, self._max_tokens = batch_size, max_tokens
-        self._seed = seed
-        self._rank, self._size = (0, 1) if shard is None else (shard.rank, shard.size)
-        self._collate = collate
+        self._plan = partial(
+            plan_batches, batching=batching, batch_size=batch_size, max_tokens=max_tokens
+        )
+        self._seed, self._shard, self._collate = seed, shard, collate
         self._go_to(0, 0)
 
     @property
@@ -108,7 +101,7 @@ class BatchStream(Iterator[Any]):
         self._index += 1
         if self._index == len(self._batches):
             self._go_to(epoch + 1, 0)
-        return indices if self._collate is None else self._collate(indices, epoch)
+        return self._collate(indices, epoch)
 
     def state_dict(self) -> dict[str, int]:
         """Return the place in the stream: whole epochs drawn, batches drawn since."""
@@ -126,37 +119,26 @@ class BatchStream(Iterator[Any]):
 
     def _go_to(self, epoch: int, index: int) -> None:
         self._epoch, self._index = epoch, index
-        batches = plan_batches(
-            self._lengths(epoch),
-            batching=self._batching,
-            batch_size=self._batch_size,
-            max_tokens=self._max_tokens,
-            rng=np.random.Generator(np.random.PCG64([self._seed, epoch])),
-        )
-        rounds = len(batches) // self._size
+        rng = np.random.Generator(np.random.PCG64([self._seed, epoch]))
+        batches = self._plan(self._lengths(epoch), rng=rng)
+        rounds = len(batches) // self._shard.size
         if rounds == 0:
             raise ValueError(
-                f"an epoch has {len(batches)} batches for {self._size} processes; "
+                f"an epoch has {len(batches)} batches for {self._shard.size} processes; "
                 "lower batch_size or max_tokens, or start fewer processes"
             )
-        self._batches = batches[self._rank : rounds * self._size : self._size]
+        self._batches = batches[self._shard.rank : rounds * self._shard.size : self._shard.size]
 
 
 def _cut(
     lengths: np.ndarray, order: np.ndarray, batch_size: int | None, max_tokens: int | None
 ) -> list[np.ndarray]:
     """Cut an order of indices into consecutive batches by one of the two sizes."""
-    if batch_size is not None and max_tokens is None:
-        if batch_size < 1:
-            raise ValueError(f"batch_size={batch_size} must be at least 1")
+    if batch_size is not None:
         return [order[i : i + batch_size] for i in range(0, len(order), batch_size)]
-    if max_tokens is None or batch_size is not None:
-        raise ValueError(
-            f"batch_size={batch_size} and max_tokens={max_tokens}: set exactly one, the other to "
-            "null (for example max_tokens=4096 batch_size=null)"
-        )
+    assert max_tokens is not None, "there is one of the two sizes"
     longest = lengths.max(axis=1)
-    if len(longest) and longest.max() > max_tokens:
+    if longest.max(initial=0) > max_tokens:
         raise ValueError(
             f"sentence {int(longest.argmax()) + 1} has {int(longest.max())} tokens, more than "
             f"max_tokens={max_tokens}; raise max_tokens, or lower task.max_length to leave it out "
@@ -171,7 +153,7 @@ def _cut(
             start, width = place, length
         else:
             width = wider
-    return np.split(order, cuts) if len(order) else []
+    return np.split(order, cuts)
 
 
 def stream(purpose: Purpose, *, seed: int, epoch: int) -> np.random.Generator:

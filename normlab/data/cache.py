@@ -19,9 +19,7 @@ from normlab.records.files import atomic_write, check_is_file, read_json
 
 MANIFEST = "manifest.json"
 MAX_BYTES = 4 * 2**30
-TIMEOUT_SECONDS = 30
 _OFFLINE = "HF_HUB_OFFLINE"  # of the Hugging Face Hub, whose data sets obey it too
-_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,119}")
 
 
 def cache_root() -> Path:
@@ -31,8 +29,7 @@ def cache_root() -> Path:
 
 def cache_key(settings: Mapping[str, object]) -> str:
     """Return 20 hex digits of the SHA-256 of plain settings; the order of keys does not matter."""
-    canonical = json.dumps(settings, sort_keys=True, ensure_ascii=True)
-    return hashlib.sha256(canonical.encode()).hexdigest()[:20]
+    return hashlib.sha256(json.dumps(settings, sort_keys=True).encode()).hexdigest()[:20]
 
 
 def file_checksum(path: Path) -> str:
@@ -54,36 +51,35 @@ def cached_folder(name: str, build: Callable[[Path], None], *, root: Path | None
     manifest, written last, holds the SHA-256 of each file. Raises ValueError where the cache cannot
     be written, and for a name (it may be a corpus's own) that could leave the cache.
     """
-    if not _NAME.fullmatch(name):
+    if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]{0,119}", name):
         raise ValueError(
             f"{name!r} cannot name prepared data: task.corpus.name is short, begins with a letter "
             "or digit, and has only letters, digits, '-', '_' and '.'"
         )
     root = cache_root() if root is None else root
     entry, place = root / name, root / f"{name}.building"
-    lock = FileLock(root / f"{name}.lock")
     try:
         root.mkdir(parents=True, exist_ok=True)
-        lock.acquire()
+        lock = FileLock(root / f"{name}.lock").acquire()
     except OSError as error:
         raise ValueError(
             f"cannot write the cache of prepared data {root}: {error}; set NORMLAB_CACHE to a "
             "folder of yours"
         ) from error
-    try:
+    with lock:
         if not is_whole(entry):
             for old in (place, entry):
                 if old.is_symlink() or (old.exists() and not old.is_dir()):
                     old.unlink()  # a pipe would keep `rmtree` waiting
                 shutil.rmtree(old, ignore_errors=True)
-            place.mkdir()
-            build(place)
-            manifest = {path.name: file_checksum(path) for path in sorted(place.iterdir())}
-            (place / MANIFEST).write_text(json.dumps(manifest, indent=1))
-            place.rename(entry)
-    finally:
-        shutil.rmtree(place, ignore_errors=True)
-        lock.release()
+            try:
+                place.mkdir()
+                build(place)
+                manifest = {path.name: file_checksum(path) for path in sorted(place.iterdir())}
+                (place / MANIFEST).write_text(json.dumps(manifest, indent=1))
+                place.rename(entry)
+            finally:
+                shutil.rmtree(place, ignore_errors=True)
     return entry
 
 
@@ -97,11 +93,6 @@ def is_whole(entry: Path) -> bool:
         )
     except (OSError, ValueError, AttributeError, TypeError):
         return False
-
-
-def is_offline() -> bool:
-    """Tell whether nothing may be downloaded."""
-    return os.environ.get(_OFFLINE, "").lower() in ("1", "true", "yes", "on")
 
 
 @contextmanager
@@ -127,9 +118,9 @@ def download(url: str, name: str, *, root: Path | None = None) -> Path:
     path = (cache_root() if root is None else root) / "downloads" / name
     if path.exists():
         return path
-    if is_offline():
+    if os.environ.get(_OFFLINE, "").lower() in ("1", "true", "yes", "on"):
         raise OSError(f"{path} is not there, and {_OFFLINE} is set")
-    with urllib.request.urlopen(url, timeout=TIMEOUT_SECONDS) as response:
+    with urllib.request.urlopen(url, timeout=30) as response:
         path.parent.mkdir(parents=True, exist_ok=True)
         with atomic_write(path, "wb") as file:
             shutil.copyfileobj(response, file)
@@ -139,47 +130,29 @@ def download(url: str, name: str, *, root: Path | None = None) -> Path:
     return path
 
 
-@contextmanager
-def _opened(archive: Path) -> Iterator[tarfile.TarFile]:
-    """Open a tar archive; within the block, damage is a ValueError that names the archive."""
+def members(archive: Path, suffixes: tuple[str, ...]) -> Iterator[tuple[str, bytes]]:
+    """Yield name and content of the files of a tar archive that end so, in their order.
+
+    Nothing is unpacked to the disk. Raises ValueError naming the archive where it is damaged, or
+    has more than `MAX_BYTES` unpacked.
+    """
     check_is_file(archive)
+    total = 0
     try:
         with tarfile.open(archive) as tar:
-            yield tar
-    except tarfile.FilterError as error:
-        raise ValueError(
-            f"{archive} is not safe to unpack: {error}; get the archive from its publisher again"
-        ) from error
+            for member in tar:
+                total += member.size
+                if total > MAX_BYTES:
+                    raise ValueError(
+                        f"{archive} unpacks to {total} bytes or more, and {MAX_BYTES} are "
+                        "allowed; unpack it yourself and set data_dir to the folder"
+                    )
+                if member.isfile() and member.name.lower().endswith(suffixes):
+                    file = tar.extractfile(member)
+                    assert file is not None, "a file has content"
+                    yield member.name, file.read()
     except (tarfile.TarError, EOFError, OSError, zlib.error, lzma.LZMAError) as error:
         reason = str(error).partition("\n")[0].rstrip(":")  # then come all formats that it is not
         raise ValueError(
             f"cannot read {archive}: {reason}; if the file is damaged, remove it and get it again"
         ) from error
-
-
-def _within_limit(archive: Path, size: int) -> None:
-    if size > MAX_BYTES:
-        raise ValueError(
-            f"{archive} unpacks to {size} bytes or more, and {MAX_BYTES} are allowed; unpack it "
-            "yourself and set data_dir to the folder"
-        )
-
-
-def unpack(archive: Path, folder: Path) -> None:
-    """Unpack a tar archive into a folder; ValueError naming it where it is damaged or unsafe."""
-    with _opened(archive) as tar:
-        _within_limit(archive, sum(member.size for member in tar.getmembers()))
-        tar.extractall(folder, filter="data")
-
-
-def members(archive: Path, suffixes: tuple[str, ...]) -> Iterator[tuple[str, bytes]]:
-    """Yield name and content of the files of a tar archive that end so, in their order."""
-    total = 0
-    with _opened(archive) as tar:
-        for member in tar:
-            total += member.size
-            _within_limit(archive, total)
-            if member.isfile() and member.name.lower().endswith(suffixes):
-                file = tar.extractfile(member)
-                assert file is not None, "a file has content"
-                yield member.name, file.read()

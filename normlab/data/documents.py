@@ -1,121 +1,111 @@
-"""Documents: what a corpus of them is, how lines become documents, and files of the user's own."""
+"""Documents: what a corpus of them is, files of the user's own, and tables of the hub.
+
+A document is a sequence of sentences. Text without a split `valid` or `test` has about a share of
+its training documents held out, by a hash of their text, equal documents together.
+"""
 
 import hashlib
-from collections.abc import Iterable, Iterator, Mapping
+import re
+from abc import abstractmethod
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from importlib.metadata import version
+from itertools import chain, groupby, islice, tee
 from pathlib import Path
 from typing import Any, Literal
 
 from normlab.data.cache import file_checksum
-from normlab.data.corpus import REQUIRED, Source, stream_lines
+from normlab.data.corpus import REQUIRED, Source, stream_lines, unavailable
 
 RULES = "normlab.text/1"
 """Of how text is cut: raise it when the same files or the same Python give other documents."""
-TextForm = Literal["sentences", "paragraphs"]
-"""What a line of text is: a sentence, or a paragraph whose sentences `sentencex` finds."""
-Boundary = Literal["blank_line", "file"]
-
-
-@dataclass(frozen=True)
-class Document:
-    """Sentences that follow one another; `origin` names the document, for messages and hashes."""
-
-    origin: str
-    sentences: tuple[str, ...]
-
-    def __len__(self) -> int:
-        return len(self.sentences)
-
-    @property
-    def text(self) -> str:
-        """The sentences, each with a line break after it."""
-        return "".join(sentence + "\n" for sentence in self.sentences)
+Document = Sequence[str]
+Lines = Iterable[str]
 
 
 class DocumentCorpus(Source):
-    """A source of documents in one `language` (its ISO 639 code).
-
-    A concrete corpus sets the attributes and either `splits`, or `stream` where the text may be
-    larger than the memory.
-    """
+    """A source of documents in one `language` (its ISO 639 code)."""
 
     language: str
 
-    def splits(self) -> dict[str, list[Document]]:
-        """Return `train`, `valid` and `test`, and any further test set as `test_<name>`."""
-        splits: dict[str, list[Document]] = {split: [] for split in REQUIRED}
-        for split, document in self.stream():
-            splits.setdefault(split, []).append(document)
-        return splits
+    @abstractmethod
+    def documents(self) -> Iterator[tuple[str, Document]]:
+        """Yield the split and the sentences of each document.
 
-    def stream(self) -> Iterator[tuple[str, Document]]:
-        """Yield each document with its split, one after the other.
-
-        Of equal documents the first one is kept: test sets come before `valid`, that before
-        `train`. Documents whose split is a hash of their text may come in any order.
+        Splits are `train`, `valid`, `test` and further `test_<name>`. Of equal documents the first
+        one is kept: test sets come before `valid`, that before `train`. Documents whose split is a
+        hash of their text may come in any order.
         """
-        for split, documents in by_rank(self.splits()):
-            for document in documents:
-                yield split, document
-
-    def left_out(self) -> dict[str, int]:
-        """Return how many of what the reader left out on purpose; nothing unless overridden."""
-        return {}
-
-    def key(self) -> str:
-        digest = hashlib.sha256()
-        for split, documents in sorted(self.splits().items()):
-            digest.update("\n".join([split, *(document.text for document in documents)]).encode())
-        return f"{self.name}-{digest.hexdigest()}"
-
-    def describe(self) -> dict[str, object]:
-        return {**super().describe(), "language": self.language, "left_out": self.left_out()}
 
 
-def by_rank(splits: Mapping[str, Any]) -> list[tuple[str, Any]]:
-    """Return splits in the order in which a repeated document is kept: test sets, valid, train."""
-    return sorted(splits.items(), key=lambda x: (x[0] == "train", x[0] == "valid", x[0]))
-
-
-def split_by_hash(text: str, *, valid_share: float, test_share: float) -> str:
-    """Return which of the three splits a hash of a text puts it in.
-
-    Raises ValueError where the shares leave no training text.
-    """
-    if min(valid_share, test_share) <= 0 or valid_share + test_share >= 1:
-        raise ValueError(
-            f"valid_share={valid_share} and test_share={test_share} must be above 0 and sum to "
-            "less than 1"
-        )
+def split_by_hash(text: str, valid_share: float, test_share: float) -> str:
+    """Return which of the three splits a hash of a text puts it in."""
     place = int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "big") / 2**64
     if place < test_share:
         return "test"
     return "valid" if place < test_share + valid_share else "train"
 
 
+@dataclass(kw_only=True, eq=False)
 class CutDocuments(DocumentCorpus):
     """Documents that are cut out of lines, and into splits, by the settings of the user.
 
-    `form` says what a line is: a sentence, or a paragraph whose sentences are found by rules for
-    `language`. Text without splits has about `valid_share` and `test_share` of its documents held
-    out by a hash of their text, equal documents together. `name` is part of the experiment: runs on
-    two texts of one name would be taken for the same.
+    Attributes:
+        name: part of the experiment: runs on two texts of one name would be taken for the same.
+        form: what a line is: a sentence, or a paragraph whose sentences are found by rules for
+            `language`.
+        max_documents: keeps the first so many of each split, null all.
     """
 
-    form: TextForm
+    data_dir: str | None
+    name: str
+    form: Literal["sentences", "paragraphs"]
+    language: str
+    valid_share: float
+    test_share: float
+    max_documents: int | None = None
 
-    def __init__(
-        self, name: str, form: TextForm, language: str, *, valid_share: float, test_share: float
-    ) -> None:
-        self.name, self.form, self.language = name, form, language
-        self.shares = {"valid_share": valid_share, "test_share": test_share}
+    @abstractmethod
+    def given(self) -> Mapping[str, Iterable[Document]]:
+        """Return the documents of each split that the text has."""
 
-    def describe(self) -> dict[str, object]:
-        by = "lines" if self.form == "sentences" else splitter()
-        return {**super().describe(), "form": self.form, "sentences_by": by}
+    def documents(self) -> Iterator[tuple[str, Document]]:
+        given, shares = self.given(), (self.valid_share, self.test_share)
+        for split in sorted(given, key=lambda x: (x == "train", x == "valid", x)):
+            for document in islice(given[split], self.max_documents):
+                text = "".join(f"{sentence}\n" for sentence in document)
+                hashed = split_by_hash(text, *shares) if split == "train" else split
+                yield (split if hashed in given else hashed), document
+
+    def settings(self) -> str:
+        """Return what decides how the same text is cut."""
+        values = {k: v for k, v in vars(self).items() if k[0] != "_" and k != "data_dir"}
+        return f"{values} {RULES} {splitter()}"
+
+    def by_blank_line(self, lines: Lines) -> Iterator[Document]:
+        """Yield the documents of lines, which blank lines separate."""
+        for blank, block in groupby(map(str.strip, lines), key="".__eq__):
+            if not blank:
+                yield self.cut(block)
+
+    def whole(self, lines: Lines) -> Iterator[Document]:
+        """Yield all lines as one document; a paragraph's lines are joined, a blank line ends it."""
+        blocks = groupby(map(str.strip, lines), key="".__eq__)
+        paragraphs = [list(block) for blank, block in blocks if not blank]
+        if self.form == "paragraphs":
+            paragraphs = [[" ".join(block)] for block in paragraphs]
+        if paragraphs:
+            yield self.cut(line for block in paragraphs for line in block)
+
+    def cut(self, lines: Lines) -> list[str]:
+        """Return the sentences of lines."""
+        if self.form == "sentences":
+            return list(lines)
+        return [x for line in lines for x in split_sentences(line, language=self.language)]
 
 
+@dataclass(kw_only=True, eq=False)
 class FolderDocuments(CutDocuments):
     """Text of the user's own, UTF-8, plain or `.gz`.
 
@@ -125,145 +115,148 @@ class FolderDocuments(CutDocuments):
     alone; then a blank line ends a paragraph, whose lines are joined.
     """
 
+    name: str = "documents"
+    boundary: Literal["blank_line", "file"]
     licence = "as stated by the owner of the text"
 
-    def __init__(
-        self,
-        data_dir: str | None,
-        *,
-        form: TextForm,
-        boundary: Boundary,
-        language: str,
-        valid_share: float,
-        test_share: float,
-        name: str = "documents",
-    ) -> None:
-        if data_dir is None:
+    def __post_init__(self) -> None:
+        if self.data_dir is None:
             raise ValueError(
                 "this task reads your own text: set data_dir to a folder with train.txt, valid.txt "
                 "and test.txt (plain or .gz), or to one file of documents with a blank line between"
             )
-        super().__init__(name, form, language, valid_share=valid_share, test_share=test_share)
-        place = Path(data_dir).expanduser()
-        self._place = place / name if (place / name).is_dir() else place
+        place = Path(self.data_dir).expanduser()
+        self._place = place / self.name if (place / self.name).is_dir() else place
         self.label = _stem(self._place.resolve())
-        self._boundary: Boundary = boundary
 
-    def stream(self) -> Iterator[tuple[str, Document]]:
-        files = self._files()
-        for split, paths in by_rank({name: x for name, x in files.items() if name != "all"}):
-            for document in self._read(paths):
-                yield split, document
-        count = 0
-        for document in self._read(files.get("all", [])):
-            count += 1
-            yield split_by_hash(document.text, **self.shares), document
-        if "all" in files and count < len(REQUIRED):
-            raise ValueError(
-                f"{self._place} holds {count} document(s), too few to split into train, valid and "
-                "test: put a blank line between documents, set task.corpus.boundary=file for a "
-                "folder of documents, or give train.txt, valid.txt and test.txt"
-            )
+    def given(self) -> Mapping[str, Iterable[Document]]:
+        read = self.by_blank_line if self.boundary == "blank_line" else self.whole
+        return {
+            split: (document for path in paths for document in read(stream_lines(path)))
+            for split, paths in self._files().items()
+        }
 
     def key(self) -> str:
-        files = [
-            (split, path.name, file_checksum(path))
-            for split, paths in self._files().items()
-            for path in paths
-        ]
-        settings = (self.form, self._boundary, self.language, sorted(self.shares.items()))
-        return f"{self.name}-{files}-{settings}-{RULES}-{splitter()}"
-
-    def describe(self) -> dict[str, object]:
-        files = self._files()
-        held_out = {"split_by": "hash of the text", **self.shares} if "all" in files else {}
-        names = {split: [path.name for path in paths] for split, paths in files.items()}
-        return {**super().describe(), "boundary": self._boundary, "files": names, **held_out}
-
-    def _read(self, paths: list[Path]) -> Iterator[Document]:
-        read = read_documents if self._boundary == "blank_line" else whole_document
-        for path in paths:
-            document = None
-            lines = stream_lines(path)
-            for document in read(lines, form=self.form, language=self.language, origin=path.name):
-                yield document
-            if document is None:
-                raise ValueError(f"{path} holds no sentence, only blank lines; give it text")
+        files = [(x, *map(file_checksum, paths)) for x, paths in self._files().items()]
+        return f"{files} {self.settings()}"
 
     def _files(self) -> dict[str, list[Path]]:
-        """Return the files of each split, or those of `all` where the text has no splits."""
+        """Return the files of each split; a text without splits is all of `train`."""
         if self._place.is_file():
-            return {"all": [self._place]}
-        if not self._place.is_dir():
-            raise ValueError(f"no file or folder {self._place}; set data_dir to where the text is")
-        held = sorted(path for path in self._place.iterdir() if path.is_file())
+            return {"train": [self._place]}
+        held = sorted(self._place.iterdir()) if self._place.is_dir() else []
         texts = {_stem(x): x for x in reversed(held) if x.name.endswith((".txt", ".txt.gz"))}
-        if not texts:
+        if not texts or ("train" not in texts and texts.keys() & {"valid", "test"}):
             raise ValueError(
-                f"{self._place} has no .txt or .txt.gz file; it holds "
-                f"{', '.join(path.name for path in held[:20]) or 'nothing'}. Set data_dir to a "
-                "file, or to a folder with train.txt, valid.txt and test.txt"
+                f"{self._place} has no {'train.txt' if texts else '.txt or .txt.gz file'}; it "
+                f"holds {', '.join(path.name for path in held[:20]) or 'nothing'}. Set data_dir to "
+                "a file, or to a folder with train.txt, valid.txt and test.txt"
             )
-        missing = [split for split in REQUIRED if split not in texts]
-        if missing == list(REQUIRED):
-            return {"all": [texts[name] for name in sorted(texts)]}
-        if missing:
-            raise ValueError(
-                f"{self._place} has neither {missing[0]}.txt nor {missing[0]}.txt.gz; add the file "
-                "(text without splits needs another name than train, valid or test)"
-            )
-        further = sorted(name for name in texts if name.startswith("test_"))
-        return {split: [texts[split]] for split in (*REQUIRED, *further)}
+        if "train" not in texts:
+            return {"train": [texts[name] for name in sorted(texts)]}
+        splits = sorted(x for x in texts if x in REQUIRED or x.startswith("test_"))
+        return {split: [texts[split]] for split in splits}
 
 
 def _stem(path: Path) -> str:
     return path.name.removesuffix(".gz").removesuffix(".txt")
 
 
-def read_documents(
-    lines: Iterable[str], *, form: TextForm, language: str, origin: str
-) -> Iterator[Document]:
-    """Yield the documents of lines, which blank lines separate.
+@dataclass(kw_only=True, eq=False)
+class HubDocuments(CutDocuments):
+    """A data set with a column of text, such as WikiText.
 
-    Each is named by `origin` and the number of its first line.
+    `path` and `config` name it on the hub; `data_dir` is a folder of its Parquet or JSON files
+    instead, with those of a config in a folder of that name or not. `rows` says what a row of
+    `column` is: `documents`, whose lines are paragraphs; `articles`, WikiText's lines, where a
+    title between blank rows begins one (titles stay, as do all other lines).
+
+    `datasets` keeps the rows as one memory-mapped Arrow copy in its own cache.
     """
-    for number, block in blocks(lines):
-        yield Document(f"{origin}, line {number}", tuple(cut(block, form, language)))
 
+    path: str
+    config: str | None
+    rows: Literal["documents", "articles"]
+    column: str
+    licence: str
 
-def whole_document(
-    lines: Iterable[str], *, form: TextForm, language: str, origin: str
-) -> Iterator[Document]:
-    """Yield all lines as one document, or none where all are blank.
+    def __post_init__(self) -> None:
+        self.label = f"{self.path} ({self.config})" if self.config else self.path
+        self.origin = f"Hugging Face Hub, {self.label}"
+        if self.data_dir is not None:
+            self.label = f"{Path(self.data_dir).expanduser().resolve().name} (files)"
 
-    Here a blank line ends a paragraph, and the lines of a paragraph that was wrapped are joined.
-    """
-    sentences: list[str] = []
-    for _, block in blocks(lines):
-        sentences += cut(block if form == "sentences" else [" ".join(block)], form, language)
-    if sentences:
-        yield Document(origin, tuple(sentences))
+    def given(self) -> Mapping[str, Iterable[Document]]:
+        read = self.articles if self.rows == "articles" else self._by_row
+        return {split: read(self._texts(split)) for split in self._tables}
 
+    def key(self) -> str:
+        digest = hashlib.sha256()
+        for split in self._tables:
+            for text in chain([split], self._texts(split)):
+                digest.update(f"{text}\x1e".encode())
+        return f"{digest.hexdigest()} {self.settings()}"
 
-def blocks(lines: Iterable[str]) -> Iterator[tuple[int, list[str]]]:
-    """Yield the lines between blank lines, stripped, with the number of the first from 1."""
-    block: list[str] = []
-    number = 0
-    for number, line in enumerate(lines, 1):
-        if line.strip():
-            block.append(line.strip())
-        elif block:
-            yield number - len(block), block
-            block = []
-    if block:
-        yield number + 1 - len(block), block
+    def _texts(self, split: str) -> Iterator[str]:
+        """Yield the texts of a split, read many at a time; a row without text is an empty one."""
+        for batch in self._tables[split].select_columns(self.column).iter(batch_size=10_000):
+            yield from (str(text or "") for text in batch[self.column])
 
+    @cached_property
+    def _tables(self) -> dict[str, Any]:
+        """The rows by split, under the names of this package; hardly anything is read yet."""
+        import datasets  # heavy, and not needed where the text is in plain files
 
-def cut(lines: Iterable[str], form: TextForm, language: str) -> list[str]:
-    """Return the sentences of lines."""
-    if form == "sentences":
-        return list(lines)
-    return [x for line in lines for x in split_sentences(line, language=language)]
+        name, config = self.path, self.config
+        if self.data_dir is not None:
+            folder = Path(self.data_dir).expanduser()
+            inner = folder / (config or "")
+            name, config = str(inner if inner.is_dir() else folder), None
+        try:
+            found: Any = datasets.load_dataset(name, config)
+        except Exception as error:
+            raise unavailable(
+                f"the text of {self.label}",
+                name,
+                error,
+                "Run the command again, or set data_dir=FOLDER to a folder with its Parquet files "
+                f"of https://huggingface.co/datasets/{self.path}, train*.parquet, "
+                "validation*.parquet and test*.parquet, all with rows of the same columns. "
+                "task/corpus=pydoc needs no download.",
+            ) from error
+        names = {"train": "train", "validation": "valid", "valid": "valid", "test": "test"}
+        tables = {names[split]: table for split, table in found.items() if split in names}
+        if "train" not in tables or self.column not in tables["train"].column_names:
+            raise ValueError(
+                f"{name} needs a train split with task.corpus.column={self.column}; it has "
+                f"{', '.join(f'{split} ({table.column_names})' for split, table in found.items())}"
+            )
+        return tables
+
+    def _by_row(self, texts: Lines) -> Iterator[Document]:
+        for text in texts:  # each line is a whole paragraph
+            yield from self.whole(text.replace("\n", "\n\n").split("\n"))
+
+    def articles(self, lines: Lines) -> Iterator[Document]:
+        """Cut WikiText into its articles; each begins with its title and keeps every line.
+
+        A title stands between blank lines: without that, a line of an equation would be taken for
+        one. Lines before the first title are a document of their own.
+        """
+        befores, these, afters = tee(map(str.strip, lines), 3)
+        body: list[str] = []
+        for before, line, after in zip(
+            chain([""], befores), these, chain(islice(afters, 1, None), [""]), strict=False
+        ):
+            # " = Title = " begins an article; " = = Section = = " does not.
+            title = not before and not after and re.fullmatch("= [^=](.*[^=])? =", line)
+            if title and body:
+                yield body
+                body = []
+            if line:
+                body += [line] if title else self.cut([line])
+        if body:
+            yield body
 
 
 def split_sentences(paragraph: str, *, language: str) -> list[str]:

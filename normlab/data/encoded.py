@@ -1,7 +1,7 @@
-"""Token ids: flat arrays in memory-mapped files or on a device, and padded batches from them."""
+"""Token ids: flat arrays in memory-mapped files, and padded batches from them."""
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Iterable
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -10,7 +10,7 @@ from jaxtyping import Int
 from torch import Tensor
 
 
-def append_arrays(folder: Path, stem: str, arrays: Mapping[str, np.ndarray]) -> None:
+def append_arrays(folder: Path, stem: str, **arrays: np.ndarray) -> None:
     """Add arrays to the files `<stem>.<name>` of a folder, which need not exist."""
     for name, array in arrays.items():
         with (folder / f"{stem}.{name}").open("ab") as file:
@@ -27,16 +27,18 @@ def ends(counts: np.ndarray) -> np.ndarray:
     return np.concatenate([np.zeros(1, np.int64), np.cumsum(counts, dtype=np.int64)])
 
 
+def width_of(lengths: np.ndarray, padding: float) -> int:
+    """Return the width at which rows of these lengths have a share `padding` of padding or more."""
+    wanted = lengths.sum() / (len(lengths) * (1 - padding)) - 1e-9
+    return max(int(lengths.max(initial=0)), int(np.ceil(wanted)))
+
+
 @dataclass(frozen=True)
 class EncodedText:
-    """Sentences as ids without special tokens; sentence i is `ids[offsets[i]:offsets[i + 1]]`.
-
-    `resident` is a copy of the ids on a device, where batches are then padded (see `to`).
-    """
+    """Sentences as ids without special tokens; sentence i is `ids[offsets[i]:offsets[i + 1]]`."""
 
     ids: np.ndarray
     offsets: np.ndarray
-    resident: Int[Tensor, " N"] | None = None
 
     @classmethod
     def from_sentences(cls, sentences: Iterable[Iterable[int]]) -> "EncodedText":
@@ -48,16 +50,12 @@ class EncodedText:
     def append(self, folder: Path, stem: str) -> None:
         """Add the sentences to `<stem>.ids` and `<stem>.lengths`."""
         lengths = self.lengths.astype(np.int32)
-        append_arrays(folder, stem, {"ids": self.ids.astype(np.int32), "lengths": lengths})
+        append_arrays(folder, stem, ids=self.ids.astype(np.int32), lengths=lengths)
 
     @classmethod
     def load(cls, folder: Path, stem: str) -> "EncodedText":
         """Map what `append` wrote."""
         return cls(mapped(folder, stem, "ids"), ends(mapped(folder, stem, "lengths")))
-
-    def to(self, device: torch.device) -> "EncodedText":
-        """Copy the ids to a device (4 bytes per token)."""
-        return replace(self, resident=torch.from_numpy(np.array(self.ids)).to(device))
 
     def __len__(self) -> int:
         return len(self.offsets) - 1
@@ -68,7 +66,7 @@ class EncodedText:
 
     def select(self, indices: np.ndarray) -> "EncodedText":
         """Return the sentences of `indices`, packed again."""
-        counts = self.counts(indices)
+        counts = self.lengths[indices]
         return EncodedText(self.ids[_places(self.offsets[indices], counts)], ends(counts))
 
     @property
@@ -80,36 +78,28 @@ class EncodedText:
         """Return how often an id occurs."""
         return int((self.ids == token).sum())
 
-    def counts(self, indices: np.ndarray) -> np.ndarray:
-        """Tokens of some sentences without special tokens, int64 [len(indices)]."""
-        return self.offsets[indices + 1] - self.offsets[indices]
-
     def padded(
-        self, indices: np.ndarray, *, pad_id: int, suffix: int, prefix: int | None = None
+        self,
+        indices: np.ndarray,
+        *,
+        pad_id: int,
+        suffix: int,
+        prefix: int | None = None,
+        padding: float = 0.0,
     ) -> Int[Tensor, "B W"]:
-        """Return sentences as int64 [len(indices), longest], `prefix` before and `suffix` after.
+        """Return sentences as int64 [len(indices), W], `prefix` before and `suffix` after.
 
-        The batch is made on the device of the ids, without waiting for it.
+        Without the prefix, a share `padding` of the tokens or more is padding.
         """
-        counts = self.counts(indices)
+        starts = self.offsets[indices]
+        counts = self.offsets[indices + 1] - starts
         before = int(prefix is not None)
-        width = int(counts.max(initial=0)) + before + 1
-        if self.resident is None:  # on a processor numpy is twice as fast
-            rows = np.full((len(indices), width), pad_id, dtype=np.int64)
-            copy_runs(rows, np.full_like(counts, before), self.ids, self.offsets[indices], counts)
-            rows[np.arange(len(indices)), counts + before] = suffix
-            out = torch.from_numpy(rows)
-        else:
-            ids = self.resident
-            sizes = torch.from_numpy(np.stack([self.offsets[indices], counts]))
-            starts, stops = sizes.to(ids.device, non_blocking=True)[:, :, None]
-            columns = torch.arange(-before, width - before, device=ids.device)
-            out = ids[(starts + columns).clamp_(0, max(len(ids) - 1, 0))].long()
-            out = out.masked_fill_((columns < 0) | (columns >= stops), pad_id)
-            out = out.masked_fill_(columns == stops, suffix)
+        out = np.full((len(indices), width_of(counts + 1, padding) + before), pad_id, np.int64)
+        copy_runs(out, np.full_like(counts, before), self.ids, starts, counts)
+        out[np.arange(len(indices)), counts + before] = suffix
         if prefix is not None:
             out[:, 0] = prefix
-        return out
+        return torch.from_numpy(out)
 
 
 @dataclass(frozen=True)
@@ -130,10 +120,6 @@ class EncodedPairs:
     def select(self, indices: np.ndarray) -> "EncodedPairs":
         """Return some of the pairs."""
         return EncodedPairs(self.source.select(indices), self.target.select(indices))
-
-    def to(self, device: torch.device) -> "EncodedPairs":
-        """Copy the ids of both sides to a device."""
-        return EncodedPairs(self.source.to(device), self.target.to(device))
 
 
 @dataclass(frozen=True)
@@ -156,12 +142,13 @@ class EncodedDocuments:
     def append(self, folder: Path, stem: str) -> None:
         """Add the documents to the files of a split."""
         self.text.append(folder, stem)
-        more = {
-            "begins": self.begins.astype(bool),
-            "characters": self.characters.astype(np.int32),
-            "sizes": np.diff(self.documents).astype(np.int32),
-        }
-        append_arrays(folder, stem, more)
+        append_arrays(
+            folder,
+            stem,
+            begins=self.begins.astype(bool),
+            characters=self.characters.astype(np.int32),
+            sizes=np.diff(self.documents).astype(np.int32),
+        )
 
     @classmethod
     def load(cls, folder: Path, stem: str) -> "EncodedDocuments":
@@ -183,12 +170,6 @@ def copy_runs(
     """
     rows = np.repeat(np.arange(len(out)), counts)
     out[rows, _places(at, counts)] = source[_places(starts, counts)]
-
-
-def columns_in(shape: tuple[int, ...], at: np.ndarray, counts: np.ndarray) -> np.ndarray:
-    """Return bool `shape` [rows, columns], True at `at[i] <= column < at[i] + counts[i]`."""
-    columns = np.arange(shape[1])
-    return (columns >= at[:, None]) & (columns < (at + counts)[:, None])
 
 
 def _places(starts: np.ndarray, counts: np.ndarray) -> np.ndarray:

@@ -4,16 +4,12 @@ import hashlib
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 from jaxtyping import Int, UInt8
 
 from normlab.data.batching import dice
-
-_HELD_OUT_SEED = 0  # the valid split is the same in every run
-_TEST_SHARE, _TEST_SEED = 1 / 6, 1  # of the digits
-_SIDE, _BRIGHTEST = 8, 16
 
 
 @dataclass(frozen=True)
@@ -41,14 +37,15 @@ class ImageSource(ABC):
     """Where images come from.
 
     Attributes:
-        label: what results on these images may be called, such as `CIFAR-10 (JPEG)`; set at the
-            latest by `published`.
+        label, origin: what results on these images may be called, such as `CIFAR-10 (JPEG)`, and
+            what the record calls their source; set at the latest by `published`.
         classes: the names of the classes, in the order of their numbers.
         valid_size: how many of the published training images are held out for validation.
         train_size: how many of the other ones are used, of each class its share; None is all.
     """
 
     label: str
+    origin: str
     licence: ClassVar[str]
     classes: tuple[str, ...]
     valid_size: int
@@ -61,57 +58,41 @@ class ImageSource(ABC):
         Raises ValueError saying where to get the images, or naming a file that is damaged.
         """
 
-    @abstractmethod
-    def description(self) -> dict[str, Any]:
-        """Return what the record says of the images in addition to sizes and checksums."""
-
     def splits(self) -> dict[str, Images]:
         """Return `train`, `valid` and `test`; `valid` has its share of each training class.
 
-        Raises ValueError for sizes that the images cannot have, and for an unknown class.
+        Raises ValueError for sizes that the images cannot have.
         """
         published = self.published()
-        for split, images in published.items():
-            unknown = np.flatnonzero((images.labels < 0) | (images.labels >= len(self.classes)))
-            if len(unknown):
-                raise ValueError(
-                    f"{self.label}: image {unknown[0] + 1} of {split} is of class "
-                    f"{images.labels[unknown[0]]}, and classes are 0 to {len(self.classes) - 1}: "
-                    "its source is damaged; get it again"
-                )
         train = published["train"]
         if not 0 < self.valid_size <= len(train) - len(self.classes):
             raise ValueError(
                 f"task.source.valid_size={self.valid_size}: there are {len(train)} training "
                 f"images of {len(self.classes)} classes; hold out at least one, and leave some"
             )
-        held_out = by_class(train.labels, self.valid_size / len(train), seed=_HELD_OUT_SEED)
-        valid, train = train.pick(held_out), train.pick(_others(train, held_out))
+        valid, train = _parted(train, self.valid_size / len(train), seed=0)
         if self.train_size is not None:
             if self.train_size > len(train):
                 raise ValueError(
                     f"task.source.train_size={self.train_size}: only {len(train)} training images "
                     "are not held out"
                 )
-            share = self.train_size / len(train)
-            train = train.pick(by_class(train.labels, share, seed=self.train_size))
+            train, _ = _parted(train, self.train_size / len(train), seed=self.train_size)
         return {"train": train, "valid": valid, "test": published["test"]}
 
 
-def _others(images: Images, indices: np.ndarray) -> np.ndarray:
-    return np.setdiff1d(np.arange(len(images)), indices)
-
-
-def by_class(labels: Int[np.ndarray, "N"], share: float, *, seed: int) -> Int[np.ndarray, "K"]:
-    """Return the indices of a share of the images of each class, ascending, drawn by a seed."""
-    rng = np.random.default_rng([seed, len(labels)])
+def _parted(images: Images, share: float, *, seed: int) -> tuple[Images, Images]:
+    """Return a share of the images of each class, drawn by a seed, and the others."""
+    rng = np.random.default_rng([seed, len(images)])
     picked = [
         rng.permutation(members)[: round(share * len(members))]
-        for members in (np.flatnonzero(labels == name) for name in np.unique(labels))
+        for members in (np.flatnonzero(images.labels == x) for x in np.unique(images.labels))
     ]
-    return np.sort(np.concatenate(picked))
+    chosen = np.sort(np.concatenate(picked))
+    return images.pick(chosen), images.pick(np.setdiff1d(np.arange(len(images)), chosen))
 
 
+@dataclass(kw_only=True, eq=False)
 class Digits(ImageSource):
     """The handwritten digits that come with scikit-learn: 8 by 8 pixels, ten classes, no download.
 
@@ -120,25 +101,19 @@ class Digits(ImageSource):
     test, the same in every run.
     """
 
+    valid_size: int
     label = "digits 8x8"
+    origin = "scikit-learn, load_digits"
     licence = "CC BY 4.0 (UCI Machine Learning Repository)"
     classes = tuple("0123456789")
-
-    def __init__(self, *, valid_size: int) -> None:
-        self.valid_size = valid_size
 
     def published(self) -> Mapping[str, Images]:
         from sklearn.datasets import load_digits
 
         rows, labels = (np.asarray(part) for part in load_digits(return_X_y=True))
-        images = rows.reshape(-1, _SIDE, _SIDE, 1)
-        pixels = np.rint(images * (255 / _BRIGHTEST)).astype(np.uint8)
-        whole = Images(pixels, labels.astype(np.int64))
-        test = by_class(whole.labels, _TEST_SHARE, seed=_TEST_SEED)
-        return {"train": whole.pick(_others(whole, test)), "test": whole.pick(test)}
-
-    def description(self) -> dict[str, Any]:
-        return {"source": "scikit-learn, load_digits"}
+        pixels = np.rint(rows.reshape(-1, 8, 8, 1) * (255 / 16)).astype(np.uint8)
+        test, train = _parted(Images(pixels, labels.astype(np.int64)), 1 / 6, seed=1)
+        return {"train": train, "test": test}
 
 
 @dataclass(frozen=True)

@@ -6,30 +6,24 @@ One deviation: sacremoses cuts the tokens, by Moses' own rules. Only text with t
 test pairs and the reference length of the literature is called IWSLT'14 without more.
 """
 
+import io
 import re
-import tempfile
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Literal
 
-from normlab.data.cache import (
-    cache_key,
-    cached_folder,
-    download,
-    file_checksum,
-    unpack,
-    write_lines,
-)
+from normlab.data.cache import download, members
 from normlab.data.corpus import (
+    REQUIRED,
     Corpus,
     Form,
     ParallelText,
     check_german_english,
+    decoded,
     find_text,
-    missing_text,
     paired,
-    read_lines,
     read_parallel,
     read_table,
     unavailable,
@@ -45,257 +39,166 @@ LANGUAGES = ("de", "en")
 TRAIN_PAIRS, TEST_PAIRS = 160_239, 6_750
 # English tokens of the test in published logs; the two differ by the version of the tokenizer.
 REFERENCE_LENGTHS = (131_161, 131_156)
-PROTOCOL = "normlab.iwslt14/1"
-MAX_TOKENS, MAX_RATIO = 175, 1.5
-VALID_EVERY = 23
+MAX_TOKENS, MAX_RATIO, VALID_EVERY = 175, 1.5, 23
 # The order in which the sets are joined to one test.
 TEST_SETS = ("TED.dev2010", "TEDX.dev2012", "TED.tst2010", "TED.tst2011", "TED.tst2012")
+# How the files of fairseq's script are named; without an infix they are its pieces.
+INFIXES: Mapping[str, Form] = {".bpe": "bpe", ".tok": "tokenized", "": "bpe"}
 
 Splits = dict[str, ParallelText]
-_SPLITS = ("train", "valid", "test")
-_INFIXES: tuple[tuple[str, Form], ...] = ((".bpe", "bpe"), (".tok", "tokenized"), ("", "bpe"))
-_SKIPPED = ("<url>", "<talkid>", "<keywords>")
-_TAGS = re.compile(r"</?(?:title|description)>")
-_SEGMENT = re.compile(r'<seg id="[0-9]+">\s*(.*?)\s*</seg>')
 
 
+@dataclass(kw_only=True, eq=False)
 class Iwslt14(Corpus):
     """IWSLT'14 de-en, tokenized and lowercased, or in the pieces that fairseq's script wrote.
 
-    Args:
+    Attributes:
         data_dir: `de-en.tgz`, or a folder with it, with its files, or with
             `{train,valid,test}[.bpe|.tok].{de,en}[.gz]`; null downloads.
         source_language, target_language: de and en, or the other way round.
         train_from: `valid` trains on the valid split where there is no training text, every 23rd
             pair of it held out: "mini-TED", which is not IWSLT'14.
         prepared: which of a folder's prepared texts to read; `auto` takes the pieces first.
-        download: what to download without data_dir; the hub's tables lack one of the five test
-            sets, which the label of the results says.
+        download: what to download first without data_dir; the hub's tables lack one of the five
+            test sets, which the label of the results says.
     """
 
+    data_dir: str | None
+    source_language: str
+    target_language: str
+    train_from: Literal["train", "valid"]
+    prepared: Literal["auto", "bpe", "tokenized"]
+    download: Literal["archive", "hub"]
     name = "iwslt14"
     licence = "CC BY-NC-ND (TED talks)"
 
-    def __init__(
-        self,
-        data_dir: str | None,
-        *,
-        source_language: str,
-        target_language: str,
-        train_from: Literal["train", "valid"],
-        prepared: Literal["auto", "bpe", "tokenized"],
-        download: Literal["archive", "hub"],
-    ) -> None:
-        self.languages = check_german_english("IWSLT'14", source_language, target_language)
-        self._data_dir = None if data_dir is None else Path(data_dir).expanduser()
-        self._train_from, self._prepared, self._download = train_from, prepared, download
-        self._form: Form = "tokenized"
-        self._archive: str | None = None
+    def __post_init__(self) -> None:
+        self.languages = (self.source_language, self.target_language)
+        check_german_english("IWSLT'14", *self.languages)
+        self.origin = URL if self.download == "archive" else f"Hugging Face Hub, {HUB}"
 
     @property
     def form(self) -> Form:
         """`bpe` for prepared pieces, else `tokenized`; reads the text."""
-        self.splits()
-        return self._form
+        return "bpe" if self._found[0] == "bpe" else "tokenized"
 
     @property
     def label(self) -> str:
         """What results are called: IWSLT'14, part of it, or mini-TED; reads the text."""
-        train, test = self.splits()["train"], self.splits()["test"]
-        if self._train_from == "valid":
+        if self.train_from == "valid":
             return "mini-TED (trained on the valid split of IWSLT'14; not an IWSLT'14 result)"
-        if len(test) != TEST_PAIRS:
-            return f"IWSLT'14 de-en, not the protocol's test ({len(test)} pairs)"
-        if self.reference_length() not in REFERENCE_LENGTHS:
-            return f"IWSLT'14 de-en, English test of {self.reference_length()} tokens"
-        # Versions of the tokenizer move a few pairs over the cleaning limits.
-        if abs(len(train) - TRAIN_PAIRS) > TRAIN_PAIRS // 100:
-            return f"IWSLT'14 de-en, {len(train)} training pairs"
-        return "IWSLT'14 de-en"
+        train, test = self.splits["train"], self.splits["test"]
+        length = reference_length(test.target if self.languages == LANGUAGES else test.source)
+        # Versions of the tokenizer move a few training pairs over the cleaning limits.
+        whole = abs(len(train) - TRAIN_PAIRS) <= TRAIN_PAIRS // 100 and len(test) == TEST_PAIRS
+        if whole and length in REFERENCE_LENGTHS:
+            return "IWSLT'14 de-en"
+        return (
+            f"IWSLT'14 de-en, not the protocol's text ({len(train)} training and {len(test)} test "
+            f"pairs, {length} English test tokens)"
+        )
 
-    def splits(self) -> Splits:
-        return self._text
+    def key(self) -> str:
+        form, texts = self._found
+        checksums = [text.checksums() for text in texts.values()]
+        return f"normlab.iwslt14/1 {form} {self.languages} {self.train_from} {checksums}"
 
-    @cached_property
-    def _text(self) -> Splits:
-        text = self._from_network() if self._data_dir is None else self._find(self._data_dir)
-        if self._train_from == "valid":
-            if "train" in text:
-                raise ValueError(
-                    "task.corpus.train_from=valid is for data without a training split, but "
-                    "this data has one; set task.corpus.train_from=train"
-                )
+    def read(self) -> Splits:
+        form, texts = self._found
+        text = assemble(texts) if form == "raw" else texts
+        if self.train_from == "valid":
             text = {**hold_out(text["valid"]), "test": text["test"]}
         if self.languages == LANGUAGES:
             return text
-        return {
-            split: paired([pairs.target, pairs.source], pairs.origins[::-1])
-            for split, pairs in text.items()
-        }
+        return {x: paired([y.target, y.source], y.origins[::-1]) for x, y in text.items()}
 
-    def reference_length(self) -> int:
-        """Return the number of English test tokens, the pieces of a word counted once."""
-        test = self.splits()["test"]
-        english = test.target if self.languages[1] == "en" else test.source
-        return sum(not piece.endswith("@@") for line in english for piece in line.split())
+    @cached_property
+    def _found(self) -> tuple[Form, Splits]:
+        """The texts by name, and their form: to `raw` ones the protocol is still to be applied."""
+        if self.data_dir is None:
+            return "raw", self._from_network()
+        path = Path(self.data_dir).expanduser()
+        archive = path if path.is_file() else path / ARCHIVE
+        if archive.is_file():
+            return "raw", read_archive(archive)
+        folder = path / "de-en" if (path / "de-en").is_dir() else path
+        if files := {file.name: file.read_bytes() for file in folder.glob("*.de-en.*")}:
+            return "raw", read_release(files, origin=folder)
+        return self._read_ready(path)
 
-    def origin(self) -> str:
-        return URL if self._download == "archive" else f"Hugging Face Hub, {HUB}"
-
-    def describe(self) -> dict[str, object]:
-        found = self.reference_length()
-        check = {"expected": list(REFERENCE_LENGTHS), "found": found}
-        return {
-            **super().describe(),
-            "reference_length_check": {**check, "ok": found in REFERENCE_LENGTHS},
-            "archive_sha256": self._archive,
-        }
-
-    def _find(self, path: Path) -> Splits:
-        """Read the first known form of the data at a path."""
-        if path.is_file():
-            return self._from_archive(path)
-        if (path / ARCHIVE).is_file():
-            return self._from_archive(path / ARCHIVE)
-        if (release := find_release(path)) is not None:
-            content = {file.name: file_checksum(file) for file in sorted(release.glob("*.de-en.*"))}
-            return _cached(content, lambda _: read_release(release))
-        return self._from_prepared(path)
-
-    def _from_archive(self, archive: Path) -> Splits:
-        self._archive = file_checksum(archive)
-        return _cached({"archive": self._archive}, lambda folder: _read_archive(archive, folder))
+    def _read_ready(self, folder: Path) -> tuple[Form, Splits]:
+        """Read text that fairseq's script wrote: pieces or tokens."""
+        for infix, form in INFIXES.items():
+            if self.prepared in ("auto", form) and find_text(folder, f"test{infix}.de"):
+                break
+        splits = REQUIRED[1:] if self.train_from == "valid" else REQUIRED
+        try:
+            return form, {x: read_parallel(folder, f"{x}{infix}", LANGUAGES) for x in splits}
+        except ValueError as error:
+            raise ValueError(
+                f"{error}. Without training text, task.corpus.train_from=valid trains on the valid "
+                "split (mini-TED, which is not an IWSLT'14 result)"
+            ) from error
 
     def _from_network(self) -> Splits:
         """Read the archive or the hub's tables, the other one where the first cannot be had."""
-        failed: Exception | None = None
-        for source in sorted(("archive", "hub"), key=lambda name: name != self._download):
+        ways = [_download_archive, _load_tables]
+        failed: list[Exception] = []
+        for read in ways if self.download == "archive" else ways[::-1]:
             try:
-                return _from_hub() if source == "hub" else self._downloaded()
+                return read()
             except Exception as error:
-                failed = failed or error
-        assert failed is not None
+                failed.append(error)
         raise unavailable(
             "IWSLT'14 de-en",
-            f"{URL} and from the data set {HUB} of the Hugging Face Hub",
-            failed,
+            f"{URL} and the data set {HUB} of the Hugging Face Hub",
+            failed[0],
             f"Run the command again, or set data_dir to {ARCHIVE}, to a folder of its files, or to "
-            "train, valid and test as fairseq's prepare-iwslt14.sh writes them. If all you have is "
-            "its valid and test, task.corpus.train_from=valid trains on the valid split, as "
-            "mini-TED.",
-        ) from failed
-
-    def _downloaded(self) -> Splits:
-        archive = download(URL, f"iwslt14-{ARCHIVE}")
-        try:
-            return self._from_archive(archive)
-        except ValueError:
-            archive.unlink(missing_ok=True)  # download it again next time
-            self._archive = None
-            raise
-
-    def _from_prepared(self, folder: Path) -> Splits:
-        """Read text that fairseq's script wrote: pieces or tokens."""
-        infixes = [
-            infix
-            for infix, form in _INFIXES
-            if self._prepared in ("auto", form) or not infix
-            if find_text(folder, f"test{infix}.de")
-        ]
-        if not infixes:
-            raise ValueError(missing_text(folder, "test[.bpe|.tok].de"))
-        infix = infixes[0]
-        splits = [name for name in _SPLITS if find_text(folder, f"{name}{infix}.de")]
-        if self._train_from == "train" and "train" not in splits:
-            raise ValueError(
-                missing_text(folder, f"train{infix}.de")
-                + ". Without any training text, task.corpus.train_from=valid trains on the valid "
-                "split (mini-TED, not an IWSLT'14 result)"
-            )
-        wanted = sorted({"valid", "test", *splits}, key=_SPLITS.index)
-        text = {split: read_parallel(folder, f"{split}{infix}", *LANGUAGES) for split in wanted}
-        pieces = any("@@ " in line for line in text["test"].source)
-        if infix and pieces != (infix == ".bpe"):
-            raise ValueError(
-                f"{text['test'].origins[0]} {'holds' if pieces else 'does not hold'} `@@ ` pieces; "
-                "the name says otherwise: rename the files to .bpe or .tok"
-            )
-        self._form = "bpe" if pieces else "tokenized"
-        return text
+            "train, valid and test as fairseq's prepare-iwslt14.sh writes them.",
+        ) from failed[0]
 
 
-def _cached(content: dict[str, str], read: Callable[[Path], Splits]) -> Splits:
-    """Return text that takes a minute to tokenize, from the cache after the first time."""
-
-    def build(folder: Path) -> None:
-        for split, text in read(folder).items():
-            for lang, lines in zip(LANGUAGES, (text.source, text.target), strict=True):
-                write_lines(folder / f"{split}.tok.{lang}", lines)
-
-    name = f"iwslt14-text-{cache_key({'protocol': PROTOCOL, **content})}"
-    folder = cached_folder(name, build)
-    files = {split: [folder / f"{split}.tok.{lang}" for lang in LANGUAGES] for split in _SPLITS}
-    return {split: paired([read_lines(x) for x in paths], paths) for split, paths in files.items()}
+def _download_archive() -> Splits:
+    archive = download(URL, f"iwslt14-{ARCHIVE}")
+    try:
+        return read_archive(archive)
+    except ValueError:
+        archive.unlink(missing_ok=True)  # download it again next time
+        raise
 
 
-def _read_archive(archive: Path, place: Path) -> Splits:
-    """Unpack an archive into a temporary folder within `place`, and read it."""
-    with tempfile.TemporaryDirectory(dir=place) as folder:
-        unpack(archive, Path(folder))
-        release = find_release(Path(folder))
-        if release is None:
-            raise ValueError(
-                f"{archive} does not hold train.tags.de-en.de, so it is not the IWSLT'14 de-en "
-                f"archive; the published one is {URL}"
-            )
-        return read_release(release)
-
-
-def _from_hub() -> Splits:
+def _load_tables() -> Splits:
     """Read the hub's tables: raw text; `validation` and `test` are four of the five sets."""
     splits = ("train", "validation", "test")
     tables = read_table(HUB, splits=splits, languages=LANGUAGES, revision=HUB_REVISION)
     train = tables["train"]
-    kept = train.pick([i for i, line in enumerate(train.source) if training_lines([line])])
-    raw = paired([training_lines(kept.source), training_lines(kept.target)], train.origins)
-    content = {split: " ".join(text.checksums()) for split, text in tables.items()}
-    return _cached(content, lambda _: assemble(raw, [tables["validation"], tables["test"]]))
+    sides = [training_lines(side) for side in (train.source, train.target)]
+    return {**tables, "train": paired(sides, train.origins)}
 
 
-def find_release(folder: Path) -> Path | None:
-    """Return the folder with `train.tags.de-en.de`, this one or its `de-en`, or None."""
-    places = (folder, folder / "de-en")
-    return next((place for place in places if (place / "train.tags.de-en.de").is_file()), None)
+def read_archive(archive: Path) -> Splits:
+    """Read the release from its archive."""
+    files = {Path(name).name: text for name, text in members(archive, (".de", ".en", ".xml"))}
+    return read_release(files, origin=archive)
 
 
-def read_release(folder: Path) -> Splits:
-    """Read the files of the release into `train`, `valid`, `test`: tokenized, lowercased.
-
-    Raises ValueError naming the file that is missing, or whose counterpart differs in length.
-    """
-    tags = [folder / f"train.tags.de-en.{lang}" for lang in LANGUAGES]
-    sets = [[folder / f"IWSLT14.{x}.de-en.{lang}.xml" for lang in LANGUAGES] for x in TEST_SETS]
-    missing = [path.name for pair in [tags, *sets] for path in pair if not path.is_file()]
-    if missing:
-        raise ValueError(f"{folder} lacks {', '.join(missing)}; unpack all of {ARCHIVE}")
-    train = paired([training_lines(read_lines(path)) for path in tags], tags)
-    return assemble(train, [paired([segments(read_lines(x)) for x in pair], pair) for pair in sets])
-
-
-def assemble(train: ParallelText, tests: list[ParallelText]) -> Splits:
-    """Apply the protocol to raw (de, en) training text and evaluation sets."""
-    test = ParallelText(
-        [line for part in tests for line in part.source],
-        [line for part in tests for line in part.target],
-        origins=("the test sets (de)", "the test sets (en)"),
-    )
-    return {**hold_out(_lower(clean(_tokenized(train)))), "test": _lower(_tokenized(test))}
+def read_release(files: Mapping[str, bytes], *, origin: Path) -> Splits:
+    """Return the raw text of the release's files: `train`, then the evaluation sets."""
+    names = {name: f"IWSLT14.{name}.de-en.%s.xml" for name in TEST_SETS}
+    texts: Splits = {}
+    for name, pattern in {"train": "train.tags.de-en.%s", **names}.items():
+        paths = [pattern % lang for lang in LANGUAGES]
+        if missing := [path for path in paths if path not in files]:
+            raise ValueError(f"{origin} lacks {', '.join(missing)}; the published archive is {URL}")
+        lines = (decoded(io.BytesIO(files[path]), origin=path) for path in paths)
+        texts[name] = paired(map(training_lines if name == "train" else segments, lines), paths)
+    return texts
 
 
 def training_lines(lines: Iterable[str]) -> list[str]:
     """Return the text of a `train.tags` file: no metadata; titles and descriptions without tags."""
-    kept = (line for line in lines if not any(tag in line for tag in _SKIPPED))
-    return [_TAGS.sub("", line).strip() for line in kept]
+    kept = (line for line in lines if not re.search("<url>|<talkid>|<keywords>", line))
+    return [re.sub("</?(?:title|description)>", "", line).strip() for line in kept]
 
 
 def segments(lines: Iterable[str]) -> list[str]:
@@ -303,17 +206,32 @@ def segments(lines: Iterable[str]) -> list[str]:
 
     Entities such as `&amp;` stay as they are, as in the script: the published reference has them.
     """
-    found = (_SEGMENT.search(line) for line in lines)
+    found = (re.search(r'<seg id="[0-9]+">\s*(.*?)\s*</seg>', line) for line in lines)
     return [match.group(1).replace("\u2019", "'") for match in found if match]
 
 
-def _tokenized(text: ParallelText) -> ParallelText:
+def assemble(texts: Splits) -> Splits:
+    """Apply the protocol to raw text: `train`, then the evaluation sets."""
+    train, *tests = (
+        _each_side(text, lambda lines, lang: moses_tokens(lines, lang=lang))
+        for text in texts.values()
+    )
+    test = ParallelText(
+        [line for part in tests for line in part.source],
+        [line for part in tests for line in part.target],
+        origins=("the test sets (de)", "the test sets (en)"),
+    )
+    train, test = (
+        _each_side(x, lambda lines, _: map(str.lower, lines)) for x in (clean(train), test)
+    )
+    return {**hold_out(train), "test": test}
+
+
+def _each_side(
+    text: ParallelText, change: Callable[[list[str], str], Iterable[str]]
+) -> ParallelText:
     sides = zip((text.source, text.target), LANGUAGES, strict=True)
-    return paired([moses_tokens(x, lang=lang) for x, lang in sides], text.origins)
-
-
-def _lower(text: ParallelText) -> ParallelText:
-    return paired([[x.lower() for x in side] for side in (text.source, text.target)], text.origins)
+    return paired([list(change(lines, lang)) for lines, lang in sides], text.origins)
 
 
 def clean(text: ParallelText) -> ParallelText:
@@ -326,7 +244,10 @@ def clean(text: ParallelText) -> ParallelText:
 def hold_out(text: ParallelText) -> Splits:
     """Split off every 23rd pair, the 23rd first, as `valid`; the rest is `train`."""
     valid = range(VALID_EVERY - 1, len(text), VALID_EVERY)
-    return {
-        "train": text.pick([i for i in range(len(text)) if i not in valid]),
-        "valid": text.pick(valid),
-    }
+    train = [i for i in range(len(text)) if i not in valid]
+    return {"train": text.pick(train), "valid": text.pick(valid)}
+
+
+def reference_length(lines: Iterable[str]) -> int:
+    """Return the number of tokens, the pieces of a word counted once."""
+    return sum(not piece.endswith("@@") for line in lines for piece in line.split())

@@ -1,20 +1,15 @@
 """Training examples of BERT (Devlin et al. 2019, section 3.1): two segments of whole sentences.
 
-Decides how a document becomes examples:
-
-- It is cut into runs of consecutive sentences, as many as fit into one sequence, at least two. A
-  last sentence that is left over joins the one before it, a second time. Documents are not packed
-  together. A share of the runs (BERT's is a tenth) gets a random shorter limit, from two tokens on.
-- With pairs (`nsp`), a run is cut at random between two of its sentences: segment A, then B. Half
-  of the examples keep B. The others take the B of another document, of an example whose A has as
-  many sentences and leaves as much room or hardly less, so that lengths do not tell which it is.
-- A document of one sentence has no true B: it is an A that takes the B of another, as above. So
-  that both labels stay equally many, true pairs are drawn from the others, and where such documents
-  are more than half, some of them sit the epoch out.
-- Without pairs, a run is one segment; a document of one sentence is nothing special.
-- Sentences are whole, unless one alone, or the two of a run, are longer than the room: then A keeps
-  at least half of the room, B the rest, and the example is counted. These examples exchange their
-  Bs among themselves.
+- A document is cut into runs of consecutive sentences, as many as fit into one sequence, at least
+  two. A last sentence that is left over joins the one before it, a second time. A share of the runs
+  (BERT's is a tenth) gets a random shorter limit. Documents are not packed together.
+- With pairs (`nsp`), a run is cut at random between two sentences: segment A, then B. Half of the
+  examples keep B. The others take the B of another document, of an example whose A has as many
+  sentences and leaves about as much room, so that lengths do not tell which it is.
+- A document of one sentence has no true B: it takes another one's, as above. If such documents are
+  more than half, some are left out of the epoch, so that both labels stay equally frequent.
+- Sentences are cut only if one alone, or the two of a run, are longer than the room: then A keeps
+  at least half of the room, B the rest. These examples exchange their Bs among themselves.
 
 BERT itself fills B from elsewhere up to the room, so that a short example gives the label away, and
 cuts segments in the middle of sentences.
@@ -28,7 +23,7 @@ from typing import NamedTuple
 import numpy as np
 
 from normlab.data.batching import stream
-from normlab.data.encoded import EncodedDocuments, columns_in, copy_runs, ends
+from normlab.data.encoded import EncodedDocuments, copy_runs, ends, width_of
 from normlab.data.vocabulary import DocumentTokenizer
 
 MARKS = 3  # [CLS] A [SEP] B [SEP]; without B there is one less
@@ -51,32 +46,24 @@ class Batch(NamedTuple):
 
 
 class Segment(NamedTuple):
-    """One segment per example; all arrays are int64 [examples].
+    """One segment per example: the `tokens` tokens from place `start` of the split, int64 [n]."""
 
-    It is the sentences `first:end` of a document: the `tokens` tokens from place `start` of the
-    split. `whole` counts the tokens of these sentences, which may have been cut.
-    """
-
-    document: np.ndarray
-    first: np.ndarray
-    end: np.ndarray
     start: np.ndarray
     tokens: np.ndarray
-    whole: np.ndarray
 
 
 @dataclass(frozen=True)
 class Pairs:
     """The examples of one epoch, in the order of their documents.
 
-    `b` is None without pairs. `is_next` (bool [examples]) tells whether B follows A. `left_out`
-    counts the documents of one sentence that sit this epoch out.
+    `b` is None without pairs. `is_next` (bool [examples]) tells whether B follows A, `cut` (bool
+    [examples]) which examples hold a sentence that was cut.
     """
 
     a: Segment
     b: Segment | None
     is_next: np.ndarray
-    left_out: int
+    cut: np.ndarray
 
     def __len__(self) -> int:
         return len(self.is_next)
@@ -86,31 +73,23 @@ class Pairs:
         """Tokens of every example with its marks, int64 [examples]."""
         return self.a.tokens + (MARKS - 1 if self.b is None else self.b.tokens + MARKS)
 
-    @property
-    def cut(self) -> np.ndarray:
-        """Which examples hold a sentence that was cut, bool [examples]."""
-        parts = [self.a] if self.b is None else [self.a, self.b]
-        return np.any([part.tokens < part.whole for part in parts], axis=0)
-
     def describe(self) -> dict[str, int]:
-        """Return counts for the record: examples, true pairs, cut ones, documents left out."""
+        """Return counts for the record: examples, true pairs, cut ones."""
         return {
             "examples": len(self),
             "true_pairs": int(self.is_next.sum()),
             "cut": int(self.cut.sum()),
-            "one_sentence_left_out": self.left_out,
         }
 
-    def batch(self, data: EncodedDocuments, indices: np.ndarray) -> Batch:
+    def batch(self, data: EncodedDocuments, indices: np.ndarray, *, padding: float = 0.0) -> Batch:
         """Return the examples `indices` as padded arrays: `[CLS] A [SEP]`, with pairs `B [SEP]`.
 
-        `data` is the split that the examples were drawn from.
+        `data` is the split that the examples were drawn from; see `width_of`.
         """
-        lengths = self.lengths[indices]
-        shape = (len(indices), int(lengths.max(initial=0)))
+        shape = (len(indices), width_of(self.lengths[indices], padding))
         ids = np.full(shape, DocumentTokenizer.pad_id, dtype=np.int64)
         begins = np.zeros(shape, dtype=bool)
-        rows, at = np.arange(len(indices)), np.ones_like(lengths)
+        rows, at = np.arange(len(indices)), np.ones(len(indices), np.int64)
         ids[:, :1] = DocumentTokenizer.cls_id
         for part in (self.a,) if self.b is None else (self.a, self.b):
             starts, counts = part.start[indices], part.tokens[indices]
@@ -118,14 +97,9 @@ class Pairs:
             copy_runs(begins, at, data.begins, starts, counts)
             ids[rows, at + counts] = DocumentTokenizer.sep_id
             at = at + counts + 1
-        of_b = self.a.tokens[indices] + 2
-        return Batch(
-            ids=ids,
-            segments=columns_in(shape, of_b, lengths - of_b).astype(np.int64),
-            valid=columns_in(shape, 0 * lengths, lengths),
-            maskable=ids >= DocumentTokenizer.first_ordinary,
-            begins=begins,
-        )
+        columns, valid = np.arange(shape[1]), ids != DocumentTokenizer.pad_id
+        segments = (valid & (columns > self.a.tokens[indices, None] + 1)).astype(np.int64)
+        return Batch(ids, segments, valid, ids >= DocumentTokenizer.first_ordinary, begins)
 
 
 def segment_pairs(
@@ -142,18 +116,13 @@ def segment_pairs(
 
     `documents` int64 [documents + 1] says where each begins among the sentences, `lengths` int64
     [sentences] how many tokens each has (1 or more). `max_length` bounds an example with its marks;
-    a share `short_share` of them is bounded by less.
-
-    Raises ValueError where `max_length` holds no segments, and where pairs cannot be made: one
-    document only, or none of two sentences.
+    a share `short_share` of them is bounded by less. Raises ValueError where `max_length` holds no
+    segments, and where pairs cannot be made.
     """
     longest = max_length - (MARKS if nsp else MARKS - 1)
     if longest < LEAST:
         raise ValueError(f"max_length={max_length} is too small: the marks leave {longest} tokens")
-    if not 0 <= short_share <= 1:
-        raise ValueError(f"short_share={short_share}: a share from 0 to 1")
     rng = stream("pairs", seed=seed, epoch=epoch)
-    # There are no more runs than sentences.
     short = rng.random(len(lengths)) < short_share
     rooms = np.where(short, rng.integers(LEAST, longest + 1, len(lengths)), longest)
     offsets = ends(lengths)
@@ -161,20 +130,15 @@ def segment_pairs(
     room = rooms[: len(owner)]
     if not nsp:
         whole = offsets[end] - offsets[first]
-        a = Segment(owner, first, end, offsets[first], np.minimum(whole, room), whole)
-        return Pairs(a, None, is_next=np.zeros(len(owner), dtype=bool), left_out=0)
-    if len(documents) < 3:
+        a = Segment(offsets[first], np.minimum(whole, room))
+        return Pairs(a, None, is_next=np.zeros(len(owner), dtype=bool), cut=whole > room)
+    if len(documents) < 3 or not (end - first > 1).any():
         raise ValueError(
-            f"segment pairs need a second document, and there is {len(documents) - 1}: mark where "
-            "documents end in the text, or train without pairs (task.nsp=false)"
-        )
-    if not (end - first > 1).any():
-        raise ValueError(
-            f"segment pairs need a document of two sentences, and all {len(documents) - 1} have "
-            "one: put a blank line between documents only, or train without pairs (task.nsp=false)"
+            f"segment pairs need two documents, one of them with two sentences: of the "
+            f"{len(documents) - 1} here none will do; put a blank line between documents only, or "
+            "train without pairs (task.nsp=false)"
         )
     is_next, kept = _labels(end - first > 1, rng)
-    left_out = len(owner) - len(kept)
     owner, first, end, is_next, room = (x[kept] for x in (owner, first, end, is_next, room))
     split = first + 1 + rng.integers(0, np.maximum(end - first - 1, 1))
     lone = end - first == 1
@@ -184,25 +148,24 @@ def segment_pairs(
     # Where the two do not fit together, A keeps half of the room at least and B has the rest.
     a_tokens = np.minimum(a_whole, np.maximum(room - wanted, room - room // 2))
     over = offsets[end] - offsets[first] > room
-    b_document, b_first, b_end = owner.copy(), split.copy(), end.copy()
+    b_first, b_end = split.copy(), end.copy()
     takers = np.flatnonzero(~is_next)
     keys = (rng.random(len(takers)), (room - a_tokens)[takers], (split - first)[takers])
     order = takers[np.lexsort((*keys, over[takers]))]
     needed = np.where(over, 0, offsets[end] - offsets[split])  # where B is cut, any room will do
     giver = _givers(order, owner, lone, needed, room - a_tokens)
     found = giver >= 0
-    for segment, own in ((b_document, owner), (b_first, split), (b_end, end)):
-        segment[order[found]] = own[giver[found]]
+    b_first[order[found]], b_end[order[found]] = split[giver[found]], end[giver[found]]
     rest = order[~found]
-    b_document[rest], b_first[rest] = _sentence_elsewhere(documents, owner[rest], rng)
+    b_first[rest] = _sentence_elsewhere(documents, owner[rest], rng)
     b_end[rest] = b_first[rest] + 1
     b_whole = offsets[b_end] - offsets[b_first]
     b_tokens = np.minimum(b_whole, room - a_tokens)
     return Pairs(
-        Segment(owner, first, split, offsets[first], a_tokens, a_whole),
-        Segment(b_document, b_first, b_end, offsets[b_first], b_tokens, b_whole),
+        Segment(offsets[first], a_tokens),
+        Segment(offsets[b_first], b_tokens),
         is_next=is_next,
-        left_out=left_out,
+        cut=(a_tokens < a_whole) | (b_tokens < b_whole),
     )
 
 
@@ -256,28 +219,22 @@ def _givers(
     """
     givers = order[~lone[order]]
     found = np.full(len(order), -1)
-    here = np.cumsum(~lone[order]) - ~lone[order]  # givers that stand before each place
-    ways = [*(-step for step in range(1, TRIES + 1)), *range(TRIES)]
-    if not len(givers):
-        return found
-    todo = np.arange(len(order))
-    for way in ways:
+    here = np.cumsum(~lone[order]) - ~lone[order]  # givers before each place
+    todo = np.arange(len(order) if len(givers) else 0)
+    for way in (*(-step for step in range(1, TRIES + 1)), *range(TRIES)):
         at = here[todo] + way
-        taker, candidate = order[todo], givers[at % len(givers)]
+        taker, candidate = order[todo], givers[at % len(givers)] if len(todo) else todo
         good = (owner[candidate] != owner[taker]) & (needed[candidate] <= room[taker])
         good &= (at >= 0) & (at < len(givers))
         found[todo[good]] = candidate[good]
         todo = todo[~good]
-        if not len(todo):
-            break
     return found
 
 
 def _sentence_elsewhere(
     documents: np.ndarray, owner: np.ndarray, rng: np.random.Generator
-) -> tuple[np.ndarray, np.ndarray]:
-    """Draw a sentence of another document than each `owner`; return document and sentence."""
+) -> np.ndarray:
+    """Draw a sentence of another document than each `owner`."""
     begin, stop = documents[owner], documents[owner + 1]
     sentence = rng.integers(0, documents[-1] - (stop - begin))
-    sentence += np.where(sentence >= begin, stop - begin, 0)
-    return np.searchsorted(documents, sentence, side="right") - 1, sentence
+    return sentence + np.where(sentence >= begin, stop - begin, 0)

@@ -5,12 +5,10 @@ import json
 import math
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack
 from dataclasses import dataclass
-from functools import cached_property
 from itertools import groupby, islice
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 import numpy as np
 import tokenizers
@@ -20,7 +18,6 @@ from normlab.data.corpus import REQUIRED, Corpus, Form, ParallelText, Source, pa
 from normlab.data.documents import DocumentCorpus
 from normlab.data.encoded import EncodedDocuments, EncodedPairs, EncodedText, ends
 from normlab.data.vocabulary import (
-    PIECE_JOIN,
     DocumentTokenizer,
     Pieces,
     Tokenizer,
@@ -29,12 +26,13 @@ from normlab.data.vocabulary import (
     moses_tokens,
 )
 
-PAIRS_FORMAT = "normlab.prepared/4"
-DOCUMENTS_FORMAT = "normlab.documents/5"
+PAIRS_FORMAT = "normlab.prepared/5"
+DOCUMENTS_FORMAT = "normlab.documents/6"
 SAMPLE_CHARACTERS = 100_000_000
 """Characters of training text that a vocabulary of documents is learned from, at most."""
 _PART, _DOCUMENTS = 10_000, 1_000  # lines, and documents, encoded at a time
 _SIDES = ("source", "target")
+_STATISTICS = ("mean", "median", "p95", "max")
 _DESCRIPTION = "description.json"
 
 
@@ -51,14 +49,17 @@ class PreparedTranslation:
     texts: Mapping[str, ParallelText]
     source_tokenizer: Tokenizer
     target_tokenizer: Tokenizer
-    form: Form
-    languages: tuple[str, str]
     description: dict[str, Any]
 
-    @cached_property
-    def lowercased(self) -> bool:
-        """Whether the training text has no capital letter."""
-        return not any(line != line.lower() for line in self.texts["train"].source)
+    @property
+    def form(self) -> Form:
+        """The form of the text (see `Corpus`)."""
+        return self.description["form"]
+
+    @property
+    def languages(self) -> list[str]:
+        """The source and the target code."""
+        return self.description["languages"]
 
     def plain(self, lines: list[str]) -> list[str]:
         """Turn decoded or reference target lines into plain text, which `bleu` scores."""
@@ -68,18 +69,13 @@ class PreparedTranslation:
         """Turn decoded or reference target lines into Moses tokens, which `bleu_tok` scores."""
         return moses_tokens(lines, lang=self.languages[1]) if self.form == "raw" else lines
 
-    def source_line(self, line: str) -> str:
-        """Turn a sentence of a user into the form of the source text, for `encode_batch`.
-
-        `raw`: as it is. `tokenized`: Moses tokens, lowercased where the training text is. `bpe`:
-        the same, and each word is cut into the longest known pieces from its start, unless the
-        line holds pieces already.
-        """
-        if self.form == "raw" or PIECE_JOIN in line:
-            return line
-        (tokens,) = moses_tokens([line], lang=self.languages[0])
-        tokens = tokens.lower() if self.lowercased else tokens
-        return self.source_tokenizer.cut(tokens) if self.form == "bpe" else tokens
+    def source_lines(self, lines: Sequence[str]) -> list[str]:
+        """Turn a user's sentences into source text: words into tokens, in lower case as trained."""
+        if self.form != "tokenized":
+            return list(lines)
+        tokens = moses_tokens(lines, lang=self.languages[0])
+        cased = any(line != line.lower() for line in self.texts["train"].source)
+        return tokens if cased else [line.lower() for line in tokens]
 
 
 @dataclass(frozen=True)
@@ -98,7 +94,7 @@ def _prepared(
     cache: Path | None,
 ) -> tuple[Path, dict[str, Any]]:
     """Return the folder of prepared data and its description, which `build(folder)` returns."""
-    content = {"content": corpus.key(), "label": corpus.label, "tokenizers": tokenizers.__version__}
+    content = {"content": corpus.key(), "tokenizers": tokenizers.__version__}
     name = f"{corpus.name}-{cache_key({**content, **settings})}"
 
     def fill(folder: Path) -> None:
@@ -115,16 +111,14 @@ def prepare_translation(
     """Segment, encode and describe a corpus, or take that from the cache (null: the user's).
 
     Vocabularies are learned from `train` alone: one of `vocab_size` entries where `joint`, else one
-    per side. `max_length` bounds the tokens of a side with the end mark: a longer training pair is
-    left out and counted; in valid and test it is an error, because a score of fewer or of cut
-    sentences is another score. Raises ValueError naming file and line, or the missing split.
+    per side. A training pair with a blank side, or with more than `max_length` tokens on a side
+    (end mark included), is left out and counted; a scored pair that is too long is a ValueError,
+    because a score of fewer or of cut sentences is another score.
     """
     sizes = {"vocab_size": vocab_size, "joint": joint, "max_length": max_length}
+    settings = {"format": PAIRS_FORMAT, **sizes}
     folder, description = _prepared(
-        corpus,
-        {"format": PAIRS_FORMAT, **sizes},
-        lambda folder: _build_pairs(folder, corpus, **sizes),
-        cache,
+        corpus, settings, lambda folder: _build_pairs(folder, corpus, **sizes), cache
     )
     pairs: dict[str, EncodedPairs] = {}
     texts: dict[str, ParallelText] = {}
@@ -133,42 +127,36 @@ def prepare_translation(
         lines = [(folder / f"{name}.txt").read_bytes().decode().split("\n")[:-1] for name in names]
         pairs[split] = EncodedPairs(*(EncodedText.load(folder, name) for name in names))
         texts[split] = paired(lines, names)
-    form: Form = description["form"]
-    found = [Tokenizer.load(folder / f"{side}.json", form=form) for side in _SIDES[: 2 - joint]]
-    return PreparedTranslation(
-        pairs=pairs,
-        texts=texts,
-        source_tokenizer=found[0],
-        target_tokenizer=found[-1],
-        form=form,
-        languages=tuple(description["languages"]),
-        description=description,
-    )
+    files = [folder / f"{side}.json" for side in _SIDES[: 2 - joint]]
+    found = [Tokenizer.load(file, form=description["form"]) for file in files]
+    return PreparedTranslation(pairs, texts, found[0], found[-1], description)
 
 
 def _build_pairs(
     folder: Path, corpus: Corpus, *, vocab_size: int, joint: bool, max_length: int
 ) -> dict[str, Any]:
-    splits = {split: text.checked() for split, text in corpus.splits().items()}
+    splits, form = corpus.splits, corpus.form
     _check_splits(corpus.name, {split: len(text) for split, text in splits.items()})
-    train, form = splits["train"], corpus.form
+    train = splits["train"]
+    pairs_of_lines = enumerate(zip(train.source, train.target, strict=True))
+    train = train.pick([i for i, (a, b) in pairs_of_lines if a.strip() and b.strip()])
     sides = [train.source + train.target] if joint else [train.source, train.target]
     vocabularies = [Tokenizer.train(side, form=form, vocab_size=vocab_size) for side in sides]
     for side, vocabulary in zip(_SIDES, vocabularies, strict=False):
         vocabulary.save(folder / f"{side}.json")
     source, target = vocabularies[0], vocabularies[-1]
-    description: dict[str, Any] = {
-        **corpus.describe(),
+    description = {
+        **_origin(corpus),
+        "languages": list(corpus.languages),
+        "form": form,
         "vocabulary": {"joint": joint, "source": len(source), "target": len(target)},
         "max_length": max_length,
-        "sizes": {},
     }
-    for split, text in splits.items():
+    for split, given in splits.items():
+        text = train if split == "train" else given
         pairs = EncodedPairs(_encoded(source, text.source), _encoded(target, text.target))
-        kept = _kept(split, pairs, text, max_length)
-        dropped = len(pairs) - len(kept)
-        if dropped:
-            pairs, text = pairs.select(kept), text.pick(kept.tolist())
+        kept = _not_long(split, pairs, text, max_length)
+        pairs, text = pairs.select(kept), text.pick(kept.tolist())
         lines = [text.source, text.target]
         if form == "bpe":
             lines = [[join_pieces(line) for line in side] for side in lines]
@@ -178,15 +166,24 @@ def _build_pairs(
             write_lines(folder / f"{split}.{name}.txt", plain)
         values = {
             "sizes": len(pairs),
-            "dropped_long": dropped,
+            "checksums": dict(zip(corpus.languages, given.checksums(), strict=True)),
+            "left_out": len(given) - len(pairs),
             "tokens": {lang: len(x.ids) for lang, x in encoded.items()},
             "lengths": {lang: length_statistics(x.lengths) for lang, x in encoded.items()},
             "unknown": {lang: x.count(Tokenizer.unk_id) for lang, x in encoded.items()},
             "reference_length": sum(len(line.split()) for line in lines[1]),
         }
-        for name, value in values.items():
-            description.setdefault(name, {})[split] = value
+        _add(description, split, values)
     return description
+
+
+def _origin(corpus: Source) -> dict[str, Any]:
+    return {"source": corpus.name, "label": corpus.label, "licence": corpus.licence}
+
+
+def _add(description: dict[str, Any], split: str, values: Mapping[str, object]) -> None:
+    for name, value in values.items():
+        description.setdefault(name, {})[split] = value
 
 
 def _encoded(tokenizer: Tokenizer, lines: Sequence[str]) -> EncodedText:
@@ -195,20 +192,19 @@ def _encoded(tokenizer: Tokenizer, lines: Sequence[str]) -> EncodedText:
     return EncodedText.from_sentences(ids for part in parts for ids in tokenizer.encode_batch(part))
 
 
-def _kept(split: str, pairs: EncodedPairs, text: ParallelText, max_length: int) -> np.ndarray:
+def _not_long(split: str, pairs: EncodedPairs, text: ParallelText, max_length: int) -> np.ndarray:
     """Return the indices of pairs within the limit; ValueError where scored pairs exceed it."""
     lengths = pairs.lengths
     kept = lengths.max(axis=1) <= max_length
-    if kept.all() or (split == "train" and kept.any()):
-        return np.flatnonzero(kept)
-    first = int(np.argmin(kept))
-    side = int(lengths[first].argmax())
-    raise ValueError(
-        f"{text.origins[side]}, line {first + 1}: {int(lengths[first, side])} tokens with the end "
-        f"mark, over task.max_length={max_length}, and so are {int((~kept).sum())} of {len(kept)} "
-        f"pairs of {split}; set task.max_length={int(lengths.max())} or more (only training pairs "
-        "are left out, and some must remain)"
-    )
+    if not kept.all() and (split != "train" or not kept.any()):
+        first = int(np.argmin(kept))
+        side = int(lengths[first].argmax())
+        raise ValueError(
+            f"{text.origins[side]}, line {first + 1}: {int(lengths[first, side])} tokens with the "
+            f"end mark, over task.max_length={max_length}, and so are {int((~kept).sum())} of "
+            f"{len(kept)} pairs of {split}; set task.max_length={int(lengths.max())} or more"
+        )
+    return np.flatnonzero(kept)
 
 
 def prepare_documents(
@@ -233,23 +229,18 @@ def prepare_documents(
     def build(folder: Path) -> dict[str, Any]:
         repeated = _write_text(corpus, folder)
         every = math.ceil((folder / "train.txt").stat().st_size / SAMPLE_CHARACTERS)
-        sample = list(islice(_read_text(folder / "train.txt"), 0, None, every))
-        tokenizer = DocumentTokenizer.train(
-            [sentence for document in sample for sentence in document],
-            pieces=pieces,
-            vocab_size=vocab_size,
-            lowercase=lowercase,
-        )
+        sample = islice(_read_text(folder / "train.txt"), 0, None, every)
+        sentences = [sentence for document in sample for sentence in document]
+        tokenizer = DocumentTokenizer.train(sentences, vocab_size=vocab_size, **how)
         tokenizer.save(folder / "tokenizer.json")
-        vocabulary = {**how, "size": len(tokenizer)}
-        if every > 1:
-            vocabulary["learnt_from_documents"] = len(sample)
-        del sample
-        description = {**corpus.describe(), "vocabulary": vocabulary}
-        description["repeated_documents"] = repeated
+        description = {
+            **_origin(corpus),
+            "language": corpus.language,
+            "vocabulary": {**how, "size": len(tokenizer)},
+            "repeated_documents": repeated,
+        }
         for split in repeated:
-            for name, value in _encode_split(folder, split, tokenizer, corpus.name).items():
-                description.setdefault(name, {})[split] = value
+            _add(description, split, _encode_split(folder, split, tokenizer))
         return description
 
     settings = {"format": DOCUMENTS_FORMAT, "vocab_size": vocab_size, **how}
@@ -268,20 +259,17 @@ def _write_text(corpus: DocumentCorpus, folder: Path) -> dict[str, int]:
     Returns how many repeated documents were left out, by split: train, valid, test, further ones.
     """
     seen: set[bytes] = set()
-    files: dict[str, IO[bytes]] = {}
     repeated, sizes = Counter[str](), Counter[str]()
-    with ExitStack() as stack:
-        for split, document in corpus.stream():
-            text = document.text.encode()
-            mark = hashlib.sha256(text).digest()[:8]
-            if mark in seen:
-                repeated[split] += 1
-                continue
-            seen.add(mark)
-            if split not in files:
-                files[split] = stack.enter_context((folder / f"{split}.txt").open("wb"))
-            files[split].write(b"\n" + text if sizes[split] else text)
-            sizes[split] += 1
+    for split, document in corpus.documents():
+        text = "".join(f"{sentence}\n" for sentence in document).encode()
+        mark = hashlib.sha256(text).digest()[:8]
+        if mark in seen:
+            repeated[split] += 1
+            continue
+        seen.add(mark)
+        with (folder / f"{split}.txt").open("ab") as file:
+            file.write(b"\n" + text if sizes[split] else text)
+        sizes[split] += 1
     _check_splits(corpus.name, sizes)
     order = [*REQUIRED, *sorted(set(sizes) - set(REQUIRED))]
     return {split: repeated[split] for split in order}
@@ -295,17 +283,13 @@ def _read_text(path: Path) -> Iterator[list[str]]:
                 yield [line[:-1] for line in lines]
 
 
-def _encode_split(
-    folder: Path, split: str, tokenizer: DocumentTokenizer, name: str
-) -> dict[str, Any]:
+def _encode_split(folder: Path, split: str, tokenizer: DocumentTokenizer) -> dict[str, Any]:
     """Write the arrays of a split in place of its text; return what the record says of them.
 
     Sentences without a token, such as control characters, are left out and counted, and so are
-    documents without another sentence. `characters` and `bytes` (UTF-8) include the line break
-    after each sentence. `lengths` are tokens per sentence, `document_lengths` tokens per document.
+    documents without another sentence. `lengths` are tokens per sentence.
     """
-    path = folder / f"{split}.txt"
-    counts = Counter(characters=0, bytes=0, words=0, without_token=0)
+    path, without_token = folder / f"{split}.txt", 0
     documents = _read_text(path)
     while part := list(islice(documents, _DOCUMENTS)):
         sentences = [sentence for document in part for sentence in document]
@@ -313,43 +297,33 @@ def _encode_split(
         kept = np.array([len(ids) > 0 for ids, _ in encoded])
         owner = np.repeat(np.arange(len(part)), [len(document) for document in part])
         _, sizes = np.unique(owner[kept], return_counts=True)
-        lengths = np.fromiter(map(len, sentences), np.int32)
         EncodedDocuments(
             EncodedText.from_sentences(ids for ids, _ in encoded if ids),
             documents=ends(sizes),
             begins=np.fromiter((b for _, begins in encoded for b in begins), bool),
-            characters=lengths[kept],
+            characters=np.fromiter(map(len, sentences), np.int32)[kept],
         ).append(folder, split)
-        counts["characters"] += int(lengths.sum()) + len(lengths)
-        counts["bytes"] += sum(len(sentence.encode()) + 1 for sentence in sentences)
-        counts["words"] += sum(len(sentence.split()) for sentence in sentences)
-        counts["without_token"] += int((~kept).sum())
+        without_token += int((~kept).sum())
     checksum = file_checksum(path)
     path.unlink()
     if not (folder / f"{split}.ids").stat().st_size:
-        raise ValueError(f"corpus {name}: no sentence of {split} has a token")
+        raise ValueError(f"no sentence of {split} has a token; is it text?")
     data = EncodedDocuments.load(folder, split)
     return {
-        **counts,
+        "without_token": without_token,
         "checksums": checksum,
         "sizes": len(data),
         "sentences": len(data.text),
         "tokens": len(data.text.ids),
         "unknown": data.text.count(DocumentTokenizer.unk_id),
-        "one_sentence": int((np.diff(data.documents) == 1).sum()),
         "lengths": length_statistics(data.text.lengths),
-        "document_lengths": length_statistics(np.diff(data.text.offsets[data.documents])),
     }
 
 
 def length_statistics(lengths: np.ndarray) -> dict[str, float]:
     """Return mean, median, 95th percentile and maximum of lengths [n] in tokens."""
-    return {
-        "mean": round(float(lengths.mean()), 2),
-        "median": float(np.median(lengths)),
-        "p95": round(float(np.percentile(lengths, 95)), 1),
-        "max": int(lengths.max()),
-    }
+    values = [lengths.mean(), *np.percentile(lengths, [50, 95, 100])]
+    return {name: round(float(x), 2) for name, x in zip(_STATISTICS, values, strict=True)}
 
 
 def _check_splits(name: str, sizes: Mapping[str, int]) -> None:
@@ -358,5 +332,6 @@ def _check_splits(name: str, sizes: Mapping[str, int]) -> None:
         there = ", ".join(f"{split}: {size}" for split, size in sizes.items())
         raise ValueError(
             f"corpus {name} has nothing in {' and '.join(missing)} (sizes: {there or 'none'}); "
-            "give train, valid and test, or another valid_share and test_share"
+            "give train, valid and test, put a blank line between documents, or change "
+            "task.corpus.valid_share and test_share"
         )

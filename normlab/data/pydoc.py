@@ -10,7 +10,7 @@ lines), then for each sentence:
 - markup goes: `*x*`, ``x``, `:role:` and the marks of list items;
 - a sentence stays if it begins with a capital letter, ends in `.`, `!` or `?`, has `MIN_WORDS`
   words or more, at least `MIN_SHARE` of them plain English words, and no sign of code;
-- the rest is left out and counted.
+- the rest is left out.
 """
 
 import ast
@@ -21,15 +21,13 @@ import re
 import sys
 import sysconfig
 import warnings
-from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import cached_property
 from inspect import cleandoc
 from pathlib import Path
 
 from normlab.data.documents import (
     RULES,
-    Document,
     DocumentCorpus,
     split_by_hash,
     split_sentences,
@@ -74,47 +72,30 @@ class PydocCorpus(DocumentCorpus):
                 "your own text add task/corpus=documents; normlab list task/corpus lists all"
             )
         self.label = f"documentation of Python {platform.python_version()}"
-        self._shares = {"valid_share": valid_share, "test_share": test_share}
+        self._shares = (valid_share, test_share)
 
-    def stream(self) -> Iterator[tuple[str, Document]]:
-        for document in self._read[0]:
-            yield split_by_hash(document.origin, **self._shares), document
+    def documents(self) -> Iterator[tuple[str, Sequence[str]]]:
+        yield from self._read
 
     def key(self) -> str:
         digest = hashlib.sha256(repr(self._shares).encode())
         for path in _sources().values():
             digest.update(path.read_bytes())
-        return f"pydoc-{platform.python_version()}-{digest.hexdigest()}-{RULES}-{splitter()}"
-
-    def describe(self) -> dict[str, object]:
-        python = f"{platform.python_implementation()} {platform.python_version()}"
-        return {
-            **super().describe(),
-            "python": python,
-            "sentences_by": splitter(),
-            **self._shares,
-        }
-
-    def left_out(self) -> dict[str, int]:
-        return dict(self._read[1])
+        return f"{self.label}-{digest.hexdigest()}-{RULES}-{splitter()}"
 
     @cached_property
-    def _read(self) -> tuple[list[Document], Counter[str]]:
-        counts: Counter[str] = Counter(code_block=0, not_a_sentence=0, repeated_paragraph=0)
+    def _read(self) -> list[tuple[str, Sequence[str]]]:
         seen: set[tuple[str, ...]] = set()
-        documents: list[Document] = []
+        documents: list[tuple[str, Sequence[str]]] = []
         for name, texts in _texts():
             sentences: list[str] = []
-            for text in texts:
-                for paragraph in map(tuple, prose(text, counts)):
-                    if paragraph in seen:
-                        counts["repeated_paragraph"] += 1
-                    else:
-                        seen.add(paragraph)
-                        sentences.extend(paragraph)
+            for paragraph in (tuple(found) for text in texts for found in prose(text)):
+                if paragraph not in seen:
+                    sentences += paragraph
+                seen.add(paragraph)
             if sentences:
-                documents.append(Document(name, tuple(sentences)))
-        return documents, counts
+                documents.append((split_by_hash(name, *self._shares), sentences))
+        return documents
 
 
 def _texts() -> Iterator[tuple[str, list[str]]]:
@@ -129,8 +110,7 @@ def _texts() -> Iterator[tuple[str, list[str]]]:
 
 def _sources() -> dict[str, Path]:
     """Return the source files of the standard library by module, tests left out."""
-    root = Path(sysconfig.get_paths()["stdlib"])
-    return dict(sorted(_modules(root, "")))
+    return dict(sorted(_modules(Path(sysconfig.get_paths()["stdlib"]), "")))
 
 
 def _modules(folder: Path, prefix: str) -> Iterator[tuple[str, Path]]:
@@ -156,19 +136,14 @@ def _docstrings(path: Path) -> list[str]:
     return [cleandoc(text) for text in texts if text]
 
 
-def prose(text: str, counts: Counter[str]) -> list[list[str]]:
-    """Return the paragraphs of clean sentences of a text; `counts` gains what was left out."""
-    paragraphs: list[list[str]] = []
-    for paragraph in _paragraphs(text, counts):
-        kept: list[str] = []
-        for sentence in split_sentences(_plain(paragraph), language="en"):
-            if is_sentence(sentence):
-                kept.append(sentence)
-            else:
-                counts["not_a_sentence"] += 1
+def prose(text: str) -> Iterator[list[str]]:
+    """Yield the paragraphs of clean sentences of a text."""
+    for paragraph in _paragraphs(text):
+        # Take the marks of reStructuredText off the words that they mark.
+        plain = _MARKUP.sub(r"\2", _MARKUP.sub(r"\2", _ROLE.sub("", paragraph)))
+        kept = [x for x in split_sentences(plain, language="en") if is_sentence(x)]
         if kept:
-            paragraphs.append(kept)
-    return paragraphs
+            yield kept
 
 
 def is_sentence(text: str) -> bool:
@@ -180,21 +155,16 @@ def is_sentence(text: str) -> bool:
     return len(words) >= MIN_WORDS and plain >= MIN_SHARE * len(words)
 
 
-def _paragraphs(text: str, counts: Counter[str]) -> Iterator[str]:
+def _paragraphs(text: str) -> Iterator[str]:
     """Cut text into paragraphs, leaving out blocks of code."""
     literal: int | None = None  # a block further in than this is code
     for block in re.split(r"\n[ \t]*\n", text.expandtabs()):
         lines = [line for line in block.split("\n") if line.strip()]
-        if not lines:
-            continue
-        if literal is not None and _indent(lines[0]) > literal:
-            counts["code_block"] += 1
+        if not lines or (literal is not None and _indent(lines[0]) > literal):
             continue
         literal = _indent(lines[0]) if lines[-1].rstrip().endswith("::") else None
-        if any(_CODE_LINE.search(line) for line in lines):
-            counts["code_block"] += 1
-            continue
-        yield from _items(lines)
+        if not any(_CODE_LINE.search(line) for line in lines):
+            yield from _items(lines)
 
 
 def _items(lines: list[str]) -> Iterator[str]:
@@ -214,8 +184,3 @@ def _items(lines: list[str]) -> Iterator[str]:
 
 def _indent(line: str) -> int:
     return len(line) - len(line.lstrip())
-
-
-def _plain(text: str) -> str:
-    """Take the marks of reStructuredText off the words that they mark."""
-    return _MARKUP.sub(r"\2", _MARKUP.sub(r"\2", _ROLE.sub("", text)))

@@ -1,15 +1,13 @@
 """What language models predict: windows of a causal one, masked tokens of a masked one.
 
-A causal model predicts all tokens of a document and, after its last, the end mark. A window holds
-as many whole sentences as fit and starts with the begin mark: no window reaches into another
-document or sees the one before. What is left at a document's end is a short window. A sentence
-longer than a window continues in the next, and is counted. So the sum over all windows of a split
-is that of its text, and bits per character come without correction.
+A causal model predicts all tokens of a document and then the end mark. A window holds as many whole
+sentences as fit and starts with the begin mark; no window reaches into another document. A sentence
+longer than a window continues in the next. So the sum over all windows of a split
+is that of its text, and bits per character need no correction.
 
-Of a sequence, masked language modelling (Devlin et al. 2019, section 3.1, appendix A.1) predicts a
-share that is met exactly on average, in each sequence as closely as whole tokens (or words) allow.
-Each chosen token, also inside a whole word, draws on its own whether it is masked, replaced or
-left.
+Masked language modelling (Devlin et al. 2019, section 3.1, appendix A.1) predicts a share of each
+sequence, as closely as whole tokens (or words) allow and exactly on average. Each chosen token,
+also inside a whole word, draws on its own whether it is masked, replaced or left.
 """
 
 from bisect import bisect_right
@@ -20,7 +18,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from normlab.data.encoded import EncodedDocuments, columns_in, copy_runs, ends
+from normlab.data.encoded import EncodedDocuments, copy_runs, ends, width_of
 from normlab.data.vocabulary import DocumentTokenizer
 
 DICE = 4  # uniform numbers per token: its place in the order, does it fit, its fate, its substitute
@@ -41,18 +39,15 @@ class Text(NamedTuple):
 class Windows:
     """The windows of a split, in the order of its text; all arrays are [windows].
 
-    A window is the `tokens` tokens from place `starts` of the split, of document `document`, and
-    the end mark where `ends`. `long_sentences` counts the sentences that are in several windows.
+    A window is the `tokens` tokens from place `starts` of the split, and the end mark where `ends`.
     """
 
-    document: np.ndarray
     starts: np.ndarray
     tokens: np.ndarray
     ends: np.ndarray
-    long_sentences: int
 
     def __len__(self) -> int:
-        return len(self.document)
+        return len(self.starts)
 
     @property
     def lengths(self) -> np.ndarray:
@@ -60,8 +55,8 @@ class Windows:
         return self.tokens + self.ends
 
     def describe(self) -> dict[str, int]:
-        """Return counts for the record: windows, and sentences that are in several."""
-        return {"windows": len(self), "long_sentences": self.long_sentences}
+        """Return counts for the record."""
+        return {"windows": len(self)}
 
     def characters(self, data: EncodedDocuments, indices: np.ndarray) -> np.ndarray:
         """Return the characters of windows, each sentence with the blank or line break after it.
@@ -76,28 +71,26 @@ class Windows:
         )
         return at_end - at_start
 
-    def batch(self, data: EncodedDocuments, indices: np.ndarray) -> Text:
-        """Return the windows `indices` of the split `data` as padded arrays."""
+    def batch(self, data: EncodedDocuments, indices: np.ndarray, *, padding: float = 0.0) -> Text:
+        """Return the windows `indices` of the split `data` as padded arrays (see `width_of`)."""
         counts, lengths = self.tokens[indices], self.lengths[indices]
-        shape = (len(indices), int(lengths.max(initial=0)) + 1)
+        shape = (len(indices), width_of(lengths, padding) + 1)
         whole = np.full(shape, DocumentTokenizer.pad_id, dtype=np.int64)
         whole[:, 0] = DocumentTokenizer.bos_id
         copy_runs(whole, np.ones_like(counts), data.text.ids, self.starts[indices], counts)
         ending = np.flatnonzero(self.ends[indices])
         whole[ending, lengths[ending]] = DocumentTokenizer.eos_id
-        valid = columns_in((shape[0], shape[1] - 1), 0 * lengths, lengths)
-        pad = DocumentTokenizer.pad_id
-        return Text(np.where(valid, whole[:, :-1], pad), whole[:, 1:], valid)
+        next_ids = whole[:, 1:]
+        valid = next_ids != DocumentTokenizer.pad_id
+        return Text(np.where(valid, whole[:, :-1], DocumentTokenizer.pad_id), next_ids, valid)
 
 
 def text_windows(documents: np.ndarray, lengths: np.ndarray, *, max_length: int) -> Windows:
     """Cut documents into windows of at most `max_length` predictions.
 
     `documents` int64 [documents + 1] says where each begins among the sentences, `lengths` int64
-    [sentences] how many tokens each has. Raises ValueError for a `max_length` below 2.
+    [sentences] how many tokens each has.
     """
-    if max_length < 2:
-        raise ValueError(f"max_length={max_length} must be 2 or more")
     # The end mark counts as a token of the last sentence of its document.
     marked = lengths.astype(np.int64)
     marked[documents[1:] - 1] += 1
@@ -117,13 +110,7 @@ def text_windows(documents: np.ndarray, lengths: np.ndarray, *, max_length: int)
     last_of_document = np.diff(document, append=-1) != 0
     first, last = np.array(starts, np.int64), np.array(stops, np.int64)
     # One end mark for each document before: places of the text have none.
-    return Windows(
-        document=document,
-        starts=first - document,
-        tokens=last - first - last_of_document,
-        ends=last_of_document,
-        long_sentences=int((marked > max_length).sum()),
-    )
+    return Windows(first - document, last - first - last_of_document, last_of_document)
 
 
 class Masked(NamedTuple):
@@ -157,25 +144,17 @@ def mask_tokens(
     A sequence with a maskable token has one label or more. `split` are the parts that become
     `mask_id`, a random one of `ordinary`, and stay. `dice` [B, P, DICE] are uniform in [0, 1). With
     `whole_word` all tokens of a word are chosen or none; `begins` [B, P] is True at the first token
-    of each. Column 0 must be a mark: its dice are the sequence's own. Raises ValueError for a
-    `share` or `split` that is none.
+    of each. Column 0 must be a mark: its dice are the sequence's own.
     """
-    if not 0 < share <= 1:
-        raise ValueError(f"mask_share={share} must be above 0 and at most 1")
-    if len(split) != 3 or min(split) < 0 or abs(sum(split) - 1) > 1e-6:
+    if abs(sum(split) - 1) > 1e-6:
         raise ValueError(
             f"mask_split={list(split)} must be three parts that sum to 1: masked, random, unchanged"
         )
-    counts = maskable.sum(axis=1)
     order, fit, kind, other = np.moveaxis(dice, -1, 0)
     # A fraction of a token is one token that often, so short sequences keep the share too.
-    wanted = np.maximum(np.floor(share * counts + fit[:, 0]), 1)
-    if whole_word:
-        picked = _whole_words(maskable, begins, wanted, order, fit)
-    else:
-        ranks = _ranks(np.where(maskable, order, np.inf))
-        picked = maskable & (ranks < wanted[:, None])
-    # Corrupt the N picked tokens, row by row.
+    wanted = np.maximum(np.floor(share * maskable.sum(axis=1) + fit[:, 0]), 1)
+    starts_word = begins if whole_word else np.ones_like(maskable)
+    picked = _whole_words(maskable, starts_word, wanted, order, fit)
     labels = ids[picked].astype(np.int64)
     others = ordinary.start + (other[picked] * len(ordinary)).astype(np.int64)
     masked, fate = split[0], kind[picked]
@@ -187,14 +166,6 @@ def mask_tokens(
     places = np.zeros(chosen.shape, dtype=np.int64)
     places[chosen] = np.nonzero(picked)[1]
     return Masked(ids=corrupted, places=places, chosen=chosen, labels=labels)
-
-
-def _ranks(keys: np.ndarray) -> np.ndarray:
-    """Return the place of each entry of a row [B, P] among the entries of its row."""
-    order = np.argsort(keys, axis=1, kind="stable")
-    ranks = np.empty_like(order)
-    np.put_along_axis(ranks, order, np.broadcast_to(np.arange(keys.shape[1]), keys.shape), axis=1)
-    return ranks
 
 
 def _whole_words(

@@ -7,17 +7,15 @@ The English is one fixed translation. The words are in `lexicon.yaml`.
 """
 
 import hashlib
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
-from functools import cache, cached_property
+from collections.abc import Mapping, Sequence
+from functools import cache
 from importlib.resources import files
 from random import Random
-from typing import Any, Literal, NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import yaml
 
-from normlab.data.corpus import Corpus, Form, ParallelText
-from normlab.data.documents import Document, DocumentCorpus
+from normlab.data.corpus import REQUIRED, Corpus, Form, ParallelText
 
 VERSION = "toy/2"
 """Of the text: raise it when another text comes from the same settings (1 was an older grammar)."""
@@ -25,56 +23,30 @@ VERSION = "toy/2"
 LONGEST = 45
 """German words after which a sentence gets no further clause."""
 
-Gender = Literal["masculine", "feminine", "neuter"]
-Case = Literal["nominative", "accusative", "dative"]
 T = TypeVar("T")
 
-# By case, for masculine, feminine and neuter. "weak" follows the definite article, "mixed" the
-# indefinite one.
-GENDERS: tuple[Gender, ...] = ("masculine", "feminine", "neuter")
-DEFINITE = {
-    "nominative": ("der", "die", "das"),
-    "accusative": ("den", "die", "das"),
-    "dative": ("dem", "der", "dem"),
-}
-INDEFINITE = {
-    "nominative": ("ein", "eine", "ein"),
-    "accusative": ("einen", "eine", "ein"),
-    "dative": ("einem", "einer", "einem"),
-}
-WEAK = {
-    "nominative": ("e", "e", "e"),
-    "accusative": ("en", "e", "e"),
-    "dative": ("en", "en", "en"),
-}
-MIXED = {
-    "nominative": ("er", "e", "es"),
-    "accusative": ("en", "e", "es"),
-    "dative": ("en", "en", "en"),
+GENDERS = ("masculine", "feminine", "neuter")
+# By case, for the three genders: definite articles and endings after them ("weak"), indefinite
+# articles and endings after them ("mixed").
+FORMS = {
+    "nominative": ("der die das", "e e e", "ein eine ein", "er e es"),
+    "accusative": ("den die das", "en e e", "einen eine ein", "en e es"),
+    "dative": ("dem der dem", "en en en", "einem einer einem", "en en en"),
 }
 
 
 class Word(NamedTuple):
-    """A word or a fixed phrase, and its translation."""
+    """A word or a fixed phrase, and its translation.
+
+    `kind` is the gender of a noun, and the case of a verb's object or "intransitive".
+    """
 
     german: str
     english: str
+    kind: str = ""
 
 
-class Noun(NamedTuple):
-    """A noun in the singular."""
-
-    german: str
-    english: str
-    gender: Gender
-
-
-class Verb(NamedTuple):
-    """A verb in the third person of the present tense; `case` is that of its object, if any."""
-
-    german: str
-    english: str
-    case: Literal["accusative", "dative", "intransitive"]
+Lexicon = Mapping[str, Sequence[Word]]
 
 
 class Said(NamedTuple):
@@ -84,37 +56,22 @@ class Said(NamedTuple):
     english: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True)
-class Lexicon:
-    """The words that sentences are made of."""
-
-    living: Sequence[Noun]
-    things: Sequence[Noun]
-    adjectives: Sequence[Word]
-    verbs: Sequence[Verb]
-    times: Sequence[Word]
-    places: Sequence[Word]
-    conjunctions: Sequence[Word]
+def _lexicon_text() -> str:
+    return files("normlab.data").joinpath("lexicon.yaml").read_text("utf-8")
 
 
 @cache
 def lexicon() -> Lexicon:
-    """Read the words of the package."""
+    """Return the words of the package by part of speech."""
     table: dict[str, Any] = yaml.safe_load(_lexicon_text())
-    nouns: dict[str, Any] = {
-        kind: [Noun(de, en, gender) for gender in GENDERS for de, en in table[kind][gender].items()]
-        for kind in ("living", "things")
+    kinds = {
+        name: words if name in ("living", "things", "verbs") else {"": words}
+        for name, words in table.items()
     }
-    words: dict[str, Any] = {
-        kind: [Word(*pair) for pair in table[kind].items()]
-        for kind in ("adjectives", "times", "places", "conjunctions")
+    return {
+        name: [Word(de, en, kind) for kind, words in by_kind.items() for de, en in words.items()]
+        for name, by_kind in kinds.items()
     }
-    verbs = [Verb(de, en, case) for case, x in table["verbs"].items() for de, en in x.items()]
-    return Lexicon(**nouns, **words, verbs=verbs)
-
-
-def _lexicon_text() -> str:
-    return files("normlab.data").joinpath("lexicon.yaml").read_text("utf-8")
 
 
 class Grammar:
@@ -133,30 +90,29 @@ class Grammar:
 
     def sentence(self) -> tuple[str, str]:
         """Draw a sentence: the German and the English, capitalized and with a full stop."""
-        german, english = (list(side) for side in self._clause(verb_last=False))
+        german, english = map(list, self._clause(verb_last=False))
         while self._draw() < 0.45 and len(german) < LONGEST:
             if self._draw() < 0.5:
-                conjunction = self.pick(self._words.conjunctions)
+                conjunction = self.pick(self._words["conjunctions"])
                 clause = self._clause(verb_last=True)
                 german[-1] += ","
             else:
-                conjunction = Word("und", "and")
-                clause = self._clause(verb_last=False)
+                conjunction, clause = Word("und", "and"), self._clause(verb_last=False)
             german += [conjunction.german, *clause.german]
             english += [conjunction.english, *clause.english]
         first, second = (" ".join(words) for words in (german, english))
         return f"{first[0].upper()}{first[1:]}.", f"{second[0].upper()}{second[1:]}."
 
     def _clause(self, *, verb_last: bool) -> Said:
-        subject = self._phrase(self._words.living, "nominative")
-        time = self._maybe(self._words.times, 0.5)
-        place = self._maybe(self._words.places, 0.4)
-        verb = self.pick(self._words.verbs)
+        living, things = self._words["living"], self._words["things"]
+        subject = self._phrase(living, "nominative")
+        time = self._maybe("times", 0.5)
+        place = self._maybe("places", 0.4)
+        verb = self.pick(self._words["verbs"])
         found = Said()
-        if verb.case == "accusative":
-            found = self._phrase((*self._words.living, *self._words.things), "accusative")
-        elif verb.case == "dative":
-            found = self._phrase(self._words.living, "dative")
+        if verb.kind != "intransitive":
+            nouns = (*living, *things) if verb.kind == "accusative" else living
+            found = self._phrase(nouns, verb.kind)
         middle = (*found.german, *place.german)
         if verb_last:
             german = (*subject.german, *time.german, *middle, verb.german)
@@ -167,22 +123,22 @@ class Grammar:
         english = (*subject.english, verb.english, *found.english, *place.english, *time.english)
         return Said(german, english)
 
-    def _maybe(self, words: Sequence[Word], chance: float) -> Said:
+    def _maybe(self, name: str, chance: float) -> Said:
         if self._draw() >= chance:
             return Said()
-        word = self.pick(words)
+        word = self.pick(self._words[name])
         return Said((word.german,), (word.english,))
 
-    def _phrase(self, nouns: Sequence[Noun], case: Case) -> Said:
+    def _phrase(self, nouns: Sequence[Word], case: str) -> Said:
         """Draw a noun with its article and no, one or two adjectives."""
         noun = self.pick(nouns)
-        column = GENDERS.index(noun.gender)
         definite = self._draw() < 0.6
         adjectives: list[Word] = []
         for _ in range(self.pick((0, 0, 1, 1, 2))):
-            adjectives.append(self.pick([a for a in self._words.adjectives if a not in adjectives]))
-        ending = (WEAK if definite else MIXED)[case][column]
-        article = (DEFINITE if definite else INDEFINITE)[case][column]
+            others = [word for word in self._words["adjectives"] if word not in adjectives]
+            adjectives.append(self.pick(others))
+        forms = FORMS[case][:2] if definite else FORMS[case][2:]
+        article, ending = (row.split()[GENDERS.index(noun.kind)] for row in forms)
         english = (*(adjective.english for adjective in adjectives), noun.english)
         indefinite = "an" if english[0][0] in "aeiou" else "a"
         return Said(
@@ -191,84 +147,36 @@ class Grammar:
         )
 
 
-class _Generated:
-    """What the two corpora share: sizes by split and a seed, which decide the text."""
-
-    name = "toy"
-    licence = "generated by normlab, free of rights"
-
-    def __init__(self, *, size: int, valid_size: int = 200, test_size: int = 200, seed: int = 1):
-        self.sizes = {"train": size, "valid": valid_size, "test": test_size}
-        self.seed = seed
-        for split, count in self.sizes.items():
-            if count < 1:
-                key = "size" if split == "train" else f"{split}_size"
-                raise ValueError(f"task.corpus.{key}={count}: a split needs 1 or more")
-
-    def _random(self, *seeds: str) -> Random:
-        return Random(" ".join(["normlab", VERSION, str(self.seed), *seeds]))
-
-    def key(self) -> str:
-        settings = (type(self).__name__, VERSION, self.sizes, self.seed, _lexicon_text())
-        return f"toy-{hashlib.sha256(repr(settings).encode()).hexdigest()}"
-
-
-class ToyCorpus(_Generated, Corpus):
+class ToyCorpus(Corpus):
     """Sentence pairs of the grammar; no sentence occurs twice.
 
-    `size` is the number of training pairs, `valid_size` and `test_size` those of the other splits,
-    `seed` is what the text is drawn from. Valid and test do not depend on `size`.
+    `size` counts training pairs, `seed` is what the text is drawn from. Valid and test do not
+    depend on `size`.
     """
 
+    name = "toy"
     label = f"{VERSION} (generated German-English)"
+    licence = "generated by normlab, free of rights"
     languages = ("de", "en")
     form: Form = "raw"
 
-    def splits(self) -> dict[str, ParallelText]:
-        return self._splits
+    def __init__(self, *, size: int, valid_size: int = 200, test_size: int = 200, seed: int = 1):
+        # Train is drawn last, so that its size changes no other split.
+        self.sizes = {"test": test_size, "valid": valid_size, "train": size}
+        self.seed = seed
 
-    @cached_property
-    def _splits(self) -> dict[str, ParallelText]:
-        taken: set[str] = set()
+    def key(self) -> str:
+        settings = (VERSION, self.sizes, self.seed, _lexicon_text())
+        return hashlib.sha256(repr(settings).encode()).hexdigest()
+
+    def read(self) -> dict[str, ParallelText]:
+        taken: dict[str, str] = {}
         texts: dict[str, ParallelText] = {}
-        for split in ("test", "valid", "train"):  # train last, so that its size moves no other
-            grammar = Grammar(lexicon(), self._random(split))
-            pairs: list[tuple[str, str]] = []
-            while len(pairs) < self.sizes[split]:
-                pair = grammar.sentence()
-                if pair[0] not in taken:
-                    taken.add(pair[0])
-                    pairs.append(pair)
-            german, english = (list(side) for side in zip(*pairs, strict=True))
-            origins = (f"toy {split} (de)", f"toy {split} (en)")
-            texts[split] = ParallelText(german, english, origins=origins)
-        return {split: texts[split] for split in self.sizes}
-
-
-class ToyDocuments(_Generated, DocumentCorpus):
-    """English documents of the grammar, for language models.
-
-    Each document has a cast of its own: two living beings, two things, two adjectives, a time and
-    two places, in sentences of one clause or more. So a sentence that shares the cast of another
-    one follows it, and next-sentence prediction can be learned. Sizes count documents.
-    """
-
-    label = f"{VERSION} (generated English documents)"
-    language = "en"
-
-    def splits(self) -> dict[str, list[Document]]:
-        return {split: list(self._documents(split)) for split in self.sizes}
-
-    def _documents(self, split: str) -> Iterator[Document]:
-        words, random = lexicon(), self._random(split, "documents")
-        counts = {"living": 2, "things": 2, "adjectives": 2, "times": 1, "places": 2}
-        for number in range(1, self.sizes[split] + 1):
-            draw = Grammar(words, random)
-            cast: dict[str, list[Any]] = {}
-            for name, count in counts.items():
-                chosen = cast.setdefault(name, [])
-                while len(chosen) < count:
-                    chosen.append(draw.pick([w for w in getattr(words, name) if w not in chosen]))
-            grammar = Grammar(replace(words, **cast), random)
-            sentences = [grammar.sentence()[1] for _ in range(draw.pick(range(4, 13)))]
-            yield Document(f"toy {split}, document {number}", tuple(sentences))
+        for split, size in self.sizes.items():
+            random = Random(f"normlab {VERSION} {self.seed} {split}")
+            grammar, before = Grammar(lexicon(), random), len(taken)
+            while len(taken) < before + size:
+                taken.setdefault(*grammar.sentence())
+            german, english = list(taken)[before:], list(taken.values())[before:]
+            texts[split] = ParallelText(german, english, (f"toy {split} (de)", f"toy {split} (en)"))
+        return {split: texts[split] for split in REQUIRED}

@@ -15,7 +15,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from itertools import pairwise
 from pathlib import Path
-from typing import ClassVar, Literal, SupportsInt
+from typing import Any, ClassVar, Literal, SupportsInt
 
 from tokenizers import Tokenizer as Segmenter
 from tokenizers import decoders, models, normalizers, pre_tokenizers, trainers
@@ -24,18 +24,20 @@ from normlab.data.corpus import Form
 
 Pieces = Literal["wordpiece", "bpe"]
 
-# The space inside keeps them apart from text: no piece of a sentence contains one, whatever markup
-# such as "</s>" or "<unk>" the text is full of.
+# No piece of a sentence contains a space, so text full of "</s>" or "<unk>" is told apart.
 PAIR_SPECIALS = ("< pad >", "< s >", "< /s >", "< unk >")
 # Punctuation is separate in both segmentations, so no piece of a text reads like one of these.
 SPECIALS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "[BOS]", "[EOS]")
-PIECE_JOIN = "@@ "
 CONTINUES = "##"
 MAX_ALPHABET = 1000  # characters that a WordPiece vocabulary may have, the most frequent
 
 
 class _Vocabulary:
-    """A segmentation of the `tokenizers` library, and which ids `decode` leaves out."""
+    """A segmentation of the `tokenizers` library, and which ids `decode` leaves out.
+
+    Special ids never come out of text, except the unknown one: the words `</s>` or `[MASK]` in a
+    text are text.
+    """
 
     hidden: ClassVar[frozenset[int]]
 
@@ -44,10 +46,6 @@ class _Vocabulary:
 
     def __len__(self) -> int:
         return self._segmenter.get_vocab_size()
-
-    def tokens(self, ids: Iterable[SupportsInt]) -> list[str]:
-        """Return the vocabulary's entries for ids."""
-        return [str(self._segmenter.id_to_token(int(i))) for i in ids]
 
     def decode(self, ids: Iterable[SupportsInt]) -> str:
         """Return the text of ids, without padding and marks; unknown and masked ids are shown."""
@@ -62,18 +60,16 @@ class _Vocabulary:
         """Write a file in the format of the `tokenizers` library."""
         path.write_text(self._segmenter.to_str(pretty=True), "utf-8")
 
+    @classmethod
+    def load(cls, path: Path, **options: Any) -> Any:
+        """Read what `save` wrote."""
+        return cls(Segmenter.from_file(str(path)), **options)
+
 
 class Tokenizer(_Vocabulary):
-    """The vocabulary of one side of a translation, or of both.
+    """The vocabulary of one side of a translation, or of both."""
 
-    Special ids never come out of `encode_batch`, except `unk_id`: the words `<pad>` or `</s>` in a
-    text are text.
-    """
-
-    pad_id: ClassVar[int] = 0
-    bos_id: ClassVar[int] = 1
-    eos_id: ClassVar[int] = 2
-    unk_id: ClassVar[int] = 3
+    pad_id, bos_id, eos_id, unk_id = range(4)
     hidden = frozenset({pad_id, bos_id, eos_id})
 
     def __init__(self, segmenter: Segmenter, *, form: Form) -> None:
@@ -93,28 +89,15 @@ class Tokenizer(_Vocabulary):
             raise ValueError(
                 f"vocab_size={vocab_size} must be above {len(PAIR_SPECIALS)}, the special tokens"
             )
-        space = pre_tokenizers.Metaspace(prepend_scheme="always")
-        segmenter = Segmenter(models.BPE(unk_token=PAIR_SPECIALS[3], fuse_unk=True))
+        cuts: list[Any] = [pre_tokenizers.Metaspace(prepend_scheme="always")]
+        if form == "raw":
+            cuts.append(pre_tokenizers.Punctuation("isolated"))
+        segmenter = Segmenter(models.BPE(unk_token=PAIR_SPECIALS[cls.unk_id], fuse_unk=True))
         segmenter.normalizer = normalizers.NFC()
-        segmenter.pre_tokenizer = (
-            pre_tokenizers.Sequence([space, pre_tokenizers.Punctuation("isolated")])
-            if form == "raw"
-            else space
-        )
+        segmenter.pre_tokenizer = pre_tokenizers.Sequence(cuts)
         segmenter.decoder = decoders.Metaspace(prepend_scheme="always")
-        trainer = trainers.BpeTrainer(
-            vocab_size=vocab_size,
-            min_frequency=2,
-            special_tokens=list(PAIR_SPECIALS),
-            show_progress=False,
-        )
-        segmenter.train_from_iterator(lines, trainer=trainer)
-        return cls(_no_special_text(segmenter), form=form)
-
-    @classmethod
-    def load(cls, path: Path, *, form: Form) -> "Tokenizer":
-        """Read what `save` wrote."""
-        return cls(Segmenter.from_file(str(path)), form=form)
+        kind = trainers.BpeTrainer
+        return cls(_learned(segmenter, lines, kind, vocab_size, PAIR_SPECIALS), form=form)
 
     def encode_batch(self, lines: Sequence[str]) -> list[list[int]]:
         """Return the ids of each line, without begin and end marks."""
@@ -125,36 +108,12 @@ class Tokenizer(_Vocabulary):
         texts = super().decode_batch(sentences)
         return [join_pieces(text) for text in texts] if self.form == "bpe" else texts
 
-    def cut(self, line: str) -> str:
-        """Cut the words of a line of `bpe` text into the longest known pieces, from their start."""
-        pieces: list[str] = []
-        for word in line.split():
-            while len(word) > 1 and not self._known(word):
-                ends = (n for n in range(len(word) - 1, 0, -1) if self._known(word[:n] + "@@"))
-                end = next(ends, 1)
-                pieces.append(word[:end] + "@@")
-                word = word[end:]
-            pieces.append(word)
-        return " ".join(pieces)
-
-    def _known(self, piece: str) -> bool:
-        return self._segmenter.token_to_id(piece) is not None
-
 
 class DocumentTokenizer(_Vocabulary):
-    """The vocabulary of a language model; the first ids are `SPECIALS`.
+    """The vocabulary of a language model; the first ids are `SPECIALS`."""
 
-    Special ids never come out of `encode`, except `unk_id`: the word `[MASK]` in a text is text.
-    """
-
-    pad_id: ClassVar[int] = 0
-    unk_id: ClassVar[int] = 1
-    cls_id: ClassVar[int] = 2
-    sep_id: ClassVar[int] = 3
-    mask_id: ClassVar[int] = 4
-    bos_id: ClassVar[int] = 5
-    eos_id: ClassVar[int] = 6
-    first_ordinary: ClassVar[int] = len(SPECIALS)
+    pad_id, unk_id, cls_id, sep_id, mask_id, bos_id, eos_id = range(7)
+    first_ordinary = 7
     hidden = frozenset({pad_id, cls_id, sep_id, bos_id, eos_id})
 
     @classmethod
@@ -173,12 +132,7 @@ class DocumentTokenizer(_Vocabulary):
                 f"vocab_size={vocab_size} is too small: special tokens and the single characters "
                 f"of the training text are {segmenter.get_vocab_size()} entries already"
             )
-        return cls(_no_special_text(segmenter))
-
-    @classmethod
-    def load(cls, path: Path) -> "DocumentTokenizer":
-        """Read what `save` wrote."""
-        return cls(Segmenter.from_file(str(path)))
+        return cls(segmenter)
 
     @property
     def ordinary(self) -> range:
@@ -196,11 +150,24 @@ class DocumentTokenizer(_Vocabulary):
         return [text.removeprefix(" ") for text in super().decode_batch(sentences)]
 
 
-def _no_special_text(segmenter: Segmenter) -> Segmenter:
-    """Keep special tokens from being found in text, for which the trainer registers them."""
-    state = json.loads(segmenter.to_str())
-    state["added_tokens"] = []
-    return Segmenter.from_str(json.dumps(state))
+def _learned(
+    segmenter: Segmenter,
+    lines: Iterable[str],
+    kind: Any,
+    vocab_size: int,
+    specials: Sequence[str],
+    **options: Any,
+) -> Segmenter:
+    trainer = kind(
+        vocab_size=vocab_size,
+        min_frequency=2,
+        special_tokens=list(specials),
+        show_progress=False,
+        **options,
+    )
+    segmenter.train_from_iterator(lines, trainer=trainer)
+    # The trainer registers special tokens to be found in text: they must not be.
+    return Segmenter.from_str(json.dumps({**json.loads(segmenter.to_str()), "added_tokens": []}))
 
 
 def _pieces_of(lines: Iterable[str]) -> Segmenter:
@@ -219,56 +186,45 @@ def _train_bytes(sentences: Sequence[str], vocab_size: int, lowercase: bool) -> 
     segmenter.normalizer = normalizers.Sequence(steps)
     segmenter.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=True)
     segmenter.decoder = decoders.ByteLevel()
-    trainer = trainers.BpeTrainer(
-        vocab_size=vocab_size,
-        min_frequency=2,
-        special_tokens=list(SPECIALS),
-        initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
-        show_progress=False,
-    )
-    segmenter.train_from_iterator(sentences, trainer=trainer)
-    return segmenter
+    alphabet = pre_tokenizers.ByteLevel.alphabet()
+    kind = trainers.BpeTrainer
+    return _learned(segmenter, sentences, kind, vocab_size, SPECIALS, initial_alphabet=alphabet)
 
 
 def _train_wordpiece(sentences: Sequence[str], vocab_size: int, lowercase: bool) -> Segmenter:
     segmenter = Segmenter(models.WordPiece(unk_token=SPECIALS[1]))
-    normalizer = normalizers.BertNormalizer(lowercase=lowercase)
-    segmenter.normalizer = normalizer
-    segmenter.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+    segmenter.normalizer = normalizer = normalizers.BertNormalizer(lowercase=lowercase)
+    segmenter.pre_tokenizer = words = pre_tokenizers.BertPreTokenizer()
     segmenter.decoder = decoders.WordPiece(prefix=CONTINUES)
     counts: Counter[str] = Counter()
     for sentence in sentences:
         counts.update(normalizer.normalize_str(sentence))
     ranked = sorted(counts, key=lambda character: (-counts[character], character))
     rare = {ord(character): " " for character in ranked[MAX_ALPHABET:]}
+    texts = (normalizer.normalize_str(s).translate(rare) for s in sentences) if rare else sentences
     # The library numbers the characters that continue a word in the order of a hash map, so each
     # process would learn another vocabulary; naming the characters beforehand, in order, fixes it.
-    known = sorted(ranked[:MAX_ALPHABET])
-    continuing = [CONTINUES + x for x in known if _stays_inside(segmenter, x)]
-    trainer = trainers.WordPieceTrainer(
-        vocab_size=vocab_size,
-        min_frequency=2,
-        special_tokens=[*SPECIALS, *continuing],
+    # Blanks and punctuation cannot continue a word.
+    continuing = [
+        CONTINUES + x
+        for x in sorted(ranked[:MAX_ALPHABET])
+        for text in [normalizer.normalize_str(f"a{x}")]
+        if [word for word, _ in words.pre_tokenize_str(text)] == [f"a{x}"]
+    ]
+    return _learned(
+        segmenter,
+        texts,
+        trainers.WordPieceTrainer,
+        vocab_size,
+        [*SPECIALS, *continuing],
         limit_alphabet=MAX_ALPHABET,
         continuing_subword_prefix=CONTINUES,
-        show_progress=False,
     )
-    texts = (normalizer.normalize_str(s).translate(rare) for s in sentences) if rare else sentences
-    segmenter.train_from_iterator(texts, trainer=trainer)
-    return segmenter
-
-
-def _stays_inside(segmenter: Segmenter, character: str) -> bool:
-    """Tell whether a character can continue a word, as blanks and punctuation cannot."""
-    assert segmenter.normalizer is not None and segmenter.pre_tokenizer is not None
-    text = segmenter.normalizer.normalize_str(f"a{character}")
-    words = segmenter.pre_tokenizer.pre_tokenize_str(text)
-    return [word for word, _ in words] == [f"a{character}"]
 
 
 def join_pieces(line: str) -> str:
     """Join the pieces of already segmented text into words."""
-    return (line + " ").replace(PIECE_JOIN, "").removesuffix(" ")
+    return (line + " ").replace("@@ ", "").removesuffix(" ")
 
 
 # sacremoses takes a third of a second to import: only where text is split or joined.

@@ -17,8 +17,7 @@ from normlab.inspect.question import Finding, Table, question
 from normlab.norms.base import normalized_by, running_norms
 from normlab.norms.ranks import Shard
 from normlab.norms.recalibration import recalibrated
-from normlab.tasks.base import Batch
-from normlab.tasks.cross_entropy import log_probabilities
+from normlab.tasks.base import Batch, log_probabilities
 
 SENTENCES = 256
 DECODED = 12  # sentences

@@ -1,4 +1,4 @@
-"""The contract of a task, with what all tasks share: streams, scored splits, sums over ranks.
+"""The contract of a task, with what all tasks share: streams, scored splits, cross-entropy.
 
 The loop never sees a token or a label. It draws batches, asks for summed losses and divides them by
 the batches' counts, which it has added up over all micro-batches and ranks first.
@@ -15,7 +15,9 @@ from typing import Any
 
 import numpy as np
 import torch
+from jaxtyping import Float, Int
 from torch import Tensor, nn
+from torch.autograd.function import once_differentiable
 
 from normlab.data.batching import Batching, BatchStream, eval_batches
 from normlab.models.base import Spec
@@ -25,6 +27,8 @@ from normlab.norms.ranks import Shard, sum_scalars
 from normlab.norms.recalibration import recalibrated
 from normlab.records.record import Score
 from normlab.tasks.progress import counted
+
+_CACHE_ELEMENTS = 1 << 20  # float32 elements a chunk holds on a CPU: 4 MB
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,23 +59,21 @@ class Batch:
 
 @dataclass(frozen=True)
 class Condition:
-    """What is different when a test is repeated; None leaves the run's own setting."""
+    """What is different when a test is repeated; None leaves the run's own setting.
+
+    `noise` is the standard deviation of noise on the input (see `noisy`).
+    """
 
     eval_stats: EvalStats | None = None
     batch_size: int | None = None
     noise: float | None = None
-    """Standard deviation of noise on the input (see `noisy`)."""
 
     @property
     def name(self) -> str:
         """The part of a score's path that names it, such as `eval_stats_batch/batch_size_1`."""
-        values = {
-            "eval_stats": self.eval_stats,
-            "batch_size": self.batch_size,
-            "noise": None if self.noise is None else f"{self.noise:g}",
-        }
-        named = [f"{name}_{value}" for name, value in values.items() if value is not None]
-        return "/".join(named)
+        noise = None if self.noise is None else f"{self.noise:g}"
+        values = {**vars(self), "noise": noise}
+        return "/".join(f"{name}_{value}" for name, value in values.items() if value is not None)
 
     def applied(self, model: nn.Module) -> AbstractContextManager[None]:
         """Return a context in which the model's norms do what the condition says."""
@@ -178,10 +180,6 @@ class Task(ABC):
         """
         return None
 
-    def assemble_on(self, device: torch.device) -> None:
-        """Let training batches be assembled on a device, where a task can."""
-        return
-
     def train_batches(self, shard: Shard, seed: int) -> BatchStream:
         """Return the training batches of one rank, in an order that `seed` alone decides."""
         return self.indices(shard, seed, collate=partial(self.training_batch, seed=seed))
@@ -190,7 +188,7 @@ class Task(ABC):
         """Return training batches, as the last ones are, to estimate statistics on."""
         return self.train_batches(shard, seed)
 
-    def indices(self, shard: Shard, seed: int, *, collate: Any = None) -> BatchStream:
+    def indices(self, shard: Shard, seed: int, **options: Any) -> BatchStream:
         """Return which training examples share a batch (see `BatchStream`)."""
         return BatchStream(
             partial(self.training_lengths, seed),
@@ -199,7 +197,7 @@ class Task(ABC):
             max_tokens=self.max_tokens,
             seed=seed,
             shard=shard,
-            collate=collate,
+            **options,
         )
 
     def planned(self, shard: Shard, seed: int) -> list[np.ndarray]:
@@ -225,8 +223,7 @@ class Task(ABC):
 
     def reach(self, room: int) -> int:
         """Return the positions of the longest sequence that a run may feed a model of `room`."""
-        splits = ("train", "valid", *self.test_splits())
-        return max(int(self.lengths(split).max()) for split in splits)
+        return max(int(self.lengths(split).max()) for split in self.splits)
 
     def fewest_pooled(self, lengths: np.ndarray) -> int:
         """Return the fewest tokens that a norm may be given of a batch of these lengths [n, k]."""
@@ -298,19 +295,17 @@ class Task(ABC):
                 rows = bucket[indices][: len(values)]
                 np.add.at(sums[name], rows, values.double().cpu().numpy())
             each(indices, batch)
-        flat = sum_scalars(np.concatenate([of.ravel() for of in sums.values()]).tolist())
-        ends = np.cumsum([of.size for of in sums.values()])[:-1]
-        for name, part in zip(sums, np.split(np.asarray(flat), ends), strict=True):
-            sums[name] = part.reshape(sums[name].shape)
+        flat = iter(sum_scalars([x for of in sums.values() for x in of.ravel().tolist()]))
+        for of in sums.values():
+            of.ravel()[:] = [next(flat) for _ in range(of.size)]
         scores = self.scores({name: of.sum(axis=0).tolist() for name, of in sums.items()})
         if split.startswith("test") and batch_size is None and count > 1:
             bounds = [0, *self.length_buckets]
             names = [f"length_{low + 1}_{high}" for low, high in pairwise(bounds)]
             for number, name in enumerate([*names, f"length_over_{bounds[-1]}"]):
                 part = {key: of[number].tolist() for key, of in sums.items()}
-                if part["tokens"]:  # examples of unknown words alone predict none
-                    found = self.scores(part)
-                    scores |= {f"{name}/{figure}": score for figure, score in found.items()}
+                found = self.scores(part) if part["tokens"] else {}  # unknown words predict none
+                scores |= {f"{name}/{figure}": score for figure, score in found.items()}
         return scores
 
     def recalibrated(
@@ -332,3 +327,64 @@ class Task(ABC):
                 self.losses(model, batch.to(device))
 
         return recalibrated(model, run)
+
+
+def label_smoothed_cross_entropy(
+    logits: Float[Tensor, "N V"], targets: Int[Tensor, "N"], smoothing: float
+) -> tuple[Float[Tensor, ""], Float[Tensor, ""]]:
+    """Return the summed loss and the summed negative log-likelihood (nats; no gradient).
+
+    The target distribution is (1 - smoothing) at the target plus smoothing / V everywhere
+    (Szegedy et al. 2016, section 7), as in `torch.nn.functional.cross_entropy`.
+    """
+    return _LabelSmoothedCrossEntropy.apply(logits, targets, smoothing)
+
+
+def log_probabilities(
+    logits: Float[Tensor, "N V"], targets: Int[Tensor, "N"]
+) -> Float[Tensor, "N"]:
+    """Return the log probability of each target, in float32 or the precision above it."""
+    work = torch.promote_types(logits.dtype, torch.float32)
+    return logits.to(work).log_softmax(-1).gather(1, targets[:, None])[:, 0]
+
+
+class _LabelSmoothedCrossEntropy(torch.autograd.Function):
+    """The loss with its gradient made in the same pass.
+
+    The logits of a batch are its largest tensor. Forward and backward share one pass over them, a
+    few rows at a time so that the float32 copy stays in the processor's cache, and nothing but the
+    gradient is kept, in the precision of the logits.
+    """
+
+    @staticmethod
+    def forward(
+        ctx: Any, logits: Tensor, targets: Tensor, smoothing: float
+    ) -> tuple[Tensor, Tensor]:
+        rows, vocab = logits.shape
+        chunk = max(1, _CACHE_ELEMENTS // vocab) if logits.is_cpu else rows
+        work = torch.promote_types(logits.dtype, torch.float32)
+        gradient = torch.empty_like(logits) if logits.requires_grad else None
+        loss, nll = logits.new_zeros((), dtype=work), logits.new_zeros((), dtype=work)
+        for start in range(0, rows, max(chunk, 1)):
+            part = slice(start, start + chunk)
+            scores = logits[part].to(work)
+            wanted = targets[part, None]
+            picked = scores.gather(1, wanted)[:, 0]
+            # The softmax of the largest score is 1 / sum(exp(scores - largest)).
+            share = scores.softmax(-1)
+            log_total = scores.amax(-1) - share.amax(-1).log()
+            nll += (log_total - picked).sum()
+            loss += (log_total - (1 - smoothing) * picked - smoothing * scores.mean(-1)).sum()
+            if gradient is not None:
+                slope = share.sub_(smoothing / vocab)
+                slope.scatter_add_(1, wanted, torch.full_like(wanted, smoothing - 1, dtype=work))
+                gradient[part] = slope
+        ctx.save_for_backward(gradient)
+        ctx.mark_non_differentiable(nll)
+        return loss, nll
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, loss_gradient: Tensor, _: Tensor) -> tuple[Tensor | None, None, None]:
+        (gradient,) = ctx.saved_tensors  # used this once, so it may be scaled in place
+        return gradient.mul_(loss_gradient.to(gradient.dtype)), None, None

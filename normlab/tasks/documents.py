@@ -4,6 +4,7 @@ A task of this kind says what an example is (`examples`), how a batch of them is
 and what a model gets right of each (`tally`).
 """
 
+import math
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -54,21 +55,14 @@ class LengthChange:
     steps: int | None = None
 
     def __post_init__(self):
-        if self.after is not None:
-            if self.step is not None or self.steps is None or not 0 < self.after < 1:
-                raise ValueError(
-                    f"task.length_change.after={self.after} must be above 0 and below 1, with "
-                    f"task.length_change.steps={self.steps} a number (budget.steps) and "
-                    f"task.length_change.step={self.step} null"
-                )
+        if self.after is not None and self.steps is not None and self.step is None:
             object.__setattr__(self, "step", int(self.after * self.steps + 1e-9) + 1)
         if (self.step is None) != (self.max_length is None):
             raise ValueError(
                 f"task.length_change.step={self.step} and task.length_change.max_length="
-                f"{self.max_length}: set both or neither"
+                f"{self.max_length}: set both or neither (after, in place of step, needs "
+                "budget.steps)"
             )
-        if self.step is not None and self.step < 1:
-            raise ValueError(f"task.length_change.step={self.step} must be above 0")
 
 
 NEVER = LengthChange(None, None)
@@ -84,10 +78,11 @@ class DocumentStream(BatchStream):
         self, task: "DocumentTask", shard: Shard, seed: int, *, limit: int, later: LengthChange
     ):
         self._limit, self._later, self._drawn = limit, later.max_length, 0
-        self._change_at = None if later.step is None else (later.step - 1) * task.accumulate
+        self._change_at = math.inf if later.step is None else (later.step - 1) * task.accumulate
 
         def now(epoch: int) -> Pass:
-            return Pass("train", self._limit, seed, epoch)
+            changed = self._drawn > self._change_at and self._later
+            return Pass("train", changed or self._limit, seed, epoch)
 
         super().__init__(
             lambda epoch: task.drawn(now(epoch)).lengths[:, None],
@@ -100,23 +95,16 @@ class DocumentStream(BatchStream):
         )
 
     def __next__(self) -> Any:
-        if self._drawn == self._change_at:
-            self._change()
-            self._go_to(self._epoch + (self._index > 0), 0)
         self._drawn += 1
+        if self._drawn == self._change_at + 1:
+            self._go_to(self._epoch + (self._index > 0), 0)
         return super().__next__()
-
-    def _change(self) -> None:
-        assert self._later is not None
-        self._limit = self._later
 
     def state_dict(self) -> dict[str, Any]:
         return {"drawn": self._drawn, **super().state_dict()}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         self._drawn = state["drawn"]
-        if self._change_at is not None and self._drawn > self._change_at:
-            self._change()
         super().load_state_dict(state)
 
 
@@ -196,12 +184,6 @@ class DocumentTask(Task):
             "padding_share": self.padding_share(),
         }
 
-    def samples(self, count: int) -> list[str]:
-        """Return the first training examples as a model is given them, marks and all."""
-        batch = self.batch("train", range(count))
-        rows = (ids[real] for ids, real in zip(batch.ids, batch.valid, strict=True))
-        return [" ".join(self.data.tokenizer.tokens(ids)) for ids in rows]
-
     def _trained(self, seed: int, epoch: int) -> Pass:
         return Pass("train", self.max_length, seed, epoch)
 
@@ -248,8 +230,3 @@ class DocumentTask(Task):
 
     def floors(self) -> dict[str, float]:
         return {name: score.value for name, score in self.scores(self.blind_sums("test")).items()}
-
-
-def padded_width(tokens: int, rows: int, width: int, padding: float) -> int:
-    """Return the width at which `rows` rows with `tokens` real tokens have `padding` of it."""
-    return max(width, int(np.ceil(tokens / (rows * (1 - padding)) - 1e-9)))

@@ -16,8 +16,13 @@ from normlab.metrics.counts import mean_score, unigram_nll
 from normlab.models.base import Image
 from normlab.norms.base import EvalStats
 from normlab.records.record import Score
-from normlab.tasks.base import Batch, Task, conditions_of
-from normlab.tasks.cross_entropy import label_smoothed_cross_entropy, log_probabilities
+from normlab.tasks.base import (
+    Batch,
+    Task,
+    conditions_of,
+    label_smoothed_cross_entropy,
+    log_probabilities,
+)
 
 LOSS = "loss"
 _BINS = 15
@@ -86,7 +91,7 @@ class Classification(Task):
             "label": self.source.label,
             "licence": self.source.licence,
             "unit": "pictures",
-            **self.source.description(),
+            "source": self.source.origin,
             "classes": list(self.source.classes),
             "size": {"height": height, "width": width, "channels": channels},
             "sizes": {split: len(images) for split, images in self.data.items()},

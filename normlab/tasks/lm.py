@@ -22,8 +22,8 @@ from normlab.models.decoding import SamplingSettings, continuation
 from normlab.norms.base import Stream
 from normlab.norms.ranks import Shard
 from normlab.records.record import Score
-from normlab.tasks.cross_entropy import label_smoothed_cross_entropy, log_probabilities
-from normlab.tasks.documents import DocumentTask, Pass, TextBatch, padded_width
+from normlab.tasks.base import label_smoothed_cross_entropy, log_probabilities
+from normlab.tasks.documents import DocumentTask, Pass, TextBatch
 from normlab.tasks.progress import counted
 
 LOSS = "loss"
@@ -60,24 +60,19 @@ class LanguageModeling(DocumentTask):
 
     def collate(self, one: Pass, indices: np.ndarray, *, padding: float = 0.0) -> WindowBatch:
         windows, data = self.drawn(one), self.data.splits[one.split]
-        text = windows.batch(data, indices)
-        rows, width = text.ids.shape
-        tokens = int(text.valid.sum())
-        wide = padded_width(tokens, rows, width, padding)
-        columns = ((0, 0), (0, wide - width))
-        valid = torch.from_numpy(np.pad(text.valid, columns))
+        text = windows.batch(data, indices, padding=padding)
+        valid = torch.from_numpy(text.valid)
         places = valid.flatten().nonzero()[:, 0]
-        following = torch.from_numpy(np.pad(text.next_ids, columns))
         return WindowBatch(
-            ids=torch.from_numpy(np.pad(text.ids, columns)),
+            ids=torch.from_numpy(text.ids),
             valid=valid,
             places=places,
-            tgt_out=following.flatten()[places],
+            tgt_out=torch.from_numpy(text.next_ids).flatten()[places],
             characters=torch.from_numpy(windows.characters(data, indices)),
-            counts={LOSS: tokens},
-            tokens=tokens,
-            positions=rows * wide,
-            padding=rows * wide - tokens,
+            counts={LOSS: len(places)},
+            tokens=len(places),
+            positions=text.ids.size,
+            padding=text.ids.size - len(places),
         )
 
     def logits(self, model: GeneratesText, batch: WindowBatch) -> Tensor:

@@ -21,8 +21,8 @@ from normlab.models.architecture import MaskedLM
 from normlab.models.base import Text
 from normlab.norms.base import Stream
 from normlab.records.record import Score
-from normlab.tasks.cross_entropy import label_smoothed_cross_entropy, log_probabilities
-from normlab.tasks.documents import DocumentTask, Pass, TextBatch, padded_width
+from normlab.tasks.base import label_smoothed_cross_entropy, log_probabilities
+from normlab.tasks.documents import DocumentTask, Pass, TextBatch
 
 MLM, NSP = "mlm", "nsp"
 TOP = 5
@@ -81,8 +81,9 @@ class MaskedLanguageModeling(DocumentTask):
 
     def collate(self, one: Pass, indices: np.ndarray, *, padding: float = 0.0) -> MaskedBatch:
         pairs = self.drawn(one)
-        whole = pairs.batch(self.data.splits[one.split], indices)
+        whole = pairs.batch(self.data.splits[one.split], indices, padding=padding)
         rows, width = whole.ids.shape
+        keys = {"seed": one.seed, "epoch": one.epoch, "examples": indices}
         masked = mask_tokens(
             whole.ids,
             whole.maskable,
@@ -90,32 +91,24 @@ class MaskedLanguageModeling(DocumentTask):
             split=self.mask_split,
             ordinary=self.data.tokenizer.ordinary,
             mask_id=DocumentTokenizer.mask_id,
-            dice=dice(
-                "masks",
-                seed=one.seed,
-                epoch=one.epoch,
-                examples=indices,
-                width=width,
-                count=DICE,
-            ),
+            dice=dice("masks", **keys, width=width, count=DICE),
             whole_word=self.whole_word,
             begins=whole.begins,
         )
         tokens = int(whole.valid.sum())
-        wide = ((0, 0), (0, padded_width(tokens, rows, width, padding) - width))
         counts = {MLM: len(masked.labels)}
         return MaskedBatch(
-            ids=torch.from_numpy(np.pad(masked.ids, wide)),
-            segments=torch.from_numpy(np.pad(whole.segments, wide)),
-            valid=torch.from_numpy(np.pad(whole.valid, wide)),
+            ids=torch.from_numpy(masked.ids),
+            segments=torch.from_numpy(whole.segments),
+            valid=torch.from_numpy(whole.valid),
             places=torch.from_numpy(masked.places),
             real=torch.from_numpy(np.flatnonzero(masked.chosen)),
             labels=torch.from_numpy(masked.labels),
             follows=torch.from_numpy((~pairs.is_next[indices]).astype(np.int64)),
             counts=counts | {NSP: rows} if self.nsp else counts,
             tokens=tokens,
-            positions=rows * (width + wide[1][1]),
-            padding=rows * (width + wide[1][1]) - tokens,
+            positions=rows * width,
+            padding=rows * width - tokens,
         )
 
     def fewest_pooled(self, lengths: np.ndarray) -> int:

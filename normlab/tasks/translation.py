@@ -1,6 +1,5 @@
 """Translation: parallel text, a seq2seq model, label-smoothed cross-entropy, BLEU."""
 
-import math
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -10,7 +9,6 @@ from typing import Any
 
 import numpy as np
 import torch
-import torch.nn.functional as F
 from jaxtyping import Bool, Int
 from torch import Tensor
 
@@ -29,8 +27,7 @@ from normlab.norms.ranks import Shard, gather_objects, is_main
 from normlab.records.files import atomic_write
 from normlab.records.record import Score
 from normlab.records.store import HYPOTHESES_FILE, read_hypotheses
-from normlab.tasks.base import Batch, Task
-from normlab.tasks.cross_entropy import label_smoothed_cross_entropy
+from normlab.tasks.base import Batch, Task, label_smoothed_cross_entropy
 from normlab.tasks.progress import counted
 
 LOSS = "loss"
@@ -75,9 +72,6 @@ class Translation(Task):
     test_search: SearchSettings
     headline = "bleu"
 
-    def __post_init__(self) -> None:
-        self._device: torch.device | None = None
-
     @cached_property
     def data(self) -> PreparedTranslation:
         """Return the tokenized corpus, prepared on first use."""
@@ -110,20 +104,10 @@ class Translation(Task):
     def lengths(self, split: str) -> np.ndarray:
         return self.split(split).lengths
 
-    def assemble_on(self, device: torch.device) -> None:
-        self._device = device
-
-    @cached_property
-    def _training_pairs(self) -> EncodedPairs:
-        pairs = self.data.pairs["train"]
-        return pairs if self._device is None else pairs.to(self._device)
-
     def training_batch(self, indices: np.ndarray, epoch: int, *, seed: int) -> TranslationBatch:
-        return self.collate(self._training_pairs, indices)
+        return self.collate(self.data.pairs["train"], indices)
 
-    def evaluation_batch(
-        self, split: str, indices: np.ndarray, *, padding: float
-    ) -> TranslationBatch:
+    def evaluation_batch(self, split: str, indices: np.ndarray, *, padding: float) -> Any:
         return self.collate(self.split(split), indices, padding=padding)
 
     def reach(self, room: int) -> int:
@@ -138,25 +122,18 @@ class Translation(Task):
     def collate(
         self, pairs: EncodedPairs, indices: np.ndarray, *, padding: float = 0.0
     ) -> TranslationBatch:
-        """Assemble sentences into one padded batch on the device of the text.
+        """Assemble sentences into one padded batch.
 
         Each side ends in the end of sentence and has at least a share `padding` of padding.
         """
         pad_id, bos_id, eos_id = Tokenizer.pad_id, Tokenizer.bos_id, Tokenizer.eos_id
-        source = pairs.source.padded(indices, pad_id=pad_id, suffix=eos_id)
-        both = pairs.target.padded(indices, pad_id=pad_id, prefix=bos_id, suffix=eos_id)
-        # All that is counted is known from the lengths: no device is asked, and waited for.
-        source_lengths, lengths = (
-            side.counts(indices) + 1 for side in (pairs.source, pairs.target)
-        )
-        if padding:
-            source = widened(source, source_lengths, padding, pad_id=pad_id)
-            both = widened(both, lengths, padding, pad_id=pad_id, extra=1)
+        options = {"pad_id": pad_id, "suffix": eos_id, "padding": padding}
+        source = pairs.source.padded(indices, **options)
+        both = pairs.target.padded(indices, prefix=bos_id, **options)
         tgt_in, tgt_out = both[:, :-1].contiguous(), both[:, 1:]
         source_valid, tgt_valid = source != pad_id, tgt_out != pad_id
-        places = places_of(lengths, width=tgt_in.shape[1]).to(both.device, non_blocking=True)
-        tokens = len(places)
-        positions = source.numel() + tgt_in.numel()
+        places = tgt_valid.flatten().nonzero()[:, 0]
+        tokens, positions = len(places), source.numel() + tgt_in.numel()
         return TranslationBatch(
             source=source,
             source_valid=source_valid,
@@ -167,7 +144,7 @@ class Translation(Task):
             counts={LOSS: tokens},
             tokens=tokens,
             positions=positions,
-            padding=positions - tokens - int(source_lengths.sum()),
+            padding=positions - tokens - int(source_valid.sum()),
         )
 
     def losses(self, model: Seq2Seq, batch: TranslationBatch) -> dict[str, Tensor]:
@@ -226,7 +203,8 @@ class Translation(Task):
         found: list[tuple[int, list[int]]] = []
 
         def translate(indices: np.ndarray, batch: TranslationBatch) -> None:
-            found.extend(_numbered(indices, self.decode(model, batch, settings)))
+            tokens = (best.tokens for best in self.decode(model, batch, settings))
+            found.extend(zip(indices.tolist(), tokens, strict=True))
 
         scores = self.tally_scores(model, split, shard, batch_size=batch_size, each=translate)
         everybody = sorted(pair for share in gather_objects(found) for pair in share)
@@ -259,7 +237,7 @@ class Translation(Task):
 
         Raises ValueError naming the line that is empty or longer than the model's positions.
         """
-        ids = self.data.source_tokenizer.encode_batch([self.data.source_line(x) for x in lines])
+        ids = self.data.source_tokenizer.encode_batch(self.data.source_lines(lines))
         limit = model.encoder.embedding.max_positions
         for number, sentence in enumerate(ids, 1):
             if not 0 < len(sentence) < limit:
@@ -269,24 +247,18 @@ class Translation(Task):
         text = EncodedText.from_sentences(ids)
         pairs = EncodedPairs(text, text)
         device = next(model.parameters()).device
-        found: list[tuple[int, list[int]]] = []
+        found: dict[int, list[int]] = {}
         for indices in counted(eval_batches(pairs.lengths, batch_size=self.eval_batch_size), len):
-            batch = self.collate(pairs, indices).to(device)
-            found += _numbered(indices, self.decode(model, batch, self.test_search))
-        lines = self.data.target_tokenizer.decode_batch(ids for _, ids in sorted(found))
+            best = self.decode(model, self.collate(pairs, indices).to(device), self.test_search)
+            found |= zip(indices.tolist(), (each.tokens for each in best), strict=True)
+        lines = self.data.target_tokenizer.decode_batch(found[i] for i in sorted(found))
         return self.data.plain(lines)
 
     def decode(self, model, batch: TranslationBatch, settings: SearchSettings) -> list[Hypothesis]:
         """Return the best hypothesis of each sentence of a batch; `model` is as `search` has it."""
-        return search(
-            model,
-            batch.source,
-            Stream(batch.source_valid),
-            settings,
-            bos_id=Tokenizer.bos_id,
-            eos_id=Tokenizer.eos_id,
-            pad_id=Tokenizer.pad_id,
-        )
+        stream = Stream(batch.source_valid)
+        ids = {"bos_id": Tokenizer.bos_id, "eos_id": Tokenizer.eos_id, "pad_id": Tokenizer.pad_id}
+        return search(model, batch.source, stream, settings, **ids)
 
     def _text_scores(
         self, split: str, ids: list[list[int]], outputs: Path | None
@@ -364,24 +336,3 @@ def samples(task: object, folder: Path, count: int = 3) -> list[tuple[str, str, 
     chosen = np.linspace(0, len(outputs) - 1, min(count, len(outputs))).astype(int).tolist()
     references = task.data.plain([text.target[i] for i in chosen])
     return [(text.source[i], line, outputs[i]) for i, line in zip(chosen, references, strict=True)]
-
-
-def _numbered(
-    indices: np.ndarray, hypotheses: Sequence[Hypothesis]
-) -> Iterator[tuple[int, list[int]]]:
-    return zip(map(int, indices), (h.tokens for h in hypotheses), strict=True)
-
-
-def widened(
-    ids: Tensor, lengths: np.ndarray, padding: float, *, pad_id: int, extra: int = 0
-) -> Tensor:
-    """Append padding to `[B, P + extra]` until P has `padding` of it."""
-    width = math.ceil(int(lengths.sum()) / (len(ids) * (1 - padding)) - 1e-9) + extra
-    return F.pad(ids, (0, max(0, width - ids.shape[1])), value=pad_id)
-
-
-def places_of(lengths: np.ndarray, *, width: int) -> Int[Tensor, " N"]:
-    """Return the flat indices of the first `lengths` positions of each row of `[B, width]`."""
-    ends = np.cumsum(lengths)
-    shifts = np.arange(len(lengths)) * width - (ends - lengths)
-    return torch.from_numpy(np.arange(ends[-1]) + np.repeat(shifts, lengths))

@@ -228,11 +228,10 @@ def parameter_kinds(model: nn.Module) -> Iterator[tuple[nn.Parameter, Kind]]:
         yield parameter, kinds.get(id(parameter), kind)
 
 
-def make_fast(model: nn.Module, task: Task, device: torch.device) -> None:
+def make_fast(model: nn.Module) -> None:
     """Take the fast path (`observe.fast`): the same training to rounding and dropout's draws.
 
-    The blocks of the model are compiled, for any size, and training batches are assembled on the
-    device, where the task can do that. Raises ValueError for a model without blocks.
+    The blocks of the model are compiled, for any size; ValueError for a model without blocks.
     """
     blocks = [block for stack in stacks(model).values() for block in stack.blocks]
     if not blocks:
@@ -242,7 +241,6 @@ def make_fast(model: nn.Module, task: Task, device: torch.device) -> None:
         )
     for block in blocks:
         block.compile(dynamic=True)
-    task.assemble_on(device)
 
 
 def _sizes(config: Mapping[str, Any]) -> dict[str, Any]:

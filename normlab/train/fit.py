@@ -146,7 +146,7 @@ class _Fit:
                 if ranks.is_main():
                     print(taken, file=sys.stderr)
         if config["observe"]["fast"]:
-            make_fast(model, task, runtime.device)
+            make_fast(model)
         stamp = {
             "numerics": self.run.made_by[0],
             "own_norms": self.run.made_by[1],

@@ -7,7 +7,6 @@ law. A model learns nothing about translation from it.
 
 import math
 from collections.abc import Mapping
-from typing import Any
 
 import numpy as np
 
@@ -50,7 +49,7 @@ class SyntheticCorpus(Corpus):
             f"-{self.max_length}-{self.seed}"
         )
 
-    def splits(self) -> dict[str, ParallelText]:
+    def read(self) -> dict[str, ParallelText]:
         """Return the training pairs and two small splits of the same kind."""
         rng = np.random.default_rng(self.seed)
         return {
@@ -90,6 +89,7 @@ class SyntheticImages(ImageSource):
     classes = tuple(map(str, range(10)))
     valid_size = 256
     label = "noise"
+    origin = "drawn"
 
     def published(self) -> Mapping[str, Images]:
         """Draw the splits, the same in every process."""
@@ -102,7 +102,3 @@ class SyntheticImages(ImageSource):
             )
             for split, count in sizes.items()
         }
-
-    def description(self) -> dict[str, Any]:
-        """Say where they come from."""
-        return {"source": "drawn"}

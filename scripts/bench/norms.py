@@ -148,7 +148,7 @@ def reading(
     if name.endswith(FOLDED):
         fold(model)
     if compiled:
-        make_fast(model, task, runtime.device)
+        make_fast(model)
     order = task.lengths("valid").sum(1).argsort(kind="stable")
     middle = (len(order) - count) // 2
     batch = task.batch("valid", order[middle : middle + count].tolist()).to(runtime.device)

@@ -54,7 +54,7 @@ def entry(name, kind="training"):
 
 
 def test_the_files_are_the_corpus(work):
-    text = SyntheticCorpus(pairs=600).splits()
+    text = SyntheticCorpus(pairs=600).splits
     for split in ("train", "valid"):
         assert work.lines(f"{split}.src") == list(text[split].source)
         assert work.lines(f"{split}.tgt") == list(text[split].target)

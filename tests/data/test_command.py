@@ -82,5 +82,4 @@ def test_real_mini_ted(normlab_data, capsys):
     assert cli.main(["inspect", "--data", *arguments]) == 0
     printed = capsys.readouterr().out
     assert "label: mini-TED" in printed
-    assert "reference length check found: 131,161" in printed
-    assert "reference length check expected: 131161, 131156" in printed
+    assert "131,161" in printed  # words of the published test reference

@@ -50,18 +50,23 @@ def encoded(documents):
 
 
 def segments_of(documents, pairs):
-    """Return the tokens of A and of B of every example, taken from its row."""
+    """Return the places of the tokens of A and of B of every example, taken from its row."""
     batch = pairs.batch(encoded(documents), np.arange(len(pairs)))
     rows = zip(batch.ids, batch.valid, batch.segments, strict=True)
     return [
-        tuple([x for x in ids[valid & (kinds == kind)].tolist() if x >= 10] for kind in (0, 1))
+        tuple([x - 10 for x in ids[valid & (kinds == kind)].tolist() if x >= 10] for kind in (0, 1))
         for ids, valid, kinds in rows
     ]
 
 
+def documents_at(documents, places):
+    """Return the document of each place in the text."""
+    stops = np.cumsum([sum(document) for document in documents])
+    return np.searchsorted(stops, places, side="right")
+
+
 def arrays(pairs):
-    parts = [*pairs.a, *(pairs.b or []), pairs.is_next]
-    return [part.tolist() for part in parts]
+    return [part.tolist() for part in (*pairs.a, *(pairs.b or []), pairs.is_next)]
 
 
 def prose(seed=0, documents=500, lone=0):
@@ -87,26 +92,17 @@ def test_examples_are_within_the_length(nsp, documents, max_length, short_share,
 @given(**choices)
 def test_a_true_pair_goes_on_in_its_document(documents, max_length, short_share, seed):
     pairs = made(documents, max_length=max_length, short_share=short_share, seed=seed)
-    begin, end = bounds(documents)[pairs.a.document], bounds(documents)[pairs.a.document + 1]
-    true = pairs.is_next
-    assert (begin <= pairs.a.first).all() and (pairs.a.end <= end).all()
-    assert (pairs.a.first < pairs.a.end).all() and (pairs.b.first < pairs.b.end).all()
-    assert (pairs.b.document == pairs.a.document).tolist() == true.tolist()
-    assert (pairs.b.first == pairs.a.end)[true].all() and (pairs.b.end <= end)[true].all()
-    for (a, b), follows, cut in zip(segments_of(documents, pairs), true, pairs.cut, strict=True):
+    sentences = {0, *np.cumsum(flat(documents)).tolist()}
+    for (a, b), follows, cut in zip(
+        segments_of(documents, pairs), pairs.is_next, pairs.cut, strict=True
+    ):
         assert a == list(range(a[0], a[0] + len(a))) and b == list(range(b[0], b[0] + len(b)))
+        assert {a[0], b[0]} <= sentences and (cut or {a[-1] + 1, b[-1] + 1} <= sentences)
+        of_a, of_b = (set(documents_at(documents, part)) for part in (a, b))
+        assert len(of_a) == len(of_b) == 1
+        assert (of_a == of_b) == follows
         if follows and not cut:
             assert b[0] == a[-1] + 1
-
-
-@few
-@given(**choices)
-def test_a_false_pair_is_of_two_documents(documents, max_length, short_share, seed):
-    pairs = made(documents, max_length=max_length, short_share=short_share, seed=seed)
-    false = ~pairs.is_next
-    begin, end = bounds(documents)[pairs.b.document], bounds(documents)[pairs.b.document + 1]
-    assert (pairs.b.document != pairs.a.document)[false].all()
-    assert (begin <= pairs.b.first).all() and (pairs.b.end <= end).all()
 
 
 @few
@@ -123,30 +119,13 @@ def test_both_labels_are_equally_many(documents, max_length, short_share, seed):
 @given(**choices)
 def test_without_pairs_every_sentence_is_in_one_example(documents, max_length, short_share, seed):
     pairs = made(documents, max_length=max_length, short_share=short_share, seed=seed, nsp=False)
-    runs = zip(pairs.a.first, pairs.a.end, strict=True)
-    assert [i for a, b in runs for i in range(a, b)] == list(range(len(flat(documents))))
-    held = [x for a, b in segments_of(documents, pairs) for x in (*a, *b)]
+    held = [x for a, _ in segments_of(documents, pairs) for x in a]
     assert len(held) == len(set(held))
-    if not pairs.cut.any():
-        assert held == list(range(10, 10 + flat(documents).sum()))
-    assert pairs.b is None and pairs.left_out == 0
-
-
-@few
-@given(**choices)
-@with_and_without
-def test_sentences_are_whole_unless_counted(nsp, documents, max_length, short_share, seed):
-    pairs = made(documents, max_length=max_length, short_share=short_share, seed=seed, nsp=nsp)
-    places = np.concatenate([[0], np.cumsum(flat(documents))])
-    parts = [pairs.a, pairs.b] if nsp else [pairs.a]
-    for part in parts:
-        assert (part.whole == places[part.end] - places[part.first]).all()
-        assert (part.tokens <= part.whole).all()
-    less = np.any([part.tokens < part.whole for part in parts], axis=0)
-    assert less.tolist() == pairs.cut.tolist() and pairs.describe()["cut"] == less.sum()
-    room = max_length - 3 + (not nsp)
-    if short_share == 0 and flat(documents).max() <= room // 2:
-        assert not (pairs.cut & (pairs.is_next | (not nsp))).any()
+    assert (len(held) == flat(documents).sum()) == (not pairs.cut.any())
+    assert pairs.b is None
+    assert pairs.describe()["cut"] == pairs.cut.sum()
+    if short_share == 0 and flat(documents).max() <= max_length - 2:
+        assert not pairs.cut.any()
 
 
 @with_and_without
@@ -178,13 +157,11 @@ def test_lengths_hardly_tell_the_label(lone, max_length):
 
 
 def pairs_by_hand(nsp=True):
-    a = {"document": [0, 1], "first": [0, 3], "end": [1, 4], "start": [0, 6], "tokens": [2, 1]}
-    b = {"document": [0, 0], "first": [1, 1], "end": [3, 2], "start": [2, 2], "tokens": [4, 1]}
     a, b = (
-        Segment(**{name: np.array(x) for name, x in part.items()}, whole=np.array(part["tokens"]))
-        for part in (a, b)
+        Segment(np.array([0, 6]), np.array([2, 1])),
+        Segment(np.array([2, 2]), np.array([4, 1])),
     )
-    return Pairs(a, b if nsp else None, is_next=np.array([True, False]), left_out=0)
+    return Pairs(a, b if nsp else None, is_next=np.array([True, False]), cut=np.zeros(2, bool))
 
 
 TEXT = EncodedText.from_sentences([[20, 21], [22], [23, UNK, 25], [26]])
@@ -220,21 +197,14 @@ def test_a_batch_of_single_segments_by_hand():
     assert batch.valid.tolist() == [[True, True, True, False], [True] * 4]
 
 
-def test_one_document_has_no_pairs():
-    with pytest.raises(ValueError, match=r"a second document, and there is 1: .*nsp=false"):
-        made([[3, 4, 5]])
-    assert len(made([[3, 4, 5]], nsp=False)) == 1
+@pytest.mark.parametrize("documents", [[[3, 4, 5]], [[3], [4], [5]]])
+def test_text_without_pairs_says_so(documents):
+    with pytest.raises(ValueError, match=r"two documents, one of them with two .*nsp=false"):
+        made(documents)
+    assert made(documents, nsp=False).a.tokens.sum() == flat(documents).sum()
 
 
-def test_documents_that_all_have_one_sentence_have_no_pairs():
-    with pytest.raises(ValueError, match=r"all 3 have one: .*nsp=false"):
-        made([[3], [4], [5]])
-    assert made([[3], [4], [5]], nsp=False).a.tokens.tolist() == [3, 4, 5]
-
-
-@pytest.mark.parametrize(
-    ("max_length", "nsp", "left"), [(4, True, 1), (0, True, -3), (3, False, 1)]
-)
+@pytest.mark.parametrize(("max_length", "nsp", "left"), [(4, True, 1), (3, False, 1)])
 def test_a_length_of_marks_alone_is_refused(max_length, nsp, left):
     message = f"max_length={max_length} is too small: the marks leave {left} tokens"
     with pytest.raises(ValueError, match=message):

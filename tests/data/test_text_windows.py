@@ -3,7 +3,6 @@
 from itertools import pairwise
 
 import numpy as np
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -48,9 +47,8 @@ def test_windows_by_hand():
         [17, 18, 19, EOS],
         [20, EOS],
     ]
-    assert windows.document.tolist() == [0, 0, 0, 1]
     assert windows.lengths.tolist() == [4, 3, 4, 2]
-    assert windows.describe() == {"windows": 4, "long_sentences": 0}
+    assert windows.describe() == {"windows": 4}
 
 
 def test_a_long_sentence_goes_on_and_is_counted():
@@ -63,8 +61,7 @@ def test_a_long_sentence_goes_on_and_is_counted():
         [20, 21, 22],
         [EOS],
     ]
-    # The sentence of 3 is long too: its end mark has a window of its own.
-    assert windows.long_sentences == 2
+    # The end mark of the sentence of 3 has a window of its own.
     assert windows.tokens.tolist() == [2, 3, 3, 2, 3, 0]
     assert rows(batch, "ids")[-1] == [BOS]
 
@@ -75,12 +72,6 @@ def test_padding():
     assert batch.next_ids.tolist() == [[10, 11, 12, 13, EOS], [14, EOS, PAD, PAD, PAD]]
     assert batch.valid.sum(axis=1).tolist() == [5, 2]
     assert [batch.ids.dtype, batch.next_ids.dtype, batch.valid.dtype] == [int, int, bool]
-
-
-@pytest.mark.parametrize("max_length", [-1, 0, 1])
-def test_a_window_of_less_than_two_is_refused(max_length):
-    with pytest.raises(ValueError, match=f"max_length={max_length} must be 2 or more"):
-        cut([[3]], max_length)
 
 
 texts = st.lists(st.lists(st.integers(1, 12), min_size=1, max_size=6), min_size=1, max_size=6)
@@ -110,14 +101,13 @@ def test_sentences_are_cut_only_where_they_are_too_long(documents, max_length):
     following = rows(batch, "next_ids")
     last = {int(end) - 1 for end in data.documents[1:]}
     predictions = [int(n) + (i in last) for i, n in enumerate(data.text.lengths)]
-    assert windows.long_sentences == sum(n > max_length for n in predictions)
     for before, row in pairwise(following):
         if row[0] not in begin_of_sentence or row[0] == EOS:
             assert len(before) == max_length
-    if windows.long_sentences == 0:
+    if max(predictions) <= max_length:
         assert all(row[0] in begin_of_sentence for row in following)
         # As many as fit: the next sentence, where its document goes on, would be too much.
         for i, row in enumerate(following[1:], 1):
-            if windows.document[i] == windows.document[i - 1]:
+            if not windows.ends[i - 1]:
                 place = int(np.searchsorted(data.text.offsets, row[0] - 10))
                 assert len(following[i - 1]) + predictions[place] > max_length

@@ -1,8 +1,5 @@
 """Subwords: nothing is lost, special ids stay special, the vocabulary is the training text's."""
 
-import subprocess
-import sys
-
 import pytest
 
 from normlab.data.vocabulary import Tokenizer, join_pieces
@@ -53,31 +50,7 @@ def test_pieces_are_the_training_pieces():
     assert tokenizer.decode(ids) == "die &apos;s < unk > pyramide"
 
 
-def test_words_are_cut_into_known_pieces():
-    tokenizer = Tokenizer.train(["die pyra@@ mide mi@@ de"], form="bpe", vocab_size=0)
-    assert tokenizer.cut("die pyramide") == "die pyra@@ mide"
-    assert tokenizer.cut("mide mix") == "mide mi@@ x"
-    assert tokenizer.cut("q") == "q"
-
-
 def test_join_pieces():
     assert join_pieces("die pyra@@ mi@@ de .") == "die pyramide ."
     assert join_pieces("am ende@@") == "am ende"
     assert join_pieces("a@@b @@c") == "a@@b @@c"
-
-
-def test_training_is_the_same_in_another_process(raw):
-    code = (
-        "from normlab.data.vocabulary import Tokenizer\n"
-        f"t = Tokenizer.train({LINES * 3!a}, form='raw', vocab_size=120)\n"
-        f"print(t.encode_batch({LINES!a}))"
-    )
-    printed = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, check=True
-    ).stdout
-    assert printed.strip() == str(raw.encode_batch(LINES))
-
-
-def test_a_vocabulary_below_the_special_tokens_is_refused():
-    with pytest.raises(ValueError, match="vocab_size=4 must be above 4"):
-        Tokenizer.train(LINES, form="raw", vocab_size=4)

@@ -72,7 +72,7 @@ def test_bad_input_is_named(score):
 @pytest.fixture(scope="module")
 def sentences():
     """Return references and two outputs that lose words of them, the second more."""
-    references = ToyCorpus(size=1, test_size=60).splits()["test"].target
+    references = ToyCorpus(size=1, test_size=60).splits["test"].target
     rng = random.Random(1)
 
     def lossy(share):

@@ -1,7 +1,6 @@
 """What models declare of themselves, and those who ask: the fast path and the examinations."""
 
 import pytest
-import torch
 from torch import nn
 
 from normlab.inspect import others
@@ -28,14 +27,14 @@ def test_the_fast_path_compiles_each_block(overrides, number, monkeypatch):
     compiled = []
     monkeypatch.setattr(nn.Module, "compile", lambda self, **_: compiled.append(self))
     subject = about(*overrides)
-    make_fast(subject.model, subject.task, torch.device("cpu"))
+    make_fast(subject.model)
     assert len(set(compiled)) == len(compiled) == number
 
 
 def test_the_fast_path_is_refused_where_it_would_change_nothing():
     subject = about(*ROWS)
     with pytest.raises(ValueError, match=r"observe\.fast=true: RecurrentClassifier has no blocks"):
-        make_fast(subject.model, subject.task, torch.device("cpu"))
+        make_fast(subject.model)
 
 
 @pytest.mark.parametrize(("overrides", "name"), [(RESNET, "network"), (ROWS, "recurrent")])

@@ -4,7 +4,7 @@ import itertools
 import random
 
 from normlab.data.corpus import Corpus, ParallelText
-from normlab.data.documents import Document, DocumentCorpus
+from normlab.data.documents import DocumentCorpus
 from normlab.models.architecture import TextArchitecture
 from normlab.models.decoding import SearchSettings
 from normlab.models.layers import initialize
@@ -30,7 +30,7 @@ class SmallCorpus(Corpus):
     languages = ("de", "en")
     form = "raw"
 
-    def splits(self):
+    def read(self):
         pairs = sorted(_pairs(), key=lambda pair: pair[0][::-1])
         ends = {"train": pairs[40:], "valid": pairs[:40:2], "test": pairs[1:40:2]}
         return {
@@ -57,7 +57,7 @@ def translation(**changes):
 
 
 WORDS = ["lantern", "river", "walking", "walked", "talks", "blue", "seven", "quickly", "a", "the"]
-SIZES = {"train": 150, "valid": 40, "test": 40, "test_odd": 12}
+SIZES = {"test": 40, "test_odd": 12, "valid": 40, "train": 150}
 
 
 class SmallDocuments(DocumentCorpus):
@@ -66,19 +66,18 @@ class SmallDocuments(DocumentCorpus):
     name = label = "small"
     licence, language = "free", "en"
 
-    def splits(self):
+    def documents(self):
         rng = random.Random(0)
 
         def sentence():
             return " ".join(rng.choices(WORDS, k=rng.randint(2, 7))) + "."
 
-        return {
-            split: [
-                Document(f"{split} {i}", tuple(sentence() for _ in range(rng.randint(1, 7))))
-                for i in range(count)
-            ]
-            for split, count in SIZES.items()
-        }
+        for split, count in SIZES.items():
+            for _ in range(count):
+                yield split, [sentence() for _ in range(rng.randint(1, 7))]
+
+    def key(self):
+        return self.name
 
 
 def text_model(task, norm="ln", place="pre", norm_values=None, **changes):

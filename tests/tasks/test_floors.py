@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from normlab.tasks.cross_entropy import label_smoothed_cross_entropy
+from normlab.tasks.base import label_smoothed_cross_entropy
 from tests.tasks.sentences import translation
 from tests.tasks.test_lm import lm
 from tests.tasks.test_mlm import mlm

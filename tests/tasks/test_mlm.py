@@ -116,17 +116,11 @@ def test_an_example_is_masked_alike_in_every_batch(whole_word):
     assert next(labels, None) is None
 
 
-@pytest.mark.parametrize("norm", ["ln", "bn", "in"])
-def test_scores_do_not_depend_on_the_batch_size(task, norm):
-    model = text_model(task, norm)
-    one, three, many = (
-        task.evaluate(model, "valid", ALONE, batch_size=size) for size in (1, 3, 64)
-    )
-    assert values_of(one) == pytest.approx(values_of(three), rel=1e-10)
-    assert values_of(one) == pytest.approx(values_of(many), rel=1e-10)
-    assert {name: score.n for name, score in one.items()} == {
-        name: score.n for name, score in many.items()
-    }
+def test_scores_do_not_depend_on_the_batch_size(task):
+    model = text_model(task, "bn")
+    three, many = (task.evaluate(model, "valid", ALONE, batch_size=size) for size in (3, 64))
+    assert values_of(three) == pytest.approx(values_of(many), rel=1e-10)
+    assert [score.n for score in three.values()] == [score.n for score in many.values()]
 
 
 def test_losses_are_sums_over_examples(task):
@@ -215,7 +209,7 @@ CHANGED = {"length_change": LengthChange(step=6, max_length=32), "max_length": 2
 
 
 @pytest.mark.parametrize("changes", [{}, CHANGED], ids=["one_length", "length_change"])
-@pytest.mark.parametrize("count", [0, 10, 11, 61, 140])
+@pytest.mark.parametrize("count", [0, 10, 11, 140])
 def test_a_stream_goes_on_where_its_state_says(changes, count):
     task = mlm(**changes)
     stream = task.train_batches(ALONE, 1)
@@ -248,7 +242,7 @@ def test_the_length_changes_at_its_step(accumulate, step):
     assert plain(first) == plain(expected)
 
 
-@pytest.mark.parametrize(("step", "max_length"), [(3, None), (None, 16), (0, 16)])
+@pytest.mark.parametrize(("step", "max_length"), [(3, None), (None, 16)])
 def test_half_a_length_change_is_refused(step, max_length):
     with pytest.raises(ValueError, match=r"task\.length_change\.step=(3|None|0)"):
         LengthChange(step=step, max_length=max_length)
@@ -329,16 +323,6 @@ def test_padding_may_be_asked_for(task):
         assert wide[name].item() == pytest.approx(narrow[name].item(), rel=1e-10)
     with pytest.raises(ValueError, match=r"padding=1\.0: a share"):
         task.batch("valid", [0], padding=1.0)
-
-
-@pytest.mark.parametrize(("norm", "positions"), [("bn", "learned"), ("ln", "sinusoidal")])
-def test_examples_may_be_longer_than_any_of_training(norm, positions):
-    task = mlm(max_length=12, eval_max_length=32)
-    model = text_model(task, norm, positions=positions)
-    task.losses(model.train(), next(task.train_batches(ALONE, 1)))
-    assert task.lengths("test").max() > 24
-    scores = values_of(task.evaluate(model.eval(), "test", ALONE))
-    assert all(math.isfinite(value) for value in scores.values())
 
 
 def test_statistics_are_estimated_on_the_length_that_training_ends_with():

@@ -49,25 +49,6 @@ def test_a_batch_is_as_laid_out_by_hand(task):
     assert batch.positions == 2 * 4 + 2 * 4 and batch.padding == 1 + 2
 
 
-def test_batches_assembled_on_a_device_are_the_same():
-    plain, moved = translation(), translation()
-    moved.assemble_on(torch.device("cpu"))
-    streams = [task.train_batches(Shard(0, 1), 1) for task in (plain, moved)]
-    for _ in range(20):
-        here, there = (vars(next(stream)) for stream in streams)
-        for name, value in here.items():
-            same = torch.equal(value, there[name]) if torch.is_tensor(value) else None
-            assert value == there[name] if same is None else same, name
-
-
-def test_assembling_on_a_device_never_waits_for_it(task):
-    """Values on `meta` cannot be asked for: whoever does so fails."""
-    pairs = task.data.pairs["train"].to(torch.device("meta"))
-    batch = task.collate(pairs, np.arange(5))
-    assert batch.source.is_meta and batch.places.is_meta and batch.tgt_out.is_meta
-    assert batch.tokens == task.collate(task.data.pairs["train"], np.arange(5)).tokens
-
-
 @pytest.mark.parametrize("smoothing", [0.0, 0.1])
 def test_the_loss_is_that_of_every_real_token(smoothing):
     task = translation(label_smoothing=smoothing)

@@ -187,7 +187,7 @@ for fast in (True, False):
     )
     group.attach(model)
     if fast:
-        make_fast(model, task, torch.device("cpu"))
+        make_fast(model)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
     stream = task.train_batches(Shard(0, 1), seed=1)
     for step in range(1, 4):

@@ -50,7 +50,7 @@ def write(folder: Path, model: str, *, pairs: int | None = None) -> Work:
     folder.mkdir(parents=True, exist_ok=True)
     config = config_of(model, "fp32")
     corpus = SyntheticCorpus() if pairs is None else SyntheticCorpus(pairs=pairs)
-    splits = corpus.splits()
+    splits = corpus.splits
     for split in ("train", "valid"):
         _write(folder / f"{split}.src", splits[split].source)
         _write(folder / f"{split}.tgt", splits[split].target)
