@@ -185,17 +185,8 @@ class Attention(nn.Module):
 class SelfAttention(Attention):
     """Attention of a stream over itself; `causal` hides later positions."""
 
-    def __init__(
-        self,
-        dim: int,
-        *,
-        num_heads: int,
-        dropout: float,
-        causal: bool,
-        gain: Callable[[Role], float],
-        sites: AttentionSites = NO_SITES,
-    ):
-        super().__init__(dim, num_heads=num_heads, dropout=dropout, gain=gain, sites=sites)
+    def __init__(self, dim: int, *, causal: bool, gain: Callable[[Role], float], **parts: Any):
+        super().__init__(dim, gain=gain, **parts)
         self.causal = causal
         self.qkv_proj = Linear(dim, 3 * dim, gains=(gain("q"), gain("k"), gain("v")))
 
@@ -231,16 +222,8 @@ class SelfAttention(Attention):
 class CrossAttention(Attention):
     """Attention of the target stream over the encoder's output, the memory."""
 
-    def __init__(
-        self,
-        dim: int,
-        *,
-        num_heads: int,
-        dropout: float,
-        gain: Callable[[Role], float],
-        sites: AttentionSites = NO_SITES,
-    ):
-        super().__init__(dim, num_heads=num_heads, dropout=dropout, gain=gain, sites=sites)
+    def __init__(self, dim: int, *, gain: Callable[[Role], float], **parts: Any):
+        super().__init__(dim, gain=gain, **parts)
         self.q_proj = Linear(dim, dim, gains=(gain("q"),))
         self.kv_proj = Linear(dim, 2 * dim, gains=(gain("k"), gain("v")))
 

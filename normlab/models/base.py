@@ -8,7 +8,7 @@ which model they look at.
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import Any, ClassVar, Literal, NamedTuple, Protocol, runtime_checkable
 
 from jaxtyping import Float, Int
@@ -117,8 +117,6 @@ class StackArchitecture(ModelArchitecture):
             sequence length from which `l2` takes its initial scale.
         fixnorm: token embeddings have unit length wherever they are used, input and output, and the
             input is multiplied by sqrt(dim) (Nguyen and Salazar 2019, section 2.2).
-
-    Raises ValueError naming a size that is not above 0.
     """
 
     dim: int
@@ -132,12 +130,6 @@ class StackArchitecture(ModelArchitecture):
     qk_norm: QkNorm = "none"
     qk_length: int = 64
     fixnorm: bool = False
-
-    def __post_init__(self) -> None:
-        for field in fields(self):
-            size = getattr(self, field.name)
-            if field.type in (int, "int") and size < 1:
-                raise ValueError(f"model.{field.name}={size} must be above 0")
 
     def check_positions(self, longest: Longest) -> None:
         """Raise ValueError where a sequence of the task has more tokens than `max_positions`."""

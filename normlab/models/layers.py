@@ -260,16 +260,6 @@ def initialize(model: nn.Module, seed: int) -> None:
             raise TypeError(f"{name} is a {type(module).__name__} that nothing gives its values")
 
 
-def parameter_hashes(model: nn.Module) -> dict[str, str]:
-    """Return a short hash of each parameter's bytes, by name: equal hashes, equal values."""
-
-    def hashed(tensor: Tensor) -> str:
-        data = tensor.detach().cpu().contiguous().numpy().tobytes()
-        return hashlib.sha256(data).hexdigest()[:16]
-
-    return {name: hashed(parameter) for name, parameter in model.named_parameters()}
-
-
 @contextmanager
 def noisy(model: nn.Module, deviation: float) -> Iterator[None]:
     """Add Gaussian noise to a model's input inside the context.

@@ -95,11 +95,6 @@ class ResNetArchitecture(ModelArchitecture):
     shortcut: Shortcut
     zero_last_gain: bool
 
-    def __post_init__(self) -> None:
-        for name in ("width", "blocks"):
-            if getattr(self, name) < 1:
-                raise ValueError(f"model.{name}={getattr(self, name)} must be above 0")
-
     def make(self, spec: Image, placement: Placement, norms: Norms) -> "ResNet":
         return ResNet(self, spec, norms)
 

@@ -315,7 +315,6 @@ class Architecture(StackArchitecture):
     share_embeddings: Sharing
 
     def __post_init__(self) -> None:
-        super().__post_init__()
         if self.fixnorm and self.share_embeddings == "none":
             raise ValueError(
                 "model.fixnorm=true needs an output that is tied to the embedding, and "

@@ -1,7 +1,7 @@
 """What a norm is: the axes that share statistics, and what it remembers between batches.
 
 Whether a token depends on its batch, or may be decoded one at a time, follows from `pools`. A norm
-that pools over the batch is a `RunningNorm`: its tables stand in for a batch when there is none.
+that pools over the batch is a `RunningNorm`: its tables replace the batch in inference.
 """
 
 from abc import ABC, abstractmethod
@@ -19,32 +19,31 @@ from torch._compile import _disable_dynamo
 from normlab.norms.pool import (
     AllReduce,
     Axis,
-    Counted,
     Ghost,
+    Grouped,
+    Groups,
     Moments,
     Pool,
     Stream,
-    all_tokens,
     here,
-    merge,
-    real_tokens,
+    pooled,
     widen,
 )
 from normlab.norms.ranks import all_reduce_sum, world
 
 uncompiled = _disable_dynamo
-"""Leaves a method out of compiled graphs. `torch.compiler.disable` does so too, and loads the
-compiler with the class: seconds, of every command."""
+"""Leaves a method out of compiled graphs. `torch.compiler.disable` imports the compiler, which
+takes seconds."""
 EvalStats = Literal["running", "batch", "recalibrated"]
 Regime = Literal["train", "batch", "running"]
-"""By what a norm normalizes: a batch that enters its tables, a batch that leaves no trace, or its
+"""What a norm normalizes by: a batch that enters its tables, a batch that leaves no trace, or its
 tables."""
 Watcher = Callable[[Moments, int], None]
-"""Called with the moments of a batch, `[rows, columns]`, and the first of their rows."""
+"""Called with the moments of a batch, `[rows, columns]`, and the number of the first row."""
 
 
 class Clock(NamedTuple):
-    """Where a run is: its step, from 1, of `total` (None: not known); 0 outside of a run."""
+    """The step of a run, from 1, and its steps in total (None: not known); 0 outside of a run."""
 
     step: int = 0
     total: int | None = None
@@ -69,11 +68,11 @@ class Norm(nn.Module, ABC):
     extra_loss: Tensor | None = None
     """What the last training forward adds to the summed loss. The run takes it, once."""
     most_positions: int | None = None
-    """The positions that one call may have; None for any number."""
+    """The most positions of one call; None for any number."""
     by_position: bool = False
     """Whether a recurrence calls it with one position at a time, from the first on."""
     center_weights: bool = False
-    """Whether the rows of the products before it are to lose their means."""
+    """Whether the rows of the products before it lose their means."""
 
     def __init__(self, dim: int, *, scale: bool, shift: bool) -> None:
         super().__init__()
@@ -139,12 +138,8 @@ class Norm(nn.Module, ABC):
         return step == 0 or step <= self.last_steps(total)[phase]
 
     def __getstate__(self) -> dict[str, Any]:
-        """Leave out of a copy what is the original's alone."""
+        """Leave out of a copy what belongs to the original alone."""
         return {**vars(self), "extra_loss": None}
-
-    def extra_repr(self) -> str:
-        """Name the width and the axes."""
-        return f"{self.dim}, pools={{{', '.join(sorted(self.pools))}}}"
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
@@ -153,15 +148,15 @@ class RunningNorm(Norm):
 
     A subclass registers its tables as persistent buffers. `running_moments` is the mean and the
     variance by which inference normalizes, and `enter` changes them; norms without a mean have a
-    mean of 0 and their second moment as variance. Unless its `regime` is running, a subclass hands
-    each batch's moments to `see`. It has `by_batch` and `by_running`, or a `forward` of its own.
+    mean of 0 and their second moment as variance. A subclass has `normalize`, or a `forward` of its
+    own that hands each batch's moments to `see` unless the `regime` is running.
     """
 
     once_an_update: ClassVar[bool] = False
-    """Whether the calls of an update enter the tables together, at its end, as the positions of a
-    recurrence do where they share a row: each by itself would leave little of the first ones."""
+    """Whether the calls of an update enter the tables together, at its end. Positions of a
+    recurrence that share a row always do: one by one they would leave little of the first ones."""
     fewest: ClassVar[int] = 2
-    """The values that a statistic needs: one has a mean square, and no variance."""
+    """The values that a statistic needs: one value has a mean square, and no variance."""
 
     dim: int = field(kw_only=False)
     eps: float
@@ -173,17 +168,8 @@ class RunningNorm(Norm):
     ghost: Ghost = None
 
     def __post_init__(self) -> None:
-        """Make the parameters, and check the momentum and the phases.
-
-        Raises ValueError where one of them is out of its range.
-        """
+        """Make the parameters, and start without any batch."""
         super().__init__(self.dim, scale=self.affine, shift=self.affine)
-        if not 0 < self.momentum <= 1:
-            raise ValueError(f"momentum={self.momentum}: must be above 0 and at most 1")
-        for phase in self.phases:
-            share = getattr(self, f"{phase}_share")
-            if not 0 <= share <= 1:
-                raise ValueError(f"norm.{phase}_share={share}: must be in 0 to 1")
         self.pool = Pool(self.pools).ghosts(self.ghost)
         self.rows = 1  # of its tables
         self.batches = 0  # that have entered them: all micro-batches of an update are one
@@ -205,24 +191,27 @@ class RunningNorm(Norm):
         if self.regime == "running":
             (wide,) = widen(x)
             return self.by_running(wide, rows).to(x.dtype)
-        counted = all_tokens(x) if self.padding == "include" else real_tokens(stream, x)
-        self.require_tokens(counted)
-        if self.padding != "exclude":  # padding is left out of some sums only
-            counted = counted._replace(rows=None)
-        packed, kept = self.pool.pack(x, counted)
-        (wide,) = widen(packed)
-        y = self.by_batch(wide, kept, rows).to(x.dtype)
-        return self.pool.unpack(y, counted, like=x)
+        if self.padding == "include":
+            stream = Stream()
+        self.require_tokens(stream.known_tokens(x))
+        groups = self.pool.cut(x, stream, self.padding)
+        y, moments = self.normalize(groups)
+        self.see_groups(moments, rows.start)
+        return self.pool.join(y, groups, like=x)
 
-    def by_batch(
-        self, x: Float[Tensor, "B P D"], counted: Counted, rows: slice
-    ) -> Float[Tensor, "B P D"]:
-        """Return `x` by its own statistics, and let them into some rows of the tables."""
+    def normalize(self, groups: Groups) -> tuple[Grouped, Moments]:
+        """Return groups normalized by their own moments, with gain and shift, and the moments."""
         raise NotImplementedError
 
     def by_running(self, x: Float[Tensor, "B P D"], rows: slice) -> Float[Tensor, "B P D"]:
-        """Return `x` by some rows of the tables."""
-        raise NotImplementedError
+        """Return `x` by some rows of the tables: one product and sum per value."""
+        mean, var = (moment[rows].to(x) for moment in self.running_moments())
+        scale = self.weight.to(x) * self.inverse(var)
+        return torch.addcmul(self.bias.to(x) - mean * scale, x, scale)
+
+    def inverse(self, var: Tensor) -> Tensor:
+        """Return what centered values are multiplied by for their variance."""
+        return (var + self.eps).rsqrt()
 
     def rows_of(self, start: int, length: int) -> slice:
         """Return the rows of the tables for `length` positions from `start`."""
@@ -244,7 +233,7 @@ class RunningNorm(Norm):
 
     @property
     def regime(self) -> Regime:
-        """By what it normalizes now."""
+        """What it normalizes by now."""
         if self.training:
             return "train"
         return "batch" if self.eval_stats == "batch" else "running"
@@ -258,7 +247,7 @@ class RunningNorm(Norm):
         return "position" in self.pools and not self.batch_independent
 
     def train(self, mode: bool = True) -> "RunningNorm":
-        """Go into training, or out of it; frozen statistics let a norm stay out of it."""
+        """Go into training, or out of it; a norm with frozen statistics stays out of it."""
         super().train(mode and not self.frozen)
         return self
 
@@ -278,14 +267,14 @@ class RunningNorm(Norm):
     def all_reduce(self) -> AllReduce:
         """The sum of tables over the processes that share a batch's statistics.
 
-        Those of each process where not all call the norm equally often.
+        Outside of training each process has its own, unless all call the norm equally often.
         """
         if not self.sync or not (self.training or self.in_step):
             return here
         return self.summed or (here if world().size == 1 else self._sum_over_processes)
 
     def _sum_over_processes(self, table: Tensor) -> Tensor:
-        """Sum a table `[..., R, d]`; batches of different length have all rows there are."""
+        """Sum a table `[..., R, d]`, padded to all rows: batches may differ in length."""
         rows = 1 if self.by_position else self.rows
         if rows > 1:
             table = F.pad(table, (0, 0, 0, rows - table.shape[-2]))
@@ -293,34 +282,39 @@ class RunningNorm(Norm):
 
     @property
     def of_groups(self) -> AllReduce:
-        """How processes share the moments of groups: ghost batches are of one process."""
+        """How processes share the moments of groups: a ghost batch is of one process."""
         return self.all_reduce if self.ghost is None else here
 
-    def require_tokens(self, counted: Counted) -> None:
-        """Refuse to train on a batch without a statistic: it would teach nothing, or NaN.
+    def require_tokens(self, known: int | None) -> None:
+        """Refuse to train on a batch of too few tokens: it would teach nothing, or NaN.
 
-        Where the number of real tokens is not known, only the batch's shape is looked at; the
-        tables then stay as they are (`update`).
+        Where their number is not known, `update` leaves the tables as they are.
         """
         fewest = 1 if self.by_position or "position" not in self.pools else self.fewest
-        known = fewest if counted.known is None else counted.known
-        if self.training and known < fewest and (not self.sync or world().size == 1):
+        if not self.training or known is None or known >= fewest:
+            return
+        if not self.sync or world().size == 1:
             raise ValueError(
                 f"{type(self).__name__} cannot train on a batch of {('no', 'one')[known]} token: "
-                f"its statistics pool over it and need at least {('one', 'two')[fewest - 1]}. "
-                "Raise batch_size or max_tokens, drop short sentences, or take a norm that does "
-                "not pool over the batch (norm=ln)"
+                f"its statistics need at least {('one', 'two')[fewest - 1]}. Raise batch_size or "
+                "max_tokens, drop short sentences, or take a norm that does not pool over the "
+                "batch (norm=ln)"
             )
 
+    @torch.no_grad()
     def see_groups(self, found: Moments, first: int = 0) -> None:
-        """Let the moments of the groups into the tables, as those of one batch."""
-        self.see(merge([found], here if self.ghost is None else self.all_reduce), first)
+        """See the moments of the groups, `[G, 1, R, columns]`, as those of one batch."""
+        if self.ghost is None:
+            self.see(Moments(*(table.detach().flatten(0, 2) for table in found)), first)
+        else:
+            sums = self.all_reduce(found.sums()[:, :, 0].sum(1))
+            self.see(pooled(sums, found.mean.dtype), first)
 
     @torch.no_grad()
     def see(self, found: Moments, first: int = 0) -> None:
-        """Let a batch's moments, `[rows, columns]`, into the tables and tell the watchers.
+        """Tell the watchers of a batch's moments, `[rows, columns]`; in training update the tables.
 
-        They are those of the rows from `first` on.
+        They are of the rows from `first` on.
         """
         for watcher in self.watchers:
             watcher(found, first)
@@ -332,14 +326,18 @@ class RunningNorm(Norm):
             else:
                 self.update(found, first)
 
+    @torch.no_grad()
     def commit(self) -> None:
-        """Let what an update's calls brought into the tables, as one batch."""
-        held, self.held = self.held, None
-        if held:
-            self.update(merge([Moments(*(t[None, None] for t in found)) for found in held]))
+        """Let what the calls of an update brought into the tables, as one batch."""
+        held, self.held = self.held or [], None
+        if len(held) > 1:
+            sums = torch.stack([found.sums() for found in held]).sum(0)
+            held = [pooled(sums, held[0].mean.dtype)]
+        for found in held:
+            self.update(found)
 
     def update(self, found: Moments, first: int = 0) -> None:
-        """Let a batch's moments of enough values into the rows from `first` on."""
+        """Move the rows from `first` on towards a batch's moments, if of enough values."""
         mean, var = self.estimates(found)
         share = self.momentum * (found.count >= self.fewest).to(mean)
         self.enter(slice(first, first + mean.shape[0]), mean, var, share)
@@ -353,7 +351,7 @@ class RunningNorm(Norm):
         return {**super().__getstate__(), "watchers": []}
 
     def get_extra_state(self) -> Tensor:
-        """Return the clock and the batches that have entered, as whole numbers."""
+        """Return the clock and the number of batches that have entered, as whole numbers."""
         step, total = self.clock
         return torch.tensor([step, -1 if total is None else total, self.batches])
 
@@ -361,6 +359,12 @@ class RunningNorm(Norm):
         """Restore the clock of a saved norm."""
         step, total, self.batches = (int(number) for number in state.tolist())
         self.clock = Clock(step, None if total < 0 else total)
+
+
+def check_groups(groups: int | None, dim: int) -> None:
+    """Raise ValueError where neighboring features do not form groups of one size."""
+    if groups is not None and dim % groups:
+        raise ValueError(f"norm.groups={groups} does not divide the width {dim}: use a divisor")
 
 
 def running_norms(model: nn.Module) -> list[RunningNorm]:
@@ -378,17 +382,15 @@ def normalized_by(
     processes go `in_step`, each with as many batches, synced norms take the statistics of all
     processes' batches. All modes are put back on exit.
     """
-    former: list[tuple[RunningNorm, EvalStats, bool]] = [
-        (norm, norm.eval_stats, norm.in_step) for norm in running_norms(model)
-    ]
+    norms = [(norm, norm.eval_stats, norm.in_step) for norm in running_norms(model)]
     modes = [(module, module.training) for module in model.modules()]
     try:
         model.eval()
-        for norm, *_ in former:
+        for norm, *_ in norms:
             norm.eval_stats, norm.in_step = eval_stats, in_step
         yield
     finally:
-        for norm, own, was_in_step in former:
-            norm.eval_stats, norm.in_step = own, was_in_step
+        for norm, stats, step in norms:
+            norm.eval_stats, norm.in_step = stats, step
         for module, was_training in modes:
             module.training = was_training

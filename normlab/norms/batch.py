@@ -15,7 +15,7 @@ from torch import Tensor
 
 from normlab.norms.base import RunningNorm, uncompiled
 from normlab.norms.kernels import standardize
-from normlab.norms.pool import Axis, Counted, Grouped, Moments, Padding, Stream, widen
+from normlab.norms.pool import Axis, Grouped, Groups, Moments, Padding, Stream, select, widen
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
@@ -46,34 +46,18 @@ class BatchNorm(RunningNorm):
         self.register_buffer("running_mean", torch.zeros(rows, columns))
         self.register_buffer("running_var", torch.ones(rows, columns))
 
-    def formula(self, centered: Grouped, m: Moments) -> Grouped:
-        """Return `x` less its mean by the moments of its groups, before gain and shift."""
-        return centered * (self.inverse(m.var) * (m.count > 1))  # one value has no variance
+    def formula(self, x: Grouped, m: Moments) -> Grouped:
+        """Return `x` by the moments of its groups, before gain and shift."""
+        return (x - m.mean) * self.inverse(m.var) * (m.count > 1)  # one value has no variance
 
-    def inverse(self, var: Tensor) -> Tensor:
-        """Return what centered values are multiplied by for their variance."""
-        return (var + self.eps).rsqrt()
-
-    def by_batch(
-        self, x: Float[Tensor, "B P D"], counted: Counted, rows: slice
-    ) -> Float[Tensor, "B P D"]:
-        how = {"all_reduce": self.of_groups, "filled": self.padding == "fill"}
+    def normalize(self, groups: Groups) -> tuple[Grouped, Moments]:
+        x = groups.x
         if self.kernel:
             weight, bias = self.weight.to(x), self.bias.to(x)
-            y, moments = standardize(x, weight, bias, counted, self.pool, self.eps, **how)
-        else:
-            y, moments = self.pool.normalize(
-                x, counted, lambda c, m: self.gain_and_shift(self.formula(c, m)), **how
-            )
-        self.see_groups(moments, rows.start)
-        return y
-
-    def by_running(self, x: Float[Tensor, "B P D"], rows: slice) -> Float[Tensor, "B P D"]:
-        """Return `x` by the running statistics: one multiplication and addition per value."""
-        weight, bias = self.weight.to(x), self.bias.to(x)
-        mean, var = (moment[rows].to(x) for moment in self.running_moments())
-        scale = weight * self.inverse(var)
-        return torch.addcmul(bias - mean * scale, x, scale)
+            return standardize(groups, weight, bias, self.pool, self.eps, self.of_groups)
+        moments = self.pool.moments(groups, self.of_groups)
+        y = self.gain_and_shift(self.formula(x, moments.rows(x.shape[2])))
+        return select(y, groups.kept), moments
 
     def running_moments(self) -> tuple[Tensor, Tensor]:
         return self.running_mean, self.running_var
@@ -163,9 +147,6 @@ class NoisyBatchNorm(BatchNorm):
     too, and behind the gain. Here all tokens of an update move by the same amount, on all
     processes: it is drift, the internal covariate shift of Ioffe and Szegedy 2015, and nothing
     else. It does not move outside of a run.
-
-    Raises:
-        ValueError: `noise_shift` is below 0 or `noise_scale` below 1.
     """
 
     noise_shift: float
@@ -173,11 +154,6 @@ class NoisyBatchNorm(BatchNorm):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.noise_shift < 0 or self.noise_scale < 1:
-            raise ValueError(
-                f"norm.noise_shift={self.noise_shift} must be at least 0, "
-                f"norm.noise_scale={self.noise_scale} at least 1"
-            )
         self._seed = 0
 
     def initialize(self, generator: torch.Generator) -> None:

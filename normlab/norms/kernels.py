@@ -7,46 +7,37 @@ kernel against its formula.
 from typing import Any
 
 import torch
-from jaxtyping import Float
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from normlab.norms.pool import AllReduce, Counted, Groups, Moments, Pool, here, select, select_
+from normlab.norms.pool import AllReduce, Grouped, Groups, Moments, Pool, here, select
 
 
 def standardize(
-    x: Float[Tensor, "B P D"],
-    weight: Float[Tensor, " D"],
-    bias: Float[Tensor, " D"],
-    counted: Counted,
+    groups: Groups,
+    weight: Tensor,
+    bias: Tensor,
     pool: Pool,
     eps: float,
-    *,
     all_reduce: AllReduce = here,
-    filled: bool = False,
-) -> tuple[Float[Tensor, "B P D"], Moments]:
-    """Return `weight (x - mean) / sqrt(var + eps) + bias`, anything at tokens that do not count.
+) -> tuple[Grouped, Moments]:
+    """Return `weight (x - mean) / sqrt(var + eps) + bias`, anything at values that do not count.
 
-    All are float32 or float64. The moments, of the groups of `pool`, carry no gradient.
+    All are float32 or float64; gain and shift are per feature. The moments carry no gradient.
     """
     if pool.groups > 1:
         weight, bias = (table.unflatten(0, (pool.groups, -1)) for table in (weight, bias))
     if torch.compiler.is_compiling():  # torch then derives and fuses a backward by itself
-        y, moments = pool.normalize(
-            x,
-            counted,
-            lambda c, m: torch.addcmul(bias, c, weight * inverse_deviation(m, eps)),
-            all_reduce=all_reduce,
-            filled=filled,
-        )
-        return y, Moments(*(table.detach() for table in moments))
-    own = pool.plain and pool.dims == (1,) and all_reduce is here
-    if own and counted.kept is None and x.numel():
-        return _batch_norm(x, weight, bias, eps)
+        moments = pool.moments(groups, all_reduce)
+        found = moments.rows(groups.x.shape[2])
+        y = torch.addcmul(bias, groups.x - found.mean, weight * inverse_deviation(found, eps))
+        return select(y, groups.kept), Moments(*(table.detach() for table in moments))
+    dense = groups.kept is None and groups.x.numel() > 0
+    if dense and pool.plain and pool.dims == (1,) and all_reduce is here:
+        return _batch_norm(groups, weight, bias, eps)
     with torch.no_grad():
-        groups = pool.cut(x, counted, filled=filled)
-        moments = _moments(groups, pool, all_reduce)
-    y = _Standardize.apply(x, weight, bias, groups, moments, pool, all_reduce, eps)
+        moments = pool.moments(groups, all_reduce)
+    y = _Standardize.apply(groups.x, weight, bias, groups.kept, moments, pool, all_reduce, eps)
     return y, moments
 
 
@@ -69,92 +60,49 @@ class _Standardize(torch.autograd.Function):
     @staticmethod
     def forward(
         ctx: Any,
-        x: Tensor,
+        x: Grouped,
         weight: Tensor,
         bias: Tensor,
-        groups: Groups,
+        kept: Tensor | None,
         moments: Moments,
         pool: Pool,
         all_reduce: AllReduce,
         eps: float,
     ) -> Tensor:
-        chosen, kept, *_ = groups
-        found = moments.rows(chosen.shape[2])
+        found = moments.rows(x.shape[2])
         scale = inverse_deviation(found, eps)
         slope = scale * weight
-        y = torch.addcmul(torch.addcmul(bias, found.mean, slope, value=-1), chosen, slope)
         counts = torch.stack([found.count, found.var_count]).clamp_(min=1)
-        ctx.save_for_backward(chosen, kept, weight, scale, found.mean, counts)
+        ctx.save_for_backward(x, kept, weight, scale, found.mean, counts)
         ctx.pool, ctx.all_reduce = pool, all_reduce
-        return pool.join(y, like=x)
+        return torch.addcmul(torch.addcmul(bias, found.mean, slope, value=-1), x, slope)
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
         x, kept, weight, scale, mean, counts = ctx.saved_tensors
-        g = select(ctx.pool.reshape(grad), kept)
-        sums = torch.stack(_pulls(g, x, mean))
-        sums[1].mul_(scale)
+        g = select(grad, kept)
+        products = (x - mean).mul_(g)
+        sums = torch.stack([g.sum(1, keepdim=True), products.sum(1, keepdim=True).mul_(scale)])
         pulls = sums * weight
         if "feature" in ctx.pool.axes:
             pulls = pulls.sum(4, keepdim=True)
         mean_pull, var_pull = ctx.all_reduce(pulls)[..., : x.shape[2], :] * scale / counts
         slope = scale * var_pull
         dx = torch.addcmul(torch.addcmul(-mean_pull, mean, slope), x, slope, value=-1)
-        dx = select_(dx.addcmul_(g, scale * weight), kept)
         dbias, dweight = sums.sum((1, 2) if ctx.pool.groups > 1 else (1, 2, 3))
-        return ctx.pool.join(dx, like=grad), dweight, dbias, *[None] * 5
-
-
-def _moments(groups: Groups, pool: Pool, all_reduce: AllReduce) -> Moments:
-    x, kept, *counts = groups
-    mean, count, var_count = pool.mean(x, *counts, by=all_reduce)
-    center = mean[:, :, : x.shape[2]]
-    if _one_matrix(x) and kept is None:
-        row = _row(center, x)
-        middle, var = torch.batch_norm_update_stats(x.view(-1, x.shape[3]), None, None, 0.0)
-        squares = (x.shape[1] * (var + (middle - row).square())).view(1, 1, 1, -1)
-        if "feature" in pool.axes:
-            squares = squares.sum(3, keepdim=True)
-    else:
-        squares = select_((x - center).square_(), kept).sum(pool.dims, keepdim=True)
-    return Moments(mean, all_reduce(squares) / var_count.clamp(min=1), count, var_count)
-
-
-def _pulls(grad: Tensor, x: Tensor, mean: Tensor) -> tuple[Tensor, Tensor]:
-    """Sum `grad`, and `grad` times the centered `x`, for each feature."""
-    if not _one_matrix(x):
-        centered = (x - mean).mul_(grad)
-        return grad.sum(1, keepdim=True), centered.sum(1, keepdim=True)
-    # The gradients of batch norm's weight and bias, with a variance of 1. As pixels of an image
-    # whose channels lie last, rows take two thirds of the time.
-    row = _row(mean, x)
-    _, by_weight, by_bias = torch.ops.aten.native_batch_norm_backward(
-        *(table.reshape(-1, x.shape[3]).T[None, :, :, None] for table in (grad, x)),
-        *(None, None, None, row, torch.ones_like(row), True, 0.0, [False, True, True]),
-    )
-    return by_bias.view(1, 1, 1, -1), by_weight.view(1, 1, 1, -1)
-
-
-def _one_matrix(x: Tensor) -> bool:
-    """Whether the sums are over all rows of a matrix, for which torch has kernels on a CPU."""
-    return x.is_cpu and x.shape[0] == 1 and x.shape[2] == 1 and x.shape[1] > 0
-
-
-def _row(table: Tensor, x: Tensor) -> Tensor:
-    return table.flatten().expand(x.shape[3]).contiguous()
+        return dx.addcmul_(g, scale * weight), dweight, dbias, *[None] * 5
 
 
 def _batch_norm(
-    x: Float[Tensor, "B P D"], weight: Tensor, bias: Tensor, eps: float
-) -> tuple[Float[Tensor, "B P D"], Moments]:
-    """Return torch's own batch norm of `x` as the pixels of an image, a view of the same memory."""
-    pixels = x.unsqueeze(2).permute(0, 3, 1, 2)
+    groups: Groups, weight: Tensor, bias: Tensor, eps: float
+) -> tuple[Grouped, Moments]:
+    """Return torch's own batch norm of tokens as pixels of an image, a view of the same memory."""
+    pixels = groups.x.permute(0, 3, 1, 2)
     y, mean, inverse = torch.native_batch_norm(pixels, weight, bias, None, None, True, 0.0, eps)
     mean, inverse = (table.detach().view(1, 1, 1, -1) for table in (mean, inverse))
     var = (inverse.square().reciprocal() - eps).clamp_(min=0)
-    count = torch.full_like(mean[..., :1], x.shape[0] * x.shape[1])
-    return y.permute(0, 2, 3, 1).squeeze(2), Moments(mean, var, count, count)
+    return y.permute(0, 2, 3, 1), Moments(mean, var, groups.count, groups.count)
 
 
 class RootMeanSquare(torch.autograd.Function):

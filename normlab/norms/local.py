@@ -1,8 +1,10 @@
 """Norms without the batch axis: each takes its statistics from a token, or from its sequence.
 
-They remember nothing between batches, and do the same in training and in eval.
+They remember nothing between batches, and do the same in training and in eval. Here is also the
+bounded map that takes the place of a norm.
 """
 
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import ClassVar, Literal
 
@@ -11,9 +13,9 @@ import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from normlab.norms.base import Norm
+from normlab.norms.base import Norm, check_groups
 from normlab.norms.kernels import RootMeanSquare, standardize
-from normlab.norms.pool import Axis, Pool, Stream, real_tokens, widen
+from normlab.norms.pool import Axis, Pool, Stream, widen
 
 Detach = Literal["none", "mean", "std", "both", "value"]
 
@@ -146,11 +148,6 @@ class PartialRMSNorm(RMSNorm):
 
     share: float
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if not 0 < self.share <= 1:
-            raise ValueError(f"norm prms: share={self.share} must be above 0 and at most 1")
-
     forward = TokenNorm.forward
 
     def formula(self, x: Float[Tensor, "*_ D"]) -> Float[Tensor, "*_ D"]:
@@ -198,9 +195,6 @@ class GroupNorm(TokenNorm):
     On images group norm pools over space too (`SampleGroupNorm`); here positions are left out, so
     that a token does not see its future. Without `center` each group keeps its mean and is divided
     by its root mean square: without `affine` too, the group scaling of PowerNorm's appendix.
-
-    Raises:
-        ValueError: `groups` does not divide `dim`.
     """
 
     eps: float
@@ -209,21 +203,12 @@ class GroupNorm(TokenNorm):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        _check_groups("gn", self.groups, self.dim)
+        check_groups(self.groups, self.dim)
 
     def formula(self, x: Float[Tensor, "*_ D"]) -> Float[Tensor, "*_ D"]:
         normalize = F.layer_norm if self.center else F.rms_norm
         grouped = x.unflatten(-1, (self.groups, -1))
         return normalize(grouped, (self.dim // self.groups,), eps=self.eps).flatten(-2)
-
-
-def _check_groups(option: str, groups: int, dim: int) -> None:
-    if groups < 1 or dim % groups:
-        fits = [str(n) for n in range(1, min(dim, 64) + 1) if dim % n == 0]
-        raise ValueError(
-            f"norm {option}: groups={groups} does not divide the width {dim}: "
-            f"set groups to one of {', '.join(fits)}"
-        )
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
@@ -243,9 +228,10 @@ class InstanceNorm(TokenNorm):
 
     def forward(self, x: Float[Tensor, "B P D"], stream: Stream) -> Float[Tensor, "B P D"]:
         """Return `x` by the statistics of each sequence."""
-        wide, weight, bias = widen(x, self.weight, self.bias)
-        y, _ = standardize(wide, weight, bias, real_tokens(stream, x), self.pool, self.eps)
-        return y.to(x.dtype)
+        groups = self.pool.cut(x, stream)
+        weight, bias = self.weight.to(groups.x), self.bias.to(groups.x)
+        y, _ = standardize(groups, weight, bias, self.pool, self.eps)
+        return self.pool.join(y, groups, like=x)
 
 
 class SequenceNorm(InstanceNorm):
@@ -260,14 +246,56 @@ class SampleGroupNorm(SequenceNorm):
 
     With one group it is the layer norm of that paper, `SequenceNorm`; with as many groups as
     features it is instance norm. `GroupNorm` takes the groups of one position alone.
-
-    Raises:
-        ValueError: `groups` does not divide `dim`.
     """
 
     groups: int
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        _check_groups("gn_sample", self.groups, self.dim)
+        check_groups(self.groups, self.dim)
         self.pool = Pool(self.pools, groups=self.groups)
+
+
+FUNCTIONS: Mapping[str, Callable[[Tensor], Tensor]] = {
+    "tanh": torch.tanh,
+    "erf": torch.erf,
+    "identity": lambda x: x,
+}
+
+
+class BoundedMap(TokenNorm):
+    """`weight * f(alpha x + shift) + bias` with one learned scalar `alpha`: no statistics.
+
+    DyT (Zhu et al. 2025, equation 1) takes tanh, Derf (Chen et al. 2025) erf with a learned shift.
+    `identity` bounds nothing: it is for the learned scalar that both have on the embeddings of
+    language models, which starts at sqrt(D), or at 1 where the model multiplies embeddings by
+    sqrt(D) itself.
+
+    Args:
+        alpha: first value of the scalar. The authors set it by place in large language models.
+        shift: first value of a learned scalar that is added; None for none.
+        affine: whether the weight and the bias are learned; `scale` has a weight and no bias, as
+            the authors' LLaMA.
+    """
+
+    pools: ClassVar[frozenset[Axis]] = frozenset()
+
+    def __init__(
+        self,
+        dim: int,
+        *,
+        function: Literal["tanh", "erf", "identity"],
+        alpha: float,
+        shift: float | None,
+        affine: bool | Literal["scale"],
+    ) -> None:
+        super().__init__(dim, affine=bool(affine))
+        if affine == "scale":
+            self.forgo_shift()
+        self.function = FUNCTIONS[function]
+        self.alpha = nn.Parameter(torch.tensor(float(alpha)))
+        self.shift = None if shift is None else nn.Parameter(torch.tensor(float(shift)))
+
+    def formula(self, x: Float[Tensor, "*_ D"]) -> Float[Tensor, "*_ D"]:
+        moved = self.alpha.to(x) * x
+        return self.function(moved if self.shift is None else moved + self.shift.to(x))

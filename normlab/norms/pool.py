@@ -9,7 +9,7 @@ Statistics are float32 whatever the input (float64 stays float64), and the varia
 passes: the difference of two large sums would cancel.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Literal, NamedTuple
@@ -59,7 +59,7 @@ class Stream:
         return self.valid
 
     def known_tokens(self, x: Shaped[Tensor, "B P *_"]) -> int | None:
-        """Return the number of real tokens of `x`; None where a device would have to be awaited."""
+        """Return the number of real tokens of `x`; None where that would wait for a device."""
         if self.valid is None:
             return x.shape[0] * x.shape[1]
         if not self.valid.is_cpu or torch.compiler.is_compiling():
@@ -94,45 +94,19 @@ class Stream:
         return self if self.valid is None else Stream(self.valid[rows], start=self.start)
 
 
-class Counted(NamedTuple):
-    """Which tokens enter a statistic: `kept` is what `select` leaves out the others by, or None.
-
-    `known` is the number of tokens that enter and `rows` their numbers among all, None where a
-    device would have to be waited for; there are no `rows` where all enter.
-    """
-
-    kept: Bits | None
-    known: int | None
-    rows: Int[Tensor, "N"] | None = None
-
-
-def real_tokens(stream: Stream, x: Tensor) -> Counted:
-    """Count the real tokens of `x` and no others."""
-    known = stream.known_tokens(x)
-    if stream.valid is None or known == x.shape[0] * x.shape[1]:
-        return all_tokens(x)
-    # What is cached cannot be compiled.
-    bits = -stream.valid[..., None].int() if known is None else stream.bits
-    bits = bits.long() if x.dtype == torch.float64 else bits
-    return Counted(bits, known, None if known is None else stream.rows)
-
-
-def all_tokens(x: Tensor) -> Counted:
-    """Count padding as any token, as `nn.BatchNorm1d` does on a padded batch."""
-    return Counted(None, x.shape[0] * x.shape[1])
-
-
 class Groups(NamedTuple):
-    """The values of each group, 0 where they are not counted.
+    """The values of each group, and which of them count.
 
-    `kept` is what `select` leaves out the others by, None where all are counted. `count` and
-    `var_count` are the numbers of values that divide the sums of a mean and of a variance.
+    `kept` is what `select` leaves padding out by, None where all values count. `count` and
+    `var_count` are the numbers of values that divide the sums of a mean and of a variance. `rows`
+    are the numbers of the tokens that are here; None if all are.
     """
 
     x: Grouped
     kept: Bits | None
     count: Table
     var_count: Table
+    rows: Int[Tensor, "N"] | None = None
 
 
 class Moments(NamedTuple):
@@ -152,9 +126,20 @@ class Moments(NamedTuple):
             return self
         return Moments(*(table[:, :, :positions] for table in self))
 
+    @torch.no_grad()
+    def sums(self) -> Float[Tensor, "4 *tables"]:
+        """Return what adds up over groups and batches, in float64; `pooled` is the way back."""
+        mean, var, count, var_count = (table.double() for table in self)
+        squares = var_count * var + count * mean.square()
+        return torch.stack(torch.broadcast_tensors(count, var_count, count * mean, squares))
 
-Formula = Callable[[Grouped, Moments], Grouped]
-"""Makes the output of values less their mean and the moments of their groups."""
+
+def pooled(sums: Float[Tensor, "4 *tables"], dtype: torch.dtype) -> Moments:
+    """Return the moments of all values that were summed, as of one batch."""
+    count, var_count, firsts, seconds = sums.unbind()
+    mean = firsts / count.clamp(min=1)
+    var = (seconds - count * mean.square()).clamp(min=0) / var_count.clamp(min=1)
+    return Moments(*(t.to(dtype) for t in (mean, var, count[..., :1], var_count[..., :1])))
 
 
 def select(x: Tensor, kept: Bits | None) -> Tensor:
@@ -167,13 +152,6 @@ def select(x: Tensor, kept: Bits | None) -> Tensor:
     return _Select.apply(x, kept) if x.requires_grad else (x.view(kept.dtype) & kept).view(x.dtype)
 
 
-def select_(x: Tensor, kept: Bits | None) -> Tensor:
-    """Do what `select` does in the place of `x`, without a gradient."""
-    if kept is not None:
-        x.view(kept.dtype).bitwise_and_(kept)
-    return x
-
-
 class _Select(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, x: Tensor, kept: Bits) -> Tensor:
@@ -183,11 +161,6 @@ class _Select(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, None]:
         return _Select.apply(grads[0], ctx.kept), None
-
-
-def _every(x: Tensor) -> Bits:
-    dtype = torch.int64 if x.dtype == torch.float64 else torch.int32
-    return torch.full((), -1, dtype=dtype, device=x.device).expand(*x.shape[:2], 1)
 
 
 @dataclass(frozen=True)
@@ -205,20 +178,11 @@ class Pool:
     """Of neighboring features, which are pooled separately; for pools without the batch."""
 
     def ghosts(self, ghost: Ghost) -> "Pool":
-        """Return this pool over ghost batches (Hoffer, Hubara and Soudry 2017, algorithm 1).
-
-        Raises ValueError for a group of no sequence, or another word.
-        """
+        """Return this pool over ghost batches (Hoffer, Hubara and Soudry 2017, algorithm 1)."""
         if ghost is None:
             return self
-        size = str(ghost).removeprefix("interleaved-")
-        interleaved = size != str(ghost)
-        if isinstance(ghost, str) != interleaved or not size.isdecimal() or int(size) < 1:
-            raise ValueError(
-                f"norm.ghost={ghost} must be at least 1 sequence, or interleaved-N of at least 1, "
-                "or null"
-            )
-        return replace(self, size=int(size), interleaved=interleaved)
+        interleaved, _, size = str(ghost).rpartition("-")
+        return replace(self, size=int(size), interleaved=bool(interleaved))
 
     @property
     def dims(self) -> tuple[int, ...]:
@@ -230,40 +194,36 @@ class Pool:
         """Whether all tokens of the batch are one group."""
         return self.axes >= {"batch", "position"} and self.size is None
 
-    def pack(self, x: Float[Tensor, "B P D"], counted: Counted) -> tuple[Tensor, Counted]:
-        """Lay the tokens that count side by side, `[1, N, D]`, where all of them are one group.
+    def cut(self, x: Float[Tensor, "B P D"], stream: Stream, padding: str = "exclude") -> Groups:
+        """Return the groups of `x` in the dtype of statistics; values that do not count are 0.
 
-        That is faster on a CPU than to mask the others. Other pools keep all tokens as they are.
+        On a CPU a group of the whole batch has the real tokens alone, side by side, which is faster
+        than to mask the others. If padding is to `fill`, it takes the place of the mean: it adds
+        nothing to a sum of squares and is counted in its divisor. In a `forward` pass alone,
+        `var_count` counts padding, too, and its values stay.
         """
-        if counted.rows is None or not self.plain:
-            return x, counted
-        rows = x.flatten(0, 1).index_select(0, counted.rows)[None]
-        return rows, all_tokens(rows)
-
-    def unpack(
-        self, y: Tensor, counted: Counted, *, like: Float[Tensor, "B P D"]
-    ) -> Float[Tensor, "B P D"]:
-        """Undo `pack` for tokens of the shape of `like`: the others come out as 0."""
-        if counted.rows is None or not self.plain:
-            return y
-        rows = y.new_zeros(len(like) * like.shape[1], like.shape[2])
-        return rows.index_copy_(0, counted.rows, y.squeeze(0)).view(like.shape)
-
-    def cut(self, x: Float[Tensor, "B P D"], counted: Counted, *, filled: bool = False) -> Groups:
-        """Return the groups of `x`; a group that lacks a sequence ends with zeros.
-
-        If padding is `filled`, it takes the place of the mean: it adds nothing to a sum of squares
-        and is counted in its divisor.
-        """
-        short = self.size is not None and len(x) % self._largest(len(x)) > 0
-        kept = counted.kept
-        if kept is not None or short:
-            kept = self.reshape(_every(x) if kept is None else kept)
-        groups = select(self.reshape(x), kept)
-        count = var_count = self._count(groups, kept)
-        if filled and kept is not None:
-            var_count = self._count(groups, self.reshape(_every(x)))
-        return Groups(groups, kept, count, var_count)
+        tokens = x.shape[0] * x.shape[1]
+        known = stream.known_tokens(x)
+        bits = rows = None
+        if known is not None and known < tokens and self.plain and padding == "exclude":
+            rows = stream.rows
+            x = x.flatten(0, 1).index_select(0, rows)[None]
+        elif stream.valid is not None and known != tokens:  # what is cached cannot be compiled
+            bits = -stream.valid[..., None].int() if known is None else stream.bits
+        (wide,) = widen(x)
+        every = None
+        if self.size is not None and len(x) % self._largest(len(x)):  # a group lacks a sequence
+            every = self.reshape(torch.full_like(wide[..., :1], -1, dtype=torch.int))
+        kept = every if bits is None else self.reshape(bits)
+        values = self.reshape(wide)
+        count = var_count = self._count(values, kept)
+        if kept is not None:
+            kept = kept.long() if wide.dtype == torch.float64 else kept
+            if padding in ("fill", "forward"):
+                var_count = self._count(values, every)
+        if padding != "forward":
+            values = select(values, kept)
+        return Groups(values, kept, count, var_count, rows)
 
     def _count(self, groups: Grouped, kept: Bits | None) -> Table:
         values = groups.shape[3] if "feature" in self.axes else 1
@@ -274,7 +234,7 @@ class Pool:
         return counted if values == 1 else values * counted
 
     def reshape(self, x: Shaped[Tensor, "B P _"]) -> Shaped[Tensor, "G S R _"]:
-        """Return the groups of `x` as they are; what a group lacks is 0."""
+        """Return the groups of `x`; what a group lacks is 0."""
         if self.plain:
             return x.reshape(1, -1, 1, x.shape[2])
         if "batch" not in self.axes:
@@ -289,17 +249,20 @@ class Pool:
         return groups.flatten(1, 2).unsqueeze(2) if "position" in self.axes else groups
 
     def join(
-        self, y: Shaped[Tensor, "G S R _"], *, like: Float[Tensor, "B P D"]
+        self, y: Float[Tensor, "G S R _"], groups: Groups, *, like: Float[Tensor, "B P D"]
     ) -> Float[Tensor, "B P D"]:
-        """Undo `reshape` for a tensor of the shape of `like`."""
+        """Undo `cut` for a tensor of the shape and dtype of `like`; tokens left out are 0."""
+        y = y.to(like.dtype)
+        if groups.rows is not None:
+            tokens = y.new_zeros(like.shape[0] * like.shape[1], like.shape[2])
+            return tokens.index_copy_(0, groups.rows, y.flatten(0, 2)).view(like.shape)
         if self.plain or "batch" not in self.axes:
             return y.reshape(like.shape)
         if "position" in self.axes:
             y = y.squeeze(2).unflatten(1, (-1, like.shape[1]))
         if self.interleaved:
             y = y.transpose(0, 1)
-        y = y.flatten(0, 1)
-        return y if len(y) == len(like) else y[: len(like)]
+        return y.flatten(0, 1)[: len(like)]
 
     def _largest(self, sequences: int) -> int:
         assert self.size is not None
@@ -307,23 +270,13 @@ class Pool:
             return min(self.size, sequences)
         return -(-sequences // -(-sequences // self.size))
 
-    def normalize(
-        self,
-        x: Float[Tensor, "B P D"],
-        counted: Counted,
-        formula: Formula,
-        *,
-        all_reduce: AllReduce = here,
-        filled: bool = False,
-    ) -> tuple[Float[Tensor, "B P D"], Moments]:
-        """Return the formula of `x` and of the moments of its groups, and the moments."""
-        groups = self.cut(x, counted, filled=filled)
-        mean, count, var_count = self.mean(groups.x, groups.count, groups.var_count, by=all_reduce)
-        centered = select(groups.x - mean[:, :, : groups.x.shape[2]], groups.kept)
+    def moments(self, groups: Groups, all_reduce: AllReduce = here) -> Moments:
+        """Return the mean and the variance of each group, as `all_reduce` sums over processes."""
+        x, kept, *counts = groups[:4]
+        mean, count, var_count = self.mean(x, *counts, by=all_reduce)
+        centered = select(x - mean[:, :, : x.shape[2]], kept)
         squares = all_reduce(centered.square().sum(self.dims, keepdim=True))
-        moments = Moments(mean, squares / var_count.clamp(min=1), count, var_count)
-        z = formula(centered, moments.rows(centered.shape[2]))
-        return self.join(select(z, groups.kept), like=x), moments
+        return Moments(mean, squares / var_count.clamp(min=1), count, var_count)
 
     def mean(
         self, values: Grouped, *counts: Table, by: AllReduce = here
@@ -337,24 +290,3 @@ class Pool:
             widths = [*(1 for _ in counts), sums.shape[3]]
             *found, sums = by(torch.cat([*counts, sums], 3)).split(widths, 3)
         return sums / found[0].clamp(min=1), *found
-
-
-@torch.no_grad()
-def merge(batches: Sequence[Moments], all_reduce: AllReduce = here) -> Moments:
-    """Return the moments of all groups of some batches as of one, `[R, d]` each.
-
-    The merging is exact (Chan, Golub and LeVeque 1979): an average of the groups' variances would
-    leave out how far their means are apart. `all_reduce` sums tables over processes.
-    """
-    if len(batches) == 1 and len(batches[0].mean) == 1 and all_reduce is here:
-        return Moments(*(table.detach().flatten(0, 2) for table in batches[0]))
-    mean, var, count, var_count = (
-        torch.cat([table.detach()[:, 0] for table in tables])
-        for tables in zip(*batches, strict=True)
-    )
-    width = mean.shape[-1]
-    counts, sums = all_reduce(torch.cat([count, count * mean], -1).sum(0)).split([1, width], -1)
-    middle = sums / counts.clamp(min=1)
-    squares = var_count * var + count * (mean - middle).square()
-    divided, squares = all_reduce(torch.cat([var_count, squares], -1).sum(0)).split([1, width], -1)
-    return Moments(middle, squares / divided.clamp(min=1), counts, divided)

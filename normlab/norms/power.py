@@ -1,19 +1,17 @@
 """PowerNorm: division by a running root mean square, with its own backward (Shen et al. 2020)."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Literal
+from typing import ClassVar, Literal
 
 import torch
 from jaxtyping import Float
 from torch import Tensor
-from torch.autograd.function import once_differentiable
 
-from normlab.norms.base import RunningNorm, uncompiled
-from normlab.norms.pool import AllReduce, Axis, Counted, Moments, all_tokens, here, select
+from normlab.norms.base import RunningNorm, check_groups, uncompiled
+from normlab.norms.pool import AllReduce, Axis, Grouped, Groups, Moments, here, select
 
 SquarePadding = Literal["exclude", "include", "forward"]
-Grouped = Float[Tensor, "G S 1 D"]
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
@@ -48,54 +46,40 @@ class SquareNorm(RunningNorm):
         """
         raise NotImplementedError
 
-    def before(self, x: Float[Tensor, "*_ D"]) -> Float[Tensor, "*_ D"]:
-        """Return what the mean square is taken of."""
-        return x
-
-    def by_running(self, x: Float[Tensor, "B P D"], rows: slice) -> Float[Tensor, "B P D"]:
-        square = self.running_square.to(x)
-        return self.gain_and_shift(self.before(x) * (square + self.eps).rsqrt())
-
-    def by_batch(
-        self, x: Float[Tensor, "B P D"], counted: Counted, rows: slice
-    ) -> Float[Tensor, "B P D"]:
-        forward = self.padding == "forward"
-        real = self.pool.cut(x, counted)
-        every = self.pool.cut(x, all_tokens(x)) if forward else real
-        u = self.before(every.x)
+    def normalize(self, groups: Groups) -> tuple[Grouped, Moments]:
+        u, kept, *_ = groups
         with torch.set_grad_enabled(self.exact_gradient and torch.is_grad_enabled()):
-            squares = select(u.square(), real.kept) if forward else u.square()
-            square, count = self.pool.mean(squares, real.count, by=self.of_groups)
+            squares = select(u.square(), kept)
+            square, count = self.pool.mean(squares, groups.count, by=self.of_groups)
         found = Moments(torch.zeros_like(square), square, count, count)
-        y = self.formula(u, found, every.count)
-        self.see_groups(found)
-        return self.pool.join(select(y, every.kept), like=x)
+        y = self.formula(u, found, groups.var_count)
+        return y if self.padding == "forward" else select(y, kept), found
 
     def entering(self, count: Tensor, square: Tensor) -> Float[Tensor, "1 D"]:
         """Return the mean square of `count` tokens, or the running one if no token came."""
-        running = self.running_square
-        return torch.where(count > 0, square.to(running), running)
+        return torch.where(count > 0, square.to(self.running_square), self.running_square)
 
     @torch.no_grad()
     def see_gradient(self, mean: Tensor, count: Tensor) -> None:
         """Let a training batch's moment of the gradient, `[G, 1, 1, D]`, into the tables."""
+        found = [(mean.flatten(0, 2), count.flatten(0, 2))]
         if self.ghost is not None:
-            mean, count = _pooled([(mean, count)], self.all_reduce)
-        if self.held is not None:
-            self.held_gradients.append((mean, count))
+            found = [_pooled(found, self.all_reduce)]
+        if self.held is None:
+            self.enter_gradient(*found[0])
         else:
-            self.enter_gradient(mean.flatten(0, 2), count.flatten(0, 2))
+            self.held_gradients += found
 
     def enter_gradient(self, mean: Float[Tensor, "1 D"], count: Float[Tensor, "1 1"]) -> None:
         """Let the last batch's moment of the gradient into the tables, unless no token made it."""
         raise NotImplementedError
 
+    @torch.no_grad()
     def commit(self) -> None:
         super().commit()
         held, self.held_gradients = self.held_gradients, []
         if held:
-            mean, count = _pooled(held, here)
-            self.enter_gradient(mean.flatten(0, 2), count.flatten(0, 2))
+            self.enter_gradient(*(held[0] if len(held) == 1 else _pooled(held, here)))
 
     def running_moments(self) -> tuple[Tensor, Tensor]:
         return torch.zeros_like(self.running_square), self.running_square
@@ -108,25 +92,7 @@ def _pooled(means: Sequence[tuple[Tensor, Tensor]], all_reduce: AllReduce) -> tu
     """Return mean and count of all groups together."""
     sums = torch.cat([torch.cat([count, count * mean], -1) for mean, count in means])
     total = all_reduce(sums.sum(0, keepdim=True))
-    return total[..., 1:] / total[..., :1].clamp(min=1), total[..., :1]
-
-
-class _Scale(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx: Any, u: Tensor, scale: Tensor, backward_scale: Tensor) -> Tensor:
-        ctx.save_for_backward(backward_scale)
-        return u * scale
-
-    @staticmethod
-    @once_differentiable
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None]:
-        (backward_scale,) = ctx.saved_tensors
-        return grad * backward_scale, None, None
-
-
-def scaled(u: Tensor, scale: Tensor, *, backward: Tensor) -> Tensor:
-    """Return `u * scale`; the gradient of `u` is that of the output times `backward`."""
-    return _Scale.apply(u, scale, backward)
+    return total[:, 1:] / total[:, :1].clamp(min=1), total[:, :1]
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
@@ -135,29 +101,28 @@ class GroupScaling(SquareNorm):
 
     That is done before the batch's mean square is taken (appendix of the paper, in all of its
     code); None leaves it out. Without it the norm is a fixed map in inference.
-
-    Raises:
-        ValueError: `groups` does not divide the width.
     """
 
     groups: int | None
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.groups is not None and (self.groups < 1 or self.dim % self.groups):
-            raise ValueError(
-                f"norm.groups={self.groups} does not divide the width {self.dim}: use a divisor, "
-                "or null"
-            )
+        check_groups(self.groups, self.dim)
 
-    def before(self, x: Float[Tensor, "*_ D"]) -> Float[Tensor, "*_ D"]:
+    def scaled(self, x: Float[Tensor, "*_ D"]) -> Float[Tensor, "*_ D"]:
+        """Return tokens whose groups of features have a mean square of 1."""
         if self.groups is None:
             return x
         grouped = x.unflatten(-1, (self.groups, -1))
         square = grouped.square().mean(-1, keepdim=True)
         return (grouped * (square + self.eps).rsqrt()).flatten(-2)
 
-    @torch.no_grad()
+    def normalize(self, groups: Groups) -> tuple[Grouped, Moments]:
+        return super().normalize(groups._replace(x=self.scaled(groups.x)))
+
+    def by_running(self, x: Float[Tensor, "B P D"], rows: slice) -> Float[Tensor, "B P D"]:
+        return super().by_running(self.scaled(x), rows)
+
     def update(self, found: Moments, first: int = 0) -> None:
         """Let a batch's mean square into the running one.
 
@@ -179,7 +144,7 @@ class PowerNormV(GroupScaling):
     """
 
     def formula(self, u: Grouped, m: Moments, count: Tensor) -> Grouped:
-        return self.gain_and_shift(u * (m.var + self.eps).rsqrt())
+        return self.gain_and_shift(u * self.inverse(m.var))
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
@@ -207,23 +172,28 @@ class PowerNorm(GroupScaling):
         self.register_buffer("gradient_moment", torch.zeros(1, self.dim))
 
     def formula(self, u: Grouped, m: Moments, count: Tensor) -> Grouped:
-        square = m.var if self.during("warmup") else self.running_square.to(u)
-        scale = (square + self.eps).rsqrt()
-        by_code = self.backward == "code"
-        z = scaled(u, scale, backward=(m.var + self.eps).rsqrt() if by_code else scale)
+        by_batch = self.during("warmup")
+        scale = self.inverse(m.var if by_batch else self.running_square.to(u))
+        z = u * scale
         if z.requires_grad:
-            z.register_hook(self.without_nu(z.detach(), count))
+            factor = None if by_batch or self.backward == "paper" else self.inverse(m.var) / scale
+            z.register_hook(self.without_nu(z.detach(), count, factor))
         return self.gain_and_shift(z)
 
-    def without_nu(self, z: Tensor, count: Tensor) -> Any:
-        """Return what takes nu z out of the gradient of `z`, and lets the new moment into nu."""
+    def without_nu(
+        self, z: Tensor, count: Tensor, factor: Tensor | None
+    ) -> Callable[[Tensor], Tensor]:
+        """Return what takes nu z out of the gradient of `z`, and lets the new moment into nu.
+
+        The gradient of `u` is divided by s as soon as it is multiplied by `factor`.
+        """
         trains, nu = self.regime == "train", self.gradient_moment.to(z).clone()
 
         def taken_out(grad: Tensor) -> Tensor:
             left = torch.addcmul(grad, nu, z, value=-self.backward_momentum)
             if trains:
                 self.see_gradient(*self.pool.mean(left * z, count, by=self.of_groups))
-            return left
+            return left if factor is None else left * factor
 
         return taken_out
 

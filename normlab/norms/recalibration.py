@@ -2,12 +2,13 @@
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from copy import deepcopy
 
 import torch
 from torch import nn
 
 from normlab.norms.base import RunningNorm, normalized_by, running_norms
-from normlab.norms.pool import Moments
+from normlab.norms.pool import Moments, pooled
 from normlab.norms.ranks import sum_over_ranks
 
 
@@ -21,17 +22,11 @@ class Tally:
 
     def add(self, found: Moments, first: int = 0) -> None:
         """Add a batch to the rows from `first` on."""
-        mean, var, count, var_count = (table.double() for table in found)
-        parts = (count, var_count, count * mean, var_count * var + count * mean.square())
-        for total, part in zip(self.sums, parts, strict=True):
-            total[first : first + len(mean)] += part
+        self.sums[:, first : first + len(found.mean)] += found.sums()
 
     def result(self) -> Moments:
         """Return the pooled moments over all batches and processes, `[rows, columns]` each."""
-        count, var_count, firsts, seconds = sum_over_ranks(self.sums)
-        mean = firsts / count.clamp(min=1)
-        var = (seconds - count * mean.square()).clamp(min=0) / var_count.clamp(min=1)
-        return Moments(mean, var, count, var_count)
+        return pooled(sum_over_ranks(self.sums), torch.float64)
 
 
 @contextmanager
@@ -47,7 +42,7 @@ def recalibrated(model: nn.Module, run_batches: Callable[[], None]) -> Iterator[
         ValueError: `run_batches` fed nothing.
     """
     norms = running_norms(model)
-    former = [{name: table.clone() for name, table in norm.tables.items()} for norm in norms]
+    former = [deepcopy(norm.state_dict()) for norm in norms]
     tallies = [Tally(norm) for norm in norms]
     ends = [norm.watch(tally.add) for norm, tally in zip(norms, tallies, strict=True)]
     try:
@@ -67,6 +62,5 @@ def recalibrated(model: nn.Module, run_batches: Callable[[], None]) -> Iterator[
             norm.enter(slice(None), mean, var, (found.count >= norm.fewest).to(mean))
         yield
     finally:
-        for norm, tables in zip(norms, former, strict=True):
-            for name, table in norm.tables.items():
-                table.copy_(tables[name])
+        for norm, state in zip(norms, former, strict=True):
+            norm.load_state_dict(state)

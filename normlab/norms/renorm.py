@@ -38,25 +38,18 @@ class BatchRenorm(BatchNorm):
     unbiased: bool = field(init=False, default=False)
     running_std: Tensor = field(init=False)
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.r_max < 1 or self.d_max < 0:
-            raise ValueError(
-                f"norm.r_max={self.r_max} must be at least 1, norm.d_max={self.d_max} 0"
-            )
-
     def keep_rows(self, rows: int) -> None:
         self.register_buffer("running_mean", torch.zeros(rows, self.dim))
         self.register_buffer("running_std", torch.ones(rows, self.dim))
 
     forward = uncompiled(BatchNorm.forward)
 
-    def formula(self, centered: Grouped, m: Moments) -> Grouped:
+    def formula(self, x: Grouped, m: Moments) -> Grouped:
         std, (r_max, d_max) = self.deviation(m.var), self.bounds
         mean, running = self.running_mean.to(std), self.running_std.to(std)
         r = (std.detach() / running).clamp(1 / r_max, r_max)
         d = ((m.mean.detach() - mean) / running).clamp(-d_max, d_max)
-        return centered * (r / std) + d
+        return (x - m.mean) * (r / std) + d
 
     @property
     def bounds(self) -> tuple[float, float]:

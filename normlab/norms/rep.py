@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from normlab.norms.base import uncompiled
 from normlab.norms.batch import BatchNorm
-from normlab.norms.pool import Counted, select
+from normlab.norms.pool import Grouped, Groups, Moments, Stream, widen
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
@@ -27,11 +27,9 @@ class RepBatchNorm(BatchNorm):
         super().__post_init__()
         self.alpha = nn.Parameter(torch.tensor([float(self.alpha)]))
 
-    def by_batch(
-        self, x: Float[Tensor, "B P D"], counted: Counted, rows: slice
-    ) -> Float[Tensor, "B P D"]:
-        x = select(x, counted.kept)
-        return torch.addcmul(super().by_batch(x, counted, rows), x, self.alpha.to(x))
+    def normalize(self, groups: Groups) -> tuple[Grouped, Moments]:
+        y, moments = super().normalize(groups)
+        return torch.addcmul(y, groups.x, self.alpha.to(y)), moments
 
     def by_running(self, x: Float[Tensor, "B P D"], rows: slice) -> Float[Tensor, "B P D"]:
         return torch.addcmul(super().by_running(x, rows), x, self.alpha.to(x))
@@ -47,8 +45,6 @@ class ProgressiveRepBatchNorm(RepBatchNorm):
     In the warm-up it is layer norm alone, and batch norm's statistics see nothing; then lambda goes
     from `start` to 0 in equal parts. While lambda is above 0, evaluation is of another function
     than training, by design.
-
-    Raises ValueError where `start` is not in 0 to 1.
     """
 
     phases: ClassVar[tuple[str, ...]] = ("warmup", "blend")
@@ -64,8 +60,6 @@ class ProgressiveRepBatchNorm(RepBatchNorm):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if not 0 <= self.start <= 1:
-            raise ValueError(f"norm.start={self.start}: must be in 0 to 1")
         self._affine("token_weight", torch.ones(self.dim), learned=self.affine)
         self._affine("token_bias", torch.zeros(self.dim), learned=self.affine)
 
@@ -84,17 +78,17 @@ class ProgressiveRepBatchNorm(RepBatchNorm):
             return 1.0
         return self.start * max(last - step + 1, 0) / max(last - warmup, 1)
 
-    forward = uncompiled(RepBatchNorm.forward)
-
-    def by_batch(
-        self, x: Float[Tensor, "B P D"], counted: Counted, rows: slice
-    ) -> Float[Tensor, "B P D"]:
-        share = self.blend
-        if share == 0:
-            return super().by_batch(x, counted, rows)
-        x = select(x, counted.kept)
+    def tokens(self, x: Float[Tensor, "*_ D"]) -> Float[Tensor, "*_ D"]:
+        """Return the layer norm of each token."""
         weight, bias = self.token_weight.to(x), self.token_bias.to(x)
-        tokens = F.layer_norm(x, (self.dim,), weight, bias, self.eps)
+        return F.layer_norm(x, (self.dim,), weight, bias, self.eps)
+
+    @uncompiled
+    def forward(self, x: Float[Tensor, "B P D"], stream: Stream) -> Float[Tensor, "B P D"]:
         if self.training and self.clock.step and self.during("warmup"):
-            return tokens
-        return torch.lerp(super().by_batch(x, counted, rows), tokens, share)
+            return self.tokens(*widen(x)).to(x.dtype)
+        return super().forward(x, stream)
+
+    def normalize(self, groups: Groups) -> tuple[Grouped, Moments]:
+        y, moments = super().normalize(groups)
+        return torch.lerp(y, self.tokens(groups.x), self.blend) if self.blend else y, moments

@@ -12,18 +12,15 @@
         omega_1 = 1,  omega_{i+1}^2 = omega_i^2 Var(x_i) + Var(f_i)
 
     over all features of all tokens, f_i after dropout: omega says how much of the stream came
-    before branch i. Or, without a batch, from the number R of connections of the stack alone
-    (`omega: log`, `omega: constant`: how the change of the output may grow with R),
-
-        omega = sqrt((R + 1) / ln(R + 1) - 1)  or  sqrt(R)
+    before branch i.
 
 Source: Liu et al. 2020 ("Understanding the Difficulty of Training Transformers"), section 4.3, and
-the authors' Transformer-Clinic and admin-torch. Their profile counts padding (`padding: include`).
+the authors' Transformer-Clinic. Their profile counts padding (`padding: include`).
 """
 
-import math
 from collections.abc import Callable
 from contextlib import ExitStack
+from dataclasses import dataclass
 from functools import partial
 from typing import Any, Literal
 
@@ -33,68 +30,46 @@ from torch import Tensor, nn
 
 from normlab.norms.base import Norm, Stream, normalized_by
 from normlab.norms.ranks import sum_over_ranks
-from normlab.placements.base import NormResidual, Norms, Place
+from normlab.placements.base import Branch, NormResidual, Norms, Place
 from normlab.placements.post import Post
 
-Omega = Literal["profile", "log", "constant"]
 Padding = Literal["exclude", "include"]
 
 
 class AdminResidual(NormResidual):
-    """y = norm(omega * x + dropout(branch(x)))."""
+    """y = norm(omega * x + dropout(branch(x))); omega comes from the profile of earlier branches.
 
-    def __init__(self, norm: Norm, dropout: float, start: float):
-        super().__init__(norm, dropout)
-        self.omega = nn.Parameter(torch.full((norm.dim,), start))
-
-    def forward(self, x: Tensor, stream: Stream, branch: Callable[[Tensor], Tensor]) -> Tensor:
-        return self.norm(self.omega * x + self.dropout(branch(x)), stream)
-
-
-class ProfiledResidual(AdminResidual):
-    """An Admin residual whose omega comes from the profile of the branches before it."""
+    `first` is whether the stream begins here; with `padding` included the profile counts it.
+    """
 
     def __init__(self, norm: Norm, dropout: float, *, first: bool, padding: Padding):
-        super().__init__(norm, dropout, 1.0)
+        super().__init__(norm, dropout)
+        self.omega = nn.Parameter(torch.ones(norm.dim))
         self.first = first
         self.padding: Padding = padding
+
+    def forward(self, x: Tensor, stream: Stream, branch: Branch) -> Tensor:
+        return self.norm(self.omega * x + self.dropout(branch(x)), stream)
 
     def counted(self, x: Tensor, stream: Stream) -> Bool[Tensor, "B P"]:
         """Return which tokens of `x` count in the profile."""
         return (stream if self.padding == "exclude" else Stream()).real(x)
 
 
+@dataclass(eq=False, kw_only=True)
 class Admin(Post):
-    """Admin placement.
+    """Admin placement; `padding` says whether the profile counts padding."""
 
-    Args:
-        dropout: as for any placement.
-        omega: `profile`, or one of admin-torch's formulas (see the module's docstring).
-        padding: whether the profile counts padding.
-    """
-
-    def __init__(self, *, dropout: float, omega: Omega, padding: Padding):
-        super().__init__(dropout=dropout)
-        self.omega: Omega = omega
-        self.padding: Padding = padding
+    padding: Padding
 
     def residual(self, norms: Norms, dim: int, place: Place) -> AdminResidual:
         norm = norms.at(place.path, dim)
-        if self.omega == "profile":
-            return ProfiledResidual(norm, self.dropout, first=place.first, padding=self.padding)
-        return AdminResidual(norm, self.dropout, closed_form(self.omega, place.connections))
-
-
-def closed_form(omega: Literal["log", "constant"], connections: int) -> float:
-    """Return admin-torch's omega for a stack of that many residual connections."""
-    if omega == "constant":
-        return math.sqrt(connections)
-    return math.sqrt((connections + 1) / math.log(connections + 1) - 1)
+        return AdminResidual(norm, self.dropout, first=place.first, padding=self.padding)
 
 
 def needs_profile(model: nn.Module) -> bool:
     """Tell whether any initial value of the model comes from a profile."""
-    return any(isinstance(module, ProfiledResidual) for module in model.modules())
+    return any(isinstance(module, AdminResidual) for module in model.modules())
 
 
 @torch.no_grad()
@@ -112,14 +87,14 @@ def profile(model: nn.Module, run_batch: Callable[[], object], *, seed: int) -> 
 
     def enter(residual: nn.Module, arguments: tuple[Any, ...]) -> None:
         nonlocal total
-        assert isinstance(residual, ProfiledResidual)
+        assert isinstance(residual, AdminResidual)
         x, streams[residual], *_ = arguments
         if residual.first:
             total = torch.ones((), dtype=torch.float64, device=x.device)
         residual.omega.copy_(total.sqrt())
         total = variance(residual.omega * x, residual.counted(x, streams[residual]))
 
-    def leave(residual: ProfiledResidual, _: nn.Module, __: tuple[Any, ...], out: Tensor) -> None:
+    def leave(residual: AdminResidual, _: nn.Module, __: tuple[Any, ...], out: Tensor) -> None:
         nonlocal total
         total = total + variance(out, residual.counted(out, streams[residual]))
 
@@ -129,7 +104,7 @@ def profile(model: nn.Module, run_batch: Callable[[], object], *, seed: int) -> 
         torch.manual_seed(seed)
         for module in model.modules():
             module.training = not isinstance(module, Norm)
-            if isinstance(module, ProfiledResidual):
+            if isinstance(module, AdminResidual):
                 stack.callback(module.register_forward_pre_hook(enter).remove)
                 hook = module.dropout.register_forward_hook(partial(leave, module))
                 stack.callback(hook.remove)

@@ -16,14 +16,14 @@ Transformers"); the initial weights are those of the authors' code. Until the la
 layer's input is a second stream.
 """
 
-from collections.abc import Callable
+from dataclasses import dataclass
 from typing import ClassVar
 
 import torch
 from torch import Tensor
 
 from normlab.norms.base import Stream
-from normlab.placements.base import XAVIER, Norms, Place, Residual, Role
+from normlab.placements.base import XAVIER, Branch, Norms, Place, Residual, Role
 from normlab.placements.post import Post, PostResidual
 
 
@@ -32,7 +32,7 @@ class FirstResidual(PostResidual):
 
     streams: ClassVar[int] = 2
 
-    def forward(self, x: Tensor, stream: Stream, branch: Callable[[Tensor], Tensor]) -> Tensor:
+    def forward(self, x: Tensor, stream: Stream, branch: Branch) -> Tensor:
         return torch.cat([super().forward(x, stream, branch), x], dim=-1)
 
 
@@ -41,7 +41,7 @@ class MiddleResidual(PostResidual):
 
     streams: ClassVar[int] = 2
 
-    def forward(self, x: Tensor, stream: Stream, branch: Callable[[Tensor], Tensor]) -> Tensor:
+    def forward(self, x: Tensor, stream: Stream, branch: Branch) -> Tensor:
         x, bottom = x.chunk(2, dim=-1)
         return torch.cat([super().forward(x, stream, branch), bottom], dim=-1)
 
@@ -49,7 +49,7 @@ class MiddleResidual(PostResidual):
 class LastResidual(PostResidual):
     """norm(bottom + x + dropout(branch(x))) of (x, bottom)."""
 
-    def forward(self, x: Tensor, stream: Stream, branch: Callable[[Tensor], Tensor]) -> Tensor:
+    def forward(self, x: Tensor, stream: Stream, branch: Branch) -> Tensor:
         x, bottom = x.chunk(2, dim=-1)
         return self.norm(bottom + x + self.dropout(branch(x)), stream)
 
@@ -57,12 +57,11 @@ class LastResidual(PostResidual):
 _KINDS = {"self": FirstResidual, "cross": MiddleResidual, "ffn": LastResidual}
 
 
+@dataclass(eq=False, kw_only=True)
 class B2T(Post):
     """B2T placement; `rescaled` begins with the smaller weights of the authors' code."""
 
-    def __init__(self, *, dropout: float, rescaled: bool):
-        super().__init__(dropout=dropout)
-        self.rescaled = rescaled
+    rescaled: bool
 
     def residual(self, norms: Norms, dim: int, place: Place) -> Residual:
         return _KINDS[place.sublayer](norms.at(place.path, dim), self.dropout)

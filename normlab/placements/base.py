@@ -26,6 +26,8 @@ from normlab.placements.dropout import Dropout
 
 NormFactory = Callable[[int], Norm]
 """Builds a norm for tensors of the given width."""
+Branch = Callable[[Tensor], Tensor]
+"""A sub-layer."""
 
 StackName = Literal["encoder", "decoder"]
 Sublayer = Literal["self", "cross", "ffn"]
@@ -57,7 +59,7 @@ class Norms:
 
     def at(self, path: str, dim: int) -> Norm:
         """Return the norm at `path`, for tensors of width `dim`."""
-        norm = self._built(path, dim, lambda pattern: True)
+        norm = self._built(path, dim, "*")
         assert norm is not None, "the first rule is that of all places"
         return norm
 
@@ -66,13 +68,13 @@ class Norms:
 
         So `*` and `encoder.*` put nothing inside an attention, and `*.q` does.
         """
-        return self._built(path, dim, lambda pattern: _last(pattern) == _last(path))
+        return self._built(path, dim, path.rpartition(".")[2])
 
-    def _built(self, path: str, dim: int, counts: Callable[[str], bool]) -> Norm | None:
+    def _built(self, path: str, dim: int, last: str) -> Norm | None:
         fitting = [
             number
             for number, (pattern, _) in enumerate(self.rules)
-            if counts(pattern) and fnmatchcase(path, pattern)
+            if last in ("*", pattern.rpartition(".")[2]) and fnmatchcase(path, pattern)
         ]
         self._unused.difference_update(fitting)
         norm = self.rules[fitting[-1]][1](dim) if fitting else None
@@ -90,10 +92,6 @@ class Norms:
             for path in self.places
         )
         return ", ".join(dict.fromkeys(paths))
-
-
-def _last(path: str) -> str:
-    return path.rpartition(".")[2]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -149,10 +147,7 @@ class Residual(nn.Module, ABC):
 
     @abstractmethod
     def forward(
-        self,
-        x: Float[Tensor, "B P D"],
-        stream: Stream,
-        branch: Callable[[Tensor], Tensor],
+        self, x: Float[Tensor, "B P D"], stream: Stream, branch: Branch
     ) -> Float[Tensor, "B P D"]:
         """Return the stream after the sub-layer `branch`; `stream` tells which tokens are real."""
 
@@ -165,15 +160,11 @@ class NormResidual(Residual):
         self.norm = norm
 
 
+@dataclass(eq=False, kw_only=True)
 class Placement(ABC):
-    """Where the norms of a stack are.
+    """Where the norms of a stack are; dropout is on the output of each sub-layer."""
 
-    Args:
-        dropout: rate on the output of each sub-layer, before it is added.
-    """
-
-    def __init__(self, *, dropout: float):
-        self.dropout = dropout
+    dropout: float
 
     @abstractmethod
     def residual(self, norms: Norms, dim: int, place: Place) -> Residual:

@@ -19,12 +19,12 @@
 Source: Wang et al. 2022 ("DeepNet: Scaling Transformers to 1,000 Layers"), figure 2.
 """
 
-from collections.abc import Callable
+from dataclasses import dataclass
 
 from torch import Tensor
 
 from normlab.norms.base import Norm, Stream
-from normlab.placements.base import NormResidual, Norms, Place, Residual, Role
+from normlab.placements.base import Branch, NormResidual, Norms, Place, Residual, Role
 from normlab.placements.post import Post
 
 
@@ -35,10 +35,11 @@ class DeepNormResidual(NormResidual):
         super().__init__(norm, dropout)
         self.alpha = alpha
 
-    def forward(self, x: Tensor, stream: Stream, branch: Callable[[Tensor], Tensor]) -> Tensor:
+    def forward(self, x: Tensor, stream: Stream, branch: Branch) -> Tensor:
         return self.norm(self.alpha * x + self.dropout(branch(x)), stream)
 
 
+@dataclass(eq=False, kw_only=True)
 class DeepNorm(Post):
     """DeepNorm placement.
 
@@ -46,9 +47,7 @@ class DeepNorm(Post):
     1.15.
     """
 
-    def __init__(self, *, dropout: float, encoder_beta: float):
-        super().__init__(dropout=dropout)
-        self.encoder_beta = encoder_beta
+    encoder_beta: float
 
     def residual(self, norms: Norms, dim: int, place: Place) -> Residual:
         return DeepNormResidual(norms.at(place.path, dim), self.dropout, self.alpha(place))

@@ -19,8 +19,6 @@ class Dropout(nn.Module):
 
     def __init__(self, p: float):
         super().__init__()
-        if not 0 <= p < 1:
-            raise ValueError(f"dropout must lie in [0, 1), got {p}")
         self.p = p
         self.threshold = min(round(p * _LEVELS), _LEVELS - 1)
 

@@ -20,13 +20,14 @@ its q, k and v norms. The authors have no attention over a memory: here it is wi
 self-attention.
 """
 
-from collections.abc import Callable
+from dataclasses import dataclass
 
 from torch import Tensor, nn
 
 from normlab.norms.base import Stream
 from normlab.placements.base import (
     XAVIER,
+    Branch,
     NormResidual,
     Norms,
     Place,
@@ -41,31 +42,24 @@ from normlab.placements.pre import Pre
 class PlainResidual(Residual):
     """y = x + dropout(branch(x))."""
 
-    def forward(self, x: Tensor, stream: Stream, branch: Callable[[Tensor], Tensor]) -> Tensor:
+    def forward(self, x: Tensor, stream: Stream, branch: Branch) -> Tensor:
         return x + self.dropout(branch(x))
 
 
 class NormedStreamResidual(NormResidual):
     """y = n + dropout(branch(n)), where n = norm(x)."""
 
-    def forward(self, x: Tensor, stream: Stream, branch: Callable[[Tensor], Tensor]) -> Tensor:
+    def forward(self, x: Tensor, stream: Stream, branch: Branch) -> Tensor:
         x = self.norm(x, stream)
         return x + self.dropout(branch(x))
 
 
+@dataclass(eq=False, kw_only=True)
 class Hybrid(Pre):
-    """HybridNorm placement.
+    """HybridNorm placement; `star` is HybridNorm*, `depth_scaled` begins with GPT-2's weights."""
 
-    Args:
-        dropout: as for any placement.
-        star: HybridNorm*, whose first layer is pre-norm.
-        depth_scaled: begin with GPT-2's weights (see `by_depth`).
-    """
-
-    def __init__(self, *, dropout: float, star: bool, depth_scaled: bool):
-        super().__init__(dropout=dropout)
-        self.star = star
-        self.depth_scaled = depth_scaled
+    star: bool
+    depth_scaled: bool
 
     def residual(self, norms: Norms, dim: int, place: Place) -> Residual:
         if self.star and place.layer == 0:

@@ -13,35 +13,32 @@ Source: Touvron et al. 2021 ("Going deeper with Image Transformers"). Their star
 .1 up to 18 layers, 1e-5 at 24, 1e-6 beyond.
 """
 
-from collections.abc import Callable
-from typing import ClassVar
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
 
 from normlab.norms.base import Norm, Stream
-from normlab.placements.base import NormResidual, Norms, Place, Placement, Residual
+from normlab.placements.base import Branch, Norms, Place, Residual
+from normlab.placements.pre import Pre, PreResidual
 
 
-class LayerScaleResidual(NormResidual):
+class LayerScaleResidual(PreResidual):
     """y = x + gain * dropout(branch(norm(x)))."""
-
-    branch_norm: ClassVar[str | None] = "norm"
 
     def __init__(self, norm: Norm, dropout: float, start: float):
         super().__init__(norm, dropout)
         self.gain = nn.Parameter(torch.full((norm.dim,), start))
 
-    def forward(self, x: Tensor, stream: Stream, branch: Callable[[Tensor], Tensor]) -> Tensor:
+    def forward(self, x: Tensor, stream: Stream, branch: Branch) -> Tensor:
         return x + self.gain * self.dropout(branch(self.norm(x, stream)))
 
 
-class LayerScale(Placement):
+@dataclass(eq=False, kw_only=True)
+class LayerScale(Pre):
     """LayerScale placement: pre-norm whose branches begin at `start` times their size."""
 
-    def __init__(self, *, dropout: float, start: float):
-        super().__init__(dropout=dropout)
-        self.start = start
+    start: float
 
     def residual(self, norms: Norms, dim: int, place: Place) -> Residual:
         return LayerScaleResidual(norms.at(place.path, dim), self.dropout, self.start)

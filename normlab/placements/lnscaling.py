@@ -15,12 +15,11 @@ sub-layers of a layer by the same factor.
 """
 
 import math
-from collections.abc import Callable
 
 from torch import Tensor
 
 from normlab.norms.base import Norm, Stream
-from normlab.placements.base import NormResidual, Norms, Place, Placement, Residual
+from normlab.placements.base import Branch, NormResidual, Norms, Place, Placement, Residual
 
 
 class ScaledPreResidual(NormResidual):
@@ -30,7 +29,7 @@ class ScaledPreResidual(NormResidual):
         super().__init__(norm, dropout)
         self.factor = factor
 
-    def forward(self, x: Tensor, stream: Stream, branch: Callable[[Tensor], Tensor]) -> Tensor:
+    def forward(self, x: Tensor, stream: Stream, branch: Branch) -> Tensor:
         return x + self.dropout(branch(self.factor * self.norm(x, stream)))
 
 

@@ -10,20 +10,21 @@ Source: Li et al. 2025 ("Mix-LN: Unleashing the Power of Deeper Layers by Combin
 Post-LN"): a quarter of the layers, 3 of 12 and 6 of 24 in the authors' scripts.
 """
 
+from dataclasses import dataclass
+
 from normlab.placements.base import Norms, Place, Placement, Residual
 from normlab.placements.post import PostResidual
 from normlab.placements.pre import PreResidual
 
 
+@dataclass(eq=False, kw_only=True)
 class MixLN(Placement):
     """Mix-LN placement; `share` of the layers, rounded down but at least one, are post-norm.
 
     A share of 0 is pre-norm; a share of 1 is post-norm with a closing norm.
     """
 
-    def __init__(self, *, dropout: float, share: float):
-        super().__init__(dropout=dropout)
-        self.share = share
+    share: float
 
     def residual(self, norms: Norms, dim: int, place: Place) -> Residual:
         kind = PostResidual if place.layer < self.post_layers(place.layers) else PreResidual

@@ -18,16 +18,16 @@ Normalization"). The paper scales each head before the output projection (`head_
 authors' code in fairseq as many parts of the width after it (`out`).
 """
 
-from collections.abc import Callable
-from typing import ClassVar, Literal
+from dataclasses import dataclass
+from typing import Literal
 
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
 from normlab.norms.base import Norm, Stream
-from normlab.placements.base import NormResidual, Norms, Place, Residual, Site
-from normlab.placements.pre import Pre
+from normlab.placements.base import Branch, Norms, Place, Residual, Site
+from normlab.placements.pre import Pre, PreResidual
 from normlab.placements.sandwich import SandwichResidual
 
 
@@ -43,32 +43,23 @@ class HeadGains(nn.Module):
         return (x.unflatten(-1, (len(self.gain), -1)) * self.gain[:, None]).flatten(-2)
 
 
-class ScaledStreamResidual(NormResidual):
+class ScaledStreamResidual(PreResidual):
     """y = gain * x + dropout(branch(norm(x)))."""
-
-    branch_norm: ClassVar[str | None] = "norm"
 
     def __init__(self, norm: Norm, dropout: float):
         super().__init__(norm, dropout)
         self.gain = nn.Parameter(torch.ones(norm.dim))
 
-    def forward(self, x: Tensor, stream: Stream, branch: Callable[[Tensor], Tensor]) -> Tensor:
+    def forward(self, x: Tensor, stream: Stream, branch: Branch) -> Tensor:
         return self.gain * x + self.dropout(branch(self.norm(x, stream)))
 
 
+@dataclass(eq=False, kw_only=True)
 class NormFormer(Pre):
-    """NormFormer placement.
+    """NormFormer placement; `scale_residual` is the gain of the stream in small models."""
 
-    Args:
-        dropout: as for any placement.
-        head_gains: where the heads are scaled (see the module's docstring).
-        scale_residual: a gain per feature of the stream around the feed-forward layer.
-    """
-
-    def __init__(self, *, dropout: float, head_gains: Literal["out", "mix"], scale_residual: bool):
-        super().__init__(dropout=dropout)
-        self.head_gains = head_gains
-        self.scale_residual = scale_residual
+    head_gains: Literal["out", "mix"]
+    scale_residual: bool
 
     def residual(self, norms: Norms, dim: int, place: Place) -> Residual:
         if place.sublayer == "self":

@@ -11,19 +11,25 @@
 Source: Vaswani et al. 2017, section 3.1.
 """
 
-from collections.abc import Callable
-
 from torch import Tensor
 
 from normlab.norms.base import Norm, Stream
 from normlab.norms.local import NoNorm
-from normlab.placements.base import NormResidual, Norms, Place, Placement, Residual, StackName
+from normlab.placements.base import (
+    Branch,
+    NormResidual,
+    Norms,
+    Place,
+    Placement,
+    Residual,
+    StackName,
+)
 
 
 class PostResidual(NormResidual):
     """y = norm(x + dropout(branch(x)))."""
 
-    def forward(self, x: Tensor, stream: Stream, branch: Callable[[Tensor], Tensor]) -> Tensor:
+    def forward(self, x: Tensor, stream: Stream, branch: Branch) -> Tensor:
         return self.norm(x + self.dropout(branch(x)), stream)
 
 

@@ -11,13 +11,12 @@
 Source: Xiong et al. 2020 ("On Layer Normalization in the Transformer Architecture"), figure 1(b).
 """
 
-from collections.abc import Callable
 from typing import ClassVar
 
 from torch import Tensor
 
 from normlab.norms.base import Stream
-from normlab.placements.base import NormResidual, Norms, Place, Placement, Residual
+from normlab.placements.base import Branch, NormResidual, Norms, Place, Placement, Residual
 
 
 class PreResidual(NormResidual):
@@ -25,7 +24,7 @@ class PreResidual(NormResidual):
 
     branch_norm: ClassVar[str | None] = "norm"
 
-    def forward(self, x: Tensor, stream: Stream, branch: Callable[[Tensor], Tensor]) -> Tensor:
+    def forward(self, x: Tensor, stream: Stream, branch: Branch) -> Tensor:
         return x + self.dropout(branch(self.norm(x, stream)))
 
 

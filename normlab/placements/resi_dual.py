@@ -15,7 +15,6 @@ Source: Xie et al. 2023 ("ResiDual: Transformer with Dual Residual Connections")
 closing layer norm has an eps of 1e-7; here it is `norm.eps`, as everywhere.
 """
 
-from collections.abc import Callable
 from typing import ClassVar
 
 import torch
@@ -23,6 +22,7 @@ from torch import Tensor, nn
 
 from normlab.norms.base import Norm, Stream
 from normlab.placements.base import (
+    Branch,
     NormResidual,
     Norms,
     Place,
@@ -37,7 +37,7 @@ class ResiDualResidual(NormResidual):
 
     streams: ClassVar[int] = 2
 
-    def forward(self, x: Tensor, stream: Stream, branch: Callable[[Tensor], Tensor]) -> Tensor:
+    def forward(self, x: Tensor, stream: Stream, branch: Branch) -> Tensor:
         x, dual = x.chunk(2, dim=-1)
         added = self.dropout(branch(x))
         return torch.cat([self.norm(x + added, stream), dual + added], dim=-1)

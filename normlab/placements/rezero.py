@@ -13,14 +13,15 @@ Source: Bachlechner et al. 2021 ("ReZero is All You Need"); in their code all su
 share one gain. With one gain per sub-layer it is SkipInit's rule (De and Smith 2020).
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
 
 from normlab.norms.base import Norm, Stream
 from normlab.norms.local import NoNorm
-from normlab.placements.base import Norms, Place, Placement, Residual, StackName
+from normlab.placements.base import Branch, Norms, Place, Placement, Residual, StackName
 
 
 class ReZeroResidual(Residual):
@@ -30,16 +31,15 @@ class ReZeroResidual(Residual):
         super().__init__(dropout)
         self.gain = gain
 
-    def forward(self, x: Tensor, stream: Stream, branch: Callable[[Tensor], Tensor]) -> Tensor:
+    def forward(self, x: Tensor, stream: Stream, branch: Branch) -> Tensor:
         return x + self.gain * self.dropout(branch(x))
 
 
+@dataclass(eq=False, kw_only=True)
 class ReZero(Placement):
     """ReZero placement, without norms; `shared` gives the sub-layers of a layer one gain."""
 
-    def __init__(self, *, dropout: float, shared: bool):
-        super().__init__(dropout=dropout)
-        self.shared = shared
+    shared: bool
 
     def residual(self, norms: Norms, dim: int, place: Place) -> ReZeroResidual:
         return ReZeroResidual(nn.Parameter(torch.zeros(())), self.dropout)

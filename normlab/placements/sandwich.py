@@ -1,4 +1,4 @@
-"""Sandwich: one norm before the sub-layer and one after it, both inside the branch.
+"""Sandwich and Peri-LN: one norm before the sub-layer and one after it, both inside the branch.
 
         x ---+--> norm --> sub-layer --> norm --> dropout --> (+) --> y
              |                                                 |
@@ -11,30 +11,33 @@
 
 Source: Ding et al. 2021 (CogView), with GPT-2's initial weights. Their layer norm first divides its
 input by the largest entry, a guard for 16-bit arithmetic that is left out here.
+
+Peri-LN has one more norm, on the embedded tokens, and the usual weights, so that each sub-layer
+adds one norm's output to the stream, whose variance grows linearly (Kim et al. 2025, "Peri-LN:
+Revisiting Normalization Layer in the Transformer Architecture"; no code). Some drawings put the
+second norm after the addition: that is another wiring.
 """
 
-from collections.abc import Callable
-from typing import ClassVar
+from dataclasses import dataclass
 
 from torch import Tensor
 
 from normlab.norms.base import Norm, Stream
 from normlab.placements.base import (
     XAVIER,
-    NormResidual,
+    Branch,
     Norms,
     Place,
-    Placement,
     Residual,
     Role,
+    StackName,
     by_depth,
 )
+from normlab.placements.pre import Pre, PreResidual
 
 
-class SandwichResidual(NormResidual):
+class SandwichResidual(PreResidual):
     """y = x + dropout(out_norm(branch(norm(x))))."""
-
-    branch_norm: ClassVar[str | None] = "norm"
 
     def __init__(self, norm: Norm, out_norm: Norm, dropout: float):
         super().__init__(norm, dropout)
@@ -45,19 +48,25 @@ class SandwichResidual(NormResidual):
         """Build it with both norms of a place, the second at `<path>.out`."""
         return cls(norms.at(place.path, dim), norms.at(f"{place.path}.out", dim), dropout)
 
-    def forward(self, x: Tensor, stream: Stream, branch: Callable[[Tensor], Tensor]) -> Tensor:
+    def forward(self, x: Tensor, stream: Stream, branch: Branch) -> Tensor:
         return x + self.dropout(self.out_norm(branch(self.norm(x, stream)), stream))
 
 
-class Sandwich(Placement):
+@dataclass(eq=False, kw_only=True)
+class Sandwich(Pre):
     """Sandwich-LN; `depth_scaled` begins with GPT-2's weights (see `by_depth`)."""
 
-    def __init__(self, *, dropout: float, depth_scaled: bool):
-        super().__init__(dropout=dropout)
-        self.depth_scaled = depth_scaled
+    depth_scaled: bool
 
     def residual(self, norms: Norms, dim: int, place: Place) -> Residual:
         return SandwichResidual.built(norms, dim, place, self.dropout)
 
     def gain(self, role: Role, place: Place) -> float:
         return XAVIER[role] * (by_depth(role, place) if self.depth_scaled else 1.0)
+
+
+class Peri(Sandwich):
+    """Peri-LN placement: the sandwich's residuals, and a norm where the stream begins."""
+
+    def opening(self, norms: Norms, dim: int, stack: StackName) -> Norm:
+        return norms.at(f"{stack}.opening", dim)

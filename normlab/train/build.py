@@ -7,6 +7,7 @@ import msgspec
 import torch
 from torch import nn
 
+from normlab.config import ranges
 from normlab.config.registry import OPTION, check, instantiate, option_names, option_settings
 from normlab.config.sites import NORM_KEYS, SITES
 from normlab.config.suggest import of_option
@@ -37,6 +38,7 @@ def make_norm(option: str, dim: int, **values: Any) -> Norm:
     if option not in (there := option_names("norm")):
         near = of_option("norm", option, there)
         raise ValueError(f"no norm {option!r}: there are {', '.join(there)}.{near}")
+    ranges.check({"norm": values})
     return instantiate({**option_settings("norm", option, "norm"), **values}, "norm", Norm, dim=dim)
 
 

@@ -7,14 +7,12 @@ from normlab.inspect import others
 from normlab.inspect.model import subject_of_config
 from normlab.inspect.others import leak
 from normlab.inspect.outlier import outlier
-from normlab.inspect.padding import padding
 from normlab.models.base import stacks
 from normlab.train.build import make_fast
 from tests.inspect.subjects import examined
 
 RESNET = ("task=digits", "model=resnet8", "model.width=4")
 ROWS = ("task=digits", "model=lstm", "model.dim=4", "model.read=rows")
-LSTM = ("task=lm", "model=lstm", "model.dim=8", "task.max_length=12")
 VIT = ("task=digits", "model=vit", "model.dim=8", "model.ffn_dim=8", "model.num_heads=2")
 
 
@@ -37,11 +35,10 @@ def test_the_fast_path_is_refused_where_it_would_change_nothing():
         make_fast(subject.model)
 
 
-@pytest.mark.parametrize(("overrides", "name"), [(RESNET, "network"), (ROWS, "recurrent")])
 @pytest.mark.parametrize("norm", ["bn", "ln"])
-def test_a_picture_sees_others_through_batch_norm_alone(overrides, name, norm, monkeypatch):
+def test_a_picture_sees_others_through_batch_norm_alone(norm, monkeypatch):
     monkeypatch.setattr(others, "SETS", 3)
-    subject = about(*overrides, f"norm={norm}")
+    subject, name = about(*RESNET, f"norm={norm}"), "network"
     assert list(stacks(subject.model)) == [name]
     leaked, moved = (examined(subject, which).values for which in (leak, others.batch_mates))
     over_batch = norm == "bn"
@@ -51,25 +48,3 @@ def test_a_picture_sees_others_through_batch_norm_alone(overrides, name, norm, m
     assert leaked["eval"][name]["others"] == 0
     assert moved["values"]["eval"][name] < 1e-12
     assert "no attention" in str(examined(subject, outlier).why_not)
-
-
-@pytest.mark.parametrize(
-    ("norm", "sees_later"),
-    [(("norm=bn",), False), (("norm=seqn", "model.input_statistics=sequence"), True)],
-)
-def test_a_recurrent_language_model_is_causal_but_for_norms_over_its_input(norm, sees_later):
-    sites = ("norm@hidden_norm=ln", "norm@cell_norm=ln") if sees_later else ()
-    subject = about(*LSTM, *norm, *sites)
-    found = examined(subject, leak).values
-    assert found["attends_both_ways"] == {"recurrent": False}
-    assert (found["eval"]["recurrent"]["later"] > 1e-6) == sees_later
-    if not sees_later:
-        assert found["training"]["recurrent"]["later"] == 0
-        assert found["training"]["recurrent"]["others"] > 1e-6
-
-
-def test_padding_is_asked_of_a_recurrent_language_model(monkeypatch):
-    monkeypatch.setattr("normlab.inspect.padding.SHARES", (0.0, 0.5))
-    found = examined(about(*LSTM, "norm=bn"), padding).values
-    assert found["shares"] == [0.0, 0.5]
-    assert max(found["moved"]["training"]["recurrent"]) < 1e-9

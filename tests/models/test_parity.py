@@ -102,10 +102,3 @@ def test_outputs_and_gradients_equal_those_of_torchs_transformer(place, norm_fir
         rtol=1e-9,
         atol=1e-10,
     )
-
-
-def test_project_is_the_product_with_the_tied_embedding():
-    model = seq2seq()
-    x = torch.randn(4, DIM, dtype=torch.double)
-    expected = torch.einsum("nd,vd->nv", x, model.encoder.embedding.tokens.weight)
-    torch.testing.assert_close(model.project(x), expected)

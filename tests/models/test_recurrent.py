@@ -13,15 +13,11 @@ from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 from normlab.config.compose import compose, to_dict
 from normlab.config.registry import CONFIG_DIR
 from normlab.models.base import Image, Longest, Text, TextToText
-from normlab.models.layers import parameter_hashes
 from normlab.models.recurrent import Noise, Recurrent, StateDecoding
 from normlab.norms.base import Stream, running_norms
 from normlab.norms.model import ModelNorms
-from normlab.norms.recalibration import recalibrated
 from normlab.train.build import build_model, make_norm
-from normlab.train.loop import Trainer
-from normlab.train.run import train
-from tests.models.small import NORMS, PAD, VOCAB, Words, assert_close, sentences, unsettle
+from tests.models.small import PAD, VOCAB, Words, assert_close, sentences, unsettle
 
 TEXT = Text(vocab=VOCAB, pad_id=PAD, longest=Longest(12, "", ""), causal=True)
 PICTURES = Image(height=3, width=4, channels=2, classes=5)
@@ -218,32 +214,7 @@ def test_sequence_wise_statistics_are_those_of_the_whole_input_product():
     assert not torch.allclose(by_step(x, stream), model(x, stream))
 
 
-@torch.no_grad()
-def test_statistics_are_estimated_anew_row_by_row():
-    model = network("norm=bn_position", "norm.unbiased=false").recurrent.eval()
-    x, stream = inputs([5] * 4)
-    norm = model.layers[0].hidden_norm
-    before = norm.running_moments()[0].clone()
-
-    def both_batches():
-        for batch in (x, x.flip(2)):
-            model(batch, stream)
-
-    with recalibrated(model, both_batches):
-        mean, _ = norm.running_moments()
-        assert mean[1:5].any(1).all() and not mean[5:].any()
-        again = mean[:5].clone()
-    assert torch.equal(norm.running_moments()[0], before)
-    seen: list[Any] = []
-    hook = norm.register_forward_hook(lambda *_: seen.append(norm.seen))
-    model.train()
-    both_batches()
-    hook.remove()
-    both = (torch.cat([found.mean for found in seen]).view(2, 5, -1)).mean(0)
-    assert_close(again, both)
-
-
-@pytest.mark.parametrize("norm", NORMS)
+@pytest.mark.parametrize("norm", ["none", "ln", "in", "seqn", "bn", "bn_position", "pn", "brn"])
 def test_every_norm_trains_and_tells_tokens_one_by_one(norm):
     if norm == "in":
         with pytest.raises(ValueError, match=r"one position at a time.*norm@input_norm=ln"):
@@ -269,21 +240,10 @@ def test_every_norm_trains_and_tells_tokens_one_by_one(norm):
         assert_close(model(other, stream)[0, :5], model(ids, stream)[0, :5])
 
 
-@torch.no_grad()
-def test_a_norm_that_sees_the_whole_input_is_decoded_by_prefixes():
-    model = network("norm=ln", "norm@input_norm=in", "model.input_statistics=sequence").eval()
-    ids, _ = sentences([5, 5])
-    state = model.start_decoding(2, max_length=5)
-    assert not isinstance(state, StateDecoding)
-    for t in range(5):
-        whole = model.project(model(ids[:, : t + 1], Stream(ids[:, : t + 1] != PAD)))
-        assert_close(model.decode_step(ids[:, t], state), whole[:, -1])
-
-
 def test_the_first_values_are_those_of_other_norms_and_as_asked_for():
     first, second = (network(f"norm={norm}") for norm in ("none", "bn_position"))
-    hashes = parameter_hashes(first)
-    assert hashes.items() <= parameter_hashes(second).items()
+    drawn = dict(second.named_parameters())
+    assert all(torch.equal(value, drawn[name]) for name, value in first.named_parameters())
     cell = first.recurrent.layers[0]
     for block in cell.hidden_weight.detach().chunk(4):
         assert_close(block @ block.T, torch.eye(DIM).double(), atol=1e-6)
@@ -294,12 +254,8 @@ def test_the_first_values_are_those_of_other_norms_and_as_asked_for():
     assert torch.equal(other.input_weight, cell.input_weight)
 
 
-@pytest.mark.parametrize("model", TWINS)
-def test_a_learned_start_begins_at_zero_and_moves(model):
-    plain, learned = (
-        network(f"model={model}"),
-        network(f"model={model}", "model.learned_start=true"),
-    )
+def test_a_learned_start_begins_at_zero_and_moves():
+    plain, learned = network(), network("model.learned_start=true")
     ids, stream = sentences(LENGTHS)
     first = [each(ids, stream) for each in (plain, learned)]
     assert torch.equal(*first)
@@ -362,14 +318,6 @@ def test_rules_on_paths_reach_the_sites_and_their_norms_are_made_fit():
     ("overrides", "spec", "message"),
     [
         (("model=gru", "norm@cell_norm=ln"), TEXT, "norm@cell_norm: this model has no such place"),
-        (
-            (
-                "model=lstm",
-                "norm@encoder_norm=ln",
-            ),
-            TEXT,
-            "norm@encoder_norm: this model has no such place",
-        ),
         (("model=lstm", "placement=post"), TEXT, "placement: a recurrent network"),
         (
             ("model=lstm",),
@@ -378,38 +326,8 @@ def test_rules_on_paths_reach_the_sites_and_their_norms_are_made_fit():
         ),
         (("model=lstm",), TextToText(9, 9, 0, Longest(1, "", "")), "model=tiny, mini"),
         (("model=bert_tiny", "norm@hidden_norm=ln"), TEXT, "norm@hidden_norm: this model has no"),
-        (("model=lstm", "model.gain=0"), TEXT, "model.gain=0 must be above 0"),
     ],
 )
 def test_what_does_not_fit_is_named(overrides, spec, message):
     with pytest.raises(ValueError, match=message):
         composed(*overrides, spec=spec)
-
-
-def test_an_interrupted_run_goes_on_with_the_same_noise_and_statistics(tmp_path, monkeypatch):
-    def run(folder):
-        return train(
-            compose(
-                [
-                    *("task=digits", "model=lstm", "model.dim=4", "model.read=rows", "optim=adam"),
-                    *("model.initial_noise=0.1", "norm=bn_position", "batch_size=20"),
-                    *("schedule.warmup=2", "budget.steps=4", "observe.checkpoint_every=2"),
-                    *("validate.every=4", "validate.best=false", "task.test_batch_sizes=[]"),
-                    *("task.test_eval_stats=[]", "sink=[]", "observe.threads=1"),
-                    *("precision=fp64", f"runs_dir={tmp_path / folder}"),
-                ]
-            )
-        )
-
-    whole, step = run("whole"), Trainer.step
-
-    def stopped(self, **given):
-        if self.progress.step == 3:
-            raise KeyboardInterrupt
-        return step(self, **given)
-
-    with monkeypatch.context() as patch:
-        patch.setattr(Trainer, "step", stopped)
-        with pytest.raises(KeyboardInterrupt):
-            run("halves")
-    assert run("halves").scores["test/loss"].value == whole.scores["test/loss"].value

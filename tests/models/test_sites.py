@@ -13,7 +13,7 @@ from normlab.norms.local import UnitNorm
 from normlab.placements.base import Norms
 from normlab.records.labels import norm_label
 from normlab.records.record import fingerprint
-from normlab.train.build import build_model, make_norm
+from normlab.train.build import build_model
 from tests.models.small import BOS, Words, assert_close, logits, sentences, seq2seq
 
 SMALL = ("model.dim=16", "model.ffn_dim=24", "model.num_heads=2", "model.max_positions=40")
@@ -108,24 +108,6 @@ def test_a_rule_that_cannot_be_is_refused_in_one_line(rule, said):
     assert "\n" not in str(refusal.value)
 
 
-def test_dyt_has_an_alpha_by_place_no_bias_and_a_scalar_on_the_embedding_as_in_llama(monkeypatch):
-    values = "norm:dyt,affine:scale,alpha"
-    scalar = "norm@embedding_norm=dyt", "embedding_norm.function=identity"
-    alone = "embedding_norm.affine=false", "embedding_norm.alpha=1.5"
-    rule = f"sites={{*.self:{{{values}:0.8}}}}"
-    given = ("norm=dyt", "norm.affine=scale", "norm.alpha=0.2", *scalar, *alone, rule)
-    norms = _norms(monkeypatch, *given)
-    assert norms["encoder.0.self"].alpha.item() == pytest.approx(0.8)
-    assert norms["encoder.0.ffn"].alpha.item() == norms["decoder.final"].alpha.item()
-    assert norms["decoder.final"].alpha.item() == pytest.approx(0.2)
-    own = {name for name, _ in norms["encoder.0.self"].named_parameters()}
-    assert own == {"alpha", "weight"}
-    embedding = norms["encoder.embedding"]
-    assert [name for name, _ in embedding.named_parameters()] == ["alpha"]
-    x, stream = torch.randn(2, 3, 16), sentences([3, 2])[1]
-    assert_close(embedding(x, stream), 1.5 * x)
-
-
 def _attention(kind, **values):
     model = seq2seq("ln", "pre", qk_norm=kind, **values)
     return model, model.encoder.layers[0].self_attention
@@ -146,35 +128,6 @@ def test_qk_norm_multiplies_cosines_by_a_scale_that_henrys_learns(kind, scale):
     ]
     scores = q @ k.mT / math.sqrt(q.shape[-1])
     torch.testing.assert_close(scores, scale * by_hand[0] @ by_hand[1].mT)
-
-
-@pytest.mark.parametrize("kind", ["ln", "rms", "qkv"])
-def test_qk_norm_is_the_norm_of_each_head(kind):
-    _, attention = _attention(kind)
-    x, stream = torch.randn(2, 3, 16, dtype=torch.float64), sentences([3, 2])[1]
-    norm = make_norm("ln" if kind == "ln" else "rms", 8).double()
-    parts = (attention.q_norm, attention.k_norm, attention.v_norm)
-    raw = attention.qkv_proj(x).chunk(3, -1)
-    for part, heads, plain in zip(parts, attention.project(x, stream), raw, strict=True):
-        expected = attention.split(plain)
-        if part is not None:
-            norm.load_state_dict(part.norm.state_dict())
-            expected = norm(expected.flatten(0, 1), stream).unflatten(0, (2, 2))
-        assert_close(heads, expected)
-    assert (attention.v_norm is None) == (kind != "qkv")
-
-
-def test_rms_heads_has_gains_for_each_head():
-    _, attention = _attention("rms_heads")
-    with torch.no_grad():
-        for norm in (attention.q_norm.norm, attention.k_norm.norm):
-            norm.gains[1] = 3
-    x, stream = torch.randn(2, 3, 16, dtype=torch.float64), sentences([3, 2])[1]
-    rms = make_norm("rms", 8).double()
-    raw = attention.qkv_proj(x).chunk(3, -1)
-    for heads, plain in zip(attention.project(x, stream)[:2], raw, strict=False):
-        expected = rms(attention.split(plain).flatten(0, 1), stream).unflatten(0, (2, 2))
-        assert_close(heads, expected * torch.tensor([1.0, 3.0]).view(2, 1, 1))
 
 
 @pytest.mark.parametrize("kind", ["l2", "rms_heads", "qkv"])

@@ -30,10 +30,9 @@ def formula(*, dim, ffn, layers, embeddings, closing_norms):
 
 
 @pytest.mark.parametrize(
-    ("share", "rows"),
-    [("target", GERMAN + ENGLISH), ("none", GERMAN + 2 * ENGLISH)],
+    ("share", "rows", "place", "closing"),
+    [("target", GERMAN + ENGLISH, "post", 0), ("none", GERMAN + 2 * ENGLISH, "pre", 2)],
 )
-@pytest.mark.parametrize(("place", "closing"), [("post", 0), ("pre", 2)])
 def test_the_iwslt_model_has_as_many_parameters_as_the_formula(
     monkeypatch, share, rows, place, closing
 ):
@@ -49,10 +48,3 @@ def test_the_iwslt_model_has_as_many_parameters_as_the_formula(
 def test_one_matrix_for_two_vocabularies_is_refused(monkeypatch):
     with pytest.raises(ValueError, match=r"share_embeddings=all .* 8848 and 6632"):
         parameters(monkeypatch, "model=tiny")
-
-
-def test_a_width_that_heads_do_not_divide_is_refused(monkeypatch):
-    with pytest.raises(ValueError, match=r"model\.num_heads=8 .* width 100"):
-        parameters(
-            monkeypatch, "model.dim=100", "model.num_heads=8", "model.share_embeddings=target"
-        )

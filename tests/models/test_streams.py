@@ -3,8 +3,8 @@
 import pytest
 import torch
 
-from normlab.norms.base import Norm, Stream
-from tests.models.small import BOS, GRID, NORMS, PAD, assert_close, logits, sentences, seq2seq
+from normlab.norms.base import Norm
+from tests.models.small import BOS, GRID, PAD, assert_close, logits, sentences, seq2seq
 
 SOURCE, TARGET = [5, 3, 6, 4], [4, 6, 3, 5]
 
@@ -56,21 +56,6 @@ def test_more_padding_changes_no_real_output(norm, place, training):
     assert_close(found, expected)
 
 
-@pytest.mark.parametrize("norm", [name for name in NORMS if name != "none"])
-def test_norms_at_the_optional_sites_leave_padding_without_effect(norm):
-    from normlab.train.build import make_norm
-
-    def factory(dim):
-        return make_norm(norm, dim)
-
-    model = seq2seq(norm, "pre", ("*.inner", factory), ("*.embedding", factory)).train()
-    source, target = batch()
-    expected = logits(model, source, target)[target != PAD]
-    padded = wider(target)
-    found = logits(model, wider(source), padded)[padded != PAD]
-    assert_close(found, expected)
-
-
 @pytest.mark.parametrize("positions", ["sinusoidal", "learned"])
 def test_the_embedding_is_zero_at_padding_and_nowhere_else(positions):
     model = seq2seq(positions=positions)
@@ -78,19 +63,6 @@ def test_the_embedding_is_zero_at_padding_and_nowhere_else(positions):
     x = model.encoder.embedding(ids, stream)
     assert not x[~stream.valid].any()
     assert x[stream.valid].abs().sum(-1).min() > 0
-
-
-def test_the_embedding_is_the_scaled_row_plus_its_sinusoids():
-    model = seq2seq()
-    ids, _ = sentences([4])
-    x = model.encoder.embedding(ids, Stream(ids != PAD, start=2)).detach()
-    table = model.encoder.embedding.tokens.weight
-    for column in range(4):
-        for feature in range(16):
-            angle = (column + 2) * 10_000 ** -torch.tensor(feature % 8 / 7, dtype=torch.double)
-            wave = angle.sin() if feature < 8 else angle.cos()
-            expected = 4.0 * table[ids[0, column], feature] + wave
-            assert x[0, column, feature] == pytest.approx(expected.item(), abs=1e-6)
 
 
 def test_a_sentence_beyond_the_positions_is_refused():

@@ -60,49 +60,33 @@ def _plain(x, valid, groups, *, padding, pools):
     return y, *(torch.stack(tables) for tables in zip(*kept, strict=True))
 
 
+@pytest.mark.parametrize("kernel", [True, False])
 @pytest.mark.parametrize("ghost", GHOSTS)
 @pytest.mark.parametrize("padding", get_args(Padding))
 @pytest.mark.parametrize("option", FAMILY)
-def test_batch_norms_equal_their_formula_in_every_pool(option, padding, ghost):
+def test_batch_norms_and_their_kernel_equal_a_plain_formula_in_every_pool(
+    option, padding, ghost, kernel, monkeypatch
+):
+    monkeypatch.setattr(BatchNorm, "kernel", kernel)
     x, valid = _batch()
     rows = {"num_positions": 6} if "position" not in MADE[option].pools else {}
     norm = make_norm(option, 8, padding=padding, ghost=ghost, **rows).double()
+    norm.weight.data.copy_(torch.linspace(0.5, 2, 8))
     pull = _batch(5)[0] * valid[..., None]
-    found, expected = [], []
-    x.requires_grad_()
+    learned = (x.requires_grad_(), norm.weight)
     y = norm(x, Stream(valid))
-    found += [y[valid], torch.autograd.grad((y * pull).sum(), x)[0][valid]]
-    y, mean, var = _plain(x, valid, GHOSTS[ghost], padding=padding, pools=norm.pools)
-    expected += [y[valid], torch.autograd.grad((y * pull).sum(), x)[0][valid]]
-    found.append(norm.eval()(x, Stream(valid))[valid])
+    of_x, of_weight = torch.autograd.grad((y * pull).sum(), learned)
+    found = [y[valid], of_x[valid], of_weight, norm.eval()(x, Stream(valid))[valid]]
+    z, mean, var = _plain(x, valid, GHOSTS[ghost], padding=padding, pools=norm.pools)
+    of_x, of_weight = torch.autograd.grad((norm.weight * z * pull).sum(), learned)
     by_row = (x - mean[:, None].transpose(0, 1)) / (var[:, None].transpose(0, 1) + 1e-5).sqrt()
-    expected.append(by_row[valid])
-    torch.testing.assert_close(found, expected, rtol=4e-13, atol=4e-13)
+    expected = [(norm.weight * z)[valid], of_x[valid], of_weight, (norm.weight * by_row)[valid]]
+    torch.testing.assert_close(found, expected, rtol=1e-11, atol=1e-11)
 
 
-@pytest.mark.parametrize("ghost", GHOSTS)
-@pytest.mark.parametrize("padding", ["dense", *get_args(Padding)])
-@pytest.mark.parametrize("option", FAMILY)
-def test_the_kernel_of_batch_norm_equals_its_formula(option, padding, ghost, monkeypatch):
-    x, valid = _batch()
-    x[1, 0] += 300  # a variance that a difference of two sums would lose
-    way, stream = ("exclude", Stream()) if padding == "dense" else (padding, Stream(valid))
-    found = []
-    for kernel in (True, False):
-        monkeypatch.setattr(BatchNorm, "kernel", kernel)
-        norm = make_norm(option, 8, padding=way, ghost=ghost).double()
-        norm.weight.data.copy_(torch.linspace(0.5, 2, 8))
-        y = norm(x.requires_grad_(), stream)
-        pull = torch.where(stream.real(x)[..., None], y.detach().cos(), 0.0)
-        learned = (x, norm.weight, norm.bias)
-        grads = torch.autograd.grad((y * pull).sum(), learned)
-        found.append([y[stream.real(x)], *grads, norm.tables])
-    torch.testing.assert_close(found[0], found[1])
-
-
-def _ways(option):
+def _ways(option, kept=lambda way: way not in ("include", "forward")):
     hints = get_type_hints(type(MADE[option]).__init__)
-    return [way for way in get_args(hints.get("padding")) if way not in ("include", "forward")]
+    return [way for way in get_args(hints.get("padding")) if kept(way)]
 
 
 @pytest.mark.parametrize(
@@ -153,8 +137,40 @@ def _remembered(norm):
     return found
 
 
-def test_norms_that_pool_positions_in_eval_see_the_future():
-    found = {name for name, norm in MADE.items() if norm.sees_future}
-    assert found == {"in", "seqn", "gn_sample"}
-    assert make_norm("bn", 8, eval_stats="batch").sees_future
-    assert not make_norm("bn_position", 8, eval_stats="batch").sees_future
+def _output_and_gradient(norm, x, valid):
+    x = x.clone().requires_grad_()
+    y = norm(x, Stream(valid)) * valid[..., None]
+    (gradient,) = torch.autograd.grad((y * torch.sin(x.detach())).sum(), x)
+    return y.detach(), gradient
+
+
+@pytest.mark.parametrize("size", [3, "interleaved-3"])
+@pytest.mark.parametrize("option", ["rbn", "brn", "prepbn", "pn", "pn_v", "mabn", "un"])
+def test_ghost_batches_are_computed_alone_and_remembered_together(option, size):
+    x, valid = _batch()
+    ghosts, whole = (make_norm(option, 8, ghost=ghost).double() for ghost in (size, None))
+    found = _output_and_gradient(ghosts, x, valid)
+    for group in map(list, GHOSTS[size]):
+        alone = make_norm(option, 8).double()
+        expected = _output_and_gradient(alone, x[group], valid[group])
+        for ours, theirs in zip(found, expected, strict=True):
+            torch.testing.assert_close(ours[group], theirs, rtol=1e-9, atol=1e-10)
+    whole(x, Stream(valid))
+    of_batch = {n: t for n, t in whole.tables.items() if "gradient" not in n}
+    torch.testing.assert_close({n: ghosts.tables[n] for n in of_batch}, of_batch)
+    for ours, theirs in zip(ghosts.seen, whole.seen, strict=True):
+        torch.testing.assert_close(ours, theirs)
+
+
+@pytest.mark.parametrize(
+    ("option", "padding"),
+    [(o, way) for o in RUNNING for way in _ways(o, bool) if MADE[o].exact_gradient],
+)
+def test_the_gradient_is_that_of_the_function(option, padding):
+    torch.manual_seed(1)
+    norm = make_norm(option, 3, padding=padding).double()
+    x = torch.randn(3, 4, 3, dtype=torch.float64, requires_grad=True)
+    valid = torch.arange(4)[None] < torch.tensor([4, 2, 3])[:, None]
+    assert torch.autograd.gradcheck(
+        lambda x: norm(x, Stream(valid)) * valid[..., None], x, atol=1e-6, fast_mode=True
+    )

@@ -1,0 +1,287 @@
+"""What norms remember: training, eval, warm-ups, saved state, recalibration, compilation."""
+
+import subprocess
+import sys
+
+import pytest
+import torch
+
+from normlab.config.registry import option_names
+from normlab.norms.base import Clock, RunningNorm, Stream
+from normlab.norms.model import ModelNorms
+from normlab.norms.recalibration import recalibrated
+from normlab.train.build import make_norm
+
+RUNNING = [n for n in option_names("norm") if isinstance(make_norm(n, 8), RunningNorm)]
+WARMUPS = [n for n in RUNNING if make_norm(n, 8).phases]
+PAST = 12  # steps: past the end of every warm-up
+VALID = torch.arange(6)[None] < torch.tensor([6, 2, 4, 5])[:, None]
+
+
+def _batch(seed=0):
+    generator = torch.Generator().manual_seed(seed)
+    x = torch.randn(4, 6, 8, generator=generator, dtype=torch.float64) * 3 + 2
+    return x, Stream(VALID)
+
+
+def _step(norm, step, *, total=PAST, seed=None):
+    x, stream = _batch(step if seed is None else seed)
+    x.requires_grad_()
+    norm.clock = Clock(step, total)
+    y = norm(x, stream) * stream.valid[..., None]
+    (y * y.detach().cos()).sum().backward()
+    return y.detach(), x.grad
+
+
+def _trained(option, steps=PAST, **values):
+    norm = make_norm(option, 8, **values).double()
+    for step in range(1, steps + 1):
+        _step(norm, step)
+    return norm
+
+
+def _model_norms(*norms, **settings):
+    return ModelNorms(torch.nn.Sequential(*norms), **settings)
+
+
+@pytest.mark.parametrize("option", RUNNING)
+def test_eval_by_the_batch_depends_on_it(option):
+    norm = _trained(option, 3, eval_stats="batch").eval()
+    x, stream = _batch(9)
+    assert not norm.batch_independent and not norm.incremental
+    assert not torch.allclose(norm(x, stream)[0], norm(x[:1], Stream(VALID[:1]))[0])
+
+
+@pytest.mark.parametrize("option", RUNNING)
+def test_frozen_statistics_stay_and_training_computes_what_inference_does(option):
+    norm = _trained(option, 3)
+    norms = _model_norms(norm, freeze_statistics=0.5)
+    assert norms.milestones(4)["freeze_statistics"] == 2
+    x, stream = _batch(9)
+    moved = []
+    for step in (2, 3):
+        before = {name: table.clone() for name, table in norm.tables.items()}
+        norms.begin_step(step, 4)
+        y = norm.train()(x.requires_grad_(), stream)
+        y[VALID].sum().backward()
+        norms.commit()
+        moved.append(any(not torch.equal(before[name], t) for name, t in norm.tables.items()))
+    assert moved == [True, False]
+    assert torch.equal(y[VALID], norm.eval()(x, stream)[VALID])
+
+
+def test_what_cannot_be_frozen_is_named():
+    with pytest.raises(ValueError, match=r"freeze_statistics=0\.5: norm\.eval_stats=batch"):
+        _model_norms(make_norm("bn", 8, eval_stats="batch"), freeze_statistics=0.5)
+    with pytest.raises(ValueError, match=r"give budget\.steps"):
+        _model_norms(make_norm("ln", 8), freeze_statistics=0.5).milestones(None)
+
+
+COMPILE = """
+import torch
+from normlab.train.build import make_norm
+from normlab.norms.base import Stream
+
+torch.manual_seed(0)
+batch = torch.randn(4, 6, 8, dtype=torch.float64)
+stream = Stream(torch.arange(6)[None] < torch.tensor([6, 2, 4, 5])[:, None])
+for option in ("ln", "rms", "in", "bn", "pn"):
+    plain, norm = (make_norm(option, 8).double() for _ in range(2))
+    compiled = torch.compile(norm, fullgraph=option != "pn", backend="aot_eager")
+    found = []
+    for module, call in ((norm, compiled), (plain, plain)):
+        x = batch.clone().requires_grad_()
+        y = call(x, stream) * stream.valid[..., None]
+        (y * batch.cos()).sum().backward()
+        found.append((y, x.grad, module.state_dict()))
+    torch.testing.assert_close(*found, msg=lambda m: f"{option}: {m}")
+"""
+
+
+def test_norms_compile_and_those_without_a_backward_pass_of_their_own_as_one_graph():
+    """In a process of its own: the shape checks of the tests cannot be compiled."""
+    result = subprocess.run([sys.executable, "-c", COMPILE], capture_output=True, text=True)
+    assert result.returncode == 0, result.stderr
+
+
+def test_a_batch_of_one_token_and_a_position_beyond_the_rows_are_refused():
+    with pytest.raises(ValueError, match="batch of one token"):
+        make_norm("bn", 8)(torch.randn(1, 3, 8), Stream(torch.tensor([[True, False, False]])))
+    with pytest.raises(ValueError, match="num_positions=4"):
+        make_norm("bn_position", 8, num_positions=4).double()(*_batch())
+
+
+def test_recalibration_pools_batches_as_one_and_goes_back():
+    norm = _trained("bn")
+    model = torch.nn.Sequential(norm)
+    former = {name: table.clone() for name, table in norm.tables.items()}
+    tokens = torch.cat([_batch(seed)[0][VALID] for seed in (20, 21)])
+    with recalibrated(model, lambda: [norm(*_batch(seed)) for seed in (20, 21)]):
+        torch.testing.assert_close(norm.running_mean[0], tokens.mean(0))
+        torch.testing.assert_close(norm.running_var[0], tokens.var(0))
+    torch.testing.assert_close(norm.tables, former, rtol=0, atol=0)
+    with pytest.raises(ValueError, match="at least one batch"), recalibrated(model, lambda: None):
+        pass
+
+
+@pytest.mark.parametrize("option", WARMUPS)
+def test_a_warm_up_is_a_share_of_the_run_unless_it_is_given_in_steps(option):
+    assert make_norm(option, 8, warmup_share=0.5).last_steps(40)["warmup"] == 20
+    norm = make_norm(option, 8, warmup_steps=7)
+    for step in (7, 8):
+        norm.clock = Clock(step, 40)
+        assert norm.during("warmup") == (step == 7)
+    with pytest.raises(ValueError, match=r"norm\.\w+_share=.*budget\.steps.*norm\.\w+_steps"):
+        make_norm(option, 8).last_steps(None)
+    with pytest.raises(ValueError, match=r"norm\.warmup_share=2\.0"):
+        make_norm(option, 8, warmup_share=2.0)
+
+
+@pytest.mark.parametrize("option", RUNNING)
+def test_two_forwards_before_one_backward_have_the_gradients_of_each(option):
+    norm = _trained(option)
+    state = {name: value.clone() for name, value in norm.state_dict().items()}
+    grads = []
+    for order in ("apart", "together"):
+        norm.load_state_dict(state)
+        xs, sums = [_batch(seed)[0].requires_grad_() for seed in (50, 51)], []
+        for x in xs:
+            sums.append((norm(x, Stream(VALID)) * VALID[..., None]).square().sum())
+            if order == "apart":
+                kept = {name: table.clone() for name, table in norm.tables.items()}
+                sums[-1].backward()
+                for name, table in norm.tables.items():  # of the gradient nothing is known yet
+                    table.copy_(kept[name])
+        if order == "together":
+            (sums[0] + sums[1]).backward()
+        grads.append([x.grad for x in xs])
+    torch.testing.assert_close(grads[0][0], grads[1][0])
+    assert all(bool(grad.isfinite().all()) for order in grads for grad in order)
+
+
+@pytest.mark.parametrize("saved", [2, PAST - 2])
+@pytest.mark.parametrize("option", RUNNING)
+def test_a_saved_norm_resumes_bitwise(option, saved):
+    norm, resumed = _trained(option, saved), make_norm(option, 8).double()
+    resumed.load_state_dict(norm.state_dict())
+    for step in range(saved + 1, PAST + 2):
+        torch.testing.assert_close(_step(resumed, step), _step(norm, step), rtol=0, atol=0)
+    torch.testing.assert_close(resumed.state_dict(), norm.state_dict(), rtol=0, atol=0)
+
+
+@pytest.mark.parametrize("past", [3, PAST])
+@pytest.mark.parametrize("option", WARMUPS)
+def test_micro_batches_of_an_update_enter_the_statistics_as_one_batch(option, past):
+    found = []
+    for size in (4, 2):
+        norm, (x, stream) = _trained(option, past), _batch(40)
+        norms = _model_norms(norm)
+        norms.begin_step(past + 1, PAST)
+        before = [moment.clone() for moment in norm.running_moments()]
+        for part, valid in zip(x.split(size), stream.valid.split(size), strict=True):
+            norm(part.requires_grad_(), Stream(valid)).sum().backward()
+            torch.testing.assert_close(list(norm.running_moments()), before, rtol=0, atol=0)
+        norms.commit()
+        found.append([*norm.running_moments(), norm.get_extra_state()])
+    torch.testing.assert_close(*found)
+
+
+def test_micro_batches_enter_batch_norm_one_by_one():
+    norm, alone = _trained("bn", 3), _trained("bn", 3)
+    norms = _model_norms(norm)
+    norms.begin_step(4, PAST)
+    for seed in (40, 41):
+        torch.testing.assert_close(norm(*_batch(seed)), alone(*_batch(seed)))
+    norms.commit()
+    torch.testing.assert_close(norm.tables, alone.tables)
+
+
+@pytest.mark.parametrize("ghost", [None, 1])
+def test_two_micro_batches_are_one_batch_to_power_norm_after_its_warm_up(ghost):
+    found = []
+    for size in (4, 2):
+        norm = _trained("pn", 8, backward="paper", ghost=ghost)
+        norms, (x, stream) = _model_norms(norm), _batch(40)
+        norms.begin_step(9, PAST)
+        outputs, grads = [], []
+        for part, valid in zip(x.split(size), stream.valid.split(size), strict=True):
+            y = norm(part.requires_grad_(), Stream(valid)) * valid[..., None]
+            (grad,) = torch.autograd.grad((y * part.detach().cos()).sum(), part)
+            outputs.append(y.detach())
+            grads.append(grad)
+        norms.commit()
+        found.append([torch.cat(outputs), torch.cat(grads), norm.tables])
+    torch.testing.assert_close(*found)
+
+
+def test_the_backward_pass_of_the_paper_and_of_the_code_agree_in_the_warm_up_only():
+    code, paper = make_norm("pn", 8).double(), make_norm("pn", 8, backward="paper").double()
+    for step in range(1, 9):
+        (y, dx), (other_y, other_dx) = _step(code, step), _step(paper, step)
+        assert torch.allclose(dx, other_dx) == (step <= 3)
+        if step <= 4:
+            torch.testing.assert_close(y, other_y)
+
+
+def test_pn_v_is_batch_norm_of_tokens_whose_mean_is_zero():
+    x, stream = _batch()
+    x = x - x[VALID].mean(0)
+    y = make_norm("pn_v", 8, groups=None).double()(x, stream)
+    torch.testing.assert_close(y, make_norm("bn", 8).double()(x, stream))
+
+
+def test_batch_renorm_is_batch_norm_while_its_bounds_stand():
+    renorm, plain = make_norm("brn", 8, eps=0.0).double(), make_norm("bn", 8, eps=0.0).double()
+    steps = _step(renorm, 2, total=8 * PAST), _step(plain, 2)
+    torch.testing.assert_close(*steps)
+    renorm.clock = Clock(PAST, PAST)
+    assert not torch.allclose(renorm(*_batch(5)), plain(*_batch(5)))
+
+
+def test_noisy_batch_norm_moves_all_tokens_together_by_step_and_place():
+    norm = make_norm("bn_noisy", 8, noise_shift=0.5, noise_scale=1.25).double()
+    norm.initialize(torch.Generator().manual_seed(1))
+    plain, (x, stream) = make_norm("bn", 8).double(), _batch()
+    z, moves = plain(x, stream)[VALID], []
+    for step in (1, 2, 1):
+        norm.clock = Clock(step)
+        moved = norm(x, stream)[VALID]
+        scale = moved.std(0) / z.std(0)
+        shift = (moved - z * scale).mean(0)
+        torch.testing.assert_close(moved, z * scale + shift)
+        assert (scale >= 1).all() and (scale <= 1.25).all() and (shift.abs() <= 0.5).all()
+        moves.append(torch.stack([shift, scale]))
+    torch.testing.assert_close(moves[0], moves[2])
+    assert not torch.isclose(moves[0], moves[1]).any()
+
+
+def test_the_penalty_draws_on_the_batch_and_is_given_once_and_only_in_training():
+    norm = make_norm("rbn", 8, penalty_mean=0.5, penalty_var=0.0, momentum=0.25).double()
+    norms = _model_norms(norm, make_norm("bn", 8))
+    assert norms.penalty() is None
+    x, stream = _batch()
+    norm(x.requires_grad_(), stream)
+    penalty = norms.penalty()
+    # The batch has entered: of a distance of mu to a running mean of 0, three quarters are left.
+    torch.testing.assert_close(penalty, 0.5 * (0.75 * x[VALID].mean(0)).square().sum())
+    (grad,) = torch.autograd.grad(penalty, x)
+    assert grad[VALID].abs().min() > 0 and not grad[~VALID].any()
+    norm.eval()(x, stream)
+    assert norms.penalty() is None
+
+
+def test_unified_norm_leaves_an_outlying_batch_out_of_its_window():
+    norm = _trained("un", filter=True)
+    x, stream = _batch(33)
+    norm.clock = Clock(PAST + 1, PAST)
+    running = norm.running_square.clone()
+    y = norm(100 * x, stream)
+    torch.testing.assert_close(norm.squares[norm.last.slot], running[0])
+    square = (100 * x)[VALID].square().mean(0)
+    torch.testing.assert_close(y[VALID], (100 * x / (square + norm.eps).sqrt())[VALID])
+
+
+@pytest.mark.parametrize("option", ["pn", "mabn", "un"])
+def test_ghost_batches_train_past_the_warm_up_outside_of_a_run(option):
+    norm = _trained(option, PAST + 4, ghost=2)
+    assert all(bool(table.isfinite().all()) for table in norm.tables.values())
