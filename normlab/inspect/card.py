@@ -15,8 +15,8 @@ from normlab.config.suggest import check_given_once
 from normlab.inspect.depth import first_update, gradients
 from normlab.inspect.model import Subject, subject_of, subject_of_run
 from normlab.inspect.question import Finding, Question, Table, question
-from normlab.inspect.subject import on_table, trained
-from normlab.inspect.worked import axes_in_words, dependence, distinct, in_order, sees_in_words
+from normlab.inspect.subject import normal, on_table, trained
+from normlab.inspect.worked import SHAPE, axes_in_words, dependence, in_order, sees_in_words
 from normlab.norms.base import RunningNorm
 from normlab.records.labels import norm_label
 from normlab.records.record import RunRecord, plain
@@ -230,7 +230,7 @@ def pools(examined: Examined) -> Finding:
     norm = tabled.make(**{k: v for k, v in config["norm"].items() if k not in left_out})
     try:
         training = sees_in_words(dependence(norm))
-        evaluation = sees_in_words(dependence(trained(norm, distinct())))
+        evaluation = sees_in_words(dependence(trained(norm, normal(*SHAPE, seed=7))))
     except (ValueError, RuntimeError) as error:
         training = evaluation = f"(cannot be tried on 2 x 3 x 4 values: {error})"
     keeps, axes = isinstance(norm, RunningNorm), axes_in_words(norm.pools)

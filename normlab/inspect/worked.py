@@ -24,6 +24,7 @@ from normlab.inspect.subject import (
     AXES,
     HALF_WAY,
     look,
+    normal,
     on_table,
     padding_moves,
     run,
@@ -73,10 +74,8 @@ def by_axes(pools: Set[str]) -> Cells:
 
 def groups(cells: Cells) -> list[list[Cell]]:
     """List the distinct groups in the order of their first cells, each in order."""
-    rows = cells.flatten(0, 2).flatten(1).tolist()
-    where: list[Cell] = [(s, t, f) for s, t, f in product(*map(range, cells.shape[3:]))]
-    found = dict.fromkeys(tuple(row) for row in rows)
-    return [[cell for cell, there in zip(where, row, strict=True) if there] for row in found]
+    rows = [tuple(map(tuple, row.nonzero().tolist())) for row in cells.flatten(0, 2)]
+    return [list(row) for row in dict.fromkeys(rows)]
 
 
 def in_order(pools: Iterable[str]) -> list[str]:
@@ -101,32 +100,20 @@ def describe(group: Iterable[Cell]) -> str:
     return ", ".join(parts) or "the whole block"
 
 
-def distinct(shape: Sequence[int] = SHAPE) -> Tensor:
-    """Return fixed values in -2..2 among which no two and no two differences agree."""
-    golden = torch.arange(1, torch.Size(shape).numel() + 1, dtype=torch.float64)
-    return (golden * 0.6180339887498949 % 1 * 4 - 2).reshape(*shape)
-
-
-def changed(x: Tensor, place: Any) -> Iterable[Tensor]:
-    """Yield copies of `x` with other values at `place`."""
-    for factor, summand in _CHANGES:
-        other = x.clone()
-        other[place] = other[place] * factor + summand
-        yield other
-
-
 def dependence(norm: Norm, *, features: int | None = None) -> Cells:
     """Return the input cells that each output cell depends on, bit for bit.
 
     Nothing is believed that the norm declares: that group norm takes the features of a token in
     parts is found out. Inputs are changed in the first `features` alone, where given.
     """
-    x = distinct((*SHAPE[:2], norm.dim))
+    x = normal(*SHAPE[:2], norm.dim, seed=7)
     before = look(norm, x)
     found = torch.zeros(*x.shape, *x.shape, dtype=torch.bool)
     for source in product(*map(range, (*SHAPE[:2], features or norm.dim))):
-        moved = [look(norm, other) != before for other in changed(x, source)]
-        found[(..., *source)] = torch.stack(moved).any(0)
+        for factor, summand in _CHANGES:
+            other = x.clone()
+            other[source] = other[source] * factor + summand
+            found[(..., *source)] |= look(norm, other) != before
     return found
 
 
@@ -301,7 +288,7 @@ def explain(option: Option) -> Page:
         narrower=not torch.equal(found, by_axes(norm.pools)),
         groups=work(norm, found),
         sees_train=sees_in_words(seen),
-        sees_eval=sees_in_words(dependence(trained(norm, distinct()))),
+        sees_eval=sees_in_words(dependence(trained(norm, normal(*SHAPE, seed=7)))),
         x=x.tolist(),
         train=look(norm, x).tolist(),
         eval=run(trained(norm, x), x).tolist(),

@@ -99,7 +99,7 @@ class Branches(Probe):
     def figures(self, found: Mapping[str, Values]) -> Values:
         by_kind: dict[str, list[Tensor]] = {}
         for site, values in found.items():
-            by_kind.setdefault(f"crest/{self.kinds[site]}", []).append(values["crest"])
+            by_kind.setdefault(f"crest/{self.places[site][0]}", []).append(values["crest"])
         means = {name: torch.stack(values).mean() for name, values in by_kind.items()}
         return {**all_by_site(found), **means}
 

@@ -67,7 +67,7 @@ class Attention(Probe):
     def attach(self, model: nn.Module) -> None:
         super().attach(model)
         for name, (_, residual) in places(model, ("residual",)).items():
-            if name in self.kinds:  # the residual around an attention knows its real queries
+            if name in self.places:  # the residual around an attention knows its real queries
                 residual.register_forward_pre_hook(self._enter)
 
     def _enter(self, _: nn.Module, given: tuple[Any, ...]) -> None:

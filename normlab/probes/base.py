@@ -69,14 +69,16 @@ class Probe(ABC):  # noqa: B024 - a probe overrides what it needs
         largest: figures that keep the largest value of a run and of a model in place of the mean.
         remembered: the attributes that a checkpoint keeps: numbers, text, tensors, and lists,
             tuples and dicts of them.
-        kinds: the kind of each place that is measured, by its site.
-        why_not: why the probe does not apply to the model that it was attached to; else empty.
+        absent: why it does not apply to a model without such places.
+        places: kind and module of each place that is measured, by its site.
+        why_not: why it does not apply to the model that it was attached to; else empty.
     """
 
     at: ClassVar[tuple[str, ...]] = ()
     after_backward: ClassVar[bool] = False
     largest: ClassVar[tuple[str, ...]] = ()
     remembered: ClassVar[tuple[str, ...]] = ()
+    absent: ClassVar[str] = ""
     why_not: str = ""
 
     def __init__(self, *, every: int = 1) -> None:
@@ -85,7 +87,7 @@ class Probe(ABC):  # noqa: B024 - a probe overrides what it needs
             raise ValueError(f"every: {every} is not a positive number of steps")
         self.every = every
         self.watching = False
-        self.kinds: dict[str, str] = {}
+        self.places: dict[str, tuple[str, nn.Module]] = {}
         self._found: dict[str, Values] = {}
         self._waiting: dict[str, list[Seen]] = {}
         self._pending: list[Values] = []
@@ -117,13 +119,12 @@ class Probe(ABC):  # noqa: B024 - a probe overrides what it needs
     def attach(self, model: nn.Module) -> None:
         """Put read-only hooks on the places."""
         stepwise = set(recurrent_norms(model).values())
-        found = {
-            site: place for site, place in places(model, self.at).items() if self.applies(place[1])
-        }
-        for site, (_, module) in found.items():
+        found = places(model, self.at).items()
+        self.places = {site: place for site, place in found if self.applies(place[1])}
+        for site, (_, module) in self.places.items():
             module.register_forward_hook(self._hook(site, joined=module in stepwise))
-        self.kinds = {site: kind for site, (kind, _) in found.items()}
-        self.why_not = ABSENT[self.at[0]] if self.at and not found else ""
+        if self.at and not self.places:
+            self.why_not = self.absent or ABSENT[self.at[0]]
 
     def _hook(self, site: str, *, joined: bool) -> Callable[..., None]:
         def look(module: nn.Module, given: tuple[Any, ...], output: Any) -> None:

@@ -34,6 +34,7 @@ class Independence(Probe):
 
     at = ("norm",)
     after_backward = True
+    absent = "no norm pools several tokens of a sample over the batch"
 
     def __init__(self, *, every: int, samples: int, tokens: int) -> None:
         super().__init__(every=every)
@@ -52,20 +53,11 @@ class Independence(Probe):
             and len(module.running_moments()[0]) == 1
         )
 
-    def attach(self, model: nn.Module) -> None:
-        super().attach(model)
-        self._norms = [
-            module
-            for module in model.modules()
-            if isinstance(module, RunningNorm) and self.applies(module)
-        ]
-        if self.why_not:
-            self.why_not = "no norm pools several tokens of a sample over the batch"
-
     def before_forward(self, step: int) -> None:
         super().before_forward(step)
         self._generator.manual_seed(step)
-        for norm in self._norms:
+        for _, norm in self.places.values():
+            assert isinstance(norm, RunningNorm)
             mean, var = norm.running_moments()
             self._running[norm] = mean[0].clone(), var[0].clamp(min=norm.eps)
 
