@@ -400,14 +400,6 @@ def test_the_discrepancy_of_a_model_is_with_the_statistics_before_the_batch():
     assert row["mean"] == pytest.approx(sum(sited) / len(sited))
 
 
-@pytest.mark.parametrize("norm", ["bn_position", "bn_sample", "global"])
-def test_norms_of_other_axes_have_discrepancies_of_their_own_entries(norm: str):
-    model = seq2seq(norm, "pre", norm_values={} if norm == "global" else {"num_positions": 9})
-    row = observed(TrainInferenceDiscrepancy(every=1, eps=1e-5), model.train(), steps=2)
-    assert all(math.isfinite(value) for value in row.values())
-    assert row["mean"] > 0
-
-
 def test_tokens_of_a_sample_are_told_from_independent_ones():
     """Tokens that share half their variance have an icc of 1/2, and a mean of that much more."""
     generator = torch.Generator().manual_seed(1)
@@ -514,11 +506,3 @@ def test_tokens_of_a_statistic(option: str, values: dict, tokens: float):
     probe.before_update(seen)
     assert probe.summary()["tokens"] == pytest.approx(tokens)
     assert probe.summary()["share"] == 0.25
-
-
-@pytest.mark.parametrize(
-    "probe", [TrainInferenceDiscrepancy(every=1, eps=1e-5), Fluctuation(every=1, window=2)]
-)
-def test_a_model_without_running_statistics_has_no_figures(probe: Probe):
-    assert observed(probe, seq2seq("ln", "pre").train(), steps=3) == {}
-    assert probe.summary() == {}
