@@ -5,7 +5,6 @@ On the way one node dies, and a run on the other reaches its time limit. It take
 
 import os
 import shutil
-import socket
 import subprocess
 import sys
 import tempfile
@@ -49,7 +48,7 @@ class Cluster:
         self.environment = {
             **os.environ,
             "SLURM_LOCAL": str(home),
-            "SLURM_LOCAL_PORT": str(free_ports(3)),
+            "SLURM_LOCAL_PORT": str(20_000 + os.getpid() % 10_000),
             "SLURM_CONF": str(home / "slurm.conf"),
         }
 
@@ -85,19 +84,6 @@ class Cluster:
         return (self.home / "slurmctld.log").read_text(encoding="utf-8")
 
 
-def free_ports(count: int) -> int:
-    """Return the first of some ports in a row that nobody listens on."""
-    for first in range(17000, 30000, count):
-        try:
-            for port in range(first, first + count):
-                with socket.socket() as probe:
-                    probe.bind(("127.0.0.1", port))
-        except OSError:
-            continue
-        return first
-    raise AssertionError("no free ports")
-
-
 @pytest.fixture
 def cluster() -> Iterator[Cluster]:
     # Of a short name, since the paths of sockets are limited; the script makes and removes it.
@@ -120,23 +106,12 @@ def wait_for(condition: Callable[[], list], what: str) -> list:
 def test_a_sweep_outlives_one_of_its_nodes_and_time_limits(cluster: Cluster, tmp_path: Path):
     runs = tmp_path / "runs"
     cells = [(norm, seed) for norm in NORMS for seed in SEEDS]
-    values = tiny(
-        write_corpus(tmp_path / "corpus"),
-        runs,
-        "budget.steps=400",
-        "validate.every=400",
-        "observe.checkpoint_every=20",
-        "probe=[]",
-        "sink=[console,jsonl]",
-    )
+    long = ("budget.steps=400", "validate.every=400", "observe.checkpoint_every=20", "probe=[]")
     overrides = (
-        *values,
-        f"norm={','.join(NORMS)}",
-        f"seed={','.join(map(str, SEEDS))}",
-        "hydra/launcher=submitit_slurm",
-        "hydra.launcher.cpus_per_task=1",
-        "hydra.launcher.mem_gb=2",
-        "hydra.launcher.max_num_timeout=1",
+        *tiny(write_corpus(tmp_path / "corpus"), runs, *long, "sink=[console,jsonl]"),
+        *(f"norm={','.join(NORMS)}", f"seed={','.join(map(str, SEEDS))}"),
+        *("hydra/launcher=submitit_slurm", "hydra.launcher.cpus_per_task=1"),
+        *("hydra.launcher.mem_gb=2", "hydra.launcher.max_num_timeout=1"),
     )
     sweep = subprocess.Popen(
         [sys.executable, "-m", "normlab", "train", "-m", *overrides],
@@ -152,10 +127,9 @@ def test_a_sweep_outlives_one_of_its_nodes_and_time_limits(cluster: Cluster, tmp
         for job, cell in cluster.running_on(node):
             norm, seed = cells[cell]
             folders = list(runs.glob(f"translation-{norm}-pre-*/seed{seed}"))
-            if any((each / "checkpoints/last.pt").exists() for each in folders):
-                saved += [(job, cell)] * (
-                    not any((each / RECORD_FILE).exists() for each in folders)
-                )
+            ended = any((each / RECORD_FILE).exists() for each in folders)
+            if not ended and any((each / "checkpoints/last.pt").exists() for each in folders):
+                saved.append((job, cell))
         return saved
 
     try:

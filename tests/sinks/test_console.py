@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import pytest
 from rich.console import Console as RichConsole
 
-from normlab.commands.train import summary, train_and_say
+from normlab.commands.train import summary
 from normlab.metrics.spread import learned
 from normlab.records.record import BudgetUsed, Outcome, Score
 from normlab.tasks.progress import Stage
@@ -44,14 +44,6 @@ def show(tmp_path, *, terminal: bool, width=120, total_steps: int | None = 100, 
         sink.sample(f"Quelle {number}", f"reference {number}", "output " * 40)
     sink.close(end)
     return re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", out.getvalue()).replace("\r", "\n")
-
-
-def test_the_speed_of_pictures_is_called_so(tmp_path):
-    out = io.StringIO()
-    sink = Console(style="plain", console=RichConsole(file=out, highlight=False))
-    sink.open(info(tmp_path, unit="pictures"))
-    sink.log({"step": 10, "train/loss": 4.5, "train/tokens_per_second": 5499.0})
-    assert out.getvalue().endswith("train/loss 4.5  train/pictures_per_second 5,499\n")
 
 
 def test_a_pipe_gets_one_plain_line_a_row(tmp_path):
@@ -178,11 +170,3 @@ def test_a_run_that_never_learned_is_said_to_be_at_the_baseline(
     assert learned(end) is answer
     for said in (show(tmp_path, terminal=False, end=end), summary(end)):
         assert ("but no better than the untrained baseline" in said) == (answer is False)
-
-
-@pytest.mark.parametrize("rank", ["0", "1"])
-def test_the_last_line_is_printed_by_the_first_process_alone(rank, monkeypatch, capsys):
-    monkeypatch.setenv("RANK", rank)
-    monkeypatch.setattr("normlab.train.run.train", lambda config: record())
-    train_and_say({})
-    assert bool(capsys.readouterr().out) == (rank == "0")

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from normlab.records.store import read_rows
-from normlab.train.sinks import Jsonl, SinkGroup, truncate_to
+from normlab.train.sinks import Jsonl, SinkGroup
 from tests.sinks.runs import info, scores
 
 
@@ -66,16 +66,6 @@ def test_rows_and_their_file_reach_the_disk_before_a_checkpoint(tmp_path, monkey
     sink.sync()
     assert len(forced) == 2
     sink.close(None)
-
-
-def test_a_damaged_line_is_named(tmp_path):
-    path = tmp_path / "metrics.jsonl"
-    path.write_text('{"step": 1}\nrubbish\n{"step": 3}\n')
-    with pytest.raises(ValueError, match=r"metrics\.jsonl, line 2: damaged"):
-        truncate_to(path, 3)
-    path.write_text('{"loss": 1}\n')
-    with pytest.raises(ValueError, match="line 1"):
-        read_rows(path)
 
 
 def test_numbers_that_are_not_finite_survive_as_strict_json(tmp_path):

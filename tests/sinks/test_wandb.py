@@ -1,3 +1,5 @@
+"""What W&B is sent, on a server of the test's own and offline, and what it costs a run: nothing."""
+
 import os
 import socket
 import subprocess
@@ -9,7 +11,7 @@ import pytest
 
 from normlab.records.record import Outcome, Score
 from normlab.train.console import Console
-from normlab.train.sinks import SinkGroup
+from normlab.train.sinks import Jsonl, SinkGroup
 from normlab.train.wandb import (
     CLOUD,
     Login,
@@ -19,74 +21,73 @@ from normlab.train.wandb import (
     resolve_mode,
     tags,
 )
-from tests.sinks.offline_file import OfflineRun, read
-from tests.sinks.runs import CHOICES, FINGERPRINT, SIGNATURE, info, record, scores
+from tests.sinks.runs import CHOICES, FINGERPRINT, info, record, scores
 from tests.sinks.wandb_client import files, sink
-from tests.sinks.wandb_server import KEY
+from tests.sinks.wandb_server import KEY, Server
 
 pytestmark = pytest.mark.usefixtures("nobody_is_logged_in")
 
 
-@pytest.fixture(scope="module")
-def offline(tmp_path_factory) -> OfflineRun:
-    """One run of two evaluations, written without a login and read back."""
-    folder = tmp_path_factory.mktemp("run")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("HOME", str(folder / "home"))
-        patch.delenv("WANDB_API_KEY", raising=False)
-        wandb = sink()
-        line = wandb.open(info(folder))
-        assert line is not None
-        assert line.startswith("W&B: kept offline (no login, see `wandb login`); to send it: ")
-        for step in range(10, 110, 10):
-            wandb.log({"step": step, "train/loss": 50 / step})
-            if step == 60:
-                wandb.log({"step": 60}, scores(30.25, 2.5))
-        wandb.log({"step": 100}, scores(10.0, 1.5))
-        wandb.close(
-            record(
-                scores={
-                    "valid/bleu": Score(30.25, True, 10),
-                    "valid/loss": Score(2.5, False, 10),
-                    "test/bleu": Score(23.456, True, 1000, SIGNATURE),
-                }
-            )
-        )
-    (path,) = files(folder)
-    return read(path)
+def train(folder, mode, steps, *, resumed=0, ends=False):
+    """Train to the last of the steps, a validation at every 20th; `ends` with a record."""
+    jsonl, wandb = Jsonl(), sink(mode, seconds=20.0)
+    jsonl.open(info(folder, resumed_step=resumed))
+    line = wandb.open(info(folder, resumed_step=resumed))
+    for step in steps:
+        row, found = {"step": step, "train/loss": 100 / step}, scores(float(step), 50 / step)
+        for each in (jsonl, wandb):
+            each.log(row)
+            if step % 20 == 0:
+                each.log({"step": step}, found)
+    ended = {**scores(20.0, 2.5), "test/bleu": Score(23.456, True, 1000)}
+    final = record(outcome=Outcome("finished", steps[-1]), scores=ended) if ends else None
+    jsonl.close(final)
+    wandb.close(final)
+    return line
 
 
-def test_a_run_is_found_by_its_group_tags_and_config(offline):
-    assert (offline.run.project, offline.run.job_type) == ("normlab", "norms")
-    assert offline.run.run_group == FINGERPRINT
-    assert list(offline.run.tags) == ["bn", "pre", "toy", "b32", "smoke"]
-    assert offline.run.display_name == f"toy-bn-pre-b32-{FINGERPRINT}-seed1"
+def curve(rows):
+    return [row["_step"] for row in rows if "train/loss" in row]
+
+
+def test_a_resumed_run_has_each_step_once_and_is_found_by_group_and_tags(
+    tmp_path, wandb_server: Server, capfd
+):
+    train(tmp_path, "online", [10, 20, 30, 40])
+    train(tmp_path, "online", [30, 40, 50, 60], resumed=20, ends=True)
+    (run,) = wandb_server.runs.values()
+    assert curve(run.history) == [10, 20, 30, 40, 50, 60]
+    assert run.history[1]["valid/bleu"] == 20.0 and run.exit_code == 0
+    assert run.summary["valid/bleu"] == {"min": 20, "max": 60}
+    assert run.summary["valid/loss"] == {"min": 50 / 60, "max": 2.5}
+    assert run.summary["test/bleu"] == 23.456 and run.summary["outcome"] == "finished"
+    assert run.summary["stability/spikes/count"] == 2.0
+    assert run.fields["groupName"] == FINGERPRINT and run.fields["jobType"] == "norms"
+    assert run.fields["displayName"] == f"toy-bn-pre-b32-{FINGERPRINT}-seed1"
+    assert run.fields["tags"] == ["bn", "pre", "toy", "b32", "smoke"]
     wanted = {"batch_size": 32, "norm": "bn", "placement": "pre", "task": "toy", "seed": 1}
-    assert wanted.items() <= {key: offline.config[key] for key in wanted}.items()
-    assert offline.config["nodes"]["norm"]["eps"] == 1e-5
+    assert wanted == {key: run.config[key] for key in wanted}
+    assert run.config["nodes"]["norm"]["eps"] == 1e-5
+    assert "monotonically" not in capfd.readouterr().err
 
 
-def test_a_step_is_one_row_and_the_summary_has_ranges_and_the_record(offline):
-    steps = [row["step"] for row in offline.history]
-    assert steps == [row["_step"] for row in offline.history] == list(range(10, 110, 10))
-    assert offline.history[5]["train/loss"] == 50 / 60
-    assert offline.history[5]["valid/bleu"] == 30.25
-    assert offline.summary["valid/bleu"] == {"min": 10.0, "max": 30.25}
-    assert offline.summary["valid/loss"] == {"min": 1.5, "max": 2.5}
-    assert offline.summary["test/bleu"] == 23.456
-    assert offline.summary["stability/spikes/count"] == 2.0
-    assert offline.summary["outcome"] == "finished" and offline.exit_code == 0
+def test_online_after_offline_the_server_gets_all(tmp_path, wandb_server: Server):
+    train(tmp_path, "offline", [10, 20, 30])
+    line = train(tmp_path, "online", [30, 40], resumed=20, ends=True)
+    assert line is not None and wandb_server.url in line
+    (run,) = wandb_server.runs.values()
+    assert curve(run.history) == [10, 20, 30, 40] and not files(tmp_path)
 
 
-def test_a_run_begun_anew_has_a_new_id(tmp_path):
-    for _ in range(2):
-        wandb = sink("offline")
-        wandb.open(info(tmp_path))
-        wandb.close(record(outcome=Outcome("diverged", 3, "loss is nan", "encoder.0")))
-    first, second = (read(path) for path in files(tmp_path))
-    assert first.run.run_id != second.run.run_id
-    assert second.summary["outcome"] == "diverged"
-    assert second.exit_code == 0  # a divergence is a result
+def test_a_run_resumed_offline_is_one_file_and_one_begun_anew_another(tmp_path):
+    line = train(tmp_path, "auto", [10, 20, 30])
+    assert line is not None and line.startswith("W&B: kept offline (no login, see `wandb login`)")
+    (first,) = files(tmp_path)
+    train(tmp_path, "auto", [30, 40], resumed=20, ends=True)
+    (second,) = files(tmp_path)
+    assert first != second and first.name == second.name  # named by the run's id
+    train(tmp_path, "offline", [10], ends=True)
+    assert len({path.name for path in files(tmp_path)}) == 2
 
 
 def test_disabled_writes_nothing(tmp_path):
@@ -142,12 +143,8 @@ def test_a_server_that_does_not_answer_costs_seconds_and_the_run_stays_offline(
         wandb.log({"step": 1, "train/loss": 2.0})
         wandb.close(record())
         assert time.monotonic() - started < 20
-    assert line is not None
-    assert line.startswith("W&B: kept offline (")
-    assert "no login" not in line
-    (path,) = files(tmp_path)
-    assert read(path).history[0]["train/loss"] == 2.0
-    assert capfd.readouterr() == ("", "")
+    assert line is not None and line.startswith("W&B: kept offline (") and "no login" not in line
+    assert len(files(tmp_path)) == 1 and capfd.readouterr() == ("", "")
 
 
 def test_a_broken_service_is_one_note_and_training_goes_on(tmp_path, capsys, monkeypatch):

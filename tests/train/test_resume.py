@@ -222,31 +222,6 @@ def test_a_rank_that_loses_the_other_says_so_and_the_run_resumes_later(
     assert_same(place.folder, two_ranks)
 
 
-class OtherCode:
-    """Makes the code of a process another one."""
-
-    @staticmethod
-    def install() -> None:
-        import normlab.train.run
-
-        normlab.train.run.NUMERICS = 1000
-
-
-def test_a_run_that_other_code_finished_is_refused_with_the_ways_out(
-    place: Place, undisturbed: Path
-):
-    copied = place.runs / undisturbed.parent.name / undisturbed.name
-    shutil.copytree(undisturbed, copied)
-    refused = place.start(prepare=OtherCode.install)
-    assert refused.status == 1
-    assert "Traceback" not in refused.output
-    assert str(copied) in refused.output and "observe.other_code=rerun" in refused.output
-    rerun = place.start("observe.other_code=rerun", prepare=OtherCode.install)
-    assert rerun.status == 0, rerun.output
-    assert RunStore(copied).read(copied).numerics == 1000
-    assert_same(copied, undisturbed)
-
-
 def test_the_second_of_two_processes_on_a_run_is_refused(place: Place, undisturbed: Path):
     argv = place.argv()
     first = RunProcess(argv, place.log, prepare=nothing)
