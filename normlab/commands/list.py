@@ -255,7 +255,7 @@ def keys() -> list[Key]:
         default, said = lines[name]
         own.append(Key(name, default, _allowed(name, hint), said))
     named = {key.name for key in own}
-    others = [name for name in RANGES if name not in named]
+    others = sorted(name for name in RANGES if name not in named)
     return own + [Key(name, "", _allowed(name, None), "") for name in others]
 
 
