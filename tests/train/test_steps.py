@@ -174,46 +174,15 @@ from normlab.train.runtime import Runtime
 torch.nn.Module.compile = partialmethod(torch.nn.Module.compile, backend="aot_eager")
 runtime = Runtime.start(device="cpu", precision="fp32", threads=1)
 finals = []
-<<<<<<< HEAD
-for fast in (True, False):
-    task = build_task(config)
-    torch.manual_seed(0)
-    model = build_model(config, task).train()
-    nodes = config["observe"]["probe"] if fast else {}
-    group = ProbeGroup(
-        {name: instantiate(node, f"observe.probe.{name}", Probe) for name, node in nodes.items()}
-    )
-    group.attach(model)
-    if fast:
-        make_fast(model)
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-    stream = task.train_batches(Shard(0, 1), seed=1)
-    for step in range(1, 4):
-        batch = next(stream)
-        group.before_forward(step)
-        loss = task.losses(model, batch)["loss"] / batch.tokens
-        optimizer.zero_grad()
-        loss.backward()
-        norm = torch.nn.utils.get_total_norm([p.grad for p in model.parameters()])
-        view = StepView(step=step, model=model, loss=loss.detach(), grad_norm=norm, lr=0.1,
-                        tokens=batch.tokens, padding_share=0.0)
-        group.before_update(view)
-        optimizer.step()
-        group.after_update(view)
-    finals.append(model.state_dict())
-    if fast:
-        seen = {name.split("/")[1] for name in group.summary()}
-        assert seen >= {"tid", "activations", "attention", "residual", "statistics_gradient"}, seen
-=======
-for more in (["observe.fast=true"], ["probe=[]"]):
-    running = start("one", to_dict(compose([*sys.argv[1:], *more])), runtime)
+for more in ({"fast": True}, {"probe": {}}):
+    config = to_dict(compose(sys.argv[1:]))
+    running = start("one", {**config, "observe": {**config["observe"], **more}}, runtime)
     running.step()
     running.step()
     finals.append(running.trainer.model.state_dict())
     if not finals[1:]:
         seen = {name.split("/")[1] for name in running.trainer.probes.summary()}
         assert seen >= {"tid", "activations", "attention", "residual"}, seen
->>>>>>> 9092842c (Tests: W&B on a server of the test's own; one test per behaviour of recipes, sinks and resuming)
 fast, plain = finals
 # One graph per stack, for all its layers and all sizes.
 assert counters["frames"]["ok"] == 2, counters
@@ -226,8 +195,10 @@ def test_the_fast_path_is_the_plain_one_to_rounding_and_probes_disturb_it_not(
     corpus: Path, tmp_path: Path
 ):
     """In a process of its own: the shape checks of the tests cannot be compiled."""
-    probes = ("probe=[tid,activations,attention,residual]", "optim=sgd")
-    values = tiny(corpus, tmp_path, "norm=bn", "model.dropout=0.0", "sink=[]", *probes)
+    names = ("tid", "activations", "attention", "residual")
+    probes = [f"observe.probe.{name}.every=1" for name in names]
+    changes = ("norm=bn", "model.dropout=0.0", "optim=sgd", "sink=[]", f"probe=[{','.join(names)}]")
+    values = tiny(corpus, tmp_path, *changes, *probes)
     command = [sys.executable, "-c", COMPILED, *values]
     result = subprocess.run(command, capture_output=True, text=True)
     assert result.returncode == 0, result.stderr
