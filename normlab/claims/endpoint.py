@@ -1,233 +1,306 @@
-"""What decides a part: the base of all kinds, and those that need no runs."""
+"""What the runs of a study decide: `contrast`, `level`, `document` and `trains`."""
 
+import math
 from collections.abc import Mapping, Sequence
-from pathlib import PurePosixPath
-from typing import Annotated, Any, ClassVar, Literal
+from dataclasses import replace
+from itertools import chain
+from statistics import fmean, geometric_mean
+from typing import Annotated, ClassVar
 
-from msgspec import Meta, Struct, field
+from msgspec import Meta, field
 
-from normlab.claims.evidence import FOLDER, Timings
-from normlab.claims.judge import FEWEST, Judgement, decide, figures, of_decision
-from normlab.claims.runs import Runs, Where
+from normlab.claims.judge import (
+    CONSTANT,
+    LOOKS,
+    Count,
+    Judgement,
+    Look,
+    at_look,
+    constant,
+    counts,
+    decide,
+    figures,
+    less_often,
+    stuck,
+    tested,
+)
+from normlab.claims.runs import Where, value_of
+from normlab.claims.sample import Chosen, Sample, StudyEndpoint, keys
+from normlab.metrics.spread import p_value, t_interval
+from normlab.records.record import RunRecord
 
-Text = Annotated[str, Meta(min_length=1)]
-Texts = Annotated[tuple[Text, ...], Meta(min_length=1)]
-Chosen = dict[str, str | int | float | bool | None]
-"""What runs are chosen by: options of groups and dotted keys of the config, with their values."""
 Side = Annotated[Chosen, Meta(min_length=1)]
+NOT_ALL = "not all seeds train"
 
 
-class Endpoint(Struct, frozen=True, forbid_unknown_fields=True):
-    """One question about a part: the one that decides it, or a secondary one.
+class _Valued(StudyEndpoint, frozen=True, kw_only=True):
+    """A question about a value of each seed, such as a difference, if all seeds train."""
 
-    `says` is what a part may say that this kind decides; empty for anything.
-    """
-
-    kind: ClassVar[str]
-    says: ClassVar[tuple[str, ...]] = ()
-
-    def question(self, says: str) -> str:
-        """Return in one line what is measured, of a part that `says` what it does."""
+    def values(self, sample: Sample) -> dict[int, float]:
+        """Return the value of each seed."""
         raise NotImplementedError
 
-    @property
-    def family(self) -> tuple[str, str] | None:
-        """Return the study and scale within which its p value is corrected; None without one."""
+    def of_values(self, sample: Sample, seeds: Sequence[int], look: Look, says: str) -> Judgement:
+        """Judge the values of seeds that train."""
+        raise NotImplementedError
+
+    def of_counts(self, counted: Sequence[Count], look: Look, says: str) -> Judgement | None:
+        """Judge the counts of seeds that train if one diverged; None if they decide nothing."""
         return None
 
-    def judge(self, runs: Runs, says: str) -> Judgement:
-        """Answer by what there is, before any correction."""
-        raise NotImplementedError
+    def described(self, values: Mapping[int, float], sample: Sample) -> str:
+        """Write values, such as their mean."""
+        return f"mean {figures(fmean(values.values()))[0]}"
+
+    def at_look(self, sample: Sample, seeds: Sequence[int], look: Look, says: str) -> Judgement:
+        trained, counted = sample.train_text(seeds), list(sample.train_counts(seeds).values())
+        if sample.diverged(seeds):
+            found = self.of_counts(counted, look, says)
+            return stuck(NOT_ALL, trained) if found is None else at_look(found, look, found=trained)
+        values = self.values(sample)
+        odd = [str(seed) for seed in seeds if not math.isfinite(values[seed])]
+        floors = [low for side in sample.cells if (low := sample.floor(side, seeds)) is not None]
+        if floors or odd:
+            return stuck(floors[0] if floors else f"no finite figure at seed {', '.join(odd)}")
+        if any(train < n for train, n in counted):
+            return stuck(NOT_ALL, trained)
+        return self.of_values(sample, seeds, look, says)
+
+    def shown(self, sample: Sample) -> str:
+        ends, values = sample.diverged(sample.seeds), self.values(sample)
+        finite = values and all(map(math.isfinite, values.values()))
+        said = self.described(values, sample) if finite else "no finite figure"
+        return f"{ends} diverged" if ends else said
 
 
-def keys(where: Where) -> str:
-    """Write a selection, such as `norm=bn placement=pre`."""
-    words = {None: "null", True: "true", False: "false"}
-    said = {k: words[v] if v is None or isinstance(v, bool) else v for k, v in where.items()}
-    return " ".join(f"{key}={value}" for key, value in said.items())
+class Contrast(_Valued, frozen=True, kw_only=True):
+    """Two sides of which the first is to be better by more than the margin.
 
+    contrast:
+      better: {norm: ln}                     the claimed direction
+      worse: {norm: bn}
+      in: {batching: bucket}                 optional, with than_in: an interaction,
+      than_in: {batching: random}            the difference is larger `in` than `than_in`
+      margin: 0.5                            in the unit of the score
+      measure: true                          optional: a probe's value, of which less is better
+      ratio: true                            optional: the margin is a factor, such as 1.25
 
-class StudyEndpoint(Endpoint, frozen=True, kw_only=True):
-    """A question about the runs of a study at a scale: scores, selection, nuisances."""
-
-    study: Text
-    scale: Text
-    scores: Texts = field(name="score")
-    where: Chosen = field(default_factory=dict)
-    over: tuple[Text, ...] = ()
-
-    @property
-    def family(self) -> tuple[str, str] | None:
-        return self.study, self.scale
-
-    @property
-    def sides(self) -> Sequence[Where]:
-        """Return the settings that are compared, or the one that is looked at."""
-        raise NotImplementedError
-
-    @property
-    def labels(self) -> Mapping[str, Where]:
-        """Return the sides by what they are called, such as `norm=bn`."""
-        return {keys(side): side for side in self.sides}
-
-    @property
-    def subtracted(self) -> str | None:
-        """Return the further score that is subtracted from each, run by run."""
-        return getattr(self, "minus", None)
-
-    @property
-    def all_scores(self) -> tuple[str, ...]:
-        """Return the scores that a run must have."""
-        return (*self.scores, *((self.subtracted,) if self.subtracted else ()))
-
-    @property
-    def figure(self) -> str:
-        """Name the scores, and what is subtracted from each."""
-        name = " and ".join(self.scores)
-        return f"{name} minus {self.subtracted}" if self.subtracted else name
-
-    def within(self, nuisances: str) -> str:
-        """Return the selection and the nuisances, after words such as `mean over`."""
-        where = f"; {keys(self.where)}" if self.where else ""
-        return where + (f"; {nuisances} {', '.join(self.over)}" if self.over else "")
-
-
-class Awaits(Endpoint, frozen=True):
-    """The reason why a part is not measured.
-
-    awaits: There is no task of images yet.
+    If a seed diverged, the counts of seeds that train decide.
     """
 
-    kind: ClassVar[str] = "awaits"
-
-    reason: Text
-
-    def question(self, says: str) -> str:
-        return "nothing measures it yet"
-
-    def judge(self, runs: Runs, says: str) -> Judgement:
-        return Judgement("not measured", reason=self.reason)
-
-
-class Published(Endpoint, frozen=True):
-    """Whether published sources support a part; nothing is measured.
-
-    published: {standing: contradicts, reason: "T5 and LLaMA use RMSNorm."}
-    """
-
-    kind: ClassVar[str] = "published"
-
-    standing: Literal["supports", "contradicts"]
-    reason: Text
-
-    def question(self, says: str) -> str:
-        return "published code and papers"
-
-    def judge(self, runs: Runs, says: str) -> Judgement:
-        verdict = "supported" if self.standing == "supports" else "contradicted"
-        return Judgement(verdict, found=self.reason, grade="D")
-
-
-class Computed(Endpoint, frozen=True):
-    """A check by its name `file.function`; `only` selects findings by how their question begins.
-
-    computed: padding.pollutes
-    computed: {check: batch.mates, only: [bn in training]}
-    """
-
-    kind: ClassVar[str] = "computed"
-
-    check: Annotated[str, Meta(pattern=r"^[a-z_0-9]+\.[a-z_0-9]+$")]
-    only: tuple[str, ...] = ()
-
-    def question(self, says: str) -> str:
-        return f"the check {self.check}" + (f": {'; '.join(self.only)}" if self.only else "")
-
-    def judge(self, runs: Runs, says: str) -> Judgement:
-        pieces = runs.computed.get(self.check)
-        chosen = [piece for piece in pieces or () if piece.question.startswith(self.only or ("",))]
-        if not chosen:
-            reason = "not computed"
-            if pieces:
-                known = "; ".join(piece.question for piece in pieces)
-                reason = f"the check has no finding that begins so; it has: {known}"
-            command = "normlab claims --compute"
-            return Judgement("not measured", reason=reason, command=command, cost="seconds")
-        holds = all(piece.standing == "supports" for piece in chosen)
-        said = ". ".join(f"{piece.question}: {piece.finding}" for piece in chosen)
-        return Judgement("supported" if holds else "contradicted", found=said, grade="D")
-
-
-_OF_A_MODEL = "model"  # how groups begin in which a model is timed, not a norm alone
-
-
-class Timing(Endpoint, frozen=True):
-    """Two candidates of a group, of which the first is to take less time.
-
-    timing:
-      faster: bn folded
-      than: ln
-      group: "model, 1 sentence"
-      margin: 0.02                 optional: a share of the time
-      report: norms_vit            optional: results/bench/norms_vit.json, otherwise norms.json
-      measured: model=vit          optional: how `python scripts/bench norms` was called for it
-
-    The names are those of `python scripts/bench norms`. The share of time saved is taken round by
-    round in one process, so the interval measures noise and not other machines.
-    """
-
-    kind: ClassVar[str] = "timing"
     says: ClassVar[tuple[str, ...]] = ("difference", "equality")
 
-    faster: Text
-    slower: Text = field(name="than")
-    group: Text
-    margin: Annotated[float, Meta(ge=0, lt=1)] = 0.02
-    report: str = "norms"
-    measured: str = ""
+    better: Side
+    worse: Side
+    inside: Chosen = field(name="in", default_factory=dict)
+    outside: Chosen = field(name="than_in", default_factory=dict)
+    margin: float
+    measure: bool = False
+    ratio: bool = False
 
     def __post_init__(self) -> None:
-        """Refuse a candidate against itself."""
-        if self.faster == self.slower:
-            raise ValueError("than: is the same as faster; name another candidate")
+        if bool(self.inside) != bool(self.outside):
+            raise ValueError("in: an interaction needs both in and than_in; give both, or none")
+        if self.margin < self.ratio:
+            raise ValueError(f"margin: expected at least {int(self.ratio)}, found {self.margin:g}")
 
     def question(self, says: str) -> str:
-        by = f"by more than {self.margin:.0%}"
-        return f"{self.faster} faster than {self.slower} ({self.group}), {by}"
+        better, worse = keys(self.better), keys(self.worse)
+        inside, outside = keys(self.inside), keys(self.outside)
+        by = f"a factor {self.margin:g}" if self.ratio else f"{self.margin:g}"
+        way = "less" if self.measure else "better"
+        if says != "equality":
+            more = f", more so with {inside} than with {outside}" if inside else ""
+            said = f"{self.figure} {way} with {better} than with {worse}{more}, by more than {by}"
+        elif inside:
+            said = (
+                f"the gain in {self.figure} of {better} over {worse} is the same with {inside} as "
+                f"with {outside}, within {by}"
+            )
+        else:
+            said = f"{self.figure} the same with {better} as with {worse}, within {by}"
+        return said + self.within()
 
-    def judge(self, runs: Runs, says: str) -> Judgement:
-        given = f"{self.measured} " if self.measured else ""
-        command = f"python scripts/bench norms {given}--json results/{FOLDER}/{self.report}.json"
-        for timings in runs.timings:
-            group = timings.groups.get(self.group, {})
-            named = PurePosixPath(timings.path).stem == self.report
-            if named and self.faster in group and self.slower in group:
-                return self._judge(timings, command, equality=says == "equality")
-        return Judgement(
-            "not measured", reason="no timings of both", command=command, cost="minutes"
-        )
+    @property
+    def sides(self) -> list[Where]:
+        """Return the two sides, or the four of an interaction, those `in` first."""
+        places = (self.inside, self.outside) if self.inside else ({},)
+        return [{**side, **place} for place in places for side in (self.better, self.worse)]
 
-    def _judge(self, timings: Timings, command: str, *, equality: bool) -> Judgement:
-        first, second = (timings.groups[self.group][name] for name in (self.faster, self.slower))
-        pairs = zip(first.ratios_to_first, second.ratios_to_first, strict=True)
-        saved = [1 - own / other for own, other in pairs]
-        medians = first.milliseconds.median, second.milliseconds.median
-        more: dict[str, Any] = {
-            "detail": " against ".join(figures(*medians)) + " ms",
-            "n": len(saved),
-            "repeats": "round",
-            "grade": "C" if self.group.startswith(_OF_A_MODEL) else "D",
-            "setting": timings.machine,
-            "records": (timings.path,),
-        }
-        if len(saved) < FEWEST:
-            reason = f"too few rounds ({len(saved)} of {FEWEST})"
-            return Judgement("not measured", reason=reason, command=command, **more)
-        decision = decide(saved, margin=self.margin, equality=equality)
-        if (found := decision.interval) is not None:
-            mean, low, high = (f"{value:.1%}" for value in (found.mean, found.low, found.high))
-            more["found"] = f"{mean} [{low}, {high}] of the time saved"
-            if decision.smallest is not None and not decision.reason:
-                shown = f"{decision.smallest:.1%} (80 % power)"
-                more["reason"] = f"these rounds would have shown {shown}"
-        return of_decision(decision, None, **more)
+    def values(self, sample: Sample) -> dict[int, float]:
+        """Return the difference by seed, or the difference of differences of an interaction."""
+        sides = [sample.figures(side) for side in sample.cells]
+        runs = chain.from_iterable(next(iter(sample.cells.values())).values())
+        scores = [score for run in runs if run.finished and (score := run.figure(self.scores[0]))]
+        less = self.measure or bool(scores and not scores[0].higher_is_better)
+        found: dict[int, float] = {}
+        for seed in sorted(set.intersection(*map(set, sides))):
+            better, worse, *others = (self._scaled(side[seed]) for side in sides)
+            gap = better - worse - (others[0] - others[1] if others else 0.0)
+            found[seed] = -gap if less else gap
+        return found
+
+    def _scaled(self, value: float) -> float:
+        """Return the logarithm of a value if a factor is asked for; NaN if it has none."""
+        if not self.ratio:
+            return value
+        return math.log(value) if value > 0 else math.nan
+
+    def of_counts(self, counted: Sequence[Count], look: Look, says: str) -> Judgement | None:
+        if self.inside:
+            return None
+        found = less_often(counted[1], counted[0], error=look.share)
+        differ = says == "equality" and found.verdict == "supported"
+        return replace(found, verdict="contradicted") if differ else found
+
+    def of_values(self, sample: Sample, seeds: Sequence[int], look: Look, says: str) -> Judgement:
+        m, values = self.margin, self.values(sample)
+        margin = math.log(m) if self.ratio else m
+        bounds = (1.0, m, 1 / m) if self.ratio else (0.0, m, -m)
+        differences = [values[seed] for seed in seeds]
+        equality = says == "equality"
+        found = decide(differences, margin=margin, equality=equality, error=look.share)
+        detail = self._means(sample, seeds)
+        return at_look(found, look, bounds=bounds, ratio=self.ratio, detail=detail)
+
+    def _means(self, sample: Sample, seeds: Sequence[int]) -> str:
+        """Write the means of the sides; geometric for a factor, so that it is their quotient."""
+        sides = [[values[seed] for seed in seeds] for values in map(sample.figures, sample.cells)]
+        geometric = self.ratio and all(value > 0 for side in sides for value in side)
+        said = figures(*(geometric_mean(side) if geometric else fmean(side) for side in sides))
+        pairs = [f"{a} against {b}" for a, b in zip(said[::2], said[1::2], strict=True)]
+        if len(pairs) == 1:
+            return pairs[0]
+        return f"{keys(self.inside)}: {pairs[0]}; {keys(self.outside)}: {pairs[1]}"
+
+    def described(self, values: Mapping[int, float], sample: Sample) -> str:
+        mean = fmean(values.values())
+        (said,) = figures(math.exp(mean) if self.ratio else mean)
+        name = "a factor" if self.ratio else "a difference of"
+        return f"{name} {said}, {self._means(sample, sorted(values))}"
+
+
+class _OneSetting(_Valued, frozen=True, kw_only=True):
+    """A question about the value of one setting."""
+
+    of: Side
+
+    @property
+    def sides(self) -> list[Where]:
+        return [self.of]
+
+    def values(self, sample: Sample) -> dict[int, float]:
+        return sample.figures(keys(self.of))
+
+
+class Level(_OneSetting, frozen=True, kw_only=True):
+    """One setting whose value is to be above or below a bound.
+
+    level:
+      of: {norm: bn}
+      above: 0.5                        or below
+      margin: 0                         optional
+    """
+
+    says: ClassVar[tuple[str, ...]] = ("difference", "figure")
+
+    above: float | None = None
+    below: float | None = None
+    margin: Annotated[float, Meta(ge=0)] = 0.0
+
+    def __post_init__(self) -> None:
+        if (self.above is None) == (self.below is None):
+            raise ValueError("needs exactly one of above and below")
+
+    def question(self, says: str) -> str:
+        way = f"below {self.below:g}" if self.above is None else f"above {self.above:g}"
+        by = f" by more than {self.margin:g}" if self.margin else ""
+        return f"{self.figure} {way}{by} with {keys(self.of)}" + self.within()
+
+    def of_values(self, sample: Sample, seeds: Sequence[int], look: Look, says: str) -> Judgement:
+        sign, bound = (1, self.above) if self.above is not None else (-1, self.below)
+        assert bound is not None
+        values = {seed: value for seed, value in self.values(sample).items() if seed in seeds}
+        differences = [sign * (value - bound) for value in values.values()]
+        found = decide(differences, margin=self.margin, equality=False, error=look.share)
+        if found.low is None or found.mean is None or found.high is None:
+            return at_look(found, look, detail=self.described(values, sample))
+        low, high = sorted(bound + sign * end for end in (found.low, found.high))
+        found = replace(found, low=low, mean=bound + sign * found.mean, high=high)
+        return at_look(found, look, bounds=[bound + by * self.margin for by in (-1, 0, 1)])
+
+
+class Document(_OneSetting, frozen=True, kw_only=True):
+    """One setting whose value a document states.
+
+    document:
+      of: {norm: bn}
+      value: 28.7
+      data: {task: iwslt}               the document's own; on other data nothing is compared
+    """
+
+    says: ClassVar[tuple[str, ...]] = ("figure",)
+
+    value: float
+    data: Side
+
+    def question(self, says: str) -> str:
+        where = keys({**self.data, **self.where})
+        return f"the interval of {self.figure} with {keys(self.of)} holds {self.value:g}; {where}"
+
+    def refused(self, runs: Sequence[RunRecord]) -> str | None:
+        for run in runs:
+            for key, wanted in self.data.items():
+                if str(found := value_of(run.config, key)) != str(wanted):
+                    return f"other data: {key}={found}, the document's is {key}={wanted}"
+        return None
+
+    def of_values(self, sample: Sample, seeds: Sequence[int], look: Look, says: str) -> Judgement:
+        values = [value for seed, value in self.values(sample).items() if seed in seeds]
+        if constant(values):
+            return at_look(Judgement("undecided", reason=CONSTANT), look)
+        interval = t_interval(values, confidence=1 - look.share)
+        # An interval that holds the value is no reason to stop: only the last look may say so.
+        verdict = "supported" if look == LOOKS[-1] else "undecided"
+        if not interval.low <= self.value <= interval.high:
+            verdict = "contradicted"
+        p = p_value(interval, against=self.value)
+        return at_look(tested(verdict, p, interval, look.share), look)
+
+
+class Trains(StudyEndpoint, frozen=True, kw_only=True):
+    """The counts of seeds that train on a side, compared with those of a reference.
+
+    trains:
+      side: {norm: none}
+      reference: {norm: ln}             optional if the part says trains
+
+    A seed that diverged, or ended at the floor that the run knows of the score, did not train. With
+    nuisances, a seed trains if all its runs do.
+    """
+
+    says: ClassVar[tuple[str, ...]] = ("trains", "fails")
+
+    side: Side
+    reference: Chosen = field(default_factory=dict)
+
+    @property
+    def sides(self) -> list[Where]:
+        return [self.side, *([self.reference] if self.reference else [])]
+
+    def question(self, says: str) -> str:
+        sides = ", against ".join(self.labels)
+        return f"how many seeds train with {sides}, by {self.scores[0]}{self.within('in each')}"
+
+    def at_look(self, sample: Sample, seeds: Sequence[int], look: Look, says: str) -> Judgement:
+        said, fails = sample.train_text(seeds), says in ("fails", "difference")
+        side, *others = sample.train_counts(seeds).values()
+        reference = others[0] if others else None
+        if reference is not None and not reference[0]:
+            floor = sample.floor(keys(self.reference), seeds)
+            return stuck(floor or "no seed of the reference trains", said)
+        found = counts(side, reference, fails=fails, error=look.share)
+        return at_look(found, look, found=said)
+
+    def shown(self, sample: Sample) -> str:
+        return sample.train_text(sample.seeds)

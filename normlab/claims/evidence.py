@@ -1,16 +1,24 @@
-"""What was computed and timed: `results/computed.json` and the reports `bench/norms*.json`."""
+"""What decides a part without runs: computed checks, timings, published sources.
+
+The findings of checks are in `results/computed.json`, timings in `results/bench/norms*.json`.
+"""
 
 import json
 from collections.abc import Mapping, Sequence
-from pathlib import Path
-from typing import Any, Literal, TypeVar
+from pathlib import Path, PurePosixPath
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, TypeVar
 
 import msgspec
-from msgspec import Struct
+from msgspec import Meta, Struct, field
+
+from normlab.claims.judge import FEWEST, Judgement, at_look, decide, figures
+
+if TYPE_CHECKING:
+    from normlab.claims.runs import Runs
 
 FORMAT = "normlab.computed/1"
 FOLDER = "bench"
-BENCH_FORMAT = "normlab.bench.norms/1"
+Text = Annotated[str, Meta(min_length=1)]
 _T = TypeVar("_T")
 _NOISE = 1e-9  # values are float64: what is smaller is rounding, which differs between machines
 
@@ -49,47 +57,27 @@ def read_computed(path: Path) -> dict[str, list[Evidence]]:
     return _read(path, _Computed, "normlab claims --write").checks if path.is_file() else {}
 
 
-class _Milliseconds(Struct, frozen=True):
-    median: float
-
-
 class Timed(Struct, frozen=True):
     """A candidate of a group: milliseconds, and by round the ratio to the first candidate."""
 
     name: str
-    milliseconds: _Milliseconds
+    milliseconds: dict[str, float]
     ratios_to_first: tuple[float, ...]
 
 
-class _Environment(Struct):
-    device: str
-    precision: str
-
-
-class _Report(Struct):
-    format: Literal["normlab.bench.norms/1"]
-    environment: _Environment
-    groups: dict[str, list[Timed]]
-
-
 class Timings(Struct, frozen=True):
-    """A report: its file, the machine, and the candidates of each group by their names."""
+    """A report of `python scripts/bench norms`, and its `path`."""
 
-    path: str
-    machine: str
-    groups: Mapping[str, Mapping[str, Timed]]
-
-
-def report_paths(folder: Path) -> list[Path]:
-    """Return the reports below a folder of results, relative to it."""
-    return [Path(FOLDER, path.name) for path in sorted((folder / FOLDER).glob("norms*.json"))]
+    format: Literal["normlab.bench.norms/1"]
+    environment: dict[str, Any]
+    groups: dict[str, tuple[Timed, ...]]
+    path: str = ""
 
 
 def read_timings(path: Path, *, named: str) -> Timings:
     """Read a report; `ValueError` for a damaged one."""
-    report = _read(path, _Report, f"python scripts/bench norms --json {path}")
-    groups = {group: {run.name: run for run in runs} for group, runs in report.groups.items()}
-    return Timings(named, f"{report.environment.device} {report.environment.precision}", groups)
+    report = _read(path, Timings, f"python scripts/bench norms --json {path}")
+    return msgspec.structs.replace(report, path=named)
 
 
 def _read(path: Path, kind: type[_T], again: str) -> _T:
@@ -97,3 +85,141 @@ def _read(path: Path, kind: type[_T], again: str) -> _T:
         return msgspec.json.decode(path.read_bytes(), type=kind)
     except (OSError, UnicodeDecodeError, msgspec.MsgspecError) as error:
         raise ValueError(f"{path}: damaged ({error}); recreate it with {again}") from None
+
+
+class Endpoint(Struct, frozen=True, forbid_unknown_fields=True):
+    """One question about a part: the one that decides it, or a secondary one.
+
+    `says` is what a part may say that this kind decides; empty for anything.
+    """
+
+    says: ClassVar[tuple[str, ...]] = ()
+
+    @property
+    def kind(self) -> str:
+        """Return its name in the files of claims."""
+        return type(self).__name__.lower()
+
+    @property
+    def family(self) -> tuple[str, str] | None:
+        """Return the study and scale within which its p value is corrected; None without one."""
+        return None
+
+    def question(self, says: str) -> str:
+        """Return in one line what is measured, of a part that `says` what it does."""
+        raise NotImplementedError
+
+    def judge(self, runs: "Runs", says: str) -> Judgement:
+        """Answer by what there is, before any correction."""
+        raise NotImplementedError
+
+
+class Published(Endpoint, frozen=True):
+    """Whether published sources support a part, or why nothing can measure it yet.
+
+    published: {standing: contradicts, reason: "T5 and LLaMA use RMSNorm."}
+    """
+
+    standing: Literal["supports", "contradicts", "missing"]
+    reason: Text
+
+    def question(self, says: str) -> str:
+        missing = self.standing == "missing"
+        return "nothing measures it yet" if missing else "published code and papers"
+
+    def judge(self, runs: "Runs", says: str) -> Judgement:
+        if self.standing == "missing":
+            return Judgement("not measured", reason=self.reason)
+        verdict = "supported" if self.standing == "supports" else "contradicted"
+        return Judgement(verdict, found=self.reason, grade="D")
+
+
+class Computed(Endpoint, frozen=True):
+    """A check by its name `file.function`; `only` selects findings by how their question begins.
+
+    computed: {check: batch.mates, only: [bn in training]}
+    """
+
+    check: Annotated[str, Meta(pattern=r"^[a-z_0-9]+\.[a-z_0-9]+$")]
+    only: tuple[str, ...] = ()
+
+    def question(self, says: str) -> str:
+        return f"the check {self.check}" + (f": {'; '.join(self.only)}" if self.only else "")
+
+    def judge(self, runs: "Runs", says: str) -> Judgement:
+        pieces = runs.computed.get(self.check, ())
+        chosen = [piece for piece in pieces if piece.question.startswith(self.only or ("",))]
+        if not chosen:
+            known = "; ".join(piece.question for piece in pieces)
+            reason = f"the check has no finding that begins so; it has: {known}"
+            command = "normlab claims --compute"
+            reason = reason if pieces else "not computed"
+            return Judgement("not measured", reason=reason, command=command, cost="seconds")
+        holds = all(piece.standing == "supports" for piece in chosen)
+        said = ". ".join(f"{piece.question}: {piece.finding}" for piece in chosen)
+        return Judgement("supported" if holds else "contradicted", found=said, grade="D")
+
+
+class Timing(Endpoint, frozen=True):
+    """Two candidates of a group, of which the first is to take less time.
+
+    timing:
+      faster: bn folded
+      than: ln
+      group: "model, 1 sentence"
+      margin: 0.02                 optional: a share of the time
+      report: norms_vit            optional: results/bench/norms_vit.json, otherwise norms.json
+      measured: model=vit          optional: how `python scripts/bench norms` was called for it
+
+    The names are those of `python scripts/bench norms`. The share of time saved is taken round by
+    round in one process, so the interval measures noise and not other machines.
+    """
+
+    says: ClassVar[tuple[str, ...]] = ("difference",)
+
+    faster: Text
+    slower: Text = field(name="than")
+    group: Text
+    margin: Annotated[float, Meta(ge=0, lt=1)] = 0.02
+    report: str = "norms"
+    measured: str = ""
+
+    def question(self, says: str) -> str:
+        by = f"by more than {self.margin:.0%}"
+        return f"{self.faster} faster than {self.slower} ({self.group}), {by}"
+
+    def judge(self, runs: "Runs", says: str) -> Judgement:
+        for timings in runs.timings:
+            group = {each.name: each for each in timings.groups.get(self.group, ())}
+            named = PurePosixPath(timings.path).stem == self.report
+            if named and self.faster in group and self.slower in group:
+                return self._judged(timings, group[self.faster], group[self.slower])
+        command = " ".join(filter(None, ("python scripts/bench norms", self.measured)))
+        command += f" --json results/{FOLDER}/{self.report}.json"
+        reason = "no timings of both"
+        return Judgement("not measured", reason=reason, command=command, cost="minutes")
+
+    def _judged(self, timings: Timings, first: Timed, second: Timed) -> Judgement:
+        pairs = zip(first.ratios_to_first, second.ratios_to_first, strict=True)
+        saved = [1 - own / other for own, other in pairs]
+        medians = first.milliseconds["median"], second.milliseconds["median"]
+        where = timings.environment
+        more: dict[str, Any] = {
+            "detail": " against ".join(figures(*medians)) + " ms",
+            "n": len(saved),
+            "repeats": "round",
+            "grade": "C" if self.group.startswith("model") else "D",  # a norm alone
+            "setting": f"{where['device']} {where['precision']}",
+            "records": (timings.path,),
+        }
+        if len(saved) < FEWEST:
+            reason = f"too few rounds ({len(saved)} of {FEWEST})"
+            return Judgement("not measured", reason=reason, **more)
+        found = decide(saved, margin=self.margin, equality=False)
+        if found.low is not None:
+            mean, low, high = (f"{v:.1%}" for v in (found.mean, found.low, found.high))
+            more["found"] = f"{mean} [{low}, {high}] of the time saved"
+            if found.smallest is not None and not found.reason:
+                shown = f"{found.smallest:.1%} (80 % power)"
+                more["reason"] = f"these rounds would have shown {shown}"
+        return at_look(found, None, **more)

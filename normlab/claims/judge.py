@@ -36,132 +36,9 @@ DECIDED: tuple[Verdict, ...] = ("supported", "contradicted", "no difference")
 SHOWN = "the direction is shown, its size is open"
 CONSTANT = "the difference is the same in every seed, so there is no spread to judge by"
 OPEN = "the counts do not decide"
-HALF = 0.5
 _ROUNDING = 1e-12  # a smaller difference of float64 scores is none
 _MOST_DECIMALS = 6
-
-
-@dataclass(frozen=True)
-class Decision:
-    """The verdict, with the interval and p value of the test that decided.
-
-    The interval is I90 where it is within the margin, else I95; counts and constant differences
-    have none. Where no test decided, `p` is the smallest of them, `reason` says what is open,
-    `p_direction` is of the test against 0 if that is shown, and `smallest` is the difference that
-    these seeds show with 80 % power.
-    """
-
-    verdict: Verdict
-    p: float
-    interval: Interval | None = None
-    reason: str = ""
-    smallest: float | None = None
-    confidence: float | None = None
-    p_direction: float | None = None
-
-
-def decide(
-    values: Sequence[float], *, margin: float, equality: bool, error: float = 0.05
-) -> Decision:
-    """Apply the table to differences; raises `ValueError` for fewer than two."""
-    wide = t_interval(values, confidence=1 - error)
-    if constant(values):
-        return Decision("undecided", 1.0, reason=CONSTANT)
-    narrow = t_interval(values, confidence=1 - 2 * error)
-    lowest = -margin if equality else 0.0
-    same = equivalence(values, margin) if margin > 0 else 1.0
-    above = p_value(wide, against=margin) if wide.mean > margin else 1.0
-    below = p_value(wide, against=lowest) if wide.mean < lowest else 1.0
-    if -margin < narrow.low and narrow.high < margin:
-        verdict = "supported" if equality else "no difference"
-        return Decision(verdict, same, narrow, confidence=1 - 2 * error)
-    if wide.low > margin:
-        verdict = "contradicted" if equality else "supported"
-        return Decision(verdict, above, wide, confidence=1 - error)
-    if wide.high < lowest:
-        return Decision("contradicted", below, wide, confidence=1 - error)
-    smallest = smallest_difference(wide, error=error)
-    open_ = Decision("undecided", min(same, above, below), wide, "", smallest, 1 - error)
-    if wide.low <= 0 <= wide.high:
-        return open_
-    return replace(open_, reason=SHOWN, p_direction=p_value(wide, against=0.0))
-
-
-def constant(values: Sequence[float]) -> bool:
-    """Tell whether values are equal up to rounding, so that their spread is unknown."""
-    return max(values) - min(values) <= _ROUNDING
-
-
-def less_often(side: tuple[int, int], reference: tuple[int, int], *, error: float) -> Decision:
-    """Decide whether a side trains less often than a reference, by Fisher's exact test.
-
-    Both are given as the seeds that train and all seeds.
-    """
-    p = fisher(side, reference)
-    if p >= error:
-        return Decision("undecided", p, reason=OPEN)
-    less = side[0] * reference[1] < reference[0] * side[1]
-    return Decision("supported" if less else "contradicted", p)
-
-
-def against(
-    side: tuple[int, int], reference: tuple[int, int], *, fails: bool, error: float
-) -> Decision:
-    """Decide whether a side `fails`, or else trains as often as a reference.
-
-    Training less often supports the first and contradicts the second. If the exact test decides
-    nothing and the side trains every time, the side decides alone: it does not fail.
-    """
-    found = less_often(side, reference, error=error)
-    if found.verdict != "undecided":
-        turned: Verdict = "contradicted" if found.verdict == "supported" else "supported"
-        return found if fails else replace(found, verdict=turned)
-    return alone(side, fails=fails, error=error) if side[0] == side[1] else found
-
-
-def alone(side: tuple[int, int], *, fails: bool, error: float) -> Decision:
-    """Decide whether every seed trains, or `fails`, by an exact test against a half.
-
-    A single seed that does otherwise keeps it from being supported; most of them contradict it.
-    """
-    p = binomial(*side, against=HALF)
-    as_said = side[1] - side[0] if fails else side[0]
-    if p < error and as_said == side[1]:
-        return Decision("supported", p)
-    if p < error and as_said < side[1] / 2:
-        return Decision("contradicted", p)
-    return Decision("undecided", p, reason=OPEN)
-
-
-ERROR = 0.05
-"""The error that all planned looks spend together, so that a true null is rejected at any of them
-with at most this probability.
-
-A look's p value is multiplied by 0.05 over its share and then compared with 0.05. Between two looks
-the lowest seeds that all sides have count, as many as the last look reached has. Of the looks
-reached, the one that decides with the smallest corrected p counts; if none decides, the last one.
-"""
-
-
-@dataclass(frozen=True)
-class Look:
-    """A number of seeds to be judged, and the error that this spends."""
-
-    seeds: int
-    share: float
-
-    def corrected(self, p: float) -> float:
-        """Return a p value of this look to be compared with 0.05."""
-        return min(1.0, p * ERROR / self.share)
-
-
-LOOKS = tuple(map(Look, ANALYSES, (0.01, 0.015, 0.025)))
-FEWEST = LOOKS[0].seeds
-
-
-def reached(seeds: int) -> tuple[Look, ...]:
-    """Return the looks that a number of seeds allows."""
-    return tuple(look for look in LOOKS if look.seeds <= seeds)
+Count = tuple[int, int]  # the seeds that train, and all seeds
 
 
 @dataclass(frozen=True)
@@ -169,9 +46,10 @@ class Judgement:
     """The verdict of an endpoint before correction, and the records that it rests on.
 
     `found` is the value with its interval, `detail` what it was made of, `reason` why it is open or
-    not measured. `p` is as found, `p_look` multiplied for the look; None if nothing was tested. If
-    the direction is shown and the size is open, `p_direction` is that of the direction, multiplied
-    for the look, and `unshown` the reason if it does not survive the correction. `n` counts seeds
+    not measured. `p` is that of the test that decided, or else the smallest, None if nothing was
+    tested; `p_look` is multiplied for the look. If the direction is shown and the size is open,
+    `p_direction` is that of the direction, and `unshown` the reason if it does not survive the
+    correction. `smallest` is the difference that these seeds show with 80 % power. `n` counts seeds
     (or rounds), `look` the seeds of the look that counts, `seeds` all that may enter one (None if
     no seeds would help). `excluded` says why runs do not count, `records` are the folders or the
     file it rests on. `command` would measure more, at `cost`, once the `untuned` rows are tuned. If
@@ -211,6 +89,105 @@ def stuck(reason: str, found: str = "") -> Judgement:
     return Judgement("undecided", found=found, reason=reason, stuck=True)
 
 
+def tested(verdict: Verdict, p: float, interval: Interval, error: float) -> Judgement:
+    """Return the verdict of a test of an interval at an error."""
+    ends = {"low": interval.low, "mean": interval.mean, "high": interval.high}
+    return Judgement(verdict, p=p, confidence=1 - error, **ends)
+
+
+def decide(
+    values: Sequence[float], *, margin: float, equality: bool, error: float = 0.05
+) -> Judgement:
+    """Apply the table to differences; raises `ValueError` for fewer than two."""
+    wide = t_interval(values, confidence=1 - error)
+    if constant(values):
+        return Judgement("undecided", reason=CONSTANT)
+    narrow = t_interval(values, confidence=1 - 2 * error)
+    lowest = -margin if equality else 0.0
+    same = equivalence(values, margin) if margin > 0 else 1.0
+    above = p_value(wide, against=margin) if wide.mean > margin else 1.0
+    below = p_value(wide, against=lowest) if wide.mean < lowest else 1.0
+    if -margin < narrow.low and narrow.high < margin:
+        return tested("supported" if equality else "no difference", same, narrow, 2 * error)
+    if wide.low > margin:
+        return tested("contradicted" if equality else "supported", above, wide, error)
+    if wide.high < lowest:
+        return tested("contradicted", below, wide, error)
+    found = tested("undecided", min(same, above, below), wide, error)
+    found = replace(found, smallest=smallest_difference(wide, error=error))
+    if wide.low <= 0 <= wide.high:
+        return found
+    return replace(found, reason=SHOWN, p_direction=p_value(wide, against=0.0))
+
+
+def constant(values: Sequence[float]) -> bool:
+    """Tell whether values are equal up to rounding, so that their spread is unknown."""
+    return max(values) - min(values) <= _ROUNDING
+
+
+def less_often(side: Count, reference: Count, *, error: float) -> Judgement:
+    """Decide whether a side trains less often than a reference, by Fisher's exact test."""
+    p = fisher(side, reference)
+    if p >= error:
+        return Judgement("undecided", p=p, reason=OPEN)
+    less = side[0] * reference[1] < reference[0] * side[1]
+    return Judgement("supported" if less else "contradicted", p=p)
+
+
+def counts(side: Count, reference: Count | None, *, fails: bool, error: float) -> Judgement:
+    """Decide whether a side `fails`, or else trains as often as a reference, if there is one.
+
+    Training less often supports the first and contradicts the second. If this decides nothing and
+    the side trains every time, or without a reference, the side is tested against a half. Then a
+    claim about every seed is not supported by most of them, and most of the others contradict it.
+    """
+    if reference is not None:
+        found = less_often(side, reference, error=error)
+        if found.verdict == "undecided" and side[0] < side[1]:
+            return found
+        if found.verdict != "undecided":
+            turned = "contradicted" if found.verdict == "supported" else "supported"
+            return found if fails else replace(found, verdict=turned)
+    p = binomial(*side, against=0.5)
+    as_said = side[1] - side[0] if fails else side[0]
+    if p < error and as_said == side[1]:
+        return Judgement("supported", p=p)
+    if p < error and as_said < side[1] / 2:
+        return Judgement("contradicted", p=p)
+    return Judgement("undecided", p=p, reason=OPEN)
+
+
+ERROR = 0.05
+"""The error that all planned looks spend together, so that a true null is rejected at any of them
+with at most this probability.
+
+A look's p value is multiplied by 0.05 over its share and then compared with 0.05. Between two looks
+the lowest seeds that all sides have count, as many as the last look reached has. Of the looks
+reached, the one that decides with the smallest corrected p counts; if none decides, the last one.
+"""
+
+
+@dataclass(frozen=True)
+class Look:
+    """A number of seeds to be judged, and the error that this spends."""
+
+    seeds: int
+    share: float
+
+    def corrected(self, p: float | None) -> float | None:
+        """Return a p value of this look to be compared with 0.05."""
+        return None if p is None else min(1.0, p * ERROR / self.share)
+
+
+LOOKS = tuple(map(Look, ANALYSES, (0.01, 0.015, 0.025)))
+FEWEST = LOOKS[0].seeds
+
+
+def reached(seeds: int) -> tuple[Look, ...]:
+    """Return the looks that a number of seeds allows."""
+    return tuple(look for look in LOOKS if look.seeds <= seeds)
+
+
 def sequential(
     seeds: Sequence[int], judge: Callable[[Sequence[int], Look], Judgement]
 ) -> tuple[Look, Judgement]:
@@ -224,47 +201,35 @@ def sequential(
     return min(decided, key=lambda pair: pair[1].p_look or 0.0, default=found[-1])
 
 
-def of_decision(
-    decision: Decision,
+def at_look(
+    found: Judgement,
     look: Look | None,
+    /,
     *,
+    bounds: Sequence[float] = (),
     ratio: bool = False,
-    margin: float | None = None,
     **more: Any,
 ) -> Judgement:
-    """Return a decision, at a look or without one, as a judgement; `more` are its values.
+    """Correct a judgement for its look and write its numbers out; `more` replaces its values.
 
-    With `ratio` the decision is about logarithms, and `margin` is a factor.
+    With `ratio` its numbers are logarithms. `bounds` are those of `interval_text`.
     """
-
-    def corrected(p: float | None) -> float | None:
-        return p if p is None or look is None else look.corrected(p)
-
-    unshown = ""
-    if decision.smallest is not None:
-        (smallest,) = figures(math.exp(decision.smallest) if ratio else decision.smallest)
-        said = f"a factor {smallest}" if ratio else smallest
-        unshown = f"these seeds would have shown {said} (80 % power)"
-    p = None if decision.reason == CONSTANT else decision.p
-    values: dict[str, Any] = {
-        "reason": decision.reason or unshown,
-        "unshown": unshown if decision.p_direction is not None else "",
-        "p": p,
-        "p_look": corrected(p),
-        "p_direction": corrected(decision.p_direction),
-        "look": look.seeds if look else None,
-        "smallest": decision.smallest,
-    }
-    if (interval := decision.interval) is not None:
-        ends = interval.mean, interval.low, interval.high
-        bounds: list[float] = []
-        if margin is not None:
-            bounds = [1.0, margin, 1 / margin] if ratio else [0.0, margin, -margin]
-        said = interval_text(*(map(math.exp, ends) if ratio else ends), bounds=bounds)
-        values |= {"found": ("factor " if ratio else "") + said}
-        values |= dict(zip(("mean", "low", "high"), ends, strict=True))
-        values |= {"confidence": decision.confidence}
-    return Judgement(decision.verdict, **{**values, **more})
+    value = math.exp if ratio else float
+    said: dict[str, Any] = {}
+    if found.smallest is not None:
+        (smallest,) = figures(value(found.smallest))
+        factor = "a factor " if ratio else ""
+        unshown = f"these seeds would have shown {factor}{smallest} (80 % power)"
+        said["reason"] = found.reason or unshown
+        said["unshown"] = "" if found.p_direction is None else unshown
+    if found.low is not None and found.mean is not None and found.high is not None:
+        ends = interval_text(*map(value, (found.mean, found.low, found.high)), bounds=bounds)
+        said["found"] = f"factor {ends}" if ratio else ends
+    said["p_look"] = found.p
+    if look is not None:
+        p, direction = look.corrected(found.p), look.corrected(found.p_direction)
+        said |= {"p_look": p, "p_direction": direction, "look": look.seeds}
+    return replace(found, **{**said, **more})
 
 
 def interval_text(mean: float, low: float, high: float, bounds: Sequence[float] = ()) -> str:

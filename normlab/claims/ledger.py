@@ -9,17 +9,18 @@ that holds a document's value is no rejection, and is not corrected.
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
+from itertools import chain
 from typing import Any
 
 from normlab.claims.claim import Claim, Part
-from normlab.claims.endpoint import Endpoint, StudyEndpoint
+from normlab.claims.endpoint import Document
+from normlab.claims.evidence import Endpoint
 from normlab.claims.judge import DECIDED, ERROR, Judgement, Verdict
-from normlab.claims.level import Document
 from normlab.claims.runs import Runs
 from normlab.metrics.spread import holm
 from normlab.records.record import plain
 
-FORMAT = "normlab.claims/2"
+FORMAT = "normlab.claims/3"
 NOT_SURVIVED = "does not survive the correction for the study's other endpoints"
 VERDICTS = ("supported", "contradicted", "mixed", "undecided", "not measured")
 """The verdicts of claims; those of parts are of `judge.Verdict`."""
@@ -59,7 +60,7 @@ class Outcome:
         found = self.finding
         if found.grade is None or self.verdict == "not measured":
             return ""
-        return ": ".join(part for part in (found.grade, found.setting) if part)
+        return ": ".join(filter(None, (found.grade, found.setting)))
 
 
 @dataclass(frozen=True)
@@ -99,7 +100,7 @@ def verdict(parts: Sequence[Verdict]) -> str:
     found = set(parts)
     if found == {"supported"}:
         return "supported"
-    if found and found <= {"contradicted", "no difference"}:
+    if found <= {"contradicted", "no difference"}:
         return "contradicted"
     if found & set(DECIDED):
         return "mixed"
@@ -109,81 +110,65 @@ def verdict(parts: Sequence[Verdict]) -> str:
 def ledger(claims: Sequence[Claim], runs: Runs) -> list[Entry]:
     """Decide all claims; give all of them, since those of one study are corrected together.
 
-    `ValueError` names claim and part if one run would be on both sides.
+    `ValueError` names claim and part, such as one that has a run on both sides.
     """
-    parts = [(claim, part) for claim in claims for part in claim.parts]
-    found = {
-        (claim.id, part.name): _judged(claim, part, part.endpoint, runs) for claim, part in parts
-    }
-    families: defaultdict[tuple[str, str] | None, list[float]] = defaultdict(list)
-    for claim, part in parts:
-        p = found[claim.id, part.name].p_look
-        families[part.endpoint.family].append(1.0 if p is None else p)
-    families[None] = []  # nothing to correct within
+    primary = [[_judged(claim, p, p.endpoint, runs) for p in claim.parts] for claim in claims]
+    families: defaultdict[tuple[str, str], list[float]] = defaultdict(list)
+    for each in chain.from_iterable(primary):
+        if (family := each.endpoint.family) is not None:
+            families[family].append(_p(each.finding))
     return [
         Entry(
             claim,
+            tuple(_corrected(o, families[o.endpoint.family or ("", "")]) for o in outcomes),
             tuple(
-                _outcome(
-                    claim,
-                    part,
-                    part.endpoint,
-                    found[claim.id, part.name],
-                    families[part.endpoint.family],
-                )
-                for part in claim.parts
-            ),
-            tuple(
-                _outcome(claim, part, each, _judged(claim, part, each, runs))
+                _corrected(_judged(claim, part, each, runs))
                 for part in claim.parts
                 for each in part.secondary
             ),
         )
-        for claim in claims
+        for claim, outcomes in zip(claims, primary, strict=True)
     ]
 
 
-def _judged(claim: Claim, part: Part, endpoint: Endpoint, runs: Runs) -> Judgement:
+def _p(finding: Judgement) -> float:
+    return 1.0 if finding.p_look is None else finding.p_look
+
+
+def _judged(claim: Claim, part: Part, endpoint: Endpoint, runs: Runs) -> Outcome:
     try:
-        return endpoint.judge(runs, part.says)
+        found = endpoint.judge(runs, part.says)
     except ValueError as error:
         raise ValueError(f"{claim.path}: part {part.name}: {error}") from None
+    return Outcome(claim.id, part, endpoint, found, found.verdict, found.reason)
 
 
-def _outcome(
-    claim: Claim,
-    part: Part,
-    endpoint: Endpoint,
-    finding: Judgement,
-    family: Sequence[float] = (),
-) -> Outcome:
-    """Correct a finding within the p values of a `family`, if any, of which its own is one."""
-    p = None
+def _corrected(outcome: Outcome, family: Sequence[float] = ()) -> Outcome:
+    """Correct an outcome within the p values of a `family`, if any, of which its own is one."""
+    finding, p = outcome.finding, None
     if family and finding.p_look is not None:
         p = holm(family)[family.index(finding.p_look)]
     if family and finding.p_direction is not None:
         rest = list(family)
-        rest.remove(1.0 if finding.p_look is None else finding.p_look)
+        rest.remove(_p(finding))
         if holm([finding.p_direction, *rest])[0] >= ERROR:
             finding = replace(finding, reason=finding.unshown)
-    holds = isinstance(endpoint, Document) and finding.verdict == "supported"
-    lost = finding.verdict in DECIDED and p is not None and p >= ERROR and not holds
-    found: Verdict = "undecided" if lost else finding.verdict
-    reason = NOT_SURVIVED if lost else finding.reason
+    holds = isinstance(outcome.endpoint, Document) and finding.verdict == "supported"
+    found, reason = finding.verdict, finding.reason
+    if found in DECIDED and p is not None and p >= ERROR and not holds:
+        found, reason = "undecided", NOT_SURVIVED
     if found in DECIDED:  # nothing more has to be measured
         finding = replace(finding, command=None, cost=None, untuned=())
-    return Outcome(claim.id, part, endpoint, finding, found, reason, p, len(family))
+    own = {"finding": finding, "verdict": found, "reason": reason}
+    return replace(outcome, p_holm=p, compared=len(family), **own)
 
 
 def standings(claims: Sequence[Claim], runs: Runs, study: str, scale: str) -> list[Outcome]:
     """Return the parts that a study decides at a scale, corrected together as in the ledger."""
-
-    def own(endpoint: Endpoint) -> bool:
-        return isinstance(endpoint, StudyEndpoint) and endpoint.family == (study, scale)
-
-    asked = [claim for claim in claims if any(own(part.endpoint) for part in claim.parts)]
-    entries = ledger(asked, runs)
-    return [each for entry in entries for each in entry.primary if own(each.endpoint)]
+    place = study, scale
+    asked = [c for c in claims if any(part.endpoint.family == place for part in c.parts)]
+    primary = chain.from_iterable(entry.primary for entry in ledger(asked, runs))
+    return [outcome for outcome in primary if outcome.endpoint.family == place]
 
 
 def to_plain(entries: Sequence[Entry]) -> dict[str, Any]:
@@ -192,27 +177,18 @@ def to_plain(entries: Sequence[Entry]) -> dict[str, Any]:
     claims = [
         {
             **{name: getattr(entry.claim, name) for name in names},
-            "verdict": entry.verdict,
-            "grades": entry.grades,
-            "parts": [_plain_part(entry, each) for each in entry.primary],
+            **{name: getattr(entry, name) for name in ("verdict", "grades")},
+            "parts": [_plain(each) for each in entry.primary],
+            "secondary": [_plain(each) for each in entry.secondary],
         }
         for entry in entries
     ]
     return plain({"format": FORMAT, "claims": claims})
 
 
-def _plain_part(entry: Entry, primary: Outcome) -> dict[str, Any]:
-    part = primary.part
-    secondary = [each for each in entry.secondary if each.part is part]
-    return {
-        **{name: getattr(part, name) for name in ("name", "statement", "note", "says")},
-        "verdict": primary.verdict,
-        "primary": _plain_outcome(primary),
-        "secondary": [_plain_outcome(each) for each in secondary],
-    }
-
-
-def _plain_outcome(outcome: Outcome) -> dict[str, Any]:
-    names = ("question", "verdict", "reason", "p_holm")
+def _plain(outcome: Outcome) -> dict[str, Any]:
+    names = ("name", "question", "verdict", "reason", "p_holm")
     own = {name: getattr(outcome, name) for name in names}
-    return {**asdict(outcome.finding), "kind": outcome.endpoint.kind, **own}
+    part, kind = outcome.part, outcome.endpoint.kind
+    said = {"kind": kind, "statement": part.statement, "says": part.says, "note": part.note}
+    return {**asdict(outcome.finding), **said, **own}

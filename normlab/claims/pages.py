@@ -4,6 +4,7 @@ import posixpath
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from textwrap import fill
+from typing import Any
 
 from normlab.claims.claim import DOCUMENTS, Part
 from normlab.claims.judge import p_text
@@ -33,12 +34,6 @@ _MEANINGS: Mapping[str, str] = {
     "undecided": "measured, but no part is decided",
     "not measured": "no evidence counts yet",
 }
-_GRADES: Mapping[str, str] = {
-    "A": "the document's own data and size",
-    "B": "trained to convergence, each side tuned, two data sets",
-    "C": "any other measurement",
-    "D": "computed, published, or about the norm alone",
-}
 _HOURS = (
     "Hours are for one core with AVX512, one run after the other (with AVX2 alone about three "
     "times as many), or for one GPU at `scale=paper`; `normlab study plan STUDY` measures them. "
@@ -46,43 +41,7 @@ _HOURS = (
     "sides of a pair come from one machine and one code; `rows=NAME,NAME` makes only the sides "
     "that a part compares."
 )
-_NOTES = (
-    "A claim has parts that can be true or false one by one. Each part has one primary endpoint, "
-    "which alone decides it. Secondary evidence is shown and never counted.",
-    "A contrast is the difference between two sides, seed by seed, in the claimed direction, "
-    "averaged over nuisances. `a [b, c]` is its mean with a t interval; for a factor all "
-    "means are geometric. An interval above the margin supports the part, one below 0 contradicts "
-    "it. There is *no difference* if the narrower interval of two one-sided tests is within the "
-    "margin on both sides.",
-    "A claim that two sides are the same is supported if that narrower interval is within the "
-    "margin, and contradicted if the wider one is beyond it, on either side.",
-    "If the difference is the same in every seed, there is no spread to judge by, and the part "
-    "is undecided.",
-    "Seeds that train are counted, and compared with those of the other side by Fisher's exact "
-    "test. If all of a side train, or there is no other side, they are compared with half of the "
-    "seeds by the exact binomial test, so that five seeds never decide. That a side trains as "
-    "often then means: no sign that it trains less often, and most of its runs train, at least the "
-    "share in brackets (exact, 95 %).",
-    "There are planned analyses at 5, 8 and 12 seeds, which spend 0.01, 0.015 and 0.025 of an "
-    "error of 0.05: intervals are of 99, 98.5 and 97.5 %; the narrower ones, shown where they "
-    "decide before the correction, of 98, 97 and 95 %. Fewer than five seeds decide nothing.",
-    "p is of the test that decides: against the margin (supported), against 0 (contradicted), of "
-    "equivalence (no difference); for sides claimed to be the same: of equivalence (supported), "
-    "against the margin (contradicted); for counts: Fisher's or the binomial. In an undecided part "
-    "it is the smallest of these, so do not quote it as a test of no effect. *Corrected* is "
-    "multiplied for the planned analysis, then by Holm over the primary endpoints of the study at "
-    "that scale; at 0.05 and above a part is undecided. *The direction is shown, its size is "
-    "open*: 0 is excluded after the same correction, the margin is not.",
-    "A run counts if it was made by clean code and tested its last weights, or their mean; both "
-    "sides of a pair share code, data and arithmetic. A side at the floor, which is the score of "
-    "an untrained baseline, decides nothing. Clear of the floor is a loss that is a nat lower, an "
-    "accuracy whose Wilson interval begins 2 points above, any other score by its interval over "
-    "seeds. If a seed diverged, the counts of seeds that train decide (except for an interaction); "
-    "if one ended at the floor of a side that trained, differences of scores decide nothing.",
-    "Times are of candidates that took turns in one process: `n` are rounds, and the interval "
-    "shows noise, not the spread between machines.",
-    "Grades: " + "; ".join(f"{name}: {meaning}" for name, meaning in _GRADES.items()) + ".",
-)
+_RULES = "docs/explanation/verdicts.md"
 
 
 def _address(path: str) -> str:
@@ -92,9 +51,9 @@ def _address(path: str) -> str:
 
 def verdict_text(entry: Entry) -> str:
     """Return the verdict with its grades, such as `contradicted (C: Multi30k, 2+2 layers)`."""
-    about = [entry.by_parts] if entry.verdict == "mixed" else []
-    about += [entry.grades] if entry.grades else []
-    return f"{entry.verdict} ({'; '.join(about)})" if about else entry.verdict
+    about = [entry.by_parts if entry.verdict == "mixed" else "", entry.grades]
+    said = "; ".join(filter(None, about))
+    return f"{entry.verdict} ({said})" if said else entry.verdict
 
 
 def part_text(part: Part) -> str:
@@ -110,10 +69,8 @@ def outcome_text(outcome: Outcome) -> str:
 def found_text(outcome: Outcome) -> str:
     """Return the value with its interval, what it was made of, and why the endpoint is open."""
     found = outcome.finding
-    said = found.found or found.detail
-    if found.found and found.detail:
-        said += f" ({found.detail})"
-    return "; ".join(part for part in (said, outcome.reason) if part)
+    said = f"{found.found} ({found.detail})" if found.found and found.detail else ""
+    return "; ".join(filter(None, (said or found.found or found.detail, outcome.reason)))
 
 
 def seeds_text(outcome: Outcome) -> str:
@@ -126,23 +83,30 @@ def seeds_text(outcome: Outcome) -> str:
     return text if found.confidence is None else f"{text}, {100 * found.confidence:g} %"
 
 
+def test_text(outcome: Outcome) -> str:
+    """Return the p value, as found and corrected, and the seeds; "" where nothing was tested."""
+    if outcome.finding.p is None:
+        return ""
+    holm = "" if outcome.p_holm is None else f" (corrected {p_text(outcome.p_holm)})"
+    return f"p {p_text(outcome.finding.p)}{holm}, {seeds_text(outcome)}"
+
+
 def measure_text(outcome: Outcome) -> str:
     """Return the command that would measure more, its cost, and what to tune first; "" if none."""
     found = outcome.finding
     if found.command is None:
         return ""
-    first, why = tune_first(outcome)
-    said = f"`{first}` first, {why}; then `{found.command}`" if first else f"`{found.command}`"
-    return f"{said} ({found.cost})" if found.cost else said
+    first = _tune(outcome)
+    first = f"`{first}` first, as {no_rate(found.untuned)}; then " if first else ""
+    return f"{first}`{found.command}`" + (f" ({found.cost})" if found.cost else "")
 
 
-def tune_first(outcome: Outcome) -> tuple[str, str]:
-    """Return the command that chooses the rates that a study lacks, and which; "" for none."""
-    endpoint, untuned = outcome.endpoint, outcome.finding.untuned
-    if not untuned or endpoint.family is None:
-        return "", ""
-    study, scale = endpoint.family
-    return f"normlab study tune {study} scale={scale}", f"as {no_rate(untuned)}"
+def _tune(outcome: Outcome) -> str:
+    """Return the command that chooses the rates that a study lacks; "" for none."""
+    if not outcome.finding.untuned or outcome.endpoint.family is None:
+        return ""
+    study, scale = outcome.endpoint.family
+    return f"normlab study tune {study} scale={scale}"
 
 
 def no_rate(names: Sequence[str]) -> str:
@@ -156,51 +120,40 @@ def markdown(entries: Sequence[Entry]) -> str:
     counts = Counter(entry.verdict for entry in entries)
     said = ", ".join(f"{counts[name]} {name}" for name in VERDICTS)
     meanings = "; ".join(f"*{name}*: {meaning}" for name, meaning in _MEANINGS.items())
-    notes = [
-        fill(note, _WIDTH, initial_indent="- ", subsequent_indent="  ")
-        for note in (f"{meanings}.", *_NOTES)
+    rules = f"[How verdicts are made]({_address(_RULES)}) says how parts are decided and corrected."
+    rows = [
+        [
+            f"[{(claim := entry.claim).id}](#claim-{claim.id})",
+            claim.statement,
+            " ".join(claim.documents),
+            claim.figure or "-",
+            _bold(verdict_text(entry), entry.verdict),
+        ]
+        for entry in entries
     ]
     blocks = [
         f"# {_TITLE}",
         fill(_WRITTEN, _WIDTH),
         fill(f"**Read with care.** {_CARE}", _WIDTH),
-        "\n".join(notes),
+        fill(f"{meanings}. {rules}", _WIDTH),
         f"{len(entries)} claims: {said}.",
-        _summary(entries),
+        _table(["#", "claim", "from", "its value", "verdict"], rows),
         *_rest(entries),
         *(_section(entry) for entry in entries),
     ]
     return "\n\n".join(blocks) + "\n"
 
 
-def _summary(entries: Sequence[Entry]) -> str:
-    rows = [
-        [
-            _link(entry.claim.id),
-            entry.claim.statement,
-            " ".join(entry.claim.documents),
-            entry.claim.figure or "-",
-            _bold(verdict_text(entry), entry.verdict),
-        ]
-        for entry in entries
-    ]
-    return _table(["#", "claim", "from", "its value", "verdict"], rows)
-
-
-def _link(number: int) -> str:
-    return f"[{number}](#claim-{number})"
-
-
 def _rest(entries: Sequence[Entry]) -> list[str]:
     """Return what would decide the open parts, one line per command; nothing for none."""
-    open_parts: dict[str, list[Outcome]] = {}
+    by_command: dict[str, list[Outcome]] = {}
     for outcome in (each for entry in entries for each in entry.primary):
         if (command := outcome.finding.command) is not None:
-            open_parts.setdefault(command, []).append(outcome)
+            by_command.setdefault(command, []).append(outcome)
     rows: list[list[str]] = []
-    for command, parts in sorted(open_parts.items()):
-        first = next((f"`{said}`, then " for each in parts if (said := tune_first(each)[0])), "")
-        names = ", ".join(f"{_link(each.claim)} {each.name}" for each in parts)
+    for command, parts in sorted(by_command.items()):
+        first = next((f"`{said}`, then " for each in parts if (said := _tune(each))), "")
+        names = ", ".join(f"[{o.claim}](#claim-{o.claim}) {o.name}" for o in parts)
         rows.append([names, f"{first}`{command}`", parts[0].finding.cost or "-"])
     if not rows:
         return []
@@ -211,20 +164,26 @@ def _rest(entries: Sequence[Entry]) -> list[str]:
 def _section(entry: Entry) -> str:
     claim = entry.claim
     figure = f"; its value: {claim.figure}" if claim.figure else ""
+    see = ", ".join(f"[{path}]({_address(path)})" for path in claim.see)
     facts = [
         f"- Verdict: {_bold(verdict_text(entry), entry.verdict)}",
         f"- Literature: {claim.literature.strip()}",
+        *([f"- See also: {see}"] if see else []),
+        *(f"- {each.name}: {part_text(each.part)}" for each in entry.primary),
     ]
-    if claim.see:
-        facts.append(f"- See also: {', '.join(f'[{p}]({_address(p)})' for p in claim.see)}")
-    facts += [f"- {each.name}: {part_text(each.part)}" for each in entry.primary]
     blocks = [
         f"## Claim {claim.id}",
         f"{claim.statement} ({', '.join(claim.documents)}{figure})",
         "\n".join(facts),
         _table(_COLUMNS, map(_row, entry.primary)),
     ]
-    if lines := _open(entry):
+    lines: list[str] = []
+    for outcome in entry.primary:
+        if measure := measure_text(outcome):
+            lines.append(f"- {outcome.name}, to measure: {measure}")
+        if excluded := outcome.finding.excluded:
+            lines.append(f"- {outcome.name}, runs that do not count: {'; '.join(excluded)}")
+    if lines:
         blocks.append("\n".join(lines))
     if entry.secondary:
         table = _table(_COLUMNS, map(_row, entry.secondary))
@@ -232,22 +191,11 @@ def _section(entry: Entry) -> str:
     return "\n\n".join(blocks)
 
 
-def _open(entry: Entry) -> list[str]:
-    """Return per open part what would measure more, and which runs do not count."""
-    lines: list[str] = []
-    for outcome in entry.primary:
-        if measure := measure_text(outcome):
-            lines.append(f"- {outcome.name}, to measure: {measure}")
-        if excluded := outcome.finding.excluded:
-            lines.append(f"- {outcome.name}, runs that do not count: {'; '.join(excluded)}")
-    return lines
-
-
 def _row(outcome: Outcome) -> list[str]:
     return [
         outcome.name,
         outcome.question,
-        " ".join(part for part in (found_text(outcome), _links(outcome)) if part) or "-",
+        " ".join(filter(None, (found_text(outcome), _links(outcome)))) or "-",
         seeds_text(outcome) or "-",
         p_text(outcome.finding.p),
         p_text(outcome.p_holm),
@@ -265,13 +213,12 @@ def _links(outcome: Outcome) -> str:
         else:
             link = _address(path)
             links.setdefault(link if link.endswith(".json") else posixpath.dirname(link), {})
-    shown = [
+    return "; ".join(
         f"[{posixpath.dirname(link)}]({link}): {', '.join(rows)}"
         if rows
         else f"[{posixpath.basename(link)}]({link})"
         for link, rows in links.items()
-    ]
-    return "; ".join(shown)
+    )
 
 
 def _bold(text: str, verdict: str) -> str:
@@ -287,30 +234,25 @@ def html(entries: Sequence[Entry], *, text: str) -> str:
     """Return the page for a browser; `text` is the Markdown page in the same folder."""
     verdicts = Counter(entry.verdict for entry in entries)
     documents = Counter(name for entry in entries for name in entry.claim.documents)
-    return page(
-        "claims.html",
-        title=_TITLE,
-        written=_WRITTEN,
-        care=_CARE,
-        notes=_NOTES,
-        verdicts=[(name, verdicts[name], _MEANINGS[name]) for name in VERDICTS],
-        documents=[(name, documents[name]) for name in DOCUMENTS if documents[name]],
-        entries=entries,
-        text=text,
-        address=_address,
-        experiments=_experiments,
-        part_text=part_text,
-        p_text=p_text,
-        seeds_text=seeds_text,
-        signed=signed,
-        tune_first=tune_first,
-    )
+    values: dict[str, Any] = {
+        "title": _TITLE,
+        "written": _WRITTEN,
+        "care": _CARE,
+        "rules": _address(_RULES),
+        "verdicts": [(name, verdicts[name], _MEANINGS[name]) for name in VERDICTS],
+        "documents": [(name, documents[name]) for name in DOCUMENTS if documents[name]],
+        "address": _address,
+        "experiments": _experiments,
+    }
+    helpers = part_text, p_text, seeds_text, measure_text, signed
+    values |= {each.__name__: each for each in helpers}
+    return page("claims.html", entries=entries, text=text, **values)
 
 
 def _experiments(records: Sequence[str]) -> list[tuple[str, list[tuple[str, str]]]]:
     """Return the experiments by name, in their order: each run's name and its record's link."""
     found: dict[str, list[tuple[str, str]]] = {}
-    for path in dict.fromkeys(records):
+    for path in records:
         home, name = posixpath.split(path)
         home = posixpath.basename(home)
         link = path if path.endswith(".json") else f"{path}/{RECORD_FILE}"

@@ -1,4 +1,4 @@
-"""The runs that may decide an endpoint, by side and seed, and the planned looks at them.
+"""A question about the runs of a study, and the runs that may decide it, by side and seed.
 
 A run counts if it ended (finished or diverged), was made by clean code, tested its last weights or
 their mean, and has the score. A seed counts if every side has all its runs, and these differ only
@@ -11,43 +11,198 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import count, groupby, islice, product
 from statistics import fmean
-from typing import Any
+from typing import Annotated, Any
 
-from normlab.claims.endpoint import StudyEndpoint, keys
-from normlab.claims.judge import FEWEST, LOOKS, Judgement, Look, reached, sequential, stuck
-from normlab.claims.runs import Plan, Runs, value_of, written
+from msgspec import Meta, field
+
+from normlab.claims.evidence import Endpoint, Text
+from normlab.claims.judge import FEWEST, LOOKS, Count, Judgement, Look, reached, sequential
+from normlab.claims.runs import Plan, Runs, Where, value_of, written
 from normlab.metrics.spread import at_baseline, least_share, trains
-from normlab.records.aggregate import group
 from normlab.records.labels import norm_label
 from normlab.records.pairs import spelled, varying, why_not_paired
 from normlab.records.record import RunRecord
 from normlab.studies import load_study, unchosen
 
+Chosen = dict[str, str | int | float | bool | None]
+"""What runs are chosen by: options of groups and dotted keys of the config, with their values."""
 _Point = tuple[str, ...]  # the values of the nuisances
-_Side = Mapping[tuple[int, _Point], RunRecord]  # by seed and point
 Cells = Mapping[str, Mapping[int, tuple[RunRecord, ...]]]
+
+
+def keys(where: Where) -> str:
+    """Write a selection, such as `norm=bn placement=pre`."""
+    words = {None: "null", True: "true", False: "false"}
+    said = {k: words[v] if v is None or isinstance(v, bool) else v for k, v in where.items()}
+    return " ".join(f"{key}={value}" for key, value in said.items())
+
+
+class StudyEndpoint(Endpoint, frozen=True, kw_only=True):
+    """A question about the runs of a study at a scale, judged at planned looks.
+
+    Every kind has, besides its own keys:
+
+      study: translation
+      scale: small
+      score: [test/bleu, test_2017/bleu]     one, or a list that is averaged within a seed
+      minus: test/loss                       optional: subtracted from each score, run by run
+      where: {task: multi30k}                optional: shared by all sides
+      over: [placement]                      optional: nuisances, averaged within a seed
+    """
+
+    study: Text
+    scale: Text
+    scores: Annotated[tuple[Text, ...], Meta(min_length=1)] = field(name="score")
+    minus: str | None = None
+    where: Chosen = field(default_factory=dict)
+    over: tuple[Text, ...] = ()
+
+    @property
+    def family(self) -> tuple[str, str] | None:
+        return self.study, self.scale
+
+    @property
+    def sides(self) -> Sequence[Where]:
+        """Return the settings that are compared, or the one that is looked at."""
+        raise NotImplementedError
+
+    @property
+    def labels(self) -> Mapping[str, Where]:
+        """Return the sides by what they are called, such as `norm=bn`."""
+        return {keys(side): side for side in self.sides}
+
+    @property
+    def all_scores(self) -> tuple[str, ...]:
+        """Return the scores that a run must have."""
+        return (*self.scores, *((self.minus,) if self.minus else ()))
+
+    @property
+    def figure(self) -> str:
+        """Name the scores, and what is subtracted from each."""
+        name = " and ".join(self.scores)
+        return f"{name} minus {self.minus}" if self.minus else name
+
+    def within(self, nuisances: str = "mean over") -> str:
+        """Return the selection and the nuisances, for the end of a question."""
+        where = f"; {keys(self.where)}" if self.where else ""
+        return where + (f"; {nuisances} {', '.join(self.over)}" if self.over else "")
+
+    def refused(self, runs: Sequence[RunRecord]) -> str | None:
+        """Return why runs do not answer this question, whatever they found."""
+        return None
+
+    def at_look(self, sample: "Sample", seeds: Sequence[int], look: Look, says: str) -> Judgement:
+        """Judge some seeds of a sample, of a part that `says` what it does."""
+        raise NotImplementedError
+
+    def shown(self, sample: "Sample") -> str:
+        """Describe runs that decide nothing."""
+        raise NotImplementedError
+
+    def judge(self, runs: Runs, says: str) -> Judgement:
+        plan = runs.plan(self.study, self.scale)
+        for side in self.sides:
+            if not plan.may_choose(asked := {**self.where, **side}):
+                raise ValueError(
+                    f"{self.study} at scale={self.scale} plans no run with {keys(asked)}; "
+                    f"it plans {'; '.join(plan.names)}"
+                )
+        sample = shown = collect(runs, self)
+        all_runs = [run for cell in sample.cells.values() for each in cell.values() for run in each]
+        n, looks = len(sample.seeds), reached(len(sample.seeds))
+        chosen = sample.seeds[: looks[-1].seeds if looks else 0]
+        if refused := self.refused(all_runs) or sample.problem:
+            found = Judgement("not measured", reason=refused)
+        elif plan.scale.pilot:
+            found = Judgement("not measured", reason="a pilot: it decides nothing", n=n)
+        elif looks:
+            look, found = sequential(
+                sample.seeds, lambda seeds, look: self.at_look(sample, seeds, look, says)
+            )
+            chosen = sample.seeds[: look.seeds]
+        else:
+            reason = "no run counts" if sample.excluded else "no runs"
+            reason = f"too few seeds ({n} of {FEWEST})" if n else reason
+            found = Judgement("not measured", reason=reason, n=n)
+            loose = collect(runs, self, strict=False)
+            if many := len(loose.seeds):
+                seeds = f"{many} seed{'s' if many != 1 else ''}"
+                said = f"{self.shown(loose)} ({seeds}): decides nothing"
+                found, shown, chosen = replace(found, detail=said), loose, loose.seeds
+        more = {} if found.stuck or sample.problem else self._next(plan, n, runs)
+        return replace(
+            found,
+            grade=plan.scale.grade,
+            setting=self._setting(plan, all_runs),
+            excluded=sample.excluded,
+            n=found.n or (len(chosen) if shown is sample else 0),
+            seeds=None if sample.problem else n,
+            records=tuple(map(runs.folder, shown.runs(chosen))),
+            **more,
+        )
+
+    def _setting(self, plan: Plan, runs: Sequence[RunRecord]) -> str:
+        """Name data and size, such as `Multi30k de-en, 2+2 layers`."""
+        task = self.where.get("task") or (runs[0].choice("task") if runs else None)
+        sizes = sorted({size for run in runs if (size := _layers(run))}, key=len)
+        layers = f"{' to '.join((sizes[0], sizes[-1])[: len(sizes)])} layers" if sizes else None
+        return ", ".join(str(each) for each in (plan.scale.data_name or task, layers) if each)
+
+    def _next(self, plan: Plan, have: int, runs: Runs) -> dict[str, Any]:
+        """Return the command that would reach the next look, its cost, and what to tune first."""
+        study, scale = plan.study, plan.scale
+        target = next((look.seeds for look in LOOKS if look.seeds > have), None)
+        if target is None:
+            return {}
+        planned, hours = study.cost(self.scale)
+        seeds = target - have
+        # Further runs of a seed that is there in part would pair runs of two machines.
+        there = runs.of_study(self.study, self.scale).records if have else ()
+        made = {record.seed for record in there}
+        new = list(islice((seed for seed in count(1) if seed not in made), seeds))
+        given = "" if sorted(scale.seeds) == new else f" seeds={_spans(new)}"
+        names = {name for s in self.sides for name in plan.may_choose({**self.where, **s})}
+        missing = unchosen(study, self.scale, lambda name: load_study(name, runs.configs))
+        return {
+            "command": f"normlab study run {study.name} scale={self.scale}{given}",
+            "untuned": tuple(name for name in missing if name in names),
+            "cost": f"{planned * seeds // len(scale.seeds)} runs, about "
+            f"{hours * seeds / len(scale.seeds):.1f} h; data: {scale.data}",
+        }
+
+
+def _layers(run: RunRecord) -> str | None:
+    """Return the layers of a run's model, such as `2+2` or `12`."""
+    model = run.config.get("model") or {}
+    both = "encoder_layers", "decoder_layers"
+    found = [model[key] for key in (both if both[0] in model else ("num_layers",)) if key in model]
+    return "+".join(map(str, found)) or None
+
+
+def _spans(seeds: Sequence[int]) -> str:
+    """Write rising seeds as `seeds=` takes them, such as `6-8,10`."""
+    runs = groupby(enumerate(seeds), key=lambda each: each[1] - each[0])
+    ends = [(each[0][1], each[-1][1]) for _, group in runs if (each := list(group))]
+    return ",".join(str(a) if a == b else f"{a}-{b}" for a, b in ends)
 
 
 @dataclass(frozen=True)
 class Sample:
     """The seeds that count and their runs, or the `problem` for which there are none.
 
-    `cells` has the runs by side and seed, one for each point of the nuisances.
+    `cells` has the runs by side and seed, one for each of the `points` of the nuisances.
     """
 
     endpoint: StudyEndpoint
     cells: Cells
     seeds: tuple[int, ...]
+    points: Sequence[_Point] = ()
     excluded: tuple[str, ...] = ()
     problem: str | None = None
 
-    def runs(self, side: str, seeds: Sequence[int]) -> list[RunRecord]:
-        """Return the runs of some seeds of a side."""
-        return [run for seed in seeds for run in self.cells[side][seed]]
-
-    def all_runs(self, seeds: Sequence[int]) -> list[RunRecord]:
+    def runs(self, seeds: Sequence[int]) -> list[RunRecord]:
         """Return the runs of some seeds of all sides."""
-        return [run for side in self.cells for run in self.runs(side, seeds)]
+        return [run for cell in self.cells.values() for seed in seeds for run in cell[seed]]
 
     def figures(self, side: str) -> dict[int, float]:
         """Return the value of a side by seed: the mean over scores, then over the nuisances."""
@@ -65,44 +220,39 @@ class Sample:
         values = [each.value for each in found if each is not None]
         if not run.finished or len(values) < len(found):
             return None
-        less = values.pop() if self.endpoint.subtracted else 0.0
+        less = values.pop() if self.endpoint.minus else 0.0
         return fmean(value - less for value in values)
 
     def diverged(self, seeds: Sequence[int]) -> int:
         """Count the seeds of which a run diverged, over all sides."""
-        return sum(
-            any(not run.finished for run in cell[seed])
-            for cell in self.cells.values()
-            for seed in seeds
-        )
+        cells = [cell[seed] for cell in self.cells.values() for seed in seeds]
+        return sum(any(not run.finished for run in runs) for runs in cells)
 
-    def train_count(self, side: str, seeds: Sequence[int]) -> int:
-        """Count the seeds of which all runs of a side train: they end, and clear of the floor."""
-        scores = self.endpoint.scores
-        return sum(
-            all(trains(run, score) for run in self.cells[side][seed] for score in scores)
-            for seed in seeds
-        )
+    def train_counts(self, seeds: Sequence[int]) -> dict[str, Count]:
+        """Count by side the seeds of which all runs train: they end, and clear of the floor."""
+        scores, n = self.endpoint.scores, len(seeds)
+        return {
+            side: (sum(all(trains(r, s) for r in cell[seed] for s in scores) for seed in seeds), n)
+            for side, cell in self.cells.items()
+        }
 
     def train_text(self, seeds: Sequence[int]) -> str:
         """Write how many seeds of each side train, and if all do, which share that shows."""
         n = len(seeds)
         every = f" (at least {math.floor(100 * least_share(n))} %)" if n >= FEWEST else ""
-        counts = {side: self.train_count(side, seeds) for side in self.cells}
-        said = [f"{side} {k}/{n}{every if k == n else ''}" for side, k in counts.items()]
+        counts = self.train_counts(seeds).items()
+        said = [f"{side} {k}/{n}{every if k == n else ''}" for side, (k, _) in counts]
         return f"train: {', '.join(said)}"
 
     def floor(self, side: str, seeds: Sequence[int]) -> str | None:
         """Say where some seeds of a side are at the floor, by any score at any of its points."""
-        over = self.endpoint.over
-        points: dict[_Point, list[RunRecord]] = {}
-        for run in self.runs(side, seeds):
-            if run.finished:
-                points.setdefault(_point(run, over), []).append(run)
-        for (point, runs), score in product(points.items(), self.endpoint.all_scores):
-            if (found := at_baseline(runs, score)) is not None:
-                name = ", ".join([side, *map("=".join, zip(over, point, strict=True))])
-                return f"{name} at the floor: {found}"
+        by_point = zip(*(self.cells[side][seed] for seed in seeds), strict=True)
+        for point, runs in zip(self.points, by_point, strict=True):
+            finished = [run for run in runs if run.finished]
+            for score in self.endpoint.all_scores:
+                if (found := at_baseline(finished, score)) is not None:
+                    over = map("=".join, zip(self.endpoint.over, point, strict=True))
+                    return f"{', '.join([side, *over])} at the floor: {found}"
         return None
 
 
@@ -133,20 +283,21 @@ def collect(runs: Runs, endpoint: StudyEndpoint, *, strict: bool = True) -> Samp
     """
     over = endpoint.over
     reasons: Counter[str] = Counter()
-    sides: dict[str, _Side] = {}
+    sides: dict[str, dict[tuple[int, _Point], RunRecord]] = {}
     found: dict[str, str] = {}
     for label, side in endpoint.labels.items():
-        fit: list[RunRecord] = []
+        sides[label] = {}
         for run in _chosen(runs, endpoint, {**endpoint.where, **side}):
             why = unfit(run, endpoint.all_scores)
-            if why is None or not (strict or why.startswith(("lacks", "did not end"))):
-                fit.append(run)
-            elif strict:
+            if why and (strict or not why.startswith(("lacks", "did not end"))):
                 reasons[why] += 1
-        if (problem := _several(label, fit, over)) is not None:
-            return Sample(endpoint, {}, (), _said(reasons), problem)
-        sides[label] = {(run.seed, _point(run, over)): run for run in fit}
-        for run in fit:
+                continue
+            known = sides[label].setdefault((run.seed, _point(run, over)), run)
+            if known.fingerprint != run.fingerprint:
+                keys = varying([known.parts, run.parts])[0]
+                named = ", ".join(key for key in keys if not key.endswith(".option"))
+                problem = f"{label} fits runs that differ in {named}; the claim must say which"
+                return Sample(endpoint, {}, (), excluded=_said(reasons), problem=problem)
             if (other := found.setdefault(run.run_id, label)) != label:
                 raise ValueError(f"{run.run_id} is on both sides: {other} and {label}")
     plan = runs.plan(endpoint.study, endpoint.scale)
@@ -154,8 +305,15 @@ def collect(runs: Runs, endpoint: StudyEndpoint, *, strict: bool = True) -> Samp
     # A seed needs all planned points, or those that any run has.
     axes = (plan.values(key) or sorted({at[n] for at in seen}) for n, key in enumerate(over))
     points = list(product(*axes))
-    cells = {label: _whole(side, points) for label, side in sides.items()}
-    seeds = sorted(set.intersection(*(set(cell) for cell in cells.values())))
+    cells = {
+        label: {
+            seed: tuple(side[seed, point] for point in points)
+            for seed in sorted({seed for seed, _ in side})
+            if all((seed, point) in side for point in points)
+        }
+        for label, side in sides.items()
+    }
+    seeds = sorted(set.intersection(*map(set, cells.values())))
     if strict:
         compared = {key: None for side in endpoint.sides for key in side}
         may = (*plan.varied, *(name for key in compared for name in spelled(key)))
@@ -165,31 +323,14 @@ def collect(runs: Runs, endpoint: StudyEndpoint, *, strict: bool = True) -> Samp
     for label, cell in cells.items():
         if short := len({seed for seed, _ in sides[label]} - set(cell)):
             reasons[f"{label}: seeds without all of {', '.join(over)}"] += short
-    return Sample(endpoint, cells, tuple(seeds), _said(reasons))
+    return Sample(endpoint, cells, tuple(seeds), points, _said(reasons))
 
 
-def _chosen(runs: Runs, endpoint: StudyEndpoint, where: Mapping[str, object]) -> list[RunRecord]:
+def _chosen(runs: Runs, endpoint: StudyEndpoint, where: Where) -> list[RunRecord]:
     try:
         return runs.of_study(endpoint.study, endpoint.scale).select(where)
     except ValueError:  # a key that no run has yet, such as one of a task that nobody ran
         return []
-
-
-def _several(label: str, runs: Sequence[RunRecord], over: tuple[str, ...]) -> str | None:
-    """Return why a side has several runs of one seed and point; None if it has one each."""
-    by_point: dict[_Point, list[RunRecord]] = {}
-    for run in runs:
-        by_point.setdefault(_point(run, over), []).append(run)
-    for members in by_point.values():
-        experiments = [each[0] for each in group(members).values()]
-        if len(experiments) > 1:
-            keys = varying([run.parts for run in experiments])[0]
-            named = ", ".join(key for key in keys if not key.endswith(".option"))
-            return f"{label} fits runs that differ in {named}; the claim must say which"
-        ((seed, count),) = Counter(run.seed for run in members).most_common(1)
-        if count > 1:
-            return f"{label}: seed {seed} is there twice, with other scores"
-    return None
 
 
 def _point(run: RunRecord, over: tuple[str, ...]) -> _Point:
@@ -198,150 +339,18 @@ def _point(run: RunRecord, over: tuple[str, ...]) -> _Point:
     return tuple(written(labels.get(key, value_of(run.config, key))) for key in over)
 
 
-def _whole(runs: _Side, points: Sequence[_Point]) -> dict[int, tuple[RunRecord, ...]]:
-    """Return the seeds that have all points, with their runs in the order of these."""
-    return {
-        seed: tuple(runs[seed, point] for point in points)
-        for seed in sorted({seed for seed, _ in runs})
-        if all((seed, point) in runs for point in points)
-    }
-
-
 def _differ(cells: Cells, seed: int, scores: Sequence[str], may: tuple[str, ...]) -> str | None:
     """Return in what the runs of a seed differ besides what is compared."""
     first, *others = (cell[seed] for cell in cells.values())
-    for other in others:
-        for a, b in zip(first, other, strict=True):
-            if (why := why_not_paired(a, b, may_differ=may)) is not None:
-                return why
-            for score in scores:
-                both = [run.scores[score] for run in (a, b) if score in run.scores]
-                if len({(each.signature, each.higher_is_better) for each in both}) > 1:
-                    return f"different ways to compute {score}"
+    for a, b in ((a, b) for other in others for a, b in zip(first, other, strict=True)):
+        if (why := why_not_paired(a, b, may_differ=may)) is not None:
+            return why
+        for score in scores:
+            both = [run.scores[score] for run in (a, b) if score in run.scores]
+            if len({(each.signature, each.higher_is_better) for each in both}) > 1:
+                return f"different ways to compute {score}"
     return None
 
 
 def _said(reasons: Counter[str]) -> tuple[str, ...]:
     return tuple(f"{why}: {count}" for why, count in sorted(reasons.items()))
-
-
-class SeedsEndpoint(StudyEndpoint, frozen=True, kw_only=True):
-    """A question that is judged at planned looks, each at the first seeds that count.
-
-    A side that the study plans no run of, and a run on two sides, are a `ValueError`.
-    """
-
-    def judge(self, runs: Runs, says: str) -> Judgement:
-        plan = runs.plan(self.study, self.scale)
-        for side in self.sides:
-            if not plan.may_choose(asked := {**self.where, **side}):
-                raise ValueError(
-                    f"{self.study} at scale={self.scale} plans no run with {keys(asked)}; "
-                    f"it plans {'; '.join(plan.names)}"
-                )
-        sample = collect(runs, self)
-        all_runs = [run for cell in sample.cells.values() for each in cell.values() for run in each]
-        n = len(sample.seeds)
-        looks = reached(n)
-        chosen = sample.seeds[: looks[-1].seeds if looks else 0]
-        records = None
-        if refused := self.refused(all_runs) or sample.problem:
-            found = Judgement("not measured", reason=refused)
-        elif plan.scale.pilot:
-            found = Judgement("not measured", reason="a pilot: it decides nothing", n=n)
-        elif looks:
-            look, found = sequential(
-                sample.seeds, lambda seeds, look: self.at_look(sample, seeds, look, says)
-            )
-            chosen = sample.seeds[: look.seeds]
-        else:
-            reason = f"too few seeds ({n} of {FEWEST})"
-            if not n:
-                reason = "no run counts" if sample.excluded else "no runs"
-            loose, shown = collect(runs, self, strict=False), ""
-            if many := len(loose.seeds):
-                seeds = f"{many} seed{'s' if many != 1 else ''}"
-                shown = f"{self.shown(loose)} ({seeds}): decides nothing"
-                records = loose.all_runs(loose.seeds)
-            found = Judgement("not measured", reason=reason, n=n, detail=shown)
-        if records is None:
-            records = sample.all_runs(chosen)
-        more = {} if found.stuck or sample.problem else self._next(plan, sample, runs)
-        return replace(
-            found,
-            grade=plan.scale.grade,
-            setting=self._setting(plan, all_runs),
-            excluded=sample.excluded,
-            n=found.n or len(chosen),
-            seeds=None if sample.problem else n,
-            records=tuple(map(runs.folder, records)),
-            **more,
-        )
-
-    def refused(self, runs: Sequence[RunRecord]) -> str | None:
-        """Return why runs do not answer this question, whatever they found."""
-        return None
-
-    def at_look(self, sample: Sample, seeds: Sequence[int], look: Look, says: str) -> Judgement:
-        """Judge some seeds of a sample, of a part that `says` what it does."""
-        raise NotImplementedError
-
-    def shown(self, sample: Sample) -> str:
-        """Describe runs that decide nothing."""
-        raise NotImplementedError
-
-    def _setting(self, plan: Plan, runs: Sequence[RunRecord]) -> str:
-        """Name data and size, such as `Multi30k de-en, 2+2 layers`."""
-        task = self.where.get("task") or (runs[0].choice("task") if runs else None)
-        sizes = sorted({size for run in runs if (size := _layers(run))}, key=len)
-        layers = f"{' to '.join((sizes[0], sizes[-1])[: len(sizes)])} layers" if sizes else None
-        return ", ".join(str(each) for each in (plan.scale.data_name or task, layers) if each)
-
-    def _next(self, plan: Plan, sample: Sample, runs: Runs) -> dict[str, Any]:
-        """Return the command that would reach the next look, its cost, and what to tune first."""
-        study, scale, have = plan.study, plan.scale, len(sample.seeds)
-        target = next((look.seeds for look in LOOKS if look.seeds > have), None)
-        if target is None:
-            return {}
-        planned, hours = study.cost(self.scale)
-        seeds = target - have
-        # Further runs of a seed that is there in part would pair runs of two machines.
-        made = runs.seeds_made(study.name, self.scale) if have else ()
-        new = list(islice((seed for seed in count(1) if seed not in made), seeds))
-        given = "" if sorted(scale.seeds) == new else f" seeds={_spans(new)}"
-        names = [plan.may_choose({**self.where, **side}) for side in self.sides]
-        missing = unchosen(study, self.scale, lambda name: load_study(name, runs.configs))
-        return {
-            "command": f"normlab study run {study.name} scale={self.scale}{given}",
-            "untuned": tuple(name for name in missing if any(name in own for own in names)),
-            "cost": f"{planned * seeds // len(scale.seeds)} runs, about "
-            f"{hours * seeds / len(scale.seeds):.1f} h; data: {scale.data}",
-        }
-
-
-def stopped(sample: Sample, values: Mapping[int, float], seeds: Sequence[int]) -> Judgement | None:
-    """Return why the values of some seeds decide nothing: a side at the floor, or one not finite.
-
-    `values` are those of all seeds.
-    """
-    for side in sample.cells:
-        if (low := sample.floor(side, seeds)) is not None:
-            return stuck(low)
-    odd = [str(seed) for seed in seeds if not math.isfinite(values[seed])]
-    return stuck(f"no finite figure at seed {', '.join(odd)}") if odd else None
-
-
-def _spans(seeds: Sequence[int]) -> str:
-    """Write rising seeds as `seeds=` takes them, such as `6-8,10`."""
-    runs = groupby(enumerate(seeds), key=lambda each: each[1] - each[0])
-    ends = [(each[0][1], each[-1][1]) for _, group in runs if (each := list(group))]
-    return ",".join(str(a) if a == b else f"{a}-{b}" for a, b in ends)
-
-
-def _layers(run: RunRecord) -> str | None:
-    """Return the layers of a run's model, such as `2+2` or `12`."""
-    model = run.config.get("model") or {}
-    ends = [model.get(key) for key in ("encoder_layers", "decoder_layers")]
-    if None not in ends:
-        return "+".join(map(str, ends))
-    return None if (layers := model.get("num_layers")) is None else str(layers)

@@ -3,33 +3,40 @@
 Chinese is the language of the documents.
 """
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
+from typing import NamedTuple
 
-from normlab.claims.claim import Claim, Part
 from normlab.claims.judge import DECIDED
 from normlab.claims.ledger import VERDICTS, Entry, Outcome
 from normlab.records.labels import in_markdown
 
-TITLE = "What the documents claim, and what was found: a summary"
-WRITTEN = "Written by `normlab claims --write`; do not edit. The evidence: [the ledger](claims.md)."
+_HEAD = """\
+# What the documents claim, and what was found: a summary
+
+Written by `normlab claims --write`; do not edit. The evidence: [the ledger](claims.md).
+"""
+_PARTS = (*DECIDED, "undecided", "not measured")
 
 
-@dataclass(frozen=True)
-class _Language:
-    """The words of a language; `said` returns the statement of a claim or part."""
+class _Language(NamedTuple):
+    """The words of a language.
+
+    `groups` are headings, one per verdict of a claim; `parts` begin the line of a part, one per
+    verdict of `_PARTS`; `part` and `decided` are such lines, `chinese` the statements' language.
+    """
 
     heading: str
     opening: str
-    groups: Mapping[str, str]  # headings, by verdict
-    parts: Mapping[str, str]  # what begins the line of a part, by verdict
-    part: str  # the line of a part
-    said: Callable[[Claim | Part], str]
+    groups: Sequence[str]
+    parts: Sequence[str]
+    part: str
+    decided: str
+    chinese: bool
 
 
 _ENGLISH = _Language(
-    heading="In English",
-    opening="""\
+    "In English",
+    """\
 The documents say why Transformers use layer norm (LN) and not batch norm (BN). Each claim is split
 into parts that can be true or false by themselves. A part is tested by training runs, at least
 five that differ in their random start, or by a computation, timings on one machine, or published
@@ -46,26 +53,15 @@ sources.
   data sets; C, a smaller experiment, or timings of a model; D, a computation, timings of a norm
   alone, or a published source.
 """,
-    groups={
-        "supported": "True here",
-        "contradicted": "Not true here",
-        "mixed": "Parts differ",
-        "undecided": "Tested, but open",
-        "not measured": "No evidence yet",
-    },
-    parts={
-        "supported": "true",
-        "contradicted": "not true",
-        "no difference": "not true, too small a difference",
-        "undecided": "open",
-        "not measured": "no evidence yet",
-    },
-    part="*{verdict}*: {said} ({grade})",
-    said=lambda named: named.statement,
+    ("True here", "Not true here", "Parts differ", "Tested, but open", "No evidence yet"),
+    ("true", "not true", "not true, too small a difference", "open", "no evidence yet"),
+    "*{}*: {}",
+    "*{}*: {} ({})",
+    False,
 )
 _CHINESE = _Language(
-    heading="中文",
-    opening="""\
+    "中文",
+    """\
 这些文档说明 Transformer 为什么用层归一化（LN）而不用批归一化（BN）。每条论断拆成可以单独判断真假的
 部分；每一部分用至少五个随机种子的训练来检验，或用计算、一台机器上的计时、已发表的资料来检验。
 
@@ -78,56 +74,41 @@ _CHINESE = _Language(
 - 字母表示证据的种类：A 为文档自己的实验；B 为在两个数据集上训练到收敛；C 为较小的实验或
   模型的计时；D 为计算、归一化本身的计时或已发表的资料。
 """,
-    groups={
-        "supported": "在此成立",
-        "contradicted": "在此不成立",
-        "mixed": "各部分结论不同",
-        "undecided": "已检验，尚无定论",
-        "not measured": "尚无证据",
-    },
-    parts={
-        "supported": "成立",
-        "contradicted": "不成立",
-        "no difference": "不成立，差别太小",
-        "undecided": "尚无定论",
-        "not measured": "尚无证据",
-    },
-    part="*{verdict}*：{said}（{grade}）",
-    said=lambda named: named.chinese or named.statement,
+    ("在此成立", "在此不成立", "各部分结论不同", "已检验，尚无定论", "尚无证据"),
+    ("成立", "不成立", "不成立，差别太小", "尚无定论", "尚无证据"),
+    "*{}*：{}",
+    "*{}*：{}（{}）",
+    True,
 )
 
 
 def page(entries: Sequence[Entry]) -> str:
     """Return the whole page."""
-    sections = [_section(entries, language) for language in (_ENGLISH, _CHINESE)]
-    return "\n".join([f"# {TITLE}\n", f"{WRITTEN}\n", *sections])
+    return "\n".join([_HEAD, *(_section(entries, words) for words in (_ENGLISH, _CHINESE))])
 
 
-def _section(entries: Sequence[Entry], language: _Language) -> str:
-    lines = [f"## {language.heading}", "", language.opening]
-    for verdict in VERDICTS:
+def _section(entries: Sequence[Entry], words: _Language) -> str:
+    lines = [f"## {words.heading}", "", words.opening]
+    for verdict, heading in zip(VERDICTS, words.groups, strict=True):
         group = [entry for entry in entries if entry.verdict == verdict]
         if group:
-            lines += [f"### {language.groups[verdict]} ({len(group)})", ""]
-            lines += [line for entry in group for line in _lines(entry, language)]
+            lines += [f"### {heading} ({len(group)})", ""]
+            lines += [line for entry in group for line in _lines(entry, words)]
             lines.append("")
     return "\n".join(lines)
 
 
-def _lines(entry: Entry, language: _Language) -> list[str]:
+def _lines(entry: Entry, words: _Language) -> list[str]:
     """Return the line of a claim and the lines of its parts, the decided ones first."""
-    number = entry.claim.id
-    said = in_markdown(language.said(entry.claim))
-    order = list(language.parts)
-    parts = sorted(entry.primary, key=lambda each: order.index(each.verdict))
-    return [
-        f"- [{number}](claims.md#claim-{number}) {said}",
-        *(f"  - {_part(each, language)}" for each in parts),
-    ]
+    claim = entry.claim
+    said = in_markdown((words.chinese and claim.chinese) or claim.statement)
+    parts = sorted(entry.primary, key=lambda each: _PARTS.index(each.verdict))
+    head = f"- [{claim.id}](claims.md#claim-{claim.id}) {said}"
+    return [head, *(f"  - {_part(each, words)}" for each in parts)]
 
 
-def _part(decided: Outcome, language: _Language) -> str:
-    grade = decided.grade if decided.verdict in DECIDED else None
-    said = in_markdown(language.said(decided.part).rstrip(".。"))
-    line = language.part if grade else language.part.partition("{said}")[0] + "{said}"
-    return line.format(verdict=language.parts[decided.verdict], said=said, grade=grade)
+def _part(outcome: Outcome, words: _Language) -> str:
+    said = in_markdown((words.chinese and outcome.part.chinese) or outcome.part.statement)
+    verdict = words.parts[_PARTS.index(outcome.verdict)]
+    line = words.decided if outcome.verdict in DECIDED and outcome.grade else words.part
+    return line.format(verdict, said.rstrip(".。"), outcome.grade)

@@ -42,7 +42,7 @@ class Judge:
         runs = runs or self.runs()
         place = job.study.name, job.scale
         plan, made = runs.plan(*place), job.names
-        there = made | plan.names_of(runs.of_study(*place).records)
+        there = made | runs.names(*place)
 
         def may(endpoint: "Endpoint") -> bool:
             assert isinstance(endpoint, StudyEndpoint)
