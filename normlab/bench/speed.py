@@ -3,7 +3,6 @@
 import statistics
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from tempfile import gettempdir
 from typing import Any, NamedTuple
@@ -36,9 +35,8 @@ class Span(NamedTuple):
 class Clock:
     """A stopwatch for work on one device.
 
-    On a CPU with one thread `busy` is the processor time of this process, which leaves out what
-    other programs took. Threads that wait for each other spin, and a GPU works outside the
-    process: there `busy` is wall time.
+    On a CPU with one thread `busy` leaves out what other programs took. Otherwise it is wall time:
+    threads that wait for each other spin, and a GPU works outside the process.
     """
 
     def __init__(self, device: torch.device):
@@ -62,8 +60,7 @@ class Clock:
             torch.cuda.synchronize(self._device)
 
 
-@dataclass(frozen=True)
-class Steps:
+class Steps(NamedTuple):
     """A run of which single training steps are taken; nothing is written."""
 
     name: str
@@ -75,16 +72,12 @@ class Steps:
         """What its speed is counted in."""
         return "images" if isinstance(self.trainer.task, Classification) else "tokens"
 
-    def step(self) -> None:
-        """Take one step."""
-        self.trainer.step()
-
     def take(self, steps: int, clock: Clock) -> tuple[Span, int]:
         """Take steps; return their time and the target tokens (or images) of all processes."""
         before = self.trainer.progress.tokens
         clock.restart()
         for _ in range(steps):
-            self.step()
+            self.trainer.step()
         return clock.read(), self.trainer.progress.tokens - before
 
 

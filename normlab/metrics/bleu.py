@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from importlib.util import find_spec
 from typing import Any, Literal, cast
 
+import numpy as np
 from sacrebleu.metrics.bleu import BLEU
 from sacrebleu.metrics.chrf import CHRF
 from sacrebleu.significance import PairedTest, Result
@@ -22,26 +23,25 @@ from normlab.records.record import Score
 Tokenize = Literal["13a", "none", "zh", "ja-mecab", "ko-mecab"]
 # Written without spaces between words: 13a would count a sentence as one word.
 _OWN: dict[str, Tokenize] = {"zh": "zh", "ja": "ja-mecab", "ko": "ko-mecab"}
-_NEEDS = {"ja": ("MeCab", "sacrebleu[ja]"), "ko": ("mecab_ko", "sacrebleu[ko]")}
+_NEEDS = {"ja": "MeCab", "ko": "mecab_ko"}
 _NONE = ("th", "lo", "km", "my", "bo", "dz")
 
 
 def tokenizer_of(language: str) -> Tokenize:
     """Return sacreBLEU's tokenizer for text of a language, such as `de`, `zh` or `zh-CN`.
 
-    Raises ValueError for a language that sacreBLEU cannot cut into words as it is installed.
+    Raises ValueError for a language that sacreBLEU as installed cannot cut into words.
     """
     code = re.split("[-_]", language.lower())[0]
     if code in _NONE:
         raise ValueError(
-            f"BLEU of target language {language}: sacreBLEU has no tokenizer for text that is "
-            "written without spaces; cut the text into words first (task.corpus.form=tokenized)"
+            f"BLEU of target language {language}: sacreBLEU cannot cut it into words; do so first "
+            "(task.corpus.form=tokenized)"
         )
-    module, extra = _NEEDS.get(code, ("", ""))
-    if module and find_spec(module) is None:
-        raise ValueError(
-            f"BLEU of target language {language} needs {module}: pip install '{extra}'"
-        )
+    module = _NEEDS.get(code)
+    if module is not None and find_spec(module) is None:
+        needs = f"needs {module}: pip install 'sacrebleu[{code}]'"
+        raise ValueError(f"BLEU of target language {language} {needs}")
     return _OWN.get(code, "13a")
 
 
@@ -54,20 +54,16 @@ def bleu_scores(
 ) -> dict[str, Score]:
     """Score translations by corpus BLEU (0 to 100) with sacreBLEU (Post 2018); `n` are sentences.
 
-    Returns `bleu`, its `brevity_penalty` and the `length_ratio`: tokens of the translations over
-    tokens of the references. The penalty, min(1, exp(1 - 1 / ratio)), is the factor of BLEU for
-    what is too short (Papineni et al. 2002, section 2.2.2). `tokenize="none"` splits at spaces, for
-    text that is already tokenised; lowercased, it is the BLEU of the IWSLT'14 papers.
+    Returns `bleu`, its `brevity_penalty`, min(1, exp(1 - 1 / ratio)) (Papineni et al. 2002), and
+    the `length_ratio`: tokens of the translations over tokens of the references. `tokenize="none"`
+    splits at spaces, for text that is already tokenised.
     """
     _check(hypotheses, references)
     # `force` only silences a warning about tokenised text, which the caller here declares.
     metric = BLEU(lowercase=lowercase, tokenize=tokenize, force=tokenize == "none")
     found = metric.corpus_score(list(hypotheses), [list(references)])
-    values = {
-        "bleu": found.score,
-        "brevity_penalty": found.bp,
-        "length_ratio": found.sys_len / found.ref_len if found.ref_len else 0.0,
-    }
+    ratio = found.sys_len / found.ref_len if found.ref_len else 0.0
+    values = {"bleu": found.score, "brevity_penalty": found.bp, "length_ratio": ratio}
     count, signature = len(hypotheses), str(metric.get_signature())
     return {name: Score(float(value), True, count, signature) for name, value in values.items()}
 
@@ -106,18 +102,15 @@ def paired_bootstrap(
     """Test the difference in BLEU of two sides, each with one or more outputs for each sentence.
 
     Samples are drawn of the sentences, each with all its outputs: the counts of a sentence are
-    summed over them, so that two outputs of one sentence do not pass for two sentences. With one
-    output a side it is `sacrebleu --paired-bs`; its seed is `SACREBLEU_SEED`, by default 12345.
+    summed over them, so that two outputs of one sentence do not pass for two sentences. Both sides
+    have the same number of outputs. With one it is `sacrebleu --paired-bs`; its seed is
+    `SACREBLEU_SEED`, by default 12345.
     """
-    if not baseline or len(baseline) != len(other):
-        raise ValueError(
-            f"{len(baseline)} outputs against {len(other)}: each side needs as many as the other"
-        )
     for output in (*baseline, *other):
         _check(output, references)
-    sides = [list(zip(*outputs, strict=True)) for outputs in (baseline, other)]
+    sides: list[Any] = [list(zip(*outputs, strict=True)) for outputs in (baseline, other)]
     test = PairedTest(
-        [("baseline", cast("Any", sides[0])), ("other", cast("Any", sides[1]))],
+        [("baseline", sides[0]), ("other", sides[1])],
         metrics={"BLEU": _OverOutputs(lowercase=lowercase)},
         references=[list(references)],
         test_type="bs",
@@ -135,14 +128,9 @@ class _OverOutputs(BLEU):
     """BLEU of a corpus of which each sentence has several outputs."""
 
     def _extract_corpus_statistics(self, hypotheses: Sequence[Any], references: Any) -> Any:
-        by_output = [
-            super(_OverOutputs, self)._extract_corpus_statistics(list(output), references)
-            for output in zip(*hypotheses, strict=True)
-        ]
-        return [
-            [sum(counts) for counts in zip(*each, strict=True)]
-            for each in zip(*by_output, strict=True)
-        ]
+        count = super()._extract_corpus_statistics
+        by_output = [count(list(output), references) for output in zip(*hypotheses, strict=True)]
+        return np.sum(by_output, axis=0).tolist()  # over the outputs of each sentence
 
 
 def _check(hypotheses: Sequence[str], references: Sequence[str]) -> None:

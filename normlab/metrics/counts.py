@@ -12,17 +12,18 @@ from normlab.records.record import Score
 
 def mean_score(total: float, count: int, *, higher_is_better: bool) -> Score:
     """Divide a sum by its count, such as hits by tokens (accuracy) or nats by tokens (loss)."""
-    return Score(total / _positive(count), higher_is_better, count)
+    if count < 1:
+        raise ValueError(f"count is {count}: a mean needs at least one item; is the split empty?")
+    return Score(total / count, higher_is_better, count)
 
 
 def perplexity(total_nll: float, count: int) -> Score:
     """Turn a summed negative log-likelihood in nats into a perplexity, exp(nll / tokens)."""
-    mean = total_nll / _positive(count)
+    mean = mean_score(total_nll, count, higher_is_better=False).value
     try:
-        value = math.exp(mean)
+        return Score(math.exp(mean), False, count)
     except OverflowError:  # math.exp raises where the true value is beyond a float
-        value = math.inf
-    return Score(value, False, count)
+        return Score(math.inf, False, count)
 
 
 def unigram_nll(counts: Iterable[int]) -> float:
@@ -33,9 +34,3 @@ def unigram_nll(counts: Iterable[int]) -> float:
     seen = [count for count in counts if count]
     total = sum(seen)
     return math.fsum(count * math.log(total / count) for count in seen)
-
-
-def _positive(count: int) -> int:
-    if count < 1:
-        raise ValueError(f"count is {count}: a mean needs at least one item; is the split empty?")
-    return count

@@ -1,13 +1,11 @@
 """How far a mean over a few seeds can be trusted: intervals, tests, and the untrained baseline.
 
-SciPy takes half a second to import: each function imports what it needs, so that lists of runs need
-not wait.
+SciPy takes half a second to import, so each function imports what it needs.
 """
 
 # The libraries have no types.
 # pyright: reportMissingTypeStubs=false, reportUnknownVariableType=false
 # pyright: reportUnknownMemberType=false, reportUnknownArgumentType=false
-# pyright: reportArgumentType=false, reportOptionalIterable=false
 
 from __future__ import annotations
 
@@ -44,8 +42,6 @@ def t_interval(values: Sequence[float], *, confidence: float = 0.95) -> Interval
     """Bound the mean of independent values; raises `ValueError` for fewer than two."""
     if len(values) < 2:
         raise ValueError(f"an interval needs at least two values, found {len(values)}")
-    if not 0 < confidence < 1:
-        raise ValueError(f"confidence is {confidence}; allowed: between 0 and 1")
     mean = statistics.fmean(values)
     sd = deviation(values, mean)
     half = _quantile(len(values) - 1, confidence) * sd / math.sqrt(len(values))
@@ -64,22 +60,6 @@ def paired_interval(
     return t_interval([a[seed] - b[seed] for seed in seeds], confidence=confidence)
 
 
-def p_value(interval: Interval, *, against: float = 0.0) -> float:
-    """Return the two-sided p value of a mean of `against`, by Student's t test."""
-    distance = abs(interval.mean - against)
-    if interval.sd == 0:
-        return 1.0 if distance == 0 else 0.0
-    error = interval.sd / math.sqrt(interval.n)
-    return min(1.0, 2 * upper_tail(distance / error, interval.n - 1))
-
-
-def upper_tail(t: float, degrees: int) -> float:
-    """Return the probability of more than t under Student's distribution."""
-    from scipy.special import stdtr
-
-    return float(stdtr(degrees, -t))
-
-
 @lru_cache(maxsize=256)  # a table asks for few of them, and often
 def _quantile(degrees: int, confidence: float) -> float:
     """Return the t that a share `confidence` of Student's distribution does not exceed in size."""
@@ -88,16 +68,40 @@ def _quantile(degrees: int, confidence: float) -> float:
     return float(stdtrit(degrees, (1 + confidence) / 2))
 
 
+def _upper_tail(distance: float, interval: Interval) -> float:
+    """Return the chance of a mean so far off, by Student's distribution; 0 or 1 without spread."""
+    from scipy.special import stdtr
+
+    if interval.sd == 0:
+        return 0.0 if distance > 0 else 1.0
+    error = interval.sd / math.sqrt(interval.n)
+    return float(stdtr(interval.n - 1, -distance / error))
+
+
+def p_value(interval: Interval, *, against: float = 0.0) -> float:
+    """Return the two-sided p value of a mean of `against`, by Student's t test."""
+    return min(1.0, 2 * _upper_tail(abs(interval.mean - against), interval))
+
+
 def equivalence(values: Sequence[float], margin: float) -> float:
     """Return the p value of two one-sided t tests (TOST) of a mean outside -margin to +margin.
 
     It is below `a` exactly where the `1 - 2a` interval lies within the margin (Schuirmann 1987).
     """
     found = t_interval(values)
-    if found.sd == 0:
-        return 0.0 if abs(found.mean) < margin else 1.0
-    error = found.sd / math.sqrt(found.n)
-    return upper_tail((margin - abs(found.mean)) / error, found.n - 1)
+    return _upper_tail(margin - abs(found.mean), found)
+
+
+def smallest_difference(interval: Interval, *, error: float, power: float = 0.8) -> float:
+    """Return the difference that a paired t test of such values finds with probability `power`.
+
+    The test is two-sided at `error`; a difference found in the wrong direction is left out.
+    """
+    from scipy.special import nctdtrinc
+
+    degrees = interval.n - 1
+    shift = float(nctdtrinc(degrees, 1 - power, _quantile(degrees, 1 - error)))
+    return interval.sd * shift / math.sqrt(interval.n)
 
 
 def holm(p_values: Sequence[float]) -> list[float]:
@@ -153,36 +157,6 @@ def fisher(first: tuple[int, int], second: tuple[int, int]) -> float:
     both = count + other
     ways = [math.comb(total, k) * math.comb(rest, both - k) for k in range(both + 1)]
     return sum(each for each in ways if each <= ways[count]) / sum(ways)
-
-
-def smallest_difference(interval: Interval, *, error: float, power: float = 0.8) -> float:
-    """Return the smallest difference that a paired t test of such values would find.
-
-    It is found with probability `power` at two-sided error `error`, from values whose standard
-    deviation is that of `interval`.
-    """
-    return interval.sd * _effect(interval.n, error, power)
-
-
-@lru_cache(maxsize=64)
-def _effect(n: int, error: float, power: float) -> float:
-    """Return the difference in standard deviations that n pairs show."""
-    import numpy as np
-    from scipy.optimize import brentq
-    from scipy.special import ndtr
-
-    # Given the estimated deviation s (the true one is 1), the test finds a mean above edge * s: the
-    # power is that chance, averaged over the distribution of s.
-    degrees, edge = n - 1, _quantile(n - 1, 1 - error)
-    s = (np.arange(20_000) + 0.5) * (1 + 12 / math.sqrt(2 * degrees)) / 20_000
-    weight = np.exp((degrees - 1) * np.log(s) + degrees * (1 - s * s) / 2)
-    weight /= weight.sum()
-
-    def missing(effect: float) -> float:
-        shift = effect * math.sqrt(n)
-        return float(weight @ (ndtr(shift - edge * s) + ndtr(-shift - edge * s))) - power
-
-    return float(brentq(missing, 0.0, 2 * edge + 20))
 
 
 def trains(record: RunRecord, score: str) -> bool:

@@ -5,11 +5,13 @@ tokens, so that every program and every norm does the same work.
 """
 
 import statistics
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any, cast
 
 import numpy as np
+from torch import Tensor
 
 from bench.common import (
     bench_config,
@@ -21,9 +23,9 @@ from bench.common import (
     start_runtime,
     write_json,
 )
-from normlab.bench.cost import full_length
 from normlab.bench.speed import Clock, Span, spread
 from normlab.commands._terminal import print_table
+from normlab.models.base import Decoding
 from normlab.models.decoding import Hypothesis, SearchSettings
 from normlab.models.seq2seq import Seq2Seq
 from normlab.tasks.translation import Translation, TranslationBatch
@@ -35,6 +37,23 @@ _EXAMPLES = """examples:
   python scripts/bench decode --norms ln,bn,none
   python scripts/bench decode task.test_search.beam=1 model=iwslt
 """
+
+
+@contextmanager
+def full_length(model: Seq2Seq, eos_id: int) -> Iterator[None]:
+    """Let no hypothesis of a model end before the length limit."""
+    step = model.decode_step
+
+    def endless(ids: Tensor, state: Decoding) -> Tensor:
+        logits = step(ids, state)
+        logits[:, eos_id] = -1e4
+        return logits
+
+    model.decode_step = endless
+    try:
+        yield
+    finally:
+        del model.decode_step
 
 
 @dataclass(kw_only=True)

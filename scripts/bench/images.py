@@ -96,7 +96,7 @@ def our_step(norm: str, overrides: Sequence[str], runtime: Runtime) -> Step:
     """Return a step of a run, without probes."""
     own = ["task=cifar10", "model=resnet8", "optim.weight_decay=5e-4", "precision=fp32"]
     config = bench_config([*own, f"norm={norm}", f"batch_size={BATCH}", "probe=[]", *overrides])
-    return start(norm, config, runtime, task=bench_task(config)).step
+    return start(norm, config, runtime, task=bench_task(config)).trainer.step
 
 
 def turns(steps: dict[str, Step], clock: Clock) -> dict[str, list[float]]:

@@ -132,7 +132,9 @@ def _training_step(
     name: str, config: Mapping[str, Any], runtime: Runtime, *, compiled: bool
 ) -> Callable[[], object]:
     observe = {**config["observe"], "fast": compiled, "probe": {}}
-    return start(name, {**config, "observe": observe}, runtime, task=bench_task(config)).step
+    return start(
+        name, {**config, "observe": observe}, runtime, task=bench_task(config)
+    ).trainer.step
 
 
 def reading(

@@ -3,7 +3,6 @@
 #   bash scripts/bench/peers.sh [FOLDER] [OPTIONS]    for example: .peers --rounds 3 --model a
 # Installs each of them, pinned, into an environment of its own below FOLDER (.peers), writes the same
 # corpus for all, and leaves results/bench/peers.json and peers.md. --help lists the options.
-# On a machine with other work, as root: chrt -f 1 bash scripts/bench/peers.sh --pause 30
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 folder=.peers

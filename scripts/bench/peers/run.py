@@ -4,8 +4,6 @@ Run by `scripts/bench/peers.sh`, which makes the environments of the others.
 """
 
 import argparse
-import os
-import time
 from collections.abc import Sequence
 from dataclasses import asdict
 from datetime import date
@@ -29,17 +27,11 @@ def parser() -> argparse.ArgumentParser:
     result.add_argument("folder", type=Path, help="where the environments are")
     result.add_argument("--model", choices=sorted(MODELS), default="b", help="default: b")
     result.add_argument(
-        "--kind", choices=["training", "decoding"], action="append", help="default: both"
-    )
-    result.add_argument(
         "--only", action="append", metavar="NAME", help="entries whose name starts so; repeatable"
     )
     result.add_argument("--rounds", type=int, default=5, help="turns of each; default: 5")
     result.add_argument("--seconds", type=float, default=10.0, help="of a turn; default: 10")
     result.add_argument("--warmup", type=float, default=5.0, help="of the first one; default: 5")
-    result.add_argument(
-        "--pause", type=float, default=0.0, help="seconds after each round, for others; default: 0"
-    )
     result.add_argument(
         "--output", type=Path, help="of the two files, without ending; default: results/bench/peers"
     )
@@ -61,7 +53,7 @@ def main(argv: list[str]) -> int:
     work = write(folder / "work" / arguments.model, arguments.model)
     missing: list[dict[str, str]] = []
     rows: dict[Kind, list[dict[str, Any]]] = {"training": [], "decoding": []}
-    for kind in arguments.kind or rows:
+    for kind in rows:
         entries = [entry for entry in chosen if entry.kind == kind]
         rows[kind] = measure(entries, folder, work.folder, arguments, missing)
     environment = Runtime.start(device="cpu", precision="fp32", threads=1).environment()
@@ -73,7 +65,6 @@ def main(argv: list[str]) -> int:
         "work": {name: value for name, value in asdict(work).items() if name != "folder"},
         "rounds": arguments.rounds,
         "seconds": arguments.seconds,
-        "real_time": _at_real_time(),
         "missing": missing,
         **rows,
     }
@@ -84,10 +75,6 @@ def main(argv: list[str]) -> int:
         file.write(page(report))
     print(page(report))
     return 0
-
-
-def _at_real_time() -> bool:
-    return hasattr(os, "sched_getscheduler") and os.sched_getscheduler(0) != os.SCHED_OTHER
 
 
 def measure(
@@ -102,7 +89,6 @@ def measure(
     try:
         race.start(entries, warmup=arguments.warmup)
         for _ in range(arguments.rounds):
-            time.sleep(arguments.pause)
             race.round(arguments.seconds)
     finally:
         race.close()

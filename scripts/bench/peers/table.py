@@ -57,9 +57,8 @@ def page(report: Mapping[str, Any]) -> str:
         "",
         f"{machine['device']}, one thread each, Python {machine['versions']['python']}, torch "
         f"{machine['versions']['torch']}, {report['date']}. The programs take turns of "
-        f"{report['seconds']:g} s of processor time, {report['rounds']} rounds"
-        + (", at real-time priority" if report["real_time"] else "")
-        + "; start-up and a first turn are not counted.",
+        f"{report['seconds']:g} s of processor time, {report['rounds']} rounds; start-up and a "
+        "first turn are not counted.",
         "",
         "The machine is shared with other work, so rates and ratios are by **processor time**, "
         "which leaves out what other programs took. A value is the median of the rounds (lowest to "
