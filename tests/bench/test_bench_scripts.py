@@ -48,14 +48,6 @@ def test_bad_input_is_named(arguments, named, capsys):
     assert named in capsys.readouterr().err
 
 
-def test_the_default_is_a_small_model_on_synthetic_text():
-    config = common.bench_config(["norm=bn"])
-    assert (config["model"]["dim"], config["max_tokens"]) == (256, 2048)
-    assert config["choices"]["task"] == "synthetic" and config["choices"]["norm"] == "bn"
-    assert common.bench_task(config, pairs=600).corpus.name == "synthetic"
-    assert common.bench_config(["task=toy"])["choices"]["task"] == "toy"
-
-
 def test_steps_by_norm_take_turns(tmp_path, capsys):
     short = ["--intervals", "2", "--steps", "1", "--warmup", "1", "--pairs", "600"]
     found = written(["train", *MODEL, "--norms", "ln,bn", *short], tmp_path)
@@ -110,12 +102,6 @@ def test_images_are_read_and_trained_on(tmp_path, monkeypatch, capsys):
         assert names[f"model, 1 picture{suffix}"] == ["ln", inner, f"{inner} folded"]
     assert compiled.count("trained on") == 2 and compiled.count("read") == 2 * 3
     assert max(map(len, capsys.readouterr().out.splitlines())) <= 80
-
-
-def test_a_residual_network_folds_and_a_recurrence_does_not():
-    small = ("task=digits", "norm=bn")
-    assert norms.folds(common.bench_config([*small, "model=resnet8", "model.width=4"]))
-    assert not norms.folds(common.bench_config([*small, "model=lstm", "model.dim=4"]))
 
 
 @pytest.mark.parametrize("name", ["gn", "bn_position", "pn"])

@@ -20,19 +20,6 @@ def measured(*overrides):
     return cost.measure(to_dict(compose(overrides)), runtime, seconds=0.5)
 
 
-class _OneSecond(Clock):
-    """A clock by which every piece of work takes a second, whatever the machine does beside it."""
-
-    def read(self):
-        return Span(1.0, 1.0)
-
-
-@pytest.fixture
-def one_second(monkeypatch):
-    """Let every piece of work that is measured take one second."""
-    monkeypatch.setattr(cost, "Clock", _OneSecond)
-
-
 @pytest.fixture(scope="module")
 def toy():
     return measured(*TOY, "accumulate=2")
@@ -50,21 +37,16 @@ def test_an_update_is_counted_over_its_micro_batches(toy):
     assert toy["tokens_per_update"] == pytest.approx(one["tokens_per_update"] * 2, rel=0.3)
 
 
-@pytest.mark.usefixtures("one_second")
-def test_what_a_model_of_documents_is_tested_under_counts():
-    beside = ("data_dir=elsewhere", "task.corpus.data_dir=null")  # of another row's data
-    plain = measured(*TEXT, *beside, "task.test_batch_sizes=[]", "task.test_eval_stats=[]")
-    assert plain["test_seconds"] > 0
-    assert plain["data"]["origin"] == "built in"
-    one_by_one = measured(*TEXT, "task.test_batch_sizes=[1]", "task.test_eval_stats=[]")
-    assert one_by_one["test_seconds"] > 4 * plain["test_seconds"]
-
-
-@pytest.mark.usefixtures("one_second")
-def test_re_estimated_statistics_cost_their_batches():
-    config = (*TOY, "norm=bn", "norm.eval_stats=recalibrated", "validate.recalibration_batches=999")
-    running = measured(*TOY, "norm=bn")
-    assert measured(*config)["validation_seconds"] == running["validation_seconds"] + 999
+def test_conditions_of_the_test_and_recalibrated_statistics_count(monkeypatch):
+    monkeypatch.setattr(Clock, "read", lambda clock: Span(1.0, 1.0))
+    more = ("data_dir=elsewhere", "task.corpus.data_dir=null")  # of another row's data
+    plain = measured(*TEXT, *more, "task.test_batch_sizes=[]", "task.test_eval_stats=[]")
+    assert plain["data"]["origin"] == "built in" and plain["test_seconds"] > 0
+    alone = measured(*TEXT, *more, "task.test_batch_sizes=[1]", "task.test_eval_stats=[]")
+    assert alone["test_seconds"] > plain["test_seconds"]
+    recalibrated = ("norm=bn", "norm.eval_stats=recalibrated", "validate.recalibration_batches=301")
+    again = measured(*TEXT, *recalibrated)
+    assert again["validation_seconds"] == pytest.approx(plain["validation_seconds"] + 100)
 
 
 def test_a_probe_prints_json_and_writes_no_run(tmp_path, monkeypatch, capsys):

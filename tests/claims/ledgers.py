@@ -4,8 +4,8 @@ from dataclasses import replace
 from typing import Any
 
 from normlab.claims.claim import Claim, Part
-from normlab.claims.contrast import Contrast
-from normlab.claims.endpoint import Awaits, Computed, Endpoint
+from normlab.claims.endpoint import Contrast
+from normlab.claims.evidence import Computed, Endpoint, Published
 from normlab.claims.judge import Judgement
 from normlab.claims.ledger import Entry, Outcome
 from normlab.claims.pages import html
@@ -68,7 +68,8 @@ def computed(verdict: Any) -> Outcome:
 
 def awaited() -> Outcome:
     reason = "There is no task of pictures."
-    return outcome(Awaits(reason), Judgement("not measured", reason=reason), "not measured", reason)
+    asked = Published("missing", reason)
+    return outcome(asked, Judgement("not measured", reason=reason), "not measured", reason)
 
 
 def decided(name: str, *outcomes: Outcome, statement: str = "") -> list[Outcome]:

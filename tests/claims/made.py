@@ -7,7 +7,7 @@ from msgspec.structs import replace
 
 from normlab.claims.claim import load
 from normlab.claims.ledger import ledger
-from normlab.claims.runs import Runs
+from normlab.claims.runs import Made, Runs
 from normlab.records.record import Score
 from tests.records.examples import record
 
@@ -62,7 +62,7 @@ def run(seed: int, norm: str, bleu: float | None, **changes: Any):
         norm=norm,
         bleu=bleu,
         environment={**environment, **changes.pop("environment", {})},
-        observe={"study": changes.pop("study", "made")},
+        observe={"study": "made"},
         **changes,
     )
     made.scores.update({name: Score(value, False, 1000) for name, value in scores.items()})
@@ -99,10 +99,15 @@ def claim(folder, *parts: dict[str, Any], number: int = 1):
     return load(path)
 
 
+def runs_of(root, records, place=("made", "small"), **more: Any):
+    """Return these records as the runs of a study."""
+    return Runs(root, {place: [Made(record, record.run_id) for record in records]}, **more)
+
+
 def decided(folder, records, *parts: dict[str, Any], grid: str = "{}", **more: Any):
     """Return the entry of a claim of these parts, decided by these records."""
     root = configs(folder, grid)
-    (entry,) = ledger([claim(root, *parts)], Runs(root, records, **more))
+    (entry,) = ledger([claim(root, *parts)], runs_of(root, records, **more))
     return entry
 
 

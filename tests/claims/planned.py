@@ -7,11 +7,10 @@ from typing import Any
 from msgspec.structs import replace
 
 from normlab.claims.claim import Claim, load_all
-from normlab.claims.runs import Runs
 from normlab.config.registry import CONFIG_DIR
 from normlab.records.record import RunRecord, Score
 from normlab.records.store import run_id
-from tests.claims.made import run
+from tests.claims.made import run, runs_of
 from tests.records.examples import changed
 
 
@@ -40,9 +39,9 @@ def without_runs(study: str, scale: str, configs: Iterable[Mapping[str, Any]]) -
     """
     asked = by_study().get((study, scale), [])
     names = {name for _, endpoint in asked for name in endpoint.scores}
-    names |= {getattr(endpoint, "minus", None) for _, endpoint in asked} - {None}
+    names |= {endpoint.minus for _, endpoint in asked} - {None}
     made = [each for config in configs for each in _seeds(config, names)] if asked else []
-    runs, problems = Runs(CONFIG_DIR, made), []
+    runs, problems = runs_of(CONFIG_DIR, made, (study, scale)), []
     for name, endpoint in asked:
         found = endpoint.judge(runs, "difference")
         if found.verdict == "not measured" and not found.reason.startswith("other data"):

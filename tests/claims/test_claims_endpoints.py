@@ -4,9 +4,7 @@ import math
 
 import pytest
 
-from normlab.claims.ledger import ledger
-from normlab.claims.pages import measure_text
-from normlab.claims.runs import Plan, Runs
+from normlab.claims.runs import Plan
 from normlab.records.record import Score
 from normlab.studies import load_study
 from tests.claims.made import (
@@ -14,7 +12,6 @@ from tests.claims.made import (
     NOISE,
     STUDY,
     WORSE,
-    claim,
     configs,
     contrast,
     decided,
@@ -60,20 +57,8 @@ def test_counts_that_are_alike_in_all_seeds_decide_nothing(tmp_path):
     assert found.finding.detail == "0.200 against 0.200" and not found.finding.found
     assert found.finding.command == "normlab study run made scale=small seeds=6-8"
     same = [run(k, "bn", 30.0) for k in range(1, 6)]
-    for asked in (level(above=25), document(35.2, {"task": "toy"})):
-        assert primary(tmp_path, same, asked).verdict == "undecided"
+    assert primary(tmp_path, same, document(35.2, {"task": "toy"})).verdict == "undecided"
     assert primary(tmp_path, same, level(above=25)).finding.detail == "mean 30.0"
-
-
-def test_of_a_loss_less_is_better_and_of_a_measure_too(tmp_path):
-    records = [
-        run(k, norm, 30.0, scores={"valid/loss": loss}, stability={"stability/tid": 2 * loss})
-        for k in range(1, 6)
-        for norm, loss in (("ln", 3.0 + 0.01 * k), ("bn", 4.0 + 0.011 * k))
-    ]
-    for name, measure in (("valid/loss", False), ("stability/tid", True)):
-        each = contrast(margin=0.05, score=name, measure=measure)
-        assert primary(tmp_path, records, each).verdict == "supported", name
 
 
 def test_a_factor_is_a_difference_of_logarithms(tmp_path):
@@ -92,17 +77,6 @@ def test_a_factor_is_a_difference_of_logarithms(tmp_path):
     assert open_.smallest is not None
     said = float(open_.reason.split()[7])
     assert said == pytest.approx(math.exp(open_.smallest), rel=0.01) and said > 2
-
-
-def test_two_test_sets_are_averaged_within_a_seed(tmp_path):
-    records = side("ln", 30.0) + side("bn", 30.0)
-    for record in records:
-        (score,) = record.scores.values()
-        other = type(score)(score.value - (2 if "bn" in record.run_id else 0), True, 1000)
-        record.scores["test_2017/bleu"] = other
-    each = contrast(score=["test/bleu", "test_2017/bleu"])
-    found = primary(tmp_path, records, each)
-    assert found.finding.mean == pytest.approx(1.0) and found.finding.n == 5
 
 
 def test_nuisances_are_averaged_within_a_seed_and_a_seed_needs_all_of_them(tmp_path):
@@ -155,13 +129,6 @@ def test_an_interaction_is_the_difference_of_differences(tmp_path):
     assert other.verdict == "contradicted"
 
 
-def test_a_run_cannot_be_on_both_sides(tmp_path):
-    records = side("ln", 30.0) + side("bn", 28.0)
-    each = contrast(better={"task": "toy", "norm": "ln"}, worse={"norm": "ln"})
-    with pytest.raises(ValueError, match=r"01_so.yaml: part so_1: .* is on both sides"):
-        decided(tmp_path, records, each)
-
-
 def test_a_side_that_the_study_plans_no_run_of_is_refused(tmp_path):
     problem = (
         r"01_so.yaml: part so_1: made at scale=small plans no run with norm=lm; .* ln; bn; none"
@@ -195,51 +162,23 @@ def test_fewer_than_five_seeds_are_shown_and_decide_nothing(tmp_path):
     assert found.finding.cost.startswith("6 runs, about 0.6 h")
 
 
-def test_a_study_whose_rates_are_not_chosen_is_tuned_first(tmp_path):
-    tuning = "    tuning: {key: optim.lr, values: [1, 2, 3], seeds: [101], score: valid/bleu}\n"
-    rates = "    rates: {ln: [optim.lr=1e-3], none: [optim.lr=2e-3]}\n"
-
-    def measure(rates, **sides):
-        root = configs(tmp_path)
-        with (root / "study" / "made.yaml").open("a") as file:
-            file.write(tuning + rates)
-        (entry,) = ledger([claim(root, contrast(**sides))], Runs(root))
-        return measure_text(entry.primary[0])
-
-    assert measure("").startswith(
-        "`normlab study tune made scale=small` first, as no rate is chosen for ln and bn; "
-        "then `normlab study run made scale=small` (15 runs"
-    )
-    assert "no rate is chosen for bn; then" in measure(rates)
-    # The rows of the sides count, and only these.
-    chosen = measure(rates, worse={"norm": "none"})
-    assert chosen.startswith("`normlab study run made scale=small` (15 runs")
-
-
 @pytest.mark.parametrize(
     ("change", "why"),
     [
         ({"weights": {}}, "tested weights chosen by loss: 1"),
         ({"weights": {"best": 50}}, "tested weights chosen by a score: 1"),
         ({"environment": {"dirty": True}}, "made by uncommitted code: 1"),
-        ({"environment": {"dirty": None}}, "not known to be made by clean code: 1"),
         ({"numerics": "xyz"}, "sides of different code: 1"),
         ({"environment": {"precision": "bf16"}}, "sides of different arithmetic"),
-        ({"environment": {"device_type": "cuda"}}, "sides of different arithmetic"),
-        ({"environment": {"instruction_set": "AVX2"}}, "sides of different arithmetic"),
-        ({"environment": {"world_size": 2}}, "sides of different numbers of processes: 1"),
-        ({"data": {"checksums": {"train": "other"}}}, "sides of different data (checksums): 1"),
         ({"signature": "other"}, "sides of different ways to compute test/bleu: 1"),
         ({"status": "failed"}, "did not end (failed): 1"),
-        ({"study": "another"}, None),
-        ({"optim": {"lr": 1e-3}}, None),  # not what the study plans
     ],
 )
 def test_runs_that_do_not_count_leave_four_seeds_that_decide_nothing(tmp_path, change, why):
     records = side("ln", 30.0) + side("bn", 20.0, 4) + [run(5, "bn", 20.0, **change)]
     found = primary(tmp_path, records, contrast())
     assert (found.verdict, found.reason) == ("not measured", "too few seeds (4 of 5)")
-    assert any(said.startswith(why) for said in found.finding.excluded) if why else True
+    assert any(said.startswith(why) for said in found.finding.excluded)
 
 
 def test_where_a_seed_diverged_the_counts_decide_and_none_is_dropped(tmp_path):
@@ -282,11 +221,7 @@ def test_scores_are_compared_only_where_all_seeds_train(tmp_path):
     rest = [*side("ln", 30.0), *side("bn", 20.0, 4)]
     low = primary(tmp_path, [*rest, run(5, "bn", 2.0)], contrast())
     assert low.reason.startswith("not all seeds train") and low.finding.stuck
-    gone = primary(tmp_path, [*rest, run(5, "bn", None, status="diverged")], contrast())
-    assert (low.verdict, gone.verdict) == ("undecided", "undecided")
-    assert (
-        low.finding.found == gone.finding.found == "train: norm=ln 5/5 (at least 47 %), norm=bn 4/5"
-    )
+    assert low.finding.found == "train: norm=ln 5/5 (at least 47 %), norm=bn 4/5"
     near = [run(k, "bn", 3.4 + 0.01 * k) for k in range(1, 6)]  # clear by the mean alone
     none = primary(tmp_path, [*side("ln", 30.0), *near], contrast())
     assert none.verdict == "undecided" and none.finding.found.endswith("norm=bn 0/5")
@@ -311,9 +246,6 @@ def test_whether_a_side_trains_is_counted_against_a_reference(tmp_path):
     worse = decided(tmp_path, side("ln", 30.0, 8) + side("bn", 28.0, 8), counted)
     assert worse.primary[0].verdict == "supported", "ln is better"
     assert [other.verdict for other in worse.secondary] == ["contradicted"], "and bn trains, too"
-    alike = {**contrast(says="equality"), "secondary": [trains()["endpoint"]]}
-    same = decided(tmp_path, side("ln", 30.0, 8) + side("bn", 30.0, 8), alike)
-    assert [other.verdict for other in same.secondary] == ["supported"]
     lone = primary(tmp_path, side("bn", 30.0, 8), trains("trains", None))
     assert lone.verdict == "supported"
 
@@ -346,28 +278,9 @@ def test_a_documents_figure_is_held_by_the_interval_or_not(tmp_path):
     # To hold it says the more the more seeds there are, so the last look alone may.
     assert primary(tmp_path, side("bn", 30.0), held).verdict == "undecided"
     assert primary(tmp_path, side("bn", 30.0, 12), held).verdict == "supported"
-
-
-def test_on_other_data_no_difference_to_the_document_is_printed(tmp_path):
-    found = primary(tmp_path, side("bn", 30.0), document(35.2, {"task": "iwslt"}))
-    assert found.verdict == "not measured" and found.finding.found == ""
-    assert found.reason == "other data: task=toy, the document's is task=iwslt"
-
-
-def test_the_grade_and_the_setting_are_those_of_the_scale(tmp_path):
-    records = side("ln", 30.0, model={"encoder_layers": 2, "decoder_layers": 2})
-    records += side("bn", 20.0, model={"encoder_layers": 2, "decoder_layers": 2})
-    said = primary(tmp_path, records, contrast()).grade
-    assert said.startswith("C: ") and said.endswith(", 2+2 layers")
-    assert primary(tmp_path, [], contrast()).grade == ""
-
-
-def test_what_nothing_measures_says_why(tmp_path):
-    found = primary(tmp_path, [], part({"awaits": "There are no pictures."}))
-    assert (found.verdict, found.reason) == ("not measured", "There are no pictures.")
-    noted = part({"published": {"standing": "contradicts", "reason": "It is not."}})
-    assert primary(tmp_path, [], noted).verdict == "contradicted"
-    assert primary(tmp_path, [], noted).grade == "D"
+    other = primary(tmp_path, side("bn", 30.0), document(35.2, {"task": "iwslt"}))
+    assert other.reason == "other data: task=toy, the document's is task=iwslt"
+    assert other.verdict == "not measured" and other.finding.found == ""
 
 
 def test_a_value_that_repeats_what_is_compared_may_differ_and_another_may_not(tmp_path):

@@ -2,22 +2,16 @@
 
 import re
 from dataclasses import replace
-from urllib.parse import unquote
 
 import pytest
 from msgspec import structs
 
-from normlab.claims.claim import load_all
-from normlab.claims.evidence import read_computed
-from normlab.claims.ledger import ledger
 from normlab.claims.pages import html, markdown
-from normlab.claims.runs import Runs
 from normlab.claims.summary import page as summary
 from normlab.config.registry import CONFIG_DIR
 from tests.claims.ledgers import (
     COMMAND,
     compared,
-    computed,
     decided,
     entries,
     entry,
@@ -37,24 +31,11 @@ def section(text, number):
     return found
 
 
-def test_the_same_evidence_makes_the_same_bytes_and_other_evidence_does_not():
-    assert made() == made() and made().endswith("</html>\n")
-    assert markdown(entries()) == markdown(entries())
-    changed = entries()
-    changed[4] = entry(12, decided("pictures", computed("supported")))
-    text = html(changed, text="claims.md")
-    assert markdown(changed) != markdown(entries())
-    assert "not measured" in Text(section(made(), 12)).text
-    assert "not measured" not in Text(section(text, 12)).text
-
-
 def test_the_page_for_a_browser_says_all_that_the_markdown_says():
     text = Text(made()).text.replace(MINUS, "-").replace("\N{EN DASH}", "-")
     assert "Each of 5 claims" in text and all(f" 1 {name} " in text for name in VERDICTS)
     for each in entries():
         assert each.claim.statement in text and each.by_parts in text and each.grades in text
-    care = markdown([]).partition("**Read with care.** ")[2].partition("\n\n")[0]
-    assert " ".join(care.replace("`", "").split()) in " ".join(text.split())
 
 
 def test_a_contrast_shows_difference_means_p_and_its_correction_seeds_and_records():
@@ -108,30 +89,19 @@ def test_what_is_written_is_escaped_and_code_is_code():
     assert "<dd><code>a&lt;b</code> is less</dd>" in text
 
 
-def test_nothing_is_loaded_from_anywhere():
-    read = Text(made())
-    assert not {"link", "img", "iframe", "base"} & {tag for tag, _ in read.tags}
-    assert not any("src" in attributes for _, attributes in read.tags)
-    assert all(not re.match(r"[a-z]+:|//", link) for link in read.links)
-    policy = next(a["content"] for t, a in read.tags if t == "meta" and "http-equiv" in a)
-    assert "default-src 'none'" in policy
-    assert len(made()) < 100_000, "no plotting library"
-
-
-def test_the_pages_of_the_committed_evidence_have_whole_links_and_unique_identifiers():
+def test_the_links_of_the_committed_page_are_whole():
     results = CONFIG_DIR.parent / "results"
     text = (results / "claims.md").read_text("utf-8")
     for link in re.findall(r"\]\(([^)#]+)\)", text):
         assert (results / link).exists(), link
-    checks = read_computed(results / "computed.json")
-    runs = Runs.read([results], root=CONFIG_DIR.parent, configs=CONFIG_DIR, computed=checks)
-    read = Text(html(ledger(load_all(CONFIG_DIR / "claim"), runs), text="claims.md"))
+
+
+def test_links_within_the_page_for_a_browser_are_whole():
+    read = Text(made())
     names = [attributes["id"] for _, attributes in read.tags if "id" in attributes]
     assert len(names) == len(set(names))
-    for link in set(read.links):
-        path, _, fragment = link.partition("#")
-        assert path or fragment in names, link
-        assert (results / unquote(path)).exists(), link
+    assert {link[1:] for link in read.links if link.startswith("#")} <= set(names)
+    assert all(not re.match(r"[a-z]+:|//", link) for link in read.links)
 
 
 @pytest.mark.parametrize(
@@ -142,7 +112,10 @@ def test_the_pages_of_the_committed_evidence_have_whole_links_and_unique_identif
     ],
 )
 def test_the_summary_has_a_claim_once_in_each_language_below_its_verdict(chinese, headings):
-    half = summary(entries()).split("## 中文")[chinese]
+    first, *rest = entries()
+    named = replace(first, claim=structs.replace(first.claim, chinese="层归一化最好。"))
+    half = summary([named, *rest]).split("## 中文")[chinese]
+    assert ("层归一化最好。" in half, first.claim.statement in half) == (chinese, not chinese)
     lines = half.splitlines()
     for number, heading in enumerate(headings, 1):
         below = lines[lines.index(f"### {heading} (1)") + 2]
@@ -162,11 +135,3 @@ def test_below_a_claim_each_part_has_its_verdict_and_the_grade_of_what_decided_i
     english, chinese = summary([replace(mixed, primary=(same,))]).split("## 中文")
     assert f"  - *not true, too small a difference*: {two} (" in english
     assert f"  - *不成立，差别太小*：{two}（" in chinese
-
-
-def test_a_statement_is_said_in_chinese_where_its_file_has_that():
-    first = entries()[0]
-    named = replace(first, claim=structs.replace(first.claim, chinese="层归一化最好。"))
-    english, chinese = summary([named]).split("## 中文")
-    assert first.claim.statement in english and "层归一化最好。" not in english
-    assert "层归一化最好。" in chinese and first.claim.statement not in chinese

@@ -8,9 +8,8 @@ from pathlib import Path
 import pytest
 
 from normlab.claims.claim import DOCUMENTS, Claim, Part, load_all
-from normlab.claims.contrast import Contrast
-from normlab.claims.endpoint import Computed, Endpoint, Timing
-from normlab.claims.level import Document, Level, Trains
+from normlab.claims.endpoint import Contrast, Document, Level, Trains
+from normlab.claims.evidence import Computed, Endpoint, Timing
 from normlab.config.registry import CONFIG_DIR, option_names
 from normlab.inspect import computed
 from normlab.studies import load_study

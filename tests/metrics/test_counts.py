@@ -19,20 +19,14 @@ def test_perplexity_of_a_uniform_guess_is_the_vocabulary():
     assert not score.higher_is_better and score.n == 7
 
 
-@pytest.mark.parametrize("total", [1e6, math.inf])
-def test_a_hopeless_model_has_infinite_perplexity(total):
-    assert perplexity(total, 1).value == math.inf
-
-
-def test_a_loss_that_is_not_a_number_stays_one():
+def test_a_hopeless_model_has_infinite_perplexity():
+    assert perplexity(1e6, 1).value == perplexity(math.inf, 1).value == math.inf
     assert math.isnan(perplexity(math.nan, 3).value)
 
 
 def test_nothing_has_no_mean():
     with pytest.raises(ValueError, match="count is 0"):
         mean_score(0.0, 0, higher_is_better=True)
-    with pytest.raises(ValueError, match="count is 0"):
-        perplexity(0.0, 0)
 
 
 def test_items_under_their_own_frequencies_cost_their_entropy():
