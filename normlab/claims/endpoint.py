@@ -223,10 +223,10 @@ class Level(_OneSetting, frozen=True, kw_only=True):
         values = {seed: value for seed, value in self.values(sample).items() if seed in seeds}
         differences = [sign * (value - bound) for value in values.values()]
         found = decide(differences, margin=self.margin, equality=False, error=look.share)
-        if found.low is None or found.mean is None or found.high is None:
+        if found.interval is None:
             return at_look(found, look, detail=self.described(values, sample))
-        low, high = sorted(bound + sign * end for end in (found.low, found.high))
-        found = replace(found, low=low, mean=bound + sign * found.mean, high=high)
+        mean, *ends = (bound + sign * value for value in found.interval)
+        found = replace(found, interval=(mean, min(ends), max(ends)))
         return at_look(found, look, bounds=[bound + by * self.margin for by in (-1, 0, 1)])
 
 

@@ -216,8 +216,8 @@ class Timing(Endpoint, frozen=True):
             reason = f"too few rounds ({len(saved)} of {FEWEST})"
             return Judgement("not measured", reason=reason, **more)
         found = decide(saved, margin=self.margin, equality=False)
-        if found.low is not None:
-            mean, low, high = (f"{v:.1%}" for v in (found.mean, found.low, found.high))
+        if found.interval is not None:
+            mean, low, high = (f"{value:.1%}" for value in found.interval)
             more["found"] = f"{mean} [{low}, {high}] of the time saved"
             if found.smallest is not None and not found.reason:
                 shown = f"{found.smallest:.1%} (80 % power)"

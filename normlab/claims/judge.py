@@ -38,6 +38,7 @@ CONSTANT = "the difference is the same in every seed, so there is no spread to j
 OPEN = "the counts do not decide"
 _ROUNDING = 1e-12  # a smaller difference of float64 scores is none
 _MOST_DECIMALS = 6
+_TURNED: dict[Verdict, Verdict] = {"supported": "contradicted", "contradicted": "supported"}
 Count = tuple[int, int]  # the seeds that train, and all seeds
 
 
@@ -46,14 +47,14 @@ class Judgement:
     """The verdict of an endpoint before correction, and the records that it rests on.
 
     `found` is the value with its interval, `detail` what it was made of, `reason` why it is open or
-    not measured. `p` is that of the test that decided, or else the smallest, None if nothing was
-    tested; `p_look` is multiplied for the look. If the direction is shown and the size is open,
-    `p_direction` is that of the direction, and `unshown` the reason if it does not survive the
-    correction. `smallest` is the difference that these seeds show with 80 % power. `n` counts seeds
-    (or rounds), `look` the seeds of the look that counts, `seeds` all that may enter one (None if
-    no seeds would help). `excluded` says why runs do not count, `records` are the folders or the
-    file it rests on. `command` would measure more, at `cost`, once the `untuned` rows are tuned. If
-    it is `stuck`, no further seeds can decide it.
+    not measured. `p` is that of the test that decided, or else the smallest; `p_look` is multiplied
+    for the look. If the direction is shown and the size is open, `p_direction` is that of the
+    direction, and `unshown` the reason if it does not survive the correction. `interval` has mean
+    and ends, `smallest` is the difference that these seeds show with 80 % power. `n` counts seeds
+    (or rounds), `look` the seeds of the look that counts, `seeds` all that may enter one.
+    `excluded` says why runs do not count, `records` are the files or addresses it rests on.
+    `command` would measure more, at `cost`, once the `untuned` rows are tuned. No seeds can decide
+    it if `stuck`.
     """
 
     verdict: Verdict
@@ -67,9 +68,7 @@ class Judgement:
     n: int = 0
     look: int | None = None
     seeds: int | None = None
-    low: float | None = None
-    mean: float | None = None
-    high: float | None = None
+    interval: tuple[float, float, float] | None = None
     confidence: float | None = None
     smallest: float | None = None
     grade: str | None = None
@@ -91,8 +90,8 @@ def stuck(reason: str, found: str = "") -> Judgement:
 
 def tested(verdict: Verdict, p: float, interval: Interval, error: float) -> Judgement:
     """Return the verdict of a test of an interval at an error."""
-    ends = {"low": interval.low, "mean": interval.mean, "high": interval.high}
-    return Judgement(verdict, p=p, confidence=1 - error, **ends)
+    ends = interval.mean, interval.low, interval.high
+    return Judgement(verdict, p=p, confidence=1 - error, interval=ends)
 
 
 def decide(
@@ -143,11 +142,10 @@ def counts(side: Count, reference: Count | None, *, fails: bool, error: float) -
     """
     if reference is not None:
         found = less_often(side, reference, error=error)
-        if found.verdict == "undecided" and side[0] < side[1]:
+        if found.verdict != "undecided" and not fails:
+            return replace(found, verdict=_TURNED[found.verdict])
+        if found.verdict != "undecided" or side[0] < side[1]:
             return found
-        if found.verdict != "undecided":
-            turned = "contradicted" if found.verdict == "supported" else "supported"
-            return found if fails else replace(found, verdict=turned)
     p = binomial(*side, against=0.5)
     as_said = side[1] - side[0] if fails else side[0]
     if p < error and as_said == side[1]:
@@ -222,8 +220,8 @@ def at_look(
         unshown = f"these seeds would have shown {factor}{smallest} (80 % power)"
         said["reason"] = found.reason or unshown
         said["unshown"] = "" if found.p_direction is None else unshown
-    if found.low is not None and found.mean is not None and found.high is not None:
-        ends = interval_text(*map(value, (found.mean, found.low, found.high)), bounds=bounds)
+    if found.interval is not None:
+        ends = interval_text(*map(value, found.interval), bounds=bounds)
         said["found"] = f"factor {ends}" if ratio else ends
     said["p_look"] = found.p
     if look is not None:

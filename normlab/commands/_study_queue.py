@@ -20,7 +20,7 @@ from normlab.studies.show import Runs
 
 if TYPE_CHECKING:
     from normlab.claims.claim import Claim
-    from normlab.claims.endpoint import Endpoint
+    from normlab.claims.evidence import Endpoint
     from normlab.claims.ledger import Outcome
     from normlab.claims.runs import Runs as Evidence
 

@@ -41,7 +41,7 @@ def test_a_contrast_decides_by_the_difference_of_five_seeds(
     assert found.verdict == verdict
     assert (found.finding.n, found.finding.look, found.finding.confidence) == (5, 5, confidence)
     assert len(found.finding.records) == 10
-    assert found.finding.mean == pytest.approx(30.0 - bn)
+    assert found.finding.interval[0] == pytest.approx(30.0 - bn)
 
 
 def test_counts_that_are_alike_in_all_seeds_decide_nothing(tmp_path):
@@ -88,7 +88,7 @@ def test_nuisances_are_averaged_within_a_seed_and_a_seed_needs_all_of_them(tmp_p
         for record in side(norm, mean, 6, placement=place, choices={"placement": place})
     ]
     found = primary(tmp_path, records, contrast(over=["placement"]), grid=grid)
-    assert found.finding.mean == pytest.approx(2.0) and found.finding.n == 5
+    assert found.finding.interval[0] == pytest.approx(2.0) and found.finding.n == 5
     assert len(found.finding.records) == 20
     less = [r for r in records if not (r.seed == 2 and r.choice("placement") == "post")]
     assert primary(tmp_path, less, contrast(over=["placement"]), grid=grid).finding.n == 5
@@ -122,7 +122,7 @@ def test_an_interaction_is_the_difference_of_differences(tmp_path):
     ]
     places = {"in": {"batching": "like"}, "than_in": {"batching": "mixed"}}
     found = primary(tmp_path, records, contrast(margin=1.0, **places), grid=grid)
-    assert found.verdict == "supported" and found.finding.mean == pytest.approx(3.0)
+    assert found.verdict == "supported" and found.finding.interval[0] == pytest.approx(3.0)
     assert len(found.finding.records) == 20
     turned = {"in": places["than_in"], "than_in": places["in"]}
     other = primary(tmp_path, records, contrast(margin=1.0, **turned), grid=grid)
@@ -262,7 +262,8 @@ def test_a_figure_is_held_against_a_bound(tmp_path):
     assert primary(tmp_path, records, level(below=35)).verdict == "supported"
     assert primary(tmp_path, records, level(below=35, margin=6)).verdict == "no difference"
     found = primary(tmp_path, records, level(below=35)).finding
-    assert found.mean == pytest.approx(30.0) and found.low < 30 < found.high
+    mean, low, high = found.interval
+    assert mean == pytest.approx(30.0) and low < 30 < high
     failed = [*side("bn", 30.0, 4), run(5, "bn", None, status="diverged")]
     assert primary(tmp_path, failed, level(above=25)).finding.stuck
 

@@ -57,7 +57,7 @@ def test_the_first_line_that_holds_decides(values, difference, equality):
 def test_seeds_that_do_not_differ_decide_nothing(equality):
     for values in ([0.0] * 5, [2.0 + 1e-15, *[2.0] * 4], [-2.0] * 12):
         found = decide(values, margin=0.5, equality=equality)
-        assert (found.verdict, found.reason, found.mean) == ("undecided", CONSTANT, None)
+        assert (found.verdict, found.reason, found.interval) == ("undecided", CONSTANT, None)
     # Rounding of float32 is a spread: it says that two ways to compute give the same.
     rounded = [1e-8, 0.0, 0.0, 0.0, -1e-8]
     assert decide(rounded, margin=0.5, equality=False).verdict == "no difference"
