@@ -10,7 +10,7 @@ from normlab.claims.endpoint import Contrast, Document, Level, Trains
 from normlab.claims.evidence import Computed, Timing
 from normlab.claims.runs import Plan
 from normlab.config.compose import compose, to_dict
-from normlab.config.registry import CONFIG_DIR, option_names
+from normlab.config.registry import CONFIG_DIR, option_names, options, read_yaml
 from normlab.studies import load_study
 from tests.claims.made import configs, contrast, part
 from tests.claims.planned import endpoints
@@ -111,7 +111,7 @@ def test_each_kind_of_endpoint_is_read(tmp_path, body, says, expected):
         ({"parts": [part({}, says="so")]}, r"parts\[0\].says: Invalid enum value 'so'"),
         (
             {"parts": [part({"level": {}, "computed": {}})]},
-            r"endpoint: needs exactly one of .* found level and computed",
+            r"endpoint: needs exactly one of .* found computed and level",
         ),
         (
             {"parts": [contrast(says="trains")]},
@@ -168,11 +168,12 @@ def leaves(node, prefix=""):
 
 def test_every_key_that_a_claim_chooses_by_is_one_of_a_config(committed):
     """A name with a slip would find no run for ever, and look like a claim not measured yet."""
-    made = [to_dict(compose([f"task={name}"])) for name in option_names("task")]
-    made += [to_dict(compose([f"norm={name}"])) for name in option_names("norm")]
-    known = {key for config in made for key in (*leaves(config), *config["choices"])}
-    studies = [load_study(name) for name in option_names("study")]
-    for study in studies:
+    config = to_dict(compose([]))
+    known = {*leaves(config), *config["choices"]}
+    for group in ("norm", "task", "model"):
+        for option in options(group):
+            known |= {f"{group}.{key}" for key in leaves(read_yaml(option.path))}
+    for study in map(load_study, option_names("study")):
         for scale in study.scales:
             known |= set(Plan(study, scale).varied)
     for name, endpoint in endpoints(committed):
