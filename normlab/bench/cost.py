@@ -15,7 +15,9 @@ from typing import Any
 from normlab.bench.speed import Clock, runtime_of, start
 from normlab.config.compose import compose, to_dict
 from normlab.norms.base import running_norms
-from normlab.tasks.base import Condition
+from normlab.tasks.base import Condition, Task
+from normlab.tasks.documents import DocumentTask
+from normlab.tasks.images import Classification
 from normlab.tasks.translation import Translation
 from normlab.train.evaluate import best_by
 from normlab.train.loop import Trainer
@@ -71,14 +73,12 @@ def measure(config: Mapping[str, Any], runtime: Runtime, *, seconds: float) -> d
     tests = [_scoring(trainer, split, batch) for split in task.test_splits()]
     more = [_scoring(trainer, "test", batch, condition) for condition in conditions]
     description = task.describe()
-    folder = (config.get("corpus") or config["source"]).get("data_dir")
-    corpus: Any = getattr(task, "corpus", None) or getattr(task, "source", None)
     return {
         "format": FORMAT,
         "environment": runtime.environment(),
         "data": {
             "label": description.get("label"),
-            "origin": corpus.origin if folder is None else f"data_dir={folder}",
+            "origin": _origin(task, config["task"]),
             "sizes": description.get("sizes"),
         },
         "start_seconds": began,
@@ -90,6 +90,17 @@ def measure(config: Mapping[str, Any], runtime: Runtime, *, seconds: float) -> d
         "test_seconds": weights * sum(tests) + sum(more),
         "memory_bytes": runtime.peak_memory_bytes(),
     }
+
+
+def _origin(task: Task, config: Mapping[str, Any]) -> str:
+    """Name the folder of the data, or where the task finds them without one."""
+    folder = (config.get("corpus") or config["source"]).get("data_dir")
+    if folder is not None:
+        return f"data_dir={folder}"
+    if isinstance(task, Classification):
+        return str(task.source.description()["source"])
+    assert isinstance(task, Translation | DocumentTask), "there is no other kind of task"
+    return task.corpus.origin()
 
 
 def _scoring(

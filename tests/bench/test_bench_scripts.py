@@ -35,9 +35,7 @@ def test_the_page_names_every_subject(capsys):
     ("arguments", "named"),
     [
         (["train", "--intervals", "0"], "--intervals=0 must be at least 1"),
-        (["decode", "--batches", "99"], "lower --batches"),
         (["decode", "task=mlm"], "task="),
-        (["norms", "task=mlm"], "bench train"),
         (["peers", "nowhere", "--rounds", "0"], "--rounds=0"),
         (["peers", "nowhere", "--only", "nobody"], "nobody"),
     ],
