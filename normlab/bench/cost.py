@@ -70,6 +70,7 @@ def measure(config: Mapping[str, Any], runtime: Runtime, *, seconds: float) -> d
     batch = update / config["accumulate"] / 3  # of a forward pass
     weights = 1 + len(best_by(config["validate"], task.headline))
     conditions = [each for each in trainer.evaluator.conditions if each.matters(trainer.model)]
+    _scoring(trainer, "valid", batch)  # loads what scoring needs
     tests = [_scoring(trainer, split, batch) for split in task.test_splits()]
     more = [_scoring(trainer, "test", batch, condition) for condition in conditions]
     description = task.describe()
