@@ -1,7 +1,8 @@
 """What a run would take on this machine: an update, a validation, the test, memory.
 
-A few updates are taken and a part of each split is scored; times are scaled to the whole. Nothing
-is kept. `python -m normlab.bench.cost key=value ... --seconds N` prints what it found as JSON.
+A few updates are taken, and the middle batch of each split is scored; its time is scaled by tokens
+to the whole. Nothing is kept. `python -m normlab.bench.cost key=value ... --seconds N` prints what
+it found as JSON.
 """
 
 import argparse
@@ -9,12 +10,17 @@ import json
 import sys
 import time
 from collections.abc import Mapping
+from contextlib import nullcontext
 from dataclasses import replace
-from typing import Any
+from typing import Any, cast
+
+import torch
 
 from normlab.bench.speed import Clock, runtime_of, start
 from normlab.config.compose import compose, to_dict
+from normlab.data.batching import eval_batches
 from normlab.norms.base import running_norms
+from normlab.norms.ranks import Shard
 from normlab.tasks.base import Condition, Task
 from normlab.tasks.documents import DocumentTask
 from normlab.tasks.images import Classification
@@ -26,7 +32,6 @@ from normlab.train.stopping import Diverged
 
 FORMAT = "normlab.bench.cost/1"
 _UPDATES = 12  # at most; the first is not counted if there are others
-_SCORED = 64  # examples of a split
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -67,12 +72,11 @@ def measure(config: Mapping[str, Any], runtime: Runtime, *, seconds: float) -> d
         size = {"length_factor": float(target / source), "length_offset": 0}
         task.valid_search = replace(task.valid_search, **size)
         task.test_search = replace(task.test_search, **size)
-    batch = update / config["accumulate"] / 3  # of a forward pass
     weights = 1 + len(best_by(config["validate"], task.headline))
     conditions = [each for each in trainer.evaluator.conditions if each.matters(trainer.model)]
-    _scoring(trainer, "valid", batch)  # loads what scoring needs
-    tests = [_scoring(trainer, split, batch) for split in task.test_splits()]
-    more = [_scoring(trainer, "test", batch, condition) for condition in conditions]
+    _scoring(trainer, "valid")  # loads what scoring needs
+    tests = [_scoring(trainer, split) for split in task.test_splits()]
+    more = [_scoring(trainer, "test", condition) for condition in conditions]
     description = task.describe()
     return {
         "format": FORMAT,
@@ -87,7 +91,7 @@ def measure(config: Mapping[str, Any], runtime: Runtime, *, seconds: float) -> d
         "updates_measured": len(taken),
         "tokens_per_update": sum(tokens for _, tokens in taken) / len(taken),
         "updates_per_epoch": per_epoch,
-        "validation_seconds": _scoring(trainer, "valid", batch),
+        "validation_seconds": _scoring(trainer, "valid"),
         "test_seconds": weights * sum(tests) + sum(more),
         "memory_bytes": runtime.peak_memory_bytes(),
     }
@@ -104,23 +108,27 @@ def _origin(task: Task, config: Mapping[str, Any]) -> str:
     return task.corpus.origin()
 
 
-def _scoring(
-    trainer: Trainer, split: str, batch: float, condition: Condition | None = None
-) -> float:
-    """Return the seconds that a split takes, by some of its examples.
-
-    Statistics are recalibrated on one batch, and the others are counted by the seconds of a batch.
-    """
-    evaluator, model = trainer.evaluator, trainer.model
-    size = len(trainer.task.lengths(split))
-    batches, evaluator.recalibration_batches = evaluator.recalibration_batches, 1
-    clock = Clock(trainer.runtime.device)
-    evaluator.scores(model, split, condition=condition, limit=_SCORED)
-    took = clock.read().wall * max(1, size // _SCORED)
-    evaluator.recalibration_batches = batches
-    with (condition or Condition()).applied(model):
-        recalibrated = any(norm.eval_stats == "recalibrated" for norm in running_norms(model))
-    return took + batch * (batches - 1) * recalibrated
+def _scoring(trainer: Trainer, split: str, condition: Condition | None = None) -> float:
+    """Return the seconds that a split takes, by its middle batch and by its tokens."""
+    task, runtime, evaluator = trainer.task, trainer.runtime, trainer.evaluator
+    condition, lengths = condition or Condition(), task.lengths(split)
+    batches = eval_batches(lengths, batch_size=condition.batch_size or task.eval_batch_size)
+    middle = len(batches) // 2
+    shard, part = Shard(middle, len(batches)), nullcontext()
+    if isinstance(task, Translation):  # its scores need all of a split
+        shard, part = Shard(0, 1), task.reduced(split, batches[middle])
+    clock, model = Clock(runtime.device), cast("Any", trainer.model.eval())
+    with part, runtime.autocast(), condition.applied(model), condition.disturbed(model):
+        task.evaluate(model, split, shard, batch_size=condition.batch_size)
+        took = clock.read().wall * float(lengths.sum() / lengths[batches[middle]].sum())
+        if any(norm.eval_stats == "recalibrated" for norm in running_norms(model)):
+            batch = next(task.calibration_batches(Shard(0, 1), 0)).to(runtime.device)
+            clock.restart()
+            with torch.no_grad():
+                task.losses(model, batch)
+            took += clock.read().wall * evaluator.recalibration_batches
+    model.train()
+    return took
 
 
 if __name__ == "__main__":
