@@ -103,9 +103,9 @@ def _origin(task: Task, config: Mapping[str, Any]) -> str:
     if folder is not None:
         return f"data_dir={folder}"
     if isinstance(task, Classification):
-        return str(task.source.description()["source"])
+        return task.source.origin
     assert isinstance(task, Translation | DocumentTask), "there is no other kind of task"
-    return task.corpus.origin()
+    return task.corpus.origin
 
 
 def _scoring(trainer: Trainer, split: str, condition: Condition | None = None) -> float:
