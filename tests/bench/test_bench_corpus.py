@@ -11,7 +11,7 @@ from bench.corpus import SyntheticCorpus  # isort: skip
 
 @pytest.fixture(scope="module")
 def train():
-    return SyntheticCorpus().splits()["train"]
+    return SyntheticCorpus().splits["train"]
 
 
 def lengths(lines):
@@ -34,11 +34,11 @@ def test_the_vocabulary_is_the_words_and_the_four_special_tokens(tmp_path):
     data = prepare_translation(corpus, vocab_size=5, joint=True, max_length=128, cache=tmp_path)
     assert len(data.target_tokenizer) == 1_000 + 4
     assert data.source_tokenizer is data.target_tokenizer
-    words = sum(map(len, (line.split() for line in corpus.splits()["train"].target)))
+    words = sum(map(len, (line.split() for line in corpus.splits["train"].target)))
     assert len(data.pairs["train"].target.ids) == words
     assert data.description["unknown"]["train"] == {"xx": 0, "yy": 0}
 
 
 def test_too_few_pairs_for_the_vocabulary_are_refused():
     with pytest.raises(ValueError, match="2 pairs are too few for 8000 words"):
-        SyntheticCorpus(pairs=2).splits()
+        SyntheticCorpus(pairs=2).read()
