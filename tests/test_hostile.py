@@ -2,7 +2,6 @@
 
 import copy
 import gzip
-import io
 import json
 import random
 import shutil
@@ -28,16 +27,11 @@ from normlab.train.build import check_nodes
 from normlab.train.checkpoint import load_checkpoint
 from tests.records.examples import record
 
+STRANGE = ("nan", "../../x", "${oc.env:HOME}", "<script>", "\x1b[2J", "a\nb", 10**400)
+SCALARS = st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=8)
 VALUES = st.recursive(
-    st.none()
-    | st.booleans()
-    | st.integers()
-    | st.floats(width=64)
-    | st.text(max_size=8)
-    | st.sampled_from(("nan", "../../x", "${oc.env:HOME}", "<script>", "\x1b[2J", "a\nb", 10**400)),
-    lambda inner: (
-        st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=6), inner, max_size=3)
-    ),
+    SCALARS | st.sampled_from(STRANGE),
+    lambda v: st.lists(v, max_size=3) | st.dictionaries(st.text(max_size=6), v, max_size=3),
     max_leaves=6,
 )
 CONFIG = to_dict(compose(["norm=bn", "task=mlm"]))
@@ -47,11 +41,7 @@ RECORD = json.loads(record().to_json())
 def often(count: int) -> Callable[..., Any]:
     checks = list(HealthCheck)
     return settings(
-        max_examples=count,
-        database=None,
-        deadline=None,
-        derandomize=True,
-        suppress_health_check=checks,
+        max_examples=count, database=None, derandomize=True, suppress_health_check=checks
     )
 
 
@@ -59,25 +49,19 @@ def places(node: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
     """Yield the paths of all values in nested lists and mappings."""
     if path:
         yield path
-    pairs = (
-        node.items()
-        if isinstance(node, dict)
-        else enumerate(node if isinstance(node, list) else ())
-    )
-    for key, value in pairs:
+    inner = node if isinstance(node, dict) else dict(enumerate(node if type(node) is list else ()))
+    for key, value in inner.items():
         yield from places(value, (*path, key))
 
 
 def changed(content: Any, path: tuple[Any, ...], value: Any, *, remove: bool) -> Any:
     """Return nested content with another value at a path, or without it."""
-    result = copy.deepcopy(content)
-    node = result
+    node = result = copy.deepcopy(content)
     for part in path[:-1]:
         node = node[part]
+    node[path[-1]] = value
     if remove:
         del node[path[-1]]
-    else:
-        node[path[-1]] = value
     return result
 
 
@@ -89,14 +73,14 @@ def in_one_line(act: Callable[[], object]) -> None:
         assert "\n" not in str(error).strip(), error
 
 
-@often(60)
+@often(50)
 @given(st.sampled_from(list(places(CONFIG))), VALUES, st.booleans())
 def test_a_config_is_refused_in_one_line_or_fits(path, value, remove):
     hostile = changed(CONFIG, path, value, remove=remove)
     in_one_line(lambda: check_nodes(to_dict(from_dict(hostile))))
 
 
-@often(150)
+@often(100)
 @given(st.sampled_from(list(places(RECORD))), VALUES, st.booleans(), st.binary(max_size=6))
 def test_a_record_is_refused_in_one_line_or_can_be_listed(path, value, remove, noise):
     def listed(text: bytes) -> None:
@@ -111,19 +95,15 @@ def test_a_record_is_refused_in_one_line_or_can_be_listed(path, value, remove, n
     in_one_line(lambda: listed(text[:at] + noise + text[at + 1 :]))
 
 
-@often(40)
+@often(30)
 @given(st.lists(st.binary(max_size=60), min_size=6, max_size=6), st.booleans())
 def test_a_text_of_any_bytes_is_refused_in_one_line_or_read(tmp_path_factory, contents, packed):
     folder = tmp_path_factory.mktemp("text")
     names = [f"{split}.{code}" for split in ("train", "valid", "test") for code in ("de", "en")]
     for name, content in zip(names, contents, strict=True):
         (folder / (f"{name}.gz" if packed else name)).write_bytes(content)
-
-    def read() -> None:
-        codes = {"source_language": "de", "target_language": "en"}
-        FolderCorpus(data_dir=str(folder), **codes, form="raw").read()
-
-    in_one_line(read)
+    codes = {"source_language": "de", "target_language": "en"}
+    in_one_line(FolderCorpus(data_dir=str(folder), **codes, form="raw").read)
 
 
 def member(name: str, kind: bytes = tarfile.REGTYPE, to: str = "", size: int = 0) -> bytes:
@@ -135,33 +115,28 @@ def member(name: str, kind: bytes = tarfile.REGTYPE, to: str = "", size: int = 0
 
 
 ARCHIVES = {
-    "a path outside": member("a") + member("../stolen"),
+    "a path outside": member("a") + member("de-en/../../stolen"),
     "an absolute path": member("/tmp/normlab-stolen"),
-    "a path outside through a folder": member("de-en/../../stolen"),
     "a link outside": member("a", tarfile.SYMTYPE, "..") + member("a/stolen"),
     "a hard link": member("a", tarfile.LNKTYPE, "/etc/passwd") + member("a"),
     "a device": member("a", tarfile.CHRTYPE),
-    "a pipe": member("a", tarfile.FIFOTYPE),
     "a bomb": member("a", size=MAX_BYTES + 10**9),
     "one name twice": member("a") + member("a", tarfile.DIRTYPE),
     "a long name": member("a/" * 60 + "ü\n\x1b[2J"),
-    "nothing": b"",
 }
 
 
 @pytest.mark.parametrize("kind", ARCHIVES)
 def test_an_archive_is_refused_in_one_line_or_read_and_never_written_to_the_disk(kind, tmp_path):
     whole = gzip.compress(ARCHIVES[kind] + bytes(1024), 1)
-    damaged = bytearray(whole)
-    damaged[len(whole) // 2] ^= 8
-    for content in (whole, bytes(damaged), whole[: len(whole) // 2]):
+    for content in (whole, whole[: len(whole) // 2]):
         (tmp_path / "archive").write_bytes(content)
         in_one_line(lambda: list(members(tmp_path / "archive", ("",))))
     assert [path.name for path in tmp_path.iterdir()] == ["archive"]
     assert not Path("/tmp/normlab-stolen").exists()
 
 
-@pytest.mark.parametrize("how", ["bomb", "pickle", "twice", "damaged"])
+@pytest.mark.parametrize("how", ["bomb", "pickle", "twice", "cut"])
 def test_a_checkpoint_is_never_code_and_never_larger_than_it_is(how, tmp_path):
     torch.save({"format": 1, "model": {"weight": torch.zeros(3)}}, tmp_path / "whole.pt")
     source, path = zipfile.ZipFile(tmp_path / "whole.pt"), tmp_path / "last.pt"
@@ -175,37 +150,23 @@ def test_a_checkpoint_is_never_code_and_never_larger_than_it_is(how, tmp_path):
             target.writestr(entry.filename, bytes(10**8) if packed else data, kind)
             if how == "twice":
                 target.writestr(entry.filename, b"other")
-    if how == "damaged":
-        content = bytearray(path.read_bytes())
-        content[len(content) // 2] ^= 1
-        path.write_bytes(content)
-    in_one_line(lambda: load_checkpoint(path))
+    if how == "cut":
+        path.write_bytes(path.read_bytes()[:-20])
+    with pytest.raises(ValueError, match=r"^[^\n]*last\.pt[^\n]*$"):
+        load_checkpoint(path)
     assert not Path("stolen").exists()
 
 
-def removed(path: Path) -> None:
-    path.unlink()
+HARM = {
+    "removed": Path.unlink,
+    "a folder": lambda path: (path.unlink(), path.mkdir()),
+    "a link to itself": lambda path: (path.unlink(), path.symlink_to(path.name)),
+    "nested": lambda path: path.write_bytes(b'{"a":' * 10_000 + b"1" + b"}" * 10_000),
+    "noise": lambda path: path.write_bytes(random.Random(1).randbytes(3000)),
+}
 
 
-def folder(path: Path) -> None:
-    path.unlink()
-    path.mkdir()
-
-
-def looped(path: Path) -> None:
-    path.unlink()
-    path.symlink_to(path.name)
-
-
-def nested(path: Path) -> None:
-    path.write_bytes(b'{"a":' * 10_000 + b"1" + b"}" * 10_000)
-
-
-def noisy(path: Path) -> None:
-    path.write_bytes(random.Random(1).randbytes(3000))
-
-
-@pytest.mark.parametrize("harm", [removed, folder, looped, nested, noisy])
+@pytest.mark.parametrize("harm", HARM)
 def test_a_harmed_run_folder_ends_no_list_and_is_left_as_it_is(harm, tmp_path, capsys):
     store = RunStore(tmp_path / "runs")
     for seed in (1, 2):
@@ -215,7 +176,7 @@ def test_a_harmed_run_folder_ends_no_list_and_is_left_as_it_is(harm, tmp_path, c
     for name in ("record.json", "config.yaml", "metrics.jsonl"):
         root = tmp_path / name
         shutil.copytree(tmp_path / "runs", root)
-        harm(root / "run1" / "seed1" / name)
+        HARM[harm](root / "run1" / "seed1" / name)
         before = sorted(map(str, root.rglob("*")))
         page = ["--out", str(tmp_path / "page")]
         for argv in (["list", "runs", "--runs-dir", str(root)], ["report", str(root), *page]):
@@ -224,11 +185,3 @@ def test_a_harmed_run_folder_ends_no_list_and_is_left_as_it_is(harm, tmp_path, c
             assert "Traceback" not in said.err and "\x1b" not in said.err
             assert "finished" in said.out or argv[0] == "report"
         assert sorted(map(str, root.rglob("*"))) == before
-
-
-def test_a_whole_checkpoint_is_read(tmp_path):
-    content = io.BytesIO()
-    torch.save({"weight": torch.zeros(3)}, content)
-    with pytest.raises(ValueError, match=r"last\.pt"):
-        (tmp_path / "last.pt").write_bytes(content.getvalue()[:-20])
-        load_checkpoint(tmp_path / "last.pt")

@@ -5,11 +5,10 @@ carries out `normlab ARGV` and dies of SIGKILL at a named moment: before, within
 call of a function. So a kill hits the same instruction each time, whatever the machine does.
 """
 
-import contextlib
-import importlib
 import math
 import multiprocessing
 import os
+import pkgutil
 import random
 import signal
 import sys
@@ -18,45 +17,18 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any, Literal
 
-_NOUNS = (
-    ("Mann", "man"),
-    ("Hund", "dog"),
-    ("Baum", "tree"),
-    ("Tisch", "table"),
-    ("Brief", "letter"),
-    ("Wagen", "car"),
-)
-_VERBS = (("sieht", "sees"), ("findet", "finds"), ("malt", "paints"), ("kennt", "knows"))
+_NOUNS = ("Mann man", "Hund dog", "Baum tree", "Tisch table", "Brief letter", "Wagen car")
+_VERBS = ("sieht sees", "findet finds", "malt paints", "kennt knows")
 _PLACES = (("im Garten", "in the garden"), ("am Abend", "in the evening"), ("heute", "today"))
 
-CORPUS = (
-    "task=translation",
-    "task.vocab_size=90",
-    "task.test_search.beam=2",
+SETTINGS = (
+    *("task=translation", "task.vocab_size=90", "task.test_search.beam=2"),
+    *("model=tiny", "model.dim=16", "model.ffn_dim=32", "model.num_heads=2"),
+    *("model.encoder_layers=1", "model.decoder_layers=1", "model.max_positions=64"),
+    *("sink=[jsonl]", "device=cpu", "precision=fp32", "observe.threads=1", "batch_size=6"),
+    *("schedule.warmup=4", "optim.lr=0.01", "budget.steps=12", "validate.every=4"),
+    *("observe.log_every=2", "observe.checkpoint_every=3"),
 )
-MODEL = (
-    "model=tiny",
-    "model.dim=16",
-    "model.ffn_dim=32",
-    "model.num_heads=2",
-    "model.encoder_layers=1",
-    "model.decoder_layers=1",
-    "model.max_positions=64",
-)
-LOOP = (
-    "sink=[jsonl]",
-    "device=cpu",
-    "precision=fp32",
-    "observe.threads=1",
-    "batch_size=6",
-    "schedule.warmup=4",
-    "optim.lr=0.01",
-    "budget.steps=12",
-    "validate.every=4",
-    "observe.log_every=2",
-    "observe.checkpoint_every=3",
-)
-
 QUICK = ("validate.best=false", "task.test_search.beam=1")
 """For runs whose scores nobody looks at."""
 
@@ -83,14 +55,11 @@ def write_corpus(folder: Path, *, train: int = 40, seed: int = 1) -> Path:
 def _sentence(rng: random.Random) -> tuple[str, str]:
     clauses = []
     for _ in range(rng.randint(1, 2)):
-        subject, verb = rng.choice(_NOUNS), rng.choice(_VERBS)
-        other, place = rng.choice(_NOUNS), rng.choice(_PLACES)
-        clauses.append(
-            (
-                f"der {subject[0]} {verb[0]} den {other[0]} {place[0]}",
-                f"the {subject[1]} {verb[1]} the {other[1]} {place[1]}",
-            )
-        )
+        subject, verb = rng.choice(_NOUNS).split(), rng.choice(_VERBS).split()
+        other, place = rng.choice(_NOUNS).split(), rng.choice(_PLACES)
+        german = f"der {subject[0]} {verb[0]} den {other[0]} {place[0]}"
+        english = f"the {subject[1]} {verb[1]} the {other[1]} {place[1]}"
+        clauses.append((german, english))
     return " und ".join(c[0] for c in clauses) + ".", " and ".join(c[1] for c in clauses) + "."
 
 
@@ -98,7 +67,7 @@ def tiny(corpus: Path, runs: Path, *overrides: str) -> list[str]:
     """Return the overrides of a tiny run; later ones win."""
     places = (f"data_dir={corpus}", f"runs_dir={runs}")
     merged: dict[str, str] = {}
-    for override in (*CORPUS, *MODEL, *LOOP, *places, *overrides):
+    for override in (*SETTINGS, *places, *overrides):
         merged[override.split("=", 1)[0]] = override
     return list(merged.values())
 
@@ -117,7 +86,8 @@ class Kill:
 
     def install(self) -> None:
         """Replace the function by one that sends the signal to its own process."""
-        owner, name = _owner(self.where)
+        place, _, name = self.where.rpartition(".")
+        owner = pkgutil.resolve_name(place)
         original = getattr(owner, name)
         calls = 0
 
@@ -145,20 +115,6 @@ class Kill:
         file.write(whole.getvalue()[: whole.tell() // 2])
         file.flush()
         os.kill(os.getpid(), self.number)
-
-
-def _owner(where: str) -> tuple[Any, str]:
-    """Return the module or class that holds a dotted name, and the last part of the name."""
-    parts = where.split(".")
-    for cut in range(len(parts) - 1, 0, -1):
-        try:
-            owner: Any = importlib.import_module(".".join(parts[:cut]))
-        except ModuleNotFoundError:
-            continue
-        for part in parts[cut:-1]:
-            owner = getattr(owner, part)
-        return owner, parts[-1]
-    raise ValueError(where)
 
 
 @dataclass(frozen=True)
@@ -194,12 +150,6 @@ class RunProcess:
         assert self.process.pid is not None
         os.kill(self.process.pid, number)
 
-    def end(self) -> None:
-        """Kill it with all that it has started, where it leads a group."""
-        assert self.process.pid is not None
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(self.process.pid, signal.SIGKILL)
-
 
 def nothing() -> None:
     """Prepare nothing."""
@@ -217,16 +167,12 @@ def fork_server() -> Any:
     return context
 
 
-def say_into(descriptor: int) -> None:
-    """Let this process print into an open file."""
-    os.dup2(descriptor, 1)
-    os.dup2(descriptor, 2)
+def _carry_out(argv: list[str], log: Path, prepare: Callable[[], object]) -> None:
+    opened = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
+    os.dup2(opened, 1)
+    os.dup2(opened, 2)
     sys.stdout = open(1, "w", encoding="utf-8", buffering=1, closefd=False)  # noqa: SIM115
     sys.stderr = open(2, "w", encoding="utf-8", buffering=1, closefd=False)  # noqa: SIM115
-
-
-def _carry_out(argv: list[str], log: Path, prepare: Callable[[], object]) -> None:
-    say_into(os.open(log, os.O_WRONLY | os.O_CREAT | os.O_TRUNC))
     from normlab.cli import main
 
     prepare()

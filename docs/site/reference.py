@@ -15,10 +15,7 @@ from normlab.metrics.glossary import CONDITIONS, PROBES, SCORES, Meaning
 
 _TARGET = re.compile(r"^_target_: (normlab(?:\.\w+)+)\.\w+$", re.MULTILINE)
 _WIDE = "---\nhide: [toc]\n---"
-_ACTIONS = {
-    "norm": ("new", "check", "card"),
-    "study": ("run", "plan", "tune", "publish", "verify"),
-}
+_ACTIONS = re.compile(r"usage: normlab \w+ \[-h\] \{?([a-z]+(?:[|,][a-z]+)+)")
 _EXPLAINED = ("norm", "placement")
 """Groups whose modules open with a wiring or a formula."""
 
@@ -110,8 +107,10 @@ def _probes() -> str:
 def _commands() -> str:
     parts = ["# Commands"]
     for name in commands.names():
-        parts += [f"## normlab {name}", _code(_help(name))]
-        parts += [_code(_help(name, action)) for action in _ACTIONS.get(name, ())]
+        text = _help(name)
+        found = _ACTIONS.match(text)
+        actions = re.split("[|,]", found[1]) if found else []
+        parts += [f"## normlab {name}", *map(_code, [text, *(_help(name, a) for a in actions)])]
     return _page(*parts)
 
 

@@ -1,41 +1,31 @@
-"""The runs that the places on a command line name, and which of them cannot be read."""
+"""The runs that paths or addresses on a command line name, and the weights of one of them."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from difflib import get_close_matches
-from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from normlab.commands._terminal import at_work, complain
 from normlab.records.record import RunRecord
-from normlab.records.store import CONFIG_FILE, RECORD_FILE, RunStore, read_record
+from normlab.records.store import CONFIG_FILE, RECORD_FILE, RunStore
 
 if TYPE_CHECKING:
     from normlab.train.loaded import LoadedRun
 
 
 def read_places(places: Sequence[Path]) -> tuple[list[tuple[Path, RunRecord]], list[str]]:
-    """Read every run at or below the places once, with its folder; say what cannot be read.
+    """Read every run at or below the places once, with its folder; name what cannot be read.
 
     A place is a folder of runs, the folder of a run, a `record.json`, or an address.
     """
-    runs: dict[tuple[Path, str], tuple[Path, RunRecord]] = {}  # by real folder and name
-    real = cache(Path.resolve)
+    runs: dict[Path, tuple[Path, RunRecord]] = {}  # by real path
     problems: list[str] = []
     for place in places:
-        if place.name == RECORD_FILE or (place / RECORD_FILE).is_file():
-            folder = place.parent if place.name == RECORD_FILE else place
-            try:
-                there = folder.resolve()
-                runs[there.parent, there.name] = folder, read_record(folder)
-            except ValueError as error:
-                problems.append(str(error))
-            continue
-        store = RunStore(place)
-        entries = store.entries()
-        runs |= {(real(run[0].parent), run[0].name): run for run in entries}
+        store = RunStore(place.parent if place.name == RECORD_FILE else place)
+        found = store.entries()
+        runs |= {folder.resolve(): (folder, record) for folder, record in found}
         problems += [message for _, message in store.damaged]
-        if not entries and not store.damaged and len(places) > 1:
+        if not found and not store.damaged and len(places) > 1:
             problems.append(f"{place}: no run there" + ("" if place.exists() else ", no such path"))
     return list(runs.values()), problems
 
@@ -46,7 +36,7 @@ def runs_of(place: Path) -> list[Path]:
     Raises ValueError for a place without runs, with a damaged one, or of several experiments.
     """
     if (place / CONFIG_FILE).is_file() and not (place / RECORD_FILE).is_file():
-        RunStore(place).read(place)  # says that the run has not ended
+        RunStore(place).read(place)  # raises: the run has not ended
     runs, problems = read_places([place])
     if problems:
         raise ValueError(problems[0])
@@ -66,21 +56,14 @@ def one_run(place: Path) -> Path:
 
 
 def none_below(places: Sequence[Path], which: str = "") -> str:
-    """Say that no run is at or below places, and what was meant where a path is nearly right."""
+    """Return the message that there is no run at or below places, with paths of similar names."""
     text = f"no run{which} below {', '.join(map(str, places))}"
     near = [str(found) for place in places if (found := nearest(place)) is not None]
-    meant = f". Did you mean {' '.join(near)}?" if near else "; `normlab train` makes one"
-    return text + meant
+    return text + (f". Did you mean {' '.join(near)}?" if near else "; `normlab train` makes one")
 
 
 def nearest(place: Path) -> Path | None:
-    """Return a path with nearly the name of one that does not exist, if there is any.
-
-    For `runs_dir=F`, as a run is told, that is `F`.
-    """
-    key, _, folder = str(place).partition("=")
-    if key == "runs_dir" and not place.exists():
-        return Path(folder)
+    """Return an existing path with a name similar to that of a missing one, if there is any."""
     if place.exists() or not place.parent.is_dir():
         return None
     names = [path.name for path in place.parent.iterdir()]
@@ -90,7 +73,7 @@ def nearest(place: Path) -> Path | None:
 def load(
     folder: Path, changes: Sequence[str], *, weights: str | None, fold: bool = False
 ) -> "LoadedRun":
-    """Load a run as `normlab.train.loaded.load_run` does; warn where it is not a whole one."""
+    """Load a run as `normlab.train.loaded.load_run` does; warn if it did not finish."""
     with at_work(f"loading {folder}"):
         from normlab.train.loaded import load_run
 
@@ -100,7 +83,7 @@ def load(
 
 
 def say_unfinished(folder: Path, record: RunRecord) -> None:
-    """Warn of a run whose weights are not those of a whole run."""
+    """Warn that the weights of a run are not those of its last planned step."""
     if (ended := record.outcome).status != "finished":
         complain(
             f"{folder}: {ended.status} at step {ended.step:,}: these are not the weights of a "
@@ -108,25 +91,8 @@ def say_unfinished(folder: Path, record: RunRecord) -> None:
         )
 
 
-def given_twice(members: Iterable[RunRecord], folders: Mapping[int, Path]) -> str | None:
-    """Say which folders hold the same seed of one experiment, if two do.
-
-    `folders` are those of the records, by `id`.
-    """
-    seeds: dict[int, RunRecord] = {}
-    for record in members:
-        known = seeds.setdefault(record.seed, record)
-        if known is not record:
-            places = " and ".join(str(folders[id(each)]) for each in (known, record))
-            return (
-                f"{places} are both seed {record.seed} of one experiment, which is left out: "
-                "name the folders to compare, or remove one of the two"
-            )
-    return None
-
-
 def conditions(where: Iterable[str]) -> dict[str, str]:
-    """Return what `--where KEY=VALUE` asks for by its keys; ValueError for another form."""
+    """Return the values of `--where KEY=VALUE` by their keys; ValueError for another form."""
     found: dict[str, str] = {}
     for text in where:
         key, equals, value = text.partition("=")

@@ -1,16 +1,13 @@
-"""Tables and prose of commands, within the terminal's width; nothing is cut short.
-
-Where no terminal reads, they have the width that COLUMNS names, or 80.
-"""
+"""Tables, prose and messages of commands, as wide as the terminal (in a pipe COLUMNS, or 80)."""
 
 import re
 import shutil
 import sys
 import textwrap
-from collections.abc import Generator, Iterable, Sequence
+from collections.abc import Generator, Sequence
 from contextlib import contextmanager, redirect_stdout
 from itertools import zip_longest
-from typing import Any, TextIO, cast
+from typing import Any, NamedTuple, TextIO, cast
 
 from normlab.records.labels import one_line, printable
 
@@ -20,17 +17,13 @@ _GAP = 2
 _COLOURS = re.compile(r"(\x1b\[[0-9;]*m)")
 
 
-class _Column:
-    """A column of a table: its texts, the first its name, and its widths without and with folds."""
+class _Column(NamedTuple):
+    """The texts of a column, its name first, and the least and the most characters they take."""
 
-    def __init__(self, name: str, cells: Iterable[str], *, numeric: bool) -> None:
-        self.texts = [one_line(text) for text in (name, *cells)]
-        self.numeric = numeric
-        self.longest = max(map(_width, self.texts))
-        prose = _LEAST if self.longest > _PROSE else 0
-        words = [_width(word) for text in self.texts for word in text.split()]
-        # Numbers do not fold: cut in two they cannot be read or copied.
-        self.least = self.longest if numeric else max([prose, *words])
+    texts: list[str]
+    numeric: bool
+    least: int
+    most: int
 
 
 def print_table(
@@ -40,31 +33,23 @@ def print_table(
     notes: Sequence[str] = (),
     numeric: Sequence[str] = (),
     labels: int = 1,
-    whole: bool = False,
 ) -> None:
-    """Print rows of plain text under column names, with notes beneath, to standard output.
+    """Print rows of plain text under column names, and notes below them, to standard output.
 
-    The columns named in `numeric` are set flush right. Where not all has room, columns that are
-    the same in all rows become a note (unless the table is to stay `whole`), text folds at
-    blanks, and columns for which there is still no room form a table beneath, after the first
-    `labels` columns again.
+    The columns named in `numeric` are aligned on the right. If the table is too wide, text is
+    folded at blanks, and columns that still do not fit form a second table after the same `labels`
+    columns. rich would take seconds for ten thousand rows.
     """
-    # Laid out here and not by rich, which takes seconds for the rows of ten thousand runs.
     room = shutil.get_terminal_size().columns
     cells = zip(*rows, strict=True) if rows else [()] * len(columns)
     every = [
-        _Column(name, own, numeric=name in numeric)
+        _column([one_line(text) for text in (name, *own)], numeric=name in numeric)
         for name, own in zip(columns, cells, strict=True)
     ]
-    prose_folded = sum(min(column.longest, _PROSE) + _GAP for column in every)
-    if not whole and len(rows) > 1 and prose_folded > room + _GAP:
-        vary = [column for column in every if len(set(column.texts[1:])) > 1]
-        same = [": ".join(column.texts[:2]) for column in every if column not in vary]
-        labels = max(1, sum(column in vary for column in every[:labels]))
-        every, notes = vary, [*filter(None, ["; ".join(same)]), *notes]
     parts = [every[:labels]]
     for column in every[labels:]:
-        if _total([*parts[-1], column]) > room and len(parts[-1]) > labels:
+        least = sum(each.least + _GAP for each in (*parts[-1], column)) - _GAP
+        if least > room and len(parts[-1]) > labels:
             parts.append(every[:labels])
         parts[-1].append(column)
     for number, part in enumerate(parts):
@@ -75,52 +60,36 @@ def print_table(
         print_prose(note)
 
 
+def _column(texts: list[str], *, numeric: bool) -> _Column:
+    most = max(map(_width, texts))
+    words = max((_width(word) for text in texts for word in text.split()), default=0)
+    # A number that folds cannot be read or copied.
+    least = most if numeric else max(words, _LEAST if most > _PROSE else 0)
+    return _Column(texts, numeric, least, most)
+
+
 def _print_part(columns: Sequence[_Column], room: int) -> None:
-    from rich.console import Console
-    from rich.text import Text
-
-    indent = ""
-    first: list[str] = []
-    if _total(columns) > room and len(columns) > 1:
-        # The first cell has a line of its own, and the others are beneath it.
-        indent, first, columns = " " * _GAP, columns[0].texts, columns[1:]
-    widths = _shares(columns, room - len(indent) - _GAP * (len(columns) - 1))
+    widths = _shares(columns, room - _GAP * (len(columns) - 1))
     rows = zip(*(column.texts for column in columns), strict=True)
-    lines = [[indent + line for line in _lines(row, columns, widths)] for row in rows]
-    if first:
-        lines = [[name, *below] for name, below in zip(first, lines, strict=True)]
-    widest = max(_width(line) for each in lines for line in each)
-    Console(width=room, highlight=False, soft_wrap=True).print(
-        Text("\n".join(lines[0]), style="bold")
-    )
+    head, *lines = [_lines(row, columns, widths) for row in rows]
+    bold, plain = ("\x1b[1m", "\x1b[0m") if sys.stdout.isatty() else ("", "")
+    print("\n".join(f"{bold}{line}{plain}" for line in head))
+    widest = max(_width(line) for row in (head, *lines) for line in row)
     print("\u2500" * min(room, widest))
-    print("\n".join(line for each in lines[1:] for line in each))
-
-
-def _total(columns: Sequence[_Column]) -> int:
-    return sum(column.least + _GAP for column in columns) - _GAP
-
-
-def _width(text: str) -> int:
-    """Return the columns that a text takes; some characters take two."""
-    if text.isascii():
-        return len(text)
-    from rich.cells import cell_len
-
-    return cell_len(text)
+    print("\n".join(line for row in lines for line in row))
 
 
 def _shares(columns: Sequence[_Column], room: int) -> list[int]:
-    """Give columns their width; where there is no room, the widest give way until there is."""
-    for level in range(max(column.longest for column in columns), -1, -1):
-        widths = [max(column.least, min(column.longest, level)) for column in columns]
+    """Return the columns' widths; the widest columns are narrowed until all fit."""
+    for level in range(max(column.most for column in columns), -1, -1):
+        widths = [max(column.least, min(column.most, level)) for column in columns]
         if sum(widths) <= room:
             return widths
     return [column.least for column in columns]
 
 
 def _lines(cells: Sequence[str], columns: Sequence[_Column], widths: Sequence[int]) -> list[str]:
-    """Lay out a row, of several lines where a cell is folded."""
+    """Lay out a row, which has several lines if a cell is folded."""
     in_lines = [folded(text, width) for text, width in zip(cells, widths, strict=True)]
     found: list[str] = []
     for line in zip_longest(*in_lines, fillvalue=""):
@@ -132,12 +101,21 @@ def _lines(cells: Sequence[str], columns: Sequence[_Column], widths: Sequence[in
     return found
 
 
+def _width(text: str) -> int:
+    """Return the columns that a text takes; some characters take two."""
+    if text.isascii():
+        return len(text)
+    from rich.cells import cell_len
+
+    return cell_len(text)
+
+
 def folded(
     text: str, width: int, *, whole_words: bool = True, first: str = "", rest: str = ""
 ) -> list[str]:
-    """Fold text at blanks; a word that is longer stays whole, so that it can be copied.
+    """Fold text at blanks, after `first` and on further lines `rest`.
 
-    `first` begins the first line, `rest` those below it.
+    A longer word stays whole, so that a command, key or path can be copied.
     """
     if _width(first + text) <= width:
         return [first + text]
@@ -163,59 +141,38 @@ def complain(message: str) -> None:
 
 
 @contextmanager
-def at_work(doing: str, *, done: int = 0, total: int | None = None) -> Generator[None]:
-    """Within the block, show a bar on the standard error; in a pipe nothing.
-
-    It is there before what the block imports, and gone at its end. Without a `total` the stages
-    that are said within the block move it.
-    """
+def at_work(doing: str) -> Generator[None]:
+    """Within the block, show on a terminal what is being done, and its stages."""
     if sys.stderr is None or not sys.stderr.isatty():
         yield
         return
-    from rich.console import Console
-    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+    from normlab.tasks.progress import heard_by
 
-    from normlab.tasks.progress import Stage, heard_by
+    def show(text: str) -> None:
+        print(f"\r\x1b[K{text}", end="", file=sys.stderr, flush=True)
 
-    progress = Progress(
-        BarColumn(bar_width=20),
-        TimeElapsedColumn(),
-        TextColumn("{task.description}", markup=False),
-        console=Console(stderr=True),
-        transient=True,
-        refresh_per_second=4,
-        redirect_stdout=False,
-        redirect_stderr=False,
-    )
-    task = progress.add_task(doing, completed=done, total=total)
-
-    def listen(stage: Stage) -> None:
-        if total is None:
-            progress.update(task, description=str(stage), completed=stage.done, total=stage.total)
-
-    with progress, heard_by(listen):
-        yield
+    show(doing)
+    try:
+        with heard_by(lambda stage: show(f"{doing}: {stage}")):
+            yield
+    finally:
+        show("")
 
 
 class PrintableStream:
     """A stream to a terminal that shows control characters instead of obeying them.
 
-    Whatever a command prints may come from a record, a text or a model. Colours pass.
+    What a command prints may come from a record, a text or a model. Colours pass.
     """
 
     def __init__(self, stream: Any) -> None:
-        """Write to `stream`."""
         self._stream = stream
 
     def write(self, text: str) -> int:
-        """Write text, all but colours made printable."""
+        """Write text, with all control characters but colours made printable."""
         parts = _COLOURS.split(text)  # text and colours in turn
         self._stream.write("".join(p if n % 2 else printable(p) for n, p in enumerate(parts)))
         return len(text)
-
-    def writelines(self, lines: Iterable[str]) -> None:
-        """Write several texts."""
-        self.write("".join(lines))
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._stream, name)
@@ -223,7 +180,7 @@ class PrintableStream:
 
 @contextmanager
 def printable_output() -> Generator[None]:
-    """Let nothing but text and colours reach a terminal; what goes to a program stays as it is."""
+    """Let only text and colours reach a terminal; output to a program stays as it is."""
     stdout = sys.stdout
     if stdout is None or not stdout.isatty():
         yield

@@ -50,7 +50,7 @@ def main(argv: list[str]) -> int:
     add("runs", nargs="*", type=as_path, metavar="RUN", help=text)
     text = "only runs with this option, status, seed or config value; may be repeated"
     add("--where", action="append", default=[], metavar="KEY=VALUE", help=text)
-    add_compared(parser, scores="the first ones of the task")
+    add_compared(parser, scores="the first of the task")
     what = parser.add_mutually_exclusive_group()
     text = "test BLEU of two experiments on the test's sentences, seed by seed (translation)"
     what.add_argument("--bootstrap", action="store_true", help=text)
@@ -109,4 +109,4 @@ def show_table(table: "Table", baseline: str) -> None:
         print()
         print_prose(f"difference to {baseline} at the same point, paired by seed")
         head = [*head[:labels], *columns]
-        print_table(head, gaps, numeric=columns, labels=labels, notes=notes, whole=True)
+        print_table(head, gaps, numeric=columns, labels=labels, notes=notes)

@@ -3,7 +3,6 @@
 import shlex
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
-from pathlib import Path
 from statistics import fmean
 
 from normlab.commands._arguments import command_parser
@@ -36,44 +35,38 @@ def main(argv: list[str]) -> int:
     given = {text.partition("=")[0] for text in extra}
     settings = [*(text for text in _OVERRIDES if text.partition("=")[0] not in given), *extra]
     from normlab.commands.train import main as train
+    from normlab.config.compose import compose, to_dict
 
     print("Six small Transformers learn to translate: three norms, two seeds of each.", flush=True)
     sweep = [f"norm={','.join(_NAMES)}", f"seed={','.join(map(str, _SEEDS))}"]
     status = train(["-m", *sweep, *settings], again=shlex.join(["normlab", "demo", *extra]))
     if status:
         return status
-    found = {norm: _records(norm, settings) for norm in _NAMES}
-    folder = shlex.quote(str(found["bn"][0][0]))
-    print(f"\n{sentence({norm: [record for _, record in of] for norm, of in found.items()})}")
-    print(f"\nnext:\n  normlab report {folder}\n  normlab explain ln bn")
+    found: dict[str, list[RunRecord]] = {}
+    for norm in _NAMES:
+        config = to_dict(compose([f"norm={norm}", *settings]))
+        store = RunStore(config["runs_dir"])
+        folders = [store.run_dir({**config, "seed": seed}) for seed in _SEEDS]
+        found[norm] = [store.read(folder) for folder in folders]
+    print(f"\n{sentence(found)}")
+    print(f"\nnext:\n  normlab report {shlex.quote(str(store.root))}\n  normlab explain ln bn")
     print("  normlab train norm=bn task=toy budget.steps=1500")
     return 0
 
 
-def _records(norm: str, settings: Sequence[str]) -> list[tuple[Path, RunRecord]]:
-    """Return the folder and the record of each seed."""
-    from normlab.config.compose import compose, to_dict
-
-    config = to_dict(compose([f"norm={norm}", *settings]))
-    store = RunStore(config["runs_dir"])
-    folders = [store.run_dir({**config, "seed": seed}) for seed in _SEEDS]
-    return [(folder, store.read(folder)) for folder in folders]
-
-
 def sentence(found: Mapping[str, Sequence[RunRecord]]) -> str:
-    """Say in a sentence or two what the runs show, by the test loss, from the numbers alone.
+    """Say what the test losses of the runs show.
 
-    Two norms are told apart where no seed of one comes between the seeds of the other.
+    Two norms are told apart if all seeds of one are below all seeds of the other.
     """
     scores = {
         norm: [record.scores[_SCORE].value for record in records if record.finished]
         for norm, records in found.items()
     }
-    lost = [_NAMES[norm] for norm, values in scores.items() if len(values) < len(found[norm])]
     order = sorted((norm for norm in scores if scores[norm]), key=lambda norm: fmean(scores[norm]))
     steps = max(record.outcome.step for records in found.values() for record in records)
-    parts = [f"{_NAMES[norm]} {fmean(scores[norm]):.2f}" for norm in order]
-    said = [f"Test loss after {steps:,} steps, the lower the better: {', '.join(parts)}."]
+    means = ", ".join(f"{_NAMES[norm]} {fmean(scores[norm]):.2f}" for norm in order)
+    said = f"Test loss after {steps:,} steps (lower is better): {means}."
     apart = [
         f"{_NAMES[a]} is below {_NAMES[b]}"
         if max(scores[a]) < min(scores[b])
@@ -81,8 +74,6 @@ def sentence(found: Mapping[str, Sequence[RunRecord]]) -> str:
         for a, b in pairwise(order)
     ]
     if apart:
-        seeds = f"By {len(_SEEDS)} seeds of each "
-        said.append(f"{seeds}{', and '.join(apart)}: a first look, no more.")
-    if lost:
-        said.append(f"A run of {' and '.join(lost)} diverged.")
-    return " ".join(said)
+        said += f" With {len(_SEEDS)} seeds each, {', and '.join(apart)}: a first look, no more."
+    lost = [_NAMES[norm] for norm, values in scores.items() if len(values) < len(found[norm])]
+    return said + (f" A run of {' and '.join(lost)} diverged." if lost else "")

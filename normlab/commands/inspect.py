@@ -56,7 +56,7 @@ def main(argv: list[str]) -> int:
         print_prose(f"{named} seed={subject.seed}: {state}")
     findings = {}
     for number, each in enumerate(asked):
-        with at_work(f"{each.name}, {number + 1} of {len(asked)}", done=number, total=len(asked)):
+        with at_work(f"{each.name}, {number + 1} of {len(asked)}"):
             findings[each.name] = each.ask(subject)
         if not arguments.json:
             _show(each, findings[each.name])

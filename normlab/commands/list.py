@@ -1,9 +1,8 @@
 """`normlab list`: the options of config groups, the keys of a run, the runs on disk."""
 
-import dataclasses
 import json
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Sequence
 from difflib import get_close_matches
 from enum import Enum
 from pathlib import Path
@@ -13,27 +12,16 @@ from normlab.commands._arguments import as_path, command_parser
 from normlab.commands._terminal import complain, print_table
 from normlab.config import registry
 from normlab.config.ranges import RANGES, range_of
-from normlab.records.files import read_json
-from normlab.records.labels import norm_label
-from normlab.records.record import RunRecord, plain
-from normlab.records.store import PROGRESS_FILE, RunStore, without_collection
+from normlab.records.record import RunRecord, number
+from normlab.records.store import RunStore, read_progress
 
-# Where statistics come from, by an axis that `Pools over` names; the last takes all others.
-_FAMILIES = {
-    "over the batch": "batch",
-    "by sequence": "position",
-    "by token": "feature",
-    "no statistics": "nothing",
-    "others": "",
-}
-_POOLS = re.compile(r"Pools over ([a-z]+(?:(?:, | and )[a-z]+)*)")
+_POOLS = re.compile(r"Pools over ([^.;]+)")
 _PAPER = re.compile(r"\([^()]*\b((?:19|20)\d\d)\)")
-
 _LINE = re.compile(r"(?P<indent> *)(?P<name>\w+):(?: +(?P<value>[^#]*?))?(?: +# (?P<said>.*))?")
 
 _EXAMPLES = """examples:
   normlab list               every group and its options
-  normlab list norms         the norms by family, with their papers
+  normlab list norms         the norms by the axes they pool over
   normlab list norms --json  the same as JSON
   normlab list studies       the studies, and what they cost at each scale
   normlab list keys          each key: its default, allowed values, meaning
@@ -44,195 +32,122 @@ Names may be singular or plural. Tables fit the terminal's width, in a pipe 80 c
 """
 
 
+class Listing(NamedTuple):
+    """A table, and what could not be read."""
+
+    columns: Sequence[str]
+    rows: Sequence[Sequence[Any]]
+    notes: Sequence[str] = ()
+    problems: Sequence[str] = ()
+
+
 def main(argv: list[str]) -> int:
-    """List options or runs; raises `ValueError` for a kind that does not exist."""
+    """Print the list; 1 for a damaged run. Raises `ValueError` for a kind that does not exist."""
     does = "List norms, placements, studies, keys, ... and the runs on disk."
     parser = command_parser("list", does, _EXAMPLES)
     parser.add_argument("kind", nargs="?", help="a config group such as norms, `keys` or `runs`")
-    parser.add_argument("--json", action="store_true", help="print JSON")
+    parser.add_argument("--json", action="store_true", help="print JSON, an object per row")
     parser.add_argument("--runs-dir", type=as_path, default=Path("runs"), help="default: runs")
     arguments = parser.parse_args(argv)
-    kind, groups = arguments.kind, registry.groups()
-    names = {form: name for name in (*groups, "key", "run") for form in (name, _plural(name))}
-    if kind is None:
-        _list_groups(as_json=arguments.json)
-    elif kind not in names:
-        near = get_close_matches(kind, names, n=1)
-        listed = ", ".join([*map(_plural, groups), "keys", "runs"])
-        meant = f"did you mean {near[0]}? There are" if near else "there are"
-        raise ValueError(f"nothing is called {kind!r:.60}; {meant} {listed}")
-    elif names[kind] == "run":
-        return _list_runs(arguments.runs_dir, as_json=arguments.json)
-    elif names[kind] == "key":
-        _list_keys(as_json=arguments.json)
+    found = _listing(arguments.kind, arguments.runs_dir)
+    if arguments.json:
+        rows = [dict(zip(found.columns, row, strict=True)) for row in found.rows]
+        print(json.dumps(rows, indent=1))
     else:
-        _list_options(names[kind], as_json=arguments.json)
-    return 0
+        texts = [[f"{v:,}" if isinstance(v, int) else str(v) for v in row] for row in found.rows]
+        print_table(found.columns, texts, notes=found.notes, numeric=["step"])
+    for problem in found.problems:
+        complain(problem)
+    return 1 if found.problems else 0
 
 
-def _plural(name: str) -> str:
-    if re.search("[^aeiou]y$", name):
-        return f"{name[:-1]}ies"
-    return name if name.endswith("s") else f"{name}s"
+def _listing(kind: str | None, runs_dir: Path) -> Listing:
+    groups = registry.groups()
+    if kind is None:
+        rows = [[name, " ".join(registry.option_names(name))] for name in groups]
+        note = "`normlab list GROUP` describes the options; `normlab list runs` lists the runs."
+        return Listing(["group", "options"], rows, [note])
+    kinds = [*groups, "keys", "runs"]
+    singular = {form: name for name in kinds for form in (name, f"{name}s", f"{name[:-1]}ies")}
+    match singular.get(kind, kind):
+        case "runs" | "run":
+            return _runs(runs_dir)
+        case "keys" | "key":
+            note = "an option sets the defaults of its own keys: normlab train norm=bn --cfg job"
+            return Listing(["key", "default", "allowed", "what it is"], keys(), [note])
+        case "norm":
+            return _norms()
+        case "study":
+            return _studies()
+        case group if group in groups:
+            rows = [[option.name, option.description] for option in registry.options(group)]
+            return Listing([group, "what it is"], rows)
+    near = get_close_matches(kind, kinds, n=1)
+    meant = f"did you mean {near[0]}? There are" if near else "there are"
+    raise ValueError(f"nothing is called {kind!r:.60}; {meant} {', '.join(kinds)}")
 
 
-def _list_groups(*, as_json: bool) -> None:
-    groups = {name: registry.option_names(name) for name in registry.groups()}
-    if as_json:
-        _print_json(groups)
-        return
-    rows = [[name, " ".join(names)] for name, names in groups.items()]
-    note = "`normlab list GROUP` describes the options; `normlab list runs` lists the runs."
-    print_table(["group", "options"], rows, notes=[note])
+def _norms() -> Listing:
+    """List the norms by what they pool over, from the oldest paper to the newest."""
+    rows = []
+    for option in registry.options("norm"):
+        found = _POOLS.search(option.details.replace("\n", " "))
+        rows.append([option.name, found[1] if found else "-", option.description])
+    rows.sort(key=lambda row: (row[1], _PAPER.findall(row[2])[:1]))
+    note = "`normlab explain NORM` shows one; `normlab norm card NORM` examines it."
+    return Listing(["norm", "pools over", "what it is"], rows, [note])
 
 
-def _list_options(group: str, *, as_json: bool) -> None:
-    options = registry.options(group)
-    costs = _costs(options) if group == "study" else {}
-    if as_json:
-        listed = [{**dataclasses.asdict(o), "path": str(o.path)} for o in options]
-        for option in listed if costs else []:
-            cost = costs[option["name"]]
-            option["cost"] = {scale: {"runs": n, "hours": h} for scale, (n, h) in cost.items()}
-        _print_json(listed)
-        return
-    if group == "norm":
-        _print_norms(options)
-        return
-    rows = [[o.name, o.description] for o in options]
-    for row in rows if costs else []:
-        of_scales = costs[row[0]].items()
-        row.append("; ".join(f"{scale}: {_cost(*cost)}" for scale, cost in of_scales))
+def _studies() -> Listing:
+    from normlab.studies import load_study
+
+    rows = []
+    for option in registry.options("study"):
+        study = load_study(option.name)
+        costs = {scale: study.cost(scale) for scale in study.scales}
+        said = [
+            f"{scale}: {runs} runs, " + (f"{h:.1f} h" if h >= 1 else f"{h * 60:.0f} min")
+            for scale, (runs, h) in costs.items()
+        ]
+        rows.append([option.name, option.description, "; ".join(said)])
     note = (
         "hours: one run after the other, on a core with AVX512 or, at scale=paper, on a GPU, as "
         "the study's file estimates; normlab study plan STUDY measures them here"
     )
-    notes = [note] if costs else []
-    columns = [group, "what it is", *(["cost by scale"] if costs else [])]
-    print_table(columns, rows, notes=notes)
+    return Listing(["study", "what it is", "cost by scale"], rows, [note])
 
 
-def _print_norms(options: Sequence[registry.Option]) -> None:
-    """Print norms by family, those without a paper first, then from the oldest to the newest."""
-    families: dict[str, list[registry.Option]] = {name: [] for name in _FAMILIES}
-    for option in options:
-        families[_family(option)].append(option)
-    for family, members in families.items():
-        if members:
-            members.sort(key=lambda option: (_PAPER.findall(option.description)[:1], option.name))
-            rows = [[option.name, option.description] for option in members]
-            print_table([family, "what it is, paper and year"], rows)
-            print()
-    print("`normlab explain NORM` shows one; `normlab norm card NORM` examines it.")
-
-
-def _family(option: registry.Option) -> str:
-    """Return where the statistics of a norm come from, as its file says after `Pools over`."""
-    found = _POOLS.search(option.details)
-    axes = found[1] if found else ""
-    return next(name for name, axis in _FAMILIES.items() if axis in axes)
-
-
-def _list_keys(*, as_json: bool) -> None:
-    listed = keys()
-    if as_json:
-        _print_json([key._asdict() for key in listed])
-        return
-    note = "an option sets the defaults of its own keys: normlab train norm=bn --cfg job"
-    print_table(["key", "default", "allowed", "what it is"], listed, notes=[note])
-
-
-def _costs(options: Iterable[registry.Option]) -> dict[str, dict[str, tuple[int, float]]]:
-    """Return by study and scale how many runs there are, and how many hours they take."""
-    from normlab.studies import load_study
-
-    studies = {option.name: load_study(option.name) for option in options}
-    return {
-        name: {scale: study.cost(scale) for scale in study.scales}
-        for name, study in studies.items()
-    }
-
-
-def _cost(runs: int, hours: float) -> str:
-    return f"{runs} runs, " + (f"{hours:.1f} h" if hours >= 1 else f"{hours * 60:.0f} min")
-
-
-@without_collection()
-def _list_runs(runs_dir: Path, *, as_json: bool) -> int:
+def _runs(runs_dir: Path) -> Listing:
     store = RunStore(runs_dir)
-    records = store.entries()
-    damaged = [str(path.parent) for path, _ in store.damaged]
-    unended = {str(path): _progress(path) for path in store.open}
-    if as_json:
-        ended = [{"path": str(path), **_facts(record)} for path, record in records]
-        unread = [{"path": path, "status": "damaged"} for path in damaged]
-        others = [
-            {"path": path, "status": "no record", **({"progress": now} if now else {})}
-            for path, now in unended.items()
-        ]
-        _print_json(plain([*ended, *unread, *others]))
-    else:
-        rows = [
-            [str(path), record.outcome.status, f"{record.outcome.step:,}", _best_known(record)]
-            for path, record in records
-        ]
-        rows += [[path, "damaged", "", ""] for path in damaged]
-        rows += [[path, *_said(now)] for path, now in unended.items()]
-        notes = [] if rows else [f"no runs below {runs_dir}; `normlab train` makes one"]
-        if any(unended.values()):
-            notes.append("a run without an outcome shows its last progress; resume a killed one")
-        print_table(["run", "outcome", "step", "score"], rows, notes=notes, numeric=["step"])
-    for _, message in store.damaged:
-        complain(message)
-    return 1 if store.damaged else 0
+    rows: list[list[Any]] = [
+        [str(path), record.outcome.status, record.outcome.step, _score(record)]
+        for path, record in store.entries()
+    ]
+    rows += [[str(path.parent), "damaged", "", ""] for path, _ in store.damaged]
+    rows += [[str(path), *_progress(path)] for path in store.open]
+    notes = [] if rows else [f"no runs below {runs_dir}; `normlab train` makes one"]
+    if store.open:
+        notes.append("a run without an outcome shows its last progress; resume a killed one")
+    columns = ["run", "outcome", "step", "score"]
+    return Listing(columns, rows, notes, [message for _, message in store.damaged])
 
 
-def _facts(record: RunRecord) -> dict[str, Any]:
-    return {
-        "run_id": record.run_id,
-        "task": record.choice("task"),
-        "norm": norm_label(record.config.get("choices", {})),
-        "placement": record.choice("placement"),
-        "seed": record.seed,
-        "status": record.outcome.status,
-        "step": record.outcome.step,
-        "scores": {name: score.value for name, score in record.scores.items()},
-    }
-
-
-def _progress(folder: Path) -> Mapping[str, Any]:
-    """Return what a run without a record says of itself in `progress.json`; {} for nothing."""
-    path = folder / PROGRESS_FILE
-    try:
-        found = read_json(path) if path.is_file() else {}
-    except (OSError, ValueError):
-        return {}
-    return found if isinstance(found, dict) else {}
-
-
-def _said(now: Mapping[str, Any]) -> list[str]:
-    """Return phase, step and loss of a run that trains, with the time that is left."""
-    if not now:
+def _progress(folder: Path) -> list[str]:
+    """Return phase, step, and loss of a run that trains, with the time that is left."""
+    if (now := read_progress(folder)) is None:
         return ["no record yet", "", ""]
-    done, total, loss, left = (now.get(key) for key in ("done", "total", "loss", "left"))
-    step = " of ".join(f"{n:,}" for n in (done, total) if isinstance(n, int))
-    seen = [f"loss {loss:.4g}"] if isinstance(loss, int | float) else []
-    seen += [f"{left / 60:,.0f} min left"] if isinstance(left, int | float) else []
-    return [str(now.get("phase", "")), step, ", ".join(seen)]
+    done, total, loss, left = (number(now[key]) for key in ("done", "total", "loss", "left"))
+    step = " of ".join(f"{n:,.0f}" for n in (done, total) if n is not None)
+    seen = [] if loss is None else [f"loss {loss:.4g}"]
+    seen += [] if left is None else [f"{left / 60:,.0f} min left"]
+    return [str(now["phase"]), step, ", ".join(seen)]
 
 
-def _best_known(record: RunRecord) -> str:
+def _score(record: RunRecord) -> str:
     """Return a score of the whole test, else of validation."""
     scores = record.main_scores
     name = next((name for name in scores if name.startswith("test/")), next(iter(scores), None))
-    if name is None:
-        return "-"
-    value = scores[name].value
-    return f"{name} {value:.3g}" if abs(value) >= 1e6 else f"{name} {value:.2f}"
-
-
-def _print_json(value: object) -> None:
-    print(json.dumps(value, indent=1, sort_keys=True))
+    return "-" if name is None else f"{name} {scores[name].value:.4g}"
 
 
 class Key(NamedTuple):
@@ -248,15 +163,22 @@ def keys() -> list[Key]:
     """Return the keys of every run as the config file has them, then those of options."""
     from normlab.config.schema import PARTS, RunConfig, top_level_keys
 
-    lines, own = _lines_of_the_config(), []
-    for name in top_level_keys():
-        part, _, last = name.rpartition(".")
-        hint = get_type_hints(PARTS.get(part, RunConfig))[last]
-        default, said = lines[name]
-        own.append(Key(name, default, _allowed(name, hint), said))
-    named = {key.name for key in own}
-    others = sorted(name for name in RANGES if name not in named)
-    return own + [Key(name, "", _allowed(name, None), "") for name in others]
+    lines = _lines_of_the_config()
+    hints = {
+        f"{part}.{key}".strip("."): hint
+        for part, schema in {"": RunConfig, **PARTS}.items()
+        for key, hint in get_type_hints(schema).items()
+    }
+    found = []
+    for name in dict.fromkeys([*top_level_keys(), *sorted(RANGES)]):
+        (default, said), hint, limits = lines.get(name, ("", "")), hints.get(name), range_of(name)
+        allowed = "true, false" if hint is bool else ""
+        if isinstance(hint, type) and issubclass(hint, Enum):
+            allowed = ", ".join(member.name for member in hint)
+        elif limits is not None:
+            allowed = limits.allowed
+        found.append(Key(name, default, allowed, said))
+    return found
 
 
 def _lines_of_the_config() -> dict[str, tuple[str, str]]:
@@ -268,11 +190,3 @@ def _lines_of_the_config() -> dict[str, tuple[str, str]]:
             name = f"{top}.{key['name']}" if key["indent"] else top
             found[name] = key["value"] or "", key["said"] or ""
     return found
-
-
-def _allowed(name: str, hint: Any) -> str:
-    if isinstance(hint, type) and issubclass(hint, Enum):
-        return ", ".join(member.name for member in hint)
-    if (found := range_of(name)) is not None:
-        return found.allowed
-    return "true, false" if hint is bool else ""

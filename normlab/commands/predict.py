@@ -13,23 +13,22 @@ examples:
   echo "The module provides" | normlab predict RUN --tokens 50
   normlab predict RUN --temperature 0 norm.eval_stats=batch < prompt.txt
 
-A run of translation makes one line of each line of the input. A language model continues the input
-as one text, and shows it as it comes.
+A translation run translates each line of the input. A language model continues the input as one
+text, and prints each token as it is drawn.
 """
 
 
 def main(argv: list[str]) -> int:
-    """Read standard input, write what the model makes of it to standard output."""
+    """Read standard input, write the translations or the continuation to standard output."""
     does = "Translate lines of text, or continue a text, with a finished run."
     parser = command_parser("predict", does, _EXAMPLES)
     add_run(parser, "a finished run")
-    text = parser.add_argument_group("language models")
-    text.add_argument("--tokens", type=int, default=100, help="how many at most; default: 100")
-    text.add_argument(
-        "--temperature", type=float, default=0.8, help="0 takes the most likely; default: 0.8"
-    )
-    text.add_argument("--top-k", type=int, help="draw from the k most likely tokens")
-    text.add_argument("--seed", type=int, default=1, help="of what is drawn; default: 1")
+    add = parser.add_argument_group("language models").add_argument
+    add("--tokens", type=int, default=100, help="the most to draw; default: 100")
+    text = "0 takes the most likely token; default: 0.8"
+    add("--temperature", type=float, default=0.8, help=text)
+    add("--top-k", type=int, help="draw from the k most likely tokens")
+    add("--seed", type=int, default=1, help="of the random numbers; default: 1")
     arguments = parser.parse_intermixed_args(argv)
     from normlab.data.corpus import decoded
     from normlab.models.decoding import SamplingSettings
@@ -39,17 +38,14 @@ def main(argv: list[str]) -> int:
     )
     if sys.stdin.isatty():
         print("reading text from the terminal; end with Ctrl-D", file=sys.stderr)
-    # Lines are read as bytes: only a newline ends one, and what is not UTF-8 is named by its line.
+    # Read as bytes: only a newline ends a line, and a line that is not UTF-8 is named.
     lines = list(decoded(sys.stdin.buffer, origin="standard input"))
     run = load(one_run(arguments.run), arguments.changes, weights=arguments.weights)
-    translate = getattr(run.task, "translate", None)
-    generate = getattr(run.task, "generate", None)
-    if translate is not None:
+    if (translate := getattr(run.task, "translate", None)) is not None:
         with at_work("translating"), run.runtime.autocast():
             translations = translate(run.model, lines)
-        for line in translations:
-            print(line)
-    elif generate is not None:
+        print("\n".join(translations))
+    elif (generate := getattr(run.task, "generate", None)) is not None:
         prompt = "\n".join(lines)
         print(prompt, end="", flush=True)
         with run.runtime.autocast():
@@ -57,8 +53,6 @@ def main(argv: list[str]) -> int:
                 print(piece, end="", flush=True)
         print()
     else:
-        raise ValueError(
-            f"{arguments.run}: a run of task={run.record.choice('task')} makes no text; "
-            "normlab eval scores it"
-        )
+        task = run.record.choice("task")
+        raise ValueError(f"{arguments.run}: task={task} writes no text; normlab eval scores it")
     return 0

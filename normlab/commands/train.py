@@ -2,11 +2,13 @@
 
 import os
 import shlex
+import shutil
 import sys
-from collections.abc import Sequence
+from argparse import ArgumentParser
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
-from normlab.commands._arguments import listing
+from normlab.commands._terminal import folded
 from normlab.studies.local import INTERRUPTED, end_with_the_sweep
 
 if TYPE_CHECKING:
@@ -40,22 +42,18 @@ def main(argv: list[str], again: str | None = None) -> int:
     record = train_and_say(compose(argv))
     if record.outcome.status != "interrupted":
         return 0
-    if _speaks():
+    if _is_first_rank():
         print(f"to resume: {again}", file=sys.stderr)
     return INTERRUPTED
 
 
 def shown_config(argv: Sequence[str]) -> str | None:
-    """Return the config that `--cfg job` asks for as it will run; None if Hydra must answer.
+    """Return the config of a run for `--cfg job`; None if Hydra has to answer.
 
-    Hydra would print its own composition, in which recipes and batch sizes are not settled.
+    Hydra would print its own composition, without the values of a recipe.
     """
-    from argparse import ArgumentParser
-
-    flags = ArgumentParser("normlab train", add_help=False, allow_abbrev=False)
+    flags = ArgumentParser(add_help=False, allow_abbrev=False)
     flags.add_argument("--cfg", "-c")
-    flags.add_argument("--package", "-p", default="")
-    flags.add_argument("--resolve", action="store_true")  # all values are resolved
     known, overrides = flags.parse_known_args(argv)
     if known.cfg != "job" or any(text.startswith("-") for text in overrides):
         return None
@@ -63,13 +61,7 @@ def shown_config(argv: Sequence[str]) -> str | None:
 
     from normlab.config.compose import compose, to_dict
 
-    plain = to_dict(compose(overrides))
-    part = config = OmegaConf.create(plain)
-    if known.package:
-        part = OmegaConf.select(config, known.package)
-    if not OmegaConf.is_config(part):
-        raise ValueError(f"--package {known.package} does not exist: there are {', '.join(plain)}")
-    return OmegaConf.to_yaml(part)
+    return OmegaConf.to_yaml(OmegaConf.create(to_dict(compose(overrides))))
 
 
 def train_and_say(config: "DictConfig") -> "RunRecord":
@@ -77,12 +69,12 @@ def train_and_say(config: "DictConfig") -> "RunRecord":
     from normlab.train.run import train
 
     record = train(config)
-    if _speaks():
+    if _is_first_rank():
         print(summary(record))
     return record
 
 
-def _speaks() -> bool:
+def _is_first_rank() -> bool:
     """Tell whether this is the first process of torchrun, or the only one; also after the run."""
     return os.environ.get("RANK", "0") == "0"
 
@@ -108,25 +100,29 @@ def help_text() -> str:
     from normlab.config.schema import top_level_keys
     from normlab.config.sites import NORM_KEYS
 
-    groups = {group: option_names(group) for group in run_groups()}
-    return "\n".join(
-        [
-            "usage: normlab train [-m] [group=option ...] [key=value ...]",
-            "",
-            "examples:",
-            "  normlab train norm=bn task=toy batch_size=32",
-            "  normlab train norm=bn norm@decoder_norm=ln task=multi30k data_dir=FOLDER",
-            "  normlab train norm=ln 'sites={encoder.0.*:bn,*.self.q:rms}'",
-            "  normlab train -m norm=ln,bn batch_size=8,32,128 'seed=range(1,4)'",
-            "",
-            "groups:",
-            *(listing(f"  {group}=", names, between=" | ") for group, names in groups.items()),
-            "",
-            listing("the norm of one site: ", (f"norm@{key}=OPTION" for key in NORM_KEYS[1:])),
-            "",
-            listing("keys: ", top_level_keys()),
-            "",
-            "more: --cfg job shows the whole config; --hydra-help shows Hydra's own flags;",
-            "      normlab list GROUP describes the options of a group",
-        ]
-    )
+    width = shutil.get_terminal_size().columns
+
+    def listed(head: str, words: Iterable[str], between: str = " ") -> list[str]:
+        return folded(between.join(words), width, first=head, rest=" " * len(head))
+
+    options = [listed(f"  {name}=", option_names(name), " | ") for name in run_groups()]
+    lines = [
+        "usage: normlab train [-m] [group=option ...] [key=value ...]",
+        "",
+        "examples:",
+        "  normlab train norm=bn task=toy batch_size=32",
+        "  normlab train norm=bn norm@decoder_norm=ln task=multi30k data_dir=FOLDER",
+        "  normlab train norm=ln 'sites={encoder.0.*:bn,*.self.q:rms}'",
+        "  normlab train -m norm=ln,bn batch_size=8,32,128 'seed=range(1,4)'",
+        "",
+        "groups:",
+        *(line for group in options for line in group),
+        "",
+        *listed("norms of one site: ", (f"norm@{key}=OPTION" for key in NORM_KEYS[1:])),
+        "",
+        *listed("keys: ", top_level_keys()),
+        "",
+        "more: --cfg job shows the whole config; --hydra-help shows Hydra's own flags;",
+        "      normlab list GROUP describes the options of a group",
+    ]
+    return "\n".join(lines)

@@ -183,12 +183,12 @@ def _fold(model: nn.Module, *, recalibrate: bool) -> Sequence[str]:
         cure = "validate.average_statistics=average, or validate.average=0 for the last weights"
     if (norms and recalibrate) or any(norm.eval_stats == "recalibrated" for norm in norms):
         raise ValueError(
-            "fold=true needs the running statistics of training, and this run recalibrates them "
+            "--fold needs the running statistics of training, and this run recalibrates them "
             f"before the test: give {cure}"
         )
     if not (folded := fold_norms(model)):
         raise ValueError(
-            "fold=true finds no norm to fold: it takes norms that scale and shift each feature by "
+            "--fold finds no norm to fold: it takes norms that scale and shift each feature by "
             "running statistics (norm=bn and its kin, norm.eval_stats=running) inside the branches "
             "(placement=pre), or behind convolutions"
         )

@@ -1,4 +1,4 @@
-"""Runs of translation on a corpus in a folder."""
+"""Runs of translation on a corpus in a folder: some that were trained, some made up."""
 
 import random
 
@@ -9,7 +9,22 @@ from normlab.metrics.bleu import bleu_scores
 from normlab.records.record import BudgetUsed, Outcome, RunRecord, fingerprint
 from normlab.records.store import RunStore, run_id
 from normlab.train.run import NUMERICS
-from tests.tiny_runs import tiny, write_corpus
+from tests.tiny_runs import run, tiny, write_corpus
+
+
+@pytest.fixture(scope="session")
+def corpus(tmp_path_factory):
+    return write_corpus(tmp_path_factory.mktemp("corpus") / "text")
+
+
+@pytest.fixture(scope="session")
+def finished(corpus, tmp_path_factory):
+    """Return the folder of a run of batch norm whose statistics are far from a batch's."""
+    runs = tmp_path_factory.mktemp("finished")
+    ended = run(["train", *tiny(corpus, runs, "norm=bn", "norm.momentum=0.01")], runs / "log")
+    assert ended.status == 0, ended.output
+    (record,) = runs.rglob("record.json")
+    return record.parent
 
 
 @pytest.fixture(scope="module")

@@ -1,4 +1,4 @@
-"""`normlab predict`: of a run of translation as many lines come out as went in."""
+"""`normlab predict`: a translation run writes one line for each line it reads."""
 
 import io
 import shutil
@@ -8,50 +8,28 @@ from pathlib import Path
 import pytest
 
 from normlab.cli import main
-from tests.tiny_runs import run, tiny, write_corpus
-
-
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Return a folder with a finished run and the text it was tested on."""
-    folder = tmp_path_factory.mktemp("finished")
-    corpus = write_corpus(folder / "text")
-    ended = run(["train", *tiny(corpus, folder / "runs", "norm=bn")], folder / "log")
-    assert ended.status == 0, ended.output
-    return folder
 
 
 @pytest.fixture
-def finished(folder: Path) -> Path:
-    (record,) = (folder / "runs").rglob("record.json")
-    return record.parent
+def translated(capsys, monkeypatch):
+    """Return a function that translates bytes and returns the exit status and what was said."""
+
+    def translate(text: bytes, run: Path) -> tuple[int, str]:
+        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(text), encoding="utf-8"))
+        capsys.readouterr()
+        status = main(["predict", str(run)])
+        captured = capsys.readouterr()
+        return status, captured.out if status == 0 else captured.err
+
+    return translate
 
 
-def translated(text: bytes, finished: Path, *changes: str, capsys, monkeypatch) -> tuple[int, str]:
-    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(text), encoding="utf-8"))
-    capsys.readouterr()
-    status = main(["predict", str(finished), *changes])
-    captured = capsys.readouterr()
-    return status, captured.out if status == 0 else captured.err
-
-
-def test_the_test_set_comes_out_as_in_the_test(folder: Path, finished: Path, capsys, monkeypatch):
-    """Also in an order of lines that is not that of their lengths."""
-    source = (folder / "text" / "test.de").read_bytes()
-    status, out = translated(source, finished, capsys=capsys, monkeypatch=monkeypatch)
-    assert status == 0
-    assert out == (finished / "hypotheses.txt").read_text(encoding="utf-8")
-
-
-def test_lines_do_not_depend_on_one_another(finished: Path, capsys, monkeypatch):
-    lines = ["der Mann sieht den Hund heute.", "der Baum malt den Brief am Abend und heute."]
-    alone = [
-        translated(f"{x}\n".encode(), finished, capsys=capsys, monkeypatch=monkeypatch)[1]
-        for x in lines
-    ]
-    text = "".join(f"{x}\n" for x in lines).encode()
-    together = translated(text, finished, capsys=capsys, monkeypatch=monkeypatch)[1]
-    assert together == "".join(alone)
+def test_the_test_set_is_translated_as_in_the_test(finished, corpus, translated):
+    source = (corpus / "test.de").read_bytes()
+    expected = (finished / "hypotheses.txt").read_text(encoding="utf-8")
+    assert translated(source, finished.parent) == (0, expected)
+    alone = translated(source.splitlines()[1], finished)
+    assert alone == (0, f"{expected.splitlines()[1]}\n")
 
 
 @pytest.mark.parametrize(
@@ -64,22 +42,13 @@ def test_lines_do_not_depend_on_one_another(finished: Path, capsys, monkeypatch)
     ],
     ids=["nothing", "not UTF-8", "empty", "too long"],
 )
-def test_what_cannot_be_translated_is_named(
-    text: bytes, part: str, finished: Path, capsys, monkeypatch
-):
-    status, error = translated(text, finished, capsys=capsys, monkeypatch=monkeypatch)
-    assert status == 1
-    assert part in error
-    assert error.count("\n") == 1
+def test_a_line_that_cannot_be_translated_is_named(text, part, finished, translated):
+    status, error = translated(text, finished)
+    assert status == 1 and part in error and error.count("\n") == 1
 
 
-def test_an_experiment_of_one_run_is_that_run_and_of_several_a_question(
-    finished: Path, tmp_path, capsys, monkeypatch
-):
-    line = b"der Mann sieht den Hund heute.\n"
-    one = translated(line, finished, capsys=capsys, monkeypatch=monkeypatch)
-    assert translated(line, finished.parent, capsys=capsys, monkeypatch=monkeypatch) == one
+def test_one_of_several_runs_has_to_be_named(finished, tmp_path, translated):
     for seed in (1, 2):
         shutil.copytree(finished, tmp_path / "a" / f"seed{seed}")
-    status, error = translated(line, tmp_path / "a", capsys=capsys, monkeypatch=monkeypatch)
+    status, error = translated(b"der Mann sieht den Hund heute.\n", tmp_path / "a")
     assert status == 1 and "has 2 runs: name one, such as" in error

@@ -9,7 +9,7 @@ import sys
 import pytest
 
 from normlab.data.toy import ToyCorpus
-from normlab.metrics.bleu import bleu_scores, corpus_chrf, paired_bootstrap
+from normlab.metrics.bleu import bleu_scores, corpus_chrf, paired_bootstrap, tokenizer_of
 
 REFERENCES = ["the cat sat on the mat .", "a dog runs in the park today ."]
 
@@ -132,3 +132,9 @@ def test_the_brevity_penalty_follows_from_the_length_ratio():
     longer = bleu_scores([f"{line} {line}" for line in REFERENCES], REFERENCES)
     assert longer["length_ratio"].value == pytest.approx(2)
     assert longer["brevity_penalty"].value == 1
+
+
+def test_bleu_is_tokenized_for_the_target_language():
+    assert (tokenizer_of("de"), tokenizer_of("zh-CN")) == ("13a", "zh")
+    with pytest.raises(ValueError, match="target language th"):
+        tokenizer_of("th")

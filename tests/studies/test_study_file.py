@@ -1,6 +1,5 @@
 """Every study loads, composes at every scale and costs what it says; a wrong one is named."""
 
-import json
 from itertools import groupby
 
 import pytest
@@ -275,14 +274,11 @@ def test_a_file_that_is_no_yaml_is_named(tmp_path):
 
 def test_lists_tell_what_studies_cost(capsys, monkeypatch):
     monkeypatch.setenv("COLUMNS", "500")
-    assert listing.main(["study", "--json"]) == 0
-    listed = {item["name"]: item["cost"] for item in json.loads(capsys.readouterr().out)}
     assert listing.main(["study"]) == 0
     out = capsys.readouterr().out
     for name in STUDIES:
         line = next(line for line in out.splitlines() if line.startswith(f"{name} "))
         for scale in load_study(name).scales:
             runs, hours = load_study(name).cost(scale)
-            assert listed[name][scale] == {"runs": runs, "hours": hours}
             shown = f"{hours:.1f} h" if hours >= 1 else f"{hours * 60:.0f} min"
             assert f"{scale}: {runs} runs, {shown}" in line
