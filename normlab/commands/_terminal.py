@@ -110,9 +110,7 @@ def _width(text: str) -> int:
     return cell_len(text)
 
 
-def folded(
-    text: str, width: int, *, whole_words: bool = True, first: str = "", rest: str = ""
-) -> list[str]:
+def folded(text: str, width: int, *, first: str = "", rest: str = "") -> list[str]:
     """Fold text at blanks, after `first` and on further lines `rest`.
 
     A longer word stays whole, so that a command, key or path can be copied.
@@ -124,7 +122,7 @@ def folded(
         width,
         initial_indent=first,
         subsequent_indent=rest,
-        break_long_words=not whole_words,
+        break_long_words=False,
         break_on_hyphens=False,
     )
 
