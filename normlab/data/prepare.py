@@ -49,17 +49,9 @@ class PreparedTranslation:
     texts: Mapping[str, ParallelText]
     source_tokenizer: Tokenizer
     target_tokenizer: Tokenizer
+    form: Form
+    languages: Sequence[str]
     description: dict[str, Any]
-
-    @property
-    def form(self) -> Form:
-        """The form of the text (see `Corpus`)."""
-        return self.description["form"]
-
-    @property
-    def languages(self) -> list[str]:
-        """The source and the target code."""
-        return self.description["languages"]
 
     def plain(self, lines: list[str]) -> list[str]:
         """Turn decoded or reference target lines into plain text, which `bleu` scores."""
@@ -128,8 +120,9 @@ def prepare_translation(
         pairs[split] = EncodedPairs(*(EncodedText.load(folder, name) for name in names))
         texts[split] = paired(lines, names)
     files = [folder / f"{side}.json" for side in _SIDES[: 2 - joint]]
-    found = [Tokenizer.load(file, form=description["form"]) for file in files]
-    return PreparedTranslation(pairs, texts, found[0], found[-1], description)
+    form, languages = description["form"], description["languages"]
+    found = [Tokenizer.load(file, form=form) for file in files]
+    return PreparedTranslation(pairs, texts, found[0], found[-1], form, languages, description)
 
 
 def _build_pairs(

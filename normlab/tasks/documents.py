@@ -9,7 +9,7 @@ from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 from jaxtyping import Bool, Int
@@ -139,6 +139,7 @@ class DocumentTask(Task):
     test_eval_stats: Sequence[EvalStats]
     length_buckets: Sequence[int]
     targets: Mapping[str, Sequence[int | float]] = field()  # not the empty default of `Task`
+    causal: ClassVar[bool]
 
     def __post_init__(self):
         if list(self.length_buckets) != sorted(set(self.length_buckets)):
@@ -191,8 +192,7 @@ class DocumentTask(Task):
         """Return the pass that a split is scored on: the same in every run."""
         return Pass(split, self.eval_limit, EVAL_SEED, 0)
 
-    def text_spec(self, *, causal: bool) -> Text:
-        """Return what a model of one stream is built from."""
+    def spec(self) -> Text:
         return Text(
             vocab=len(self.data.tokenizer),
             pad_id=DocumentTokenizer.pad_id,
@@ -202,7 +202,7 @@ class DocumentTask(Task):
                 "raise it (learned positions beyond the longest training length stay as they were "
                 "drawn), or lower task.max_length or task.eval_max_length",
             ),
-            causal=causal,
+            causal=self.causal,
         )
 
     def reach(self, room: int) -> int:

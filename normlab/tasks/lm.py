@@ -17,7 +17,7 @@ from torch import Tensor
 from normlab.data.targets import Windows, text_windows
 from normlab.data.vocabulary import DocumentTokenizer
 from normlab.metrics.counts import mean_score, perplexity, unigram_nll
-from normlab.models.base import GeneratesText, Text
+from normlab.models.base import GeneratesText
 from normlab.models.decoding import SamplingSettings, continuation
 from normlab.norms.base import Stream
 from normlab.norms.ranks import Shard
@@ -50,13 +50,11 @@ class LanguageModeling(DocumentTask):
     """
 
     one_by_one: int
+    causal = True
 
     def examples(self, one: Pass) -> Windows:
         data = self.data.splits[one.split]
         return text_windows(data.documents, data.text.lengths, max_length=one.limit)
-
-    def spec(self) -> Text:
-        return self.text_spec(causal=True)
 
     def collate(self, one: Pass, indices: np.ndarray, *, padding: float = 0.0) -> WindowBatch:
         windows, data = self.drawn(one), self.data.splits[one.split]

@@ -18,7 +18,6 @@ from normlab.data.targets import DICE, mask_tokens
 from normlab.data.vocabulary import DocumentTokenizer
 from normlab.metrics.counts import mean_score, perplexity, unigram_nll
 from normlab.models.architecture import MaskedLM
-from normlab.models.base import Text
 from normlab.norms.base import Stream
 from normlab.records.record import Score
 from normlab.tasks.base import label_smoothed_cross_entropy, log_probabilities
@@ -63,6 +62,7 @@ class MaskedLanguageModeling(DocumentTask):
     mask_split: Sequence[float]
     whole_word: bool
     headline = "mlm_accuracy"
+    causal = False
 
     def examples(self, one: Pass) -> Pairs:
         data = self.data.splits[one.split]
@@ -75,9 +75,6 @@ class MaskedLanguageModeling(DocumentTask):
             epoch=one.epoch,
             nsp=self.nsp,
         )
-
-    def spec(self) -> Text:
-        return self.text_spec(causal=False)
 
     def collate(self, one: Pass, indices: np.ndarray, *, padding: float = 0.0) -> MaskedBatch:
         pairs = self.drawn(one)

@@ -93,6 +93,7 @@ def test_examples_are_within_the_length(nsp, documents, max_length, short_share,
 def test_a_true_pair_goes_on_in_its_document(documents, max_length, short_share, seed):
     pairs = made(documents, max_length=max_length, short_share=short_share, seed=seed)
     sentences = {0, *np.cumsum(flat(documents)).tolist()}
+    assert abs(len(pairs) - 2 * int(pairs.is_next.sum())) <= 1  # both labels equally often
     for (a, b), follows, cut in zip(
         segments_of(documents, pairs), pairs.is_next, pairs.cut, strict=True
     ):
@@ -103,16 +104,6 @@ def test_a_true_pair_goes_on_in_its_document(documents, max_length, short_share,
         assert (of_a == of_b) == follows
         if follows and not cut:
             assert b[0] == a[-1] + 1
-
-
-@few
-@given(**choices)
-def test_both_labels_are_equally_many(documents, max_length, short_share, seed):
-    pairs = made(documents, max_length=max_length, short_share=short_share, seed=seed)
-    true = int(pairs.is_next.sum())
-    assert abs(len(pairs) - 2 * true) <= 1
-    assert pairs.describe()["true_pairs"] == true
-    assert pairs.describe()["examples"] == len(pairs)
 
 
 @few

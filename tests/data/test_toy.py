@@ -5,9 +5,7 @@ import re
 import subprocess
 import sys
 from collections import Counter
-from statistics import median
 
-import numpy as np
 import pytest
 
 from normlab.data.toy import ToyCorpus, lexicon
@@ -62,19 +60,6 @@ def test_no_sentence_is_repeated_and_the_size_of_train_moves_no_other_split(spli
     assert small["train"].source == splits["train"].source[:50]
 
 
-def test_lengths_and_number_of_sentences(splits):
-    lengths = [len(line.split()) for line in splits["train"].source]
-    assert median(lengths) == pytest.approx(10, abs=1)
-    assert np.percentile(lengths, 90) == pytest.approx(28, abs=4)
-    words = lexicon()
-    adjectives = len(words["adjectives"])
-    phrases = 2 * (1 + adjectives + adjectives * (adjectives - 1))
-    subjects = len(words["living"]) * phrases
-    objects = (len(words["living"]) + len(words["things"])) * phrases
-    verbs = sum(verb.kind == "accusative" for verb in words["verbs"])
-    assert subjects * verbs * objects * len(words["times"]) * len(words["places"]) > 1e9
-
-
 def test_articles_and_adjectives_agree_with_gender_and_case(splits):
     seen, stems = Counter(), {adjective.german for adjective in lexicon()["adjectives"]}
     for line in splits["train"].source:
@@ -86,15 +71,6 @@ def test_articles_and_adjectives_agree_with_gender_and_case(splits):
                 assert adjective.removesuffix(ending) in stems, line
             seen[article.lower()] += 1
     assert set(seen) == set(ENDINGS)
-
-
-def test_a_verb_decides_the_case_of_its_object(splits):
-    datives = accusatives = 0
-    for line in splits["train"].source:
-        datives += len(re.findall(r"\b(?:hilft|folgt) (?:heute |jetzt )?(?:dem|einem) ", line))
-        accusatives += len(re.findall(r"\b(?:sieht|findet) (?:heute |jetzt )?(?:den|einen) ", line))
-        assert not re.search(r"^(?:Der|Ein) \S+ (?:hilft|folgt) (?:den|einen) ", line)
-    assert datives > 20 and accusatives > 20
 
 
 def test_the_verb_is_second_in_a_main_clause_and_last_in_a_subordinate_one(splits):
@@ -117,17 +93,6 @@ def test_the_verb_is_second_in_a_main_clause_and_last_in_a_subordinate_one(split
             else:
                 assert words[0].lower() in ENDINGS and words[place - 1][0].isupper(), line
     assert inverted > 300 and last > 300
-
-
-def test_the_english_says_the_same(splits):
-    translations = {verb.german: verb.english for verb in lexicon()["verbs"]}
-    translations |= {
-        noun.german: noun.english for noun in (*lexicon()["living"], *lexicon()["things"])
-    }
-    for german, english in zip(splits["test"].source, splits["test"].target, strict=True):
-        said = Counter(translations[w] for w in re.findall(r"\w+", german) if w in translations)
-        assert said <= Counter(re.findall(r"\w+", english))
-        assert not re.search(r"\b[Aa] [aeiou]|\b[Aa]n [^aeiou]", english)
 
 
 def test_settings_decide_the_key():

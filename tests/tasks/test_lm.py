@@ -214,19 +214,6 @@ def test_special_tokens_are_never_drawn(task, settings):
         assert len(set(tokens)) <= 5
 
 
-def test_temperature_and_top_k(task):
-    shares = []
-    for temperature in (0.5, 1.0, 4.0):
-        settings = sampling(temperature=temperature, max_tokens=300)
-        found = "".join(task.generate(fixed(task, word=5.0, room=400), "a", settings, seed=0))
-        shares.append(found.count(" the"))
-    assert shares[0] > shares[1] > shares[2]
-    pieces = list(
-        task.generate(fixed(task, word=5.0), "a", sampling(top_k=1, max_tokens=3), seed=0)
-    )
-    assert pieces == [" the", " the", " the"]
-
-
 @pytest.mark.parametrize(("max_tokens", "count"), [(1, 1), (5, 5), (100, 19)])
 def test_it_stops_at_max_tokens_and_at_the_last_position(task, max_tokens, count):
     model = fixed(task, word=50.0)
