@@ -22,7 +22,7 @@ import sys
 import sysconfig
 import warnings
 from collections.abc import Iterator, Sequence
-from functools import cached_property
+from dataclasses import dataclass
 from inspect import cleandoc
 from pathlib import Path
 
@@ -51,6 +51,7 @@ _CODE = re.compile(
 )
 
 
+@dataclass(kw_only=True, eq=False)
 class PydocCorpus(DocumentCorpus):
     """Documentation of the Python that runs, about 3 in 4 of its sentences (see `prose`).
 
@@ -59,34 +60,29 @@ class PydocCorpus(DocumentCorpus):
     Python. `valid_share` and `test_share` are the parts that are held out, about.
     """
 
+    data_dir: str | None = None
+    valid_share: float = 0.1
+    test_share: float = 0.1
     name = "pydoc"
+    label = f"documentation of Python {platform.python_version()}"
     licence = "Python Software Foundation License Version 2"
     language = "en"
 
-    def __init__(
-        self, *, data_dir: str | None = None, valid_share: float = 0.1, test_share: float = 0.1
-    ) -> None:
-        if data_dir is not None:
+    def __post_init__(self) -> None:
+        if self.data_dir is not None:
             raise ValueError(
-                f"data_dir={data_dir} is not read: the corpus is Python's own documentation. For "
-                "your own text add task/corpus=documents; normlab list task/corpus lists all"
+                f"data_dir={self.data_dir} is not read: the corpus is Python's own documentation. "
+                "For your own text add task/corpus=documents; normlab list task/corpus lists all"
             )
-        self.label = f"documentation of Python {platform.python_version()}"
-        self._shares = (valid_share, test_share)
-
-    def documents(self) -> Iterator[tuple[str, Sequence[str]]]:
-        yield from self._read
 
     def key(self) -> str:
-        digest = hashlib.sha256(repr(self._shares).encode())
+        digest = hashlib.sha256(f"{self.label} {self.valid_share} {self.test_share}".encode())
         for path in _sources().values():
             digest.update(path.read_bytes())
-        return f"{self.label}-{digest.hexdigest()}-{RULES}-{splitter()}"
+        return f"{digest.hexdigest()} {RULES} {splitter()}"
 
-    @cached_property
-    def _read(self) -> list[tuple[str, Sequence[str]]]:
+    def documents(self) -> Iterator[tuple[str, Sequence[str]]]:
         seen: set[tuple[str, ...]] = set()
-        documents: list[tuple[str, Sequence[str]]] = []
         for name, texts in _texts():
             sentences: list[str] = []
             for paragraph in (tuple(found) for text in texts for found in prose(text)):
@@ -94,8 +90,7 @@ class PydocCorpus(DocumentCorpus):
                     sentences += paragraph
                 seen.add(paragraph)
             if sentences:
-                documents.append((split_by_hash(name, *self._shares), sentences))
-        return documents
+                yield split_by_hash(name, self.valid_share, self.test_share), sentences
 
 
 def _texts() -> Iterator[tuple[str, list[str]]]:
