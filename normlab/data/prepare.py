@@ -32,7 +32,6 @@ SAMPLE_CHARACTERS = 100_000_000
 """Characters of training text that a vocabulary of documents is learned from, at most."""
 _PART, _DOCUMENTS = 10_000, 1_000  # lines, and documents, encoded at a time
 _SIDES = ("source", "target")
-_STATISTICS = ("mean", "median", "p95", "max")
 _DESCRIPTION = "description.json"
 
 
@@ -315,8 +314,8 @@ def _encode_split(folder: Path, split: str, tokenizer: DocumentTokenizer) -> dic
 
 def length_statistics(lengths: np.ndarray) -> dict[str, float]:
     """Return mean, median, 95th percentile and maximum of lengths [n] in tokens."""
-    values = [lengths.mean(), *np.percentile(lengths, [50, 95, 100])]
-    return {name: round(float(x), 2) for name, x in zip(_STATISTICS, values, strict=True)}
+    median, p95, most = np.percentile(lengths, [50, 95, 100]).round(2).tolist()
+    return {"mean": round(float(lengths.mean()), 2), "median": median, "p95": p95, "max": int(most)}
 
 
 def _check_splits(name: str, sizes: Mapping[str, int]) -> None:

@@ -85,10 +85,6 @@ class Tokenizer(_Vocabulary):
         """
         if form == "bpe":
             return cls(_pieces_of(lines), form=form)
-        if vocab_size <= len(PAIR_SPECIALS):
-            raise ValueError(
-                f"vocab_size={vocab_size} must be above {len(PAIR_SPECIALS)}, the special tokens"
-            )
         cuts: list[Any] = [pre_tokenizers.Metaspace(prepend_scheme="always")]
         if form == "raw":
             cuts.append(pre_tokenizers.Punctuation("isolated"))
