@@ -11,13 +11,24 @@ from io import StringIO
 from normlab import commands
 from normlab.commands.list import Key, keys
 from normlab.config import registry
-from normlab.metrics.glossary import CONDITIONS, PROBES, SCORES, Meaning
+from normlab.metrics.glossary import PROBES, SCORES, Meaning
 
 _TARGET = re.compile(r"^_target_: (normlab(?:\.\w+)+)\.\w+$", re.MULTILINE)
 _WIDE = "---\nhide: [toc]\n---"
 _ACTIONS = re.compile(r"usage: normlab \w+ \[-h\] \{?([a-z]+(?:[|,][a-z]+)+)")
 _EXPLAINED = ("norm", "placement")
 """Groups whose modules open with a wiring or a formula."""
+_CONDITIONS = {
+    "valid/, test/, test_2017/": "the split",
+    "best_loss/, best_bleu/": "of the weights that were best by that validation score",
+    "batch_size_8/": "tested at that batch size",
+    "eval_stats_batch/": "tested with these statistics of norms that pool the batch",
+    "noise_0.4/": "tested with Gaussian noise on the input, of that many of its deviations",
+    "seen/": "of training examples, in evaluation mode",
+    "length_33_64/": "examples of these lengths alone, in tokens",
+    "one_by_one/": "one token at a time",
+    "steps_to/mlm_accuracy_0.2": "which score, and which value of it",
+}
 
 
 def pages() -> dict[str, str]:
@@ -74,7 +85,7 @@ def _options() -> str:
 
 
 def _scores() -> str:
-    rows = [[f"`{path}`", what] for path, what in CONDITIONS.items()]
+    rows = [[f"`{path}`", what] for path, what in _CONDITIONS.items()]
     return _page(
         _WIDE,
         "# Scores",

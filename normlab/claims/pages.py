@@ -11,7 +11,6 @@ from normlab.claims.judge import p_text
 from normlab.claims.ledger import VERDICTS, Entry, Outcome
 from normlab.records.labels import in_markdown
 from normlab.records.packed import RECORDS, Address
-from normlab.records.store import RECORD_FILE
 from normlab.reports.page import page, signed
 
 _WIDTH = 100
@@ -192,10 +191,12 @@ def _section(entry: Entry) -> str:
 
 
 def _row(outcome: Outcome) -> list[str]:
+    rests = rests_on(outcome)
+    links = [f"[{name}]({link})" + (f": {rows}" if rows else "") for name, link, rows in rests]
     return [
         outcome.name,
         outcome.question,
-        " ".join(filter(None, (found_text(outcome), _links(outcome)))) or "-",
+        " ".join(filter(None, (found_text(outcome), "; ".join(links)))) or "-",
         seeds_text(outcome) or "-",
         p_text(outcome.finding.p),
         p_text(outcome.p_holm),
@@ -203,22 +204,19 @@ def _row(outcome: Outcome) -> list[str]:
     ]
 
 
-def _links(outcome: Outcome) -> str:
-    """Return links to the records of the experiments, or to the report, that it rests on."""
-    links: dict[str, dict[str, None]] = {}  # the rows of packed records, by the link
+def rests_on(outcome: Outcome) -> list[tuple[str, str, str]]:
+    """Return the files that an outcome rests on: their names, links, and the rows of records."""
+    links: dict[str, dict[str, None]] = {}
     for path in outcome.finding.records:
-        if (packed := Address.of(path)) is not None:
-            link = f"{_address(str(packed.folder))}/{RECORDS}"
-            links.setdefault(link, {})[packed.name] = None
-        else:
-            link = _address(path)
-            links.setdefault(link if link.endswith(".json") else posixpath.dirname(link), {})
-    return "; ".join(
-        f"[{posixpath.dirname(link)}]({link}): {', '.join(rows)}"
-        if rows
-        else f"[{posixpath.basename(link)}]({link})"
+        packed = Address.of(path)
+        file = path if packed is None else f"{packed.folder}/{RECORDS}"
+        rows = links.setdefault(posixpath.relpath(file, _HOME), {})
+        if packed is not None:
+            rows[packed.name] = None
+    return [
+        (posixpath.dirname(link) if rows else posixpath.basename(link), link, ", ".join(rows))
         for link, rows in links.items()
-    )
+    ]
 
 
 def _bold(text: str, verdict: str) -> str:
@@ -242,22 +240,7 @@ def html(entries: Sequence[Entry], *, text: str) -> str:
         "verdicts": [(name, verdicts[name], _MEANINGS[name]) for name in VERDICTS],
         "documents": [(name, documents[name]) for name in DOCUMENTS if documents[name]],
         "address": _address,
-        "experiments": _experiments,
     }
-    helpers = part_text, p_text, seeds_text, measure_text, signed
+    helpers = part_text, p_text, seeds_text, measure_text, rests_on, signed
     values |= {each.__name__: each for each in helpers}
     return page("claims.html", entries=entries, text=text, **values)
-
-
-def _experiments(records: Sequence[str]) -> list[tuple[str, list[tuple[str, str]]]]:
-    """Return the experiments by name, in their order: each run's name and its record's link."""
-    found: dict[str, list[tuple[str, str]]] = {}
-    for path in records:
-        home, name = posixpath.split(path)
-        home = posixpath.basename(home)
-        link = path if path.endswith(".json") else f"{path}/{RECORD_FILE}"
-        if (packed := Address.of(path)) is not None:
-            home, name = f"{_address(str(packed.folder))}:{packed.name}", f"seed{packed.seed}"
-            link = f"{packed.folder}/{RECORDS}"
-        found.setdefault(home, []).append((name, _address(link)))
-    return list(found.items())

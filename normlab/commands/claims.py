@@ -2,7 +2,7 @@
 
 import json
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -55,10 +55,11 @@ def main(argv: list[str]) -> int:
     results: Path = asked.results
     if not results.is_dir():
         raise ValueError(f"{results}: no such folder")
+    from normlab.claims import summary
     from normlab.claims.claim import load_all
-    from normlab.claims.evidence import Computed, read_computed
+    from normlab.claims.evidence import Computed, read_computed, to_json
     from normlab.claims.ledger import ledger, to_plain
-    from normlab.claims.pages import html
+    from normlab.claims.pages import html, markdown
     from normlab.claims.runs import Runs
 
     claims = load_all(CONFIG_DIR / "claim")
@@ -77,12 +78,17 @@ def main(argv: list[str]) -> int:
     chosen = [entry for entry in entries if asked.id in (None, entry.claim.id)]
     if not chosen:
         raise ValueError(f"no claim {asked.id}; there are 1 to {claims[-1].id}")
-    if asked.verify:
-        return _verify(entries, runs.damaged, _pages(entries, computed, results), results)
-    if asked.write:
-        _write(_pages(entries, computed, results), results)
+    texts: dict[str, str] = {}
+    if asked.write or asked.verify:
+        texts = {_PAGE: markdown(entries), "summary.md": summary.page(entries)}
+        texts[_COMPUTED] = to_json(computed)
     elif asked.html:
-        _save(results / _HTML, html(entries, text=_PAGE))
+        texts[_HTML] = html(entries, text=_PAGE)
+    pages = {results / name: text for name, text in texts.items()}
+    if asked.verify:
+        return _verify(pages, runs.damaged, results)
+    if asked.write or asked.html:
+        _write(pages, results)
     elif asked.json:
         print(json.dumps(to_plain(chosen), indent=1, sort_keys=True))
     elif asked.id is None:
@@ -96,39 +102,20 @@ def main(argv: list[str]) -> int:
     return 1 if runs.damaged else 0
 
 
-def _pages(entries, computed, results: Path) -> dict[Path, str]:
-    """Render all that `--write` writes, by its path."""
-    from normlab.claims import pages, summary
-    from normlab.claims.evidence import to_json
-
-    texts = {_PAGE: pages.markdown(entries), "summary.md": summary.page(entries)}
-    return {results / name: text for name, text in {**texts, _COMPUTED: to_json(computed)}.items()}
-
-
-def _save(path: Path, text: str) -> None:
-    from normlab.records.files import atomic_write
-
-    with atomic_write(path) as file:
-        file.write(text)
-    print(f"wrote {path}")
-
-
-def _write(pages: dict[Path, str], results: Path) -> None:
-    """Write all pages, or none if published evidence was altered."""
+def _write(pages: Mapping[Path, str], results: Path) -> None:
+    """Write pages, or none if published evidence was altered."""
     from normlab.reports import manifest
 
     published = (results / manifest.MANIFEST).is_file()
     if published and (wrong := manifest.problems(results)):
         raise ValueError(f"{wrong[0]}: nothing is written; normlab study verify names all")
-    for path, text in pages.items():
-        _save(path, text)
-    if published:
+    manifest.write_files(pages)
+    print("\n".join(f"wrote {path}" for path in pages))
+    if published and results / _COMPUTED in pages:
         manifest.accept(results, [results / _COMPUTED])
 
 
-def _verify(
-    entries: "Sequence[Entry]", damaged: Sequence[str], pages: dict[Path, str], results: Path
-) -> int:
+def _verify(pages: Mapping[Path, str], damaged: Sequence[str], results: Path) -> int:
     """Complain about pages that do not follow from the records, and records not as published."""
     from normlab.reports import manifest
 
@@ -140,7 +127,7 @@ def _verify(
     for problem in problems:
         complain(problem)
     if not problems:
-        print(f"{len(entries)} claims: the pages follow from the records")
+        print("the pages follow from the records")
     return 1 if problems else 0
 
 
@@ -168,22 +155,17 @@ def _show(entry: "Entry") -> None:
 
     claim = entry.claim
     print_prose(f"Claim {claim.id} ({', '.join(claim.documents)}): {claim.statement}")
-    _print_facts(
-        "  ",
-        verdict=verdict_text(entry),
-        value=claim.figure,
-        literature=claim.literature.strip(),
-        see=", ".join(claim.see),
-    )
+    facts = {"verdict": verdict_text(entry), "value": claim.figure, "see": ", ".join(claim.see)}
+    _print_facts({**facts, "literature": claim.literature.strip()})
     for each in entry.primary:
         print()
         print_prose(f"{each.name}: {part_text(each.part)}")
-        _print_outcome(each, "  ")
+        _print_outcome(each)
     if entry.secondary:
         print("\nSecondary, never counted")
     for each in entry.secondary:
-        print(f"  {each.name}")
-        _print_outcome(each, "    ")
+        print(f"{each.name}:")
+        _print_outcome(each)
     records = [path for each in entry.primary for path in each.finding.records]
     if records:
         print("\nRests on")
@@ -191,22 +173,22 @@ def _show(entry: "Entry") -> None:
         print(f"  {experiment}")
 
 
-def _print_outcome(outcome: "Outcome", indent: str) -> None:
+def _print_outcome(outcome: "Outcome") -> None:
     """Print the question of an endpoint, its verdict and what was found."""
     from normlab.claims.pages import found_text, measure_text, outcome_text, test_text
 
-    _print_facts(
-        indent,
-        question=outcome.question,
-        verdict=outcome_text(outcome),
-        found=found_text(outcome),
-        test=test_text(outcome),
-        excluded="; ".join(outcome.finding.excluded),
-        measure=measure_text(outcome).replace("`", ""),
-    )
+    facts = {
+        "question": outcome.question,
+        "verdict": outcome_text(outcome),
+        "found": found_text(outcome),
+        "test": test_text(outcome),
+        "excluded": "; ".join(outcome.finding.excluded),
+        "to measure": measure_text(outcome).replace("`", ""),
+    }
+    _print_facts(facts)
 
 
-def _print_facts(indent: str, **facts: str | None) -> None:
+def _print_facts(facts: Mapping[str, str | None]) -> None:
     for name, text in facts.items():
         if text:
-            print_prose(f"{indent}{name:<12}{text}", hang=len(indent) + 12)
+            print_prose(f"  {name:<12}{text}", hang=14)

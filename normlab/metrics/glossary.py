@@ -118,17 +118,6 @@ SCORES = {
     "length_ratio": Meaning("-", "ratio", "tokens over those of the references; 1 is best"),
 }
 PROBES = {name: Meaning("-", *each) for name, each in _PROBES.items()}
-CONDITIONS = {
-    "valid/, test/, test_2017/": "the split",
-    "best_loss/, best_bleu/": "of the weights that were best by that validation score",
-    "batch_size_8/": "tested at that batch size",
-    "eval_stats_batch/": "tested with these statistics of norms that pool the batch",
-    "noise_0.4/": "tested with Gaussian noise on the input, of that many of its deviations",
-    "seen/": "of training examples, in evaluation mode",
-    "length_33_64/": "examples of these lengths alone, in tokens",
-    "one_by_one/": "one token at a time",
-    "steps_to/mlm_accuracy_0.2": "which score, and which value of it",
-}
 
 
 def meaning(name: str) -> Meaning | None:
