@@ -5,7 +5,7 @@ and control characters are written out.
 """
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from functools import cache
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any
@@ -83,11 +83,6 @@ def duration(seconds: float) -> str:
     return f"{whole} s"
 
 
-def joined(names: Sequence[str]) -> str:
-    """Write names as a list in a sentence."""
-    return ", ".join(names[:-1]) + " and " + names[-1] if len(names) > 1 else "".join(names)
-
-
 def signed(text: str) -> str:
     """Write the minus signs of numbers in a text as such."""
     return _MINUS.sub("\N{MINUS SIGN}", text)
@@ -126,6 +121,6 @@ def _environment() -> "Environment":
     )
     made.policies["json.dumps_kwargs"] = {"separators": (",", ":"), "allow_nan": False}
     made.policies["json.dumps_kwargs"]["sort_keys"] = True
-    made.filters |= {each.__name__: each for each in (duration, joined, breakable, coded, signed)}
+    made.filters |= {each.__name__: each for each in (duration, breakable, coded, signed)}
     made.filters["link"] = quote
     return made

@@ -13,6 +13,7 @@ from normlab.records.pairs import ABSENT, diff, varying
 from normlab.records.record import RunRecord, parts
 from normlab.records.store import record_file
 from normlab.reports.charts import by_axis, over_training, row_looks
+from normlab.reports.comparison import told_apart
 from normlab.reports.page import duration, page
 from normlab.reports.panels import data
 from normlab.reports.runs import Run, by_setting
@@ -120,47 +121,31 @@ def _overview(runs: Sequence[Run], records: Sequence[RunRecord]) -> dict[str, li
     }
 
 
-# Configs, machines and data ----------------------------------------------------------------------
-
-
 class Configuration(NamedTuple):
-    """What all runs share, by dotted key, and the keys that they differ in.
+    """What all settings share by dotted key, the keys that differ, and their values per setting."""
 
-    A difference is a row, its point, and its values of these keys.
-    """
-
-    shared: Mapping[str, str]
-    keys: tuple[str, ...]
-    differences: tuple[tuple[str, str, tuple[str, ...]], ...]
+    shared: dict[str, str]
+    columns: list[str]
+    rows: list[tuple[str, str, list[str]]]
 
 
 def configuration(runs: Iterable[Run]) -> Configuration:
     """Compare the configs of all settings, each by its first seed: its seeds share theirs.
 
-    What is no part of an experiment (seed, device, folders, probes) is left out, as in its
-    fingerprint; the names of chosen options come before the values that they stand for.
+    What is no part of an experiment (seed, device, folders, probes) is left out.
     """
-    configs: dict[tuple[str, str], Mapping[str, Any]] = {}
-    for place, seeds in by_setting(run for run in runs if run.settings).items():
-        config = seeds[0].settings
-        chosen = config.get("choices", {}).items()
-        options = {f"option: {k}": value for k, value in chosen if value not in (None, "none")}
-        configs[place] = {**options, **config}
-    varied = varying([parts(config) for config in configs.values()])
-    rows = [{key: _written(value) for key, value in values.items()} for values in varied]
+    groups = by_setting(run for run in runs if run.settings)
+    configs = {place: own[0].settings for place, own in groups.items()}
+    apart = told_apart([*configs.values()])
+    vary = {key for each in varying([*map(parts, configs.values())]) for key in each}
     first = _leaves(next(iter(configs.values()), {}))
-    texts = {key: _written(value) for key, value in first.items()} | next(iter(rows), {})
-    shown = (key for key in texts if not key.endswith(".option"))  # "option: norm" says it
-    keys = sorted(shown, key=lambda key: (not key.startswith("option"), key))
-    # Different values may look the same: no value, and an empty one.
-    apart = tuple(key for key in keys if len({row[key] for row in rows if key in row}) > 1)
     return Configuration(
-        shared={key: texts[key] for key in keys if key not in apart},
-        keys=apart,
-        differences=tuple(
-            (*place, tuple(row[key] for key in apart))
-            for place, row in zip(configs, rows, strict=True)
-        ),
+        {key: _written(value) for key, value in first.items() if key not in vary},
+        [key for own in apart[:1] for key in own],
+        [
+            (*place, [_written(value) for value in own.values()])
+            for place, own in zip(configs, apart, strict=True)
+        ],
     )
 
 

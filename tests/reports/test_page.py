@@ -10,7 +10,7 @@ from normlab.reports.arrange import arranged
 from normlab.reports.manifest import stale
 from normlab.reports.published import PAGE, publish, rendered
 from normlab.reports.runs import read_runs
-from normlab.reports.study_page import Configuration, configuration, study_page
+from normlab.reports.study_page import configuration, study_page
 from normlab.reports.translations import side_by_side
 from tests.html_text import Text
 from tests.records.examples import changed
@@ -136,25 +136,24 @@ def test_the_same_evidence_makes_the_same_bytes_and_every_run_leads_to_its_recor
     assert head == ["setting", "at", "point", "setting"]
     assert rows[0] == ["ln", "batch_size=8", "batch_size=8", "ln"]
     shared = dict(row for row in read.rows("pairs") if len(row) == 2)
-    assert shared["optim.lr"] == "0.0005" and shared["option: norm"] == "ln"
+    assert shared["optim.lr"] == "0.0005" and shared["norm.option"] == "ln"
     assert "seed" not in shared and "runs_dir" not in shared
 
 
-def test_settings_differ_in_what_reads_differently():
-    configs = [{"lr": 1, "x": "", "one": 1}, {"lr": 1, "x": "", "one": 0.5}, {"lr": 1.0, "y": True}]
+def test_what_settings_share_and_what_sets_them_apart():
+    configs = [{"lr": 1, "a": {"one": 1}}, {"lr": 1, "a": {"one": 0.5}}, {"lr": 1, "y": True}]
     found = configuration(
         run(changed(made(row, seed), config={**config, "seed": seed}), row, seed)
         for row, config in zip("abc", configs, strict=True)
         for seed in (1, 2)
     )
-    assert found.shared == {"lr": "1", "x": ""}  # no value reads like an empty one
-    assert found.keys == ("one", "y")
-    assert [(row, values) for row, _, values in found.differences] == [
-        ("a", ("1", "")),
-        ("b", ("0.5", "")),
-        ("c", ("", "true")),
+    assert found.shared == {"lr": "1"} and found.columns == ["a.one", "y"]
+    assert [(row, values) for row, _, values in found.rows] == [
+        ("a", ["1", ""]),
+        ("b", ["0.5", ""]),
+        ("c", ["", "true"]),
     ]
-    assert configuration([run(None, "a")]) == Configuration({}, (), ())
+    assert configuration([run(None, "a")]) == ({}, [], [])
 
 
 def test_what_runs_count_and_their_environments_are_said(tmp_path):

@@ -163,7 +163,7 @@ def test_numbers_are_shortened_and_read_back(tmp_path):
     assert math.isnan(last["train/loss"])
 
 
-def test_curves_go_with_their_records_to_tables_and_figures(tmp_path):
+def test_curves_go_with_their_records_and_to_tables(tmp_path):
     places = [kept_run(tmp_path / str(n), run_rows(n)) for n in (1, 2)]
     made_of = [
         run(made("ln", seed, {"test/bleu": 1.0}), "ln", seed, folder=place)
@@ -176,7 +176,6 @@ def test_curves_go_with_their_records_to_tables_and_figures(tmp_path):
         rows = thinned(run_rows(seed))
         assert rows_of_run(place) == rows
         assert frame[frame["seed"] == seed]["step"].tolist() == sorted(set(steps(rows)))
-    assert found.plot("loss")._repr_svg_().startswith("<?xml")
     publish(tmp_path, study(), "smoke", made_of[:1])
     assert [key.seed for key in Pack(folder).curves] == [1]
     publish(tmp_path, study(), "smoke", runs({"ln": [1.0]}))
