@@ -6,7 +6,7 @@ from collections.abc import Collection
 import torch
 
 from normlab.data.batching import BatchStream
-from normlab.inspect.model import Subject, look, movement
+from normlab.inspect.model import Subject, look, movement, over
 from normlab.inspect.question import Finding, Table, question
 from normlab.norms.base import normalized_by
 from normlab.probes.gradients import gradient_norms
@@ -45,7 +45,7 @@ def gradients(subject: Subject) -> Finding:
     model.zero_grad(set_to_none=True)
     layers = {n.removeprefix("norm/"): v for n, v in norms.items() if n.startswith("norm/")}
     stacks = by_stack(layers).items()
-    growth = {stack: ratio(layers[names[-1]], layers[names[0]]) for stack, names in stacks}
+    growth = {stack: over(layers[names[-1]], layers[names[0]]) for stack, names in stacks}
     values = {
         "loss": loss,
         "norm": math.hypot(*layers.values()),
@@ -90,11 +90,6 @@ def by_stack(layers: Collection[str]) -> dict[str, list[str]]:
         if number.isdigit():
             found.setdefault(stack, []).append(name)
     return found
-
-
-def ratio(last: float, first: float) -> float:
-    """Return a quotient of norms: infinite over 0 alone, and NaN where both are 0."""
-    return last / first if first else math.inf if last else math.nan
 
 
 def first_update(subject: Subject) -> dict[str, float]:

@@ -15,7 +15,7 @@ from normlab.inspect.model import Pass, Subject, look, movement
 from normlab.inspect.question import Cell, Finding, Table, question
 from normlab.inspect.subject import run
 from normlab.norms.base import Norm, normalized_by
-from normlab.probes.attention import describe_attention
+from normlab.probes.activations import describe_attention
 from normlab.train.build import make_norm
 
 OUTLIER = 999.0
@@ -39,7 +39,7 @@ def outlier(subject: Subject) -> Finding:
     (the embedded tokens), in one stack at a time. Against the unchanged batch:
 
         attention   largest logit, least slope and saturated rows of any attention in the sentence
-                    of the outlier, as `probes.attention` has
+                    of the outlier, as `probes.activations` has
         moved       ||x' - x|| / ||x|| over the last values x of a stack, at the other tokens of
                     the sentence (`own`) and at those of other sentences (`others`)
 

@@ -16,16 +16,17 @@ from normlab.norms.local import NoNorm
 from normlab.placements.base import Norms, Residual
 from normlab.probes.activations import (
     Activations,
+    Attention,
     Branches,
     Drift,
     ResidualStream,
     describe,
+    describe_attention,
     describe_branch,
     drift,
     moments,
     root_mean_square,
 )
-from normlab.probes.attention import Attention, describe_attention
 from normlab.probes.base import Probe, ProbeGroup, StepView
 from normlab.probes.gradients import Gradients, Updates
 from normlab.probes.independence import Independence, coherence, drawn, intraclass_correlation
