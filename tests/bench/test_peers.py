@@ -154,39 +154,6 @@ def test_figures_are_rates_and_ratios_round_by_round():
     assert own["steps"] == 4
 
 
-def report():
-    decoded = [
-        (entry("Peer int8", "decoding"), {"versions": {}, "differs": []}, [sentences(96, 2.0)])
-    ]
-    return {
-        "date": "2000-01-02",
-        "environment": {"device": "chip", "versions": {"python": "3", "torch": "2"}},
-        "work": {
-            **{"model": "b", "encoder_layers": 3, "decoder_layers": 3, "dim": 256},
-            **{"ffn_dim": 1024, "num_heads": 4, "dropout": 0.3, "label_smoothing": 0.1},
-            **{"max_tokens": 2048, "beam": 5, "sentences": 32, "length": 31},
-        },
-        "rounds": 2,
-        "seconds": 10.0,
-        "missing": [{"name": "Other", "reason": "needs an older torch"}],
-        "training": table.figures(measured()),
-        "decoding": table.figures(decoded),
-    }
-
-
-def sentences(count, busy):
-    return Turn(wall=busy, busy=busy, steps=1, counts={"sentences": count}, peak_memory_bytes=2**29)
-
-
-def test_the_page_shows_every_row_and_what_is_not_the_same():
-    text = table.page(report())
-    assert "| Peer fp32 | 1,250 (1,000-1,500) | 1,000 | 1.00 | 0.38 | 0.15 | 1.0 GiB |" in (text)
-    assert "| Peer int8 | 48.0 (48.0-48.0) | 48.0 | 1.00 | 0.5 GiB |" in text
-    assert "- Peer (torch 2); its own batches" in text
-    assert "- Other: needs an older torch" in text
-    assert "of processor time, 2 rounds; start-up" in text
-
-
 def test_a_run_writes_both_files(tmp_path, monkeypatch, work, capsys):
     monkeypatch.setattr(run, "write", lambda folder, model: work)
     arguments = [str(tmp_path), "--only", "CTranslate2", "--output", str(tmp_path / "found")]

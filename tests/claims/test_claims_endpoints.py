@@ -282,25 +282,3 @@ def test_a_documents_figure_is_held_by_the_interval_or_not(tmp_path):
     other = primary(tmp_path, side("bn", 30.0), document(35.2, {"task": "iwslt"}))
     assert other.reason == "other data: task=toy, the document's is task=iwslt"
     assert other.verdict == "not measured" and other.finding.found == ""
-
-
-def test_a_value_that_repeats_what_is_compared_may_differ_and_another_may_not(tmp_path):
-    def depth(layers, width=64):
-        model = {"depth": layers, "num_layers": layers, "dim": width}
-        return [run(k, "ln", 30.0 + layers + 0.01 * k, model=model) for k in range(1, 6)]
-
-    sides = {"better": {"model.depth": 6}, "worse": {"model.depth": 2}}
-    found = primary(tmp_path, depth(6) + depth(2), contrast(**sides))
-    assert found.finding.n == 5, found.finding.excluded
-    other = primary(tmp_path, depth(6) + depth(2, 32), contrast(**sides))
-    assert other.finding.excluded == ("sides of different settings (model.dim): 5",)
-
-
-def test_counts_shown_are_those_of_the_look_that_decided(tmp_path):
-    good = side("ln", 30.0, 12) + side("bn", 30.0, 8)
-    failed = [run(seed, "bn", None, status="diverged") for seed in range(9, 13)]
-    found = primary(tmp_path, good + failed, trains())
-    assert (found.verdict, found.finding.look) == ("contradicted", 8)
-    assert found.finding.found == (
-        "train: norm=bn 8/8 (at least 63 %), norm=ln 8/8 (at least 63 %)"
-    )

@@ -6,7 +6,7 @@ import pytest
 import yaml
 
 from normlab.claims.claim import load, load_all
-from normlab.claims.endpoint import Contrast, Document, Level, Trains
+from normlab.claims.endpoint import Contrast
 from normlab.claims.evidence import Computed, Timing
 from normlab.claims.runs import Plan
 from normlab.config.compose import compose, to_dict
@@ -52,29 +52,6 @@ def with_endpoint(kind, body, says="difference"):
             Contrast(
                 study="made", scale="small", scores=("test/bleu",), better={"norm": "ln"},
                 worse={"norm": "bn"}, where={"task": "toy"}, over=("placement",), margin=1.0,
-            ),
-        ),
-        (
-            {"trains": {**PLACE, "side": {"norm": "bn"}}},
-            "trains",
-            Trains(
-                study="made", scale="small", scores=("test/bleu",), side={"norm": "bn"}
-            ),
-        ),
-        (
-            {"level": {**PLACE, "of": {"norm": "bn"}, "below": 5, "minus": "valid/bleu"}},
-            "figure",
-            Level(
-                study="made", scale="small", scores=("test/bleu",), of={"norm": "bn"}, below=5.0,
-                minus="valid/bleu",
-            ),
-        ),
-        (
-            {"document": {**PLACE, "of": {"norm": "bn"}, "value": 28.7, "data": {"task": "toy"}}},
-            "figure",
-            Document(
-                study="made", scale="small", scores=("test/bleu",), of={"norm": "bn"},
-                value=28.7, data={"task": "toy"},
             ),
         ),
         (

@@ -3,7 +3,6 @@
 import re
 from collections import defaultdict
 from functools import cache
-from pathlib import Path
 
 import pytest
 
@@ -86,13 +85,6 @@ def test_a_study_names_the_claims_that_it_decides():
         study = load_study(name)
         if not all(scale.pilot for scale in study.scales.values()):  # those decide nothing
             assert set(study.claims) == claims[name], name
-
-
-@pytest.mark.parametrize("path", sorted(FOLDER.glob("*.yaml")), ids=lambda path: path.stem)
-def test_a_claim_file_opens_with_its_command_and_a_line_of_its_own(path: Path):
-    first, second = path.read_text("utf-8").splitlines()[:2]
-    assert first == f"# normlab claims {int(path.stem[:2])}"
-    assert re.fullmatch(r"# .{20,}", second)
 
 
 def _all(claim: Claim) -> list[Endpoint]:
