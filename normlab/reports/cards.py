@@ -50,7 +50,8 @@ def read_card(path: Path) -> dict[str, Any]:
     try:
         found = json.loads(path.read_text("utf-8"))
         needed = ("name", "scale", "overrides", "description", "environment")
-        if found["format"] != FORMAT or not {*needed} <= {*found} or not cells(found):
+        _ = cells(found), [found[key] for key in needed]
+        if found["format"] != FORMAT:
             raise ValueError(found["format"])
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise ValueError(
