@@ -1,0 +1,87 @@
+"""Each walk of docs/explanation/walks.md names its files in the order in which they are entered."""
+
+import inspect
+import re
+import sys
+from contextlib import contextmanager
+
+import pytest
+import torch
+
+from normlab.cli import main
+from normlab.config.compose import compose, to_dict
+from normlab.train.build import build_task
+from normlab.train.loop import Trainer
+from tests.docs.pages import ROOT
+from tests.tiny_runs import tiny, write_corpus
+from tests.train.trainers import trainer_of
+
+PACKAGE = f"{ROOT}/normlab/"
+PAGE = (ROOT / "docs" / "explanation" / "walks.md").read_text()
+WALKS = {
+    part.partition("\n")[0]: re.findall(r"^\d+\. `([\w/]+)\.py`", part, re.MULTILINE)
+    for part in PAGE.split("\n## ")[1:4]
+}
+MOST = 60  # files that a walk enters, those included that its page leaves out
+
+
+@contextmanager
+def entered(files):
+    """Within the block, list the files of the package as a function in them is first called."""
+
+    def look(frame, event, argument):
+        code = frame.f_code
+        if event == "call" and code.co_flags & inspect.CO_OPTIMIZED:  # no module, no class
+            name = code.co_filename.removeprefix(PACKAGE).removesuffix(".py")
+            if code.co_filename.startswith(PACKAGE) and name not in files:
+                files.append(name)
+
+    sys.setprofile(look)
+    try:
+        yield
+    finally:
+        sys.setprofile(None)
+
+
+@pytest.fixture(scope="module")
+def walked(tmp_path_factory):
+    """Return the files that the code of each walk enters."""
+    place = tmp_path_factory.mktemp("walk")
+    corpus = write_corpus(place / "text")
+    words = tiny(corpus, place / "runs", "norm=bn", "budget.steps=2", "validate.every=2")
+    words = [*words, "probe=[]"]
+    found = {walk: [] for walk in WALKS}
+    text, gradient, verdict = found.values()
+    config = to_dict(compose(words))
+    task = build_task(config)
+    with entered(text):
+        assert task.data
+    trainer = trainer_of(config, place)
+    with entered(text):
+        trainer.step()
+    with pytest.MonkeyPatch.context() as patch:
+        backward, fit, later = torch.Tensor.backward, Trainer.fit, entered(verdict)
+
+        def ends_a_walk(*arguments, **options):
+            sys.setprofile(None)
+            return backward(*arguments, **options)
+
+        def begins_a_walk(trainer):
+            ended = fit(trainer)
+            later.__enter__()
+            return ended
+
+        patch.setattr(torch.Tensor, "backward", ends_a_walk)
+        patch.setattr(Trainer, "fit", begins_a_walk)
+        with entered(gradient):
+            assert main(["train", *words]) == 0
+    with entered(verdict):
+        assert main(["claims", "14", "--results", str(ROOT / "results")]) == 0
+    return found
+
+
+@pytest.mark.parametrize("walk", WALKS)
+def test_a_walk_names_its_files_in_the_order_of_the_code(walk, walked):
+    named, files = WALKS[walk], walked[walk]
+    assert named and named == [file for file in files if file in named]
+    assert len(files) <= MOST
