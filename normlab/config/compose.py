@@ -248,11 +248,12 @@ def to_dict(config: Any) -> dict[str, Any]:
 def from_dict(plain: Mapping[str, Any], changes: Sequence[str] = ()) -> DictConfig:
     """Return the config that `to_dict` gave, with dotted `key=value` changes.
 
-    Raises ValueError naming a key that is missing, unknown or a whole node, and a value that is not
-    plain: a config written by hand must not read this machine's environment.
+    Keys that the run is older than get their defaults. Raises ValueError naming a node that is
+    missing, a key that is unknown or a whole node, and a value that is not plain: a config written
+    by hand must not read this machine's environment.
     """
     _check_plain(plain, "")
-    check_complete(plain)
+    check_complete(plain, nodes_alone=True)
     config = _typed(plain)
     copies: list[str] = []
     for change in changes:
@@ -282,18 +283,24 @@ def _typed(*parts: Any) -> DictConfig:
         raise ValueError(f"the run's config: {error_line(error)}") from None
 
 
-def check_complete(plain: Mapping[str, Any]) -> None:
-    """Raise ValueError naming what the plain config of a run lacks of the schema."""
-    for name in ("norm", *OPTIONS, *PARTS):
+def check_complete(plain: Mapping[str, Any], *, nodes_alone: bool = False) -> None:
+    """Raise ValueError naming what the plain config of a run lacks of the schema.
+
+    With `nodes_alone` it may lack keys that are newer than the run: they get their defaults.
+    """
+    nodes = ("norm", *OPTIONS, *PARTS)
+    for name in nodes:
         if not isinstance(node := plain.get(name, {}), Mapping):
             raise ValueError(f"the run's config has {node!r:.60} at {name}, not a node")
-    nodes = {"": RunConfig, **{f"{name}.": schema for name, schema in PARTS.items()}}
-    lacks = [
-        f"{prefix}{part.name}"
-        for prefix, schema in nodes.items()
-        for part in fields(schema)
-        if part.name not in plain.get(prefix.rstrip("."), plain)
-    ]
+    lacks = [name for name in ("seed", "choices", *nodes) if name not in plain]
+    if not nodes_alone:
+        schemas = {"": RunConfig, **{f"{name}.": schema for name, schema in PARTS.items()}}
+        lacks = [
+            f"{prefix}{part.name}"
+            for prefix, schema in schemas.items()
+            for part in fields(schema)
+            if part.name not in plain.get(prefix.rstrip("."), plain)
+        ]
     if lacks:
         raise ValueError(
             f"the run's config lacks {', '.join(lacks)}: it is damaged, or made by another "

@@ -7,19 +7,12 @@ Nothing here imports torch, so listing and reporting answer at once. The package
 import sys
 from importlib import import_module
 from types import ModuleType
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from normlab.notebook import Records
+from typing import Any
 
 
 class _Callable(ModuleType):
-    """The name `normlab.records` is both this package and the function of the Python interface."""
-
-    def __call__(self, runs_dir: "Path | str" = "runs", **where: object) -> "Records":
-        """Return records as `normlab.notebook.records` says, which is found when it is called."""
+    def __call__(self, runs_dir: Any = "runs", **where: object) -> Any:
+        """Return records as `normlab.notebook.records` says."""
         return import_module("normlab.notebook").records(runs_dir, **where)
 
 

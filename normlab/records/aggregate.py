@@ -1,7 +1,7 @@
 """The seeds of one experiment, joined to one row of a table.
 
 A score is averaged over the seeds that finished, and every row says how many of all seeds finished:
-dropping diverged seeds silently would bias the comparison. Runs that share a fingerprint but not
+dropping diverged seeds silently would bias the comparison. Runs of one fingerprint that differ in
 their data, precision or number of processes are not averaged at all.
 """
 
@@ -9,21 +9,11 @@ import itertools
 import math
 import statistics
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from normlab.records.labels import norm_label
 from normlab.records.record import Parts, RunRecord, Score
-
-_MUST_AGREE: tuple[tuple[str, Callable[[RunRecord], object]], ...] = (
-    ("params", lambda record: record.params),
-    ("data.source", lambda record: record.data.get("source")),
-    ("data.sizes", lambda record: record.data.get("sizes")),
-    ("data.checksums", lambda record: record.data.get("checksums")),
-    ("environment.precision", lambda record: record.environment.get("precision")),
-    ("environment.world_size", lambda record: record.environment.get("world_size")),
-)
 
 
 @dataclass(frozen=True)
@@ -39,46 +29,37 @@ class Summary:
 class Cell:
     """The runs of one experiment, one per seed, in the order of their seeds."""
 
-    fingerprint: str
     records: tuple[RunRecord, ...]
 
     @classmethod
     def of(cls, records: Iterable[RunRecord]) -> "Cell":
-        """Join the seeds of one experiment; raises `ValueError` naming what is not comparable."""
+        """Join the seeds of one experiment; ValueError naming what is not comparable."""
         ordered = tuple(sorted(records, key=lambda record: record.seed))
-        assert ordered, "a cell has at least one record"
         first = ordered[0]
-        mark = first.fingerprint
-        assert all(record.fingerprint == mark for record in ordered)
+        assert all(record.fingerprint == first.fingerprint for record in ordered)
         for before, after in itertools.pairwise(ordered):
             if before.seed == after.seed:
                 raise ValueError(
                     f"{first.run_id}: seed {after.seed} is given twice; name each run once"
                 )
         for record in ordered[1:]:
-            for key, get in _MUST_AGREE:
-                if get(record) != get(first):
+            for (key, own), (_, other) in zip(_shared(first), _shared(record), strict=True):
+                if own != other:
                     raise ValueError(
                         f"{first.run_id} and {record.run_id} are not comparable: {key} is "
-                        f"{get(first)!r} and {get(record)!r}; run both again in the same way, "
-                        "or compare them one at a time"
+                        f"{own!r} and {other!r}; compare them one at a time"
                     )
-        return cls(mark, ordered)
+        return cls(ordered)
 
     @property
     def config(self) -> dict[str, Any]:
-        """Return the config, that of the first seed."""
+        """Return the config of the first seed."""
         return self.records[0].config
 
     @property
     def parts(self) -> Parts:
         """Return what makes the experiment."""
         return self.records[0].parts
-
-    @property
-    def norm(self) -> str:
-        """Return the label of the norms, such as `bn` or `bn+ln`."""
-        return norm_label(self.config.get("choices", {}))
 
     @property
     def seeds(self) -> tuple[int, ...]:
@@ -88,12 +69,9 @@ class Cell:
     @property
     def outcome(self) -> str:
         """Say how the seeds ended: `finished 3/3`, or how the others did, `diverged 2/5`."""
-        total = len(self.records)
         counts = Counter(record.outcome.status for record in self.records)
-        if counts["finished"] == total:
-            return f"finished {total}/{total}"
-        others = sorted(status for status in counts if status != "finished")
-        return ", ".join(f"{status} {counts[status]}/{total}" for status in others)
+        others = sorted(counts.keys() - {"finished"}) or ["finished"]
+        return ", ".join(f"{status} {counts[status]}/{len(self.records)}" for status in others)
 
     def choice(self, group: str) -> str | None:
         """Return the option chosen in a config group, or None where none was."""
@@ -102,14 +80,14 @@ class Cell:
     def score(self, name: str) -> Summary | None:
         """Summarise a score over the finished seeds, or return None where none has it.
 
-        Raises `ValueError` where the seeds were not scored in the same way.
+        Raises ValueError where the seeds were not scored in the same way.
         """
         scores = self._scores(name)
-        signatures = {(score.signature, score.higher_is_better) for score in scores}
-        if len(signatures) > 1:
+        ways = {(score.signature, score.higher_is_better) for score in scores}
+        if len(ways) > 1:
             raise ValueError(
                 f"{self.records[0].run_id}: {name} was computed in several ways "
-                f"({' / '.join(sorted(str(signature) for signature, _ in signatures))}); "
+                f"({' / '.join(sorted(str(signature) for signature, _ in ways))}); "
                 "score the runs again with `normlab eval`"
             )
         return summarise([score.value for score in scores])
@@ -118,10 +96,6 @@ class Cell:
         """Return how a score was computed, as far as it says."""
         scores = self._scores(name)
         return scores[0].signature if scores else None
-
-    def stability(self, name: str) -> Summary | None:
-        """Summarise a value of a probe over all seeds that have it, diverged ones included."""
-        return summarise([r.stability[name] for r in self.records if name in r.stability])
 
     def tokens_per_second(self) -> Summary | None:
         """Summarise the training speed over all seeds, in target tokens per second."""
@@ -132,26 +106,29 @@ class Cell:
         return [score for score in found if score is not None]
 
 
+def _shared(record: RunRecord) -> list[tuple[str, object]]:
+    """Return what the seeds of an experiment must have in common, besides their config."""
+    data = [(f"data.{key}", record.data.get(key)) for key in ("source", "sizes", "checksums")]
+    keys = ("precision", "world_size")
+    machine = [(f"environment.{key}", record.environment.get(key)) for key in keys]
+    return [("params", record.params), *data, *machine]
+
+
 def summarise(values: Sequence[float]) -> Summary | None:
     """Return mean, standard deviation (n - 1) and n, or None for no values.
 
-    A value that is not finite, such as the steps to a target that was never reached, makes the mean
-    what it is and leaves no deviation.
+    A value that is not finite, such as the steps to a target that was never reached, leaves no
+    deviation.
     """
     if not values:
         return None
     mean = statistics.fmean(values)
-    if len(values) == 1 or not math.isfinite(mean):
-        return Summary(mean, None, len(values))
-    return Summary(mean, deviation(values, mean), len(values))
+    spread = len(values) > 1 and math.isfinite(mean)
+    return Summary(mean, deviation(values, mean) if spread else None, len(values))
 
 
 def deviation(values: Sequence[float], mean: float) -> float:
-    """Return the standard deviation (n - 1) of at least two values about their mean.
-
-    Unlike `statistics.stdev` it has no exact fractions, which take a third of the time of a large
-    table.
-    """
+    """Return the standard deviation (n - 1) of at least two values about their mean."""
     squares = math.fsum((value - mean) * (value - mean) for value in values)
     return math.sqrt(squares / (len(values) - 1))
 
@@ -162,8 +139,3 @@ def group(records: Iterable[RunRecord]) -> dict[str, list[RunRecord]]:
     for record in records:
         groups.setdefault(record.fingerprint, []).append(record)
     return groups
-
-
-def cells(records: Iterable[RunRecord]) -> list[Cell]:
-    """Join records to cells; raises `ValueError` naming the first runs not comparable."""
-    return [Cell.of(members) for members in group(records).values()]

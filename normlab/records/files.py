@@ -4,50 +4,29 @@ A reader sees the former file or the new one, never a part: the content goes to 
 the same folder (a rename does not cross file systems), is forced to the disk and then renamed.
 
 What is read may be a folder, a pipe that never answers or a device without end, and JSON may nest
-without end or hold numbers of hundreds of digits. All of that is a `ValueError` in one line; what
-the system refuses is an `OSError`.
+without end. All of that is a `ValueError` in one line; what the system refuses is an `OSError`.
 """
-
-from __future__ import annotations
 
 import contextlib
 import json
 import os
 import platform
-import re
 import secrets
 import stat
 from collections.abc import Generator
 from pathlib import Path
-from typing import IO, Any, Literal, overload
+from typing import IO, Any
 
 _SUFFIX = ".partial"
-MOST_BYTES = 2**30
-"""More than any text that a run leaves."""
-DEEPEST = 100
-"""Levels of JSON, far more than any file here has."""
-MOST_DIGITS = 100
-_LONG_NUMBER = re.compile(rb"[:\[,]\s*-?\d{%d,}" % (MOST_DIGITS + 1))
-_STRING = re.compile(rb'"(?:[^"\\]|\\.)*"', re.DOTALL)
-_DIGITS = bytes(48 if 48 <= code < 58 else 32 for code in range(256))
-_ZEROS = b"0" * (MOST_DIGITS + 1)
-_NO_BRACKETS = bytes(set(range(256)) - set(b"[]{}"))
+_MOST_BYTES = 2**30  # more than any text that a run leaves
 
 
-@overload
-def atomic_write(
-    path: Path | str, mode: Literal["w"] = "w"
-) -> contextlib.AbstractContextManager[IO[str]]: ...
-@overload
-def atomic_write(
-    path: Path | str, mode: Literal["wb"]
-) -> contextlib.AbstractContextManager[IO[bytes]]: ...
 @contextlib.contextmanager
-def atomic_write(path: Path | str, mode: Literal["w", "wb"] = "w") -> Generator[IO[Any]]:
+def atomic_write(path: Path | str, mode: str = "w") -> Generator[IO[Any]]:
     """Open a file for writing that replaces `path` only when the block ends well.
 
-    Text is UTF-8 with LF line ends. On any exception, a full disk and Ctrl-C included, the
-    temporary file is removed and the old file stays; an `OSError` names `path`.
+    Text (mode "w", not "wb") is UTF-8 with LF line ends. On any exception, a full disk and Ctrl-C
+    included, the temporary file is removed and the old file stays; an `OSError` names `path`.
     """
     path = Path(path)
     remove_leftovers(path.parent)
@@ -86,21 +65,14 @@ def remove_leftovers(folder: Path | str) -> None:
     """Remove temporary files in `folder` whose writers on this machine were killed."""
     for path in Path(folder).glob(f".*.{platform.node()}.*{_SUFFIX}"):
         process = path.name.removesuffix(_SUFFIX).rpartition(".")[2].partition("-")[0]
-        if process.isdecimal() and not _is_running(int(process)):
-            with contextlib.suppress(OSError):
-                path.unlink()
-
-
-def _is_running(process: int) -> bool:
-    if os.name == "nt":  # where asking would end the process
-        return True
-    try:
-        os.kill(process, 0)
-    except (ProcessLookupError, OverflowError):
-        return False
-    except PermissionError:
-        pass
-    return True
+        if not process.isdecimal() or os.name == "nt":  # where asking would end the process
+            continue
+        try:
+            os.kill(int(process), 0)
+        except (ProcessLookupError, OverflowError):
+            path.unlink(missing_ok=True)
+        except PermissionError:  # it runs, and is somebody else's
+            pass
 
 
 @contextlib.contextmanager
@@ -116,37 +88,21 @@ def only_writer(path: Path) -> Generator[None]:
         yield
 
 
-def read_file(path: Path | str, *, most: int = MOST_BYTES) -> bytes:
-    """Return the content of a regular file, or of one that a link leads to.
-
-    Raises OSError where the system refuses, and ValueError naming a path that is no file, or one of
-    more than `most` bytes.
-    """
-    # Without blocking: a pipe is opened at once, and found to be one.
-    descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0))
-    try:
-        status = os.fstat(descriptor)
-        _check_mode(path, status.st_mode)
-        if status.st_size > most:
-            raise ValueError(
-                f"{path}: {status.st_size} bytes, more than the {most} that it can have; remove it"
-            )
-        with open(descriptor, "rb", buffering=0, closefd=False) as file:
-            return file.read()
-    finally:
-        os.close(descriptor)
-
-
-def check_is_file(path: Path | str) -> None:
-    """Raise as `read_file` does where a path is no regular file."""
-    _check_mode(path, os.stat(path).st_mode)
-
-
-def _check_mode(path: Path | str, mode: int) -> None:
-    if not stat.S_ISREG(mode):
+def check_is_file(path: Path | str) -> os.stat_result:
+    """Raise ValueError where a path is no regular file and no link to one; return its status."""
+    status = os.stat(path)
+    if not stat.S_ISREG(status.st_mode):
         names = {stat.S_IFDIR: "a folder", stat.S_IFIFO: "a pipe", stat.S_IFSOCK: "a socket"}
-        kind = names.get(stat.S_IFMT(mode), "a device")
+        kind = names.get(stat.S_IFMT(status.st_mode), "a device")
         raise ValueError(f"{path}: {kind}, not a file; remove it")
+    return status
+
+
+def read_file(path: Path | str) -> bytes:
+    """Return the content of a regular file of at most 1 GiB; ValueError for anything else."""
+    if (size := check_is_file(path).st_size) > _MOST_BYTES:
+        raise ValueError(f"{path}: {size} bytes, more than it can have; remove it")
+    return Path(path).read_bytes()
 
 
 def read_json(path: Path | str) -> Any:
@@ -158,32 +114,8 @@ def read_json(path: Path | str) -> Any:
 
 
 def from_json(text: bytes | str) -> Any:
-    """Decode JSON; ValueError where it is none, nests too deep, or has a number too long."""
-    content = text.encode() if isinstance(text, str) else text
-    if (problem := unreadable(content)) is not None:
-        raise ValueError(problem)
-    return json.loads(content)
-
-
-def unreadable(text: bytes) -> str | None:
-    """Say what keeps JSON text from being used, before it is decoded; None for nothing.
-
-    Quick for text that is fine: ten thousand runs are to be listed at once.
-    """
-    # Brackets in strings are looked at only where all brackets together are too many.
-    if _nests_deep(text) and _nests_deep(_STRING.sub(b"", text)):
-        return f"nests more than {DEEPEST} levels deep"
-    if _ZEROS in text.translate(_DIGITS) and (found := _LONG_NUMBER.search(text)) is not None:
-        line = text.count(b"\n", 0, found.end()) + 1
-        return f"has a number of more than {MOST_DIGITS} digits at line {line}"
-    return None
-
-
-def _nests_deep(text: bytes) -> bool:
-    brackets = text.translate(None, _NO_BRACKETS)
-    for _ in range(DEEPEST):
-        fewer = brackets.replace(b"{}", b"").replace(b"[]", b"")
-        if len(fewer) == len(brackets):  # unclosed ones are left, as of a file that was cut
-            return len(brackets) > DEEPEST
-        brackets = fewer
-    return bool(brackets)
+    """Decode JSON; ValueError where it is none or nests too deep."""
+    try:
+        return json.loads(text)
+    except RecursionError:
+        raise ValueError("it nests too deep") from None

@@ -12,17 +12,16 @@ is read wherever a run's folder is.
 import gzip
 import io
 import json
-import os
 import re
 import zlib
 from collections.abc import Mapping, Sequence
 from functools import cached_property, lru_cache
 from pathlib import Path
-from typing import Any, ClassVar, NamedTuple, TypedDict, TypeVar
+from typing import Any, NamedTuple
 
 import msgspec
 
-from normlab.records.files import atomic_write, read_file, unreadable
+from normlab.records.files import atomic_write, read_file
 from normlab.records.record import RunRecord, number, plain
 
 RECORDS = "records.jsonl"
@@ -48,39 +47,19 @@ class Key(NamedTuple):
         return f"{self.row} {self.point}".rstrip()
 
 
-class _Place(msgspec.Struct, frozen=True):
+class _Line(msgspec.Struct, frozen=True):
+    """A line of a packed file: its run, and what the file has of it."""
+
     row: str
     point: str
     seed: int
+    run_id: str | None = None
+    rows: list[dict[str, Any]] = []
+    splits: dict[str, list[str]] = {}
 
     @property
     def key(self) -> Key:
         return Key(self.row, self.point, self.seed)
-
-
-class _Made(_Place, frozen=True):
-    run_id: str | None = None
-
-
-class _Row(TypedDict):
-    step: int
-
-
-class _Curves(_Place, frozen=True):
-    file: ClassVar[str] = CURVES
-    rows: list[dict[str, Any]]
-
-    def __post_init__(self) -> None:
-        msgspec.convert(self.rows, list[_Row])
-
-
-class _Hypotheses(_Place, frozen=True):
-    file: ClassVar[str] = HYPOTHESES
-    splits: dict[str, list[str]]
-
-
-_Line = TypeVar("_Line", _Curves, _Hypotheses)
-_Shape = TypeVar("_Shape", bound=_Place)
 
 
 class Pack:
@@ -103,44 +82,39 @@ class Pack:
             self.damaged[f"{path}: cannot be read: {error.strerror}"] = None
             return found
         for count, line in enumerate(lines, start=1):
-            origin, place = f"{path}, line {count}", None
+            origin, key = f"{path}, line {count}", None
             try:
-                place = _decoded(line, _Made, origin)
-                if place.key in found:
-                    raise ValueError(f"{origin}: {place.key} is there twice; {MEND_PUBLISHED}")
-                made = place.run_id is not None
+                key = (place := _decoded(line, origin)).key
+                if key in found:
+                    raise ValueError(f"{origin}: {key} is there twice; {MEND_PUBLISHED}")
                 read = RunRecord.from_json
-                record = read(line, origin=origin, mend=MEND_PUBLISHED) if made else None
-                found[place.key] = record
+                record = read(line, origin=origin, mend=MEND_PUBLISHED) if place.run_id else None
+                found[key] = record
             except ValueError as error:
-                self.damaged[str(error)] = place and place.key
+                self.damaged[str(error)] = key
         return found
 
     @cached_property
     def curves(self) -> dict[Key, list[dict[str, Any]]]:
         """Return the rows of each run's curves; ValueError naming a damaged line."""
-        return {line.key: [as_numbers(row) for row in line.rows] for line in self._all(_Curves)}
+        found: dict[Key, list[dict[str, Any]]] = {}
+        for origin, line in self._lines(CURVES):
+            if any(type(row.get("step")) is not int for row in line.rows):
+                raise ValueError(f"{origin}: damaged (a row without a step); {MEND_PUBLISHED}")
+            found[line.key] = [as_numbers(row) for row in line.rows]
+        return found
 
     @cached_property
     def hypotheses(self) -> dict[Key, dict[str, list[str]]]:
         """Return the translations of each run by split; ValueError naming a damaged line."""
-        return {line.key: line.splits for line in self._all(_Hypotheses)}
-
-    @cached_property
-    def named(self) -> dict[str, list[Key]]:
-        """Return the runs by their names in an address, with and without the point."""
-        found: dict[str, list[Key]] = {}
-        for key in self.records:
-            for name in dict.fromkeys((key.name, key.row)):
-                found.setdefault(name, []).append(key)
-        return found
+        return {line.key: line.splits for _, line in self._lines(HYPOTHESES)}
 
     def address(self, key: Key) -> Path:
         """Return the address of a run."""
         return Path(f"{self.folder}:{key.name}@seed{key.seed}")
 
-    def _all(self, shape: type[_Line]) -> list[_Line]:
-        path = self.folder / shape.file
+    def _lines(self, name: str) -> list[tuple[str, _Line]]:
+        path = self.folder / name
         try:
             with gzip.GzipFile(fileobj=io.BytesIO(read_file(path))) as file:
                 text = file.read(MOST_UNPACKED + 1)
@@ -150,27 +124,27 @@ class Pack:
             raise ValueError(f"{path}: damaged ({error}); {MEND_PUBLISHED}") from None
         if len(text) > MOST_UNPACKED:
             raise ValueError(f"{path}: unpacks to more than {MOST_UNPACKED} bytes; remove it")
-        lines = enumerate(text.splitlines(), start=1)
-        return [_decoded(line, shape, f"{path}, line {count}") for count, line in lines]
+        origins = ((f"{path}, line {n}", line) for n, line in enumerate(text.splitlines(), 1))
+        return [(origin, _decoded(line, origin)) for origin, line in origins]
+
+
+def _decoded(line: bytes, origin: str) -> _Line:
+    try:
+        return msgspec.json.decode(line, type=_Line)
+    except (ValueError, RecursionError) as error:
+        raise ValueError(f"{origin}: damaged ({error}); {MEND_PUBLISHED}") from None
 
 
 def pack(folder: Path) -> Pack:
     """Return the packed runs of a folder, read again only after a file has changed."""
-    stamps = [_stamp(folder / name) for name in PACK]
-    return _pack(folder, *stamps)
+    files = [folder / name for name in PACK]
+    stats = [path.stat() for path in files if path.exists()]
+    return _pack(folder, *((stat.st_ino, stat.st_size, stat.st_mtime_ns) for stat in stats))
 
 
 @lru_cache(maxsize=4)
 def _pack(folder: Path, *_: object) -> Pack:
     return Pack(folder)
-
-
-def _stamp(path: Path) -> tuple[int, int, int] | None:
-    try:
-        found = os.stat(path)
-    except OSError:
-        return None
-    return found.st_ino, found.st_size, found.st_mtime_ns
 
 
 class Address(NamedTuple):
@@ -202,16 +176,15 @@ def runs_at(place: Path) -> tuple[Pack, list[Key]] | None:
     """
     if (address := address_of(place)) is None:
         return None
-    folder, name, seed = address
-    runs = pack(folder)
-    named = [key for key in runs.named.get(name, ()) if runs.records[key] is not None]
-    keys = [key for key in named if seed in (None, key.seed)]
+    runs = pack(address.folder)
+    made = [key for key, record in runs.records.items() if record is not None]
+    named = [key for key in made if address.name in (key.name, key.row)]
+    keys = [key for key in named if address.seed in (None, key.seed)]
     if not keys and runs.damaged:
         raise ValueError(next(iter(runs.damaged)))
     if not keys:
         there = [f"seed{key.seed}" for key in named] or [key.name for key in runs.records]
-        listed = ", ".join(dict.fromkeys(there))
-        raise ValueError(f"{place}: no such run; there are {listed}")
+        raise ValueError(f"{place}: no such run; there are {', '.join(dict.fromkeys(there))}")
     return runs, keys
 
 
@@ -255,12 +228,3 @@ def as_numbers(row: Mapping[str, Any]) -> dict[str, Any]:
         name: value if (real := number(value)) is None or isinstance(value, int) else real
         for name, value in row.items()
     }
-
-
-def _decoded(line: bytes, shape: type[_Shape], origin: str) -> _Shape:
-    try:
-        if (problem := unreadable(line)) is not None:
-            raise ValueError(problem)
-        return msgspec.json.decode(line, type=shape)
-    except ValueError as error:  # msgspec's own are such
-        raise ValueError(f"{origin}: damaged ({error}); {MEND_PUBLISHED}") from None

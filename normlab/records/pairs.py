@@ -18,9 +18,6 @@ from normlab.records.record import Parts, RunRecord, parts
 _T = TypeVar("_T")
 MadeBy = tuple[int | str, Mapping[str, str]]
 """The numerics of a run and the hashes of its own norms (`RunRecord.made_by`)."""
-_DATA = ("source", "sizes", "checksums")
-_SITES = (*NORM_KEYS, "sites")  # a choice of `norm` is the label of all its sites
-_UNKNOWN = "unknown"
 ABSENT = "(absent)"
 
 
@@ -38,7 +35,7 @@ def why_not_paired(
     `task` among them the data may differ too. Without `precision` or `code` these may.
     """
     if "task" not in (may_differ or ()):
-        for key in _DATA:
+        for key in ("source", "sizes", "checksums"):
             if a.data.get(key) != b.data.get(key):
                 return f"different data ({key})"
     if a.environment.get("world_size") != b.environment.get("world_size"):
@@ -62,17 +59,14 @@ def same_code(a: MadeBy, b: MadeBy) -> bool:
 
 def code_remark(made_by: Iterable[MadeBy]) -> str | None:
     """Say that runs were made by different states of the code; None where they were not."""
-    numerics: set[int | str] = set()
-    norms: dict[str, set[str]] = {}
-    for number, own in made_by:
-        numerics.add(number)
-        for name, digest in own.items():
-            norms.setdefault(name, set()).add(digest)
-    changed = [name for name, found in norms.items() if len(found) > 1]
-    if len(numerics) == 1 and not changed:
+    runs = list(made_by)
+    files = {item for _, own in runs for item in own.items()}
+    names = [name for name, _ in files]
+    changed = sorted({name for name in names if names.count(name) > 1})
+    if len({numerics for numerics, _ in runs}) == 1 and not changed:
         return None
-    named = f": {', '.join(changed)}" if changed else ""
-    return f"made by different states of the code{named}"
+    remark = "made by different states of the code"
+    return f"{remark}: {', '.join(changed)}" if changed else remark
 
 
 def arithmetic(record: RunRecord) -> tuple[str, str, str]:
@@ -85,11 +79,9 @@ def arithmetic(record: RunRecord) -> tuple[str, str, str]:
 
 def arithmetic_of(environment: Mapping[str, Any]) -> tuple[str, str, str]:
     """Return the arithmetic that the environment of a record names, as `arithmetic` does."""
-    keys = ("device_type", "precision", "instruction_set")
-    device, precision, instructions = (environment.get(key) for key in keys)
-    if instructions is None:
-        instructions = f"{_UNKNOWN} ({environment.get('device', 'no device named')})"
-    return str(device or _UNKNOWN), str(precision or _UNKNOWN), str(instructions)
+    unknown = f"unknown ({environment.get('device', 'no device named')})"
+    kind, precision = (str(environment.get(key)) for key in ("device_type", "precision"))
+    return kind, precision, environment.get("instruction_set") or unknown
 
 
 def _precisions_are_compared(a: RunRecord, b: RunRecord) -> bool:
@@ -101,7 +93,7 @@ def _precisions_are_compared(a: RunRecord, b: RunRecord) -> bool:
 def spelled(key: str) -> tuple[str, ...]:
     """Return the dotted keys of the config that a key stands for; tasks repeat some of them."""
     if key == "norm":
-        return _SITES
+        return (*NORM_KEYS, "sites")  # a choice of `norm` is the label of all its sites
     dotted = key.rpartition("@")[2].replace("/", ".")
     return dotted, f"task.{dotted}"
 
@@ -115,13 +107,12 @@ def settings(a: Parts, b: Parts, may_differ: tuple[str, ...]) -> dict[str, tuple
     left, right = varying([a, b])
     found = {key: (value, right[key]) for key, value in left.items()}
     others = dict(without(found, may_differ))
-    may = [pair for key, pair in found.items() if key not in others]
-    repeated = [pair for pair in may if all(_is_number(value) for value in pair)]
+    repeated = [pair for key, pair in found.items() if key not in others and _are_numbers(*pair)]
     return {key: pair for key, pair in others.items() if pair not in repeated}
 
 
-def _is_number(value: object) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool)
+def _are_numbers(*values: object) -> bool:
+    return all(isinstance(value, int | float) and type(value) is not bool for value in values)
 
 
 def diff(a: Mapping[str, Any], b: Mapping[str, Any]) -> dict[str, tuple[Any, Any]]:
@@ -130,8 +121,7 @@ def diff(a: Mapping[str, Any], b: Mapping[str, Any]) -> dict[str, tuple[Any, Any
     A key that only one of them has is `ABSENT` in the other. Empty exactly when the fingerprints
     agree.
     """
-    left, right = varying([parts(a), parts(b)])
-    return {key: (value, right[key]) for key, value in left.items()}
+    return settings(parts(a), parts(b), ())
 
 
 def varying(experiments: Sequence[Parts]) -> list[dict[str, Any]]:

@@ -3,7 +3,7 @@
 Every number of a table is read from here. Names of scores are paths such as `test/bleu`, and values
 of probes are paths such as `stability/<probe>/<name>`. JSON has no NaN and no infinities: they are
 written as the strings `"nan"`, `"inf"` and `"-inf"`. Readers turn these back into floats wherever a
-number is expected (`number`); elsewhere, as in a config, they stay strings.
+number is expected; elsewhere, as in a config, they stay strings.
 """
 
 from __future__ import annotations
@@ -12,15 +12,14 @@ import hashlib
 import json
 import math
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from functools import cached_property
 from html import escape
 from numbers import Integral, Real
-from typing import TYPE_CHECKING, Annotated, Any, Literal, TypedDict, cast
+from typing import Annotated, Any, Literal, cast
 
 import msgspec
-from msgspec.structs import asdict, force_setattr
-
-from normlab.records.files import unreadable
+from msgspec.structs import asdict
 
 FORMAT = "normlab.record/3"
 MEND_RUN = "remove the file and start the run again"
@@ -32,13 +31,8 @@ _canonical = json.JSONEncoder(sort_keys=True, separators=(",", ":"), allow_nan=F
 Parts = Mapping[str, str]
 """What makes an experiment: the dotted keys of its config, sorted, and their values as JSON."""
 Status = Literal["finished", "diverged", "interrupted", "failed"]
-if TYPE_CHECKING:
-    Number = float
-    Name = str
-else:  # in the file, which has no other way to write what is not finite
-    Number = float | Literal["nan", "inf", "-inf"]
-    # Published records lie in folders of these names.
-    Name = Annotated[str, msgspec.Meta(pattern=r"^[A-Za-z0-9_][\w.+@=,-]{0,250}\Z")]
+# A run's folder has its name.
+_Name = Annotated[str, msgspec.Meta(pattern=r"^[A-Za-z0-9_][\w.+@=,-]{0,250}\Z")]
 
 
 class Score(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -48,14 +42,10 @@ class Score(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     like the brevity penalty that follows from it.
     """
 
-    value: Number
+    value: float
     higher_is_better: bool
     n: int
     signature: str | None = None
-
-    def __post_init__(self) -> None:
-        if isinstance(self.value, str):
-            force_setattr(self, "value", float(self.value))
 
 
 class Outcome(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -89,18 +79,15 @@ class RunRecord(
 
     `fingerprint` is the hash of what makes the experiment, the same for all its seeds. `numerics`
     is the `NUMERICS` of the code that made the run, or a label for runs older than that number;
-    `own_norms` has the hash of each norm that is not normlab's own. `last_steps` is
-    kept of a run that diverged: what its last steps looked like, as columns by the names of the log
-    (`step`, `train/loss`, `stability/...`), None where nothing was measured. `weights` has the step
-    of all weights that were tested, by their names (`normlab.train.tested`); it is empty where only
-    the weights best by `validate.select_by` were. `floors` has what each score of the test is worth
-    without learning (`Task.floors`). `milestones` has the last steps of the parts of norms' own
-    schedules, such as `PowerNorm/warmup`, which a config gives as shares of the run. `sees_future`
-    names the norms that show a decoder or a language model the tokens that it predicts; the file
-    has it where there are any.
+    `own_norms` has the hash of each norm that is not normlab's own. `last_steps` are the last rows
+    of the log of a run that diverged, as columns. `weights` has the step of all weights that were
+    tested, by their names; it is empty where only the weights best by `validate.select_by` were.
+    `floors` has what each score of the test is worth without learning (`Task.floors`). `milestones`
+    has the last steps of the phases of norms, such as `PowerNorm/warmup`. `sees_future` names the
+    norms that show a decoder or a language model the tokens that it predicts.
     """
 
-    run_id: Name
+    run_id: _Name
     fingerprint: str
     seed: int
     numerics: int | str
@@ -108,26 +95,16 @@ class RunRecord(
     config: dict[str, Any]
     outcome: Outcome
     scores: dict[str, Score]
-    stability: dict[str, Number]
+    stability: dict[str, float]
     budget: BudgetUsed
     environment: dict[str, Any]
     data: dict[str, Any]
     params: int
-    last_steps: dict[str, list[Number | None]] = {}
+    last_steps: dict[str, list[float | None]] = {}
     weights: dict[str, int] = {}
-    floors: dict[str, Number] = {}
+    floors: dict[str, float] = {}
     milestones: dict[str, int] = {}
     sees_future: list[str] = []
-
-    def __post_init__(self) -> None:
-        force_setattr(self, "stability", _as_numbers(self.stability))
-        force_setattr(self, "floors", _as_numbers(self.floors))
-        if self.last_steps:
-            columns = {
-                name: [None if value is None else float(value) for value in values]
-                for name, values in self.last_steps.items()
-            }
-            force_setattr(self, "last_steps", columns)
 
     @cached_property
     def parts(self) -> Parts:
@@ -141,8 +118,7 @@ class RunRecord(
 
     def choice(self, group: str) -> str | None:
         """Return the option chosen in a config group, or None where none was."""
-        value = self.config.get("choices", {}).get(group)
-        return None if value is None else str(value)
+        return self.config.get("choices", {}).get(group)
 
     @property
     def finished(self) -> bool:
@@ -185,91 +161,63 @@ class RunRecord(
         rows = (f"<tr><td>{escape(k)}</td><td>{escape(v)}</td></tr>" for k, v in shown.items())
         return f"<b>{escape(self.run_id)}</b><table>{''.join(rows)}</table>"
 
-    def to_json(self, *, indent: int | None = 1) -> str:
+    def to_json(self) -> str:
         """Render to fixed bytes: sorted keys, ASCII, one newline at the end."""
         fields = asdict(self)
         if not self.sees_future:
             del fields["sees_future"]
         content = plain({"format": FORMAT, **fields})
-        separators = (",", ":") if indent is None else None
-        text = json.dumps(
-            content, sort_keys=True, indent=indent, separators=separators, allow_nan=False
-        )
-        return text + "\n"
+        return json.dumps(content, sort_keys=True, indent=1, allow_nan=False) + "\n"
 
     @classmethod
     def from_json(cls, text: str | bytes, *, origin: str, mend: str = MEND_RUN) -> RunRecord:
         """Read a record; raises `ValueError` naming `origin`, the key, its value and the cure."""
-        content = text.encode() if isinstance(text, str) else text
-        if (problem := unreadable(content)) is not None:
-            raise ValueError(f"{origin}: damaged record, {problem}; {mend}")
         part = ""
         try:
-            found = _DECODER.decode(content)
+            found = _DECODER.decode(text)
             for part, shape in _SHAPES.items():
                 msgspec.convert(getattr(found, part), shape)
         except msgspec.ValidationError as error:
             said, _, place = str(error).partition(" - at ")
             where = (part + place.strip("`$")).removeprefix(".") or "the file"
             problem = f"{where}: {said[0].lower()}{said[1:]}"
-        except UnicodeDecodeError as error:
-            problem = f"not UTF-8 at byte {error.start}"
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             problem = f"not JSON: {error}"
         else:
             return found
         raise ValueError(f"{origin}: damaged record, {problem}; {mend}")
 
 
-class _Config(TypedDict, total=False):
-    """Keys that lists and tables read of every config, which may be a stranger's."""
-
-    choices: dict[str, str | None]
-    seed: int
-    batch_size: int | None
-    max_tokens: int | None
-    accumulate: int | None
-    precision: str | None
-    device: str | None
+def _shape(**keys: Any) -> type[msgspec.Struct]:
+    return msgspec.defstruct("Shape", [(key, kind, None) for key, kind in keys.items()])
 
 
-class _Environment(TypedDict, total=False):
-    commit: str | None
-    device: str | None
-    device_type: str | None
-    precision: str | None
-    instruction_set: str | None
-    versions: dict[str, str | None]
-    world_size: int | None
-    threads: int | None
-    dirty: bool | None
-
-
-class _Data(TypedDict, total=False):
-    source: str | None
-    label: str | None
-    language: str | None
-    licence: str | None
-    languages: list[str]
-    checksums: dict[str, Any]
-    sizes: dict[str, Any]
-
-
-_SHAPES = {"config": _Config, "environment": _Environment, "data": _Data}
-_DECODER = msgspec.json.Decoder(RunRecord)
-
-
-def _as_numbers(values: dict[str, Number]) -> dict[str, float]:
-    if str not in map(type, values.values()):
-        return values
-    return {name: float(value) for name, value in values.items()}
+_Text, _Whole, _Texts = str | None, int | None, dict[str, str | None]
+# Keys that lists and tables read of every record, which may be a stranger's.
+_SHAPES = {
+    "config": _shape(
+        **{"choices": _Texts, "seed": int, "precision": _Text, "device": _Text},
+        **dict.fromkeys(("batch_size", "max_tokens", "accumulate"), _Whole),
+    ),
+    "environment": _shape(
+        **{"versions": _Texts, "world_size": _Whole, "threads": _Whole, "dirty": bool | None},
+        **dict.fromkeys(("commit", "device", "device_type"), _Text),
+        **dict.fromkeys(("precision", "instruction_set"), _Text),
+    ),
+    "data": _shape(
+        **{"languages": list[str], "checksums": dict[str, Any], "sizes": dict[str, Any]},
+        **dict.fromkeys(("source", "label", "language", "licence"), _Text),
+    ),
+}
+# Not strict: the texts "nan" and "inf" are numbers where numbers belong.
+_DECODER = msgspec.json.Decoder(RunRecord, strict=False)
 
 
 def plain(value: object, key: str = "") -> Any:
     """Turn a nested value into what JSON can hold: dict, list, str, int, finite float, bool, None.
 
-    Tuples become lists and numpy scalars numbers. Raises `TypeError` naming the dotted key of
-    anything else.
+    Tuples become lists, numpy scalars numbers, and what is not finite its name. Raises `TypeError`
+    naming the dotted key of anything else.
     """
     if value is None or isinstance(value, bool | str):
         return value
@@ -283,10 +231,7 @@ def plain(value: object, key: str = "") -> Any:
     if isinstance(value, msgspec.Struct):
         value = asdict(value)
     if not isinstance(value, dict):
-        raise TypeError(
-            f"{key or 'value'}: a {type(value).__name__} cannot be recorded; give a plain value "
-            "(dict, list, str, int, float, bool or None)"
-        )
+        raise TypeError(f"{key or 'value'}: a {type(value).__name__} cannot be recorded")
     result: dict[str, Any] = {}
     for name, item in cast("dict[object, object]", value).items():
         if not isinstance(name, str):
@@ -296,16 +241,12 @@ def plain(value: object, key: str = "") -> Any:
 
 
 def number(value: object) -> float | None:
-    """Read a number that `plain` wrote, or return None where there is none.
-
-    A whole number that is too large for a float is none.
-    """
-    if isinstance(value, int | float) and not isinstance(value, bool):
-        try:
-            return float(value)
-        except OverflowError:  # a whole number of hundreds of digits
-            return None
-    return float(value) if isinstance(value, str) and value in ("nan", "inf", "-inf") else None
+    """Read a number that `plain` wrote, or return None where there is none."""
+    whole = isinstance(value, int | float) and not isinstance(value, bool)
+    if whole or value in ("nan", "inf", "-inf"):
+        with suppress(OverflowError):  # a whole number of hundreds of digits
+            return float(cast("float | str", value))
+    return None
 
 
 def fingerprint(config: Mapping[str, Any]) -> str:

@@ -44,13 +44,10 @@ def run_label(config: Mapping[str, Any]) -> str:
 def read_progress(run_dir: Path) -> dict[str, Any] | None:
     """Return what a run does now: phase, done, total, loss, left; None if it does not say."""
     try:
-        found: object = from_json(read_file(run_dir / PROGRESS_FILE))
-    except (OSError, ValueError):
+        found = from_json(read_file(run_dir / PROGRESS_FILE))
+        return {key: found[key] for key in ("phase", "done", "total", "loss", "left")}
+    except (OSError, ValueError, KeyError, TypeError):
         return None
-    keys = ("phase", "done", "total", "loss", "left")
-    if not isinstance(found, dict) or any(key not in found for key in keys):
-        return None
-    return {key: found[key] for key in keys}
 
 
 def run_id(config: Mapping[str, Any]) -> str:
@@ -61,8 +58,8 @@ def run_id(config: Mapping[str, Any]) -> str:
 class RunStore:
     """The runs below one folder.
 
-    Of the last reading of all, `damaged` holds what could not be read, and why, `open` the folders
-    of runs that have a config but no record: still going, or killed.
+    After `entries`, `damaged` has what could not be read, and why, and `open` the folders of runs
+    that have a config but no record: running, or killed.
     """
 
     def __init__(self, root: Path | str) -> None:
@@ -78,8 +75,7 @@ class RunStore:
     def write(self, record: RunRecord, run_dir: Path) -> Path:
         """Write a record as a whole or not at all; raises `OSError` naming the file."""
         run_dir.mkdir(parents=True, exist_ok=True)
-        path = run_dir / RECORD_FILE
-        text = record.to_json()
+        path, text = run_dir / RECORD_FILE, record.to_json()
         with atomic_write(path) as file:
             file.write(text)
         return path
@@ -97,8 +93,7 @@ class RunStore:
 
         `where` maps names to values: an option's group (`norm` is compared with the whole label, so
         `norm="bn"` is batch norm everywhere and `norm="bn+ln"` the split), `status`, `fingerprint`,
-        `seed` or a dotted key of the config. Damaged records are left out and listed in `damaged`.
-        Raises `ValueError` for a name that no record has.
+        `seed` or a dotted key of the config. Raises `ValueError` for a name that no record has.
         """
         return select([record for _, record in self.entries()], where)
 
@@ -107,8 +102,7 @@ class RunStore:
 
         Damaged records are left out and listed in `damaged`, runs without one in `open`.
         """
-        self.damaged = []
-        self.open = []
+        self.damaged, self.open = [], []
         found: list[tuple[Path, RunRecord]] = []
         with without_collection():
             for folder, ended in self.run_folders():
@@ -123,55 +117,37 @@ class RunStore:
         return found
 
     def run_folders(self) -> list[tuple[Path, bool]]:
-        """Find the folders of runs, by their paths, and whether each has a record, in one pass.
+        """Find the folders of runs, by their paths, and whether each has a record.
 
         Packed runs are found by their addresses. Below a run's folder `seed<k>` nothing is looked
         for: all that a run has lies in it. Raises ValueError for an address of no run.
         """
         if (named := runs_at(self.root)) is not None:
             return [(named[0].address(key), True) for key in named[1]]
-        found: list[tuple[tuple[str, ...], list[tuple[Path, bool]]]] = []
-        folders: list[tuple[str, ...]] = [()]
-        while folders:
-            parts = folders.pop()
-            place = os.path.join(self.root, *parts)
-            try:
-                with os.scandir(place) as entries:
-                    names = {entry.name: entry.is_dir(follow_symlinks=False) for entry in entries}
-            except (FileNotFoundError, NotADirectoryError):  # no such root, or removed meanwhile
-                continue
-            except OSError as error:
-                self.damaged.append((Path(place), f"{place}: cannot be read: {error.strerror}"))
-                continue
-            if RECORD_FILE in names or CONFIG_FILE in names:
-                found.append((parts, [(Path(place), RECORD_FILE in names)]))
+        found: list[tuple[Path, bool]] = []
+        for place, folders, files in os.walk(self.root, onerror=self._unreadable):
+            folders.sort()
+            names = {*folders, *files}
+            if is_run := RECORD_FILE in names or CONFIG_FILE in names:
+                found.append((Path(place), RECORD_FILE in names))
             if RECORDS in names:
                 runs = pack(Path(place))
                 made = [key for key, record in runs.records.items() if record is not None]
-                found.append((parts, [(runs.address(key), True) for key in made]))
+                found += [(runs.address(key), True) for key in made]
                 self.damaged += [(runs.folder / RECORDS, message) for message in runs.damaged]
-            for name in (name for name, is_folder in names.items() if is_folder):
-                inner = os.path.join(place, name)
-                if _SEED_FOLDER.fullmatch(name) and (ended := _ended(inner)) is not None:
-                    found.append(((*parts, name), [(Path(inner), ended)]))
-                else:
-                    folders.append((*parts, name))
-        return [run for _, runs in sorted(found, key=lambda each: each[0]) for run in runs]
+            if is_run and _SEED_FOLDER.fullmatch(os.path.basename(place)):
+                folders.clear()
+        return found
 
-
-def _ended(folder: str) -> bool | None:
-    """Tell whether a run has left a record; None for a folder of no run."""
-    if os.path.exists(f"{folder}/{RECORD_FILE}"):
-        return True
-    return False if os.path.exists(f"{folder}/{CONFIG_FILE}") else None
+    def _unreadable(self, error: OSError) -> None:
+        if not isinstance(error, FileNotFoundError | NotADirectoryError):
+            place = str(error.filename)
+            self.damaged.append((Path(place), f"{place}: cannot be read: {error.strerror}"))
 
 
 @contextlib.contextmanager
 def without_collection() -> Generator[None]:
-    """Leave out Python's search for cycles, which doubles the time that many records take.
-
-    They have none. It is made up for at the end, so let go of the records within.
-    """
+    """Leave out Python's search for cycles, which doubles the time that many records take."""
     was_on = gc.isenabled()
     gc.disable()
     try:
@@ -198,16 +174,12 @@ def read_record(place: Path, *, mend: str = MEND_RUN) -> RunRecord:
         return record
     path = place / RECORD_FILE
     try:
-        content = read_file(path)
+        return RunRecord.from_json(read_file(path), origin=str(path), mend=mend)
     except (FileNotFoundError, NotADirectoryError):
-        raise ValueError(
-            f"{path}: no such record; the run has not ended yet, or this is not a run folder"
-        ) from None
+        problem = "no such record; the run has not ended yet, or this is not a run folder"
     except OSError as error:
-        raise ValueError(
-            f"{path}: cannot be read: {error.strerror}; make it readable, or remove it"
-        ) from None
-    return RunRecord.from_json(content, origin=str(path), mend=mend)
+        problem = f"cannot be read: {error.strerror}; make it readable, or remove it"
+    raise ValueError(f"{path}: {problem}")
 
 
 class Selection:
@@ -216,7 +188,7 @@ class Selection:
     def __init__(self, records: Sequence[RunRecord]) -> None:
         """Choose among records, whose order is kept."""
         self.records = records
-        self._places: dict[str, dict[str, list[int]]] = {}
+        self._values: dict[str, list[str | None]] = {}
 
     def select(self, where: Mapping[str, object]) -> list[RunRecord]:
         """Return the records that fit every `name: value` of `where`, as `RunStore.records` says.
@@ -225,27 +197,24 @@ class Selection:
         """
         kept = range(len(self.records))
         for name, wanted in where.items():
-            places = self._by_value(name)
-            if self.records and not places:
+            values, text = self._by_place(name), _typed(wanted)
+            kept = [place for place in kept if values[place] == text]
+        return [self.records[place] for place in kept]
+
+    def _by_place(self, name: str) -> list[str | None]:
+        """Return each record's value under a name as text, None where it has none."""
+        if name not in self._values:
+            found = [lookup(record, name, _NOTHING) for record in self.records]
+            values = [None if value is _NOTHING else _typed(value) for value in found]
+            if found and all(value is None for value in values):
                 groups = {key for each in self.records for key in each.config.get("choices", {})}
                 raise ValueError(
                     f"no record has the key {name!r}; allowed: "
                     f"{', '.join(sorted({*groups, *_LOOK}))}, "
                     "or a dotted key of the config such as optim.lr"
                 )
-            fitting = set(places.get(_typed(wanted), ()))
-            kept = [place for place in kept if place in fitting]
-        return [self.records[place] for place in kept]
-
-    def _by_value(self, name: str) -> dict[str, list[int]]:
-        """Return the places of the records by the value they have under a name, as text."""
-        if name not in self._places:
-            places: dict[str, list[int]] = {}
-            for place, record in enumerate(self.records):
-                if (value := lookup(record, name, _NOTHING)) is not _NOTHING:
-                    places.setdefault(_typed(value), []).append(place)
-            self._places[name] = places
-        return self._places[name]
+            self._values[name] = values
+        return self._values[name]
 
 
 def select(records: Sequence[RunRecord], where: Mapping[str, object]) -> list[RunRecord]:
@@ -266,15 +235,13 @@ def lookup(record: RunRecord, name: str, default: object = None) -> object:
     """Return what a record has under a name that `RunStore.records` knows."""
     if name in _LOOK:
         return _LOOK[name](record)
-    choices = record.config.get("choices", {})
-    if name in choices:
+    if name in (choices := record.config.get("choices", {})):
         return choices[name]
-    node: object = record.config
+    node: Any = record.config
     for part in name.split("."):
-        children = cast("dict[str, object]", node) if isinstance(node, dict) else {}
-        if part not in children:
+        if not isinstance(node, dict) or part not in node:
             return default
-        node = children[part]
+        node = cast("dict[str, object]", node)[part]
     return node
 
 
@@ -297,10 +264,8 @@ def read_rows(path: Path) -> list[dict[str, Any]]:
 
 def rows_of(text: bytes, path: Path) -> Iterator[tuple[bytes, dict[str, Any]]]:
     """Yield each whole line and the row in it; `path` is for the errors, as `read_rows` says."""
-    lines = text.splitlines(keepends=True)
+    *lines, _ = text.split(b"\n")
     for index, line in enumerate(lines, start=1):
-        if index == len(lines) and not line.endswith(b"\n"):
-            return
         try:
             row = from_json(line)
             if type(row["step"]) is not int:
@@ -310,7 +275,7 @@ def rows_of(text: bytes, path: Path) -> Iterator[tuple[bytes, dict[str, Any]]]:
                 f"{path}, line {index}: damaged, not a JSON object with a whole-number step; "
                 "remove the line, or the run folder to train the run again"
             ) from None
-        yield line, cast("dict[str, Any]", row)
+        yield line + b"\n", row
 
 
 def series(rows: Sequence[Mapping[str, Any]], name: str) -> list[tuple[int, float]]:
