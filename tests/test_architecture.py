@@ -49,7 +49,7 @@ CONFIGURED = ("config", "train.fit", "train.run", "commands")
 # whole, a log that is appended to, and how far a run is.
 WRITERS = (
     *("data.cache", "data.cifar10", "data.encoded", "data.prepare", "data.vocabulary"),
-    *("records.files", "studies.local", "train.checkpoint", "train.loaded", "train.sinks"),
+    *("records.files", "studies.loop", "train.checkpoint", "train.loaded", "train.sinks"),
 )
 
 
@@ -224,7 +224,7 @@ WRITES = re.compile(r"""\.write_(text|bytes)\(|(torch|np)\.save\(|open\([^)]*"[r
 def test_every_file_is_written_whole_or_not_at_all():
     alone = {name for name, path in MODULES.items() if WRITES.search(path.read_text("utf-8"))}
     assert alone <= set(WRITERS), alone - set(WRITERS)
-    assert {"data.encoded", "studies.local", "train.checkpoint"} <= alone
+    assert {"data.encoded", "studies.loop", "train.checkpoint"} <= alone
 
 
 def loaded_after(code):

@@ -1,8 +1,7 @@
-"""Carrying out a queue of studies: parts of claims judged, whole seeds published."""
+"""What a queue of studies asks of claims and reports: parts judged, whole seeds published."""
 
 import math
-import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import cached_property
 from itertools import chain
 from pathlib import Path
@@ -11,12 +10,7 @@ from typing import TYPE_CHECKING
 from normlab.commands._terminal import complain
 from normlab.config.registry import CONFIG_DIR
 from normlab.studies import SMOKE, rate_name, tuning_of, unchosen
-from normlab.studies.costs import duration
-from normlab.studies.local import Local, places
-from normlab.studies.loop import carry_out, summary_lines
-from normlab.studies.queue import Job, Queue
-from normlab.studies.runs import Run
-from normlab.studies.show import Runs
+from normlab.studies.queue import Job
 
 if TYPE_CHECKING:
     from normlab.claims.claim import Claim
@@ -98,11 +92,46 @@ def verdict_lines(found: "Sequence[Outcome]") -> list[str]:
     """Return the parts by their verdicts, one line each."""
     by: dict[str, list[str]] = {}
     for each in found:
-        verdict = each.verdict + (", whatever the seeds" if each.finding.stuck else "")
-        why = f" ({each.reason})" if each.reason and verdict == "not measured" else ""
-        by.setdefault(verdict, []).append(f"{each.claim} {each.name}{why}")
+        why = f" ({each.reason})" if each.reason and each.verdict == "not measured" else ""
+        by.setdefault(each.verdict, []).append(f"{each.claim} {each.name}{why}")
     lines = [f"{verdict}: {', '.join(names)}" for verdict, names in by.items()]
     return lines or ["it decides no part of a claim"]
+
+
+class Publisher:
+    """Writes whole seeds into a folder, None for nowhere; a problem is kept, and ends no run."""
+
+    def __init__(self, root: Path | None, jobs: Sequence[Job]) -> None:
+        """Raise ValueError, before anything runs, if the runs of jobs cannot be published there."""
+        from normlab.records.packed import Key
+        from normlab.reports.published import check
+
+        self.root, self.problems, self.folders = root, dict[str, str](), dict[Path, None]()
+        if root is not None:
+            for job in jobs:
+                asked = {Key(*run.planned[:3]): run.folder.parent.name for run in job.asked()}
+                check(root, job.study.name, job.scale, asked)
+
+    def publish(self, job: Job, seeds: Sequence[int]) -> None:
+        """Write seeds of a job, and no other."""
+        from normlab.reports.published import publish
+
+        if self.root is None or not seeds:
+            return
+        runs = [run for seed in seeds for run in job.runs[seed]]
+        records = [(run.planned, run.record()) for run in runs]
+        of = [run.folder for run in runs]
+        try:
+            folder = publish(self.root, job.study, job.scale, records, folders=of, add=True)
+        except (OSError, ValueError) as error:
+            problem = f"{job.name} is not published: {error}; it is tried again with the next seed"
+            if self.problems.get(job.name) != problem:
+                complain(problem)
+            self.problems[job.name] = problem
+            return
+        self.problems.pop(job.name, None)
+        self.folders[folder] = None
+        print(f"published {job.name}: seed {' '.join(map(str, seeds))}", flush=True)
 
 
 def untuned(job: Job, words: Sequence[str]) -> str | None:
@@ -123,115 +152,20 @@ def untuned(job: Job, words: Sequence[str]) -> str | None:
     return f"{job.name}: {no_rate(found)}: normlab study tune {study.name} scale={scale} chooses"
 
 
-class Night:
-    """The jobs of a queue, carried out until all have ended or the deadline.
-
-    Args:
-        seconds: what a run takes.
-        publish: the folder to which whole seeds go, None for none.
-        until_decided: a job ends at the planned analysis that decides its parts.
-    """
-
-    def __init__(
-        self,
-        jobs: Sequence[Job],
-        judge: Judge,
-        *,
-        seconds: Callable[[Job, Run], float] = lambda job, run: 0.0,
-        publish: Path | None,
-        until_decided: bool = False,
-    ) -> None:
-        self.jobs, self._publish_to = jobs, publish
-        self.unpublished: dict[str, str] = {}
-        self.published: list[Path] = []
-        self.queue = Queue(
-            jobs,
-            ended=lambda run: run.has_ended(run.record()),
-            seconds=seconds,
-            analyze=judge.analyze if until_decided else None,
-            whole=self._publish,
-        )
-
-    def run(self, processes: int | None, deadline: float) -> bool:
-        """Carry out what has not ended; tell whether a run failed or was not published."""
-        queue, found = self.queue, []
-        self.publish_whole()  # of an earlier night that was killed before it could
-        if queue.left() and time.monotonic() < deadline:
-            asked = {run.folder for run in queue.left()}
-            logs = queue.cells[0].folder.parents[1] / ".sweeps" / queue.name
-            with Local(processes, logs) as runner:
-                at_a_time = len(places(processes))
-                shown = Runs(queue.cells, at_a_time=at_a_time, logs=runner.logs)
-                print(shown.begin(later=len(queue.cells) - len(queue.done | asked)), flush=True)
-                with shown:
-                    found = carry_out(queue, runner, deadline=deadline, show=shown)
-            found = [done for done in found if not done.interrupted]
-            print("\n".join(summary_lines(found)))
-        for job in [job for job in self.jobs if job.name in self.unpublished]:
-            self._publish(job)
-        return any(done.status for done in found) or bool(self.unpublished)
-
-    def publish_whole(self) -> None:
-        """Publish what there is of whole seeds."""
-        for job in self.jobs:
-            if self.queue.whole_seeds(job):
-                self._publish(job)
-
-    def summary(self, again: str) -> list[str]:
-        """Say what is done and left, and the command that resumes."""
-        queue, left = self.queue, self.queue.left()
-        lines = [f"{len(queue.done)} runs done, {queue.made} of them now; {len(left)} left"]
-        for job in self.jobs:
-            seeds = " ".join(map(str, queue.whole_seeds(job)))
-            lines.append(f"  {job.name}: " + (f"whole seeds {seeds}" if seeds else "no whole seed"))
-        return [*lines, f"resume with: {again}"] if left or queue.failed else lines
-
-    def _publish(self, job: Job) -> None:
-        """Write the whole seeds of a job, and no other; a problem is kept, and ends no run."""
-        if self._publish_to is None:
-            return
-        from normlab.reports.published import publish
-        from normlab.reports.runs import Run as Made
-
-        whole = self.queue.whole_seeds(job)
-        runs = [run for seed in whole for run in job.runs[seed]]
-        made = [Made(run.planned, run.record(), folder=run.folder) for run in runs]
-        try:
-            folder = publish(self._publish_to, job.study, job.scale, made, add=True)
-        except (OSError, ValueError) as error:
-            problem = f"{job.name} is not published: {error}; it is tried again with the next seed"
-            if self.unpublished.get(job.name) != problem:
-                complain(problem)
-            self.unpublished[job.name] = problem
-            return
-        self.unpublished.pop(job.name, None)
-        self.published.append(folder)
-        print(f"published {job.name}: seed {' '.join(map(str, whole))}", flush=True)
-
-
-def check_publishing(root: Path, jobs: Sequence[Job]) -> None:
-    """Raise ValueError, before anything runs, if the runs of jobs cannot be published there."""
-    from normlab.records.packed import Key
-    from normlab.reports.published import check
+def print_tables(jobs: Sequence[Job], results: Path) -> None:
+    """Print the table of each study by what has ended, with the published seeds that count."""
+    from normlab.commands.compare import show_table
+    from normlab.records.packed import pack
+    from normlab.reports.study_table import build
+    from normlab.studies import Planned
 
     for job in jobs:
-        asked = {
-            Key(run.planned.row, run.planned.point, run.planned.seed): run.folder.parent.name
-            for run in job.asked()
-        }
-        check(root, job.study.name, job.scale, asked)
-
-
-def order(night: Night) -> list[list[str]]:
-    """Return per job its undecided parts, runs, hours and worth, in the order it is begun."""
-    queue = night.queue
-    return [
-        [
-            job.name,
-            str(job.undecided),
-            str(sum(run.folder not in queue.done for run in job.asked())),
-            duration(3600 * queue.hours_to_analysis(job)),
-            f"{queue.worth(job):.2g}" if queue.hours_to_analysis(job) else "-",
+        there = pack(results / job.study.name / job.scale).records if job.published else {}
+        runs = [
+            (Planned(*key, ()), record)
+            for key, record in there.items()
+            if key.seed in job.published and rate_name(key.row, key.point) in job.names
         ]
-        for job in sorted(queue.jobs, key=queue.worth, reverse=True)
-    ]
+        runs += [(run.planned, run.record()) for run in job.asked()]
+        print()
+        show_table(build(job.study, job.scale, runs), job.study.baseline)

@@ -10,25 +10,17 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from normlab.commands._arguments import as_path, command_parser
-from normlab.commands._study_queue import (
-    Judge,
-    Night,
-    check_publishing,
-    order,
-    untuned,
-    verdict_lines,
-)
-from normlab.commands._study_tables import Item, Table, head, measured, print_tables
+from normlab.commands._study_queue import Judge, Publisher, print_tables, untuned, verdict_lines
 from normlab.commands._study_tune import tune
-from normlab.commands._study_words import asked
 from normlab.commands._terminal import complain, print_prose, print_table
 from normlab.config.registry import CONFIG_DIR
 from normlab.records.store import without_collection
 from normlab.studies import runs as studied
-from normlab.studies.costs import Costs
-from normlab.studies.local import each_once
-from normlab.studies.queue import Job
+from normlab.studies.costs import COLUMNS, Costs
+from normlab.studies.loop import carry_out, each_once, places, summary_lines
+from normlab.studies.queue import Job, Queue, asked
 from normlab.studies.runs import Run
+from normlab.studies.show import Runs
 
 _EXAMPLES = """examples:
   normlab study run translation_norms                    20 s per run: does it work?
@@ -48,11 +40,10 @@ _RUN = """examples:
     translation_norms:placement=pre --budget 8h --until-decided --publish results
 
 key=value are those of `normlab train`, for every run; STUDY:key=value is for one study. rows= takes
-names, and the numbers that `study plan` shows. Hours are those that `study plan` measured, or the
-estimates of the study's file. Several studies share a queue, seed by seed, ordered by how many open
-parts of claims they decide per hour; runs that they share are made once. When the budget is spent,
-running runs save and stop, and the same command resumes. Only whole seeds are published, each as it
-ends. --until-decided counts the published seeds, and makes the next ones.
+names, and the numbers that `study plan` shows. Several studies share a queue, seed by seed, ordered
+by how many open parts of claims they decide per hour, and runs that they share are made once. When
+the budget is spent, running runs save and stop, and the same command resumes. Only whole seeds are
+published, each as it ends. --until-decided counts the published seeds, and makes the next ones.
 """
 _PLAN = """examples:
   normlab study plan bert_norms scale=small data_dir=FOLDER
@@ -73,10 +64,8 @@ for scale=smoke and pilots), seeds, score and overrides; or it names the study w
 Each value is tried for each row at each point and judged by the validation score of the last
 weights, averaged over seeds; a trial that diverged counts as the worst. From the third value of a
 row on, a trial is pruned if halfway its best score is worse than the median of the finished ones.
-Rows in `whole_runs` are tried without the overrides. The choice is written into `rates` of the
-scale, every trial into results/STUDY/tuning.json; a row for which no value trains loses its rate.
-Overrides that change the experiment need --no-write. The same command resumes. Commit the choice
-before the runs that count.
+The choice is written into `rates` of the scale, every trial into results/STUDY/tuning.json; a row
+for which no value trains loses its rate. Commit the choice before the runs that count.
 """
 _PUBLISH = """examples:
   normlab study publish translation_norms scale=small data_dir=FOLDER  seeds in runs/
@@ -111,12 +100,12 @@ def parser(verb: str) -> argparse.ArgumentParser:
     does, epilog = _VERBS[verb]
     result = command_parser(f"study {verb}", f"{does.capitalize()}.", epilog)
     add = result.add_argument
-    add(
-        "words",
-        nargs="+" if verb in ("run", "plan", "tune") else "*",
-        metavar="STUDY ... key=value ..." if verb != "verify" else "STUDY",
-        help="studies, scale=SCALE (default: smoke), rows=, seeds=, and values of every run",
-    )
+    if verb == "verify":
+        add("words", nargs="*", metavar="STUDY", help="published studies; default: all")
+    else:
+        text = "studies, scale=SCALE (default: smoke), rows=, seeds=, and values of every run"
+        several = "*" if verb == "publish" else "+"
+        add("words", nargs=several, metavar="STUDY ... key=value ...", help=text)
     if verb in ("run", "plan", "tune"):
         add("--processes", type=int, help="runs at a time (default: one per GPU or core)")
     if verb in ("run", "tune"):
@@ -128,7 +117,7 @@ def parser(verb: str) -> argparse.ArgumentParser:
             "a part is undecided (default: the seeds of the study)"
         )
         add("--until-decided", action="store_true", help=text)
-        text = "write table, page, records and curves of each whole seed to FOLDER/STUDY/SCALE"
+        text = "write whole seeds to FOLDER/STUDY/SCALE"
         text = text if verb == "run" else "with --until-decided: where published seeds are"
         add("--publish", type=as_path, metavar="FOLDER", help=text)
     if verb == "plan":
@@ -167,26 +156,17 @@ def main(argv: list[str]) -> int:
     arguments = parser(verb).parse_intermixed_args(rest)
     again = f"normlab study {shlex.join(argv)}"
     if verb == "tune":
-        return tune(
-            arguments.words,
-            processes=arguments.processes,
-            until=time.monotonic() + arguments.budget,
-            results=arguments.results,
-            write=not arguments.no_write,
-            again=again,
-        )
+        return tune(arguments, again)
     if verb in ("run", "plan"):
-        published = _RESULTS if arguments.publish is None else arguments.publish
-        jobs = asked(arguments.words, published=published if arguments.until_decided else None)
-        carry = _run if verb == "run" else _plan
-        return carry(jobs, Judge(jobs, published), arguments, again)
+        return _run(arguments, again) if verb == "run" else _plan(arguments)
     if any("=" in word for word in arguments.words):
         if verb == "verify":
             raise ValueError("name published studies alone: every scale of them is verified")
         jobs = asked(arguments.words)
-        check_publishing(arguments.results, jobs)
+        publisher = Publisher(arguments.results, jobs)
         _show_so_far(jobs, arguments.results)
-        return _publish(jobs, Judge(jobs, arguments.results), arguments.results)
+        _publish_whole(Queue(jobs, analyze=None, whole=publisher.publish), publisher)
+        return 1 if publisher.problems else 0
     if verb == "publish" and arguments.accept:
         from normlab.reports.manifest import accept
 
@@ -214,81 +194,105 @@ def _published(root: Path, studies: Sequence[str], *, write: bool) -> int:
     return 1 if wrong else 0
 
 
-def _run(jobs: list[Job], judge: Judge, arguments: argparse.Namespace, again: str) -> int:
+def _run(arguments: argparse.Namespace, again: str) -> int:
     """Run what has not ended, publish whole seeds, and print tables."""
     until = time.monotonic() + arguments.budget
-    if arguments.publish is not None:
-        check_publishing(arguments.publish, jobs)
-    several = len(jobs) > 1 or arguments.until_decided
-    if several:
+    jobs, judge = _jobs(arguments)
+    publisher = Publisher(arguments.publish, jobs)
+    if len(jobs) > 1 or arguments.until_decided:
         judge.count_undecided(analyses=arguments.until_decided)
-    ended, jobs = _without_those_to_make(jobs)
-    status = _publish(ended, judge, arguments.publish)
-    if not jobs:
-        return status
-    tables, lacking = _tables(jobs, arguments, measure=False)
-    night = Night(
-        [job for job in jobs if job.name not in lacking],
-        judge,
-        seconds=lambda job, run: tables[job.name].seconds_of(run),
-        publish=arguments.publish,
-        until_decided=arguments.until_decided,
-    )
-    if not night.jobs:
-        return 1
-    if several:
-        _show_order(night)
-    if (said := studied.uncommitted()) is not None and any(job.undecided for job in jobs):
+    lacking = False
+    for job in _to_make(jobs):
+        left = _left(job, "it is made again")
+        print_prose(_head(job, left))
+        if (said := untuned(job, arguments.words)) is not None:
+            complain(said)
+        try:
+            studied.check_data(job.study, job.scale, left)
+        except ValueError as error:
+            complain(str(error))
+            job.over = lacking = True
+    analyze = judge.analyze if arguments.until_decided else None
+    to_make = [job for job in jobs if not job.over]
+    if to_make and any(job.undecided for job in jobs) and (said := studied.uncommitted()):
         complain(said)
-    try:
-        failed = night.run(arguments.processes, until)
-    except KeyboardInterrupt:
-        print("\n".join(["stopped", *night.summary(again)]), file=sys.stderr)
-        raise
-    print_tables(jobs, judge.results)
-    for folder in dict.fromkeys(night.published):
+    queue = Queue(jobs, analyze=analyze, whole=publisher.publish)
+    _publish_whole(queue, publisher)
+    failed = False
+    if left := {run.folder for run in queue.left()}:
+        shown = Runs(queue.cells, at_a_time=len(places(arguments.processes)))
+        later = sum(cell.folder not in queue.done | left for cell in queue.cells)
+        print(shown.begin(later), flush=True)
+        try:
+            with shown:
+                found = carry_out(queue, arguments.processes, deadline=until, show=shown)
+        except KeyboardInterrupt:
+            print("\n".join(["stopped", *_summary(queue, again)]), file=sys.stderr)
+            raise
+        found = [done for done in found if not done.interrupted]
+        failed = any(done.status for done in found)
+        print("\n".join(summary_lines(found)))
+    if publisher.problems:
+        _publish_whole(queue, publisher)
+    print_tables(to_make, judge.results)
+    for folder in publisher.folders:
         print(f"written to {folder}")
-    if several or night.queue.left():
-        print("\n".join(["", *night.summary(again)]))
-    return 1 if failed or lacking or status else 0
+    if to_make:
+        print("\n".join(["", *_summary(queue, again)]))
+    return 1 if failed or lacking or publisher.problems else 0
 
 
-def _plan(jobs: list[Job], judge: Judge, arguments: argparse.Namespace, again: str) -> int:
+def _plan(arguments: argparse.Namespace) -> int:
     """Say what the runs to go take, or print their commands, or the table so far."""
+    jobs, judge = _jobs(arguments)
     judge.count_undecided(analyses=arguments.until_decided)
     if arguments.so_far:
-        return _show_so_far(jobs, judge.results)
-    _, jobs = _without_those_to_make(jobs, quiet=arguments.commands)
+        _show_so_far(jobs, judge.results)
+        return 0
+    to_make = _to_make(jobs, quiet=arguments.commands)
     if arguments.commands:
-        left = {run.folder: run for job in jobs for run in _left(job, "it is made again")}
+        left = {run.folder: run for job in to_make for run in _left(job, "it is made again")}
         for run in left.values():
             print(f"normlab train {shlex.join(each_once(run.planned.overrides))}")
         return 0
-    if not jobs:
-        return 0
-    tables, _ = _tables(jobs, arguments, measure=not arguments.no_measure)
-    if len(jobs) > 1 or arguments.until_decided:
-        seconds = lambda job, run: tables[job.name].seconds_of(run)  # noqa: E731
-        _show_order(Night(jobs, judge, seconds=seconds, publish=None))
-    for job in jobs:
+    for job in to_make:
+        left, runs = _left(job, "it is made again"), job.asked()
+        costs = Costs(runs[0].folder.parents[1], arguments.processes)
+        print_prose(_head(job, left))
+        if not arguments.no_measure and any(costs.of(run) is None for run in left):
+            try:
+                studied.check_data(job.study, job.scale, left)
+                costs.measure(left, job.study.scale(job.scale).minutes, print_prose)
+            except ValueError as error:
+                complain(str(error))
+        rows, notes = costs.table(job.study, job.scale, runs, left)
+        print_table(COLUMNS, rows, notes=notes, numeric=(COLUMNS[0], *COLUMNS[3:]), labels=2)
+        if (said := untuned(job, arguments.words)) is not None:
+            complain(said)
         print(f"the parts that {job.name} decides:")
         for line in verdict_lines(judge.standings(job)):
             print_prose(line, indent="  ", hang=2)
     return 0
 
 
-def _without_those_to_make(
-    jobs: Sequence[Job], *, quiet: bool = False
-) -> tuple[list[Job], list[Job]]:
-    """Split jobs into those of which nothing is left to make, saying so, and the others."""
-    ended = [job for job in jobs if job.needs_none]
-    for job in ended:
-        why = "no planned analysis comes after them"
-        if job.seeds:
-            why = "every part of a claim that they decide is decided"
-        said = f"{job.name}: nothing to make, {len(job.published)} seeds are published, and {why}"
-        (complain if quiet else print_prose)(said)
-    return ended, [job for job in jobs if not job.needs_none]
+def _jobs(arguments: argparse.Namespace) -> tuple[list[Job], Judge]:
+    """Return the studies that are asked for, and who judges their parts."""
+    published = arguments.publish or _RESULTS
+    jobs = asked(arguments.words, published=published if arguments.until_decided else None)
+    return jobs, Judge(jobs, published)
+
+
+def _to_make(jobs: Sequence[Job], *, quiet: bool = False) -> list[Job]:
+    """Return the jobs of which something is left to make, and say so of the others."""
+    for job in jobs:
+        if job.needs_none:
+            job.over = True
+            why = "no planned analysis comes after them"
+            if job.seeds:
+                why = "every part of a claim that they decide is decided"
+            made = f"{len(job.published)} seeds are published"
+            (complain if quiet else print_prose)(f"{job.name}: nothing to make, {made}, and {why}")
+    return [job for job in jobs if not job.over]
 
 
 def _left(job: Job, then: str) -> list[Run]:
@@ -297,52 +301,35 @@ def _left(job: Job, then: str) -> list[Run]:
     return [run for run, record in found if not run.has_ended(record)]
 
 
-def _show_so_far(jobs: Sequence[Job], results: Path) -> int:
+def _head(job: Job, left: Sequence[Run]) -> str:
+    """Return one line: how many runs of what, and how many are to go."""
+    planned = [run.planned for run in job.asked()]
+    rows, points, seeds = (len(set(of)) for of in list(zip(*planned, strict=True))[:3])
+    return (
+        f"{job.study.name} at scale={job.scale}: {len(planned)} runs ({rows} rows, {points} points,"
+        f" {seeds} seeds), {len(planned) - len(left)} ended, {len(left)} to go"
+    )
+
+
+def _show_so_far(jobs: Sequence[Job], results: Path) -> None:
     """Print the tables of what has ended."""
-    for job in (job for job in jobs if not job.needs_none):
-        left = _left(job, "the table goes without it")
-        print_prose(head(job.study, job.scale, [run.planned for run in job.asked()], left))
-    print_tables(jobs, results)
-    return 0
-
-
-def _publish(jobs: Sequence[Job], judge: Judge, publish: Path | None) -> int:
-    """Publish whole seeds of jobs that need no run; 1 if that fails."""
-    night = Night(jobs, judge, publish=publish)
-    night.publish_whole()
-    return 1 if night.unpublished else 0
-
-
-def _tables(
-    jobs: Sequence[Job], arguments: argparse.Namespace, *, measure: bool
-) -> tuple[dict[str, Table], set[str]]:
-    """Show what each job takes; return the tables, and the names of jobs whose data are missing."""
-    tables: dict[str, Table] = {}
-    lacking: set[str] = set()
     for job in jobs:
-        left = _left(job, "it is made again")
-        folders = {run.folder for run in left}
-        costs = Costs(
-            job.asked()[0].folder.parents[1],
-            processes=arguments.processes,
-            minutes=job.study.scale(job.scale).minutes,
-        )
-        items = [Item(run, run.folder not in folders) for run in job.asked()]
-        # A plan needs data only to measure; a run always does.
-        needed = "budget" in arguments or (measure and bool(costs.missing(left)))
-        problem = studied.data_problems(left) if left and needed else None
-        table = Table(job.study, job.scale, items, len(costs.places))
-        tables[job.name] = table = measured(table, costs, measure=measure and problem is None)
-        table.show()
-        if (said := untuned(job, arguments.words)) is not None:
-            complain(said)
-        if problem is not None:
-            lacking.add(job.name)
-            complain(studied.what_instead(job.study, job.scale, problem))
-    return tables, lacking
+        if not job.needs_none:
+            print_prose(_head(job, _left(job, "the table goes without it")))
+    print_tables(jobs, results)
 
 
-def _show_order(night: Night) -> None:
-    """Print the queue in the order in which it is begun."""
-    numeric = ("undecided parts", "runs to go", "to its analysis", "parts per hour")
-    print_table(["queue", *numeric], order(night), numeric=numeric)
+def _publish_whole(queue: Queue, publisher: Publisher) -> None:
+    """Publish what there is of whole seeds, some of an earlier call that was killed."""
+    for job in queue.jobs:
+        publisher.publish(job, queue.whole_seeds(job))
+
+
+def _summary(queue: Queue, again: str) -> list[str]:
+    """Say what is done and left, and the command that resumes."""
+    now, left = len(queue.done) - queue.before, len(queue.left())
+    lines = [f"{len(queue.done)} runs done, {now} of them now; {left} left"]
+    for job in queue.jobs:
+        seeds = " ".join(map(str, queue.whole_seeds(job))) or "none"
+        lines.append(f"  {job.name}: whole seeds {seeds}")
+    return [*lines, f"resume with: {again}"] if left or queue.failed else lines

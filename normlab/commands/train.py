@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from normlab.commands._terminal import folded
-from normlab.studies.local import INTERRUPTED, end_with_the_sweep
+from normlab.studies.loop import INTERRUPTED, end_with_the_sweep
 
 if TYPE_CHECKING:
     from omegaconf import DictConfig

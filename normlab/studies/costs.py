@@ -16,14 +16,15 @@ from typing import Any
 
 from normlab.records.files import atomic_write, read_json
 from normlab.records.record import fingerprint
-from normlab.studies.local import Cell, Local, places, visible_gpus
-from normlab.studies.loop import Grid, carry_out
+from normlab.studies.loop import Cell, Grid, carry_out, places, visible_gpus
 from normlab.studies.runs import Run
+from normlab.studies.study import Study
 from normlab.train.run import NUMERICS
+from normlab.train.console import duration
 
 FOLDER = ".plan"
 """Where costs are kept, below the folder of runs."""
-NOT_MEASURED = "normlab study plan measures"
+COLUMNS = ("#", "row", "point", "runs", "to go", "updates", "ms/update", "MiB", "hours")
 _MODULE = ("normlab.bench.cost",)
 _MOST_SECONDS, _LEAST_SECONDS = 20.0, 1.0
 _ALL_SECONDS = 480.0  # of all trial runs of a study, not counting how long they take to start
@@ -38,66 +39,53 @@ Cost = Mapping[str, Any]
 class Costs:
     """Measures configurations, and keeps what it found in the folder of runs, `root`.
 
-    `processes` are runs at a time, as `places` has it; `minutes` are those estimated for a run.
+    `processes` are runs at a time, as `places` has it.
     """
 
-    def __init__(self, root: Path, *, processes: int | None, minutes: float) -> None:
-        self.places = places(processes)
-        self._processes, self._root, self._minutes = processes, root, minutes
-        self._known: dict[str, Cost | str] = {}
-        self._surroundings = [NUMERICS, _machine(), [self.places[0].threads], len(self.places)]
+    def __init__(self, root: Path, processes: int | None) -> None:
+        self.folder, self.processes = root / FOLDER, processes
+        self.at_a_time = len(places(processes))
+        self._surroundings = [NUMERICS, _machine(), places(processes)[0].threads, self.at_a_time]
 
-    def missing(self, runs: Sequence[Run]) -> dict[str, Run]:
-        """Return the runs to be measured, one per configuration, by key."""
-        found: dict[str, Run] = {}
-        for run in runs:
-            key = self.key(run.config)
-            if key in self._known or key in found:
-                continue
-            try:
-                self._known[key] = read_json(self._root / FOLDER / f"{key}.json")
-            except (OSError, ValueError):
-                found[key] = run
-        return found
+    def of(self, run: Run) -> Cost | None:
+        """Return what is kept of a run's configuration; None if it was not measured."""
+        try:
+            return read_json(self.folder / f"{self.key(run.config)}.json")
+        except (OSError, ValueError):
+            return None
 
-    def measure(self, missing: Mapping[str, Run], say: Callable[[str], object]) -> None:
-        """Measure runs, as many at a time as there will be runs, and say what each took."""
-        number = len(missing)
-        most = min(_MOST_SECONDS, 60 * self._minutes / _SHARE, _ALL_SECONDS / number)
+    def measure(self, runs: Sequence[Run], minutes: float, say: Callable[[str], object]) -> None:
+        """Measure what is not kept of runs, estimated to take `minutes` each; say what they took.
+
+        As many are measured at a time as there will be runs.
+        """
+        missing = {self.key(run.config): run for run in runs if self.of(run) is None}
+        if not missing:
+            return
+        most = min(_MOST_SECONDS, 60 * minutes / _SHARE, _ALL_SECONDS / len(missing))
         seconds = max(_LEAST_SECONDS, most)
         say(
-            f"measuring: training {number} configuration(s) for about {seconds:.0f} s each, "
-            f"{len(self.places)} at a time; nothing of these trial runs is kept but their cost"
+            f"measuring: training {len(missing)} configuration(s) for about {seconds:.0f} s each, "
+            f"{self.at_a_time} at a time; nothing of these trial runs is kept but their cost"
         )
         cells = [
             Cell(
                 f"{run.planned.row} {run.planned.point}".strip(),
                 (*run.planned.overrides, f"--seconds={seconds:.1f}"),
-                Path(key),
+                self.folder / key,
             )
             for key, run in missing.items()
         ]
-        folder = self._root / FOLDER
-        folder.mkdir(parents=True, exist_ok=True)
-        with Local(self._processes, self._root / ".sweeps" / "plan", module=_MODULE) as runner:
-            for done in carry_out(Grid(cells), runner):
-                key, name = str(done.cell.folder), done.cell.name
-                try:
-                    found = json.loads(done.said) if done.status == 0 else done.said
-                except ValueError:
-                    found = done.said
-                self._known[key] = found
-                if isinstance(found, str):
-                    say(f"  {name}: not measured: {found}")
-                    continue
-                with atomic_write(folder / f"{key}.json") as file:
-                    file.write(done.said)
+        for done in carry_out(Grid(cells), self.processes, module=_MODULE):
+            try:
+                found = json.loads(done.said)
                 took = f"{1e3 * found['update_seconds']:.0f} ms per update"
-                say(f"  {name}: {took}, {found['updates_measured']} updates measured")
-
-    def cost(self, config: Mapping[str, Any]) -> Cost | str:
-        """Return what was measured of a config, or why it was not."""
-        return self._known.get(self.key(config), NOT_MEASURED)
+            except (ValueError, TypeError, KeyError):
+                say(f"  {done.cell.name}: not measured: {done.said}")
+                continue
+            with atomic_write(done.cell.folder.with_suffix(".json")) as file:
+                file.write(done.said)
+            say(f"  {done.cell.name}: {took}, {found['updates_measured']} updates measured")
 
     def key(self, config: Mapping[str, Any]) -> str:
         """Return the key under which the cost of a config is kept."""
@@ -108,6 +96,43 @@ class Costs:
         seen = {name: observe[name] for name in ("probe", "log_every", "fast", "threads")}
         whole = [fingerprint(kept), seen, config["data_dir"], config["device"], self._surroundings]
         return hashlib.sha256(json.dumps(whole, sort_keys=True).encode()).hexdigest()[:20]
+
+    def table(
+        self, study: Study, scale: str, runs: Sequence[Run], left: Sequence[Run]
+    ) -> tuple[list[list[str]], list[str]]:
+        """Return the rows of `COLUMNS`, one per row and point, and notes: data, time, memory."""
+        size = study.scale(scale)
+        lines: list[list[str]] = []
+        total, costs = 0.0, list[Cost]()
+        groups: dict[tuple[str, str], list[Run]] = {}
+        for run in runs:
+            groups.setdefault(run.planned[:2], []).append(run)
+        for (row, point), own in groups.items():
+            to_go, cost = sum(run in left for run in own), self.of(own[0])
+            seconds, measured = 60 * size.minutes, ["-", "-"]
+            if cost is not None:
+                costs.append(cost)
+                seconds = estimate(own[0].config, cost)
+                update, memory = 1e3 * cost["update_seconds"], cost["memory_bytes"] / 2**20
+                measured = [f"{update:.0f}", f"{memory:.0f}"]
+            total += seconds * to_go
+            updates = planned_updates(own[0].config, cost)
+            counts = [str(len(own)), str(to_go), "?" if updates is None else f"{updates:,}"]
+            hours = f"{'' if cost else '~'}{seconds * to_go / 3600:.2f}"
+            lines.append([str(size.rows.index(row) + 1), row, point, *counts, *measured, hours])
+        data = next((f"{each['data']['label']}, {each['data']['origin']}" for each in costs), None)
+        at_once = f", {duration(total / self.at_a_time)} with {self.at_a_time} at once"
+        time = f"time: {duration(total)} one run after the other"
+        notes = [f"data: {data or size.data}", time + (at_once if self.at_a_time > 1 else "")]
+        if costs:
+            at = costs[0]["environment"]
+            used = f"{at['device']}, {at['threads']} thread(s) per run, {at['precision']}"
+            notes.append(f"measured here ({used})")
+        if len(costs) < len(groups):
+            notes.append(f"~ is not measured: {size.minutes:g} minutes per run, as the study says")
+        if size.pilot:
+            notes.append("a pilot: these runs never count as evidence")
+        return lines, notes
 
 
 def _machine() -> list[str]:
@@ -124,20 +149,15 @@ def _machine() -> list[str]:
 
 def planned_updates(config: Mapping[str, Any], cost: Cost | None = None) -> int | None:
     """Return the updates of a config's budget; limits in other units need a measured cost."""
-    budget = config["budget"]
-    others = [budget["epochs"], budget["tokens"], budget["minutes"]]
-    limits = [budget["steps"]]
+    limits = {name: limit for name, limit in config["budget"].items() if limit is not None}
+    per = {"steps": 1.0}
     if cost is not None:
-        per = [
-            cost["updates_per_epoch"],
-            1 / cost["tokens_per_update"],
-            60 / cost["update_seconds"],
-        ]
-        pairs = zip(others, per, strict=True)
-        limits += [math.ceil(limit * each) for limit, each in pairs if limit is not None]
-    elif any(limit is not None for limit in others):
+        per["epochs"] = cost["updates_per_epoch"]
+        per["tokens"] = 1 / cost["tokens_per_update"]
+        per["minutes"] = 60 / cost["update_seconds"]
+    if not limits or limits.keys() - per:
         return None
-    return min((int(limit) for limit in limits if limit is not None), default=None)
+    return min(math.ceil(limit * per[name]) for name, limit in limits.items())
 
 
 def estimate(config: Mapping[str, Any], cost: Cost) -> float:
@@ -151,16 +171,3 @@ def estimate(config: Mapping[str, Any], cost: Cost) -> float:
         + cost["validation_seconds"] * validations
         + cost["test_seconds"]
     )
-
-
-def duration(seconds: float | int) -> str:
-    """Return seconds, minutes, hours or days, as people say them."""
-    for unit, size, below in (("s", 1, 100), ("min", 60, 100 * 60), ("h", 3600, 100 * 3600)):
-        if seconds < below:
-            return f"{seconds / size:.{1 if seconds < 10 * size and unit != 's' else 0}f} {unit}"
-    return f"{seconds / 86400:.1f} days"
-
-
-def memory(size: float | int) -> str:
-    """Return bytes in GiB, or in MiB below one GiB."""
-    return f"{size / 2**30:.1f} GiB" if size >= 2**30 else f"{size / 2**20:.0f} MiB"

@@ -1,93 +1,64 @@
 """Reading and checking the file of a study; every error names the file and the key."""
 
 import re
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection
+from copy import deepcopy
+from dataclasses import fields, replace
 from difflib import get_close_matches
+from functools import reduce
 from itertools import product
+from operator import getitem
 from pathlib import Path
-from typing import Annotated, Any, TypeVar
+from typing import Any, TypeVar
 
 import msgspec
-from msgspec import Meta, Struct, structs
+from msgspec import structs
 
-from normlab.config.registry import CONFIG_DIR, option_names, options, read_yaml
+from normlab.config.registry import CONFIG_DIR, options, read_yaml
 from normlab.studies.study import (
     ANALYSES,
     SMOKE,
     STABILITY,
-    Axis,
-    Overrides,
     Scale,
     Study,
-    Text,
-    Texts,
     Tuning,
     place_of,
     points_of,
     rate_name,
-    selected,
 )
 
 _T = TypeVar("_T")
-_AXES = dict[str, Texts | Annotated[dict[Text, Overrides], Meta(min_length=1)]]
-
-
-class _File(Struct, forbid_unknown_fields=True):
-    """The file of a study; a list of an axis means `axis=value` for each value."""
-
-    document: Text
-    table: Text
-    claims: Annotated[tuple[int, ...], Meta(min_length=1)]
-    rows: Annotated[dict[Text, Overrides], Meta(min_length=1)]
-    grid: _AXES
-    columns: Annotated[
-        tuple[Annotated[str, Meta(pattern=r"^(valid|test\w*|stability)/.+")], ...],
-        Meta(min_length=1),
-    ]
-    figures: dict[str, dict[str, Any]]
-    scales: dict[str, Any]
-    document_data: Text = Study.document_data
+_LEAST = "give at least three (two at scale=smoke and for a `pilot: true`)"
 
 
 def load_study(name: str, root: Path = CONFIG_DIR) -> Study:
-    """Read a study; ValueError names the existing studies, or the file and key that is wrong."""
-    names = option_names("study", root)
-    if name not in names:
-        near = get_close_matches(name.lower(), names)
+    """Read a study; ValueError names the existing studies, or the file and key that is wrong.
+
+    In the file a list of an axis means `axis=value` for each value.
+    """
+    found = {option.name: option for option in options("study", root)}
+    if name not in found:
+        near = get_close_matches(name.lower(), found)
         meant = f" Did you mean {' or '.join(near)}?" if near else ""
-        raise ValueError(f"no study {name!r}: there are {', '.join(names)}.{meant}")
-    option = next(option for option in options("study", root) if option.name == name)
-    path = option.path
-    file = convert(_typed(read_yaml(path)), _File, path, strict=False)
-    numbers = [name.partition("_")[0] for name in option_names("claim", root)]
-    known = {int(number) for number in numbers if number.isdecimal()}
-    if known and (unknown := set(file.claims) - known):
-        raise _wrong(path, "claims", f"no {min(unknown)}: normlab claims lists those there are")
-    _among(path, "figures", file.figures, file.rows)
-    figures: dict[str, dict[str, float | str]] = {}
-    for row, said in file.figures.items():
-        _among(path, f"figures.{row}", said, (*file.columns, STABILITY))
-        figures[row] = convert({"figures": said}, _Figures, path).figures
-    grid = {
-        axis: values if isinstance(values, dict) else {each: (f"{axis}={each}",) for each in values}
-        for axis, values in file.grid.items()
-    }
-    return Study(
-        name=name,
-        description=option.description,
-        grid=grid,
-        figures=figures,
-        scales={
-            scale: _scale(path, scale, value, file.rows, grid)
-            for scale, value in file.scales.items()
-        },
-        **{key: getattr(file, key) for key in ("document", "table", "claims", "rows", "columns")},
-        document_data=file.document_data,
-    )
-
-
-class _Figures(Struct):
-    figures: dict[str, float | str]
+        raise ValueError(f"no study {name!r}: there are {', '.join(found)}.{meant}")
+    path = found[name].path
+    content = _typed(read_yaml(path))
+    if isinstance(content, dict):
+        _among(path, "the file", content, [part.name for part in fields(Study)])
+        if isinstance(grid := content.get("grid"), dict):
+            content["grid"] = {
+                axis: {str(value): [f"{axis}={value}"] for value in values}
+                if isinstance(values, list)
+                else values
+                for axis, values in grid.items()
+            }
+        content |= {"name": name, "description": found[name].description}
+    study = convert(content, Study, path, strict=False)
+    _among(path, "figures", study.figures, study.rows)
+    for row, said in study.figures.items():
+        _among(path, f"figures.{row}", said, (*study.columns, STABILITY))
+    scales = {scale: _checked(path, study, scale) for scale in study.scales}
+    return replace(study, scales=scales)
 
 
 def _typed(node: Any, *, key: object = "") -> Any:
@@ -108,36 +79,37 @@ def convert(content: Any, kind: type[_T], path: Path, key: str = "", *, strict: 
     """
     if not isinstance(content, dict):
         raise _wrong(path, key, f"expected keys and values, found {content!r:.60}")
-    for name, items in content.items():
-        texts = [item for item in items if isinstance(item, str)] if isinstance(items, list) else []
-        if twice := [text for text in texts if texts.count(text) > 1]:
-            raise _wrong(path, f"{key}.{name}".lstrip("."), f"{twice[0]} is given twice")
     try:
         return msgspec.convert(content, kind, strict=strict)
     except msgspec.ValidationError as error:
-        problem, _, place = str(error).partition(" - at `$")
-        below = place.rstrip("`").removeprefix(".")
-        own_check = re.match(r"([\w.@]+): (.+)", problem)  # of a `__post_init__`
-        if own_check:
-            below, problem = own_check[1], own_check[2]
-        if "unknown field" in problem:
-            problem += f"; there are {', '.join(getattr(kind, '__struct_encode_fields__', ()))}"
-        first = re.match(r"\w+", below)
-        if first and "[...]" in below:
-            below = below.replace("[...]", f".{_culprit(content, kind, first[0], strict)}", 1)
-        if first and first[0] in content and not own_check:
-            problem += f", found {content[first[0]]!r:.60}"
-        where = ".".join(each for each in (key, below) if each)
-        raise _wrong(path, where, problem) from None
+        problem, _, at = str(error).partition(" - at `$")
+    names: list[Any] = []
+    for part in re.findall(r"\w+|\[\.\.\.\]", at):
+        names.append(_culprit(content, kind, names, at, strict) if part == "[...]" else part)
+        names[-1] = int(part) if part.isdecimal() else names[-1]
+    below = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in names)
+    if own := re.match(r"([\w.@]+): (.+)", problem):  # a check of the kind itself
+        below, problem = f"{below}.{own[1]}", own[2]
+    elif names and names[0] in content:
+        problem += f", found {content[names[0]]!r:.60}"
+    if "unknown field" in problem:
+        there = ", ".join(getattr(kind, "__struct_encode_fields__", ()))
+        problem += f"; there are {there}" if there else ""
+    raise _wrong(path, f"{key}{below}".lstrip("."), problem) from None
 
 
-def _culprit(content: dict[str, Any], kind: type, field: str, strict: bool) -> str:
-    """Return the key of a mapping at which its conversion fails."""
-    for name, item in content[field].items():
+def _culprit(content: Any, kind: type, names: list[Any], at: str, strict: bool) -> str:
+    """Return the key of the mapping at `names` whose value cannot be read."""
+    whole = deepcopy(content)
+    node = reduce(getitem, names, whole)
+    for name, item in dict(node).items():
+        node.clear()
+        node[name] = item
         try:
-            msgspec.convert({**content, field: {name: item}}, kind, strict=strict)
-        except msgspec.ValidationError:
-            return name
+            msgspec.convert(whole, kind, strict=strict)
+        except msgspec.ValidationError as error:
+            if str(error).endswith(f" - at `${at}"):
+                return name
     return "..."
 
 
@@ -150,63 +122,43 @@ def _among(path: Path, key: str, names: Collection[str], allowed: Collection[str
         raise _wrong(path, key, f"no {wrong[0]!r}: there are {', '.join(allowed)}")
 
 
-def _scale(
-    path: Path, name: str, value: Any, rows: Mapping[str, Overrides], grid: Mapping[str, Axis]
-) -> Scale:
-    key = f"scales.{name}"
-    scale = convert(value, Scale, path, key, strict=False)
-    kept = scale.rows or tuple(rows)
-    _among(path, f"{key}.rows", kept, rows)
-    if kept[0] != (baseline := next(iter(rows))):
-        problem = f"must begin with {baseline}, which all others are compared with"
+def _checked(path: Path, study: Study, name: str) -> Scale:
+    """Return a scale with all its rows and with the values of the grid that it runs."""
+    key, scale = f"scales.{name}", study.scales[name]
+    rows = scale.rows or tuple(study.rows)
+    _among(path, f"{key}.rows", rows, study.rows)
+    if rows[0] != study.baseline:
+        problem = f"must begin with {study.baseline}, which all others are compared with"
         raise _wrong(path, f"{key}.rows", problem)
-    axes = dict(grid)
+    grid = dict(study.grid)
     _among(path, f"{key}.grid", scale.grid, grid)
     for axis, values in scale.grid.items():
         _among(path, f"{key}.grid.{axis}", values, grid[axis])
-        axes[axis] = selected(grid[axis], values)
+        grid[axis] = {value: grid[axis][value] for value in values}
     for rate, chosen in scale.rates.items():
-        row, points = place_of(rate)
-        _among(path, f"{key}.rates.{rate}", [row], kept)
-        values = [f"{axis}={value}" for axis in axes for value in axes[axis]]
-        _among(path, f"{key}.rates.{rate}", sorted(points), values)
-        if own := [each for each in chosen if each.partition("=")[0] in axes]:
+        row, at = place_of(rate)
+        _among(path, f"{key}.rates.{rate}", [row], rows)
+        points = [f"{axis}={value}" for axis in grid for value in grid[axis]]
+        _among(path, f"{key}.rates.{rate}", sorted(at), points)
+        if own := [each for each in chosen if each.partition("=")[0] in grid]:
             raise _wrong(path, f"{key}.rates.{rate}", f"{own[0]}: is an axis of the grid")
-    if isinstance(scale.tuning, Tuning):
-        _check_tuning(path, f"{key}.tuning", scale.tuning, scale, axes, rows, trial=name == SMOKE)
-    short = scale.data.partition(":")[0].partition(",")[0].strip() or scale.data
-    return structs.replace(scale, rows=kept, grid=axes, data_name=scale.data_name or short)
+    if isinstance(tuning := scale.tuning, Tuning):
+        key = f"{key}.tuning"
+        _check_choice(path, f"{key}.values", tuning, scale, name)
+        _among(path, f"{key}.whole_runs", tuning.whole_runs, rows)
+        if used := sorted(set(tuning.seeds) & {*scale.seeds, *range(1, ANALYSES[-1] + 1)}):
+            raise _wrong(path, f"{key}.seeds", f"{used[0]} is a seed of the study: take 101, ...")
+        if tuning.key in grid:
+            raise _wrong(path, f"{key}.key", f"{tuning.key} is an axis of the grid")
+    short = re.split("[:,]", scale.data)[0].strip() or scale.data
+    return structs.replace(scale, rows=rows, grid=grid, data_name=scale.data_name or short)
 
 
-def _check_tuning(
-    path: Path,
-    key: str,
-    tuning: Tuning,
-    scale: Scale,
-    axes: Mapping[str, Axis],
-    rows: Collection[str],
-    *,
-    trial: bool,
-) -> None:
-    if problem := _too_few(tuning.values, trial=trial or scale.pilot):
-        raise _wrong(path, f"{key}.values", problem)
-    _among(path, f"{key}.whole_runs", tuning.whole_runs, rows)
-    if used := sorted(set(tuning.seeds) & {*scale.seeds, *range(1, ANALYSES[-1] + 1)}):
-        raise _wrong(path, f"{key}.seeds", f"{used[0]} is a seed of the study: take others, as 101")
-    if tuning.key in axes:
-        raise _wrong(path, f"{key}.key", f"{tuning.key} is an axis of the grid")
-
-
-def _too_few(values: Collection[str], *, trial: bool) -> str | None:
-    """Return why values are too few to choose from; None if they are enough.
-
-    Only a value between two others is known not to be at the edge. A `trial`, a scale that decides
-    nothing, needs two.
-    """
-    if len(values) >= (2 if trial else 3):
-        return None
-    least = "two" if trial else "three (two at scale=smoke and for a `pilot: true`)"
-    return f"{len(values)} is no choice: give at least {least}"
+def _check_choice(path: Path, key: str, tuning: Tuning, scale: Scale, name: str) -> None:
+    """Refuse too few values: only one between two others is known not to be at the edge."""
+    decides = not scale.pilot and name != SMOKE
+    if len(tuning.values) < (3 if decides else 2):
+        raise _wrong(path, key, f"{len(tuning.values)} is no choice: {_LEAST}")
 
 
 def tuning_of(study: Study, scale: str, load: Callable[[str], Study] = load_study) -> Tuning:
@@ -215,13 +167,10 @@ def tuning_of(study: Study, scale: str, load: Callable[[str], Study] = load_stud
     if isinstance(found, str):
         by = load(found)
         found = by.scale(scale).tuning
-    key = f"configs/study/{by.name}.yaml: scales.{scale}.tuning"
+    path, key = Path(f"configs/study/{by.name}.yaml"), f"scales.{scale}.tuning"
     if not isinstance(found, Tuning):
-        raise ValueError(f"{key}: missing; give key, values, seeds and score, or name a study")
-    # What is enough for a pilot of the other study may be too few here.
-    trial = study.scale(scale).pilot or scale == SMOKE
-    if problem := _too_few(found.values, trial=trial):
-        raise ValueError(f"{key}.values, by which {study.name} is tuned too: {problem}")
+        raise _wrong(path, key, "missing; give key, values, seeds and score, or name a study")
+    _check_choice(path, f"{key}.values, for {study.name}", found, study.scale(scale), scale)
     return found
 
 

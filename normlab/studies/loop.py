@@ -1,24 +1,55 @@
-"""The loop that carries out many runs: a plan says which is next, a runner starts it.
+"""Many runs on this machine: a plan says which is next, and each is a process of its own.
 
-A run that fails costs only itself. All state is in the run folders, so the same command resumes
-whatever was interrupted.
+A process keeps to its share of the machine, and what it prints goes to `log.txt` in the run's
+folder. A run that fails costs only itself. All state is in the run folders, so the same command
+resumes whatever was interrupted.
 """
 
 import math
+import os
 import signal
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Generator, Iterable, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Protocol, runtime_checkable
+from pathlib import Path
+from typing import NamedTuple, Protocol
 
-from normlab.studies.local import Cell, Ended, Local
-
+INTERRUPTED = 130
+"""Exit status of a run that was told to stop and has saved."""
+LOG_FILE = "log.txt"
+TRAIN = ("normlab", "train")
+_NVIDIA = Path("/proc/driver/nvidia/gpus")
+_PARENT = "NORMLAB_SWEEP"
+_PR_SET_PDEATHSIG = 1  # linux/prctl.h
 _WAIT = 0.05  # seconds between two looks at the running processes
 _ASK = 0.5  # seconds between two questions whether a run is hopeless
 
 
-@runtime_checkable
+class Cell(NamedTuple):
+    """A run to carry out: its name for people, its overrides, and its folder."""
+
+    name: str
+    overrides: tuple[str, ...]
+    folder: Path
+
+
+class Ended(NamedTuple):
+    """A run that has ended: its exit status, the last line of its log, and its seconds."""
+
+    cell: Cell
+    status: int
+    said: str
+    seconds: float
+
+    @property
+    def interrupted(self) -> bool:
+        """Tell whether it was told to stop, rather than failed."""
+        return self.status in (INTERRUPTED, -signal.SIGINT, -signal.SIGTERM)
+
+
 class Plan(Protocol):
     """Which runs there are, and which is next.
 
@@ -74,76 +105,148 @@ class Show:
         """Show the running runs, each with its seconds."""
 
 
+class Place(NamedTuple):
+    """A share of the machine: the override and the variables that keep a process within it."""
+
+    threads: str
+    variables: dict[str, str]
+
+
+def places(processes: int | None) -> list[Place]:
+    """Divide the machine among `processes` at a time; None is one per GPU, else one per core.
+
+    Raises ValueError below one.
+    """
+    gpus = visible_gpus()
+    affinity = hasattr(os, "sched_getaffinity")
+    cores = len(os.sched_getaffinity(0)) if affinity else os.cpu_count() or 1
+    number = len(gpus) or cores if processes is None else processes
+    if number < 1:
+        raise ValueError(f"processes={number} must be above 0")
+    threads = f"observe.threads={max(1, cores // number)}"
+    return [
+        Place(threads, {"CUDA_VISIBLE_DEVICES": gpus[each % len(gpus)]} if gpus else {})
+        for each in range(number)
+    ]
+
+
+def visible_gpus() -> list[str]:
+    """Return the numbers of the NVIDIA GPUs that this process may use."""
+    named = os.environ.get("CUDA_VISIBLE_DEVICES")
+    if named is not None:
+        return [part for part in named.split(",") if part]
+    return [str(number) for number, _ in enumerate(_NVIDIA.iterdir())] if _NVIDIA.is_dir() else []
+
+
+def each_once(overrides: Sequence[str]) -> list[str]:
+    """Return overrides with each key once, as `train` takes them: of a study, the last counts."""
+    return [*{override.split("=")[0]: override for override in overrides}.values()]
+
+
+class _Job:
+    """The process of a run."""
+
+    def __init__(self, cell: Cell, place: Place, module: Sequence[str]) -> None:
+        self.cell, self.place, self.begun = cell, place, time.monotonic()
+        given = each_once(cell.overrides)
+        if not any(override.startswith("observe.threads=") for override in given):
+            given.append(place.threads)
+        self._log = cell.folder / LOG_FILE
+        cell.folder.mkdir(parents=True, exist_ok=True)
+        self._log.unlink(missing_ok=True)  # a run that outlived its sweep may still write into it
+        with self._log.open("wb") as file:
+            self.process = subprocess.Popen(
+                [sys.executable, "-m", *module, *given],
+                env={**os.environ, **place.variables, _PARENT: str(os.getpid())},
+                stdout=file,
+                stderr=subprocess.STDOUT,
+            )
+
+    def ended(self) -> Ended | None:
+        """Return how the run has ended; None if it is running."""
+        if (status := self.process.poll()) is None:
+            return None
+        lines = self._log.read_text("utf-8", errors="replace").strip().splitlines()
+        said = lines[-1].strip() if lines else "it said nothing"
+        return Ended(self.cell, status, said, time.monotonic() - self.begun)
+
+
 def carry_out(
-    plan: Plan, runner: Local, *, deadline: float = math.inf, show: Show | None = None
+    plan: Plan,
+    processes: int | None = None,
+    *,
+    deadline: float = math.inf,
+    show: Show | None = None,
+    module: Sequence[str] = TRAIN,
 ) -> list[Ended]:
     """Carry out the runs of a plan and return those that ended, in the order of their ends.
 
-    At `deadline`, a time of `time.monotonic`, the running runs are told to stop and returned as
-    interrupted; no other begins. Ctrl-C reaches the processes by itself, SIGTERM is passed on; both
-    raise KeyboardInterrupt once all have saved.
+    `processes` are as of `places`, and `python -m MODULE` starts a run. At `deadline`, a time of
+    `time.monotonic`, the running runs are told to stop and returned as interrupted; no other
+    begins. Ctrl-C reaches the processes by itself, SIGTERM is passed on; both raise
+    KeyboardInterrupt once all have saved.
     """
-    show = show or Show()
-    numbers = {cell: number for number, cell in enumerate(plan.cells)}
-    running: dict[Cell, float] = {}
+    show, free = show or Show(), places(processes)
+    running: dict[Cell, _Job] = {}
     dropped: set[Cell] = set()
     found: list[Ended] = []
     told: list[int] = []  # signals
     stopped = interrupted = False
     next_beat = next_ask = -math.inf
 
-    def stop_all() -> None:
-        for cell in running:
-            runner.stop(cell)
+    def stop(cells: Iterable[Cell]) -> None:
+        for cell in cells:
+            running[cell].process.terminate()
 
     try:
         with _signals_into(told):
             while True:
                 now = time.monotonic()
                 if signal.SIGTERM in told or (now >= deadline and not stopped):
-                    stop_all()
+                    stop(running)
                 interrupted = interrupted or bool(told)
                 stopped = stopped or interrupted or now >= deadline
                 told.clear()
-                while not stopped and runner.has_room() and (cell := plan.next()) is not None:
-                    show.say(f"run {numbers[cell]} begins: {' '.join(cell.overrides)}")
-                    running[cell] = time.monotonic()
+                while free and not stopped and (cell := plan.next()) is not None:
+                    show.say(f"{cell.name} begins")
                     dropped.discard(cell)  # a plan may give a run again
-                    runner.start(cell, numbers[cell])
+                    running[cell] = _Job(cell, free.pop(0), module)
                 if now >= next_beat:
                     next_beat = now + show.every
-                    show.beat({cell: now - begun for cell, begun in running.items()})
+                    show.beat({cell: now - job.begun for cell, job in running.items()})
                 if now >= next_ask:
                     next_ask = now + _ASK
-                    for cell in [each for each in running if each not in dropped]:
-                        if plan.hopeless(cell):
-                            dropped.add(cell)
-                            runner.stop(cell)
-                ended = runner.poll()
+                    hopeless = {cell for cell in running if plan.hopeless(cell)} - dropped
+                    dropped |= hopeless
+                    stop(hopeless)
+                ended = [done for job in running.values() if (done := job.ended()) is not None]
                 for done in ended:
-                    del running[done.cell]
+                    free.append(running.pop(done.cell).place)
                     found.append(done)
-                    hopeless = done.cell in dropped
-                    if done.interrupted and not (hopeless or stopped):
-                        interrupted = stopped = True  # somebody told this run to stop
-                    if not done.interrupted or hopeless:
-                        plan.ended(done)
+                    pruned = done.cell in dropped
                     said = done.said
-                    if done.interrupted:
-                        said = "stopped: hopeless" if hopeless else "saved, to be resumed"
-                    elif done.status:
-                        said = f"failed with status {done.status}: {said}"
-                    show.say(
-                        f"[{len(found)}/{plan.count}] run {numbers[done.cell]}, "
-                        f"{done.seconds:.0f} s: {said}"
-                    )
+                    if done.interrupted and not pruned:
+                        # Unless all were told to stop, somebody told this run to.
+                        interrupted, stopped = interrupted or not stopped, True
+                        said = "saved, to be resumed"
+                    else:
+                        plan.ended(done)
+                        if done.interrupted:
+                            said = "stopped: hopeless"
+                        elif done.status:
+                            said = f"failed with status {done.status}: {said}"
+                    count = f"{len(found)}/{plan.count}"
+                    show.say(f"[{count}] {done.cell.name}, {done.seconds:.0f} s: {said}")
                 if not running and (stopped or not ended):
                     break
                 if not ended:
                     time.sleep(_WAIT)
     except BaseException:
-        stop_all()
+        stop(running)
         raise
+    finally:
+        for job in running.values():
+            job.process.wait()
     if interrupted:
         raise KeyboardInterrupt
     return found
@@ -164,11 +267,26 @@ def _signals_into(told: list[int]) -> Generator[None]:
             signal.signal(number, handler)
 
 
+def end_with_the_sweep() -> None:
+    """In a run of a sweep: die when the sweep is killed, so that it can be started again (Linux).
+
+    Otherwise the run would keep running and hold the lock of its folder.
+    """
+    parent = os.environ.pop(_PARENT, None)
+    if parent is None or sys.platform != "linux":
+        return
+    import ctypes
+
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    if os.getppid() != int(parent):  # it was killed before this call
+        os.kill(os.getpid(), signal.SIGKILL)
+
+
 def summary_lines(ended: Sequence[Ended]) -> list[str]:
     """Return the last lines of a sweep: how many runs are done, and why the others failed."""
     failed = [done for done in ended if done.status]
     return [f"{len(ended) - len(failed)} of {len(ended)} runs done"] + [
         f"  failed with status {done.status}: {' '.join(done.cell.overrides)}\n"
-        f"    {done.said or 'it said nothing'} ({done.log})"
+        f"    {done.said} ({done.cell.folder / LOG_FILE})"
         for done in failed
     ]

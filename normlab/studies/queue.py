@@ -5,46 +5,61 @@ ordered by the undecided parts of claims of their study over the hours to its ne
 Runs that studies share are made once.
 """
 
-from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Collection, Iterable, Sequence
 from itertools import chain, count, islice
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import Any
 
-from normlab.studies.local import Cell, Ended
-from normlab.studies.runs import Run
-from normlab.studies.study import ANALYSES, Study
+import yaml
 
-if TYPE_CHECKING:
-    from pathlib import Path
+from normlab.records.packed import RECORDS, pack
+from normlab.records.record import RunRecord
+from normlab.records.store import RunStore
+from normlab.studies.load import load_study
+from normlab.studies.loop import Cell, Ended
+from normlab.studies.runs import Run, runs_of
+from normlab.studies.study import ANALYSES, SMOKE, Study, rate_name
 
+_KEYS = {"scale": "scale", "seeds": "seeds", "seed": "seeds", "rows": "rows", "row": "rows"}
+_MOST_SEEDS = 1000  # in a range
 _LEAST_HOURS = 1e-6
-_LONGEST_NAME = 100
 
 
-@dataclass
 class Job:
     """A study at a scale in a queue.
 
-    `names` are its rows at their points, `own` its seeds, and `compose` returns the runs of seeds.
-    `published` seeds need not be made, and `taken` ones cannot be, since some of their runs were
-    made elsewhere. `plan` sets the `seeds` to be made now and those of `later` analyses, each added
-    if a part is undecided at the analysis before it; `counted` published seeds count for the parts.
-    `undecided` is how many primary parts the study decides and are undecided.
+    `own` are its seeds, `rows` those that are run, `extra` the overrides of every run. With a
+    folder of published `results`, seeds are planned by the planned analyses: `published` seeds need
+    not be made, and `taken` ones cannot be, since some of their runs were made elsewhere. `seeds`
+    are to be made now, and each part of `later` if a part of a claim is undecided at the analysis
+    before it. `counted` published seeds count for the parts. `undecided` is how many primary parts
+    the study decides and are undecided.
     """
 
-    study: Study
-    scale: str
-    names: set[str]
-    own: Sequence[int]
-    compose: Callable[[Sequence[int]], dict[int, list[Run]]]
-    published: Sequence[int] = ()
-    taken: Collection[int] = ()
-    runs: dict[int, list[Run]] = field(default_factory=dict)
-    seeds: list[int] = field(default_factory=list)
-    later: list[list[int]] = field(default_factory=list)
-    counted: int = 0
-    undecided: int = 0
-    over: bool = False
+    def __init__(
+        self,
+        study: Study,
+        scale: str = SMOKE,
+        *,
+        own: Sequence[int] | None = None,
+        rows: Collection[str] | None = None,
+        extra: Sequence[str] = (),
+        results: Path | None = None,
+    ) -> None:
+        self.study, self.scale, self._rows, self._extra = study, scale, rows, extra
+        self.own = study.scale(scale).seeds if own is None else own
+        self.runs: dict[int, list[Run]] = {}
+        self._known: dict[tuple[str, ...], dict[str, Any]] = {}
+        first = self._compose(self.own)[self.own[0]]
+        self.names = {rate_name(run.planned.row, run.planned.point) for run in first}
+        self.published: Sequence[int] = ()
+        self.taken: Collection[int] = ()
+        if results is not None:
+            self.published, self.taken = _published(results, study.name, scale, first)
+        self.seeds, self.later = list[int](), list[list[int]]()
+        self.counted = self.undecided = 0
+        self.over = False
+        self.plan(None if results is None else len(self.published))
 
     @property
     def name(self) -> str:
@@ -67,12 +82,49 @@ class Job:
             self.seeds, self.later = seeds_by_analyses(
                 self.own, self.published, self.taken, counted=counted
             )
-        wanted = [*self.seeds, *chain.from_iterable(self.later)]
-        self.runs |= self.compose([seed for seed in wanted if seed not in self.runs])
+        self.runs = self._compose([*self.seeds, *chain.from_iterable(self.later)])
 
     def asked(self) -> list[Run]:
         """Return the runs of the seeds to be made now."""
         return [run for seed in self.seeds for run in self.runs[seed]]
+
+    def _compose(self, seeds: Sequence[int]) -> dict[int, list[Run]]:
+        runs: dict[int, list[Run]] = {}
+        planned = self.study.planned(self.scale, seeds=seeds, rows=self._rows, extra=self._extra)
+        for run in runs_of(planned, self._known):
+            runs.setdefault(run.planned.seed, []).append(run)
+        return runs
+
+
+def _published(
+    results: Path, study: str, scale: str, runs: Sequence[Run]
+) -> tuple[list[int], set[int]]:
+    """Return the seeds that are published whole, and those of which some runs were made elsewhere.
+
+    `runs` are those of one seed. Raises ValueError for what is published and damaged.
+    """
+
+    def seeds(records: Iterable[RunRecord | None]) -> dict[Path, set[int]]:
+        found = {run.folder.parent: set[int]() for run in runs}
+        by_label = {folder.name: own for folder, own in found.items()}
+        for record in filter(None, records):
+            label = record.run_id.removesuffix(f"-seed{record.seed}")
+            by_label.get(label, set()).add(record.seed)
+        return found
+
+    folder, whole = results / study / scale, set[int]()
+    if (folder / RECORDS).is_file():
+        here = pack(folder)
+        whole = set.intersection(*seeds(here.records.values()).values())
+        if here.damaged:
+            raise ValueError("\n".join(here.damaged))
+    taken = {
+        seed
+        for folder, own in seeds(RunStore(results).records()).items()
+        for seed in own
+        if not (folder / f"seed{seed}").exists()
+    }
+    return sorted(whole), taken - whole
 
 
 def seeds_by_analyses(
@@ -86,11 +138,10 @@ def seeds_by_analyses(
 
     The study's own `seeds` come first. `counted` of the published ones count, by default all.
     """
-    most = max(ANALYSES[-1], len(seeds))
     have = len(published) if counted is None else counted
     wanted = chain(seeds, (seed for seed in count(1) if seed not in seeds))
     free = (seed for seed in wanted if seed not in published and seed not in taken)
-    new = list(islice(free, max(0, most - have)))
+    new = list(islice(free, max(0, max(ANALYSES[-1], len(seeds)) - have)))
     ends = [number - have for number in ANALYSES if number > have and number >= len(seeds)]
     ends = ends or [len(new)]
     parts = [new[start:end] for start, end in zip([0, *ends], ends, strict=False)]
@@ -101,36 +152,31 @@ class Queue:
     """The order in which the runs of some jobs are begun.
 
     Args:
-        jobs: in the order in which they were named, which decides between equals.
-        ended: tells whether a run has ended.
-        seconds: what a run takes.
+        jobs: in the order in which they were named, which decides between equals; those that are
+            `over` have whole seeds alone.
         analyze: at a planned analysis of a job, returns its undecided parts; None adds no seeds.
-        whole: called with a job whenever one of its seeds is whole.
+        whole: called with a job and its whole seeds whenever another one is whole.
     """
 
     def __init__(
         self,
         jobs: Sequence[Job],
         *,
-        ended: Callable[[Run], bool],
-        seconds: Callable[[Job, Run], float],
         analyze: Callable[[Job], int] | None,
-        whole: Callable[[Job], object],
+        whole: Callable[[Job, list[int]], object],
     ) -> None:
-        self.jobs = jobs
-        self._is_ended, self._analyze, self._whole = ended, analyze, whole
+        self.jobs, self._analyze, self._whole = jobs, analyze, whole
         self._runs: dict[Path, Run] = {}
         self._cells: dict[Path, Cell] = {}
-        self._seconds: dict[Path, float] = {}
         for job in jobs:
             for run in chain.from_iterable(job.runs.values()):
-                if run.folder not in self._runs:
-                    self._runs[run.folder] = run
-                    self._cells[run.folder] = run.cell(f"{job.study.name} {run.name}")
-                    self._seconds[run.folder] = seconds(job, run)
+                self._runs.setdefault(run.folder, run)
+                if not job.over:
+                    cell = run.cell(f"{job.study.name} {run.planned.name}")
+                    self._cells.setdefault(run.folder, cell)
         self.cells = list(self._cells.values())
-        self.done = {folder for folder, run in self._runs.items() if ended(run)}
-        self._at_start = len(self.done)
+        self.done = {folder for folder, run in self._runs.items() if run.has_ended(run.record())}
+        self.before = len(self.done)
         self.failed: set[Path] = set()
         self._running: set[Path] = set()
         for job in jobs:
@@ -148,55 +194,42 @@ class Queue:
     def ended(self, done: Ended) -> None:
         folder = done.cell.folder
         self._running.discard(folder)
-        if done.status or not self._is_ended(self._runs[folder]):
+        run = self._runs[folder]
+        if done.status or not run.has_ended(run.record()):
             self.failed.add(folder)
             return
         self.done.add(folder)
         for job in self.jobs:
             for seed in list(job.seeds):
                 own = any(run.folder == folder for run in job.runs[seed])
-                if own and self.is_whole(job, seed):
-                    self._whole(job)
+                if own and self._is_whole(job, seed):
+                    self._whole(job, self.whole_seeds(job))
                     self._reach_analyses(job)
 
     def hopeless(self, cell: Cell) -> bool:
         return False
 
     @property
-    def name(self) -> str:
-        """Name it by its studies."""
-        return "+".join(dict.fromkeys(job.study.name for job in self.jobs))[:_LONGEST_NAME]
-
-    @property
     def count(self) -> int:
-        return self.made + len(self.failed) + len(self.left())
-
-    @property
-    def made(self) -> int:
-        """Return how many runs have ended since the start."""
-        return len(self.done) - self._at_start
-
-    def is_whole(self, job: Job, seed: int) -> bool:
-        """Tell whether all runs of a seed have ended."""
-        return all(run.folder in self.done for run in job.runs[seed])
+        return len(self.done) - self.before + len(self.failed) + len(self.left())
 
     def whole_seeds(self, job: Job) -> list[int]:
         """Return the seeds of a job whose runs have all ended."""
-        return [seed for seed in job.runs if self.is_whole(job, seed)]
+        return [seed for seed in job.runs if self._is_whole(job, seed)]
 
     def left(self) -> list[Run]:
         """Return the runs to be made that have not ended, each once."""
         asked = {run.folder: run for job in self.jobs if not job.over for run in job.asked()}
         return [run for folder, run in asked.items() if folder not in self.done | self.failed]
 
-    def hours_to_analysis(self, job: Job) -> float:
-        """Return the hours of the runs that a job lacks for its next planned analysis."""
-        lacks = {run.folder for run in job.asked()} - self.done
-        return sum(self._seconds[folder] for folder in lacks) / 3600
-
     def worth(self, job: Job) -> float:
-        """Return the undecided parts per hour to the next analysis."""
-        return job.undecided / max(self.hours_to_analysis(job), _LEAST_HOURS)
+        """Return the undecided parts per hour to the next analysis, as the study estimates it."""
+        lacks = {run.folder for run in job.asked()} - self.done
+        hours = len(lacks) * job.study.scale(job.scale).minutes / 60
+        return job.undecided / max(hours, _LEAST_HOURS)
+
+    def _is_whole(self, job: Job, seed: int) -> bool:
+        return all(run.folder in self.done for run in job.runs[seed])
 
     def _begun(self, job: Job, seed: int) -> bool:
         folders = {run.folder for run in job.runs[seed]}
@@ -204,10 +237,78 @@ class Queue:
 
     def _reach_analyses(self, job: Job) -> None:
         """At a planned analysis, end a job whose parts are decided, or plan its next seeds."""
-        while not job.over and all(self.is_whole(job, seed) for seed in job.seeds):
+        while not job.over and all(self._is_whole(job, seed) for seed in job.seeds):
             if self._analyze is not None:
                 job.undecided = self._analyze(job)
             if self._analyze is None or not job.undecided or not job.later:
                 job.over = True
             else:
                 job.seeds += job.later.pop(0)
+
+
+def asked(words: Sequence[str], *, published: Path | None = None) -> list[Job]:
+    """Return a job for each study that is named; words for one study begin with its name.
+
+    With `published`, the folder of published studies, seeds are planned by the planned analyses,
+    after those that are published.
+    """
+    named = [word for word in words if "=" not in word]
+    own: dict[str, list[str]] = {name: [] for name in named}
+    if not named or len(own) < len(named):
+        raise ValueError("name each study once, such as normlab study run translation_norms")
+    for override in (word for word in words if "=" in word):
+        study, colon, _ = override.partition("=")[0].partition(":")
+        if colon and study not in own:
+            raise ValueError(f"{override}: {study} is none of the studies named: {' '.join(named)}")
+        for name in [study] if colon else named:
+            own[name].append(override.removeprefix(f"{study}:") if colon else override)
+    jobs: list[Job] = []
+    for name in named:
+        study, (given, extra) = load_study(name), taken_out(own[name])
+        scale = given.get("scale", SMOKE)
+        if published is not None and "seeds" in given:
+            raise ValueError("seeds=: --until-decided plans the seeds of each analysis by itself")
+        seeds = read_seeds(given["seeds"]) if "seeds" in given else None
+        rows = read_rows(given["rows"], study, scale) if "rows" in given else None
+        jobs.append(Job(study, scale, own=seeds, rows=rows, extra=extra, results=published))
+    return jobs
+
+
+def taken_out(overrides: Sequence[str]) -> tuple[dict[str, str], list[str]]:
+    """Return what `scale=`, `seeds=` and `rows=` say, and the other overrides."""
+    pairs = [(each, each.partition("=")) for each in overrides]
+    found = {_KEYS[key]: value for _, (key, _, value) in pairs if key in _KEYS}
+    return found, [each for each, (key, _, _) in pairs if key not in _KEYS]
+
+
+def read_rows(text: str, study: Study, scale: str) -> list[str]:
+    """Return the rows of a study at a scale that `rows=` names, in the order of the scale.
+
+    A row is given by its name or its number; a list is `ln,bn` or, as names may hold commas,
+    `[ln,'bn, padding counted']`. ValueError names the existing rows.
+    """
+    names = study.scale(scale).rows
+    try:
+        parts = yaml.load(text if text.startswith("[") else f"[{text}]", Loader=yaml.BaseLoader)
+    except yaml.YAMLError:
+        parts = [text]
+    numbers = {str(number): name for number, name in enumerate(names, 1)}
+    for part in parts or [""]:
+        if part not in names and str(part) not in numbers:
+            there = "; ".join(f"{number} {name}" for number, name in numbers.items())
+            raise ValueError(f"rows: {part!r} is no row of scale={scale}: there are {there}")
+    found = {part if part in names else numbers[part] for part in parts}
+    return [name for name in names if name in found]
+
+
+def read_seeds(text: str) -> list[int]:
+    """Return the seeds that `seeds=` names: `1,2,3`, `1-5` or both."""
+    seeds: list[int] = []
+    for part in text.split(","):
+        first, dash, last = part.strip().partition("-")
+        last = last if dash else first
+        whole = first.isdecimal() and last.isdecimal()
+        if not whole or not int(first) <= int(last) < int(first) + _MOST_SEEDS:
+            raise ValueError(f"seeds={text}: expected numbers, such as seeds=1,2,3 or seeds=1-5")
+        seeds += range(int(first), int(last) + 1)
+    return seeds

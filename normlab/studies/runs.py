@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from normlab.config.registry import CONFIG_DIR
 from normlab.records.pairs import same_code
 from normlab.records.store import RECORD_FILE, RunStore, read_record
-from normlab.studies.local import INTERRUPTED, Cell
+from normlab.studies.loop import INTERRUPTED, Cell
 from normlab.studies.study import SMOKE, Planned, Study
 from normlab.train.run import NUMERICS, own_norms
 
@@ -27,18 +27,13 @@ class Run(NamedTuple):
     folder: Path
 
     @property
-    def name(self) -> str:
-        """Name it by row, point and seed."""
-        return self.planned.name
-
-    @property
     def rerun(self) -> bool:
         """Tell whether it replaces a run of other code."""
         return self.config["observe"]["other_code"] == "rerun"
 
-    def cell(self, name: str | None = None) -> Cell:
+    def cell(self, name: str) -> Cell:
         """Return it as the loop carries it out."""
-        return Cell(name or self.name, self.planned.overrides, self.folder)
+        return Cell(name, self.planned.overrides, self.folder)
 
     def record(
         self, complain: Callable[[str], object] = lambda damage: None, then: str = ""
@@ -58,9 +53,14 @@ class Run(NamedTuple):
         return not self.rerun or same_code(record.made_by, (NUMERICS, own_norms(self.config)))
 
 
-def runs_of(planned: Sequence[Planned]) -> list[Run]:
-    """Compose all runs, once for all seeds; ValueError for wrong values and equal runs."""
-    known: dict[tuple[str, ...], dict[str, Any]] = {}
+def runs_of(
+    planned: Sequence[Planned], known: dict[tuple[str, ...], dict[str, Any]] | None = None
+) -> list[Run]:
+    """Compose all runs, once for all seeds; ValueError for wrong values and equal runs.
+
+    `known` are configs by their overrides but the seed, and gets those that are composed here.
+    """
+    known = {} if known is None else known
     found: dict[Path, Run] = {}
     for run in planned:
         others = tuple(override for override in run.overrides if override != f"seed={run.seed}")
@@ -72,9 +72,9 @@ def runs_of(planned: Sequence[Planned]) -> list[Run]:
         config = {**known[others], "seed": run.seed}
         folder = RunStore(config["runs_dir"]).run_dir(config)
         if folder in found:
-            twice = f"{found[folder].name} and {run.name}"
             raise ValueError(
-                f"{twice} are the same run: leave out the overrides or seeds that make them so"
+                f"{found[folder].planned.name} and {run.name} are the same run: leave out the "
+                "overrides or seeds that make them so"
             )
         found[folder] = Run(run, config, folder)
     return list(found.values())
@@ -87,8 +87,26 @@ def composed(run: Planned) -> dict[str, Any]:
     return to_dict(compose(run.overrides))
 
 
+def check_data(study: Study, scale: str, runs: Iterable[Run]) -> None:
+    """Prepare the data of runs, each data set once; ValueError naming what is needed."""
+    asked: dict[str, Run] = {}
+    for run in runs:
+        task = run.config["task"]
+        of = [run.config["choices"]["task"], run.config.get("data_dir")]
+        of += [task.get(name) for name in ("corpus", "source")]
+        asked.setdefault(json.dumps(of, sort_keys=True, default=str), run)
+    for run in asked.values():
+        if (problem := data_problem(run)) is not None:
+            other = study.scales.get(SMOKE)
+            raise ValueError(
+                f"the data of {study.name} at scale={scale} are not available: {problem}; needed: "
+                f"{study.scale(scale).data}"
+                + (f"; scale={SMOKE} needs {other.data}" if other else "")
+            )
+
+
 def data_problem(run: Run) -> str | None:
-    """Prepare the data of a run, once for all runs that share them; return why it fails."""
+    """Prepare the data of a run; return why it fails."""
     task = str(run.config["choices"]["task"])
     overrides = [override for override in run.planned.overrides if not override.startswith("task=")]
     # A process of its own gives back the memory of torch and of the text.
@@ -101,25 +119,6 @@ def data_problem(run: Run) -> str | None:
         raise KeyboardInterrupt
     lines = done.stderr.strip().splitlines() or [f"its preparation ended with {done.returncode}"]
     return lines[-1].removeprefix("normlab inspect: ")
-
-
-def data_problems(runs: Iterable[Run]) -> str | None:
-    """Return why the data of some runs are not available; each data set is asked for once."""
-    asked: dict[str, Run] = {}
-    for run in runs:
-        task = run.config["task"]
-        of = [run.config["choices"]["task"], run.config.get("data_dir")]
-        of += [task.get(name) for name in ("corpus", "source")]
-        asked.setdefault(json.dumps(of, sort_keys=True, default=str), run)
-    return next((said for each in asked.values() if (said := data_problem(each))), None)
-
-
-def what_instead(study: Study, scale: str, problem: str) -> str:
-    """Say which data a study needs, and what its smallest scale needs."""
-    size = study.scale(scale)
-    said = f"the data of {study.name} at scale={scale} are not available: {problem}; needed: "
-    other = study.scales.get(SMOKE)
-    return f"{said}{size.data}" + (f"; scale={SMOKE} needs {other.data}" if other else "")
 
 
 def uncommitted() -> str | None:

@@ -3,7 +3,6 @@
 What each run does is read from its folder.
 """
 
-import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -11,8 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from normlab.records.store import RECORD_FILE, read_progress, read_record
-from normlab.studies.local import Cell
-from normlab.studies.loop import Show
+from normlab.studies.loop import LOG_FILE, Cell, Show
 from normlab.train.console import duration, figure
 
 if TYPE_CHECKING:
@@ -25,37 +23,29 @@ WAITING, RUNNING, FAILED, PRUNED = "waiting", "running", "failed", "pruned"
 
 
 @dataclass
-class Row:
+class _Row:
     """A run in the table: its state, its last progress, and its seconds."""
 
-    cell: Cell
-    log: str
-    state: str = WAITING
+    state: str
     now: Mapping[str, Any] | None = None
     seconds: float = 0.0
 
     @property
-    def ended(self) -> bool:
-        return self.state not in (WAITING, RUNNING)
-
-    @property
     def does(self) -> str:
         """Return the phase of the run and how far it is."""
-        if self.state != RUNNING:
-            return self.state
-        if self.now is None:
-            return "starting"
+        if self.state != RUNNING or self.now is None:
+            return "starting" if self.state == RUNNING else self.state
         total = f"/{self.now['total']:,}" if self.now["total"] else ""
         return f"{self.now['phase']} {self.now['done']:,}{total}"
 
     @property
     def loss(self) -> str:
-        return figure(self.now["loss"]) if self.now and self.now.get("loss") is not None else ""
+        return figure(self.now["loss"]) if self.now and self.now["loss"] is not None else ""
 
     @property
     def left(self) -> float | None:
         """Return the seconds of training that are left, if it says so."""
-        return self.now.get("left") if self.state == RUNNING and self.now else None
+        return self.now["left"] if self.state == RUNNING and self.now else None
 
 
 class Lines(Show):
@@ -71,7 +61,6 @@ class Runs(Show):
     Args:
         cells: all runs of the plan.
         at_a_time: how many run at a time.
-        logs: the folder of their logs.
         pruned: tells of a folder whether its run was stopped as hopeless.
         console: where the table is shown; by default the standard error.
     """
@@ -81,31 +70,41 @@ class Runs(Show):
         cells: Sequence[Cell],
         *,
         at_a_time: int,
-        logs: Path,
         pruned: Callable[[Path], bool] = lambda folder: False,
         console: "Console | None" = None,
     ) -> None:
         from rich.console import Console
 
-        self._rows = {cell: Row(cell, f"run{number}.log") for number, cell in enumerate(cells)}
-        self._at_a_time, self._logs, self._pruned = at_a_time, logs, pruned
+        self._at_a_time, self._pruned = at_a_time, pruned
+        self._rows = {cell: _Row(self._ended(cell) or WAITING) for cell in cells}
         self._console = console or Console(file=sys.stderr, highlight=False)
         self._live: Any = None
         self.every = 1.0 if self._console.is_terminal else _PIPE_SECONDS
-        for row in self._rows.values():
-            self._look_for_end(row, WAITING)
-        self._before = self._done
+
+    def _ended(self, cell: Cell) -> str | None:
+        """Return how a run has ended, by its record; None if it has not."""
+        if self._pruned(cell.folder):
+            return PRUNED
+        try:
+            there = (cell.folder / RECORD_FILE).is_file()
+            status = read_record(cell.folder).outcome.status if there else ""
+        except ValueError:
+            return None
+        return status if status in ("finished", "diverged") else None
+
+    def _in(self, *states: str) -> list[_Row]:
+        return [row for row in self._rows.values() if row.state in states]
 
     @property
     def _done(self) -> int:
-        return sum(row.ended for row in self._rows.values())
+        return len(self._rows) - len(self._in(WAITING, RUNNING))
 
     def begin(self, later: int = 0) -> str:
         """Say what there is to do; `later` of the runs only if parts of claims stay undecided."""
-        done = f", {self._before} of them done before" if self._before else ""
+        done = f", {self._done} of them done before" if self._done else ""
         more = f"; {later} more if parts are undecided after them" if later else ""
         runs = f"{len(self._rows) - later} runs{done}, {self._at_a_time} at a time{more}"
-        return f"{runs}; logs in {shown(self._logs)}"
+        return f"{runs}; {LOG_FILE} in the folder of each"
 
     def __enter__(self) -> "Runs":
         if self._console.is_terminal:
@@ -116,9 +115,9 @@ class Runs(Show):
         return self
 
     def __exit__(self, kind: object, *_: object) -> None:
-        for row in self._rows.values():
+        for cell, row in self._rows.items():
             if row.state == RUNNING:
-                self._look_for_end(row, FAILED if kind is None else RUNNING)
+                row.state = self._ended(cell) or (FAILED if kind is None else RUNNING)
         if self._live is not None:
             self._live.refresh()
             self._live.stop()
@@ -135,79 +134,59 @@ class Runs(Show):
                 row.state, row.seconds = RUNNING, running[cell]
                 row.now = read_progress(cell.folder) or row.now
             elif row.state == RUNNING:
-                self._look_for_end(row, FAILED)
+                row.state = self._ended(cell) or FAILED
         if self._live is not None:
             self._live.refresh()
         else:
-            running_rows = [row for row in self._rows.values() if row.state == RUNNING]
-            said = [f"{row.cell.name}: {row.does} {row.loss}".rstrip() for row in running_rows]
+            own = [(cell, row) for cell, row in self._rows.items() if row.state == RUNNING]
+            said = [f"{cell.name}: {row.does} {row.loss}".rstrip() for cell, row in own]
             print(" | ".join([self.counts(), *said]), flush=True)
-
-    def _look_for_end(self, row: Row, otherwise: str) -> None:
-        """Read from its record how a run ended."""
-        folder = row.cell.folder
-        row.state = PRUNED if self._pruned(row.cell.folder) else otherwise
-        try:
-            ended = (folder / RECORD_FILE).is_file()
-            status = read_record(folder).outcome.status if ended else ""
-        except (OSError, ValueError):
-            return
-        if status in ("finished", "diverged"):
-            row.state = status
 
     @property
     def left(self) -> float | None:
         """Estimate the seconds to the end; None before any run gives its own."""
         rows = self._rows.values()
         lefts = [row.left for row in rows if row.left is not None]
-        whole = [row.seconds + row.left for row in rows if row.left is not None]
-        whole += [row.seconds for row in rows if row.ended and row.seconds]
+        known = [row for row in rows if row.left is not None or row.state != RUNNING]
+        whole = [row.seconds + (row.left or 0) for row in known if row.seconds]
         if not whole:
             return None
-        waiting = sum(row.state == WAITING for row in rows)
-        rest = sum(lefts) + waiting * sum(whole) / len(whole)
+        rest = sum(lefts) + len(self._in(WAITING)) * sum(whole) / len(whole)
         return max([rest / self._at_a_time, *lefts])
 
     def counts(self) -> str:
         """Return how many runs are done and failed, and the time left."""
-        failed = sum(row.state == FAILED for row in self._rows.values())
+        failed, left = len(self._in(FAILED)), self.left
         parts = [f"{self._done} of {len(self._rows)} done"]
         parts += [f"{failed} failed"] if failed else []
-        parts += [f"about {duration(left)} left"] if (left := self.left) else []
-        return ", ".join(parts)
+        return ", ".join([*parts, *([f"about {duration(left)} left"] if left else [])])
 
     def table(self) -> "Table":
         """Return the running and failed runs, as many as the terminal has room for."""
         from rich.table import Table
         from rich.text import Text
 
-        rows = [row for row in self._rows.values() if row.state in (RUNNING, FAILED)]
-        rows.sort(key=lambda row: row.state != RUNNING)
-        kept = rows[: max(3, self._console.height - _LINES)]
-        table = Table(title=Text(self.counts()), caption=Text(f"logs in {shown(self._logs)}"))
-        table.box, table.pad_edge, table.padding = None, False, (0, 2, 0, 0)
-        table.title_justify = table.caption_justify = "left"
-        for name, width in (("run", None), ("does", 20), ("loss", 6), ("left", 7), ("log", None)):
+        table = Table(title=Text(self.counts()), title_justify="left", box=None, pad_edge=False)
+        table.padding = (0, 2, 0, 0)
+        for name, width in (("run", None), ("does", 20), ("loss", 6), ("left", 7)):
             table.add_column(name, min_width=width, no_wrap=True, overflow="ellipsis")
-        for row in kept:
-            left = duration(row.left) if row.left else ""
-            style = "cyan" if row.state == RUNNING else "red"
-            does = Text(row.does, style=style)
-            table.add_row(Text(row.cell.name), does, row.loss, left, Text(row.log, style="dim"))
+        rows = [
+            (Text(cell.name), Text(row.does, style), row.loss, duration(row.left or 0))
+            for state, style in ((RUNNING, "cyan"), (FAILED, "red"))
+            for cell, row in self._rows.items()
+            if row.state == state
+        ]
+        for row in rows[: max(3, self._console.height - _LINES)]:
+            table.add_row(*row)
         return table
 
     def stopped(self, command: str) -> list[str]:
         """Say after Ctrl-C what is done and left, and the command that resumes."""
-        rows = self._rows.values()
-        begun = [f"  {row.cell.name} (saved at {row.does})" for row in rows if row.state == RUNNING]
-        left = len(rows) - self._done
-        return [
-            f"stopped: {self._done} of {len(rows)} runs done, {left} left",
-            *begun,
-            f"resume with: {command}",
+        begun = [
+            f"  {cell.name} (saved at {row.does})"
+            for cell, row in self._rows.items()
+            if row.state == RUNNING
         ]
-
-
-def shown(path: Path) -> str:
-    """Return a path as people type it from here."""
-    return os.path.relpath(path) if path.is_relative_to(Path.cwd()) else str(path)
+        left = len(self._rows) - self._done
+        said = f"stopped: {self._done} of {len(self._rows)} runs done, {left} left"
+        return [said, *begun, f"resume with: {command}"]

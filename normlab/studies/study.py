@@ -1,15 +1,14 @@
 """What a study is: its rows, its grid, its scales, how it is tuned, and the runs it plans."""
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, NamedTuple
 
 from msgspec import Meta, Struct, field
 
 STABILITY = "stability"
 """The key of `figures` for what an article says about training stability."""
-_AT = " @ "
 SMOKE = "smoke"
 """The smallest scale, the default of the commands: it shows that a study works, and decides
 nothing."""
@@ -17,12 +16,15 @@ TRIALS = "tuning"
 """The study named by the trials of a tuning, so that no trial counts as evidence."""
 ANALYSES = (5, 8, 12)
 """The numbers of seeds at which the planned analyses judge the parts of claims."""
+_AT = " @ "
 
-Axis = Mapping[str, tuple[str, ...]]
-"""The values of an axis of the grid, each with the overrides that it stands for."""
 Text = Annotated[str, Meta(min_length=1)]
 Texts = Annotated[tuple[Text, ...], Meta(min_length=1)]
 Overrides = tuple[Annotated[str, Meta(pattern="=")], ...]
+Rows = Annotated[dict[Text, Overrides], Meta(min_length=1)]
+Axis = Annotated[dict[Text, Overrides], Meta(min_length=1)]
+"""The values of an axis of the grid, each with the overrides that it stands for."""
+Column = Annotated[str, Meta(pattern=r"^(valid|test\w*|stability)/.+")]
 Seeds = Annotated[tuple[Annotated[int, Meta(ge=0)], ...], Meta(min_length=1)]
 
 
@@ -77,8 +79,7 @@ class Scale(Struct, frozen=True, forbid_unknown_fields=True):
         return tuple(found.values())
 
 
-@dataclass(frozen=True)
-class Planned:
+class Planned(NamedTuple):
     """One run of a study: its row, its point in the grid, its seed, and all its overrides."""
 
     row: str
@@ -102,15 +103,15 @@ class Study:
 
     name: str
     description: str
-    document: str
-    table: str
-    claims: tuple[int, ...]
-    rows: Mapping[str, tuple[str, ...]]
-    grid: Mapping[str, Axis]
-    columns: tuple[str, ...]
-    figures: Mapping[str, Mapping[str, str | float]]
-    scales: Mapping[str, Scale]
-    document_data: str = "its own data"
+    document: Text
+    table: Text
+    claims: Annotated[tuple[int, ...], Meta(min_length=1)]
+    rows: Rows
+    grid: dict[Text, Axis]
+    columns: Annotated[tuple[Column, ...], Meta(min_length=1)]
+    figures: dict[str, dict[str, float | str]]
+    scales: dict[str, Scale]
+    document_data: Text = "its own data"
 
     @property
     def baseline(self) -> str:
@@ -137,29 +138,29 @@ class Study:
 
         `rows` selects rows; they keep the order of the study. `extra` are overrides of every run;
         an override of an axis, such as `placement=pre`, selects values of the grid. ValueError
-        names the existing rows or values.
+        names the existing values.
         """
         size = self.scale(scale)
-        for row in rows or ():
-            if row not in size.rows:
+        grid, rest = dict(size.grid), list[str]()
+        for override in extra:
+            axis, _, values = override.partition("=")
+            if axis not in self.grid:
+                rest.append(override)
+            elif wrong := [each for each in values.split(",") if each not in self.grid[axis]]:
                 raise ValueError(
-                    f"the study {self.name} has no row {row!r} at scale={scale}: "
-                    f"there are {'; '.join(size.rows)}"
+                    f"{override}: the study {self.name} has no value {wrong[0]}: "
+                    f"there are {', '.join(self.grid[axis])}"
                 )
-        grid, rest = self._kept(size.grid, extra)
+            else:
+                grid[axis] = {value: self.grid[axis][value] for value in values.split(",")}
         return [
             Planned(
-                row=row,
-                point=point,
-                seed=seed,
-                overrides=(
-                    *size.overrides,
-                    *self.rows[row],
-                    *own,
-                    *size.chosen(row, point),
-                    *rest,
-                    f"seed={seed}",
-                    f"observe.study={self.name}",
+                row,
+                point,
+                seed,
+                (
+                    *(*size.overrides, *self.rows[row], *own, *size.chosen(row, point)),
+                    *(*rest, f"seed={seed}", f"observe.study={self.name}"),
                 ),
             )
             for seed in (size.seeds if seeds is None else seeds)
@@ -183,10 +184,10 @@ class Study:
         size = self.scale(scale)
         return [
             Planned(
-                row=row,
-                point=point,
-                seed=seed,
-                overrides=(
+                row,
+                point,
+                seed,
+                (
                     *(*size.overrides, *self.rows[row], *own),
                     *(() if row in tuning.whole_runs else tuning.overrides),
                     *(*extra, f"{tuning.key}={value}", f"seed={seed}", f"observe.study={TRIALS}"),
@@ -205,25 +206,6 @@ class Study:
         runs = len(size.rows) * len(points_of(size.grid)) * len(size.seeds)
         return runs, runs * size.minutes / 60
 
-    def _kept(
-        self, grid: Mapping[str, Axis], extra: Sequence[str]
-    ) -> tuple[dict[str, Axis], list[str]]:
-        """Split overrides into those that select values of the grid, applied, and the others."""
-        kept, rest = dict(grid), list[str]()
-        for override in extra:
-            axis, _, values = override.partition("=")
-            if axis not in self.grid:
-                rest.append(override)
-                continue
-            try:
-                kept[axis] = selected(self.grid[axis], values.split(","))
-            except KeyError as error:
-                raise ValueError(
-                    f"{override}: the study {self.name} has no value {error.args[0]}: "
-                    f"there are {', '.join(self.grid[axis])}"
-                ) from None
-        return kept, rest
-
 
 def points_of(grid: Mapping[str, Axis]) -> dict[str, tuple[str, ...]]:
     """Return the points of a grid and their overrides; a grid without axes has one point, ""."""
@@ -241,11 +223,6 @@ def place_of(name: str) -> tuple[str, set[str]]:
     """Split a key of `rates`, "row @ axis=value axis=value", into its row and its axes."""
     row, _, point = name.partition(_AT)
     return row, set(point.split())
-
-
-def selected(axis: Axis, values: Iterable[str]) -> Axis:
-    """Select values of an axis; KeyError for one that it does not have."""
-    return {value: axis[value] for value in values}
 
 
 def rate_name(row: str, point: str) -> str:

@@ -12,19 +12,15 @@ from dataclasses import dataclass, field
 from itertools import takewhile
 from pathlib import Path
 from statistics import fmean, median
-from typing import TYPE_CHECKING
 
 import yaml
 
 from normlab.metrics.glossary import SCORES, meaning
 from normlab.records.files import atomic_write
 from normlab.records.store import METRICS_FILE, read_rows, series
-from normlab.studies.local import Cell, Ended
+from normlab.studies.loop import Cell, Ended
 from normlab.studies.runs import Run
 from normlab.studies.study import Tuning
-
-if TYPE_CHECKING:
-    from normlab.records.record import RunRecord
 
 PRUNED_FILE = "pruned.json"
 """In the folder of a run that was stopped as hopeless: by which score, at which step and value."""
@@ -138,52 +134,46 @@ class Bout:
         """Learn how the running run has ended; what it came to is read from its folder."""
         run, self.running = self.running, None
         assert run is not None, "a run that ended had begun"
-        note = run.folder / PRUNED_FILE
-        if run.has_ended(run.record()):
-            note.unlink(missing_ok=True)
-        elif self._stop is not None:
-            with atomic_write(note) as file:
+        if self._stop is not None and not run.has_ended(run.record()):
+            with atomic_write(run.folder / PRUNED_FILE) as file:
                 file.write(json.dumps([self.tuning.score, *self._stop]) + "\n")
+        else:
+            (run.folder / PRUNED_FILE).unlink(missing_ok=True)
         trial = self.trials[-1]
         if not self._take_in(run, trial):
-            trial.status, trial.reason = "failed", done.said or f"status {done.status}"
+            trial.status, trial.reason = "failed", done.said
 
     def _take_in(self, run: Run, trial: Trial) -> bool:
         """Add what a run left to its trial; False if the run is still to be made."""
-        record = run.record()
+        record, scores = run.record(), self._read(run)
         stopped = _pruned(run.folder, self.tuning.score)
         if stopped is not None and (self._stop is not None or not run.rerun):
             trial.status, (trial.step, trial.last) = "pruned", stopped
         elif record is None or not run.has_ended(record):
             return False
-        scores = self._read(run)
         trial.runs.append("/".join(run.folder.parts[-2:]))
-        if record is not None:
-            trial.seconds += record.budget.wall_seconds
-            changes = " with changes" if record.environment.get("dirty") else ""
-            commit = f"{record.environment.get('commit')}{changes}"
-            trial.commits += [] if commit in trial.commits else [commit]
-            if trial.status != "pruned":
-                self._finish(trial, record, scores)
-        return True
-
-    def _finish(
-        self, trial: Trial, record: "RunRecord", scores: Sequence[tuple[int, float]]
-    ) -> None:
+        if record is None:
+            return True
+        trial.seconds += record.budget.wall_seconds
+        changes = " with changes" if record.environment.get("dirty") else ""
+        commit = f"{record.environment.get('commit')}{changes}"
+        trial.commits += [] if commit in trial.commits else [commit]
+        if trial.status == "pruned":
+            return True
+        score = record.scores.get(self.tuning.score)
         if not record.finished:
             trial.status, trial.step = "diverged", record.outcome.step
             trial.reason = record.outcome.reason or ""
             trial.last = scores[-1][1] if scores else None
-            return
-        score = record.scores.get(self.tuning.score)
-        if score is None or score.higher_is_better == (self.sign > 0):
+        elif score is None or score.higher_is_better == (self.sign > 0):
             there = ", ".join(name for name in record.scores if name.startswith("valid/"))
             trial.status = "failed"
             trial.reason = f"no score {self.tuning.score} as in the glossary: there are {there}"
-            return
-        trial.seeds[str(record.seed)] = score.value
-        if len(trial.seeds) == len(self.tuning.seeds):
-            trial.status, trial.score = "finished", fmean(trial.seeds.values())
+        else:
+            trial.seeds[str(record.seed)] = score.value
+            if len(trial.seeds) == len(self.tuning.seeds):
+                trial.status, trial.score = "finished", fmean(trial.seeds.values())
+        return True
 
     def _read(self, run: Run) -> list[tuple[int, float]]:
         """Read the validation scores of a run of the last trial; return them by step."""
@@ -209,43 +199,40 @@ class Trials:
 
     def __init__(self, bouts: Sequence[Bout]) -> None:
         self.bouts = bouts
-        self._cells: dict[Path, Cell] = {}
+        self.cells: list[Cell] = []
         for bout in bouts:
             for value, runs in bout.runs.items():
                 for run in runs:
                     at = run.planned
                     words = (at.row, at.point, f"{bout.tuning.key}={value}", f"seed={at.seed}")
-                    self._cells[run.folder] = run.cell(" ".join(filter(None, words)))
-        self.cells = list(self._cells.values())
+                    self.cells.append(run.cell(" ".join(filter(None, words))))
         self.count = len(self.cells)
-        self._running: dict[Path, Bout] = {}
 
     def next(self) -> Cell | None:
         # The bout that has the most left comes first.
         for bout in sorted(self.bouts, key=lambda bout: len(bout.trials)):
             if (run := bout.next()) is not None:
-                self._running[run.folder] = bout
-                return self._cells[run.folder]
+                return next(cell for cell in self.cells if cell.folder == run.folder)
         return None
 
     def ended(self, done: Ended) -> None:
-        self._running.pop(done.cell.folder).ended(done)
+        self._bout(done.cell).ended(done)
 
     def hopeless(self, cell: Cell) -> bool:
-        return self._running[cell.folder].hopeless()
+        return self._bout(cell).hopeless()
+
+    def _bout(self, cell: Cell) -> Bout:
+        running = ((bout, bout.running) for bout in self.bouts)
+        return next(bout for bout, run in running if run and run.folder == cell.folder)
 
 
 def sign_of(score: str) -> int:
-    """Return 1 for a score that is better when lower, -1 for one that is better when higher.
-
-    Raises ValueError if neither is known.
-    """
+    """Return 1 for a score that is better when lower, -1 when higher; ValueError for others."""
     known = meaning(score)
     if known is None or known.better == "-":
         names = ", ".join(name for name, each in SCORES.items() if each.better != "-")
-        why = "is no score in SCORES of" if known is None else "has no better direction in"
         raise ValueError(
-            f"{score} {why} normlab/metrics/glossary.py: tune by one that has a direction: {names}"
+            f"{score} is no score with a direction in normlab/metrics/glossary.py: tune by {names}"
         )
     return 1 if known.better == "less" else -1
 
@@ -253,8 +240,7 @@ def sign_of(score: str) -> int:
 def with_rates(text: str, scale: str, rates: Mapping[str, Sequence[str] | None]) -> str:
     """Return the text of a study's file with these rates of a scale; nothing else changes.
 
-    None removes the rates of a row. Lines of rates that stay keep their comments. Raises ValueError
-    for a scale written within braces.
+    None removes the rates of a row. Raises ValueError for a scale written within braces.
     """
     wanted = yaml.safe_load(text)
     before = wanted["scales"][scale].pop("rates", None) or {}
@@ -266,23 +252,15 @@ def with_rates(text: str, scale: str, rates: Mapping[str, Sequence[str] | None])
     first = next((n + 1 for n, line in enumerate(lines) if heading.fullmatch(line)), None)
     if first is None:
         raise ValueError(f"scales.{scale}: write one key per line")
-    keys = {
-        line.split(":")[0].strip(): first + n
-        for n, line in enumerate(_deeper(lines, first, 4))
-        if line[4] not in " #"
-    }
     last = first + len(_deeper(lines, first, 4))
-    start = end = keys.get("rates", keys.get("tuning", last))
-    head, kept = "    rates:\n", {}
-    if "rates" in keys:
-        old = _deeper(lines, start + 1, 6)
-        end = start + 1 + len(old)
-        head = lines[start] if old else head
-        for line in old:
-            for name, of in (yaml.safe_load(line) or {}).items():
-                kept[name] = line if after.get(name) == of else ""
+    keys = {lines[n].split(":")[0]: n for n in range(last - 1, first - 1, -1)}
+    start = end = keys.get("    rates", keys.get("    tuning", last))
+    head = "    rates:\n"
+    if "    rates" in keys:
+        end = start + 1 + len(_deeper(lines, start + 1, 6))
+        head = lines[start] if end > start + 1 else head
     block = [
-        kept.get(name) or f"      {_scalar(name)}: [{', '.join(map(_scalar, values))}]\n"
+        f"      {_scalar(name)}: [{', '.join(map(_scalar, values))}]\n"
         for name, values in after.items()
     ]
     lines[start:end] = [head, *block] if block else []

@@ -3,9 +3,9 @@
 import pytest
 import yaml
 
-from normlab.commands import _study_queue, _study_words, study
 from normlab.config import machine
-from normlab.studies import load_study, runs
+from normlab.commands import _study_queue, study
+from normlab.studies import load_study, queue, runs
 from tests.studies.queues import CLAIM, STUDY
 from tests.studies.stand_in import StandIn
 
@@ -41,7 +41,7 @@ def place(tmp_path, monkeypatch, composed):
     monkeypatch.setattr(runs, "data_problem", lambda run: None)
     monkeypatch.setattr(_study_queue, "CONFIG_DIR", configs)
     monkeypatch.setattr(study, "_RESULTS", tmp_path / "published")
-    monkeypatch.setattr(_study_words, "load_study", lambda name: load_study(name, configs))
+    monkeypatch.setattr(queue, "load_study", lambda name: load_study(name, configs))
     found = StandIn(tmp_path)
     found.install(monkeypatch)
     return found

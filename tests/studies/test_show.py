@@ -9,7 +9,7 @@ from rich.console import Console
 
 from normlab.commands._sweep import short_names
 from normlab.records.store import PROGRESS_FILE, RECORD_FILE
-from normlab.studies.local import Cell
+from normlab.studies.loop import Cell
 from normlab.studies.show import Runs
 from tests.sinks.runs import record
 

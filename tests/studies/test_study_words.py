@@ -2,7 +2,7 @@
 
 import pytest
 
-from normlab.commands._study_words import read_rows, read_seeds
+from normlab.studies.queue import read_rows, read_seeds
 from normlab.studies import Scale, Study
 
 ROWS = ["ln", "bn", "bn in the encoder", "bn, padding counted", "bn, padding filled", "none"]
