@@ -1,7 +1,6 @@
 """`normlab study tune`: choose a value for every row by the same grid, seeds and budget."""
 
 import argparse
-import sys
 import time
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
@@ -15,11 +14,10 @@ from normlab.config.registry import CONFIG_DIR
 from normlab.records.files import atomic_write, only_writer
 from normlab.studies import SMOKE, Study, Tuning, load_study, rate_name, tuning_of
 from normlab.studies import runs as studied
-from normlab.studies.loop import carry_out, places, summary_lines
 from normlab.studies.queue import read_rows, taken_out
-from normlab.studies.show import Runs
+from normlab.studies.show import carry_out_shown
 from normlab.studies.study import points_of
-from normlab.studies.tuning import PRUNED_FILE, Bout, Trials, with_rates
+from normlab.studies.tuning import Bout, Trials, with_rates
 
 if TYPE_CHECKING:
     from normlab.studies.runs import Run
@@ -96,7 +94,10 @@ def tune(arguments: argparse.Namespace, again: str) -> int:
         missing = [run for run in tried if run.record() is None]
         studied.check_data(job.study, job.scale, missing)
     for job in jobs:
-        _carry_out(job, arguments.processes, until, again)
+        plan = Trials(list(job.bouts.values()))
+        head = f"tuning {job.study.name} scale={job.scale}"
+        print(f"{head}: {len(plan.bouts)} rows and points, at most {plan.count} runs")
+        carry_out_shown(plan, arguments.processes, again=again, deadline=until)
         found = job.found()
         print(f"\n{job.study.name} at scale={job.scale}\n\n{table(found)}\n{''.join(notes(found))}")
         if write and all(bout.over for bout in job.bouts.values()):
@@ -131,26 +132,6 @@ def _jobs(words: Sequence[str], results: Path, *, write: bool) -> list[Job]:
     if not jobs:
         raise ValueError("name a study, such as normlab study tune batching scale=small")
     return jobs
-
-
-def _carry_out(job: Job, processes: int | None, until: float, again: str) -> None:
-    """Carry out the trials of a job that are left."""
-    plan = Trials(list(job.bouts.values()))
-    head = f"tuning {job.study.name} scale={job.scale}"
-    print(f"{head}: {len(plan.bouts)} rows and points, at most {plan.count} runs")
-    shown = Runs(
-        plan.cells,
-        at_a_time=len(places(processes)),
-        pruned=lambda folder: (folder / PRUNED_FILE).is_file(),
-    )
-    try:
-        with shown:
-            found = carry_out(plan, processes, deadline=until, show=shown)
-    except KeyboardInterrupt:
-        print("\n".join(shown.stopped(again)), file=sys.stderr)
-        raise
-    for line in summary_lines([done for done in found if not done.interrupted])[1:]:
-        print(line)
 
 
 def _write(job: Job) -> None:

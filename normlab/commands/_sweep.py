@@ -25,8 +25,8 @@ from normlab.config.schema import RunConfig
 from normlab.records.files import atomic_write
 from normlab.records.record import RunRecord
 from normlab.records.store import RECORD_FILE, RunStore
-from normlab.studies.loop import INTERRUPTED, Cell, Grid, carry_out, places, summary_lines
-from normlab.studies.show import Lines, Runs
+from normlab.studies.loop import INTERRUPTED, Cell, Grid, carry_out
+from normlab.studies.show import Lines, carry_out_shown
 
 SEARCH_RESULT = "optimization_results.yaml"  # what Hydra's sweepers call what they have found
 
@@ -98,15 +98,7 @@ def _sweep(cells: list[Cell], processes: int | None, again: str) -> int:
     """Carry out runs side by side, show them, and compare those that ended; `again` resumes."""
     names = short_names([cell.overrides for cell in cells])
     cells = [cell._replace(name=name) for cell, name in zip(cells, names, strict=True)]
-    shown = Runs(cells, at_a_time=min(len(cells), len(places(processes))))
-    print(shown.begin(), flush=True)
-    try:
-        with shown:
-            ended = carry_out(Grid(cells), processes, show=shown)
-    except KeyboardInterrupt:
-        print("\n".join(shown.stopped(again)), file=sys.stderr)
-        raise
-    print("\n".join(summary_lines(ended)))
+    ended = carry_out_shown(Grid(cells), processes, again=again)
     folders = dict.fromkeys(cell.folder for cell in cells)
     if there := [str(folder) for folder in folders if (folder / RECORD_FILE).is_file()]:
         print()

@@ -4,7 +4,6 @@ import argparse
 import math
 import re
 import shlex
-import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -17,10 +16,10 @@ from normlab.config.registry import CONFIG_DIR
 from normlab.records.store import without_collection
 from normlab.studies import runs as studied
 from normlab.studies.costs import COLUMNS, Costs
-from normlab.studies.loop import carry_out, each_once, places, summary_lines
+from normlab.studies.loop import each_once
 from normlab.studies.queue import Job, Queue, asked
 from normlab.studies.runs import Run
-from normlab.studies.show import Runs
+from normlab.studies.show import carry_out_shown
 
 _EXAMPLES = """examples:
   normlab study run translation_norms                    20 s per run: does it work?
@@ -219,19 +218,9 @@ def _run(arguments: argparse.Namespace, again: str) -> int:
     queue = Queue(jobs, analyze=analyze, whole=publisher.publish)
     _publish_whole(queue, publisher)
     failed = False
-    if left := {run.folder for run in queue.left()}:
-        shown = Runs(queue.cells, at_a_time=len(places(arguments.processes)))
-        later = sum(cell.folder not in queue.done | left for cell in queue.cells)
-        print(shown.begin(later), flush=True)
-        try:
-            with shown:
-                found = carry_out(queue, arguments.processes, deadline=until, show=shown)
-        except KeyboardInterrupt:
-            print("\n".join(["stopped", *_summary(queue, again)]), file=sys.stderr)
-            raise
-        found = [done for done in found if not done.interrupted]
+    if queue.left():
+        found = carry_out_shown(queue, arguments.processes, again=again, deadline=until)
         failed = any(done.status for done in found)
-        print("\n".join(summary_lines(found)))
     if publisher.problems:
         _publish_whole(queue, publisher)
     print_tables(to_make, judge.results)

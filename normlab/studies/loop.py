@@ -53,12 +53,9 @@ class Ended(NamedTuple):
 class Plan(Protocol):
     """Which runs there are, and which is next.
 
-    `cells` are all runs that may be asked for, `count` is how many this command carries out as far
-    as is known.
+    `count` is how many this command carries out as far as is known.
     """
 
-    @property
-    def cells(self) -> Sequence[Cell]: ...
     @property
     def count(self) -> int: ...
 
@@ -79,12 +76,11 @@ class Grid:
     """A plan of given runs, one after the other."""
 
     def __init__(self, cells: Iterable[Cell]) -> None:
-        self.cells = list(cells)
-        self.count = len(self.cells)
-        self._left = iter(self.cells)
+        self._left = list(cells)
+        self.count = len(self._left)
 
     def next(self) -> Cell | None:
-        return next(self._left, None)
+        return self._left.pop(0) if self._left else None
 
     def ended(self, done: Ended) -> None:
         pass
@@ -101,8 +97,8 @@ class Show:
     def say(self, line: str) -> None:
         """Print a line of progress."""
 
-    def beat(self, running: Mapping[Cell, float]) -> None:
-        """Show the running runs, each with its seconds."""
+    def beat(self, running: Mapping[Cell, float], ended: Sequence[Ended], count: int) -> None:
+        """Show the running runs, each with its seconds, and those that ended, of `count` in all."""
 
 
 class Place(NamedTuple):
@@ -184,7 +180,7 @@ def carry_out(
     `processes` are as of `places`, and `python -m MODULE` starts a run. At `deadline`, a time of
     `time.monotonic`, the running runs are told to stop and returned as interrupted; no other
     begins. Ctrl-C reaches the processes by itself, SIGTERM is passed on; both raise
-    KeyboardInterrupt once all have saved.
+    KeyboardInterrupt once all have saved. A run that was stopped as hopeless has status 0.
     """
     show, free = show or Show(), places(processes)
     running: dict[Cell, _Job] = {}
@@ -213,7 +209,8 @@ def carry_out(
                     running[cell] = _Job(cell, free.pop(0), module)
                 if now >= next_beat:
                     next_beat = now + show.every
-                    show.beat({cell: now - job.begun for cell, job in running.items()})
+                    seconds = {cell: now - job.begun for cell, job in running.items()}
+                    show.beat(seconds, found, plan.count)
                 if now >= next_ask:
                     next_ask = now + _ASK
                     hopeless = {cell for cell in running if plan.hopeless(cell)} - dropped
@@ -222,21 +219,18 @@ def carry_out(
                 ended = [done for job in running.values() if (done := job.ended()) is not None]
                 for done in ended:
                     free.append(running.pop(done.cell).place)
-                    found.append(done)
-                    pruned = done.cell in dropped
-                    said = done.said
-                    if done.interrupted and not pruned:
+                    if done.interrupted and done.cell in dropped:
+                        done = done._replace(status=0, said="stopped: hopeless")
+                    said = f"failed with status {done.status}: " if done.status else ""
+                    if done.interrupted:
                         # Unless all were told to stop, somebody told this run to.
                         interrupted, stopped = interrupted or not stopped, True
-                        said = "saved, to be resumed"
+                        said, done = "", done._replace(said="saved, to be resumed")
                     else:
                         plan.ended(done)
-                        if done.interrupted:
-                            said = "stopped: hopeless"
-                        elif done.status:
-                            said = f"failed with status {done.status}: {said}"
+                    found.append(done)
                     count = f"{len(found)}/{plan.count}"
-                    show.say(f"[{count}] {done.cell.name}, {done.seconds:.0f} s: {said}")
+                    show.say(f"[{count}] {done.cell.name}, {done.seconds:.0f} s: {said}{done.said}")
                 if not running and (stopped or not ended):
                     break
                 if not ended:
@@ -280,13 +274,3 @@ def end_with_the_sweep() -> None:
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
     if os.getppid() != int(parent):  # it was killed before this call
         os.kill(os.getpid(), signal.SIGKILL)
-
-
-def summary_lines(ended: Sequence[Ended]) -> list[str]:
-    """Return the last lines of a sweep: how many runs are done, and why the others failed."""
-    failed = [done for done in ended if done.status]
-    return [f"{len(ended) - len(failed)} of {len(ended)} runs done"] + [
-        f"  failed with status {done.status}: {' '.join(done.cell.overrides)}\n"
-        f"    {done.said} ({done.cell.folder / LOG_FILE})"
-        for done in failed
-    ]

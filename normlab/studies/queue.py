@@ -174,7 +174,6 @@ class Queue:
                 if not job.over:
                     cell = run.cell(f"{job.study.name} {run.planned.name}")
                     self._cells.setdefault(run.folder, cell)
-        self.cells = list(self._cells.values())
         self.done = {folder for folder, run in self._runs.items() if run.has_ended(run.record())}
         self.before = len(self.done)
         self.failed: set[Path] = set()

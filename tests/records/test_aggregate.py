@@ -5,7 +5,7 @@ import statistics
 
 import pytest
 
-from normlab.records.aggregate import Cell, cells, group, summarise
+from normlab.records.aggregate import Cell, group, summarise
 from tests.records.examples import SIGNATURE, record
 
 
@@ -24,8 +24,6 @@ def test_scores_are_averaged_over_finished_seeds_only():
     assert cell.seeds == (1, 2, 3)
     assert cell.outcome == "diverged 1/3"
     assert cell.signature("test/bleu") == SIGNATURE
-    spikes = cell.stability("stability/spikes/count")
-    assert spikes is not None and (spikes.mean, spikes.n) == (3.0, 3)
 
 
 @pytest.mark.parametrize(
@@ -65,7 +63,6 @@ def test_runs_are_grouped_by_experiment():
         record(seed=1, norm="ln", batch_size=8),
     ]
     assert [len(members) for members in group(runs).values()] == [2, 1, 1]
-    assert [cell.norm for cell in cells(runs)] == ["ln", "bn", "ln"]
 
 
 @pytest.mark.parametrize(

@@ -4,9 +4,9 @@ import pytest
 import yaml
 
 from normlab.config import machine
-from normlab.commands import _study_queue, study
+from normlab.commands import _study_queue, _study_tune, study
 from normlab.studies import load_study, queue, runs
-from tests.studies.queues import CLAIM, STUDY
+from tests.studies.queues import CLAIM, STUDY, TUNING
 from tests.studies.stand_in import StandIn
 
 
@@ -45,3 +45,14 @@ def place(tmp_path, monkeypatch, composed):
     found = StandIn(tmp_path)
     found.install(monkeypatch)
     return found
+
+
+@pytest.fixture
+def tuned(place, monkeypatch):
+    """Return the stand-in for runs, with a tuning of the first study."""
+    folder = place.folder / "configs" / "study"
+    path = folder / "one.yaml"
+    path.write_text(path.read_text().replace("smoke: {overrides: [task=toy]", TUNING))
+    monkeypatch.setattr(_study_tune, "load_study", lambda name: load_study(name, folder.parent))
+    monkeypatch.setattr(_study_tune, "study_file", lambda name: folder / f"{name}.yaml")
+    return place

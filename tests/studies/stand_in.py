@@ -89,7 +89,7 @@ def outcome(
         floors={"bleu": 3.0},
     )
     return {
-        "name": f"{run.config['observe']['study']} {run.name}",
+        "name": f"{run.config['observe']['study']} {run.planned.name}",
         "place": str(run.folder),
         "record": made.to_json(),
         "rows": list(rows),

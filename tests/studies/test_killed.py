@@ -6,13 +6,10 @@ import signal
 import time
 from pathlib import Path
 
-import pytest
-
-from normlab.commands import _study_tune
 from normlab.commands import study as command
 from normlab.reports.published import read
 from normlab.studies import load_study, tuning_of
-from tests.studies.queues import TUNING, bleu, night, plan
+from tests.studies.queues import bleu, night, plan
 
 
 def killed(argv, when):
@@ -71,31 +68,21 @@ def test_a_grid_is_resumed_and_makes_no_run_twice(place, capsys):
     )
 
 
-@pytest.fixture
-def tuned(place, monkeypatch):
-    """Return a function that tunes the first study and returns every trial."""
-    path = place.folder / "configs" / "study" / "one.yaml"
-    path.write_text(path.read_text().replace("smoke: {overrides: [task=toy]", TUNING))
-    configs = place.folder / "configs"
-    monkeypatch.setattr(_study_tune, "load_study", lambda name: load_study(name, configs))
-    monkeypatch.setattr(_study_tune, "study_file", lambda name: path)
+def tune(place, of, when=None):
+    """Tune the first study and return what was chosen, and every trial."""
     argv = ["tune", "one", "--processes", "1", "--results", "results"]
-
-    def tune(of, when=None):
-        study = load_study("one", configs)
-        place.plan(study.trials("smoke", tuning_of(study, "smoke")), of)
-        if when is not None:
-            return killed(argv, when)
-        assert command.main(argv) == 0
-        content = json.loads(Path("results/one/tuning.json").read_text())
-        rows = content["scales"]["smoke"]["rows"]
-        trials = [[(t["value"], t["status"], t["score"]) for t in row["trials"]] for row in rows]
-        return [row["chosen"] for row in rows], trials
-
-    return tune
+    study = load_study("one", place.folder / "configs")
+    place.plan(study.trials("smoke", tuning_of(study, "smoke")), of)
+    if when is not None:
+        return killed(argv, when)
+    assert command.main(argv) == 0
+    content = json.loads(Path("results/one/tuning.json").read_text())
+    rows = content["scales"]["smoke"]["rows"]
+    trials = [[(t["value"], t["status"], t["score"]) for t in row["trials"]] for row in rows]
+    return [row["chosen"] for row in rows], trials
 
 
-def test_a_tuning_with_pruning_is_resumed_and_chooses_the_same(place, tuned):
+def test_a_tuning_with_pruning_is_resumed_and_chooses_the_same(tuned):
     def of(run):
         value = next(o for o in reversed(run.overrides) if o.startswith("optim.lr="))
         score = {"optim.lr=1e-3": 10.0, "optim.lr=2e-3": 20.0, "optim.lr=4e-3": 1.0}[value]
@@ -104,16 +91,16 @@ def test_a_tuning_with_pruning_is_resumed_and_chooses_the_same(place, tuned):
         return {"scores": {"valid/bleu": score}, "rows": seen, "seconds": pruned}
 
     def count(calls):
-        return sum("bn" in call for call in place.lines(calls))
+        return sum("bn" in call for call in tuned.lines(calls))
 
     def slow(run):
         wait = 60.0 if (run.row, "optim.lr=2e-3") == ("bn", run.overrides[-3]) else 0.0
         return {**of(run), "seconds": wait or of(run)["seconds"]}
 
-    tuned(slow, when=lambda: count("calls") == 2)
-    chosen, trials = tuned(of)
+    tune(tuned, slow, when=lambda: count("calls") == 2)
+    chosen, trials = tune(tuned, of)
     assert chosen == ["2e-3", "2e-3"]
     assert trials[0] == trials[1]
     assert [status for _, status, _ in trials[0]] == ["finished", "finished", "pruned"]
-    assert len(place.lines("stopped")) == 2, "what was pruned is not begun again"
-    assert len(place.lines("calls")) == 6 + 1
+    assert len(tuned.lines("stopped")) == 2, "what was pruned is not begun again"
+    assert len(tuned.lines("calls")) == 6 + 1

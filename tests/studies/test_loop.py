@@ -6,12 +6,11 @@ import sys
 import textwrap
 import threading
 import time
-from pathlib import Path
 
 import pytest
 
-from normlab.studies.local import Cell, Ended, Local, places, visible_gpus
-from normlab.studies.loop import Grid, Show, carry_out, summary_lines
+from normlab.studies.loop import LOG_FILE, Cell, Grid, Show, carry_out, places, visible_gpus
+from normlab.studies.show import carry_out_shown
 
 
 @pytest.fixture
@@ -37,15 +36,14 @@ class Told(Show):
         self.lines.append(line)
 
 
-def sweep(folder, *runs, processes=2, show=None):
-    cells = [Cell(run, (run,), folder / run) for run in runs]
-    with Local(processes, folder / "logs") as runner:
-        return carry_out(Grid(cells), runner, show=show)
+def sweep(folder, *runs, processes=2, **more):
+    cells = [Cell(run, (run,), folder / "runs" / run) for run in runs]
+    return carry_out(Grid(cells), processes, **more)
 
 
 def test_as_many_run_at_once_as_are_asked_for(tmp_path, stand_in):
     stand_in(
-        'mkdir running.$$; ls -d running.* | wc -l >> seen; sleep 0.4; rmdir running.$$; echo "$@"'
+        'mkdir running.$$; ls -d running.* | wc -l >> seen; sleep 0.2; rmdir running.$$; echo "$@"'
     )
     told = Told()
     runs = [f"seed={n}" for n in range(6)]
@@ -54,55 +52,42 @@ def test_as_many_run_at_once_as_are_asked_for(tmp_path, stand_in):
     assert max(map(int, (tmp_path / "seen").read_text().split())) == 3
     assert all("-m normlab train seed=" in done.said for done in found)
     assert sum("begins" in line for line in told.lines) == 6 and told.lines[-1].startswith("[6/6]")
+    assert "seed=3" in (tmp_path / "runs" / "seed=3" / LOG_FILE).read_text()
 
 
-def test_a_failure_costs_itself_and_says_why(tmp_path, stand_in):
-    stand_in('case "$*" in *bn*) echo "normlab train: no such thing" >&2; exit 3;; esac; echo fine')
-    found = sweep(tmp_path, "norm=ln", "norm=bn", "norm=in", processes=1)
-    assert [done.status for done in found] == [0, 3, 0]
-    lines = summary_lines(found)
-    assert lines[0] == "2 of 3 runs done"
-    assert "norm=bn" in lines[1] and "no such thing" in lines[1] and "run1.log" in lines[1]
-    silent = Ended(Cell("bn", ("norm=bn",), tmp_path), -9, "", 1.0, Path("log"))
-    assert "failed with status -9: norm=bn" in summary_lines([silent])[1]
-    assert "it said nothing" in summary_lines([silent])[1]
-
-
-def test_sweeps_at_once_on_one_folder_have_logs_of_their_own(tmp_path, stand_in):
+def test_a_failure_costs_itself_and_says_why(tmp_path, stand_in, capsys):
     stand_in(
-        """
-        echo "began $4"; echo $4 >> calls
-        while [ "$(wc -l < calls)" -lt 2 ]; do sleep 0.05; done
-        case "$4" in norm=bn) sleep 0.4; exit 3;; esac
-        """
+        'case "$*" in *bn*) echo "normlab train: no such thing" >&2; exit 3;; *rms*) exit 1;; esac'
     )
-    ended = {}
-
-    def one(norm):
-        ended[norm] = summary_lines(sweep(tmp_path, norm))
-
-    both = [threading.Thread(target=one, args=(norm,)) for norm in ("norm=bn", "norm=ln")]
-    for thread in both:
-        thread.start()
-        time.sleep(0.1)
-    for thread in both:
-        thread.join()
-    assert ended["norm=ln"] == ["1 of 1 runs done"]
-    failed = ended["norm=bn"][1]
-    assert Path(failed.rpartition("(")[2].rstrip(")")).read_text() == "began norm=bn\n"
+    names = ("norm=ln", "norm=bn", "norm=rms", "norm=in")
+    cells = [Cell(name, (name,), tmp_path / name) for name in names]
+    found = carry_out_shown(Grid(cells), 1, again="normlab train")
+    assert [done.status for done in found] == [0, 3, 1, 0]
+    lines = capsys.readouterr().out.split("2 of 4 runs done\n")[1].splitlines()
+    assert lines[0] == "  failed with status 3: norm=bn"
+    assert lines[1] == f"    normlab train: no such thing ({tmp_path}/norm=bn/{LOG_FILE})"
+    assert "it said nothing" in lines[3]
 
 
-def test_a_run_that_was_told_to_stop_ends_the_sweep(tmp_path, stand_in):
+def test_a_run_that_was_told_to_stop_ends_the_sweep(tmp_path, stand_in, capsys):
     stand_in("echo $$ >> calls; exit 130")
+    cells = [Cell(name, (name,), tmp_path / name) for name in ("a=1", "a=2", "a=3")]
     with pytest.raises(KeyboardInterrupt):
-        sweep(tmp_path, "a=1", "a=2", "a=3", processes=1)
+        carry_out_shown(Grid(cells), 1, again="normlab train -m a=1,2,3")
     assert len((tmp_path / "calls").read_text().split()) == 1
+    said = capsys.readouterr().err.splitlines()
+    assert said == [
+        "stopped: 0 of 3 runs done, 3 left",
+        "  a=1 (saved at starting)",
+        "resume with: normlab train -m a=1,2,3",
+    ]
+
+
+WAITING = "trap 'echo saved >> ended; exit 130' TERM; echo $$ >> calls; while :; do sleep 0.1; done"
 
 
 def test_a_signal_reaches_every_run_and_begins_no_other(tmp_path, stand_in):
-    stand_in(
-        "trap 'echo saved >> ended; exit 130' TERM; echo $$ >> calls; while :; do sleep 0.1; done"
-    )
+    stand_in(WAITING)
     calls = tmp_path / "calls"
 
     def stop():
@@ -118,10 +103,8 @@ def test_a_signal_reaches_every_run_and_begins_no_other(tmp_path, stand_in):
 
 
 def test_at_the_deadline_runs_save_and_none_is_begun(tmp_path, stand_in):
-    stand_in("trap 'exit 130' TERM; echo $$ >> calls; while :; do sleep 0.1; done")
-    cells = [Cell(name, (name,), tmp_path / name) for name in ("a=1", "a=2")]
-    with Local(1, tmp_path / "logs") as runner:
-        found = carry_out(Grid(cells), runner, deadline=time.monotonic() + 1)
+    stand_in(WAITING)
+    found = sweep(tmp_path, "a=1", "a=2", processes=1, deadline=time.monotonic() + 1)
     assert [done.interrupted for done in found] == [True]
 
 

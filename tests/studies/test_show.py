@@ -8,10 +8,9 @@ import pytest
 from rich.console import Console
 
 from normlab.commands._sweep import short_names
-from normlab.records.store import PROGRESS_FILE, RECORD_FILE
-from normlab.studies.loop import Cell
+from normlab.records.store import PROGRESS_FILE
+from normlab.studies.loop import Cell, Ended
 from normlab.studies.show import Runs
-from tests.sinks.runs import record
 
 
 def shown(tmp_path, count, *, terminal=False):
@@ -20,7 +19,7 @@ def shown(tmp_path, count, *, terminal=False):
         cell.folder.mkdir(exist_ok=True)
     out = io.StringIO()
     console = Console(file=out, force_terminal=terminal, width=80, height=20)
-    return Runs(cells, at_a_time=2, logs=tmp_path, console=console), cells, out
+    return Runs(2, console), cells, out
 
 
 def progress(folder, **changes):
@@ -33,27 +32,29 @@ def test_a_live_table_fits_the_terminal_and_shows_what_is_running(tmp_path, coun
     runs, cells, out = shown(tmp_path, count, terminal=True)
     with runs:
         progress(cells[1].folder)
-        runs.beat({cells[1]: 10.0})
-    text = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", out.getvalue())
+        failed = [Ended(cell, 1, "", 1.0) for cell in cells[2:]]
+        runs.beat({cells[1]: 10.0}, failed, count)
+        text = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", out.getvalue())
     assert max(map(len, text.splitlines())) <= 80
     assert len(text[text.rindex(" of ") :].splitlines()) <= 20
     (row,) = {line.rstrip() for line in text.splitlines() if "training" in line}
-    assert re.fullmatch(r"norm=bn seed=1 +training 120/500 +5\.25 +40s +run1\.log", row)
+    assert re.fullmatch(r"norm=bn seed=1 +training 120/500 +5\.25 +40s", row)
 
 
 def test_the_time_left_counts_what_is_to_come(tmp_path, capsys):
     runs, cells, _ = shown(tmp_path, 5)
-    (cells[0].folder / RECORD_FILE).write_text(record().to_json())
+    ended = [Ended(cells[0], 0, "", 1.0)]
     progress(cells[1].folder)
     progress(cells[2].folder, left=60.0)
-    runs.beat({cells[0]: 1.0, cells[1]: 60.0, cells[2]: 60.0})
-    runs.beat({cells[1]: 60.0, cells[2]: 60.0})
+    runs.beat({cells[1]: 60.0, cells[2]: 60.0}, ended, 5)
     assert runs.left == pytest.approx((40 + 60 + 2 * (100 + 120 + 1) / 3) / 2)
-    assert capsys.readouterr().out.startswith("0 of 5 done, about")
-    said = runs.stopped("normlab train -m norm=ln,bn")
-    assert said[0] == "stopped: 1 of 5 runs done, 4 left"
-    assert "norm=bn seed=1 (saved at training 120/500)" in said[1]
-    assert said[-1] == "resume with: normlab train -m norm=ln,bn"
+    assert capsys.readouterr().out.startswith("1 of 5 done, about")
+    ended.append(Ended(cells[1], 130, "", 60.0))
+    assert runs.stopped("normlab train -m norm=ln,bn") == [
+        "stopped: 1 of 5 runs done, 4 left",
+        "  norm=bn seed=1 (saved at training 120/500)",
+        "resume with: normlab train -m norm=ln,bn",
+    ]
 
 
 def test_runs_of_a_sweep_are_named_by_what_differs():

