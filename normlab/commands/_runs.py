@@ -43,7 +43,7 @@ def runs_of(place: Path) -> list[Path]:
     if not runs:
         raise ValueError(none_below([place]))
     if len({record.fingerprint for _, record in runs}) > 1:
-        raise ValueError(f"{place} has several experiments: name one, such as {runs[0][0].parent}")
+        raise ValueError(f"{place} has several experiments: name one, such as {runs[0][0]}")
     return [folder for folder, _ in sorted(runs, key=lambda run: run[1].seed)]
 
 

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any
 from normlab.commands._arguments import as_path, command_parser
 from normlab.commands._runs import one_run
 from normlab.commands._terminal import at_work, print_prose, print_table
+from normlab.records.labels import placement_label
+from normlab.records.packed import address_of
 
 if TYPE_CHECKING:
     from normlab.inspect.model import Subject
@@ -73,7 +75,7 @@ def _subject(words: list[str]) -> "tuple[Subject, Path]":
     from normlab.config.suggest import check_given_once
     from normlab.inspect.model import subject_of_config, subject_of_run
 
-    runs = [word for word in words if "=" not in word]
+    runs = [word for word in words if "=" not in word or address_of(Path(word))]
     if len(runs) > 1:
         raise ValueError(f"{' and '.join(runs)}: inspect one run at a time")
     if not runs:

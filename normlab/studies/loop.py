@@ -15,7 +15,7 @@ import time
 from collections.abc import Generator, Iterable, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import NamedTuple, Protocol
+from typing import NamedTuple, Protocol, runtime_checkable
 
 INTERRUPTED = 130
 """Exit status of a run that was told to stop and has saved."""
@@ -50,6 +50,7 @@ class Ended(NamedTuple):
         return self.status in (INTERRUPTED, -signal.SIGINT, -signal.SIGTERM)
 
 
+@runtime_checkable
 class Plan(Protocol):
     """Which runs there are, and which is next.
 

@@ -13,6 +13,7 @@ from normlab.config.compose import from_dict, to_dict
 from normlab.models.folding import fold as fold_norms
 from normlab.norms.base import running_norms
 from normlab.records.files import atomic_write
+from normlab.records.packed import address_of
 from normlab.records.record import RunRecord, Score
 from normlab.records.store import HYPOTHESES_FILE, RunStore, hypotheses_splits, read_hypotheses
 from normlab.tasks.base import Batch, Task
@@ -76,6 +77,11 @@ def load_run(
     """
     folder = Path(run_dir)
     record = RunStore(folder).read(folder)
+    if address_of(folder) is not None:
+        raise ValueError(
+            f"{folder}: a published run keeps no weights: train it again, or score its kept "
+            "translations with normlab eval RUN --kept"
+        )
     # Tests that the run repeated are repeated here only if `changes` ask for them.
     given, none = dict(record.config), {"test_noise": [], "test_seen": 0}
     if isinstance(observe := given.get("observe"), dict):

@@ -112,9 +112,7 @@ def test_a_huge_score_is_short_in_lists_and_tables(tmp_path, capsys):
         assert figure(1e308, name) == "1e+308"
 
 
-@pytest.mark.parametrize(
-    "manifest", ["[]", '{"../secret": "x"}', '{"a": 1}', "[" * 5000, "\x00"]
-)
+@pytest.mark.parametrize("manifest", ["[]", '{"../secret": "x"}', '{"a": 1}', "[" * 5000, "\x00"])
 def test_a_broken_cache_heals(manifest, tmp_path):
     def build(folder: Path) -> None:
         (folder / "a").write_text("whole")

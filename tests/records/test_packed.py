@@ -1,13 +1,16 @@
 """Packed runs read back as they were written, and each has an address."""
 
 import gzip
+import io
 import math
 import re
 from pathlib import Path
 
 import pytest
 
+from normlab.cli import main as cli
 from normlab.commands._runs import one_run, runs_of
+from normlab.config.compose import compose, from_dict, to_dict
 from normlab.records.packed import (
     CURVES,
     HYPOTHESES,
@@ -95,6 +98,25 @@ def test_commands_take_an_address_as_run(folder):
         ValueError, match=r"small:ln has 2 runs: name one, such as .*small:ln@seed1"
     ):
         one_run(folder.parent / "small:ln")
+
+
+@pytest.mark.parametrize("command", ["inspect", "predict"])
+def test_a_published_run_has_no_weights_to_load(folder, command, capsys, monkeypatch):
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(b"ein Hund")))
+    assert cli([command, f"{folder}:bn placement=pre"]) == 1
+    assert (
+        "small:bn placement=pre@seed1: a published run keeps no weights" in capsys.readouterr().err
+    )
+
+
+def test_the_config_of_an_older_run_gets_the_defaults_of_newer_keys():
+    config = to_dict(compose(["task=toy", "norm=bn"]))
+    old = {key: value for key, value in config.items() if key != "freeze_statistics"}
+    for node, lacks in (("observe", ("test_noise", "fast")), ("validate", ("best",))):
+        old[node] = {key: value for key, value in config[node].items() if key not in lacks}
+    assert to_dict(from_dict(old)) == config
+    with pytest.raises(ValueError, match="colour"):
+        from_dict({**old, "colour": "blue"})
 
 
 @pytest.mark.parametrize(
