@@ -37,11 +37,9 @@ class Job:
 
     @property
     def file(self) -> Path:
-        """Return the file of the study."""
         return study_file(self.study.name)
 
     def found(self) -> dict[str, Any]:
-        """Return what is kept of the tuning."""
         rows = [
             {
                 "row": row,

@@ -53,17 +53,14 @@ class Cell:
 
     @property
     def config(self) -> dict[str, Any]:
-        """Return the config of the first seed."""
         return self.records[0].config
 
     @property
     def parts(self) -> Parts:
-        """Return what makes the experiment."""
         return self.records[0].parts
 
     @property
     def seeds(self) -> tuple[int, ...]:
-        """Return the seeds of all runs, finished or not."""
         return tuple(record.seed for record in self.records)
 
     @property
@@ -74,7 +71,6 @@ class Cell:
         return ", ".join(f"{status} {counts[status]}/{len(self.records)}" for status in others)
 
     def choice(self, group: str) -> str | None:
-        """Return the option chosen in a config group, or None where none was."""
         return self.records[0].choice(group)
 
     def score(self, name: str) -> Summary | None:

@@ -43,7 +43,6 @@ class Key(NamedTuple):
 
     @property
     def name(self) -> str:
-        """Return the name of all seeds, as in an address."""
         return f"{self.row} {self.point}".rstrip()
 
 
@@ -110,7 +109,6 @@ class Pack:
         return {line.key: line.splits for _, line in self._lines(HYPOTHESES)}
 
     def address(self, key: Key) -> Path:
-        """Return the address of a run."""
         return Path(f"{self.folder}:{key.name}@seed{key.seed}")
 
     def _lines(self, name: str) -> list[tuple[str, _Line]]:

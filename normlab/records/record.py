@@ -108,21 +108,17 @@ class RunRecord(
 
     @cached_property
     def parts(self) -> Parts:
-        """Return what makes the experiment, to be compared with others many times."""
         return parts(self.config)
 
     @property
     def made_by(self) -> tuple[int | str, Mapping[str, str]]:
-        """Return the numerics and the norms of a user's own that made the run."""
         return self.numerics, self.own_norms
 
     def choice(self, group: str) -> str | None:
-        """Return the option chosen in a config group, or None where none was."""
         return self.config.get("choices", {}).get(group)
 
     @property
     def finished(self) -> bool:
-        """Tell whether the run reached its end, so that its scores may be averaged."""
         return self.outcome.status == "finished"
 
     @property

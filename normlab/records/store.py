@@ -81,7 +81,6 @@ class RunStore:
         return path
 
     def has(self, run_dir: Path) -> bool:
-        """Tell whether a run has left a record."""
         return (run_dir / RECORD_FILE).is_file()
 
     def read(self, run_dir: Path) -> RunRecord:

@@ -1,9 +1,4 @@
-"""Studies: grids of runs that fill the comparison tables of articles, tuned, run and published.
-
-A study is a file of `configs/study`: the rows to compare (the first is the baseline), the `grid`
-that is varied for every row, the scores to show, the article's own values, and by scale the size,
-the data and the seeds.
-"""
+"""Studies: grids of runs that fill the comparison tables of articles, tuned, run and published."""
 
 from normlab.studies.load import load_study, tuning_of, unchosen
 from normlab.studies.study import (

@@ -30,7 +30,6 @@ _MOST_SECONDS, _LEAST_SECONDS = 20.0, 1.0
 _ALL_SECONDS = 480.0  # of all trial runs of a study, not counting how long they take to start
 _SHARE = 20  # a trial run takes this part of the minutes estimated for a run
 _FREE = ("budget", "schedule", "divergence_factor")
-_GPUS = Path("/proc/driver/nvidia/gpus")
 
 Cost = Mapping[str, Any]
 """What `normlab.bench.cost` found."""
@@ -45,7 +44,8 @@ class Costs:
     def __init__(self, root: Path, processes: int | None) -> None:
         self.folder, self.processes = root / FOLDER, processes
         self.at_a_time = len(places(processes))
-        self._surroundings = [NUMERICS, _machine(), places(processes)[0].threads, self.at_a_time]
+        machine = [platform.node(), str(os.cpu_count()), *visible_gpus()]
+        self._surroundings = [NUMERICS, machine, places(processes)[0].threads, self.at_a_time]
 
     def of(self, run: Run) -> Cost | None:
         """Return what is kept of a run's configuration; None if it was not measured."""
@@ -133,18 +133,6 @@ class Costs:
         if size.pilot:
             notes.append("a pilot: these runs never count as evidence")
         return lines, notes
-
-
-def _machine() -> list[str]:
-    """Name processor and GPUs without torch."""
-    try:
-        lines = Path("/proc/cpuinfo").read_text("utf-8", errors="replace").splitlines()
-    except OSError:
-        lines = []
-    kinds = {line for line in lines if line.startswith(("model name", "flags"))}
-    models = [path.read_text("utf-8", errors="replace") for path in _GPUS.glob("*/information")]
-    gpus = [line for text in models for line in text.splitlines() if line.startswith("Model")]
-    return [platform.machine(), str(os.cpu_count()), *sorted(kinds), *gpus, *visible_gpus()]
 
 
 def planned_updates(config: Mapping[str, Any], cost: Cost | None = None) -> int | None:

@@ -63,7 +63,6 @@ class Job:
 
     @property
     def name(self) -> str:
-        """Name study and scale."""
         return f"{self.study.name} scale={self.scale}"
 
     @property
@@ -85,7 +84,6 @@ class Job:
         self.runs = self._compose([*self.seeds, *chain.from_iterable(self.later)])
 
     def asked(self) -> list[Run]:
-        """Return the runs of the seeds to be made now."""
         return [run for seed in self.seeds for run in self.runs[seed]]
 
     def _compose(self, seeds: Sequence[int]) -> dict[int, list[Run]]:

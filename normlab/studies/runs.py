@@ -32,7 +32,6 @@ class Run(NamedTuple):
         return self.config["observe"]["other_code"] == "rerun"
 
     def cell(self, name: str) -> Cell:
-        """Return it as the loop carries it out."""
         return Cell(name, self.planned.overrides, self.folder)
 
     def record(

@@ -8,6 +8,8 @@ import sys
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from rich.markup import escape
+
 from normlab.records.store import read_progress
 from normlab.studies.loop import LOG_FILE, Cell, Ended, Plan, Show, carry_out, places
 from normlab.train.console import duration, figure
@@ -110,22 +112,18 @@ class Runs(Show):
     def table(self) -> "Table":
         """Return the running and failed runs, as many as the terminal has room for."""
         from rich.table import Table
-        from rich.text import Text
 
-        table = Table(title=Text(self.counts()), title_justify="left", box=None, pad_edge=False)
-        table.padding = (0, 2, 0, 0)
-        for name, width in (("run", None), ("does", 20), ("loss", 6), ("left", 7)):
-            table.add_column(name, min_width=width, no_wrap=True, overflow="ellipsis")
-        rows: list[tuple[Text, Text, str, str]] = []
-        for cell in self._running:
-            does, loss = self._does(cell)
-            left = self._progress.get(cell, {}).get("left")
-            time = "" if left is None else duration(left)
-            rows.append((Text(cell.name), Text(does, "cyan"), loss, time))
-        failed = [done.cell.name for done in self._ended if done.status]
-        rows += [(Text(name), Text("failed", "red"), "", "") for name in failed]
+        table = Table(*("run", "does", "loss", "left"), title=self.counts(), box=None)
+        for column in table.columns:
+            column.no_wrap = True
+        rows = [
+            (cell.name, *self._does(cell), "" if left is None else duration(left))
+            for cell in self._running
+            for left in [self._progress.get(cell, {}).get("left")]
+        ]
+        rows += [(done.cell.name, "failed", "", "") for done in self._ended if done.status]
         for row in rows[: max(3, self._console.height - _LINES)]:
-            table.add_row(*row)
+            table.add_row(*map(escape, row))
         return table
 
     def stopped(self, command: str) -> list[str]:

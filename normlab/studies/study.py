@@ -89,7 +89,6 @@ class Planned(NamedTuple):
 
     @property
     def name(self) -> str:
-        """Name it by row, point and seed."""
         return " ".join(filter(None, (self.row, self.point, f"seed={self.seed}")))
 
 
@@ -115,7 +114,6 @@ class Study:
 
     @property
     def baseline(self) -> str:
-        """Return the row that all others are compared with."""
         return next(iter(self.rows))
 
     def scale(self, name: str) -> Scale:

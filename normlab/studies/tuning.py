@@ -131,7 +131,6 @@ class Bout:
         return self._stop is not None
 
     def ended(self, done: Ended) -> None:
-        """Learn how the running run has ended; what it came to is read from its folder."""
         run, self.running = self.running, None
         assert run is not None, "a run that ended had begun"
         if self._stop is not None and not run.has_ended(run.record()):

@@ -45,7 +45,3 @@ def test_a_corpus_is_named_where_a_task_has_several(choices, corpus, label):
 )
 def test_a_network_without_attention_has_no_placement(placement, config, label):
     assert placement_label({"placement": placement}, config) == label
-
-
-def test_a_config_without_choices_or_task_has_no_corpus():
-    assert corpus_label({}) is None
