@@ -120,6 +120,7 @@ class Costs:
             counts = [str(len(own)), str(to_go), "?" if updates is None else f"{updates:,}"]
             hours = f"{'' if cost else '~'}{seconds * to_go / 3600:.2f}"
             lines.append([str(size.rows.index(row) + 1), row, point, *counts, *measured, hours])
+        lines.sort(key=lambda line: int(line[0]))
         data = next((f"{each['data']['label']}, {each['data']['origin']}" for each in costs), None)
         at_once = f", {duration(total / self.at_a_time)} with {self.at_a_time} at once"
         time = f"time: {duration(total)} one run after the other"

@@ -189,45 +189,28 @@ def test_a_queue_that_does_not_fit_is_refused(place, argv, message):
         command.main(["run", *argv])
 
 
-@pytest.mark.parametrize(
-    ("text", "seconds"), [("90m", 5400), ("2.5h", 9000), ("45s", 45), ("1 h", 3600)]
-)
-def test_a_budget_is_a_number_and_a_unit(text, seconds):
-    assert read_time(text) == seconds
-
-
-@pytest.mark.parametrize("text", ["90", "h", "-1h", "0h", "2.5 years"])
-def test_a_budget_without_a_unit_is_refused(text, capsys):
-    with pytest.raises(SystemExit):
-        command.parser("run").parse_args(["one", f"--budget={text}"])
-    assert "such as 90m or 2.5h" in capsys.readouterr().err
+def test_a_budget_is_a_number_and_a_unit(capsys):
+    assert [read_time(text) for text in ("90m", "2.5h", "45s", "1 h")] == [5400, 9000, 45, 3600]
+    for text in ("90", "h", "-1h", "0h", "2.5 years"):
+        with pytest.raises(SystemExit):
+            command.parser("run").parse_args(["one", f"--budget={text}"])
+        assert "such as 90m or 2.5h" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
-    ("seeds", "first", "later"),
+    ("seeds", "published", "taken", "first", "later"),
     [
-        ([1, 2, 3, 4, 5], [1, 2, 3, 4, 5], [[6, 7, 8], [9, 10, 11, 12]]),
-        ([1, 2, 3], [1, 2, 3, 4, 5], [[6, 7, 8], [9, 10, 11, 12]]),
-        ([11, 12, 13, 14, 15], [11, 12, 13, 14, 15], [[1, 2, 3], [4, 5, 6, 7]]),
-        (list(range(1, 8)), list(range(1, 9)), [[9, 10, 11, 12]]),
+        ([1, 2, 3], [], [], [1, 2, 3, 4, 5], [[6, 7, 8], [9, 10, 11, 12]]),
+        ([11, 12, 13, 14, 15], [], [], [11, 12, 13, 14, 15], [[1, 2, 3], [4, 5, 6, 7]]),
+        (list(range(1, 8)), [], [], list(range(1, 9)), [[9, 10, 11, 12]]),
+        ([1, 2, 3, 4, 5], [1, 2, 3], [], [4, 5], [[6, 7, 8], [9, 10, 11, 12]]),
+        ([1, 2, 3, 4, 5], [1, 2, 3, 4, 5], [6, 8], [7, 9, 10], [[11, 12, 13, 14]]),
+        ([1, 2, 3, 4, 5], list(range(1, 13)), [], [], []),
+        ([1, 2, 3, 4, 5], [], [2], [1, 3, 4, 5, 6], [[7, 8, 9], [10, 11, 12, 13]]),
     ],
 )
-def test_seeds_are_planned_by_the_looks(seeds, first, later):
-    assert seeds_by_analyses(seeds) == (first, later)
-
-
-@pytest.mark.parametrize(
-    ("published", "taken", "first", "later"),
-    [
-        ([1, 2, 3], [], [4, 5], [[6, 7, 8], [9, 10, 11, 12]]),
-        ([1, 2, 3, 4, 5], [6, 8], [7, 9, 10], [[11, 12, 13, 14]]),
-        (list(range(1, 9)), [], [9, 10, 11, 12], []),
-        (list(range(1, 13)), [], [], []),
-        ([], [2], [1, 3, 4, 5, 6], [[7, 8, 9], [10, 11, 12, 13]]),
-    ],
-)
-def test_looks_count_seeds_that_are_published(published, taken, first, later):
-    assert seeds_by_analyses([1, 2, 3, 4, 5], published, taken) == (first, later)
+def test_seeds_are_planned_by_the_analyses(seeds, published, taken, first, later):
+    assert seeds_by_analyses(seeds, published, taken) == (first, later)
 
 
 def test_every_claim_of_the_project_can_be_asked_by_study():
