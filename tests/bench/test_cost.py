@@ -7,7 +7,7 @@ import pytest
 from normlab.bench import cost
 from normlab.bench.speed import Clock, Span
 from normlab.config.compose import compose, to_dict
-from normlab.studies.costs import duration, estimate, memory, planned_updates
+from normlab.studies.costs import estimate, planned_updates
 from normlab.train.runtime import Runtime
 from tests.bench.small import TOY
 
@@ -96,10 +96,3 @@ def test_the_first_limit_of_a_budget_ends_a_run(budget, updates):
 
 def test_a_run_is_the_sum_of_its_parts():
     assert estimate(limited(steps=100), COST) == 10 + 100 * 0.5 + 3 * 2 + 20
-
-
-def test_durations_and_sizes_as_people_say_them():
-    assert [duration(s) for s in (4, 99, 100, 700, 6001, 360_001)] == [
-        *("4 s", "99 s", "1.7 min", "12 min", "1.7 h", "4.2 days"),
-    ]
-    assert [memory(size) for size in (3 * 2**20, 1.25 * 2**30)] == ["3 MiB", "1.2 GiB"]
