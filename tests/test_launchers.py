@@ -11,7 +11,7 @@ from normlab.config.compose import compose
 from normlab.records.record import Score
 from normlab.records.store import RunStore
 from tests.records.examples import record
-from tests.tiny_runs import QUICK, Ended, RunProcess, nothing, tiny, write_corpus
+from tests.tiny_runs import Ended, tiny, write_corpus
 
 
 @pytest.fixture(scope="module")

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 from normlab.commands._arguments import as_path, command_parser
 from normlab.commands._runs import one_run
 from normlab.commands._terminal import at_work, print_prose, print_table
-from normlab.records.labels import placement_label
 from normlab.records.packed import address_of
 
 if TYPE_CHECKING:

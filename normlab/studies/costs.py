@@ -19,8 +19,8 @@ from normlab.records.record import fingerprint
 from normlab.studies.loop import Cell, Grid, carry_out, places, visible_gpus
 from normlab.studies.runs import Run
 from normlab.studies.study import Study
-from normlab.train.run import NUMERICS
 from normlab.train.console import duration
+from normlab.train.run import NUMERICS
 
 FOLDER = ".plan"
 """Where costs are kept, below the folder of runs."""

@@ -3,8 +3,8 @@
 import pytest
 import yaml
 
-from normlab.config import machine
 from normlab.commands import _study_queue, _study_tune, study
+from normlab.config import machine
 from normlab.studies import load_study, queue, runs
 from tests.studies.queues import CLAIM, STUDY, TUNING
 from tests.studies.stand_in import StandIn
