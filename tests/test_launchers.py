@@ -11,7 +11,7 @@ from normlab.config.compose import compose
 from normlab.records.record import Score
 from normlab.records.store import RunStore
 from tests.records.examples import record
-from tests.tiny_runs import Ended, tiny, write_corpus
+from tests.tiny_runs import QUICK, Ended, RunProcess, nothing, tiny, write_corpus
 
 
 @pytest.fixture(scope="module")
@@ -20,41 +20,8 @@ def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def sweep(corpus: Path, runs: Path, *overrides: str) -> Ended:
-    argv = tiny(corpus, runs, "budget.steps=4", "probe=[]", *overrides)
-    command = [sys.executable, "-m", "normlab", "train", "-m", *argv]
-    done = subprocess.run(
-        command,
-        cwd=runs.parent,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        timeout=8 * MINUTES,
-    )
-    return Ended(done.returncode, done.stdout)
-
-
-@pytest.mark.skipif(sys.platform != "linux", reason="cells die with their sweep on Linux only")
-def test_a_sweep_that_is_killed_goes_on_when_it_is_started_again(corpus: Path, tmp_path: Path):
-    runs = tmp_path / "runs"
-    long = ("budget.steps=60", "validate.every=60", "seed=1,2", "sink=[console,jsonl]")
-    argv = tiny(corpus, runs, "probe=[]", "observe.checkpoint_every=10", *long)
-    command = [sys.executable, "-m", "normlab", "train", "-m", "observe.processes=2", *argv]
-    first = subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.DEVNULL)
-    try:
-        deadline = time.monotonic() + 3 * MINUTES
-        while not (saved := list(runs.glob("*/seed*/checkpoints/last.pt"))):
-            assert time.monotonic() < deadline, "no cell saves anything"
-            time.sleep(0.1)
-    finally:
-        first.kill()
-        first.wait()
-    begun = {path.parents[1] for path in saved}
-    assert not any((folder / "record.json").exists() for folder in begun)
-    again = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
-    assert again.returncode == 0, again.stdout + again.stderr
-    assert "2 of 2 runs done" in again.stdout
-    logs = [path.read_text(encoding="utf-8") for path in runs.glob("*/seed*/log.txt")]
-    assert any("resumed at step" in log for log in logs)
+    argv = tiny(corpus, runs, *QUICK, "budget.steps=4", "validate.every=4", "probe=[]", *overrides)
+    return RunProcess(["train", "-m", *argv], runs.parent / "log", prepare=nothing).wait(240)
 
 
 def test_a_search_finds_the_best_rate_and_a_diverged_trial_is_the_worst(corpus, tmp_path):
