@@ -115,14 +115,14 @@ class Publisher:
     def publish(self, job: Job, seeds: Sequence[int]) -> None:
         """Write seeds of a job, and no other."""
         from normlab.reports.published import publish
+        from normlab.reports.runs import Run as Made
 
         if self.root is None or not seeds:
             return
         runs = [run for seed in seeds for run in job.runs[seed]]
-        records = [(run.planned, run.record()) for run in runs]
-        of = [run.folder for run in runs]
+        made = [Made(run.planned, run.record(), folder=run.folder) for run in runs]
         try:
-            folder = publish(self.root, job.study, job.scale, records, folders=of, add=True)
+            folder = publish(self.root, job.study, job.scale, made, add=True)
         except (OSError, ValueError) as error:
             problem = f"{job.name} is not published: {error}; it is tried again with the next seed"
             if self.problems.get(job.name) != problem:
@@ -156,16 +156,17 @@ def print_tables(jobs: Sequence[Job], results: Path) -> None:
     """Print the table of each study by what has ended, with the published seeds that count."""
     from normlab.commands.compare import show_table
     from normlab.records.packed import pack
+    from normlab.reports.runs import Run as Made
     from normlab.reports.study_table import build
     from normlab.studies import Planned
 
     for job in jobs:
         there = pack(results / job.study.name / job.scale).records if job.published else {}
         runs = [
-            (Planned(*key, ()), record)
+            Made(Planned(*key, ()), record)
             for key, record in there.items()
             if key.seed in job.published and rate_name(key.row, key.point) in job.names
         ]
-        runs += [(run.planned, run.record()) for run in job.asked()]
+        runs += [Made(run.planned, run.record()) for run in job.asked()]
         print()
         show_table(build(job.study, job.scale, runs), job.study.baseline)
