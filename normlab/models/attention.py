@@ -3,7 +3,7 @@
 Letters: `B` sequences, `P` queries, `S` keys, `H` heads, `K` width of a head, `D = H K`.
 
 There may be a norm on the heads of the queries, keys and values, on the mixed heads, and on their
-output projection (`AttentionSites`), where a placement or rule asks for one. `model.qk_norm` has
+output projection, where a placement or rule asks for one. `model.qk_norm` has
 the published norms of queries and keys:
 
     l2         g cos(q, k) instead of q k' / sqrt(K), with one learned g per attention, at first
@@ -20,7 +20,6 @@ quarter of the time of torch's fused kernel. On a GPU the fused kernel is called
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import torch
@@ -34,7 +33,7 @@ from normlab.models.cache import LayerCache, SelfCache
 from normlab.models.layers import Linear
 from normlab.norms.base import Norm, Stream
 from normlab.norms.local import LayerNorm, RMSNorm, UnitNorm
-from normlab.placements.base import Role
+from normlab.placements.base import Role, Site
 from normlab.placements.dropout import Dropout
 
 _EPS = 1e-5
@@ -101,27 +100,6 @@ class AttentionCore(nn.Module):
         return self.dropout(weights) @ value
 
 
-@dataclass(frozen=True)
-class AttentionSites:
-    """The modules inside an attention, each called with a tensor and its stream, or None.
-
-    Attributes:
-        q_norm, k_norm, v_norm: on the heads of queries, keys and values, `B H P K`; keys and values
-            of the memory come with the memory's stream.
-        mix_norm: on the mixed heads side by side, `B P D`, before the output projection.
-        out_norm: on the output projection, `B P D`.
-    """
-
-    q_norm: nn.Module | None = None
-    k_norm: nn.Module | None = None
-    v_norm: nn.Module | None = None
-    mix_norm: nn.Module | None = None
-    out_norm: nn.Module | None = None
-
-
-NO_SITES = AttentionSites()
-
-
 class HeadNorm(nn.Module):
     """A norm over the width of a head, shared by all heads: they count as further sequences."""
 
@@ -140,7 +118,12 @@ def _at(site: nn.Module | None, x: Tensor, stream: Stream) -> Tensor:
 
 
 class Attention(nn.Module):
-    """The heads, the core, the output projection and the sites of both attentions."""
+    """The heads, the core, the output projection and the norms of both attentions.
+
+    `sites` are called with a tensor and its stream: q, k and v on the heads, `B H P K` (keys and
+    values of the memory come with the memory's stream), `mix` on the mixed heads side by side,
+    `B P D`, before the output projection, `out` on that projection.
+    """
 
     sublayer: ClassVar[str] = "attention"
 
@@ -151,7 +134,7 @@ class Attention(nn.Module):
         num_heads: int,
         dropout: float,
         gain: Callable[[Role], float],
-        sites: AttentionSites = NO_SITES,
+        sites: Mapping[Site, nn.Module | None],
     ):
         super().__init__()
         if dim % num_heads:
@@ -159,8 +142,8 @@ class Attention(nn.Module):
         self.num_heads = num_heads
         self.out_proj = Linear(dim, dim, gains=(gain("out"),))
         self.core = AttentionCore(dropout)
-        self.q_norm, self.k_norm, self.v_norm = sites.q_norm, sites.k_norm, sites.v_norm
-        self.mix_norm, self.out_norm = sites.mix_norm, sites.out_norm
+        self.q_norm, self.k_norm, self.v_norm = sites.get("q"), sites.get("k"), sites.get("v")
+        self.mix_norm, self.out_norm = sites.get("mix"), sites.get("out")
 
     def split(self, x: Float[Tensor, "B P D"]) -> Float[Tensor, "B H P K"]:
         """Cut the width into heads."""
@@ -268,22 +251,20 @@ class RMSNormByHead(RMSNorm):
         return (by_head * self.gains).flatten(0, 1).to(x.dtype)
 
 
-def qk_sites(kind: QkNorm, *, dim: int, heads: int, length: int) -> AttentionSites:
+def qk_sites(kind: QkNorm, *, dim: int, heads: int, length: int) -> dict[Site, nn.Module | None]:
     """Return the norms of `model.qk_norm` for one attention, whose heads are `dim` wide.
 
     Raises ValueError where the initial scale of `l2` would not be above 0.
     """
-    if kind == "none":
-        return NO_SITES
     if kind in ("l2", "cosine"):
-        return AttentionSites(HeadNorm(_query(kind, dim, length)), HeadNorm(UnitNorm(dim)))
+        return {"q": HeadNorm(_query(kind, dim, length)), "k": HeadNorm(UnitNorm(dim))}
     builders: Mapping[str, Callable[[], Norm]] = {
         "ln": lambda: LayerNorm(dim, eps=_EPS, affine=True),
         "rms_heads": lambda: RMSNormByHead(dim, heads=heads, eps=_EPS),
     }
     norm = builders.get(kind, lambda: RMSNorm(dim, eps=_EPS, affine=True))
-    value = HeadNorm(norm()) if kind == "qkv" else None
-    return AttentionSites(HeadNorm(norm()), HeadNorm(norm()), value)
+    sites: Mapping[str, tuple[Site, ...]] = {"none": (), "qkv": ("q", "k", "v")}
+    return {site: HeadNorm(norm()) for site in sites.get(kind, ("q", "k"))}
 
 
 def _query(kind: QkNorm, dim: int, length: int) -> Norm:

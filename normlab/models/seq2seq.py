@@ -16,7 +16,6 @@ from torch import Tensor, nn
 
 from normlab.models.attention import (
     Attention,
-    AttentionSites,
     CrossAttention,
     HeadNorm,
     SelfAttention,
@@ -101,20 +100,12 @@ class Parts:
 
     def _attention(self, place: Place) -> dict[str, Any]:
         dim, heads = self.sizes.dim, self.sizes.num_heads
-        width = dim // heads
-
-        def on_heads(site: Site) -> nn.Module | None:
-            norm = self._inside(site, width, place)
-            return None if norm is None else HeadNorm(norm)
-
-        asked = qk_sites(self.sizes.qk_norm, dim=width, heads=heads, length=self.sizes.qk_length)
-        sites = AttentionSites(
-            q_norm=on_heads("q") or asked.q_norm,
-            k_norm=on_heads("k") or asked.k_norm,
-            v_norm=on_heads("v") or asked.v_norm,
-            mix_norm=self._inside("mix", dim, place),
-            out_norm=self._inside("out", dim, place),
-        )
+        width, qk_norm = dim // heads, self.sizes.qk_norm
+        sites = qk_sites(qk_norm, dim=width, heads=heads, length=self.sizes.qk_length)
+        for site in ("q", "k", "v"):
+            if (norm := self._inside(site, width, place)) is not None:
+                sites[site] = HeadNorm(norm)
+        sites |= {site: self._inside(site, dim, place) for site in ("mix", "out")}
         return {
             "num_heads": heads,
             "dropout": self.sizes.attention_dropout,

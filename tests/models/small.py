@@ -26,10 +26,9 @@ IN_OTHERS = {place: ["none"] if place == "rezero" else ["ln", "bn"] for place in
 del IN_OTHERS["pre"]
 GRID = [
     *((norm, "pre") for norm in NORMS),
-    *((norm, place) for place, norms in IN_OTHERS.items() for norm in norms),
+    *((norms[-1], place) for place, norms in IN_OTHERS.items()),
 ]
-BASIC_GRID = [(norm, place) for norm, place in GRID if place in ("pre", "post")]
-"""All norms in pre-norm, two of them in every other placement."""
+"""All norms in pre-norm, batch norm in every other placement."""
 
 PAD, BOS, EOS, UNK = range(4)
 VOCAB = 13

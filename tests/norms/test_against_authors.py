@@ -34,12 +34,12 @@ class Heads(nn.Module):
 
     def __init__(self, sites):
         super().__init__()
-        self.norm = sites.q_norm.norm
+        self.norm = sites["q"].norm
         self.sites = sites
 
     def forward(self, x, stream):
         heads = x.unflatten(-1, (HEADS, -1)).transpose(1, 2)
-        return self.sites.q_norm(heads, stream).transpose(1, 2).flatten(2)
+        return self.sites["q"](heads, stream).transpose(1, 2).flatten(2)
 
 
 def _sites(option):
