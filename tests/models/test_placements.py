@@ -285,7 +285,7 @@ def test_a_calibration_pass_leaves_no_trace_and_is_its_seed_s():
         (["placement=peri", "norm@embedding_norm=ln"], r"leave it out, or .*placement=sandwich"),
         (
             ["placement=hybrid", "model.qk_norm=l2"],
-            r"hybrid has .* model.qk_norm=l2 .* give model.qk_norm=none",
+            r"hybrid has .* give model.qk_norm=none instead of l2",
         ),
     ],
 )
