@@ -204,7 +204,7 @@ def test_the_board_sorts_by_the_short_runs_and_pages_pair_by_seed(tmp_path):
     cards["mine"]["examinations"]["translation"]["figures"]["floors"] = {"test/nll": 3.0}
     page = card_page(cards["mine"], found)
     assert "untrained baseline 3: not clear of it" in page and page.count("not clear") == 1
-    assert "mine &lt;of&gt; tests." in page and "Beside it: ln and none" in page
+    assert "mine &lt;of&gt; tests." in page and "Beside it: ln, none" in page
     assert page.count('class="chart"') == 1 and '"row":"ln"' in page
     (tmp_path / "ln" / "card.json").write_text("{}")
     with pytest.raises(ValueError, match=r"card\.json: damaged, or no card"):
