@@ -382,7 +382,9 @@ def normalized_by(
     processes go `in_step`, each with as many batches, synced norms take the statistics of all
     processes' batches. All modes are put back on exit.
     """
-    norms = [(norm, norm.eval_stats, norm.in_step) for norm in running_norms(model)]
+    norms: list[tuple[RunningNorm, EvalStats, bool]] = [
+        (norm, norm.eval_stats, norm.in_step) for norm in running_norms(model)
+    ]
     modes = [(module, module.training) for module in model.modules()]
     try:
         model.eval()
