@@ -42,7 +42,7 @@ def show_samples(runs: Arranged, arguments: argparse.Namespace) -> None:
             chrf = "" if each.chrf is None else f"{each.chrf:.1f}"
             head = f"  {each.name:<{wide}}  {chrf:>5}  "
             said, width = one_line(each.text).strip() or "(nothing)", max(room - len(head), 20)
-            first, *rest = folded(said, width, whole_words=False)
+            first, *rest = folded(said, width)
             print("\n".join([head + first, *(" " * len(head) + line for line in rest)]))
         print()
     shown = f"{len(found.sentences)} of the {found.total:,} sentences of {found.data}"
