@@ -146,5 +146,5 @@ def test_the_list_of_keys_has_all_of_the_schema_and_of_the_table():
     assert {*top_level_keys(), *RANGES} <= set(listed)
     assert listed["clip_grad"].allowed == "above 0"
     assert listed["batching"].allowed == "bucket, random"
-    assert listed["accumulate"].description.startswith("micro-batches an update")
+    assert listed["accumulate"].description.startswith("micro-batches per update")
     assert listed["budget.steps"].default == "3000"
