@@ -14,16 +14,16 @@ from normlab.records.record import BudgetUsed, Outcome, Score
 from normlab.tasks.progress import Stage
 from normlab.train import sinks as files
 from normlab.train.console import Console, duration, figure
-from tests.sinks.runs import CONFIG, RUN_ID, info, record, scores
+from tests.sinks.runs import RUN_ID, info, record, scores
 
 
-def show(tmp_path, *, terminal: bool, width=120, total_steps: int | None = 100, end=None, note=""):
+def show(tmp_path, *, terminal: bool, width=120, end=None, note=""):
     out = io.StringIO()
     console = RichConsole(file=out, force_terminal=terminal, width=width, highlight=False)
     sink = Console(style="auto", console=console)
     sink.stage(Stage("preparing"))
-    sink.open(info(tmp_path, config={**CONFIG, "budget": {"steps": total_steps}}))
-    sink.stage(Stage("training", 10, total_steps, 4.5))
+    sink.open(info(tmp_path))
+    sink.stage(Stage("training", 10, 100, 4.5))
     sink.log(
         {
             "step": 10,
@@ -33,11 +33,11 @@ def show(tmp_path, *, terminal: bool, width=120, total_steps: int | None = 100, 
             "train/tokens_per_second": 1234.0,
         }
     )
-    sink.stage(Stage("training", 50, total_steps, 3.25))
+    sink.stage(Stage("training", 50, 100, 3.25))
     sink.log({"step": 50, "train/loss": 3.25, "train/tokens_per_second": 2345.6})
     sink.stage(Stage("validating", 3, 7))
     sink.log({"step": 50}, scores(12.34, 3.1))
-    sink.stage(Stage("training", 51, total_steps, 3.25))
+    sink.stage(Stage("training", 51, 100, 3.25))
     if note:
         sink.note(note)
     for number in range(5):
@@ -67,14 +67,6 @@ def test_a_terminal_shows_phase_time_loss_and_speed_in_80_columns(tmp_path):
     for part in ("training 51/100", "0:00:0", "left ", "loss 3.25", "2,346"):
         assert part in bar
     assert "step 50  valid/loss 3.1  valid/bleu 12.34" in text
-
-
-@pytest.mark.parametrize("terminal", [True, False])
-def test_a_budget_without_steps_has_no_total(tmp_path, terminal):
-    text = show(tmp_path, terminal=terminal, total_steps=None)
-    assert "step 50" in text
-    assert "50/" not in text
-    assert "left" not in text
 
 
 @pytest.mark.parametrize("terminal", [True, False])

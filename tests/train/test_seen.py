@@ -1,13 +1,10 @@
 """Training examples that are tested: their loss is that of a test, of them."""
 
-from collections import Counter
-
 import pytest
 import torch
 
 from normlab.config.compose import compose, to_dict
 from normlab.norms.ranks import Shard
-from normlab.train import evaluate
 from normlab.train.build import build_evaluator, build_model, build_task
 from normlab.train.evaluate import Weights, whole
 from normlab.train.runtime import Runtime
@@ -34,10 +31,3 @@ def test_a_test_has_training_examples_where_they_are_asked_for(asked, names, tmp
     scores = evaluator.test(model, Weights("last", 1, model.state_dict()), outputs=tmp_path)
     assert {name for name in scores if "seen" in name} == names
     assert not names & set(whole(scores))
-
-
-def test_a_rank_without_a_batch_adds_nothing(monkeypatch):
-    _, evaluator, model = built("task=digits", "model.width=4", "observe.test_seen=500")
-    alone = evaluator.seen(model)
-    monkeypatch.setattr(evaluate, "gather_objects", lambda own: [(Counter(), Counter()), own])
-    assert evaluator.seen(model) == alone
