@@ -56,13 +56,13 @@ def contender(norm, runtime, *more):
 )
 def test_operators_of_a_training_step(norm, bound, runtime):
     running = contender(norm, runtime, "probe=[]")
-    found = counted(running.step)
+    found = counted(running.trainer.step)
     assert sum(found.values()) <= bound, found
 
 
 @pytest.mark.parametrize(("norm", "bound"), [("ln", 1), ("bn", 3)])
 def test_values_of_a_step_that_the_program_waits_for(norm, bound, runtime):
-    found = counted(contender(norm, runtime, "probe=[]").step)
+    found = counted(contender(norm, runtime, "probe=[]").trainer.step)
     assert found["_local_scalar_dense"] <= bound  # of batch norm: the tokens of its streams
 
 
@@ -91,7 +91,7 @@ def test_a_step_waits_for_a_device_once(device_waits):
     overrides = [*TOY, *LAYERS, f"sites={{{sites}}}", "probe=full"]
     overrides += ["observe.log_every=1000", "optim.fused=false"]  # no fused kernels know `meta`
     running = start("all", to_dict(compose(overrides)), device)
-    running.step()
+    running.trainer.step()
     assert device_waits == [(3,), (3,)]  # loss, penalty, gradient norm: what tells of a divergence
 
 
@@ -100,5 +100,5 @@ def test_one_forward_of_the_model_a_micro_batch(norm, runtime):
     running = contender(norm, runtime, "accumulate=3")
     calls = []
     running.trainer.model.register_forward_hook(lambda *_: calls.append(1))
-    running.step()
+    running.trainer.step()
     assert len(calls) == 3

@@ -177,8 +177,8 @@ finals = []
 for more in ({"fast": True}, {"probe": {}}):
     config = to_dict(compose(sys.argv[1:]))
     running = start("one", {**config, "observe": {**config["observe"], **more}}, runtime)
-    running.step()
-    running.step()
+    running.trainer.step()
+    running.trainer.step()
     finals.append(running.trainer.model.state_dict())
     if not finals[1:]:
         seen = {name.split("/")[1] for name in running.trainer.probes.summary()}
