@@ -426,6 +426,10 @@ SUBJECTS: Mapping[str, Subject] = {
     "bn_rms_dense": _root_batch(padded=False),
     "rbn_diff": _regularized("diff", 0.1, 0.01),
     "rbn_dense": _regularized("diff", 0.1, 0.01, padded=False),
+    **{
+        f"rbn_{penalty}": _regularized(penalty, 0.3, 0.2)
+        for penalty in ("reldiff", "mag", "reldiffnorm", "reldiffcosine", "symkl")
+    },
     "rbn_diff2": _regularized("diff2", 60.0, 0.5),
     "brn": _renorm(padded=False),
     "brn_padded": _renorm(padded=True),
@@ -574,4 +578,20 @@ SUBJECTS: Mapping[str, Subject] = {
         option="derf",
         names=_BOUNDED,
     ),
+    **{
+        function: Subject(
+            **_DERF,
+            path=f"ViT/other_functions/{function}.py",
+            build=lambda module, name=function: getattr(module, name.capitalize())(
+                SHAPE[2], channels_last=True
+            ),
+            option="derf",
+            values={"function": function},
+            names=_BOUNDED,
+        )
+        for function in (
+            *("arctan", "isru", "satursin", "expsign"),
+            *("smoothsign", "relsign", "cubsign", "linear_clip"),
+        )
+    },
 }

@@ -4,6 +4,7 @@ They remember nothing between batches, and do the same in training and in eval. 
 bounded map that takes the place of a norm.
 """
 
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import ClassVar, Literal
@@ -256,10 +257,32 @@ class SampleGroupNorm(SequenceNorm):
         self.pool = Pool(self.pools, groups=self.groups)
 
 
-FUNCTIONS: Mapping[str, Callable[[Tensor], Tensor]] = {
+Function = Literal[
+    "tanh",
+    "erf",
+    "identity",
+    "arctan",
+    "isru",
+    "satursin",
+    "expsign",
+    "smoothsign",
+    "relsign",
+    "cubsign",
+    "linear_clip",
+]
+FUNCTIONS: Mapping[Function, Callable[[Tensor], Tensor]] = {
     "tanh": torch.tanh,
     "erf": torch.erf,
     "identity": lambda x: x,
+    # what Derf's repository compares erf with
+    "arctan": lambda x: 2 / math.pi * torch.atan(x),
+    "isru": lambda x: x * (x.square() + 1).rsqrt(),
+    "satursin": lambda x: torch.sin(x.clamp(-math.pi / 2, math.pi / 2)),
+    "expsign": lambda x: -x.sign() * torch.expm1(-x.abs()),
+    "smoothsign": lambda x: x / (1 + x.abs()),
+    "relsign": lambda x: x / ((x.square() + 1).sqrt() + 1),
+    "cubsign": lambda x: x**3 / (x.abs() ** 3 + 1),
+    "linear_clip": lambda x: x.clamp(-1, 1),
 }
 
 
@@ -284,7 +307,7 @@ class BoundedMap(TokenNorm):
         self,
         dim: int,
         *,
-        function: Literal["tanh", "erf", "identity"],
+        function: Function,
         alpha: float,
         shift: float | None,
         affine: bool | Literal["scale"],

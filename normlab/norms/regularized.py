@@ -1,10 +1,18 @@
 """RBN: batch norm that penalizes distance from the running statistics (Wang et al. 2022).
 
 The penalty draws a batch's mean and deviation towards the running ones, so that inference finds
-what training had. With mu and sigma the running statistics, summed over features, it is
+what training had. With mu and sigma the running statistics and sums over features, it is
+`penalty_mean` times the first term plus `penalty_var` times the second. The paper has the first
+two penalties, the authors' code the others.
 
-    diff     penalty_mean sum (mu_B - mu)^2 + penalty_var sum |sigma_B^2 - sigma^2|
-    diff2    penalty_mean sum (mu_B - mu)^2 + penalty_var sum (sigma_B - sigma)^2
+    diff             sum (mu_B - mu)^2                  sum |sigma_B^2 - sigma^2|
+    diff2            sum (mu_B - mu)^2                  sum (sigma_B - sigma)^2
+    reldiff          sum ((mu_B - mu) / sigma)^2        sum (1 - sigma_B / sigma)^2
+    mag              sum mu_B^2                         sum sigma_B^2
+    reldiffnorm      sum ((mu_B - mu) / ||mu||)^2       sum |sigma_B^2 - sigma^2| / sum sigma^2
+    reldiffcosine    -cos(mu_B, mu)                     -cos(sigma_B^2, sigma^2)
+    symkl            sum ((mu_B - mu)^2 (1 / sigma_B^2 + 1 / sigma^2)
+                          + sigma^2 / sigma_B^2 + sigma_B^2 / sigma^2)        0
 """
 
 from dataclasses import dataclass, field
@@ -12,6 +20,7 @@ from typing import ClassVar, Literal
 
 from jaxtyping import Float
 from torch import Tensor
+from torch.nn.functional import cosine_similarity
 
 from normlab.norms.base import uncompiled
 from normlab.norms.batch import BatchNorm
@@ -31,7 +40,7 @@ class RegularizedBatchNorm(BatchNorm):
 
     kernel: ClassVar[bool] = False
 
-    penalty: Literal["diff", "diff2"]
+    penalty: Literal["diff", "diff2", "reldiff", "mag", "reldiffnorm", "reldiffcosine", "symkl"]
     penalty_mean: float
     penalty_var: float
     unbiased: bool = field(init=False, default=False)
@@ -49,11 +58,28 @@ class RegularizedBatchNorm(BatchNorm):
 
     def price(self, batch: Moments) -> Float[Tensor, ""]:
         """Return the penalty on a batch that has entered the running statistics."""
-        mean, var = (moment.to(batch.mean).clone() for moment in self.running_moments())
-        if self.penalty == "diff":
-            of_var = (batch.var - var).abs()
-        else:
-            of_var = (1 / self.inverse(batch.var) - 1 / self.inverse(var)).square()
-        of_mean = (batch.mean - mean).square()
+        running = (moment.to(batch.mean).clone() for moment in self.running_moments())
+        of_mean, of_var = self.terms(batch.mean, batch.var, *running)
         total = self.penalty_mean * of_mean.sum() + self.penalty_var * of_var.sum()
         return total / world().size if self.sync and self.ghost is None else total
+
+    def terms(self, m: Tensor, v: Tensor, mu: Tensor, var: Tensor) -> tuple[Tensor, Tensor]:
+        """Return the two terms for a batch's mean and variance and the running ones, unsummed."""
+        ratio = self.inverse(var) / self.inverse(v)  # sigma_B / sigma
+        match self.penalty:
+            case "diff":
+                return (m - mu).square(), (v - var).abs()
+            case "diff2":
+                apart = 1 / self.inverse(v) - 1 / self.inverse(var)
+                return (m - mu).square(), apart.square()
+            case "reldiff":
+                return ((m - mu) * self.inverse(var)).square(), (1 - ratio).square()
+            case "mag":
+                return m.square(), v
+            case "reldiffnorm":
+                return (m - mu).square() / mu.square().sum(), (v - var).abs() / var.sum()
+            case "reldiffcosine":
+                return -cosine_similarity(m, mu, -1, eps=0), -cosine_similarity(v, var, -1, eps=0)
+            case "symkl":
+                p, q = v + self.eps, var + self.eps
+                return (m - mu).square() * (1 / p + 1 / q) + var / p + v / q, v.new_zeros(())
