@@ -286,12 +286,6 @@ def series(rows: Sequence[Mapping[str, Any]], name: str) -> list[tuple[int, floa
     ]
 
 
-def spike_steps(rows: Sequence[Mapping[str, Any]]) -> list[int]:
-    """Return the steps of the rows in which the count of loss spikes has grown."""
-    counted = [(0, 0.0), *series(rows, SPIKE_COUNT)]
-    return [step for (_, before), (step, now) in itertools.pairwise(counted) if now > before]
-
-
 def hypotheses_file(split: str) -> str:
     """Return the name of the file of a test split in a run's folder."""
     return HYPOTHESES_FILE if split == "test" else f"{HYPOTHESES}-{split}.txt"
