@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import contextlib
 import gc
-import itertools
 import os
 import re
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
