@@ -197,7 +197,9 @@ def read_parallel(folder: Path, stem: str, languages: Sequence[str]) -> Parallel
     paths: list[Path] = []
     for language in languages:
         if (path := find_text(folder, f"{stem}.{language}")) is None:
-            held = sorted(path.name for path in folder.iterdir()) if folder.is_dir() else []
+            if not folder.is_dir():
+                raise ValueError(f"no folder {folder}: set data_dir to where the text is")
+            held = sorted(path.name for path in folder.iterdir())
             raise ValueError(
                 f"{folder} has neither {stem}.{language} nor {stem}.{language}.gz; it holds "
                 f"{', '.join(held[:20]) or 'nothing'}. Add the file, or set data_dir, the "

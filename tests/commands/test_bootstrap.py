@@ -68,7 +68,7 @@ def test_text_that_was_moved_is_looked_for_where_it_is_said_to_be(
         config["task"]["corpus"]["data_dir"] = "gone"
         changed(folder, config=config)
     with pytest.raises(
-        ValueError, match=r"text of the test cannot be had: no folder gone .*--data-dir"
+        ValueError, match=r"text of the test cannot be had: no folder gone.*--data-dir"
     ):
         main(argv)
     assert main([*argv, "--data-dir", str(text)]) == 0

@@ -163,5 +163,3 @@ def test_nothing_to_show_is_one_message(runs, capsys):
     assert (out, err) == ("", "normlab: no run below elsewhere; `normlab train` makes one\n")
     main(["--where", "norm=gn"])
     assert "no run that fits below runs" in capsys.readouterr().err
-    main(["runs_dir=a/b"])
-    assert "below runs_dir=a/b. Did you mean a/b?" in capsys.readouterr().err

@@ -47,7 +47,7 @@ def test_a_run_keeps_its_sheet_and_changes_make_another(config, tmp_path, capsys
     assert main(["inspect", str(folder), "--only", "stepwise"]) == 0
     sheet = read(folder / "inspect.json")
     assert (sheet["subject"]["run"], sheet["subject"]["step"]) == (record.run_id, 12)
-    assert f"run {record.run_id}, step 12" in capsys.readouterr().out
+    assert f"run {record.run_id}, step 12" in " ".join(capsys.readouterr().out.split())
     assert main(["inspect", str(folder), "norm.eval_stats=batch", "--only", "stepwise"]) == 0
     assert read(folder / "inspect.json") == sheet
     other = read(tmp_path / "inspect.json")
