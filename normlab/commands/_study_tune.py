@@ -149,6 +149,8 @@ def _write(job: Job) -> None:
     print(f"chosen: rates of scale={job.scale} in {job.file}; all trials: {page}")
     former = job.study.scale(job.scale).rates
     for place, bout in job.bouts.items():
+        if bout.chosen in (job.tuning.values[0], job.tuning.values[-1]):
+            print(f"{rate_name(*place)}: {bout.chosen} is the edge of the values; try wider ones")
         if bout.chosen is None and (name := rate_name(*place)) in former:
             rate = " ".join(former[name])
             print(f"no value trains for {name}: its former rate, {rate}, is removed")

@@ -2,6 +2,7 @@
 
 import json
 import math
+import re
 
 import pytest
 import yaml
@@ -60,8 +61,7 @@ def test_the_best_value_of_each_row_is_written_and_then_rows_alone(tuned, capsys
     assert after.replace(rates, "") == before and rates in after
     chosen = {run.row: value(run) for run in study(tuned).planned("smoke", seeds=[1])}
     assert chosen == BEST
-    assert "at the edge of the values, wider ones may be better: bn: 4e-3\n" in out
-    assert "as good with another value" not in out and "beside a value" not in out
+    assert "bn: 4e-3 is the edge of the values; try wider ones\n" in out
     kept = json.loads((tuned.folder / "results/one/tuning.json").read_text())
     edit(tuned, ("bn: [norm=bn]", "bn: [norm=bn], none: [norm=none]"))
     trials(tuned, by_best)
@@ -89,10 +89,10 @@ def test_a_run_that_diverges_is_the_worst_and_without_another_the_rate_goes(tune
     trials(tuned, of)
     code, out = tuning(capsys)
     assert code == 0 and "| bn | 10 | diverged at 100 | 20 | 4e-3 |" in out
-    assert "beside a value that diverged: a longer run may diverge, too: bn: 4e-3\n" in out
     assert study(tuned).scale("smoke").rates == {"bn": ("optim.lr=4e-3",)}
     assert "no value trains for ln: its former rate, optim.lr=9, is removed\n" in out
-    assert "- ln: no value trains\n" in (tuned.folder / "results/one/tuning.md").read_text()
+    (row,) = re.findall(r"\| ln .*", (tuned.folder / "results/one/tuning.md").read_text())
+    assert row.endswith("| none |")
 
 
 def test_where_a_trial_fails_nothing_is_chosen(tuned, capsys):
