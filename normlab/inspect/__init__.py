@@ -1,1 +1,1 @@
-"""Questions about what a norm or a model does: one registry, and the answers."""
+"""Questions about what a norm or a model does, in one registry, and their answers."""

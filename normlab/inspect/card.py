@@ -1,4 +1,4 @@
-"""The card of a norm: its scale, its runs, and the questions about the norm by itself."""
+"""The card of a norm: its sizes, its configs, and the questions that need no full training run."""
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -37,10 +37,10 @@ _UNSAFE = re.compile(r"[^\w.+-]")
 
 @dataclass(frozen=True)
 class Scale:
-    """How large the runs of a card are, and the keys of those on text, of translation and images.
+    """The sizes of a card's runs, and their config overrides: `text`, `pictures`, `translation`.
 
-    `rate` are the keys of the runs that try a rate, of which there are at most `most_rates`;
-    `depth` the layers per stack of the deep model, `rounds` the turns of each side in a timing.
+    `rate` are the overrides of the learning-rate trials, at most `most_rates` of them. `depth` is
+    the number of layers per stack of the deep model, `rounds` the number of timing rounds.
     """
 
     seeds: tuple[int, ...] = (1,)
@@ -69,7 +69,7 @@ SCALES = {
         seeds=(1, 2),
         steps=600,
         picture_seeds=(1, 2, 3, 4, 5),
-        picture_steps=60,  # after 600 all norms, and none, name the same share of the digits
+        picture_steps=60,  # after 600 steps all norms, even none, have the same accuracy
         rate_steps=100,
         most_rates=9,
         depth=12,
@@ -94,9 +94,9 @@ TASKS = {
 
 @dataclass(frozen=True)
 class Examined:
-    """A norm that a card is made of: its name, such as `bn-ghost=4`, and what chooses it.
+    """The norm that a card describes: its name, such as `bn-ghost=4`, and its overrides.
 
-    Its runs are kept in `folder`.
+    Its runs are stored in `folder`.
     """
 
     name: str
@@ -107,7 +107,7 @@ class Examined:
 
     @property
     def sizes(self) -> Scale:
-        """The scale itself."""
+        """The sizes of the runs at this scale."""
         return SCALES[self.scale]
 
     def seeds(self, task: str) -> tuple[int, ...]:
@@ -115,11 +115,11 @@ class Examined:
         return self.sizes.picture_seeds if task == "pictures" else self.sizes.seeds
 
     def steps(self, task: str) -> int:
-        """Return the updates of a short run of a task."""
+        """Return the number of updates in a short run of a task."""
         return self.sizes.picture_steps if task == "pictures" else self.sizes.steps
 
     def config(self, task: str, *more: str, seed: int = 1, reference: bool = False) -> "DictConfig":
-        """Return the config of a run of a task, of the norm or of layer norm in its place."""
+        """Return the config of a task's run with this norm, or with the reference, layer norm."""
         sizes = self.sizes
         steps = self.steps(task)
         own = {"pictures": sizes.pictures, "translation": (*sizes.text, *sizes.translation)}
@@ -138,15 +138,15 @@ class Examined:
         )
 
     def check(self) -> None:
-        """Raise ValueError, or Hydra's errors, where the norm cannot be composed."""
+        """Raise ValueError or a Hydra error if the norm's config cannot be composed."""
         for task in TASKS:
             self.config(task)
 
 
 def examined(arguments: Sequence[str], folder: Path) -> Examined:
-    """Return the norm that arguments such as `norm=bn placement=post scale=smoke` name.
+    """Parse arguments such as `norm=bn placement=post scale=smoke` into the norm of a card.
 
-    Raises ValueError for a key that the card sets itself, an unknown scale, and no norm.
+    Raises ValueError for a key that cards fix, for an unknown scale, and if no norm is given.
     """
     check_given_once(arguments)
     own, chosen = {"scale": "small", "device": "cpu"}, list[str]()
@@ -174,7 +174,7 @@ def examined(arguments: Sequence[str], folder: Path) -> Examined:
 
 
 def findings(subject: Examined, asked: Sequence[Question]) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Yield each finding as plain values; questions about a model are about the translator."""
+    """Yield each question's name and finding; model questions are about the trained translator."""
     model = cache(partial(_trained_model, subject))
     for each in asked:
         if each.of == "card":
@@ -187,7 +187,7 @@ def findings(subject: Examined, asked: Sequence[Question]) -> Iterator[tuple[str
 
 
 def carry_out(config: "DictConfig") -> RunRecord:
-    """Return the record of a run, made now unless it is there; KeyboardInterrupt if interrupted."""
+    """Return a run's record, training unless it exists; KeyboardInterrupt if interrupted."""
     record = train(config)
     if record.outcome.status == "interrupted":
         raise KeyboardInterrupt
@@ -204,7 +204,7 @@ def _trained_model(subject: Examined) -> Subject | None:
 def card(
     subject: Examined, environment: Mapping[str, Any], findings: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """Return what `card.json` holds, as plain values."""
+    """Return the content of `card.json` as plain values."""
     config = to_dict(subject.config("translation"))
     described = {option.name: option.description for option in options("norm")}
     return {
@@ -247,10 +247,10 @@ def pools(examined: Examined) -> Finding:
 
 @question("cost", of="card")
 def cost(examined: Examined) -> Finding:
-    """How long does a step of training take compared with ln?
+    """How long does a training step take compared with ln?
 
-    Both sides take turns in one process on one thread, so that what else the machine does meets
-    both. `python scripts/bench norms` times norms by themselves.
+    The two models take turns in one process on one thread, so other load on the machine slows
+    both. `python scripts/bench norms` times norms alone.
     """
     configs = [to_dict(examined.config("translation", reference=own)) for own in (True, False)]
     runtime = Runtime.start(device=examined.device, precision="fp32", threads=1)
@@ -273,7 +273,7 @@ def cost(examined: Examined) -> Finding:
 
 @question("depth", of="card")
 def depth(examined: Examined) -> Finding:
-    """How do gradient and first update change with depth, in a deep narrow model?"""
+    """How do the gradient and the first update vary with depth in a deep, narrow model?"""
     layers = examined.sizes.depth
     deep = ("model.dim=64", "model.ffn_dim=128", f"model.depth={layers}")
     subject = subject_of(to_dict(examined.config("translation", *deep)))

@@ -1,7 +1,7 @@
-"""The parts of claims that are decided in seconds: norms on numbers whose answer is exact.
+"""Checks that decide parts of claims in seconds: norms applied to small, fixed inputs.
 
-A part is named by file and function in a claim's `computed:`, as `padding.pollutes`. Seeds are
-fixed and all is float64, so that the numbers are the same everywhere.
+A claim's `computed:` gives the name of a check, such as `padding.pollutes`. Seeds are fixed and
+everything is float64, so the results are the same on every machine.
 """
 
 import copy
@@ -30,44 +30,44 @@ WIDTH, LENGTH = 64, 12
 
 
 def names() -> list[str]:
-    """List the computed parts by name."""
+    """List the names of the computed checks."""
     return sorted(each.name for each in questions("claim"))
 
 
 def compute(name: str) -> list[Evidence]:
-    """Compute a part; raises `ValueError` naming those there are."""
+    """Run a check; raises `ValueError` listing all checks for an unknown name."""
     (found,) = questions("claim", names=[name])
     return found.ask()
 
 
 def piece(asked: str, answer: str, *, holds: bool, **numbers: float) -> Evidence:
-    """Return what was found; where it does not hold, it contradicts the claim."""
+    """Return an answer as evidence that supports the claim if it `holds`, else contradicts it."""
     return Evidence(asked, answer, "supports" if holds else "contradicts", numbers)
 
 
 def close(found: Sequence[float], wanted: Sequence[float]) -> bool:
-    """Tell whether all values are the wanted ones."""
+    """Return whether all values equal the wanted ones to within 1e-6."""
     return all(abs(a - b) < 1e-6 for a, b in zip(found, wanted, strict=True))
 
 
 def changes(share: float) -> bool:
-    """Tell whether a relative change is more than rounding of float64."""
+    """Return whether a relative change exceeds float64 rounding."""
     return share > 1e-9
 
 
 def change_piece(asked: str, share: float, *, expected: bool = True, because: str = "") -> Evidence:
-    """Return whether an output changes, by a share of its size, as the claim expects."""
+    """Return evidence on whether an output changes; `share` is its relative change."""
     answer = f"changes by {percent(share)}" if changes(share) else "identical"
     return piece(asked, answer + because, holds=changes(share) == expected, moved=share)
 
 
 def new_norm(name: str, **values: Any) -> Norm:
-    """Return the norm of an option in float64 and training mode."""
+    """Build the norm of an option in float64 and training mode."""
     return make_norm(name, WIDTH, **values).double().train()
 
 
 def draw_tokens(*shape: int, seed: int = SEED) -> Float[Tensor, "... D"]:
-    """Draw normal values whose mean and spread differ by feature, the same for all draws."""
+    """Draw normal values; each feature has its own mean and spread, the same for all seeds."""
     draw = torch.Generator().manual_seed(seed)
     features = torch.Generator().manual_seed(SEED)
     mean, spread = torch.randn(2, WIDTH, generator=features, dtype=torch.float64)
@@ -81,7 +81,7 @@ def trained_norm(name: str, **values: Any) -> Norm:
 
 
 def option(name: str) -> Norm:
-    """Return the norm of an option at the width of the documents' tensor."""
+    """Build the norm of an option at the width of the articles' example tensor."""
     return on_table(next(each for each in options("norm") if each.name == name)).make()
 
 
@@ -92,7 +92,7 @@ def _first_group(name: str) -> Group:
 
 @question("axes.worked", of="claim")
 def worked() -> list[Evidence]:
-    """What statistics does the module take of the documents' tensor?"""
+    """What statistics do ln and two kinds of bn compute on the articles' example tensor?"""
     wanted = {
         "bn_sample": ("position 0, mean([1,2,3,4,-1,0,1,2])", 1.5, 2.25),
         "ln": ("sample 1, token 1, [1,2,3,4]", 2.5, 1.25),
@@ -115,7 +115,7 @@ def worked() -> list[Evidence]:
 
 @question("axes.positions", of="claim")
 def positions() -> list[Evidence]:
-    """What does the documents' batch norm pool: in their code, their example and their table?"""
+    """What does the articles' batch norm pool over in their code, example and table?"""
     x = document().permute(0, 2, 1)
     error = ""
     try:
@@ -123,7 +123,7 @@ def positions() -> list[Evidence]:
     except (RuntimeError, ValueError) as raised:
         error = str(raised).splitlines()[0]
     y = nn.BatchNorm1d(SHAPE[2], affine=False).double()(x)
-    same_position = bool(y.mean(0).abs().max() < 1e-6)  # else over positions too
+    same_position = bool(y.mean(0).abs().max() < 1e-6)  # otherwise it pools over positions too
     axes = "batch" if same_position else "batch, position"
     example, table, papers = (
         len(_first_group(name).values) for name in ("bn_sample", "bn_position", "bn")
@@ -147,7 +147,7 @@ def positions() -> list[Evidence]:
 
 @question("batch.alone", of="claim")
 def alone() -> list[Evidence]:
-    """What do norms in eval make of one sentence alone, and of one longer than any in training?"""
+    """In eval, what does bn do with a sentence alone, or with one longer than any in training?"""
     x, longer = draw_tokens(8, 16), draw_tokens(2, 40)
     bn, rows = trained_norm("bn"), trained_norm("bn_position", num_positions=32)
     by_batch = trained_norm("bn", eval_stats="batch")
@@ -172,7 +172,7 @@ def alone() -> list[Evidence]:
 
 @question("batch.generation", of="claim")
 def generation() -> list[Evidence]:
-    """Does token by token give another output than the whole sentence?"""
+    """Does decoding token by token give a different output than the whole sentence?"""
     x = draw_tokens(1, 16)
     norms = {
         "bn with running statistics": trained_norm("bn"),
@@ -187,7 +187,7 @@ def generation() -> list[Evidence]:
 
 @question("batch.ranks", of="claim")
 def ranks() -> list[Evidence]:
-    """Does dividing a batch over two processes change the output?"""
+    """Does splitting a batch over two processes change the output?"""
     x = draw_tokens(16, LENGTH)
     whole = {name: run(new_norm(name), x) for name in ("bn", "ln")}
     moved = {
@@ -204,7 +204,7 @@ def ranks() -> list[Evidence]:
 
 
 def _in_step(x: Float[Tensor, "B P D"]) -> Float[Tensor, "B P D"]:
-    """Normalize each half of a batch in a thread, whose sums wait for and include the other's."""
+    """Normalize each half of a batch in its own thread, with sums taken over both halves."""
     together = threading.Barrier(2)
     sums: dict[int, Tensor] = {}
 
@@ -227,7 +227,7 @@ def _in_step(x: Float[Tensor, "B P D"]) -> Float[Tensor, "B P D"]:
 
 @question("modes.mismatch", of="claim")
 def mismatch() -> list[Evidence]:
-    """Does the same batch have another output in eval than in training?"""
+    """Does the same batch give a different output in eval than in training?"""
 
     def gap(name: str, sequences: int) -> float:
         norm, x = trained_norm(name), draw_tokens(sequences, 16)
@@ -244,7 +244,7 @@ def mismatch() -> list[Evidence]:
 
 @question("modes.agreement", of="claim")
 def agreement() -> list[Evidence]:
-    """Is layer norm the same in both modes, and alone as in a batch, bit by bit?"""
+    """Is layer norm bit-identical in training and eval, and for a sentence alone or in a batch?"""
     norm, x = new_norm("ln"), draw_tokens(8, 16)
     training = run(norm, x)
     found = {
@@ -260,7 +260,7 @@ def agreement() -> list[Evidence]:
 
 @question("modes.buffers", of="claim")
 def buffers() -> list[Evidence]:
-    """Which buffers do layer norm and batch norm keep, and does eval compute something else?"""
+    """Which buffers do layer norm and batch norm keep, and does eval differ from training?"""
     x, modes = draw_tokens(4, 8), {True: "two modes", False: "one mode"}
     kept, two = {}, {}
     for name in ("ln", "bn"):
@@ -277,7 +277,7 @@ def buffers() -> list[Evidence]:
 
 @question("modes.memory", of="claim")
 def memory() -> list[Evidence]:
-    """How many values does batch norm keep, with one row per position and with one for all?"""
+    """How many values does batch norm store with one row per position, or one row for all?"""
 
     def size(name: str, **values: Any) -> int:
         return sum(buffer.numel() for _, buffer in new_norm(name, **values).named_buffers())
@@ -294,7 +294,7 @@ def memory() -> list[Evidence]:
 
 @question("order.kept", of="claim")
 def order_kept() -> list[Evidence]:
-    """Which order of values does a norm keep, over a token's features and a feature's tokens?"""
+    """Does a norm preserve the order of values within a token, and within a feature?"""
     x = draw_tokens(8, 16)
     generator = torch.Generator().manual_seed(SEED)
     weighted = new_norm("ln")
@@ -318,7 +318,7 @@ def order_kept() -> list[Evidence]:
 def rank_correlation(x: Float[Tensor, "N M"], y: Float[Tensor, "N M"]) -> dict[str, float]:
     """Return the mean over rows of Spearman's `rho`, and the share of rows in the same order.
 
-    rho = 1 - 6 sum d^2 / (M (M^2 - 1)), with d the differences of ranks; no two values are equal.
+    rho = 1 - 6 sum d^2 / (M (M^2 - 1)), where d are the rank differences, if there are no ties.
     """
     first, second = (table.argsort(-1).argsort(-1).double() for table in (x, y))
     size, square = x.shape[-1], (first - second).square().sum(-1)

@@ -1,6 +1,6 @@
-"""The contract of a norm: what the rest of the package takes for granted about every norm.
+"""The norm contract: what the rest of the package assumes about every norm.
 
-`normlab norm check` asks these questions, and the tests hold all options of `configs/norm` to them.
+`normlab norm check` asks these questions; the tests ask them of every option of `configs/norm`.
 """
 
 import copy
@@ -43,17 +43,17 @@ BATCH, POSITION, FEATURE = AXES
 
 
 class Broken(Exception):
-    """A part of the contract is not kept; the message says which, and how to keep it."""
+    """A violation of the norm contract; the message says what is wrong and how to fix it."""
 
 
 def must(holds: object, otherwise: str) -> None:
-    """Raise Broken with a text unless something holds."""
+    """Raise Broken with the message `otherwise` unless `holds` is true."""
     if not holds:
         raise Broken(otherwise)
 
 
 def examine(norm: BareNorm) -> Iterator[tuple[str, Finding]]:
-    """Yield the name of each question and its answer; any error breaks the contract."""
+    """Yield each contract question's name and finding; any exception breaks the contract."""
     file = inspect.getfile(type(norm.new()))
     for asked in questions("norm"):
         try:
@@ -70,7 +70,7 @@ def examine(norm: BareNorm) -> Iterator[tuple[str, Finding]]:
 
 @question("shape", of="norm")
 def shape(norm: BareNorm) -> str:
-    """Does the output have the input's shape, is it finite, and does the input stay as it was?"""
+    """Is the output finite and of the input's shape, and is the input left unchanged?"""
     for size in ((4, 6), (1, 6), (3, 1)):
         x = norm.values(*size)
         before = x.clone()
@@ -89,9 +89,9 @@ def shape(norm: BareNorm) -> str:
 
 @question("precision", of="norm")
 def precision(norm: BareNorm) -> str:
-    """Does the output have the input's dtype, and do statistics survive bf16?
+    """Does the output have the input's dtype, and are statistics accurate under bf16?
 
-    A mean of 300 with a deviation of 3 is lost in bf16, whose steps are 2 there.
+    Values of mean 300 and standard deviation 3 lose their statistics in bf16, whose step there is 2.
     """
     x, valid = norm.tokens()
     for dtype in (torch.float32, torch.float64, torch.bfloat16):
@@ -112,7 +112,7 @@ def precision(norm: BareNorm) -> str:
 
 @question("pools", of="norm")
 def pools(norm: BareNorm) -> str:
-    """Does it pool over the axes that it declares, at both ends of training?"""
+    """Does the norm pool over the axes that it declares, before and after training?"""
     norms = (norm.new(), norm.trained())
     declared = set(norms[0].pools)
     found = {SEEN[each] for own in norms for each in sees(dependence(own, features=2))}
@@ -129,7 +129,7 @@ def pools(norm: BareNorm) -> str:
 
 @question("padding", of="norm")
 def padding(norm: BareNorm) -> str:
-    """Are outputs, gradients and statistics of real tokens the same with padding?"""
+    """Are the outputs, gradients and statistics of real tokens unaffected by padding?"""
     x = norm.values(4, 5)
     real = torch.ones(4, 5, dtype=torch.bool)
     for own, mode in ((norm.new(), "training"), (norm.trained().eval(), "eval")):
@@ -149,7 +149,7 @@ def padding(norm: BareNorm) -> str:
 
 @question("independent", of="norm")
 def independent(norm: BareNorm) -> str:
-    """In eval, does an output depend on batch and whole sequence exactly as the norm says?"""
+    """In eval, does an output depend on its batch and whole sequence exactly as declared?"""
     own = norm.trained().eval()
     x, valid = norm.tokens(STEPS + 1)
     whole = look(own, x, valid)[valid]
@@ -172,7 +172,7 @@ def independent(norm: BareNorm) -> str:
 
 @question("gradient", of="norm")
 def gradient(norm: BareNorm) -> str:
-    """Does a finite gradient reach the input and every parameter, and is it exact if declared?"""
+    """Do the input and all parameters get a finite gradient, exact if the norm declares it so?"""
     own = norm.new()
     x, valid = norm.tokens()
     loss(call(own, x.requires_grad_(), valid)[valid]).backward()
@@ -200,7 +200,7 @@ def gradient(norm: BareNorm) -> str:
 
 @question("saved", of="norm")
 def saved(norm: BareNorm) -> str:
-    """Does eval change nothing, and does training resume bit for bit from the saved state?"""
+    """Does eval leave the state unchanged, and does a saved norm resume training bit for bit?"""
     own = norm.trained().eval()
     before = _state(own)
     run(own, *norm.tokens(STEPS + 1))
@@ -252,11 +252,11 @@ def running(norm: BareNorm) -> str | Finding:
 
 
 def _state(norm: nn.Module) -> dict[str, Tensor]:
-    """Return a copy of the tensors that are saved with a norm."""
+    """Return copies of the tensors in a norm's state dict."""
     saved = norm.state_dict().items()
     return {name: value.clone() for name, value in saved if isinstance(value, Tensor)}
 
 
 def _altered(before: Mapping[str, Tensor], after: Mapping[str, Tensor]) -> str:
-    """Name the tensors that differ."""
+    """Return the names of the tensors that differ."""
     return ", ".join(name for name, x in before.items() if not torch.equal(x, after[name]))

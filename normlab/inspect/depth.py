@@ -1,4 +1,4 @@
-"""Depth: how large is the gradient in each layer, and what does one update change?"""
+"""Depth: how large is each layer's gradient, and how far does one update move its output?"""
 
 import math
 from collections.abc import Collection
@@ -13,7 +13,7 @@ from normlab.probes.gradients import gradient_norms
 from normlab.tasks.base import Batch
 from normlab.train.build import build_optimizer
 
-MOST_SENTENCES = 32  # so that 50 layers fit into the memory of a laptop
+MOST_SENTENCES = 32  # so that 50 layers fit in a laptop's memory
 _SECOND_WEIGHT = "feed_forward.fc2.weight"
 
 
@@ -21,23 +21,23 @@ _SECOND_WEIGHT = "feed_forward.fc2.weight"
 def gradients(subject: Subject) -> Finding:
     """How large is the gradient in each layer, with training statistics and no dropout?
 
-    On one batch of training text, for the loss per token as the training loop divides it:
+    On one batch of training text, for the loss per token as the training loop computes it:
 
         gradient norm of a layer   ||dL/dw||_2 over all parameters w of the layer
-        growth of a stack          that of its last layer over that of its first
+        growth of a stack          the last layer's gradient norm divided by the first layer's
 
-    Embeddings that streams share with each other and with the output count as the first they are.
+    An embedding shared by several streams or by the output counts once, where it occurs first.
 
     Xiong et al. 2020 ("On Layer Normalization in the Transformer Architecture", theorem 1,
-    figure 3) for layer norm at initialization: the gradient of the last feed-forward layer's
-    second weight is of order d sqrt(ln d) at any depth in post-norm, and smaller by sqrt(depth) in
-    pre-norm; by layer it rises towards the top of a post-norm model and is flat in a pre-norm one.
-    Claim 26, of post-norm at depth ("the gradient vanishes"), predicts a large growth.
+    figure 3) analyze layer norm at initialization: the gradient of the last feed-forward layer's
+    second weight is of order d sqrt(ln d) at any depth with post-norm, and smaller by sqrt(depth)
+    with pre-norm. Across layers it rises towards the top with post-norm and is flat with pre-norm.
+    Claim 26 ("the gradient vanishes" in deep post-norm models) predicts a large growth.
     """
     model = subject.model
     loss = backward(subject, training_batch(subject))
     norms = {name: float(value) for name, value in gradient_norms(model).items()}
-    second = [  # of each feed-forward layer, in the order of the model
+    second = [  # one per feed-forward layer, in model order
         float(torch.linalg.vector_norm(parameter.grad.double()))
         for name, parameter in model.named_parameters()
         if name.endswith(_SECOND_WEIGHT) and parameter.grad is not None
@@ -61,7 +61,7 @@ def gradients(subject: Subject) -> Finding:
 
 
 def backward(subject: Subject, batch: Batch) -> float:
-    """Return the loss of a batch, and leave its gradient in the parameters, both as in training."""
+    """Return a batch's loss with training statistics, and leave its gradient in the parameters."""
     with normalized_by(subject.model, "batch"), torch.enable_grad():
         losses = subject.losses(batch)
         loss = torch.stack([losses[name] / batch.counts[name] for name in sorted(losses)]).sum()
@@ -70,7 +70,7 @@ def backward(subject: Subject, batch: Batch) -> float:
 
 
 def training_batch(subject: Subject) -> Batch:
-    """Return the run's first training batch; its first as of 32 sentences if it had more."""
+    """Return the run's first training batch, cut with a batch size of at most 32."""
     config = subject.config
     stream = BatchStream(
         subject.task.lengths("train"),
@@ -83,7 +83,7 @@ def training_batch(subject: Subject) -> Batch:
 
 
 def by_stack(layers: Collection[str]) -> dict[str, list[str]]:
-    """Gather numbered layers (`encoder.0`) by their stack, in the given order."""
+    """Group numbered layers (`encoder.0`) by stack, in the given order."""
     found: dict[str, list[str]] = {}
     for name in layers:
         stack, _, number = name.rpartition(".")
@@ -93,11 +93,11 @@ def by_stack(layers: Collection[str]) -> dict[str, list[str]]:
 
 
 def first_update(subject: Subject) -> dict[str, float]:
-    """Return by layer how far one update of the run's optimizer moves its output.
+    """Return how far one update of the run's optimizer moves each layer's output.
 
-    With x the output on the same batch before and x' after, RMS(x' - x) / RMS(x) over real tokens:
-    what Liu et al. 2020 (Admin) and Wang et al. 2022 (DeepNet) follow instead of the gradient. A
-    model whose function moves too far in its first updates does not recover.
+    That is RMS(x' - x) / RMS(x) over real tokens, for a layer's output x on one batch before the
+    update and x' after it. Liu et al. 2020 (Admin) and Wang et al. 2022 (DeepNet) track this
+    instead of the gradient: a model that moves too far in its first updates does not recover.
     """
     batch = training_batch(subject)
     with torch.no_grad():

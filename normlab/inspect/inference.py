@@ -1,4 +1,4 @@
-"""Training and inference: what do running statistics cost, and decoding token by token?"""
+"""Training and inference: what do running statistics and token-by-token decoding cost?"""
 
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
@@ -24,28 +24,28 @@ DECODED = 12  # sentences
 BATCH = 32
 RECALIBRATION_BATCHES = 32
 RECALIBRATION_TOKENS = 40_000
-_LEAST_GAP = 1e-3  # nats a token, below which there is nothing to close
-_ROUNDING = 1e-5  # of the largest log probability: float32 through some tens of layers
+_LEAST_GAP = 1e-3  # nats per token; recalibration has nothing to close in a smaller gap
+_ROUNDING = 1e-5  # relative to the largest log probability: float32 error over tens of layers
 
 
 @question("statistics", of="model")
 def statistics(subject: Subject) -> Finding:
-    """What do running statistics cost, compared with the batch's own that training had?
+    """How much loss do running statistics cost compared with each batch's own statistics?
 
-    The loss per target token of held-out text, on the same weights and sentences, normalized by
+    The loss per target token of held-out text is compared on the same weights and sentences, with
 
-        running        what evaluation has: averages over past training batches
-        batch          what training has: each batch's own, of 32 sentences
+        running        running statistics, as in evaluation: averages over past training batches
+        batch          batch statistics, as in training: each batch's own, of 32 sentences
         recalibrated   the pooled moments of some training batches under the final weights
                        ("precise BN", Wu and Johnson 2021)
 
-        gap      loss(running) - loss(batch), nats a token
-        closed   what recalibration closes of it, 1 - (loss(recalibrated) - loss(batch)) / gap
+        gap      loss(running) - loss(batch), in nats per token
+        closed   the share that recalibration closes, 1 - (loss(recalibrated) - loss(batch)) / gap
 
-    Batches are cut from sentences sorted by length, as in evaluation; where lengths differ, also in
-    random order, which shows what batch statistics owe to the common length of their sentences. A
-    gap that stays after recalibration is no fault of the running statistics: what the batch's own
-    reveal of the batch, such as its future tokens, is missing.
+    Sentences are sorted by length and then batched, as in evaluation. If lengths differ, they are
+    also batched unsorted, which shows how much batch statistics gain from similar lengths. A gap
+    that remains after recalibration is not the fault of the running statistics: batch statistics
+    also reveal something about the batch, such as future tokens, and the model misses that.
     """
     model = subject.model
     picked = subject.generator("statistics").permutation(subject.number("valid"))
@@ -87,14 +87,14 @@ def statistics(subject: Subject) -> Finding:
 
 
 def by_length(subject: Subject, indices: np.ndarray, *, size: int) -> list[Batch]:
-    """Return batches of held-out examples, cut as evaluation does: the longest first."""
+    """Return held-out examples in batches as evaluation cuts them, the longest first."""
     cut = eval_batches(subject.task.lengths("valid")[indices], batch_size=size)
     return [subject.batch("valid", indices[batch].tolist()) for batch in cut]
 
 
 @torch.no_grad()
 def loss(subject: Subject, batches: Iterable[Batch]) -> float:
-    """Return the loss per target token over all batches: sums over counts."""
+    """Return the loss per target token over all batches, summed over the task's losses."""
     sums: dict[str, float] = defaultdict(float)
     counts: dict[str, int] = defaultdict(int)
     for batch in batches:
@@ -105,7 +105,7 @@ def loss(subject: Subject, batches: Iterable[Batch]) -> float:
 
 
 def _feed(subject: Subject) -> None:
-    """Feed training batches to the model."""
+    """Run up to 32 training batches, or about 40,000 tokens, through the model."""
     tokens, stream = 0, subject.task.train_batches(Shard(0, 1), subject.seed)
     for batch in islice(stream, RECALIBRATION_BATCHES):
         subject.losses(batch.to(subject.runtime.device))
@@ -116,19 +116,19 @@ def _feed(subject: Subject) -> None:
 
 @question("stepwise", of="model")
 def stepwise(subject: Subject) -> Finding:
-    """Does decoding token by token compute the same as whole sentences?
+    """Does decoding token by token compute the same as processing whole sentences?
 
-    Held-out sentences, each a batch of its own, with the true tokens so far: once as in training,
-    all positions at once, and once as in generation, one position after the other. With l and l'
-    the log probabilities of a true token, in nats,
+    Each held-out sentence is a batch of its own, given its true tokens: once all positions at
+    once, as in training, and once one position after the other, as in generation. With l and l'
+    the log probabilities of a true token, whole and stepwise, in nats:
 
         difference   mean and largest |l - l'| over the tokens
-        changed      share of positions where the most likely next token is another
+        changed      share of positions where the most likely next token differs
         loss         mean of -l (whole) and of -l' (stepwise), without label smoothing
 
-    Once as the model evaluates and, where a norm has running statistics, once with the batch's own
-    in their place: these pool over what there is, so a token sees the future of its sentence in
-    the whole and not step by step.
+    This is measured as the model evaluates and, if a norm uses running statistics, also with batch
+    statistics. These pool over the tokens present, so a token sees the rest of its sentence when
+    the whole is processed at once, but not step by step.
     """
     picked = subject.generator("stepwise").permutation(subject.number("valid"))[:DECODED]
     ways: dict[str, tuple[str, AbstractContextManager[None]]]
@@ -161,7 +161,7 @@ def stepwise(subject: Subject) -> Finding:
 def differences(
     whole: Float[Tensor, "N V"], stepwise: Float[Tensor, "N V"], targets: Int[Tensor, "N"]
 ) -> dict[str, Any]:
-    """Return what `stepwise` defines, of logits for the same targets."""
+    """Compare whole and stepwise logits for the same targets, by the metrics of `stepwise`."""
     first, second = (log_probabilities(logits.double(), targets) for logits in (whole, stepwise))
     apart = (first - second).abs()
     return {
@@ -174,10 +174,10 @@ def differences(
 
 
 def _compare(subject: Subject, indices: Sequence[int]) -> dict[str, Any] | None:
-    """Compare sentences that are each a batch of its own; None for a task without decoding."""
+    """Compare sentences, one per batch; return None for a task that does not decode."""
     each = []
     for index in indices:
-        batch: Any = subject.batch("valid", [index])  # of a task that generates, with `tgt_out`
+        batch: Any = subject.batch("valid", [index])  # has `tgt_out` if the task generates text
         logits = subject.task.stepwise(subject.model, batch)
         if logits is None:
             return None

@@ -1,6 +1,6 @@
-"""A model under examination: its task, what passes through it, and by how much values change.
+"""A model under inspection: its task, its recorded activations, and how much values change.
 
-Only this file knows the anatomy of models.
+Only this file of the package knows the structure of models.
 """
 
 import math
@@ -55,7 +55,7 @@ class Subject:
 
     @property
     def seed(self) -> int:
-        """The seed of the run, which also seeds what examinations draw."""
+        """The seed of the run, also used for the random draws of questions."""
         return int(self.config["seed"])
 
     @property
@@ -65,13 +65,13 @@ class Subject:
 
     @property
     def norms(self) -> set[str]:
-        """The places of norms, without those that leave values as they are."""
+        """The names of the model's norms, without identities (`NoNorm`)."""
         found = sites(self.model, Norm).items()
         return {name for name, norm in found if not isinstance(norm, NoNorm)}
 
     @property
     def keeps_statistics(self) -> bool:
-        """Whether a norm evaluates by running statistics."""
+        """Whether any norm uses running statistics in eval."""
         return any(norm.eval_stats != "batch" for norm in running_norms(self.model))
 
     def number(self, split: str) -> int:
@@ -79,20 +79,20 @@ class Subject:
         return len(self.task.lengths(split))
 
     def batch(self, split: str, indices: Sequence[int], *, padding: float = 0.0) -> Batch:
-        """Return a batch of chosen examples on the device, of which a share is padding."""
+        """Return a batch of chosen examples on the device, with at least this share of padding."""
         return self.task.batch(split, indices, padding=padding).to(self.runtime.device)
 
     def losses(self, batch: Batch, model: nn.Module | None = None) -> dict[str, Tensor]:
-        """Return the summed losses of a batch, of another model where one is given."""
+        """Return the summed losses of a batch, from another `model` if one is given."""
         return self.task.losses(model or self.model, batch)
 
     def generator(self, question: str) -> np.random.Generator:
-        """Return the random numbers of a question, the same whatever else is asked."""
+        """Return a question's own random generator, so that other questions do not affect it."""
         return np.random.default_rng([self.seed, *question.encode()])
 
 
 def subject_of_config(overrides: Sequence[str]) -> Subject:
-    """Return the model of a config, as `normlab train` would compose it, at initialization."""
+    """Compose a config as `normlab train` does, and return its model at initialization."""
     return subject_of(to_dict(compose(overrides)))
 
 
@@ -105,14 +105,14 @@ def subject_of(config: dict[str, Any]) -> Subject:
 
 
 def subject_of_run(folder: Path, changes: list[str]) -> Subject:
-    """Return the model of a finished run, with the weights its test was scored with."""
+    """Return the model of a finished run, with the weights that its test used."""
     run = load_run(folder, changes)
     record = run.record
     return Subject(run.config, run.task, run.model, run.runtime, record.run_id, record.outcome.step)
 
 
 def sheet(subject: Subject, findings: Mapping[str, Finding]) -> dict[str, Any]:
-    """Return what `inspect.json` holds, as plain values."""
+    """Return the content of `inspect.json` as plain values."""
     asked = {each.name: each for each in questions("model")}
     return plain(
         {
@@ -132,7 +132,7 @@ def sheet(subject: Subject, findings: Mapping[str, Finding]) -> dict[str, Any]:
 
 
 class Values(NamedTuple):
-    """Values of a stream, and which positions are real."""
+    """The activations of a stream, and a mask of its real positions."""
 
     all: Float[Tensor, "B P D"]
     valid: Bool[Tensor, "B P"]
@@ -144,7 +144,7 @@ class Values(NamedTuple):
 
 
 class Attention(NamedTuple):
-    """What an attention was given: which keys a query may see, and which queries are real."""
+    """The inputs of an attention, with masks of the visible keys and of the real queries."""
 
     query: Float[Tensor, "B H P K"]
     key: Float[Tensor, "B H S K"]
@@ -153,10 +153,10 @@ class Attention(NamedTuple):
 
 
 class Pass:
-    """What one pass of a batch showed, by place, in the order of the forward pass.
+    """The module calls recorded in one forward pass of a batch, in the order of the pass.
 
-    `calls` are arguments and results by kind and place, `entered` what each stack's entry was
-    called with, where leaves of the graph were asked for.
+    `calls` has arguments and results by kind and name of the module. `entered` has the arguments
+    of each stack's entry, if `watched` was asked for `leaves`.
     """
 
     def __init__(self) -> None:
@@ -164,13 +164,13 @@ class Pass:
         self.entered: dict[str, tuple[Any, ...]] = {}
 
     def outputs(self, kind: str) -> dict[str, Values]:
-        """Return the last values of each `stack` (`encoder`), or of each `layer` (`encoder.0`)."""
+        """Return the output of each `stack` (`encoder`), or of each `layer` (`encoder.0`)."""
         found = {name: calls[-1] for name, calls in self.calls[kind].items()}
         return {name: Values(*real_values(y, given)) for name, (given, y) in found.items()}
 
     @property
     def norms(self) -> dict[str, Values]:
-        """The input of each norm: the positions that a recurrence gives one at a time are one."""
+        """The input of each norm; positions that a recurrence feeds one at a time are joined."""
         found: dict[str, Values] = {}
         for name, calls in self.calls["norm"].items():
             first = max(n for n, ((_, stream), _) in enumerate(calls) if stream.start == 0)
@@ -180,7 +180,7 @@ class Pass:
 
     @property
     def attentions(self) -> dict[str, Attention]:
-        """What each attention was given; the residual around it knows its real queries."""
+        """The inputs of each attention; the residual around it says which queries are real."""
         found: dict[str, Attention] = {}
         for name, [*_, ((query, key, _, visible), _)] in self.calls["attention"].items():
             (x, stream, *_), _ = self.calls["residual"][name][-1]
@@ -192,12 +192,12 @@ Enter = Callable[[str, Tensor], Tensor]
 
 
 def taking(model: nn.Module, mode: str) -> AbstractContextManager[None]:
-    """Let norms take the batch's statistics (`training`), or those of evaluation (`eval`)."""
+    """Make norms use the batch's statistics (`training`), or those of evaluation (`eval`)."""
     return normalized_by(model, "batch") if mode == "training" else nullcontext()
 
 
 def look(subject: Subject, batch: Batch, mode: str = "eval", *, enter: Enter | None = None) -> Pass:
-    """Run a batch in a mode and return what was seen."""
+    """Run a batch in a mode and return the recorded pass."""
     with taking(subject.model, mode), watched(subject.model, enter=enter) as seen:
         subject.losses(batch)
     return seen
@@ -207,11 +207,11 @@ def look(subject: Subject, batch: Batch, mode: str = "eval", *, enter: Enter | N
 def watched(
     model: nn.Module, *, enter: Enter | None = None, leaves: bool = False
 ) -> Iterator[Pass]:
-    """Collect what a pass through the model shows.
+    """Record the inputs and outputs of a model's modules during a forward pass.
 
-    `enter` may replace the first values of a stack: it is given the stack's name and the values.
-    `leaves` puts leaves of the graph at each stack's entry, before the norm on embedded tokens (it
-    may leak too).
+    `enter` is called with a stack's name and its first values, and returns the values to use.
+    `leaves` detaches each stack's entry into a leaf of the graph, before any norm on the embedded
+    tokens, as that norm may leak too.
     """
     seen = Pass()
     with ExitStack() as hooks:
@@ -245,13 +245,13 @@ def watched(
 
 
 def rms(values: Float[Tensor, "..."]) -> float:
-    """Return the root mean square, taken in float64; 0 of nothing."""
+    """Return the root mean square, computed in float64; 0 for an empty tensor."""
     wide = values.double()
     return float(torch.linalg.vector_norm(wide)) / math.sqrt(max(wide.numel(), 1))
 
 
 def over(part: float, whole: float) -> float:
-    """Return a quotient of sizes: 0 where both are 0, infinity over 0 alone."""
+    """Return `part / whole`: 0 if both are 0, infinity if only `whole` is 0."""
     return part / whole if whole else math.inf if part else 0.0
 
 
@@ -261,13 +261,13 @@ def movement(values: Float[Tensor, "*any"], base: Float[Tensor, "*any"]) -> floa
 
 
 def deviation(values: Sequence[Float[Tensor, "*any"]]) -> float:
-    """Return the RMS over sets of the deviation from their mean, over the RMS of all values."""
+    """Return the RMS deviation from the mean over sets, divided by the RMS of all values."""
     wide = torch.stack(list(values)).double()
     return over(rms(wide - wide.mean(0)), rms(wide))
 
 
 def by_how_much(share: float) -> str:
-    """Put a relative change into words: `by 12.3 %`, or `not at all`."""
+    """Describe a relative change: `by 12.3 %`, or `not at all`."""
     if share < ROUNDING:
         return f"not at all{' (rounding)' if share else ''}"
     return f"by {percent(share)}"
@@ -277,6 +277,6 @@ def percent(share: float) -> str:
     """Return a share in percent with three significant digits: `0.0123 %`, `12.3 %`, `123 %`."""
     if not math.isfinite(share):
         return f"{share} %"
-    rounded = float(f"{100 * share:.2e}")  # so that 99.9999 has the places of 100
+    rounded = float(f"{100 * share:.2e}")  # so that 99.9999 gets the decimals of 100
     places = 2 if share == 0 else max(0, 2 - math.floor(math.log10(abs(rounded))))
     return f"{100 * share:.{places}f} %"

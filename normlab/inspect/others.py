@@ -1,4 +1,4 @@
-"""What else an output depends on: the rest of its batch, later positions, other sentences."""
+"""Dependence of an output on the rest of its batch, later positions and other sentences."""
 
 import copy
 import math
@@ -40,7 +40,7 @@ from normlab.inspect.subject import look as look_at_norm
 SETS = 50
 MATES = 31
 SENTENCES = 8
-NEGLIGIBLE = 1e-9  # relative to the own token's derivative, in float64
+NEGLIGIBLE = 1e-9  # relative to the derivative by the own token, in float64
 _WORDS = {"later": "later positions", "others": "other sentences"}
 
 
@@ -49,15 +49,15 @@ _WORDS = {"later": "later positions", "others": "other sentences"}
 def batch_mates(subject: Subject) -> Finding:
     """Does a sentence's output depend on the rest of its batch?
 
-    One training sentence is put into a batch with 31 others, fifty times with different ones. Over
-    these sets s, at the sentence's own real positions,
+    One training sentence is batched with 31 others, fifty times with different ones. Over these
+    sets s, at the sentence's real positions:
 
-        values     RMS over s of x_s - mean(x), over the RMS of x, of each stack's last values x
+        values     RMS over s of x_s - mean(x), divided by the RMS of x, for each stack's output x
         attention  1/2 sum_keys |p_s - mean(p)|, the total variation distance of attention weights
-                   p from their mean over sets, a mean over sets, heads and the sentence's queries:
-                   the share of the attention that goes elsewhere, from 0 to 1
+                   p from their mean over sets, averaged over sets, heads and the sentence's
+                   queries: the share of the attention that moves to other keys, from 0 to 1
 
-    with the batch's statistics, as in training, and as the model evaluates. Dropout is off.
+    Both are measured with batch statistics, as in training, and as in eval. Dropout is off.
     """
     number = subject.number("train")
     if number < 3:
@@ -100,7 +100,7 @@ def batch_mates(subject: Subject) -> Finding:
 def of_first(
     seen: Pass,
 ) -> tuple[dict[str, Float[Tensor, "_ D"]], dict[str, Float[Tensor, "H _ _"]]]:
-    """Return each stack's last values and each attention's weights at a batch's first sentence."""
+    """Return each stack's output and each attention's weights for a batch's first sentence."""
     last = {name: end.all[0, end.valid[0]] for name, end in seen.outputs("stack").items()}
     return last, {
         name: attention_weights(each.query, each.key, each.visible)[:, each.real[0]]
@@ -113,7 +113,7 @@ def attention_weights(
     key: Float[Tensor, "B H S K"],
     visible: Bool[Tensor, "..."] | None,
 ) -> Float[Tensor, "H P S"]:
-    """Return softmax(q k' / sqrt(K)) of the first sentence; 0 for keys that it cannot see."""
+    """Return softmax(q k' / sqrt(K)) for the first sentence; masked keys get weight 0."""
     logits = query[0] @ key[0].transpose(-1, -2) / math.sqrt(query.shape[-1])
     if visible is not None:
         shown = visible.expand(*query.shape[:3], key.shape[2])[0]
@@ -124,7 +124,7 @@ def attention_weights(
 def total_variation(weights: Sequence[Float[Tensor, "H P _"]]) -> float:
     """Return the mean over sets and rows of 1/2 sum |p - mean over sets of p|.
 
-    Sets may differ in the number of keys: those that others lack are padding, without weight.
+    Sets may differ in their number of keys; missing keys count as padding with weight 0.
     """
     longest = max(rows.shape[-1] for rows in weights)
     wide = [F.pad(rows.double(), (0, longest - rows.shape[-1])) for rows in weights]
@@ -134,9 +134,9 @@ def total_variation(weights: Sequence[Float[Tensor, "H P _"]]) -> float:
 
 @question("batch.mates", of="claim")
 def computed_mates() -> list[Evidence]:
-    """Do a sentence and its attention change with the rest of its batch?
+    """Do a sentence's values and attention change with the rest of its batch?
 
-    One sentence is put among fifty sets of 31 others and attends to itself.
+    One sentence is batched with fifty different sets of 31 others, and attends only to itself.
     """
     pool = draw_tokens(SETS * MATES + 1, LENGTH)
     sentence, others = pool[:1], pool[1:].reshape(SETS, MATES, LENGTH, WIDTH)
@@ -168,21 +168,21 @@ def computed_mates() -> list[Evidence]:
 def leak(subject: Subject) -> Finding:
     """Does the first position depend on later positions, or on other sentences of the batch?
 
-    A random projection v of the last value at position 0 of the first of eight sentences is
-    differentiated by the embedded tokens e, before a norm on them, of each stack (in a residual
-    network, by the pixels):
+    Let y_0 be a stack's output at position 0 of the first of eight sentences, and v a random
+    projection. v y_0 is differentiated by the embedded tokens e of each stack, before any norm on
+    them (by the pixels in a residual network):
 
-        own     ||d(v y_0) / d e_0||             its own token, of the same stack
-        later   the same over its later tokens   over own; of the same stack
-        others  the same over other sentences    over own; of all stacks
+        own     ||d(v y_0) / d e_0||             for its own token, in the same stack
+        later   the same over its later tokens   divided by own; in the same stack
+        others  the same over other sentences    divided by own; over all stacks
 
-    Frobenius norms over real tokens, for each stack's last values y, with the batch's statistics
-    as in training and as the model evaluates, without dropout, on a copy in float64: what does not
-    depend is exactly 0, or far below 1e-9, the smallest value that counts.
+    These are Frobenius norms over real tokens, with batch statistics as in training and as in eval,
+    without dropout, on a copy of the model in float64. Without a dependence the value is exactly 0,
+    or far below 1e-9, the smallest value that counts.
 
-    A decoder's attention is causal, so later positions can only come in through its norms:
-    statistics over positions, or over the batch with all its positions, tell position 0 about the
-    tokens it is trained to predict. An encoder attends both ways and may see them.
+    A decoder's attention is causal, so later positions can only enter through its norms: statistics
+    over positions, or over all positions of the batch, tell position 0 about the tokens it is
+    trained to predict. An encoder attends both ways and may see later positions.
     """
     number = subject.number("train")
     if number < 2:
@@ -215,7 +215,7 @@ def leak(subject: Subject) -> Finding:
 
 
 def derivative(stack: str, seen: Pass, seed: int) -> dict[str, float | None]:
-    """Return `own`, `later` and `others` of a stack; `later` is None where no token is later."""
+    """Return `own`, `later` and `others` of a stack; `later` is None if no token is later."""
     values, valid = seen.outputs("stack")[stack]
     value = values[0, 0]
     generator = torch.Generator().manual_seed(seed)

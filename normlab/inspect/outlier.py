@@ -23,7 +23,7 @@ SENTENCES = 8
 SATURATED = 0.99
 SENTENCE = ((10.0, 20.0, 999.0, -5.0), (0.1, 0.2, 0.1, 0.1), (5.0, 5.0, 5.0, 5.0))
 """Document 002's "I love eat": three tokens of four features."""
-_ALIVE = 0.5  # most rows that may be saturated
+_ALIVE = 0.5  # the largest share of rows that may be saturated
 _COLUMNS = (
     *("outlier in", "statistics", "largest logit", "least slope", "most saturated"),
     *("others in its sentence move", "other sentences move"),
@@ -35,21 +35,21 @@ _COLUMNS = (
 def outlier(subject: Subject) -> Finding:
     """Does the norm stop a 999 from saturating attention, and which tokens does it affect?
 
-    999 is added to one feature of the first token of one held-out sentence, where its stream begins
-    (the embedded tokens), in one stack at a time. Against the unchanged batch:
+    999 is added to one feature of the first token of one held-out sentence, at the input of one
+    stack at a time (the embedded tokens). Compared with the unchanged batch:
 
-        attention   largest logit, least slope and saturated rows of any attention in the sentence
-                    of the outlier, as `probes.activations` has
-        moved       ||x' - x|| / ||x|| over the last values x of a stack, at the other tokens of
-                    the sentence (`own`) and at those of other sentences (`others`)
+        attention   largest logit, smallest slope and most saturated rows of any attention in the
+                    outlier's sentence, as defined in `probes.activations`
+        moved       ||x' - x|| / ||x|| for a stack's output x, at the other tokens of the sentence
+                    (`own`) and at the tokens of other sentences (`others`)
 
-    once as the model evaluates and once, where norms can, by the batch's own statistics. The
-    softmax is alive where in no attention more than half of the sentence's rows are saturated.
+    This is measured as the model evaluates and, if a norm uses running statistics, also with batch
+    statistics. The softmax is alive if in no attention over half of the sentence's rows saturate.
     """
     generator = subject.generator("outlier")
     picked = generator.permutation(subject.number("valid"))[:SENTENCES]
     batch = subject.batch("valid", picked.tolist())
-    place = float(generator.random())  # of the feature in the width, from 0 to below 1
+    place = float(generator.random())  # the feature's place in the width, in [0, 1)
     modes: dict[str, AbstractContextManager[None]] = {"as evaluated": nullcontext()}
     if subject.keeps_statistics:
         modes["of the batch"] = normalized_by(subject.model, "batch")
@@ -87,7 +87,7 @@ def outlier(subject: Subject) -> Finding:
 
 
 def _add(stack: str, place: float, name: str, x: Float[Tensor, "B P D"]) -> Float[Tensor, "B P D"]:
-    """Return the first values of a stack with the outlier, and those of others as they are."""
+    """Add the outlier to the first values of its stack, and leave other stacks unchanged."""
     added = torch.zeros_like(x)
     added[0, 0, int(place * x.shape[-1])] = OUTLIER if name == stack else 0
     return x + added
@@ -105,7 +105,7 @@ def worst(seen: Pass) -> dict[str, float]:
 
 
 def moved(before: Pass, after: Pass) -> dict[str, dict[str, dict[str, float]]]:
-    """Return how far the last values of each stack moved, in the first sentence and in others."""
+    """Return how far each stack's output moved, in the first sentence and in the others."""
     found, changed = {}, after.outputs("stack")
     for name, end in before.outputs("stack").items():
         own, others = end.valid.clone(), end.valid.clone()
@@ -121,8 +121,8 @@ def moved(before: Pass, after: Pass) -> dict[str, dict[str, dict[str, float]]]:
 def softmax() -> list[Evidence]:
     """Does an outlier of 999 saturate the softmax, with and without layer norm?
 
-    Layer norm brings the 999 down to 1.73, and its token still has one dominant entry: the others
-    are -0.55 to -0.60.
+    Layer norm brings the 999 down to 1.73, which still dominates its token: the other entries are
+    -0.55 to -0.60.
     """
     bare, ln = (through(make_norm(name, 4)) for name in ("none", "ln"))
     logits, slopes = ([found[key] for found in (bare, ln)] for key in ("largest_logit", "slope"))
@@ -141,10 +141,10 @@ def softmax() -> list[Evidence]:
 
 
 def through(norm: Norm) -> dict[str, Any]:
-    """Return what a norm makes of the sentence with the 999, and where its tokens then look.
+    """Return a norm's output for the sentence with the 999, and its attention's logit and slopes.
 
-    The sentence is alone in its batch and attends to itself, with the vectors as queries and keys:
-    softmax(y y' / sqrt(D)). By row the slope 1 - sum p^2, which is 0 where one weight is 1.
+    The sentence is alone in its batch and attends to itself, with the outputs as queries and keys:
+    softmax(y y' / sqrt(D)). The slope of a row is 1 - sum p^2, and 0 if one weight is 1.
     """
     y = run(norm.double(), torch.tensor([SENTENCE], dtype=torch.float64))[0]
     logits = y @ y.T / math.sqrt(y.shape[-1])

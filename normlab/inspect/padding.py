@@ -20,7 +20,7 @@ from normlab.norms.batch import BatchNorm
 FIVE = (1.0, 2.0, 3.0, 4.0, 5.0)
 SHARES = tuple(step / 10 for step in range(9))
 SENTENCES = 32
-FEWEST = 8  # sentences of one length combination that are enough
+FEWEST = 8  # the least number of sentences to pick
 
 
 @question("padding", of="model")
@@ -28,13 +28,13 @@ FEWEST = 8  # sentences of one length combination that are enough
 def padding(subject: Subject) -> Finding:
     """Does padding change the output of real tokens?
 
-    The same sentences, of one length in each stream so that they start without any padding, are
-    padded to growing shares p of the batch. With x_p the last values of a stack at share p and x_0
-    those at the lowest share, over real tokens and features:
+    Sentences with the same length in each stream, which need no padding, are padded to growing
+    shares p of the batch. With x_p a stack's output at share p and x_0 its output at the lowest
+    share, over real tokens and features:
 
         moved = RMS(x_p - x_0) / RMS(x_0)
 
-    with the batch's statistics, as in training, and as the model evaluates.
+    This is measured with batch statistics, as in training, and as the model evaluates.
     """
     if not subject.task.padded:
         return Finding.none("its batches have no padding")
@@ -74,7 +74,7 @@ def padding(subject: Subject) -> Finding:
 
 
 def positions(model: nn.Module) -> int:
-    """Return how many positions a model has: of its stacks and of its norms' statistics."""
+    """Return how many positions a model supports, by its stacks and its norms' statistics."""
     rooms = [stack.room for stack in stacks(model).values() if stack.room is not None]
     rows = [len(norm.running_moments()[0]) for norm in running_norms(model)]
     return min([*rooms, *(number for number in rows if number > 1)], default=sys.maxsize)
@@ -83,9 +83,9 @@ def positions(model: nn.Module) -> int:
 def alike(lengths: np.ndarray, *, longest: int, generator: np.random.Generator) -> np.ndarray:
     """Return the indices of at most 32 examples of the most common combination of lengths.
 
-    `lengths` is `[n, k]`, of each example in each stream. Combinations with a length above
-    `longest` are left out, unless there is no other. Where the most common one has fewer than 8
-    examples, those nearest to it in length are taken with it.
+    `lengths` is `[n, k]`: the length of each example in each stream. Combinations with a length
+    above `longest` are skipped, unless there is no other. If the most common one has fewer than 8
+    examples, the examples nearest to it in length are added.
     """
     combinations, counts = np.unique(lengths, axis=0, return_counts=True)
     most = combinations.max(1)
@@ -99,12 +99,12 @@ def alike(lengths: np.ndarray, *, longest: int, generator: np.random.Generator) 
 
 @question("padding.pollutes", of="claim")
 def pollutes() -> list[Evidence]:
-    """What are the statistics of 1 2 3 4 5 with five zeros of padding, counted and left out?"""
+    """What are the statistics of 1 2 3 4 5 with five zeros of padding included or excluded?"""
     padded = torch.tensor([*FIVE, *[0.0] * len(FIVE)], dtype=torch.float64)
     torchs = nn.BatchNorm1d(1, momentum=1.0).double()
     torchs(padded[:, None])
     assert torchs.running_mean is not None and torchs.running_var is not None
-    # The buffer keeps the variance over n - 1; the batch is normalized by that over n.
+    # The buffer has the variance over n - 1; the batch is normalized by the one over n.
     biased = float(torchs.running_var) * (len(padded) - 1) / len(padded)
     ours = {how: _batch_moments(padded, how) for how in ("include", "exclude")}
     move = "five zeros move mean 3 to 1.5 and variance 2 to 3.25"
@@ -121,7 +121,7 @@ def pollutes() -> list[Evidence]:
 
 
 def _batch_moments(padded: Float[Tensor, " P"], padding: str) -> tuple[float, float]:
-    """Return the mean and variance that batch norm takes of values whose latter half is padding."""
+    """Return batch norm's mean and variance of values whose second half is padding."""
     norm = new_norm("bn", padding=padding)
     valid = (torch.arange(len(padded)) < len(FIVE))[None]
     run(norm, padded[None, :, None].expand(-1, -1, WIDTH), valid)
@@ -131,7 +131,7 @@ def _batch_moments(padded: Float[Tensor, " P"], padding: str) -> tuple[float, fl
 
 @question("padding.spares", of="claim")
 def spares() -> list[Evidence]:
-    """Does padding change the output of layer norm at real tokens, bit by bit?"""
+    """Does padding change any bit of layer norm's output at real tokens?"""
     norm, x = new_norm("ln"), draw_tokens(8, 12)
     real = torch.ones(8, 12, dtype=torch.bool)
     before = with_padding(norm, x, real).outputs

@@ -1,4 +1,4 @@
-"""The registry of questions about norms and models, and the form of an answer."""
+"""The registry of questions about norms and models, and the format of an answer."""
 
 import inspect
 from collections.abc import Callable, Mapping, Sequence
@@ -13,7 +13,7 @@ Ask = TypeVar("Ask", bound=Callable[..., Any])
 
 
 class Table(NamedTuple):
-    """The values that a person reads."""
+    """The columns and rows shown below an answer."""
 
     columns: Sequence[str] = ()
     rows: Sequence[Sequence[Cell]] = ()
@@ -24,11 +24,11 @@ NO_TABLE = Table()
 
 @dataclass(frozen=True)
 class Finding:
-    """What came out when a question was asked.
+    """The answer to a question.
 
-    `answer` is one plain sentence, `values` all numbers behind it and `table` those that a person
-    reads. `holds` tells whether a norm keeps its contract, `why_not` why the question does not
-    apply to the subject (else empty). `board` is what the board of all norms shows, by column.
+    `answer` is one plain sentence, `values` has all numbers behind it, `table` those to display.
+    `holds` says whether a norm keeps its contract, `why_not` why the question does not apply to
+    the subject (else empty). `board` has the entries for the board of all norms, by column.
     """
 
     answer: str
@@ -59,7 +59,7 @@ class Finding:
 
 @dataclass(frozen=True)
 class Question:
-    """A question by its name, what it is asked of, and its text."""
+    """A registered question: its name, the kind of subject it is asked of, and its text."""
 
     name: str
     of: Of
@@ -82,12 +82,12 @@ def question(name: str, *, of: Of) -> Callable[[Ask], Ask]:
 
 
 def questions(*of: Of, names: Sequence[str] = ()) -> list[Question]:
-    """Return the named questions of some kinds, or all; ValueError lists them for a wrong name."""
+    """Return the questions of some kinds, or the named ones; ValueError for an unknown name."""
     for path in Path(__file__).parent.glob("[a-z]*.py"):
         import_module(f"{__package__}.{path.stem}")
     there = {name: found for (kind, name), found in _REGISTRY.items() if kind in of}
     for name in names:
         if name not in there:
             raise ValueError(f"no question {name!r:.60}: there are {', '.join(sorted(there))}")
-    in_order = sorted(there.values(), key=lambda each: each.ask.__module__)  # of their files
+    in_order = sorted(there.values(), key=lambda each: each.ask.__module__)  # by file name
     return [each for each in in_order if not names or each.name in names]

@@ -1,4 +1,4 @@
-"""The questions of a card that take runs: how well they train, and what the model became."""
+"""The questions of a card that need training runs: how well models train, and at what rate."""
 
 from collections.abc import Mapping
 from statistics import fmean
@@ -21,9 +21,9 @@ TRAINS = "trains"
 
 @question("translation", of="card")
 def translation(examined: Examined) -> Finding:
-    """How well does it learn to translate in a short run (task=toy)?
+    """How well does a model learn to translate in a short run (task=toy)?
 
-    The published cards used the earlier built-in corpus; a new card uses the one of today.
+    The published cards used an earlier built-in corpus; new cards use the current one.
     """
     return short_runs(examined, "translation", {"test/nll": "toy nll", "test/bleu": "toy BLEU"})
 
@@ -42,10 +42,10 @@ def bert(examined: Examined) -> Finding:
 
 @question("pictures", of="card")
 def pictures(examined: Examined) -> Finding:
-    """How well does a residual network learn images in a short run (task=digits)?
+    """How well does a residual network learn to classify images in a short run (task=digits)?
 
-    The norm is behind each convolution of a small network, which has no placement, no places of
-    text and no padding. A norm that cannot be used there does not take part.
+    The norm follows each convolution of a small network, which has no placement option, no norm
+    sites of text models and no padding. A norm that cannot be used there is skipped.
     """
     config = to_dict(examined.config("pictures"))
     task = build_task(config)
@@ -61,7 +61,7 @@ def pictures(examined: Examined) -> Finding:
 def short_runs(examined: Examined, task: str, titles: Mapping[str, str]) -> Finding:
     """Train the short runs of a task, one per seed.
 
-    `titles` are the columns of the board by the names of their scores.
+    `titles` maps the names of scores to their columns on the board.
     """
     values: dict[str, Any] = {"steps": examined.steps(task)}
     for name in ("higher_is_better", "floors", "curves", "diverged", "runs"):
@@ -100,7 +100,7 @@ def _metrics(config: "DictConfig") -> Any:
 
 
 class Trial(NamedTuple):
-    """A run at a rate: its training loss, where it has one, and how it ended."""
+    """A run at one learning rate: its training loss (None unless it finished), and how it ended."""
 
     training: float | None
     ended: str
@@ -110,10 +110,10 @@ class Trial(NamedTuple):
 def rate(examined: Examined) -> Finding:
     """What is the largest learning rate that trains?
 
-    Short runs with a constant rate after a short warm-up: from 0.001 upwards, doubled until one
-    does not train. Where the first does not, two larger ones are tried before smaller ones, as
-    0.001 may be too small as well as too large. A run trains if the training loss of its last
-    tenth is below that of the frequencies of words, which a model that only learned its biases has.
+    Short runs use a constant rate after a short warm-up. It starts at 0.001 and is doubled until a
+    run does not train. If 0.001 itself does not, it may be too small or too large, so up to two
+    larger rates are tried before smaller ones. A run trains if its training loss over the last
+    tenth is below that of word frequencies, which a model reaches by learning only its biases.
     """
     tried: dict[float, Trial] = {}
     rate: float | None = FIRST_RATE
@@ -140,12 +140,12 @@ def rate(examined: Examined) -> Finding:
 
 
 def _trained(tried: Mapping[float, Trial]) -> list[float]:
-    """Return the rates of the runs that got below the frequencies of words."""
+    """Return the rates of the runs that trained."""
     return [rate for rate, trial in tried.items() if trial.ended == TRAINS]
 
 
 def next_rate(tried: Mapping[float, Trial]) -> float | None:
-    """Return the rate to try next; None where one trains and twice it does not."""
+    """Return the rate to try next; None once a rate trains and its double was tried."""
     if good := _trained(tried):
         return None if 2 * max(good) in tried else 2 * max(good)
     largest = max(tried)
@@ -168,6 +168,6 @@ def _try(examined: Examined, rate: float) -> Trial:
     if outcome.status != "finished":
         where = f" in {outcome.layer}" if outcome.layer else ""
         return Trial(None, f"{outcome.status} at step {outcome.step}{where}")
-    _, training = series(_metrics(config), "train/loss")[-1]  # of the last tenth
+    _, training = series(_metrics(config), "train/loss")[-1]  # over the last tenth of the run
     ended = TRAINS if training < record.floors["loss"] else "stays at the frequencies of words"
     return Trial(training, ended)

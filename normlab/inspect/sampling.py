@@ -1,4 +1,4 @@
-"""Sampling: how the variance of the batch mean falls, and with the number of what."""
+"""Sampling: does the variance of the batch mean fall with the number of tokens or sentences?"""
 
 import math
 from collections.abc import Sequence
@@ -14,9 +14,9 @@ from normlab.inspect.model import Subject, look
 from normlab.inspect.question import Finding, Table, question
 
 SENTENCES = 2048
-LARGEST = 256  # sentences of a set
+LARGEST = 256  # sentences in a set
 SETS = 256
-BATCH = 32  # sentences, also for the answer
+BATCH = 32  # sentences per batch, and per set in the answer
 
 
 @question("batch_mean", of="model")
@@ -24,22 +24,22 @@ BATCH = 32  # sentences, also for the answer
 def batch_mean(subject: Subject) -> Finding:
     """Does the variance of the batch mean fall as one over its tokens, or over its sentences?
 
-    Training sentences go through the model once. At the input of each norm, sets of N sentences
-    are drawn from them and each feature's mean over a set's n real tokens is taken. Summed over
-    features, with sigma^2 the variance of single tokens,
+    Training sentences pass through the model once. At the input of each norm, sets of N sentences
+    are drawn, and each feature is averaged over the n real tokens of a set. Summed over features,
+    with sigma^2 the variance of single tokens:
 
         variance       Var(mean over the tokens of N sentences) / sigma^2
-        slope          of log variance on log n, by least squares; -1 for independent tokens
+        slope          least-squares slope of log variance on log n; -1 for independent tokens
         design effect  n Var(mean) / sigma^2 (Kish 1965): how many tokens are worth one independent
-                       token; 1 for independent tokens, n / N for equal ones
+                       token; 1 for independent tokens, n / N if a sentence's are equal
 
-    n is the harmonic mean over sets, with which the variance of independent tokens is sigma^2 / n
-    also for sentences of different lengths. Sets are drawn without replacement, at most an eighth
-    of the M sentences, and variances are divided by 1 - N / M, so that they are of unlimited text
+    n is the harmonic mean over sets, so that the variance of independent tokens is sigma^2 / n even
+    if sentences differ in length. Sets are drawn without replacement and have at most an eighth of
+    the M sentences. Dividing variances by 1 - N / M corrects for this finite population
     (Cochran 1977, section 2.6).
 
-    A sentence has the same values in every set: those it gets in a random batch of 32 with the
-    batch's statistics, as in training. Values are means over norms.
+    A sentence has the same activations in every set: those from one random batch of 32 with batch
+    statistics, as in training. The results are means over norms.
     """
     generator = subject.generator("batch_mean")
     number = subject.number("train")
@@ -75,7 +75,7 @@ def batch_mean(subject: Subject) -> Finding:
 
 
 class Sums(NamedTuple):
-    """Tokens in M groups: the count and the sum of each, and the squares of all, in float64."""
+    """Sums over M groups of tokens: the count and sum of each, and the squares of all."""
 
     counts: Float[np.ndarray, " M"]
     sums: Float[np.ndarray, "M D"]
@@ -83,14 +83,14 @@ class Sums(NamedTuple):
 
     @classmethod
     def of(cls, tokens: Float[np.ndarray, "n D"], counts: Int[np.ndarray, " M"]) -> "Sums":
-        """Group tokens that come one group after the other, none of them empty."""
+        """Sum tokens that are ordered by group, in float64; no group may be empty."""
         wide, starts = tokens.astype(np.float64), np.cumsum(counts) - counts
         sums = np.add.reduceat(wide, starts, axis=0)
         return cls(counts.astype(np.float64), sums, np.square(wide).sum(0))
 
     @property
     def variance(self) -> float:
-        """The variance of a token, summed over features."""
+        """The variance of single tokens, summed over features."""
         number = self.counts.sum()
         return float((self.squares / number - np.square(self.sums.sum(0) / number)).sum())
 
@@ -98,9 +98,9 @@ class Sums(NamedTuple):
 def describe(
     tokens: Sums, orders: Int[np.ndarray, "sets largest"], sizes: Sequence[int]
 ) -> dict[str, Any]:
-    """Return the values that `batch_mean` defines, and sigma^2; lists go by the sizes of sets.
+    """Return the values defined in `batch_mean`, and sigma^2; lists have one entry per set size.
 
-    Each row of `orders` are different groups, whose first N make up a set of N.
+    Each row of `orders` lists different groups; the first N of them form a set of size N.
     """
     found: dict[str, Any] = {"tokens": [], "variance": [], "design_effect": []}
     for size in sizes:
@@ -117,9 +117,9 @@ def describe(
 
 
 def _collect(subject: Subject, picked: np.ndarray) -> dict[str, Sums]:
-    """Return the tokens at each norm's input by sentence.
+    """Return the sums of the tokens at each norm's input, grouped by sentence.
 
-    Identities count as norms in a model without others.
+    In a model whose only norms are identities, these are measured.
     """
     wanted = subject.norms
     parts: dict[str, list[Sums]] = {}
@@ -138,10 +138,10 @@ def _collect(subject: Subject, picked: np.ndarray) -> dict[str, Sums]:
 
 @question("sampling.variance_of_the_mean", of="claim")
 def variance_of_the_mean() -> list[Evidence]:
-    """Is Var(mean) = sigma^2 / N, and what does N count?
+    """Is Var(mean) = sigma^2 / N, and does N count sentences or tokens?
 
-    Sets are drawn of single values, of sentences of 16 independent tokens, and of sentences whose
-    tokens correlate by 0.1.
+    Sets are drawn from single values, from sentences of 16 independent tokens, and from sentences
+    whose tokens have a correlation of 0.1.
     """
     length, alike, near = 16, 0.1, 0.1
     single, independent, correlated = _drawn(1, 0.0), _drawn(length, 0.0), _drawn(length, alike)

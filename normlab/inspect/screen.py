@@ -1,4 +1,4 @@
-"""How `normlab explain` looks in a terminal: one norm, several side by side, all, and on images."""
+"""The terminal output of `normlab explain`: one norm, several side by side, all, or on images."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -31,7 +31,7 @@ _LABEL = 22
 
 
 def show_all(found: Sequence[Facts]) -> None:
-    """Print the overview, from norms that pool over nothing to those over all axes."""
+    """Print an overview of norms, one row each."""
     _heading("A norm is a set of axes to pool over")
     print_prose(
         "In a block of samples x tokens x features, the values that are pooled share one mean and "
@@ -80,7 +80,7 @@ def _heading(text: str) -> None:
 
 
 def draw(page: Page, names: Sequence[str] = NAMES) -> None:
-    """Draw the block, one sheet per sample: `*` marks a value, brackets what is pooled with it."""
+    """Draw the block, one grid per sample: `*` marks a value, brackets its pool."""
     samples, tokens, features = map(range, SHAPE)
     width = len(names[1]) + 4
     ruler = "".join(f"{feature + 1}".center(5) for feature in features)
@@ -147,7 +147,7 @@ def _show_worked(page: Page) -> None:
 
 
 def _number(value: float) -> str:
-    """Write a value with two decimals, and no minus before zero."""
+    """Format a value with two decimals, without a minus sign for zero."""
     return f"{value:.2f}".replace("-0.00", "0.00")
 
 
@@ -161,7 +161,7 @@ def _token(block: Block, sample: int, token: int) -> str:
 
 
 def _line(group: Group) -> str:
-    """Write what the module does to the values of a group, as read off its outputs."""
+    """Format what the module does to the values of a group, such as `(x - 2.50) / 1.12`."""
     if group.line is None:
         return "no straight line of x"
     center, divisor = map(_number, group.line)
@@ -169,7 +169,7 @@ def _line(group: Group) -> str:
 
 
 def show_side_by_side(pages: Sequence[Page]) -> None:
-    """Print what differs between norms, one column each, three at a time."""
+    """Print norms in columns next to each other, three at a time."""
     for start in range(0, len(pages), 3):
         part = pages[start : start + 3]
         _heading("Side by side")
@@ -180,7 +180,7 @@ def show_side_by_side(pages: Sequence[Page]) -> None:
 
 
 def _first_group(page: Page) -> dict[str, str]:
-    """Return what is pooled, and what becomes of the first group and its first value."""
+    """Return the pooled axes, the first group's statistics and the outputs of its first value."""
     group = page.groups[0]
     return {
         "pools over": axes_in_words(page.pools),
@@ -193,7 +193,7 @@ def _first_group(page: Page) -> dict[str, str]:
 
 
 def _follows(page: Page) -> dict[str, str]:
-    """Return what an output depends on in both modes, and what the norm keeps."""
+    """Return what an output depends on in training and in eval, and what the norm stores."""
     moving = ", ".join(how or "any" for how, moves in page.padding.items() if moves)
     settings = [f"{key}={str(value).lower()}" for key, value in page.settings.items()]
     return {
@@ -213,11 +213,11 @@ def _shapes(shapes: Mapping[str, list[int]]) -> str:
 
 
 def show_images(pages: Sequence[Page]) -> None:
-    """Print each norm's pool in a block of images, and what the norms are called elsewhere.
+    """Print what each norm pools over in a block of images, and its name in the paper and torch.
 
-    An image's pixels are the positions of a stream and its channels the features. What the paper
-    calls layer norm is `seqn` here, over a whole image; `ln` is that of one pixel over its channels
-    (ConvNeXt's).
+    An image's pixels are the positions of a stream, its channels the features. The paper's layer
+    norm pools over a whole image and is `seqn` here; `ln` pools over the channels of one pixel, as
+    in ConvNeXt.
     """
     _heading("2 images (N) of 3 pixels (H, W) and 4 channels (C, across)")
     print("Brackets: what shares its mean and variance with the value marked *.")

@@ -1,4 +1,4 @@
-"""A norm by itself: making, running and reading it."""
+"""Functions that build, run and read a norm outside any model."""
 
 import contextlib
 import copy
@@ -19,20 +19,20 @@ from normlab.norms.pool import Axis, Stream
 from normlab.train.build import make_norm
 
 AXES: tuple[str, ...] = get_args(Axis)
-STEPS = 12  # of a run in which every schedule comes to its end
-HALF_WAY, LONG_RUN = 500, 1000  # where `explain` shows a norm that pools nothing at the start
-WIDTH = 4  # of the documents' tensor
+STEPS = 12  # the length of a run, enough for every schedule to end
+HALF_WAY, LONG_RUN = 500, 1000  # the step at which `explain` shows norms that start without pooling
+WIDTH = 4  # of the articles' example tensor
 _WIDTHS = (16, 64, 512)
-_ROUNDING = 1e-9  # of float64, far above what the order of sums explains
+_ROUNDING = 1e-9  # in float64, far above the effect of summation order
 VALID = torch.arange(6) < torch.tensor([6, 2, 4, 5])[:, None]
 """The real tokens of four sequences."""
 
 
 class BareNorm:
-    """A norm as new and as trained, a copy of it each time, in float64."""
+    """A norm, new or trained, in float64; each call returns a fresh copy."""
 
     def __init__(self, build: Callable[[int], Norm]) -> None:
-        """Build it at the first width that it takes; raises what the last width raises."""
+        """Build the norm at the first width it accepts; raises the last error if there is none."""
         for width in _WIDTHS:
             try:
                 with _seeded():
@@ -49,7 +49,7 @@ class BareNorm:
         return copy.deepcopy(self._made).to(dtype).train()
 
     def trained(self, steps: int = STEPS) -> Norm:
-        """Return a norm in training mode after the first steps of a run of `STEPS`."""
+        """Return the norm in training mode after the first `steps` steps of a run of `STEPS`."""
         if steps not in self._trained:
             norm = self.new()
             for number in range(1, steps + 1):
@@ -62,19 +62,19 @@ class BareNorm:
         return self.values(*VALID.shape, seed=seed), VALID.clone()
 
     def values(self, *shape: int, seed: int = 0) -> Float[Tensor, "B P D"]:
-        """Return normal values of mean 2 and deviation 3."""
+        """Return normal values with mean 2 and standard deviation 3."""
         return normal(*shape, self.width, seed=seed)
 
 
 def normal(*shape: int, seed: int) -> Tensor:
-    """Return normal values of mean 2 and deviation 3 in float64."""
+    """Return normal values with mean 2 and standard deviation 3, in float64."""
     generator = torch.Generator().manual_seed(seed)
     return torch.randn(*shape, generator=generator, dtype=torch.float64) * 3 + 2
 
 
 @contextlib.contextmanager
 def _seeded() -> Iterator[None]:
-    """Let what is drawn at random on the CPU be the same each time."""
+    """Fix the CPU's random seed within the context, and restore its state afterwards."""
     former = torch.get_rng_state()
     torch.default_generator.manual_seed(0)
     try:
@@ -87,8 +87,8 @@ def _seeded() -> Iterator[None]:
 class OnTable:
     """An option of `configs/norm` at the width of 4.
 
-    `settings` are the values of its config, `changed` those that had to give way to the width.
-    `step` is where in a run of 1000 steps it is shown, 0 for a norm that was told of no step.
+    `settings` are the values of its config, `changed` the ones replaced to fit the width. `step`
+    is the step of a 1000-step run at which it is shown; 0 for a norm that was given no step.
     """
 
     option: Option
@@ -97,7 +97,7 @@ class OnTable:
     step: int = 0
 
     def make(self, **values: Any) -> Norm:
-        """Return a new norm in training mode, with other values where given."""
+        """Return a new norm in training mode; `values` override its config."""
         with _seeded():
             norm = make_norm(self.option.name, WIDTH, **{**self.changed, **values})
         if self.step:
@@ -108,9 +108,9 @@ class OnTable:
 def on_table(option: Option) -> OnTable:
     """Return the norm of an option at the width of 4.
 
-    Group norm's 8 groups do not divide 4: the first whole number that fits is taken. Half the width
-    is tried first, as with as many groups as features group norm would erase them. Raises what the
-    norm raises where none fits.
+    Group norm's 8 groups do not divide 4, so whole-number settings are replaced by the first value
+    that fits. Half the width is tried first, because group norm with one feature per group would
+    erase all values. Raises the norm's own error if nothing fits.
     """
     node = yaml.safe_load(option.path.read_text(encoding="utf-8"))
     settings = {name: value for name, value in node.items() if not name.startswith("_")}
@@ -127,7 +127,7 @@ def on_table(option: Option) -> OnTable:
 
 
 def call(norm: Norm, x: Tensor, valid: Tensor | None = None, *, start: int = 0) -> Tensor:
-    """Return the norm's output; what it draws at random is the same each time.
+    """Return the norm's output; its random draws are the same each time.
 
     Without `valid` all tokens are real.
     """
@@ -140,18 +140,18 @@ def _all_real(x: Float[Tensor, "B P D"]) -> Bool[Tensor, "B P"]:
 
 
 def run(norm: Norm, x: Tensor, valid: Tensor | None = None) -> Tensor:
-    """Return the norm's output without a gradient; in training its statistics move."""
+    """Return the norm's output without a gradient; in training mode its statistics change."""
     with torch.no_grad():
         return call(norm, x.clone(), valid)
 
 
 def look(norm: Norm, x: Tensor, valid: Tensor | None = None) -> Tensor:
-    """Return the output of a copy of the norm, which stays as it was."""
+    """Return the output of a copy, leaving the norm itself unchanged."""
     return run(copy.deepcopy(norm), x, valid)
 
 
 def trained(norm: Norm, *batches: Tensor) -> Norm:
-    """Return a copy in eval mode that was trained on these batches."""
+    """Return a copy in eval mode that has first processed these batches in training mode."""
     other = copy.deepcopy(norm).train()
     for batch in batches:
         run(other, batch)
@@ -159,7 +159,7 @@ def trained(norm: Norm, *batches: Tensor) -> Norm:
 
 
 def one_by_one(norm: Norm, x: Tensor, valid: Tensor | None = None) -> Tensor:
-    """Return the outputs for one position at a time, as in decoding."""
+    """Return the outputs of feeding one position at a time, as in decoding."""
     real = _all_real(x) if valid is None else valid
     with torch.no_grad():
         steps = range(x.shape[1])
@@ -184,9 +184,9 @@ def with_padding(
     rows: int = 0,
     value: float = 0.0,
 ) -> Padded:
-    """Run a copy of a norm with a value at all padding, and more columns and rows of it.
+    """Run a copy of a norm with `value` at padding, and with added columns and rows of padding.
 
-    Without `valid` all tokens are real and the norm is told nothing of padding, as with images.
+    Without `valid` all tokens are real and the norm gets no mask, as with images.
     """
     other, real = copy.deepcopy(norm), _all_real(x) if valid is None else valid
     filled = x.masked_fill(~real[..., None], value)
@@ -200,7 +200,7 @@ def with_padding(
 
 
 def padding_moves(norm: Norm, x: Float[Tensor, "B P D"], valid: Bool[Tensor, "B P"]) -> bool:
-    """Tell whether other values at padding, or more of it, change the outputs of real tokens."""
+    """Return whether padding's values or amount change the outputs of real tokens."""
     plain = with_padding(norm, x, valid)
     filled = with_padding(norm, x, valid, value=100.0)
     more = with_padding(norm, x, valid, columns=2, rows=1)
@@ -208,7 +208,7 @@ def padding_moves(norm: Norm, x: Float[Tensor, "B P D"], valid: Bool[Tensor, "B 
 
 
 def loss(y: Tensor) -> Tensor:
-    """Return a loss that no symmetry of a norm makes constant."""
+    """Return a loss that is not constant under any symmetry of a norm."""
     return (y * y.detach().cos()).sum()
 
 
@@ -226,11 +226,11 @@ def train_step(norm: Norm, number: int) -> tuple[Tensor, Tensor]:
 
 
 def differ(before: Tensor, after: Tensor) -> bool:
-    """Tell whether two results differ by more than rounding, or one is not finite."""
+    """Return whether two results differ by more than rounding, or one is not finite."""
     limit = _ROUNDING * (1 + before.abs().max())
     return not bool((before - after).abs().max() <= limit)
 
 
 def tables(norm: Norm) -> dict[str, Tensor]:
-    """Return the running statistics by name: the buffers themselves; empty for a norm without."""
+    """Return the running-statistics buffers (not copies) by name; empty if there are none."""
     return norm.tables if isinstance(norm, RunningNorm) else {}

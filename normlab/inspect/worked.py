@@ -1,11 +1,11 @@
-"""What a norm pools over, found by trial, and what it computes on the documents' own numbers.
+"""What a norm pools over, found by experiment, and what it computes on the articles' numbers.
 
-A block is samples x tokens x features. Which input cells an output cell goes with is a boolean
-tensor, output cells first. A cell is `(sample, token, feature)`, counted from 0, written from 1.
+A block has samples x tokens x features. Which input cells an output cell depends on is a boolean
+tensor, output cells first. A cell is `(sample, token, feature)`, counted from 0, shown from 1.
 
-The statistics of a group are taken twice: by hand, as the mean and variance of its values, and out
-of the module. Within a group its output is a straight line of its input, whose zero is what was
-subtracted and whose slope is what was divided by.
+The statistics of a group are computed twice: by hand, as the mean and variance of its values, and
+from the module's output. Within a group the output is a straight line in the input: its zero is
+the value that was subtracted, and the inverse of its slope the divisor.
 """
 
 import inspect
@@ -52,28 +52,28 @@ DOCUMENT = (
 )
 PADDED = torch.tensor([[True, True, True], [True, True, False]])
 """The real tokens where the last token of the second sample is padding."""
-WIDE = 512  # at which parameters and buffers are counted
+WIDE = 512  # the width at which parameters and buffers are counted
 _CHANGES = ((1.0, 0.7), (-40.0, 0.0), (0.0, 0.0))  # factor and summand
 _CLOSE = 1e-6
 
 
 def document() -> Float[Tensor, "2 3 4"]:
-    """Return the documents' tensor."""
+    """Return the articles' example tensor."""
     return torch.tensor(DOCUMENT, dtype=torch.float64)
 
 
-# What shares its statistics with what -------------------------------------------------------------
+# Cells that share statistics ----------------------------------------------------------------------
 
 
 def by_axes(pools: Set[str]) -> Cells:
-    """Return which cells share a statistic: those with any index along the pooled axes."""
+    """Return which cells share a statistic: those that differ only along the pooled axes."""
     sizes = zip(AXES, SHAPE, strict=True)
     same = [torch.ones(n, n) if axis in pools else torch.eye(n) for axis, n in sizes]
     return torch.einsum("Ss,Tt,Ff->STFstf", *same).bool()
 
 
 def groups(cells: Cells) -> list[list[Cell]]:
-    """List the distinct groups in the order of their first cells, each in order."""
+    """List the distinct groups by their first cells; the cells of a group are in order."""
     rows = [tuple(map(tuple, row.nonzero().tolist())) for row in cells.flatten(0, 2)]
     return [list(row) for row in dict.fromkeys(rows)]
 
@@ -103,8 +103,8 @@ def describe(group: Iterable[Cell]) -> str:
 def dependence(norm: Norm, *, features: int | None = None) -> Cells:
     """Return the input cells that each output cell depends on, bit for bit.
 
-    Nothing is believed that the norm declares: that group norm takes the features of a token in
-    parts is found out. Inputs are changed in the first `features` alone, where given.
+    Inputs are changed one by one and nothing that the norm declares is trusted, so it also shows
+    how group norm splits a token's features. Only the first `features` are changed, if given.
     """
     x = normal(*SHAPE[:2], norm.dim, seed=7)
     before = look(norm, x)
@@ -118,10 +118,9 @@ def dependence(norm: Norm, *, features: int | None = None) -> Cells:
 
 
 def pooled_cells(norm: Norm, seen: Cells) -> Cells:
-    """Return the cells of each cell's axes' group that really take part in its statistics.
+    """Return the cells of each cell's declared group that really enter its statistics.
 
-    A norm that looks at no other cell, because running statistics stand in, has the group of its
-    axes.
+    A norm that uses no other cell, because it has running statistics, keeps the declared group.
     """
     group = by_axes(norm.pools)
     part = group & (seen | by_axes(frozenset()))
@@ -130,7 +129,7 @@ def pooled_cells(norm: Norm, seen: Cells) -> Cells:
 
 
 def sees(found: Cells) -> list[str]:
-    """Return what of the block, besides its own value, any output depends on."""
+    """Return what an output depends on besides its own value, in the words of `SEEN`."""
     sample, token, feature, from_sample, from_token, from_feature = found.nonzero().T
     same = sample == from_sample
     moves = (
@@ -143,20 +142,20 @@ def sees(found: Cells) -> list[str]:
 
 
 def sees_in_words(found: Cells) -> str:
-    """Return it as a text."""
+    """Return what `sees` finds as text."""
     return ", ".join(sees(found)) or "its own value alone"
 
 
-# What it makes of the documents' tensor -----------------------------------------------------------
+# The articles' example, worked through ------------------------------------------------------------
 
 
 @dataclass(frozen=True)
 class Group:
-    """Cells with one statistic: their mean and variance, and what the module made of them.
+    """Cells that share statistics: their mean and variance, and the module's output for them.
 
-    The output is `(x - center) / divisor` with the two of `line`; None where it is no straight
-    line. `entered` is the estimate of mean and variance that entered the running statistics, `kept`
-    what these became; a norm of mean squares has mean 0.
+    `line` is the center and divisor of the output `(x - center) / divisor`; None if it is not a
+    straight line. `entered` is the estimate of mean and variance that entered the running
+    statistics, `kept` their values afterwards; a norm of mean squares has mean 0.
     """
 
     name: str
@@ -170,7 +169,7 @@ class Group:
 
 
 def work(norm: Norm, cells: Cells) -> list[Group]:
-    """Send the documents' tensor through a new norm; `cells` has each cell's group."""
+    """Run the articles' tensor through a new norm; `cells` has each cell's group."""
     x = document()
     train, after = look(norm, x), trained(norm, x)
     return [_group(group, x, train, after) for group in groups(cells)]
@@ -187,7 +186,7 @@ def _group(cells: list[Cell], x: Tensor, y: Tensor, after: Norm) -> Group:
     _, token, feature = cells[0]
 
     def at(mean: Tensor, var: Tensor) -> tuple[float, float]:
-        rows, columns = mean.shape  # a row per position and a column per feature, or one of all
+        rows, columns = mean.shape  # one row per position and column per feature, or one for all
         place = (token if rows > 1 else 0, feature if columns > 1 else 0)
         return float(mean[place]), float(var[place])
 
@@ -196,7 +195,7 @@ def _group(cells: list[Cell], x: Tensor, y: Tensor, after: Norm) -> Group:
 
 
 def line_through(xs: Sequence[float], ys: Sequence[float]) -> tuple[float, float] | None:
-    """Return what is subtracted and divided by on the straight line through all points."""
+    """Return center and divisor of the straight line through all points; None if there is none."""
     low, high = xs.index(min(xs)), xs.index(max(xs))
     if xs[low] == xs[high] or ys[low] == ys[high]:
         return None
@@ -207,12 +206,12 @@ def line_through(xs: Sequence[float], ys: Sequence[float]) -> tuple[float, float
     return (center, divisor) if fits else None
 
 
-# What `normlab explain` shows ---------------------------------------------------------------------
+# The content of `normlab explain` -----------------------------------------------------------------
 
 
 @dataclass(frozen=True)
 class Facts:
-    """What a norm declares and keeps: `parameters` and `buffers` are shapes at a width of 512."""
+    """What a norm declares and stores; `parameters` and `buffers` are shapes at a width of 512."""
 
     name: str
     description: str
@@ -225,12 +224,12 @@ class Facts:
 
 @dataclass(frozen=True)
 class Page(Facts):
-    """What there is to know about a norm.
+    """All facts that `normlab explain` shows about a norm.
 
-    `changed` are values of the config that had to give way to the width of 4. `narrower` tells that
-    groups have fewer cells than the axes say. `x`, `train` and `eval` are the documents' tensor and
-    what comes out of it. `padding` tells by treatment whether padding changes real tokens. `step`
-    is where a norm that changes during training is shown, 0 for the start; None if it does not.
+    `changed` are config values replaced to fit the width of 4. `narrower` says that groups have
+    fewer cells than the axes imply. `x` is the articles' tensor, `train` and `eval` are the outputs
+    for it. `padding` says per treatment whether padding changes real tokens. `step` is the step at
+    which a norm that changes during training is shown, 0 for the start; None for other norms.
     """
 
     module: str
@@ -249,7 +248,7 @@ class Page(Facts):
 
 
 def facts(option: Option) -> Facts:
-    """Return what an option of `configs/norm` declares and keeps."""
+    """Return what an option of `configs/norm` declares and stores."""
     norm = make_norm(option.name, WIDE)
     return Facts(
         name=option.name,
@@ -263,9 +262,9 @@ def facts(option: Option) -> Facts:
 
 
 def explain(option: Option) -> Page:
-    """Gather the facts of an option of `configs/norm`, and work it through.
+    """Return all facts about an option of `configs/norm`, with its worked example.
 
-    Raises what the norm raises on the documents' tensor.
+    Raises the norm's own error if it fails on the articles' tensor.
     """
     shown, x = on_table(option), document()
     norm = shown.make()
