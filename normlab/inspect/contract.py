@@ -91,7 +91,7 @@ def shape(norm: BareNorm) -> str:
 def precision(norm: BareNorm) -> str:
     """Does the output have the input's dtype, and are statistics accurate under bf16?
 
-    Values of mean 300 and standard deviation 3 lose their statistics in bf16, whose step there is 2.
+    In bf16, whose step near 300 is 2, values of mean 300 and deviation 3 lose their statistics.
     """
     x, valid = norm.tokens()
     for dtype in (torch.float32, torch.float64, torch.bfloat16):

@@ -40,7 +40,7 @@ from normlab.inspect.subject import look as look_at_norm
 SETS = 50
 MATES = 31
 SENTENCES = 8
-NEGLIGIBLE = 1e-9  # relative to the derivative by the own token, in float64
+NEGLIGIBLE = 1e-9  # relative to the derivative for the own token, in float64
 _WORDS = {"later": "later positions", "others": "other sentences"}
 
 
@@ -169,8 +169,8 @@ def leak(subject: Subject) -> Finding:
     """Does the first position depend on later positions, or on other sentences of the batch?
 
     Let y_0 be a stack's output at position 0 of the first of eight sentences, and v a random
-    projection. v y_0 is differentiated by the embedded tokens e of each stack, before any norm on
-    them (by the pixels in a residual network):
+    projection. v y_0 is differentiated with respect to the embedded tokens e of each stack, before
+    any norm on them (in a residual network, to the pixels):
 
         own     ||d(v y_0) / d e_0||             for its own token, in the same stack
         later   the same over its later tokens   divided by own; in the same stack

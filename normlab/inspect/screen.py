@@ -80,7 +80,7 @@ def _heading(text: str) -> None:
 
 
 def draw(page: Page, names: Sequence[str] = NAMES) -> None:
-    """Draw the block, one grid per sample: `*` marks a value, brackets its pool."""
+    """Draw the block, one grid per sample: `*` marks a value, brackets mark its pool."""
     samples, tokens, features = map(range, SHAPE)
     width = len(names[1]) + 4
     ruler = "".join(f"{feature + 1}".center(5) for feature in features)

@@ -1,4 +1,4 @@
-"""Functions that build, run and read a norm outside any model."""
+"""Functions that build, train and run a norm outside any model."""
 
 import contextlib
 import copy
