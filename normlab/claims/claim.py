@@ -1,22 +1,22 @@
-"""Claims as files of `configs/claim`: one claim, its parts, and the endpoint that decides each.
+"""Claim files in `configs/claim`: a claim, its parts, and the endpoint that decides each part.
 
-id: 2                                  begins the file's name
+id: 2                                  also the start of the file's name
 documents: [D0]
 statement: In translation batch norm loses 6.5 BLEU to layer norm, and is unstable.
 chinese: 在翻译中，批归一化比层归一化低 6.5 BLEU。  optional, for the summary
-figure: 28.7 BLEU, against 35.2        the document's own value; null without one
+figure: 28.7 BLEU, against 35.2        the article's own value, or null
 literature: what published sources say
-see: [results/LOG.md]                  optional: pages with evidence that decides nothing
+see: [results/LOG.md]                  optional: related pages, which decide nothing
 parts:
   - name: worse                        words joined by _
     statement: Batch norm translates worse than layer norm.
     chinese: 批归一化的译文差于层归一化。  optional
     says: difference                   difference, equality, trains, fails, figure, definition
-    endpoint: {contrast: {...}}        exactly one, of a kind of `KINDS`
+    endpoint: {contrast: {...}}        exactly one, of a kind in `KINDS`
     secondary: [{contrast: {...}}]     optional; shown, never counted
-    note: ...                          optional: what a reader who quotes the verdict must know
+    note: ...                          optional: a caveat for readers who quote the verdict
 
-An error names the file, the key and the cure.
+Errors name the file, the key and the fix.
 """
 
 from collections.abc import Mapping
@@ -39,7 +39,7 @@ KINDS: Mapping[str, type[Endpoint]] = {
 
 
 class Part(Struct, frozen=True, forbid_unknown_fields=True):
-    """What can be true or false by itself: one primary endpoint, and secondary ones."""
+    """A statement that is judged on its own, by one primary endpoint; others are secondary."""
 
     name: Annotated[str, Meta(pattern="^[a-z0-9]+(_[a-z0-9]+)*$")]
     statement: Text
@@ -51,7 +51,7 @@ class Part(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Claim(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """A claim of the documents: its parts, the document's own value, what is published."""
+    """A claim of the articles: its parts, the article's own value and the literature."""
 
     id: int
     documents: Annotated[tuple[Literal["D0", "D1", "D2", "D3", "D4"], ...], Meta(min_length=1)]
@@ -65,12 +65,12 @@ class Claim(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
 
     @property
     def name(self) -> str:
-        """Return the name of its file."""
+        """Return the name of the claim's file, without extension."""
         return Path(self.path).stem
 
 
 def load_all(folder: Path) -> list[Claim]:
-    """Read all claims of a folder, by id; raises `ValueError` for a file that is wrong."""
+    """Read all claims of a folder, sorted by id; raises `ValueError` for an invalid file."""
     return sorted((load(path) for path in folder.glob("*.yaml")), key=lambda claim: claim.id)
 
 

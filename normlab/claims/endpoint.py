@@ -1,4 +1,4 @@
-"""What the runs of a study decide: `contrast`, `level`, `document` and `trains`."""
+"""Endpoints decided by the runs of a study: `contrast`, `level`, `document` and `trains`."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -34,7 +34,7 @@ NOT_ALL = "not all seeds train"
 
 
 class _Valued(StudyEndpoint, frozen=True, kw_only=True):
-    """A question about a value of each seed, such as a difference, if all seeds train."""
+    """An endpoint about one value per seed, such as a difference, provided all seeds train."""
 
     def values(self, sample: Sample) -> dict[int, float]:
         """Return the value of each seed."""
@@ -45,11 +45,11 @@ class _Valued(StudyEndpoint, frozen=True, kw_only=True):
         raise NotImplementedError
 
     def of_counts(self, counted: Sequence[Count], look: Look, says: str) -> Judgement | None:
-        """Judge the counts of seeds that train if one diverged; None if they decide nothing."""
+        """Judge the counts of trained seeds after a divergence; None if they decide nothing."""
         return None
 
     def described(self, values: Mapping[int, float], sample: Sample) -> str:
-        """Write values, such as their mean."""
+        """Summarize values, for example by their mean."""
         return f"mean {figures(fmean(values.values()))[0]}"
 
     def at_look(self, sample: Sample, seeds: Sequence[int], look: Look, says: str) -> Judgement:
@@ -74,7 +74,7 @@ class _Valued(StudyEndpoint, frozen=True, kw_only=True):
 
 
 class Contrast(_Valued, frozen=True, kw_only=True):
-    """Two sides of which the first is to be better by more than the margin.
+    """A comparison of two sides: is the first better by more than the margin?
 
     contrast:
       better: {norm: ln}                     the claimed direction
@@ -82,10 +82,10 @@ class Contrast(_Valued, frozen=True, kw_only=True):
       in: {batching: bucket}                 optional, with than_in: an interaction,
       than_in: {batching: random}            the difference is larger `in` than `than_in`
       margin: 0.5                            in the unit of the score
-      measure: true                          optional: a probe's value, of which less is better
+      measure: true                          optional: a probe's value, where less is better
       ratio: true                            optional: the margin is a factor, such as 1.25
 
-    If a seed diverged, the counts of seeds that train decide.
+    If a seed diverged, the counts of trained seeds decide instead.
     """
 
     says: ClassVar[tuple[str, ...]] = ("difference", "equality")
@@ -123,12 +123,12 @@ class Contrast(_Valued, frozen=True, kw_only=True):
 
     @property
     def sides(self) -> list[Where]:
-        """Return the two sides, or the four of an interaction, those `in` first."""
+        """Return the two sides, or the four of an interaction with the `in` pair first."""
         places = (self.inside, self.outside) if self.inside else ({},)
         return [{**side, **place} for place in places for side in (self.better, self.worse)]
 
     def values(self, sample: Sample) -> dict[int, float]:
-        """Return the difference by seed, or the difference of differences of an interaction."""
+        """Return the difference per seed; for an interaction, the difference of differences."""
         sides = [sample.figures(side) for side in sample.cells]
         runs = chain.from_iterable(next(iter(sample.cells.values())).values())
         scores = [score for run in runs if run.finished and (score := run.figure(self.scores[0]))]
@@ -141,7 +141,7 @@ class Contrast(_Valued, frozen=True, kw_only=True):
         return found
 
     def _scaled(self, value: float) -> float:
-        """Return the logarithm of a value if a factor is asked for; NaN if it has none."""
+        """Return the value, or with `ratio` its logarithm, NaN if it is not positive."""
         if not self.ratio:
             return value
         return math.log(value) if value > 0 else math.nan
@@ -164,7 +164,7 @@ class Contrast(_Valued, frozen=True, kw_only=True):
         return at_look(found, look, bounds=bounds, ratio=self.ratio, detail=detail)
 
     def _means(self, sample: Sample, seeds: Sequence[int]) -> str:
-        """Write the means of the sides; geometric for a factor, so that it is their quotient."""
+        """Format the sides' means; geometric with `ratio`, so that their quotient is the factor."""
         sides = [[values[seed] for seed in seeds] for values in map(sample.figures, sample.cells)]
         geometric = self.ratio and all(value > 0 for side in sides for value in side)
         said = figures(*(geometric_mean(side) if geometric else fmean(side) for side in sides))
@@ -181,7 +181,7 @@ class Contrast(_Valued, frozen=True, kw_only=True):
 
 
 class _OneSetting(_Valued, frozen=True, kw_only=True):
-    """A question about the value of one setting."""
+    """An endpoint about the value of one setting."""
 
     of: Side
 
@@ -194,7 +194,7 @@ class _OneSetting(_Valued, frozen=True, kw_only=True):
 
 
 class Level(_OneSetting, frozen=True, kw_only=True):
-    """One setting whose value is to be above or below a bound.
+    """A bound on one setting's value: is it above, or below?
 
     level:
       of: {norm: bn}
@@ -231,12 +231,12 @@ class Level(_OneSetting, frozen=True, kw_only=True):
 
 
 class Document(_OneSetting, frozen=True, kw_only=True):
-    """One setting whose value a document states.
+    """A value stated by an article: does one setting's interval contain it?
 
     document:
       of: {norm: bn}
       value: 28.7
-      data: {task: iwslt}               the document's own; on other data nothing is compared
+      data: {task: iwslt}               the article's data; other data are not compared
     """
 
     says: ClassVar[tuple[str, ...]] = ("figure",)
@@ -260,7 +260,7 @@ class Document(_OneSetting, frozen=True, kw_only=True):
         if constant(values):
             return at_look(Judgement("undecided", reason=CONSTANT), look)
         interval = t_interval(values, confidence=1 - look.share)
-        # An interval that holds the value is no reason to stop: only the last look may say so.
+        # An interval that contains the value is no reason to stop: only the last look may say so.
         verdict = "supported" if look == LOOKS[-1] else "undecided"
         if not interval.low <= self.value <= interval.high:
             verdict = "contradicted"
@@ -269,14 +269,14 @@ class Document(_OneSetting, frozen=True, kw_only=True):
 
 
 class Trains(StudyEndpoint, frozen=True, kw_only=True):
-    """The counts of seeds that train on a side, compared with those of a reference.
+    """A comparison of how many seeds train on one side and on a reference.
 
     trains:
       side: {norm: none}
       reference: {norm: ln}             optional if the part says trains
 
-    A seed that diverged, or ended at the floor that the run knows of the score, did not train. With
-    nuisances, a seed trains if all its runs do.
+    A seed trains unless it diverged or its score ended at the untrained baseline, where the run
+    records one. With nuisances, a seed trains if all its runs do.
     """
 
     says: ClassVar[tuple[str, ...]] = ("trains", "fails")

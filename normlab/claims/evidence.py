@@ -1,4 +1,4 @@
-"""What decides a part without runs: computed checks, timings, published sources.
+"""Endpoints that need no runs: computed checks, timings and published sources.
 
 The findings of checks are in `results/computed.json`, timings in `results/bench/norms*.json`.
 """
@@ -20,11 +20,11 @@ FORMAT = "normlab.computed/1"
 FOLDER = "bench"
 Text = Annotated[str, Meta(min_length=1)]
 _T = TypeVar("_T")
-_NOISE = 1e-9  # values are float64: what is smaller is rounding, which differs between machines
+_NOISE = 1e-9  # smaller float64 values are rounding, which differs between machines
 
 
 class Evidence(Struct, frozen=True):
-    """One finding of a check: what was asked and found."""
+    """One finding of a check: the statement, what was found, and whether that supports it."""
 
     question: str
     finding: str
@@ -38,7 +38,7 @@ class _Computed(Struct):
 
 
 def to_json(checks: Mapping[str, Sequence[Evidence]]) -> str:
-    """Render the findings of checks, by their names, to the same bytes on every machine."""
+    """Serialize the findings of checks by name, to the same bytes on every machine."""
 
     def plain(piece: Evidence) -> dict[str, Any]:
         numbers = {
@@ -53,12 +53,12 @@ def to_json(checks: Mapping[str, Sequence[Evidence]]) -> str:
 
 
 def read_computed(path: Path) -> dict[str, list[Evidence]]:
-    """Read the findings of the checks; nothing without a file, `ValueError` for a damaged one."""
+    """Read the findings of the checks; empty without a file, `ValueError` for a damaged one."""
     return _read(path, _Computed, "normlab claims --write").checks if path.is_file() else {}
 
 
 class Timed(Struct, frozen=True):
-    """A candidate of a group: milliseconds, and by round the ratio to the first candidate."""
+    """A timed candidate: milliseconds, and per round the ratio to its group's first candidate."""
 
     name: str
     milliseconds: dict[str, float]
@@ -66,7 +66,7 @@ class Timed(Struct, frozen=True):
 
 
 class Timings(Struct, frozen=True):
-    """A report of `python scripts/bench norms`, and its `path`."""
+    """A report of `python scripts/bench norms`, with its `path`."""
 
     format: Literal["normlab.bench.norms/1"]
     environment: dict[str, Any]
@@ -75,7 +75,7 @@ class Timings(Struct, frozen=True):
 
 
 def read_timings(path: Path, *, named: str) -> Timings:
-    """Read a report; `ValueError` for a damaged one."""
+    """Read a timing report; raises `ValueError` if it is damaged."""
     report = _read(path, Timings, f"python scripts/bench norms --json {path}")
     return msgspec.structs.replace(report, path=named)
 
@@ -88,29 +88,29 @@ def _read(path: Path, kind: type[_T], again: str) -> _T:
 
 
 class Endpoint(Struct, frozen=True, forbid_unknown_fields=True):
-    """One question about a part: the one that decides it, or a secondary one.
+    """A question about a part: the primary one, which decides it, or a secondary one.
 
-    `says` is what a part may say that this kind decides; empty for anything.
+    `says` lists what a part may say for this kind to decide it; empty for anything.
     """
 
     says: ClassVar[tuple[str, ...]] = ()
 
     @property
     def kind(self) -> str:
-        """Return its name in the files of claims."""
+        """Return the endpoint's key in claim files."""
         return type(self).__name__.lower()
 
     @property
     def family(self) -> tuple[str, str] | None:
-        """Return the study and scale within which its p value is corrected; None without one."""
+        """Return the study and scale whose p values are corrected together; None without one."""
         return None
 
     def question(self, says: str) -> str:
-        """Return in one line what is measured, of a part that `says` what it does."""
+        """Describe what is measured in one line; `says` is the kind of statement of the part."""
         raise NotImplementedError
 
     def judge(self, runs: "Runs", says: str) -> Judgement:
-        """Answer by what there is, before any correction."""
+        """Judge the available evidence, before any correction."""
         raise NotImplementedError
 
 
@@ -135,7 +135,7 @@ class Published(Endpoint, frozen=True):
 
 
 class Computed(Endpoint, frozen=True):
-    """A check by its name `file.function`; `only` selects findings by how their question begins.
+    """A computed check, by name; `only` selects findings by the start of their question.
 
     computed: {check: batch.mates, only: [bn in training]}
     """
@@ -161,18 +161,18 @@ class Computed(Endpoint, frozen=True):
 
 
 class Timing(Endpoint, frozen=True):
-    """Two candidates of a group, of which the first is to take less time.
+    """A comparison of two candidates of a group: does the first take less time?
 
     timing:
       faster: bn folded
       than: ln
       group: "model, 1 sentence"
       margin: 0.02                 optional: a share of the time
-      report: norms_vit            optional: results/bench/norms_vit.json, otherwise norms.json
-      measured: model=vit          optional: how `python scripts/bench norms` was called for it
+      report: norms_vit            optional: results/bench/norms_vit.json; default norms.json
+      measured: model=vit          optional: arguments of `python scripts/bench norms` for it
 
-    The names are those of `python scripts/bench norms`. The share of time saved is taken round by
-    round in one process, so the interval measures noise and not other machines.
+    Names are as in `python scripts/bench norms`. The share of time saved is computed per round in
+    one process, so the interval shows noise, not differences between machines.
     """
 
     says: ClassVar[tuple[str, ...]] = ("difference",)

@@ -1,18 +1,18 @@
-"""Verdicts from numbers: the table of decisions, counts of seeds that train, planned looks.
+"""Verdicts from numbers: the decision table, counts of trained seeds, planned analyses (looks).
 
-With `d` the difference in the claimed direction, seed by seed, and `m` the margin, the first line
-that holds decides:
+With `d` the difference per seed in the claimed direction and `m` the margin, the first line that
+holds decides:
 
-    d is the same in every seed   undecided: without a spread no t interval means anything
-    I90 within -m and +m          no difference (supports a claim of equality)
+    d is the same in every seed   undecided: without a spread a t interval is meaningless
+    I90 between -m and +m         no difference (supports a claim of equality)
     I95 wholly above m            supported (contradicts a claim of equality)
     I95 wholly below 0            contradicted (a claim of equality: below -m)
     I95 wholly above 0            undecided: the direction is shown, its size is open
     otherwise                     undecided, with the smallest difference these seeds could show
 
-The names are those of an error of 0.05. At a look's share `a` of it, "I95" is the t interval of
-confidence 1 - a and "I90" that of 1 - 2a. Each line is a test whose p value is below `a` exactly
-where the line holds: two one-sided tests, then two-sided t tests against m and against 0 (or -m).
+I95 and I90 are named for an error of 0.05. At a look that spends `a` of it, I95 is the t interval
+of confidence 1 - a, and I90 of 1 - 2a. Each line is a test whose p value is below `a` exactly when
+the line holds: two one-sided tests, then two-sided t tests against m and against 0 (or -m).
 """
 
 import math
@@ -36,25 +36,25 @@ DECIDED: tuple[Verdict, ...] = ("supported", "contradicted", "no difference")
 SHOWN = "the direction is shown, its size is open"
 CONSTANT = "the difference is the same in every seed, so there is no spread to judge by"
 OPEN = "the counts do not decide"
-_ROUNDING = 1e-12  # a smaller difference of float64 scores is none
+_ROUNDING = 1e-12  # smaller differences of float64 scores count as none
 _MOST_DECIMALS = 6
 _TURNED: dict[Verdict, Verdict] = {"supported": "contradicted", "contradicted": "supported"}
-Count = tuple[int, int]  # the seeds that train, and all seeds
+Count = tuple[int, int]  # trained seeds and all seeds
 
 
 @dataclass(frozen=True)
 class Judgement:
     """The verdict of an endpoint before correction, and the records that it rests on.
 
-    `found` is the value with its interval, `detail` what it was made of, `reason` why it is open or
-    not measured. `p` is that of the test that decided, or else the smallest; `p_look` is multiplied
-    for the look. If the direction is shown and the size is open, `p_direction` is that of the
-    direction, and `unshown` the reason if it does not survive the correction. `interval` has mean
-    and ends, `smallest` is the difference that these seeds show with 80 % power. `n` counts seeds
-    (or rounds), `look` the seeds of the look that counts, `seeds` all that may enter one.
-    `excluded` says why runs do not count, `records` are the files or addresses it rests on.
-    `command` would measure more, at `cost`, once the `untuned` rows are tuned. No seeds can decide
-    it if `stuck`.
+    `found` is the value with its interval, `detail` the values behind it, `reason` why it is open
+    or not measured. `p` is the p value of the deciding test, or else the smallest; `p_look` is
+    corrected for the look. If the direction is shown and the size is open, `p_direction` is the p
+    value of the direction, `unshown` the reason to give if it does not survive the correction.
+    `interval` has mean and ends; `smallest` is the difference that these seeds detect with 80 %
+    power. `n` counts seeds (or rounds), `look` the seeds of the look that counts, `seeds` all
+    usable seeds. `excluded` says why runs do not count, `records` are the files or addresses of the
+    evidence. `command` would measure more, at `cost`, once the `untuned` rows are tuned. If
+    `stuck`, no number of seeds can decide it.
     """
 
     verdict: Verdict
@@ -83,13 +83,13 @@ class Judgement:
 
 
 def stuck(reason: str, found: str = "") -> Judgement:
-    """Return that no seeds can decide, for a `reason` such as a side at its floor."""
+    """Return an undecided judgement that more seeds would not change, with its `reason`."""
     reason = f"{reason}; more seeds would not change that, a longer or larger run might"
     return Judgement("undecided", found=found, reason=reason, stuck=True)
 
 
 def tested(verdict: Verdict, p: float, interval: Interval, error: float) -> Judgement:
-    """Return the verdict of a test of an interval at an error."""
+    """Return the judgement of a test, with its p value and its interval at an error."""
     ends = interval.mean, interval.low, interval.high
     return Judgement(verdict, p=p, confidence=1 - error, interval=ends)
 
@@ -97,7 +97,7 @@ def tested(verdict: Verdict, p: float, interval: Interval, error: float) -> Judg
 def decide(
     values: Sequence[float], *, margin: float, equality: bool, error: float = 0.05
 ) -> Judgement:
-    """Apply the table to differences; raises `ValueError` for fewer than two."""
+    """Apply the decision table to differences; raises `ValueError` for fewer than two."""
     wide = t_interval(values, confidence=1 - error)
     if constant(values):
         return Judgement("undecided", reason=CONSTANT)
@@ -120,7 +120,7 @@ def decide(
 
 
 def constant(values: Sequence[float]) -> bool:
-    """Tell whether values are equal up to rounding, so that their spread is unknown."""
+    """Return whether values are equal up to rounding, so that their spread is unknown."""
     return max(values) - min(values) <= _ROUNDING
 
 
@@ -134,11 +134,11 @@ def less_often(side: Count, reference: Count, *, error: float) -> Judgement:
 
 
 def counts(side: Count, reference: Count | None, *, fails: bool, error: float) -> Judgement:
-    """Decide whether a side `fails`, or else trains as often as a reference, if there is one.
+    """Decide whether a side `fails`, or else trains, compared with a reference if there is one.
 
-    Training less often supports the first and contradicts the second. If this decides nothing and
-    the side trains every time, or without a reference, the side is tested against a half. Then a
-    claim about every seed is not supported by most of them, and most of the others contradict it.
+    Training less often than the reference supports `fails` and contradicts training. If this is
+    undecided and all seeds of the side train, or without a reference, its count is tested against
+    one half: all seeds as claimed support the claim, significantly under half contradict it.
     """
     if reference is not None:
         found = less_often(side, reference, error=error)
@@ -167,13 +167,13 @@ reached, the one that decides with the smallest corrected p counts; if none deci
 
 @dataclass(frozen=True)
 class Look:
-    """A number of seeds to be judged, and the error that this spends."""
+    """A planned analysis: the number of seeds to judge, and the share of the error it spends."""
 
     seeds: int
     share: float
 
     def corrected(self, p: float | None) -> float | None:
-        """Return a p value of this look to be compared with 0.05."""
+        """Correct a p value of this look, so that it can be compared with 0.05."""
         return None if p is None else min(1.0, p * ERROR / self.share)
 
 
@@ -182,7 +182,7 @@ FEWEST = LOOKS[0].seeds
 
 
 def reached(seeds: int) -> tuple[Look, ...]:
-    """Return the looks that a number of seeds allows."""
+    """Return the looks that a number of seeds reaches."""
     return tuple(look for look in LOOKS if look.seeds <= seeds)
 
 
@@ -191,7 +191,7 @@ def sequential(
 ) -> tuple[Look, Judgement]:
     """Judge the first seeds of each look reached; return the look that counts and its judgement.
 
-    `seeds` are at least as many as the first look has.
+    There must be at least as many `seeds` as the first look has.
     """
     ordered = sorted(seeds)
     found = [(look, judge(ordered[: look.seeds], look)) for look in reached(len(ordered))]
@@ -208,9 +208,9 @@ def at_look(
     ratio: bool = False,
     **more: Any,
 ) -> Judgement:
-    """Correct a judgement for its look and write its numbers out; `more` replaces its values.
+    """Correct a judgement for its look and format its numbers; `more` overrides its fields.
 
-    With `ratio` its numbers are logarithms. `bounds` are those of `interval_text`.
+    With `ratio` its numbers are logarithms. `bounds` are passed to `interval_text`.
     """
     value = math.exp if ratio else float
     said: dict[str, Any] = {}
@@ -231,9 +231,9 @@ def at_look(
 
 
 def interval_text(mean: float, low: float, high: float, bounds: Sequence[float] = ()) -> str:
-    """Write a value with its interval, such as `2.27 [1.09, 3.45]`.
+    """Format a value with its interval, such as `2.27 [1.09, 3.45]`.
 
-    Decimals are added until no end reads like one of the `bounds` that it is not.
+    Decimals are added until no end rounds to a bound in `bounds` that it does not equal.
     """
     said = figures(mean, low, high)
     decimals = len(said[0].partition(".")[2])
@@ -248,7 +248,7 @@ def interval_text(mean: float, low: float, high: float, bounds: Sequence[float] 
 
 
 def figures(*values: float) -> list[str]:
-    """Write numbers with as many decimals as the largest needs to show three digits."""
+    """Format numbers with as many decimals as the largest needs to show three digits."""
     finite = [abs(value) for value in values if math.isfinite(value) and value]
     needed = 2 - math.floor(math.log10(max(finite))) if finite else 0
     return _rounded(values, min(_MOST_DECIMALS, max(0, needed)))
@@ -259,7 +259,7 @@ def _rounded(values: Sequence[float], decimals: int) -> list[str]:
 
 
 def p_text(p: float | None) -> str:
-    """Write a p value with three decimals, or that it is less; a dash where nothing was tested."""
+    """Format a p value with three decimals or as `< 0.001`; a dash if nothing was tested."""
     if p is None:
         return "-"
     return "< 0.001" if p < 0.001 else f"{p:.3f}"

@@ -1,9 +1,9 @@
-"""The ledger: every claim with its parts, their verdicts after correction, and the claim's own.
+"""The ledger: every claim with its verdict and the corrected verdicts of its parts.
 
-Within a study at a scale the p values of the primary endpoints of all claims are corrected together
-(Holm 1979), each first multiplied for its look. Endpoints that were not measured, or are at the
-floor, count as p = 1. A decided part whose corrected p is 0.05 or more is undecided. An interval
-that holds a document's value is no rejection, and is not corrected.
+For each study and scale, the p values of all claims' primary endpoints are corrected together (Holm
+1979), after each is corrected for its look. Endpoints that were not measured, or whose side is at
+the untrained baseline, count as p = 1. A decided part whose corrected p is 0.05 or more becomes
+undecided. An interval that contains an article's value rejects nothing and is not corrected.
 """
 
 from collections import defaultdict
@@ -28,7 +28,7 @@ VERDICTS = ("supported", "contradicted", "mixed", "undecided", "not measured")
 
 @dataclass(frozen=True)
 class Outcome:
-    """What an endpoint of a part comes to after correction; only a primary one has `p_holm`."""
+    """The result of an endpoint of a part after correction; only a primary one has `p_holm`."""
 
     claim: int
     part: Part
@@ -46,17 +46,17 @@ class Outcome:
 
     @property
     def question(self) -> str:
-        """Return what is measured."""
+        """Return the question that the endpoint answers."""
         return self.endpoint.question(self.part.says)
 
     @property
     def open(self) -> bool:
-        """Tell whether more seeds may decide it."""
+        """Return whether more seeds may decide it."""
         return self.verdict not in DECIDED and not self.finding.stuck
 
     @property
     def grade(self) -> str:
-        """Return the grade with its setting, such as `C: Multi30k, 2+2 layers`; none if open."""
+        """Return the grade with its setting, such as `C: Multi30k, 2+2 layers`; "" without one."""
         found = self.finding
         if found.grade is None or self.verdict == "not measured":
             return ""
@@ -65,7 +65,7 @@ class Outcome:
 
 @dataclass(frozen=True)
 class Entry:
-    """A claim, the outcome that decides each part, and the secondary ones."""
+    """A claim with the primary outcome of each part, and the secondary outcomes."""
 
     claim: Claim
     primary: tuple[Outcome, ...]
@@ -73,18 +73,18 @@ class Entry:
 
     @property
     def verdict(self) -> str:
-        """Return the verdict of the claim."""
+        """Return the claim's overall verdict."""
         return verdict([each.verdict for each in self.primary])
 
     @property
     def grades(self) -> str:
-        """Return the grades of the parts that are decided, with their settings."""
+        """Return the grades of the decided parts, with their settings."""
         said = {each.grade for each in self.primary if each.verdict in DECIDED}
         return "; ".join(sorted(said - {""}))
 
     @property
     def by_parts(self) -> str:
-        """Name the parts by their verdicts, such as `worse: supported; size: undecided`."""
+        """List the parts by verdict, such as `worse: supported; size: undecided`."""
         names: dict[str, list[str]] = {}
         for each in self.primary:
             names.setdefault(each.verdict, []).append(each.name)
@@ -92,10 +92,10 @@ class Entry:
 
 
 def verdict(parts: Sequence[Verdict]) -> str:
-    """Weigh the verdicts of a claim's parts.
+    """Combine the verdicts of a claim's parts.
 
-    All supported is `supported`; all contradicted or without a difference is `contradicted`.
-    Otherwise the claim is `mixed` if a part is decided, and `undecided` if one was measured.
+    A claim is `supported` if all parts are, `contradicted` if all are or show no difference.
+    Otherwise it is `mixed` if a part is decided, `undecided` if one was measured.
     """
     found = set(parts)
     if found == {"supported"}:
@@ -108,9 +108,9 @@ def verdict(parts: Sequence[Verdict]) -> str:
 
 
 def ledger(claims: Sequence[Claim], runs: Runs) -> list[Entry]:
-    """Decide all claims; give all of them, since those of one study are corrected together.
+    """Judge claims; pass all of them, as the parts of one study are corrected together.
 
-    `ValueError` names claim and part, such as one that has a run on both sides.
+    Raises `ValueError` naming claim and part, for example if a run is on both sides.
     """
     primary = [[_judged(claim, p, p.endpoint, runs) for p in claim.parts] for claim in claims]
     families: defaultdict[tuple[str, str], list[float]] = defaultdict(list)
@@ -144,7 +144,7 @@ def _judged(claim: Claim, part: Part, endpoint: Endpoint, runs: Runs) -> Outcome
 
 
 def _corrected(outcome: Outcome, family: Sequence[float] = ()) -> Outcome:
-    """Correct an outcome within the p values of a `family`, if any, of which its own is one."""
+    """Correct an outcome for a `family` of p values that includes its own, if it has one."""
     finding, p = outcome.finding, None
     if family and finding.p_look is not None:
         p = holm(family)[family.index(finding.p_look)]
@@ -164,7 +164,7 @@ def _corrected(outcome: Outcome, family: Sequence[float] = ()) -> Outcome:
 
 
 def standings(claims: Sequence[Claim], runs: Runs, study: str, scale: str) -> list[Outcome]:
-    """Return the parts that a study decides at a scale, corrected together as in the ledger."""
+    """Return the outcomes that a study decides at a scale, corrected as in the ledger."""
     place = study, scale
     asked = [c for c in claims if any(part.endpoint.family == place for part in c.parts)]
     primary = chain.from_iterable(entry.primary for entry in ledger(asked, runs))

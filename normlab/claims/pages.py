@@ -1,4 +1,4 @@
-"""The ledger as a page in Markdown and for a browser, always the same bytes for one evidence."""
+"""The ledger as Markdown and HTML pages; the same evidence always gives the same bytes."""
 
 import posixpath
 from collections import Counter
@@ -44,7 +44,7 @@ _RULES = "docs/explanation/verdicts.md"
 
 
 def _address(path: str) -> str:
-    """Return the link to a file or folder of the checkout from the folder of the pages."""
+    """Return the link from the pages' folder to a file or folder of the checkout."""
     return posixpath.relpath(path, _HOME)
 
 
@@ -66,7 +66,7 @@ def outcome_text(outcome: Outcome) -> str:
 
 
 def found_text(outcome: Outcome) -> str:
-    """Return the value with its interval, what it was made of, and why the endpoint is open."""
+    """Return the value with its interval, the values behind it, and why the endpoint is open."""
     found = outcome.finding
     said = f"{found.found} ({found.detail})" if found.found and found.detail else ""
     return "; ".join(filter(None, (said or found.found or found.detail, outcome.reason)))
@@ -83,7 +83,7 @@ def seeds_text(outcome: Outcome) -> str:
 
 
 def test_text(outcome: Outcome) -> str:
-    """Return the p value, as found and corrected, and the seeds; "" where nothing was tested."""
+    """Return the p value before and after correction, and the seeds; "" if nothing was tested."""
     if outcome.finding.p is None:
         return ""
     holm = "" if outcome.p_holm is None else f" (corrected {p_text(outcome.p_holm)})"
@@ -101,7 +101,7 @@ def measure_text(outcome: Outcome) -> str:
 
 
 def _tune(outcome: Outcome) -> str:
-    """Return the command that chooses the rates that a study lacks; "" for none."""
+    """Return the command that tunes the learning rates that a study lacks; "" if none."""
     if not outcome.finding.untuned or outcome.endpoint.family is None:
         return ""
     study, scale = outcome.endpoint.family
@@ -109,7 +109,7 @@ def _tune(outcome: Outcome) -> str:
 
 
 def no_rate(names: Sequence[str]) -> str:
-    """Name the rows that have no tuned rate, or if there are many, their number."""
+    """Say which rows have no tuned learning rate, or how many if there are more than three."""
     said = " and ".join(names) if len(names) <= 3 else f"{len(names)} rows"
     return f"no rate is chosen for {said}"
 
@@ -144,7 +144,7 @@ def markdown(entries: Sequence[Entry]) -> str:
 
 
 def _rest(entries: Sequence[Entry]) -> list[str]:
-    """Return what would decide the open parts, one line per command; nothing for none."""
+    """Return a table of the commands that would decide the open parts; empty if there are none."""
     by_command: dict[str, list[Outcome]] = {}
     for outcome in (each for entry in entries for each in entry.primary):
         if (command := outcome.finding.command) is not None:
@@ -205,7 +205,7 @@ def _row(outcome: Outcome) -> list[str]:
 
 
 def rests_on(outcome: Outcome) -> list[tuple[str, str, str]]:
-    """Return the files that an outcome rests on: their names, links, and the rows of records."""
+    """Return the name, the link and the record rows of each file that an outcome rests on."""
     links: dict[str, dict[str, None]] = {}
     for path in outcome.finding.records:
         packed = Address.of(path)
@@ -229,7 +229,7 @@ def _table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
 
 
 def html(entries: Sequence[Entry], *, text: str) -> str:
-    """Return the page for a browser; `text` is the Markdown page in the same folder."""
+    """Return the HTML page; `text` is the Markdown page in the same folder."""
     verdicts = Counter(entry.verdict for entry in entries)
     documents = Counter(name for entry in entries for name in entry.claim.documents)
     values: dict[str, Any] = {

@@ -1,4 +1,4 @@
-"""The runs that a ledger is made from, by the study and scale that they were made for."""
+"""The runs behind a ledger, by the study and scale that they were made for."""
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from functools import cache
@@ -21,15 +21,15 @@ Place = tuple[str, str]
 """A study and a scale."""
 _NOT_COMPARED = ("seed", "observe", "probe")
 _NO_NORM = norm_label({})
-_GROUPS = ("norm", "sites")  # `clip_grad` is no group
-_SETTLED = "auto"  # a value that a run replaces by what it stands for
+_GROUPS = ("norm", "sites")  # `clip_grad` is not a group
+_SETTLED = "auto"  # a value that a run replaces with the resolved one
 
 
 class Plan:
-    """The runs of a study at a scale.
+    """The planned runs of a study at a scale.
 
-    `names` are the rows at their points, by their names in an address; `varied` are the keys of the
-    config in which the runs differ.
+    `names` maps each row and grid point, as named in an address, to its key in the study's rates;
+    `varied` are the config keys in which the runs differ.
     """
 
     def __init__(self, study: Study, scale: str) -> None:
@@ -43,27 +43,27 @@ class Plan:
         self.varied = tuple(dict.fromkeys(name for key in varied for name in spelled(key)))
 
     def may_choose(self, where: Where) -> set[str]:
-        """Name the rows, at their points, of which a selection may choose runs.
+        """Return the rows, with their grid points, whose runs a selection may match.
 
-        A key that a row leaves to the config's default does not tell it apart.
+        A key that a row leaves at the config's default may have any value.
         """
         named = zip(self.names.values(), self._runs, strict=True)
         return {n for n, run in named if all(_may_be(run, *each) for each in where.items())}
 
     def values(self, key: str) -> tuple[str, ...]:
-        """Return what a key of the grid takes at this scale; nothing for another key."""
+        """Return the values of a grid key at this scale; empty for other keys."""
         points = [p for axis in self.scale.grid.values() for p in map(_values, axis.values())]
         return tuple(dict.fromkeys(written(point[key]) for point in points if key in point))
 
 
 def _values(overrides: Sequence[str]) -> dict[str, str]:
-    """Return what the last override of each key says, of the keys that make the experiment."""
+    """Return the last override of each key, without keys that do not define the experiment."""
     pairs = (each.lstrip("+~").partition("=") for each in overrides)
     return {key: text for key, _, text in pairs if key.split(".")[0] not in _NOT_COMPARED}
 
 
 def _may_be(run: Mapping[str, str], key: str, value: object) -> bool:
-    """Tell whether a planned run may have a value: False where its overrides say another."""
+    """Return whether a planned run may have a value: False if its overrides set another."""
     if key not in run:
         return True
     if key == "norm":
@@ -75,7 +75,7 @@ def _may_be(run: Mapping[str, str], key: str, value: object) -> bool:
 
 
 def value_of(config: Mapping[str, Any], key: str) -> object:
-    """Return the option of a group, or else the value of a dotted key of the config, if any."""
+    """Return a group's option, or else the value of a dotted config key; None without either."""
     if key in (choices := config.get("choices", {})):
         return choices[key]
     node: Any = config
@@ -85,7 +85,7 @@ def value_of(config: Mapping[str, Any], key: str) -> object:
 
 
 def written(value: object) -> str:
-    """Write a value of a config, or the text of an override, in one way: `3e-3` is `0.003`."""
+    """Normalize a config value or the text of an override: `3e-3` becomes `0.003`."""
     if value is None or isinstance(value, bool):
         return "null" if value is None else str(value).lower()
     try:
@@ -95,17 +95,17 @@ def written(value: object) -> str:
 
 
 class Made(NamedTuple):
-    """A run that was made, and its folder or address."""
+    """The record of a run, and its folder or address."""
 
     record: RunRecord
     folder: str
 
 
 class Runs:
-    """All evidence: runs, what was timed, and what checks found.
+    """All evidence: runs, timings, and the findings of checks.
 
-    `made` has the runs by study and scale: a packed run is of the study and scale of its folder.
-    `damaged` says what could not be read, `configs` is the folder of the studies.
+    `made` has the runs by study and scale; a packed run belongs to its folder's study and scale.
+    `damaged` lists what could not be read, `configs` is the folder with the studies.
     """
 
     def __init__(
@@ -133,10 +133,10 @@ class Runs:
         computed: Mapping[str, Sequence[Evidence]] | None = None,
         made_for: Mapping[Path, Collection[Place]] | None = None,
     ) -> "Runs":
-        """Read all runs below some folders, named relative to `root` if they are below it.
+        """Read all runs below some folders; paths below `root` are made relative to it.
 
-        `made_for` names the studies and scales of runs that are not packed; others do not count.
-        Of the copies of a run in one study the first counts.
+        `made_for` gives the studies and scales of unpacked runs; without an entry they do not
+        count. If a study has several copies of a run, the first counts.
         """
         made: dict[Place, dict[str, Made]] = {}
         damaged: list[str] = []
@@ -157,11 +157,11 @@ class Runs:
         return cls(configs, found, damaged=damaged, timings=timings, computed=computed)
 
     def folder(self, record: RunRecord) -> str:
-        """Return where a record lies."""
+        """Return the folder or address of a record."""
         return self._folders[id(record)]
 
     def names(self, study: str, scale: str) -> set[str]:
-        """Name the rows, at their points, of which packed runs are there."""
+        """Return the rows, with their grid points, that have packed runs."""
         found = (Address.of(folder) for _, folder in self.made.get((study, scale), ()))
         names = {address.name for address in found if address is not None}
         return {rate for name, rate in self.plan(study, scale).names.items() if name in names}
@@ -171,7 +171,7 @@ class Runs:
         return Plan(load_study(study, self.configs), scale)
 
     def _of_study(self, study: str, scale: str) -> Selection:
-        """Return the records of a study at a scale, to choose from."""
+        """Return the records of a study at a scale as a selection."""
         return Selection([record for record, _ in self.made.get((study, scale), ())])
 
 

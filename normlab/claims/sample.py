@@ -1,8 +1,8 @@
-"""A question about the runs of a study, and the runs that may decide it, by side and seed.
+"""Endpoints about the runs of a study, and the runs that may decide them, by side and seed.
 
 A run counts if it ended (finished or diverged), was made by clean code, tested its last weights or
-their mean, and has the score. A seed counts if every side has all its runs, and these differ only
-in what is compared. What does not count is listed with the reason.
+their average, and has the score. A seed counts if every side has all its runs, and these differ
+only in what is compared. Runs that do not count are listed with the reason.
 """
 
 import math
@@ -26,21 +26,21 @@ from normlab.studies import load_study, unchosen
 
 Chosen = dict[str, str | int | float | bool | None]
 """What runs are chosen by: options of groups and dotted keys of the config, with their values."""
-_Point = tuple[str, ...]  # the values of the nuisances
+_Point = tuple[str, ...]  # the values of the nuisance keys
 Cells = Mapping[str, Mapping[int, tuple[RunRecord, ...]]]
 
 
 def keys(where: Where) -> str:
-    """Write a selection, such as `norm=bn placement=pre`."""
+    """Format a selection, such as `norm=bn placement=pre`."""
     words = {None: "null", True: "true", False: "false"}
     said = {k: words[v] if v is None or isinstance(v, bool) else v for k, v in where.items()}
     return " ".join(f"{key}={value}" for key, value in said.items())
 
 
 class StudyEndpoint(Endpoint, frozen=True, kw_only=True):
-    """A question about the runs of a study at a scale, judged at planned looks.
+    """An endpoint about the runs of a study at a scale, judged at planned looks.
 
-    Every kind has, besides its own keys:
+    In addition to its own keys, every kind has:
 
       study: translation
       scale: small
@@ -63,12 +63,12 @@ class StudyEndpoint(Endpoint, frozen=True, kw_only=True):
 
     @property
     def sides(self) -> Sequence[Where]:
-        """Return the settings that are compared, or the one that is looked at."""
+        """Return the compared settings, or the single setting that is measured."""
         raise NotImplementedError
 
     @property
     def labels(self) -> Mapping[str, Where]:
-        """Return the sides by what they are called, such as `norm=bn`."""
+        """Return the sides by label, such as `norm=bn`."""
         return {keys(side): side for side in self.sides}
 
     @property
@@ -78,25 +78,25 @@ class StudyEndpoint(Endpoint, frozen=True, kw_only=True):
 
     @property
     def figure(self) -> str:
-        """Name the scores, and what is subtracted from each."""
+        """Return the name of the value: the scores, and what is subtracted from each."""
         name = " and ".join(self.scores)
         return f"{name} minus {self.minus}" if self.minus else name
 
     def within(self, nuisances: str = "mean over") -> str:
-        """Return the selection and the nuisances, for the end of a question."""
+        """Describe the selection and the nuisances, for the end of a question."""
         where = f"; {keys(self.where)}" if self.where else ""
         return where + (f"; {nuisances} {', '.join(self.over)}" if self.over else "")
 
     def refused(self, runs: Sequence[RunRecord]) -> str | None:
-        """Return why runs do not answer this question, whatever they found."""
+        """Return why runs cannot answer this question, whatever their scores; None if they can."""
         return None
 
     def at_look(self, sample: "Sample", seeds: Sequence[int], look: Look, says: str) -> Judgement:
-        """Judge some seeds of a sample, of a part that `says` what it does."""
+        """Judge some seeds of a sample; `says` is the kind of statement of the part."""
         raise NotImplementedError
 
     def shown(self, sample: "Sample") -> str:
-        """Describe runs that decide nothing."""
+        """Describe the results of runs that decide nothing."""
         raise NotImplementedError
 
     def judge(self, runs: Runs, says: str) -> Judgement:
@@ -142,7 +142,7 @@ class StudyEndpoint(Endpoint, frozen=True, kw_only=True):
         )
 
     def _setting(self, plan: Plan, runs: Sequence[RunRecord]) -> str:
-        """Name data and size, such as `Multi30k de-en, 2+2 layers`."""
+        """Describe the data and model size, such as `Multi30k de-en, 2+2 layers`."""
         task = self.where.get("task") or (runs[0].choice("task") if runs else None)
         sizes = sorted({size for run in runs if (size := _layers(run))}, key=len)
         layers = f"{' to '.join((sizes[0], sizes[-1])[: len(sizes)])} layers" if sizes else None
@@ -156,7 +156,7 @@ class StudyEndpoint(Endpoint, frozen=True, kw_only=True):
             return {}
         planned, hours = study.cost(self.scale)
         seeds = target - have
-        # Further runs of a seed that is there in part would pair runs of two machines.
+        # Completing a seed that has some of its runs could pair runs from two machines.
         there = runs.of_study(self.study, self.scale).records if have else ()
         made = {record.seed for record in there}
         new = list(islice((seed for seed in count(1) if seed not in made), seeds))
@@ -172,7 +172,7 @@ class StudyEndpoint(Endpoint, frozen=True, kw_only=True):
 
 
 def _layers(run: RunRecord) -> str | None:
-    """Return the layers of a run's model, such as `2+2` or `12`."""
+    """Return the number of layers of a run's model, such as `2+2` or `12`."""
     model = run.config.get("model") or {}
     both = "encoder_layers", "decoder_layers"
     found = [model[key] for key in (both if both[0] in model else ("num_layers",)) if key in model]
@@ -180,7 +180,7 @@ def _layers(run: RunRecord) -> str | None:
 
 
 def _spans(seeds: Sequence[int]) -> str:
-    """Write rising seeds as `seeds=` takes them, such as `6-8,10`."""
+    """Format increasing seeds for `seeds=`, such as `6-8,10`."""
     runs = groupby(enumerate(seeds), key=lambda each: each[1] - each[0])
     ends = [(each[0][1], each[-1][1]) for _, group in runs if (each := list(group))]
     return ",".join(str(a) if a == b else f"{a}-{b}" for a, b in ends)
@@ -188,9 +188,9 @@ def _spans(seeds: Sequence[int]) -> str:
 
 @dataclass(frozen=True)
 class Sample:
-    """The seeds that count and their runs, or the `problem` for which there are none.
+    """The seeds that count and their runs, or the `problem` because of which there are none.
 
-    `cells` has the runs by side and seed, one for each of the `points` of the nuisances.
+    `cells` has the runs by side and seed, one for each nuisance setting in `points`.
     """
 
     endpoint: StudyEndpoint
@@ -201,11 +201,11 @@ class Sample:
     problem: str | None = None
 
     def runs(self, seeds: Sequence[int]) -> list[RunRecord]:
-        """Return the runs of some seeds of all sides."""
+        """Return the runs of all sides for some seeds."""
         return [run for cell in self.cells.values() for seed in seeds for run in cell[seed]]
 
     def figures(self, side: str) -> dict[int, float]:
-        """Return the value of a side by seed: the mean over scores, then over the nuisances."""
+        """Return a side's value per seed: the mean over scores, then over the nuisances."""
         found = {
             seed: [self._figure(run) for run in runs] for seed, runs in self.cells[side].items()
         }
@@ -224,12 +224,12 @@ class Sample:
         return fmean(value - less for value in values)
 
     def diverged(self, seeds: Sequence[int]) -> int:
-        """Count the seeds of which a run diverged, over all sides."""
+        """Count the seeds with a diverged run, summed over all sides."""
         cells = [cell[seed] for cell in self.cells.values() for seed in seeds]
         return sum(any(not run.finished for run in runs) for runs in cells)
 
     def train_counts(self, seeds: Sequence[int]) -> dict[str, Count]:
-        """Count by side the seeds of which all runs train: they end, and clear of the floor."""
+        """Count per side the seeds whose runs all finish clear of the untrained baseline."""
         scores, n = self.endpoint.scores, len(seeds)
         return {
             side: (sum(all(trains(r, s) for r in cell[seed] for s in scores) for seed in seeds), n)
@@ -237,7 +237,7 @@ class Sample:
         }
 
     def train_text(self, seeds: Sequence[int]) -> str:
-        """Write how many seeds of each side train, and if all do, which share that shows."""
+        """Say how many seeds of each side train, and if all do, the least share this implies."""
         n = len(seeds)
         every = f" (at least {math.floor(100 * least_share(n))} %)" if n >= FEWEST else ""
         counts = self.train_counts(seeds).items()
@@ -245,7 +245,7 @@ class Sample:
         return f"train: {', '.join(said)}"
 
     def floor(self, side: str, seeds: Sequence[int]) -> str | None:
-        """Say where some seeds of a side are at the floor, by any score at any of its points."""
+        """Say where seeds of a side end at the untrained baseline by any score; None if nowhere."""
         by_point = zip(*(self.cells[side][seed] for seed in seeds), strict=True)
         for point, runs in zip(self.points, by_point, strict=True):
             finished = [run for run in runs if run.finished]
@@ -277,9 +277,9 @@ def unfit(record: RunRecord, scores: Sequence[str]) -> str | None:
 
 
 def collect(runs: Runs, endpoint: StudyEndpoint, *, strict: bool = True) -> Sample:
-    """Gather the runs of a study for an endpoint; `ValueError` if one run is on two sides.
+    """Collect the runs of a study for an endpoint; `ValueError` if one run is on two sides.
 
-    Unless `strict`, runs that decide nothing are included, to be shown.
+    Unless `strict`, ended runs that decide nothing are included so that they can be shown.
     """
     over = endpoint.over
     reasons: Counter[str] = Counter()
@@ -302,7 +302,7 @@ def collect(runs: Runs, endpoint: StudyEndpoint, *, strict: bool = True) -> Samp
                 raise ValueError(f"{run.run_id} is on both sides: {other} and {label}")
     plan = runs.plan(endpoint.study, endpoint.scale)
     seen = {point for side in sides.values() for _, point in side}
-    # A seed needs all planned points, or those that any run has.
+    # A seed needs all planned nuisance settings; without a plan, all that any run has.
     axes = (plan.values(key) or sorted({at[n] for at in seen}) for n, key in enumerate(over))
     points = list(product(*axes))
     cells = {
@@ -329,18 +329,18 @@ def collect(runs: Runs, endpoint: StudyEndpoint, *, strict: bool = True) -> Samp
 def _chosen(runs: Runs, endpoint: StudyEndpoint, where: Where) -> list[RunRecord]:
     try:
         return runs.of_study(endpoint.study, endpoint.scale).select(where)
-    except ValueError:  # a key that no run has yet, such as one of a task that nobody ran
+    except ValueError:  # no run has this key yet, for example a key of a task that nobody ran
         return []
 
 
 def _point(run: RunRecord, over: tuple[str, ...]) -> _Point:
-    """Return the values of some keys of a run."""
+    """Return a run's values of the keys in `over`."""
     labels = {"norm": norm_label(run.config.get("choices", {}))}
     return tuple(written(labels.get(key, value_of(run.config, key))) for key in over)
 
 
 def _differ(cells: Cells, seed: int, scores: Sequence[str], may: tuple[str, ...]) -> str | None:
-    """Return in what the runs of a seed differ besides what is compared."""
+    """Return an unintended difference between the runs of a seed; None if there is none."""
     first, *others = (cell[seed] for cell in cells.values())
     for a, b in ((a, b) for other in others for a, b in zip(first, other, strict=True)):
         if (why := why_not_paired(a, b, may_differ=may)) is not None:

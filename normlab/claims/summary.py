@@ -1,6 +1,6 @@
 """The ledger in plain words, `results/summary.md`: one line per claim, in English and in Chinese.
 
-Chinese is the language of the documents.
+Chinese is the language of the articles.
 """
 
 from collections.abc import Sequence
@@ -19,10 +19,10 @@ _PARTS = (*DECIDED, "undecided", "not measured")
 
 
 class _Language(NamedTuple):
-    """The words of a language.
+    """The wording of the summary in one language.
 
-    `groups` are headings, one per verdict of a claim; `parts` begin the line of a part, one per
-    verdict of `_PARTS`; `part` and `decided` are such lines, `chinese` the statements' language.
+    `groups` has a heading per verdict of a claim, `parts` a label per verdict in `_PARTS`. `part`
+    and `decided` are the formats of a part's line; `chinese` says which statements to use.
     """
 
     heading: str
