@@ -1,7 +1,7 @@
-"""Evidence on disk: what a run leaves behind, where it lies and which runs belong together.
+"""Evidence on disk: what a run leaves behind, where it is, and which runs belong together.
 
-Nothing here imports torch, so listing and reporting answer at once. The package can be called:
-`normlab.records(norm="bn")` are the records as they stand on disk.
+Nothing here imports torch, so listing and reporting start fast. The package is callable:
+`normlab.records(norm="bn")` returns the matching records on disk.
 """
 
 import sys
@@ -12,7 +12,7 @@ from typing import Any
 
 class _Callable(ModuleType):
     def __call__(self, runs_dir: Any = "runs", **where: object) -> Any:
-        """Return records as `normlab.notebook.records` says."""
+        """Return the records that `normlab.notebook.records` selects."""
         return import_module("normlab.notebook").records(runs_dir, **where)
 
 

@@ -1,8 +1,8 @@
-"""The seeds of one experiment, joined to one row of a table.
+"""The seeds of one experiment, joined into one table row.
 
-A score is averaged over the seeds that finished, and every row says how many of all seeds finished:
-dropping diverged seeds silently would bias the comparison. Runs of one fingerprint that differ in
-their data, precision or number of processes are not averaged at all.
+A score is averaged over the finished seeds, and every row says how many of all seeds finished:
+dropping diverged seeds silently would bias the comparison. Runs with the same fingerprint but
+different data, precision or number of processes are not averaged.
 """
 
 import itertools
@@ -18,7 +18,7 @@ from normlab.records.record import Parts, RunRecord, Score
 
 @dataclass(frozen=True)
 class Summary:
-    """A value over seeds: its mean, its standard deviation (n - 1; None for one seed), its n."""
+    """A value over seeds: mean, standard deviation (n - 1; None for one seed) and n."""
 
     mean: float
     sd: float | None
@@ -27,13 +27,13 @@ class Summary:
 
 @dataclass(frozen=True)
 class Cell:
-    """The runs of one experiment, one per seed, in the order of their seeds."""
+    """The runs of one experiment, one per seed, sorted by seed."""
 
     records: tuple[RunRecord, ...]
 
     @classmethod
     def of(cls, records: Iterable[RunRecord]) -> "Cell":
-        """Join the seeds of one experiment; ValueError naming what is not comparable."""
+        """Join the seeds of one experiment; raises ValueError naming what is not comparable."""
         ordered = tuple(sorted(records, key=lambda record: record.seed))
         first = ordered[0]
         assert all(record.fingerprint == first.fingerprint for record in ordered)
@@ -65,7 +65,7 @@ class Cell:
 
     @property
     def outcome(self) -> str:
-        """Say how the seeds ended: `finished 3/3`, or how the others did, `diverged 2/5`."""
+        """Return `finished 3/3` if all seeds finished, else counts of the rest: `diverged 2/5`."""
         counts = Counter(record.outcome.status for record in self.records)
         others = sorted(counts.keys() - {"finished"}) or ["finished"]
         return ", ".join(f"{status} {counts[status]}/{len(self.records)}" for status in others)
@@ -74,9 +74,9 @@ class Cell:
         return self.records[0].choice(group)
 
     def score(self, name: str) -> Summary | None:
-        """Summarise a score over the finished seeds, or return None where none has it.
+        """Summarise a score over the finished seeds; None if none of them has it.
 
-        Raises ValueError where the seeds were not scored in the same way.
+        Raises ValueError if the seeds were not scored in the same way.
         """
         scores = self._scores(name)
         ways = {(score.signature, score.higher_is_better) for score in scores}
@@ -89,7 +89,7 @@ class Cell:
         return summarise([score.value for score in scores])
 
     def signature(self, name: str) -> str | None:
-        """Return how a score was computed, as far as it says."""
+        """Return the signature that says how a score was computed; None if there is none."""
         scores = self._scores(name)
         return scores[0].signature if scores else None
 
@@ -103,7 +103,7 @@ class Cell:
 
 
 def _shared(record: RunRecord) -> list[tuple[str, object]]:
-    """Return what the seeds of an experiment must have in common, besides their config."""
+    """Return what the seeds of an experiment must share in addition to their config."""
     data = [(f"data.{key}", record.data.get(key)) for key in ("source", "sizes", "checksums")]
     keys = ("precision", "world_size")
     machine = [(f"environment.{key}", record.environment.get(key)) for key in keys]
@@ -111,10 +111,10 @@ def _shared(record: RunRecord) -> list[tuple[str, object]]:
 
 
 def summarise(values: Sequence[float]) -> Summary | None:
-    """Return mean, standard deviation (n - 1) and n, or None for no values.
+    """Return mean, standard deviation (n - 1) and n; None for no values.
 
-    A value that is not finite, such as the steps to a target that was never reached, leaves no
-    deviation.
+    A mean that is not finite has no deviation: the steps to a target that was never reached are
+    infinite.
     """
     if not values:
         return None
@@ -130,7 +130,7 @@ def deviation(values: Sequence[float], mean: float) -> float:
 
 
 def group(records: Iterable[RunRecord]) -> dict[str, list[RunRecord]]:
-    """Sort records by fingerprint, in the order in which each first appears."""
+    """Group records by fingerprint, in order of first appearance."""
     groups: dict[str, list[RunRecord]] = {}
     for record in records:
         groups.setdefault(record.fingerprint, []).append(record)

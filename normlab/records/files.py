@@ -1,10 +1,10 @@
-"""Files that are written whole or not at all, and files from anywhere, read within limits.
+"""Files that are written whole or not at all, and safe reading of files from anywhere.
 
-A reader sees the former file or the new one, never a part: the content goes to a temporary name in
-the same folder (a rename does not cross file systems), is forced to the disk and then renamed.
+A reader sees the old file or the new one, never a mix: the content is written to a temporary file
+in the same folder (a rename does not cross file systems), synced to disk and then renamed.
 
-What is read may be a folder, a pipe that never answers or a device without end, and JSON may nest
-without end. All of that is a `ValueError` in one line; what the system refuses is an `OSError`.
+A path to read may be a folder, a pipe that never answers or an endless device, and JSON may nest
+without limit. All of these raise a one-line `ValueError`; errors of the system are `OSError`.
 """
 
 import contextlib
@@ -18,19 +18,19 @@ from pathlib import Path
 from typing import IO, Any
 
 _SUFFIX = ".partial"
-_MOST_BYTES = 2**30  # more than any text that a run leaves
+_MOST_BYTES = 2**30  # larger than any text file of a run
 
 
 @contextlib.contextmanager
 def atomic_write(path: Path | str, mode: str = "w") -> Generator[IO[Any]]:
-    """Open a file for writing that replaces `path` only when the block ends well.
+    """Open a file for writing that replaces `path` only if the block succeeds.
 
-    Text (mode "w", not "wb") is UTF-8 with LF line ends. On any exception, a full disk and Ctrl-C
-    included, the temporary file is removed and the old file stays; an `OSError` names `path`.
+    Text (mode "w", not "wb") is UTF-8 with LF line endings. On any exception, including a full disk
+    and Ctrl-C, the temporary file is removed and the old file stays; an `OSError` names `path`.
     """
     path = Path(path)
     remove_leftovers(path.parent)
-    # Each writer has a name of its own: two processes that save the same file do not mix bytes.
+    # Each writer has its own temporary file: two processes that save one file do not mix bytes.
     writer = f"{platform.node()}.{os.getpid()}-{secrets.token_hex(4)}"
     temporary = path.with_name(f".{path.name}.{writer}{_SUFFIX}")
     text: dict[str, Any] = {} if mode == "wb" else {"encoding": "utf-8", "newline": "\n"}
@@ -43,7 +43,7 @@ def atomic_write(path: Path | str, mode: str = "w") -> Generator[IO[Any]]:
     except OSError as error:
         if error.errno is None or error.filename not in (None, str(temporary)):
             raise
-        # Writing to a full disk names no file at all.
+        # The error of a write to a full disk names no file.
         raise OSError(error.errno, error.strerror, str(path)) from error
     finally:
         with contextlib.suppress(OSError):
@@ -52,7 +52,7 @@ def atomic_write(path: Path | str, mode: str = "w") -> Generator[IO[Any]]:
 
 
 def sync_folder(folder: Path) -> None:
-    """Force the names in a folder to the disk; not every system can, and files are whole anyway."""
+    """Sync the entries of a folder to disk where the system can; files are whole anyway."""
     with contextlib.suppress(OSError):
         descriptor = os.open(folder, os.O_RDONLY)
         try:
@@ -62,26 +62,26 @@ def sync_folder(folder: Path) -> None:
 
 
 def remove_leftovers(folder: Path | str) -> None:
-    """Remove temporary files in `folder` whose writers on this machine were killed."""
+    """Remove temporary files in `folder` left by killed processes of this machine."""
     for path in Path(folder).glob(f".*.{platform.node()}.*{_SUFFIX}"):
         process = path.name.removesuffix(_SUFFIX).rpartition(".")[2].partition("-")[0]
-        if not process.isdecimal() or os.name == "nt":  # where asking would end the process
+        if not process.isdecimal() or os.name == "nt":  # os.kill would end it there
             continue
         try:
             os.kill(int(process), 0)
         except (ProcessLookupError, OverflowError):
             path.unlink(missing_ok=True)
-        except PermissionError:  # it runs, and is somebody else's
+        except PermissionError:  # it runs as another user
             pass
 
 
 @contextlib.contextmanager
 def only_writer(path: Path) -> Generator[None]:
-    """Wait to be the only process that changes a file, and create its folder.
+    """Hold a lock that makes this process the only writer of a file, and create its folder.
 
-    For what is read, changed and written back: of two at once, one change would be lost.
+    For read-modify-write: of two concurrent writers, one would lose its change.
     """
-    from filelock import FileLock  # only few commands need it
+    from filelock import FileLock  # only a few commands need it
 
     path.parent.mkdir(parents=True, exist_ok=True)
     with FileLock(path.with_name(f".{path.name}.lock")):
@@ -89,7 +89,7 @@ def only_writer(path: Path) -> Generator[None]:
 
 
 def check_is_file(path: Path | str) -> os.stat_result:
-    """Raise ValueError where a path is no regular file and no link to one; return its status."""
+    """Return the status of a regular file or a link to one; raises ValueError for anything else."""
     status = os.stat(path)
     if not stat.S_ISREG(status.st_mode):
         names = {stat.S_IFDIR: "a folder", stat.S_IFIFO: "a pipe", stat.S_IFSOCK: "a socket"}
@@ -106,15 +106,15 @@ def read_file(path: Path | str) -> bytes:
 
 
 def read_json(path: Path | str) -> Any:
-    """Return what a JSON file holds; raises OSError and ValueError as `read_file` and `from_json`.
+    """Return the content of a JSON file; raises OSError and ValueError, as its two steps do.
 
-    The errors of its content do not name the file: the caller says what to do about it.
+    Decoding errors do not name the file: the caller says what to do about it.
     """
     return from_json(read_file(path))
 
 
 def from_json(text: bytes | str) -> Any:
-    """Decode JSON; ValueError where it is none or nests too deep."""
+    """Decode JSON; raises ValueError if it is invalid or nests too deep."""
     try:
         return json.loads(text)
     except RecursionError:

@@ -1,8 +1,8 @@
-"""What the norms, the placement, the batch and the corpus of a run are called, and text for output.
+"""Labels for the norms, placement, batch and corpus of a run, and escaping of text for output.
 
-Names, reasons and signatures come from records, and records from strangers: a control character
-could clear a terminal or hide a line, a line end could add a row to a table, and a leading `=`
-makes a formula of a cell. Text goes to a terminal, a page or a sheet through the functions here.
+Names, reasons and signatures come from records, and records may come from strangers: a control
+character could clear a terminal or hide a line, a newline could add a row to a table, and a leading
+`=` makes a formula of a cell. Text for a terminal, page or sheet goes through the functions here.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any, cast
 
 from normlab.config.sites import STACK_NORMS, STEP_NORMS
 
-# Not printed: all controls but tab and line end, and marks that turn the direction of a line.
+# Escaped: control characters except tab and newline, and marks that change the text direction.
 _CONTROL = re.compile(
     "[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028\u2029\u202a-\u202e\u2066-\u2069\ufeff]"
 )
@@ -23,11 +23,11 @@ _FORMULA = ("=", "+", "-", "@", "\t", "\r")
 
 
 def norm_label(choices: Mapping[str, Any]) -> str:
-    """Name the norms of a model by their sites: `bn`, `bn+ln` (encoder+decoder), `ln+ffn_inner_bn`.
+    """Return the label of a model's norms: `bn`, `bn+ln` (encoder+decoder), `ln+ffn_inner_bn`.
 
-    A site without a choice of its own has the norm of the model; extra sites follow by name
-    (`bn+cell_none` of a recurrence), and rules on paths as they are (`ln+self_bn`). `-` is for a
-    config without any.
+    A place without a choice of its own uses the model's norm. Extra places follow by name
+    (`bn+cell_none` in a recurrent model), then the rules on module paths, unchanged (`ln+self_bn`).
+    The label is `-` for a config without norms.
     """
     norm = choices.get("norm")
     ends = [choices.get(site) or norm for site in STACK_NORMS]
@@ -44,9 +44,9 @@ def norm_label(choices: Mapping[str, Any]) -> str:
 
 
 def placement_label(choices: Mapping[str, Any], config: Mapping[str, Any]) -> str | None:
-    """Name the placement of a run by its options and config; None where nothing is placed.
+    """Return the label of a run's placement; None if nothing is placed.
 
-    A network without attention has the default among its choices, and it does nothing there.
+    A network without attention has the default placement among its choices, but does not use it.
     """
     placement, model = choices.get("placement"), _node(config, "model")
     if placement is None or (placement == "pre" and model and "num_heads" not in model):
@@ -55,7 +55,7 @@ def placement_label(choices: Mapping[str, Any], config: Mapping[str, Any]) -> st
 
 
 def batch_label(config: Mapping[str, Any]) -> str:
-    """Name the batch of an update: `b32` sequences, `4096tok`, accumulated `4x4096tok`; or `-`."""
+    """Return the label of a batch: `b32` sequences, `4096tok`, accumulated `4x4096tok`; or `-`."""
     size, tokens = config.get("batch_size"), config.get("max_tokens")
     if size is None and tokens is None:
         return "-"
@@ -65,44 +65,44 @@ def batch_label(config: Mapping[str, Any]) -> str:
 
 
 def corpus_label(config: Mapping[str, Any]) -> str | None:
-    """Name the text of a task that has several corpora, such as `brown`; None for other tasks."""
+    """Return the corpus of a task that has several, such as `brown`; None for other tasks."""
     choices, corpus = _node(config, "choices"), _node(_node(config, "task"), "corpus")
     label = corpus.get("name") or choices.get("task/corpus")
     return None if label is None or label == choices.get("task") else str(label)
 
 
 def _node(config: Mapping[str, Any], key: str) -> Mapping[str, Any]:
-    """Return the node of a key, empty where there is none."""
+    """Return the mapping under a key; empty if there is none."""
     node = config.get(key)
     return cast("Mapping[str, Any]", node) if isinstance(node, Mapping) else {}
 
 
 def printable(text: str) -> str:
-    r"""Return text with control characters written out, as `\x1b`; line ends stay."""
+    r"""Return text with control characters escaped, as `\x1b`; tabs and newlines stay."""
     if text.isascii() and text.isprintable():
         return text
     return _CONTROL.sub(lambda found: repr(found[0])[1:-1], text)
 
 
 def one_line(text: str) -> str:
-    """Return text as `printable` does, in one line."""
+    """Return text with control characters escaped, on one line."""
     if text.isascii() and text.isprintable():
         return text
     return printable(_BREAKS.sub(" ", text)) if not text.isprintable() else text
 
 
 def in_prose(text: str) -> str:
-    """Return text for a line of Markdown, in which it opens no tag."""
+    """Return text for a line of Markdown, with tags escaped."""
     return _MARKUP.sub("&lt;", one_line(text))
 
 
 def in_markdown(text: str) -> str:
-    """Return text for a cell of Markdown, in which it opens no tag and no cell."""
+    """Return text for a cell of a Markdown table, with tags and cell borders escaped."""
     return in_prose(text).replace("|", r"\|")
 
 
 def in_sheet(value: object) -> object:
-    """Return a value for a cell of CSV: a text that a program would compute is quoted."""
+    """Return a value for a CSV cell; text that a spreadsheet would evaluate is quoted."""
     if not isinstance(value, str):
         return value
     text = one_line(value)

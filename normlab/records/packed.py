@@ -1,12 +1,12 @@
-"""The runs of a study at one scale, packed in three files, and the addresses of single runs.
+"""The runs of a study at one scale, packed into three files, and the addresses of single runs.
 
 `records.jsonl` has one run per line: the `row`, `point` and `seed` of the study, and the fields of
-its record if it was made. `curves.jsonl.gz` has its curves, `hypotheses.jsonl.gz` what its tested
-weights made of each test split. Equal content is equal bytes.
+the record if the run was made. `curves.jsonl.gz` has the curves, `hypotheses.jsonl.gz` the output
+of the tested weights on each test split. Equal content gives equal bytes.
 
-The address `results/batching/small:bn batching=random@seed3` names a run by row, point and seed;
-the point may be left out, and without `@seed3` it names all seeds. An address is a `Path` that
-is read wherever a run's folder is.
+The address `results/batching/small:bn batching=random@seed3` names a run by row, point and seed.
+The point may be left out; without `@seed3` the address names all seeds. An address is a `Path` and
+is accepted wherever a run's folder is.
 """
 
 import gzip
@@ -47,7 +47,7 @@ class Key(NamedTuple):
 
 
 class _Line(msgspec.Struct, frozen=True):
-    """A line of a packed file: its run, and what the file has of it."""
+    """A line of a packed file: the key of a run, and its content in this file."""
 
     row: str
     point: str
@@ -62,17 +62,17 @@ class _Line(msgspec.Struct, frozen=True):
 
 
 class Pack:
-    """What a folder holds of packed runs; each file is read when it is asked for."""
+    """The packed runs of a folder; each file is read on first use."""
 
     def __init__(self, folder: Path) -> None:
-        """Refer to a folder, which need not exist yet."""
+        """Use a folder, which need not exist yet."""
         self.folder = folder
         self.damaged: dict[str, Key | None] = {}
         """What is wrong with each damaged line, and its run if that is known."""
 
     @cached_property
     def records(self) -> dict[Key, RunRecord | None]:
-        """Return the records in the order of the file, None for a run that was not made."""
+        """Return the records in file order; None for a run that was not made."""
         found: dict[Key, RunRecord | None] = {}
         path = self.folder / RECORDS
         try:
@@ -95,7 +95,7 @@ class Pack:
 
     @cached_property
     def curves(self) -> dict[Key, list[dict[str, Any]]]:
-        """Return the rows of each run's curves; ValueError naming a damaged line."""
+        """Return the logged rows of each run; raises ValueError naming a damaged line."""
         found: dict[Key, list[dict[str, Any]]] = {}
         for origin, line in self._lines(CURVES):
             if any(type(row.get("step")) is not int for row in line.rows):
@@ -105,7 +105,7 @@ class Pack:
 
     @cached_property
     def hypotheses(self) -> dict[Key, dict[str, list[str]]]:
-        """Return the translations of each run by split; ValueError naming a damaged line."""
+        """Return the translations of each run by split; raises ValueError naming a damaged line."""
         return {line.key: line.splits for _, line in self._lines(HYPOTHESES)}
 
     def address(self, key: Key) -> Path:
@@ -134,7 +134,7 @@ def _decoded(line: bytes, origin: str) -> _Line:
 
 
 def pack(folder: Path) -> Pack:
-    """Return the packed runs of a folder, read again only after a file has changed."""
+    """Return the packed runs of a folder, cached until a file changes."""
     files = [folder / name for name in PACK]
     stats = [path.stat() for path in files if path.exists()]
     return _pack(folder, *((stat.st_ino, stat.st_size, stat.st_mtime_ns) for stat in stats))
@@ -146,7 +146,7 @@ def _pack(folder: Path, *_: object) -> Pack:
 
 
 class Address(NamedTuple):
-    """The folder, name and seed of an address, None for all seeds."""
+    """The folder, name and seed of an address; the seed is None for all seeds."""
 
     folder: Path
     name: str
@@ -154,7 +154,7 @@ class Address(NamedTuple):
 
     @classmethod
     def of(cls, place: Path | str) -> "Address | None":
-        """Read an address; None for other text."""
+        """Parse an address; return None for other text."""
         if (found := _ADDRESS.fullmatch(str(place))) is None:
             return None
         seed = int(found["seed"]) if found["seed"] else None
@@ -162,15 +162,15 @@ class Address(NamedTuple):
 
 
 def address_of(place: Path) -> Address | None:
-    """Return the address that a place is; None where no packed runs are."""
+    """Return the address that a path is; None if it is none or has no packed runs."""
     found = Address.of(place)
     return found if found and (found.folder / RECORDS).exists() else None
 
 
 def runs_at(place: Path) -> tuple[Pack, list[Key]] | None:
-    """Return the made runs that an address names; None for what is no address.
+    """Return the runs that an address names and that were made; None for other paths.
 
-    Raises ValueError for an address of no run, saying which there are.
+    Raises ValueError if there is no such run, naming those that exist.
     """
     if (address := address_of(place)) is None:
         return None
@@ -187,7 +187,7 @@ def runs_at(place: Path) -> tuple[Pack, list[Key]] | None:
 
 
 def run_at(place: Path) -> tuple[Pack, Key] | None:
-    """Return the one run at an address; None for what is no address, ValueError for several."""
+    """Return the one run at an address; None for other paths, ValueError for several runs."""
     if (found := runs_at(place)) is None:
         return None
     runs, keys = found
@@ -202,7 +202,7 @@ def write_pack(
     curves: Mapping[Key, Sequence[Mapping[str, Any]]] = {},
     hypotheses: Mapping[Key, Mapping[str, Sequence[str]]] = {},
 ) -> None:
-    """Write the packed files of a folder; of curves and hypotheses those of `records` alone."""
+    """Write the packed files of a folder; curves and hypotheses of other runs are left out."""
     folder.mkdir(parents=True, exist_ok=True)
     with atomic_write(folder / RECORDS) as file:
         for key, record in records.items():
@@ -221,7 +221,7 @@ def write_pack(
 
 
 def as_numbers(row: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a row of a log with its numbers as numbers, whole ones as they are."""
+    """Return a logged row with numbers (also the texts "nan" and "inf") as floats or ints."""
     return {
         name: value if (real := number(value)) is None or isinstance(value, int) else real
         for name, value in row.items()

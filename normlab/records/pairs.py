@@ -1,9 +1,9 @@
-"""What sets two runs apart, and whether they may be compared: `why_not_paired`.
+"""How two runs differ, and whether they may be compared: `why_not_paired`.
 
-A difference between two runs is one of what they compare only if all else is the same. Runs are
-paired by seed, and the two runs of a pair share their data, number of processes, code and
-arithmetic. Whole seeds may be computed on another machine, one run of a pair may not: bf16 and
-float32 round differently, and so do the kernels of different instruction sets.
+A difference in scores has a single cause only if everything else is the same. Runs are paired by
+seed, and the two runs of a pair share their data, number of processes, code and arithmetic. Whole
+seeds may run on another machine, but not one run of a pair: bf16 and float32 round differently,
+and so do the kernels of different instruction sets.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ def why_not_paired(
     precision: bool = True,
     code: bool = True,
 ) -> str | None:
-    """Return what two runs of one seed do not share, None where they may be compared.
+    """Return why two runs of one seed may not be compared; None if they may.
 
-    `may_differ` are the dotted keys of the config in which they may differ, None for all; with
-    `task` among them the data may differ too. Without `precision` or `code` these may.
+    `may_differ` are the dotted keys of the config that may differ, None for all; with `task` among
+    them the data may differ too. `precision=False` and `code=False` let these differ as well.
     """
     if "task" not in (may_differ or ()):
         for key in ("source", "sizes", "checksums"):
@@ -53,12 +53,12 @@ def why_not_paired(
 
 
 def same_code(a: MadeBy, b: MadeBy) -> bool:
-    """Tell whether two runs have the same numerics, and the same file of each norm of both."""
+    """Return whether two runs have the same numerics, and the same file of each norm they share."""
     return a[0] == b[0] and all(a[1][name] == b[1][name] for name in a[1].keys() & b[1].keys())
 
 
 def code_remark(made_by: Iterable[MadeBy]) -> str | None:
-    """Say that runs were made by different states of the code; None where they were not."""
+    """Return a remark if runs were made by different states of the code; None otherwise."""
     runs = list(made_by)
     files = {item for _, own in runs for item in own.items()}
     names = [name for name, _ in files]
@@ -72,37 +72,37 @@ def code_remark(made_by: Iterable[MadeBy]) -> str | None:
 def arithmetic(record: RunRecord) -> tuple[str, str, str]:
     """Return device type, precision and instruction set, such as `("cpu", "fp32", "AVX2")`.
 
-    A record without an instruction set has `unknown (DEVICE)` there.
+    If a record has no instruction set, it is `unknown (DEVICE)`.
     """
     return arithmetic_of(record.environment)
 
 
 def arithmetic_of(environment: Mapping[str, Any]) -> tuple[str, str, str]:
-    """Return the arithmetic that the environment of a record names, as `arithmetic` does."""
+    """Return the arithmetic in the environment of a record, as `arithmetic` does."""
     unknown = f"unknown ({environment.get('device', 'no device named')})"
     kind, precision = (str(environment.get(key)) for key in ("device_type", "precision"))
     return kind, precision, environment.get("instruction_set") or unknown
 
 
 def _precisions_are_compared(a: RunRecord, b: RunRecord) -> bool:
-    """Tell whether both configs name a precision, and not the same one."""
+    """Return whether both configs name a precision, and the two differ."""
     named = {record.config.get("precision", "auto") for record in (a, b)}
     return len(named) == 2 and "auto" not in named
 
 
 def spelled(key: str) -> tuple[str, ...]:
-    """Return the dotted keys of the config that a key stands for; tasks repeat some of them."""
+    """Return the dotted config keys that a key stands for; tasks repeat some of them."""
     if key == "norm":
-        return (*NORM_KEYS, "sites")  # a choice of `norm` is the label of all its sites
+        return (*NORM_KEYS, "sites")  # the label `norm` covers all norms of a model
     dotted = key.rpartition("@")[2].replace("/", ".")
     return dotted, f"task.{dotted}"
 
 
 def settings(a: Parts, b: Parts, may_differ: tuple[str, ...]) -> dict[str, tuple[Any, Any]]:
-    """Return the keys that differ and may not, each with its two values.
+    """Return the keys that differ but may not, each with its two values.
 
-    A key that repeats a number which may differ may differ too: so `schedule.lr`, which is
-    `optim.lr` again, and the layers that a depth stands for.
+    A key may also differ if it repeats a number that may: `schedule.lr` repeats `optim.lr`, and the
+    keys that a depth sets repeat the depth.
     """
     left, right = varying([a, b])
     found = {key: (value, right[key]) for key, value in left.items()}
@@ -118,14 +118,14 @@ def _are_numbers(*values: object) -> bool:
 def diff(a: Mapping[str, Any], b: Mapping[str, Any]) -> dict[str, tuple[Any, Any]]:
     """Map each dotted key at which two configs differ to its values in `a` and in `b`.
 
-    A key that only one of them has is `ABSENT` in the other. Empty exactly when the fingerprints
-    agree.
+    A key that only one of them has is `ABSENT` in the other. The result is empty exactly when the
+    fingerprints agree.
     """
     return settings(parts(a), parts(b), ())
 
 
 def varying(experiments: Sequence[Parts]) -> list[dict[str, Any]]:
-    """Return the values of each experiment at the dotted keys at which not all are the same.
+    """Return each experiment's values at the dotted keys that differ between any of them.
 
     A key that an experiment does not have is `ABSENT`.
     """
@@ -137,7 +137,7 @@ def varying(experiments: Sequence[Parts]) -> list[dict[str, Any]]:
 
 
 def without(experiment: Mapping[str, _T], keys: tuple[str, ...]) -> tuple[tuple[str, _T], ...]:
-    """Return the items of an experiment without some dotted keys and what is below them."""
+    """Return the items of an experiment except some dotted keys and the keys below them."""
     below = tuple(f"{key}." for key in keys)
     return tuple(
         (k, value) for k, value in experiment.items() if k not in keys and not k.startswith(below)

@@ -1,7 +1,7 @@
-"""What a run leaves behind: `RunRecord`, and its JSON form of fixed bytes.
+"""The record of a run, `RunRecord`, and its JSON form with reproducible bytes.
 
-Every number of a table is read from here. Names of scores are paths such as `test/bleu`, and values
-of probes are paths such as `stability/<probe>/<name>`. JSON has no NaN and no infinities: they are
+Every number in a table is read from records. Names of scores are paths such as `test/bleu`, and
+names of probe values are `stability/<probe>/<name>`. JSON has no NaN and no infinities: they are
 written as the strings `"nan"`, `"inf"` and `"-inf"`. Readers turn these back into floats wherever a
 number is expected; elsewhere, as in a config, they stay strings.
 """
@@ -23,7 +23,7 @@ from msgspec.structs import asdict
 
 FORMAT = "normlab.record/3"
 MEND_RUN = "remove the file and start the run again"
-# Where files are is no part of an experiment, at any depth; a corpus has a seed, too.
+# Not hashed at any depth; `seed` is left out at the top only, since the seed of a corpus counts.
 _FOLDERS = frozenset({"data_dir", "runs_dir", "run_dir"})
 _NOT_HASHED = frozenset({"observe", "seed", "choices", "device"}) | _FOLDERS
 _canonical = json.JSONEncoder(sort_keys=True, separators=(",", ":"), allow_nan=False).encode
@@ -31,12 +31,12 @@ _canonical = json.JSONEncoder(sort_keys=True, separators=(",", ":"), allow_nan=F
 Parts = Mapping[str, str]
 """What makes an experiment: the dotted keys of its config, sorted, and their values as JSON."""
 Status = Literal["finished", "diverged", "interrupted", "failed"]
-# A run's folder has its name.
+# Safe as the name of a file.
 _Name = Annotated[str, msgspec.Meta(pattern=r"^[A-Za-z0-9_][\w.+@=,-]{0,250}\Z")]
 
 
 class Score(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """One score: its value, its direction, what it was counted over and how it was computed.
+    """One score: its value, its direction, how many items it is over, and how it was computed.
 
     `length_ratio` has no better direction, since 1 is best; it is recorded as `higher_is_better`,
     like the brevity penalty that follows from it.
@@ -49,7 +49,7 @@ class Score(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Outcome(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """How a run ended, after which step, and for a divergence the first layer not finite."""
+    """How a run ended, after which step and, if it diverged, the first layer not finite."""
 
     status: Status
     step: int
@@ -58,7 +58,7 @@ class Outcome(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class BudgetUsed(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What a run cost: optimizer steps, target tokens, seconds, their rate and peak memory."""
+    """What a run cost: optimizer steps, target tokens, seconds, tokens per second, peak memory."""
 
     steps: int
     tokens: int
@@ -77,14 +77,14 @@ class RunRecord(
 ):
     """The evidence of one run of one config with one seed.
 
-    `fingerprint` is the hash of what makes the experiment, the same for all its seeds. `numerics`
+    `fingerprint` is the hash that identifies the experiment, the same for all its seeds. `numerics`
     is the `NUMERICS` of the code that made the run, or a label for runs older than that number;
-    `own_norms` has the hash of each norm that is not normlab's own. `last_steps` are the last rows
-    of the log of a run that diverged, as columns. `weights` has the step of all weights that were
-    tested, by their names; it is empty where only the weights best by `validate.select_by` were.
-    `floors` has what each score of the test is worth without learning (`Task.floors`). `milestones`
-    has the last steps of the phases of norms, such as `PowerNorm/warmup`. `sees_future` names the
-    norms that show a decoder or a language model the tokens that it predicts.
+    `own_norms` has the hash of each norm from outside normlab. `last_steps` has the last rows of
+    the log of a run that diverged, as columns. `weights` maps the names of all tested weights to
+    their steps; it is empty if only the weights best by `validate.select_by` were tested. `floors`
+    has the untrained baseline of each test score (`Task.floors`). `milestones` has the last steps
+    of the phases of norms, such as `PowerNorm/warmup`. `sees_future` names the norms that leak
+    future tokens to a decoder or a language model.
     """
 
     run_id: _Name
@@ -123,42 +123,42 @@ class RunRecord(
 
     @property
     def tested(self) -> str | None:
-        """Return the name of the weights that `test/bleu` is of; None where it is not known."""
+        """Return the name of the weights that `test/bleu` was measured on; None if unknown."""
         return next((name for name in ("average", "best", "last") if name in self.weights), None)
 
     def figure(self, name: str) -> Score | None:
-        """Return a score, or a probe's value in the form of one, of which less is better."""
+        """Return a score, or a probe's value as a score for which less is better."""
         if name in self.stability:
             return Score(self.stability[name], False, 1)
         return self.scores.get(name)
 
     @property
     def unit(self) -> str:
-        """Return what a budget's tokens are: `tokens`, or the task's word for what it counts."""
+        """Return what the token budget counts: `tokens`, or the unit that the task names."""
         return str(self.data.get("unit", "tokens"))
 
     @property
     def loss_unit(self) -> str:
-        """Return the unit of the losses, such as `nats per picture`; also for masked models."""
+        """Return the unit of the losses, such as `nats per token`; also for masked models."""
         return f"nats per {self.unit.removesuffix('s')}"
 
     @property
     def main_scores(self) -> dict[str, Score]:
         """Return the scores of whole splits under the run's own settings, such as `test/bleu`.
 
-        Scores of a part or under another condition have longer paths.
+        Scores of part of a split, or under another condition, have longer paths.
         """
         return {name: score for name, score in self.scores.items() if name.count("/") == 1}
 
     def _repr_html_(self) -> str:
-        """Return what a notebook shows: how the run ended, and its main scores."""
+        """Return the notebook view: how the run ended, and its main scores."""
         shown = {"outcome": f"{self.outcome.status} at step {self.outcome.step}"}
         shown |= {name: f"{score.value:.4g}" for name, score in self.main_scores.items()}
         rows = (f"<tr><td>{escape(k)}</td><td>{escape(v)}</td></tr>" for k, v in shown.items())
         return f"<b>{escape(self.run_id)}</b><table>{''.join(rows)}</table>"
 
     def to_json(self) -> str:
-        """Render to fixed bytes: sorted keys, ASCII, one newline at the end."""
+        """Return reproducible JSON: sorted keys, ASCII, one newline at the end."""
         fields = asdict(self)
         if not self.sees_future:
             del fields["sees_future"]
@@ -189,7 +189,7 @@ def _shape(**keys: Any) -> type[msgspec.Struct]:
 
 
 _Text, _Whole, _Texts = str | None, int | None, dict[str, str | None]
-# Keys that lists and tables read of every record, which may be a stranger's.
+# Keys that lists and tables read from every record, which may come from a stranger.
 _SHAPES = {
     "config": _shape(
         **{"choices": _Texts, "seed": int, "precision": _Text, "device": _Text},
@@ -205,15 +205,15 @@ _SHAPES = {
         **dict.fromkeys(("source", "label", "language", "licence"), _Text),
     ),
 }
-# Not strict: the texts "nan" and "inf" are numbers where numbers belong.
+# Not strict: the strings "nan" and "inf" are accepted as numbers.
 _DECODER = msgspec.json.Decoder(RunRecord, strict=False)
 
 
 def plain(value: object, key: str = "") -> Any:
-    """Turn a nested value into what JSON can hold: dict, list, str, int, finite float, bool, None.
+    """Convert a nested value to JSON types: dict, list, str, int, finite float, bool, None.
 
-    Tuples become lists, numpy scalars numbers, and what is not finite its name. Raises `TypeError`
-    naming the dotted key of anything else.
+    Tuples become lists, numpy scalars numbers, and NaN and infinities their names. Raises
+    `TypeError` naming the dotted key of anything else.
     """
     if value is None or isinstance(value, bool | str):
         return value
@@ -237,18 +237,18 @@ def plain(value: object, key: str = "") -> Any:
 
 
 def number(value: object) -> float | None:
-    """Read a number that `plain` wrote, or return None where there is none."""
+    """Return a number written by `plain` as a float; None if it is not a number."""
     whole = isinstance(value, int | float) and not isinstance(value, bool)
     if whole or value in ("nan", "inf", "-inf"):
-        with suppress(OverflowError):  # a whole number of hundreds of digits
+        with suppress(OverflowError):  # an int of hundreds of digits
             return float(cast("float | str", value))
     return None
 
 
 def fingerprint(config: Mapping[str, Any]) -> str:
-    """Hash what makes the experiment: 10 hex digits of SHA-256 over its canonical JSON.
+    """Hash what identifies the experiment: 10 hex digits of SHA-256 over its canonical JSON.
 
-    Left out are the seed, the `device`, the `observe` node (probes, sinks, intervals), the
+    The hash leaves out the seed, the `device`, the `observe` node (probes, sinks, intervals), the
     `choices` (each node names its `option`) and, at any depth, the folders `data_dir`, `runs_dir`
     and `run_dir`. The data's checksums are in the record.
     """
@@ -256,7 +256,7 @@ def fingerprint(config: Mapping[str, Any]) -> str:
 
 
 def parts(config: Mapping[str, Any]) -> Parts:
-    """Return what is hashed of a config, one entry per dotted key; a node without keys is one."""
+    """Return the hashed part of a config, one entry per dotted key; an empty node is an entry."""
     return dict(sorted(_leaves("", _experiment(config))))
 
 
@@ -270,7 +270,7 @@ def _hashed(value: Any) -> Any:
         return {key: _hashed(item) for key, item in node.items() if key not in _FOLDERS}
     if isinstance(value, list):
         return [_hashed(item) for item in cast("list[Any]", value)]
-    # `lr=1` and `lr=1.0` are one experiment, whichever of them a YAML parser makes of it.
+    # `lr=1` and `lr=1.0` are the same experiment, however a YAML parser reads them.
     return int(value) if isinstance(value, float) and value.is_integer() else value
 
 

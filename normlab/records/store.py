@@ -1,9 +1,9 @@
-"""Where runs are: `<root>/<task>-<norm>-<placement>-<fingerprint>/seed<k>`, and what is read there.
+"""The folders of runs, `<root>/<task>-<norm>-<placement>-<fingerprint>/seed<k>`, and their files.
 
 The path depends on the config alone, never on the time of day, so the same command finds the same
-folder again. It holds the run's `record.json`, the rows of its `metrics.jsonl` (a flat JSON object
-with a whole-number `step` per line), and what its tested weights made of each test split, one
-sentence per line: `hypotheses.txt` for the split `test`, `hypotheses-<split>.txt` for another.
+folder again. It holds the run's `record.json`, the logged rows in `metrics.jsonl` (a flat JSON
+object with an integer `step` per line), and the output of the tested weights on each test split,
+one sentence per line: `hypotheses.txt` for the split `test`, `hypotheses-<split>.txt` for others.
 Published runs are packed, and have an address instead of a folder (`normlab.records.packed`).
 """
 
@@ -41,7 +41,7 @@ def run_label(config: Mapping[str, Any]) -> str:
 
 
 def read_progress(run_dir: Path) -> dict[str, Any] | None:
-    """Return what a run does now: phase, done, total, loss, left; None if it does not say."""
+    """Return the state of a running run: phase, done, total, loss, left; None if unknown."""
     try:
         found = from_json(read_file(run_dir / PROGRESS_FILE))
         return {key: found[key] for key in ("phase", "done", "total", "loss", "left")}
@@ -50,19 +50,19 @@ def read_progress(run_dir: Path) -> dict[str, Any] | None:
 
 
 def run_id(config: Mapping[str, Any]) -> str:
-    """Name a run by a single word that trackers accept: the experiment and its seed."""
+    """Return the name of a run, one word that trackers accept: the experiment and its seed."""
     return f"{run_label(config)}-seed{config['seed']}"
 
 
 class RunStore:
     """The runs below one folder.
 
-    After `entries`, `damaged` has what could not be read, and why, and `open` the folders of runs
-    that have a config but no record: running, or killed.
+    After `entries`, `damaged` lists what could not be read, and why, and `open` the folders of runs
+    that have a config but no record: they are running, or were killed.
     """
 
     def __init__(self, root: Path | str) -> None:
-        """Refer to a folder, which need not exist yet."""
+        """Use a folder, which need not exist yet."""
         self.root = Path(root)
         self.damaged: list[tuple[Path, str]] = []
         self.open: list[Path] = []
@@ -72,7 +72,7 @@ class RunStore:
         return self.root / run_label(config) / f"seed{config['seed']}"
 
     def write(self, record: RunRecord, run_dir: Path) -> Path:
-        """Write a record as a whole or not at all; raises `OSError` naming the file."""
+        """Write a record atomically; raises `OSError` naming the file."""
         run_dir.mkdir(parents=True, exist_ok=True)
         path, text = run_dir / RECORD_FILE, record.to_json()
         with atomic_write(path) as file:
@@ -87,18 +87,18 @@ class RunStore:
         return read_record(run_dir)
 
     def records(self, **where: object) -> list[RunRecord]:
-        """Read all records that fit, in the order of their paths.
+        """Return all records that match, in path order.
 
-        `where` maps names to values: an option's group (`norm` is compared with the whole label, so
-        `norm="bn"` is batch norm everywhere and `norm="bn+ln"` the split), `status`, `fingerprint`,
-        `seed` or a dotted key of the config. Raises `ValueError` for a name that no record has.
+        `where` maps names to values: a config group, `status`, `fingerprint`, `seed` or a dotted
+        key of the config. `norm` is compared with the whole label: `norm="bn"` is batch norm
+        everywhere, `norm="bn+ln"` the split. Raises `ValueError` for a name that no record has.
         """
         return select([record for _, record in self.entries()], where)
 
     def entries(self) -> list[tuple[Path, RunRecord]]:
-        """Read all records with their run folders, in the order of their paths.
+        """Return all records with their run folders, in path order.
 
-        Damaged records are left out and listed in `damaged`, runs without one in `open`.
+        Damaged records are left out and listed in `damaged`, runs without a record in `open`.
         """
         self.damaged, self.open = [], []
         found: list[tuple[Path, RunRecord]] = []
@@ -110,15 +110,15 @@ class RunStore:
                 try:
                     found.append((folder, read_record(folder)))
                 except ValueError as error:
-                    # Evidence: without it a seed would be missing, and nothing would say so.
+                    # A damaged record is reported: otherwise a seed would be missing silently.
                     self.damaged.append((folder / RECORD_FILE, str(error)))
         return found
 
     def run_folders(self) -> list[tuple[Path, bool]]:
-        """Find the folders of runs, by their paths, and whether each has a record.
+        """Return the run folders in path order, each with whether it has a record.
 
-        Packed runs are found by their addresses. Below a run's folder `seed<k>` nothing is looked
-        for: all that a run has lies in it. Raises ValueError for an address of no run.
+        Packed runs are returned as addresses. Folders below a run's folder `seed<k>` are not
+        searched, since they hold no other runs. Raises ValueError for an address of no run.
         """
         if (named := runs_at(self.root)) is not None:
             return [(named[0].address(key), True) for key in named[1]]
@@ -145,7 +145,7 @@ class RunStore:
 
 @contextlib.contextmanager
 def without_collection() -> Generator[None]:
-    """Leave out Python's search for cycles, which doubles the time that many records take."""
+    """Disable the garbage collector, which doubles the time to read many records."""
     was_on = gc.isenabled()
     gc.disable()
     try:
@@ -156,15 +156,15 @@ def without_collection() -> Generator[None]:
 
 
 def record_file(place: Path) -> Path:
-    """Return the file that has the record of a run, which may be packed."""
+    """Return the file that holds the record of a run, packed or not."""
     found = address_of(place)
     return place / RECORD_FILE if found is None else found.folder / RECORDS
 
 
 def read_record(place: Path, *, mend: str = MEND_RUN) -> RunRecord:
-    """Read the record of a run folder or address; ValueError names what is wrong and the cure.
+    """Read the record of a run folder or address; raises ValueError naming problem and cure.
 
-    `mend` is what to do about a `record.json` that is damaged.
+    `mend` says what to do about a damaged `record.json`.
     """
     if (found := run_at(place)) is not None:
         record = found[0].records[found[1]]
@@ -181,15 +181,15 @@ def read_record(place: Path, *, mend: str = MEND_RUN) -> RunRecord:
 
 
 class Selection:
-    """Records that are queried repeatedly: each name is looked up in them once."""
+    """Records that are queried repeatedly: the values of each name are looked up once."""
 
     def __init__(self, records: Sequence[RunRecord]) -> None:
-        """Choose among records, whose order is kept."""
+        """Query records; results keep their order."""
         self.records = records
         self._values: dict[str, list[str | None]] = {}
 
     def select(self, where: Mapping[str, object]) -> list[RunRecord]:
-        """Return the records that fit every `name: value` of `where`, as `RunStore.records` says.
+        """Return the records that match every `name: value` of `where` (see `RunStore.records`).
 
         Raises `ValueError` for a name that no record has.
         """
@@ -200,7 +200,7 @@ class Selection:
         return [self.records[place] for place in kept]
 
     def _by_place(self, name: str) -> list[str | None]:
-        """Return each record's value under a name as text, None where it has none."""
+        """Return each record's value of a name as text; None if it has none."""
         if name not in self._values:
             found = [lookup(record, name, _NOTHING) for record in self.records]
             values = [None if value is _NOTHING else _typed(value) for value in found]
@@ -216,7 +216,7 @@ class Selection:
 
 
 def select(records: Sequence[RunRecord], where: Mapping[str, object]) -> list[RunRecord]:
-    """Return the records that fit, as `Selection.select` says."""
+    """Return the records that match, as `Selection.select` does."""
     return Selection(records).select(where)
 
 
@@ -230,7 +230,7 @@ _LOOK: Mapping[str, Callable[[RunRecord], object]] = {
 
 
 def lookup(record: RunRecord, name: str, default: object = None) -> object:
-    """Return what a record has under a name that `RunStore.records` knows."""
+    """Return a record's value of a name (see `RunStore.records`), or `default`."""
     if name in _LOOK:
         return _LOOK[name](record)
     if name in (choices := record.config.get("choices", {})):
@@ -244,7 +244,7 @@ def lookup(record: RunRecord, name: str, default: object = None) -> object:
 
 
 def _typed(value: object) -> str:
-    """Write a value as on the command line, so that "32" finds 32 and "true" finds True."""
+    """Format a value as on the command line, so that "32" finds 32 and "true" finds True."""
     if isinstance(value, str):
         return value
     if value is None:
@@ -253,15 +253,15 @@ def _typed(value: object) -> str:
 
 
 def read_rows(path: Path) -> list[dict[str, Any]]:
-    """Read the rows of a `metrics.jsonl`, with numbers as numbers; skips an unfinished last line.
+    """Return the rows of a `metrics.jsonl` with "nan" as a float; skips an unfinished last line.
 
-    Raises `ValueError` naming file and line where the file is damaged.
+    Raises `ValueError` naming file and line if the file is damaged.
     """
     return [as_numbers(row) for _, row in rows_of(read_file(path), path)]
 
 
 def rows_of(text: bytes, path: Path) -> Iterator[tuple[bytes, dict[str, Any]]]:
-    """Yield each whole line and the row in it; `path` is for the errors, as `read_rows` says."""
+    """Yield each whole line and its row; raises like `read_rows`, naming `path`."""
     *lines, _ = text.split(b"\n")
     for index, line in enumerate(lines, start=1):
         try:
@@ -277,7 +277,7 @@ def rows_of(text: bytes, path: Path) -> Iterator[tuple[bytes, dict[str, Any]]]:
 
 
 def series(rows: Sequence[Mapping[str, Any]], name: str) -> list[tuple[int, float]]:
-    """Return step and value of a figure, where rows have it, in the order of the rows."""
+    """Return the (step, value) pairs of a metric from the rows that have it."""
     return [
         (row["step"], value)
         for row in rows
@@ -286,12 +286,12 @@ def series(rows: Sequence[Mapping[str, Any]], name: str) -> list[tuple[int, floa
 
 
 def hypotheses_file(split: str) -> str:
-    """Return the name of the file of a test split in a run's folder."""
+    """Return the name of a test split's hypotheses file in a run's folder."""
     return HYPOTHESES_FILE if split == "test" else f"{HYPOTHESES}-{split}.txt"
 
 
 def hypotheses_splits(place: Path) -> list[str]:
-    """Return the test splits of which a run, a folder or an address, keeps hypotheses, in order."""
+    """Return the test splits, sorted, that a run (folder or address) has hypotheses of."""
     if (found := run_at(place)) is not None:
         return sorted(found[0].hypotheses.get(found[1], ()))
     names = {path.stem.removeprefix(HYPOTHESES) for path in place.glob(f"{HYPOTHESES}*.txt")}
@@ -299,9 +299,9 @@ def hypotheses_splits(place: Path) -> list[str]:
 
 
 def read_hypotheses(place: Path, split: str = "test") -> list[str]:
-    """Return the lines that a run, a folder or an address, keeps of a test split.
+    """Return the hypotheses of a run (folder or address) on a test split, one per line.
 
-    Raises FileNotFoundError where it keeps none, and ValueError naming a file that is damaged.
+    Raises FileNotFoundError if there are none, and ValueError naming a damaged file.
     """
     path = place / hypotheses_file(split)
     if (found := run_at(place)) is not None:
