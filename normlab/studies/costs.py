@@ -1,8 +1,8 @@
-"""What the runs of a study cost on this machine: measured by short trial runs, kept, and added up.
+"""The cost of a study's runs on this machine: measured by short trial runs, stored, and added up.
 
-A trial run trains a configuration for some seconds in a process of its own, within the share of the
-machine that a run would have (`normlab.bench.cost`). The key under which a cost is kept leaves out
-what cannot change it (seed, learning rate, length of the run); it has code, machine and data.
+A trial run trains a configuration for some seconds in its own process, within the share of the
+machine that a run would get (`normlab.bench.cost`). The key under which a cost is stored leaves out
+what cannot change it (seed, learning rate, length of the run); it includes code, machine and data.
 """
 
 import hashlib
@@ -27,8 +27,8 @@ FOLDER = ".plan"
 COLUMNS = ("#", "row", "point", "runs", "to go", "updates", "ms/update", "MiB", "hours")
 _MODULE = ("normlab.bench.cost",)
 _MOST_SECONDS, _LEAST_SECONDS = 20.0, 1.0
-_ALL_SECONDS = 480.0  # of all trial runs of a study, not counting how long they take to start
-_SHARE = 20  # a trial run takes this part of the minutes estimated for a run
+_ALL_SECONDS = 480.0  # for all trial runs of a study, not counting their start-up
+_SHARE = 20  # a trial run takes 1/_SHARE of a run's estimated time
 _FREE = ("budget", "schedule", "divergence_factor")
 
 Cost = Mapping[str, Any]
@@ -36,9 +36,9 @@ Cost = Mapping[str, Any]
 
 
 class Costs:
-    """Measures configurations, and keeps what it found in the folder of runs, `root`.
+    """Measures configurations and stores their costs in the folder of runs, `root`.
 
-    `processes` are runs at a time, as `places` has it.
+    `processes` is the number of runs at a time, as in `places`.
     """
 
     def __init__(self, root: Path, processes: int | None) -> None:
@@ -48,16 +48,16 @@ class Costs:
         self._surroundings = [NUMERICS, machine, places(processes)[0].threads, self.at_a_time]
 
     def of(self, run: Run) -> Cost | None:
-        """Return what is kept of a run's configuration; None if it was not measured."""
+        """Return the stored cost of a run's configuration; None if it was not measured."""
         try:
             return read_json(self.folder / f"{self.key(run.config)}.json")
         except (OSError, ValueError):
             return None
 
     def measure(self, runs: Sequence[Run], minutes: float, say: Callable[[str], object]) -> None:
-        """Measure what is not kept of runs, estimated to take `minutes` each; say what they took.
+        """Measure the configurations without a stored cost; runs are estimated to take `minutes`.
 
-        As many are measured at a time as there will be runs.
+        As many trial runs go on at a time as there will be runs. `say` gets the progress.
         """
         missing = {self.key(run.config): run for run in runs if self.of(run) is None}
         if not missing:
@@ -88,7 +88,7 @@ class Costs:
             say(f"  {done.cell.name}: {took}, {found['updates_measured']} updates measured")
 
     def key(self, config: Mapping[str, Any]) -> str:
-        """Return the key under which the cost of a config is kept."""
+        """Return the key under which the cost of a config is stored."""
         kept = {name: value for name, value in config.items() if name not in _FREE}
         kept["optim"] = {name: value for name, value in config["optim"].items() if name != "lr"}
         kept["validate"] = config["validate"]["recalibration_batches"]
@@ -100,7 +100,7 @@ class Costs:
     def table(
         self, study: Study, scale: str, runs: Sequence[Run], left: Sequence[Run]
     ) -> tuple[list[list[str]], list[str]]:
-        """Return the rows of `COLUMNS`, one per row and point, and notes: data, time, memory."""
+        """Return the table rows (`COLUMNS`), one per row and point, and notes on data and time."""
         size = study.scale(scale)
         lines: list[list[str]] = []
         total, costs = 0.0, list[Cost]()
@@ -137,7 +137,7 @@ class Costs:
 
 
 def planned_updates(config: Mapping[str, Any], cost: Cost | None = None) -> int | None:
-    """Return the updates of a config's budget; limits in other units need a measured cost."""
+    """Return the number of updates in a config's budget; None if that takes a measured cost."""
     limits = {name: limit for name, limit in config["budget"].items() if limit is not None}
     per = {"steps": 1.0}
     if cost is not None:
@@ -150,7 +150,7 @@ def planned_updates(config: Mapping[str, Any], cost: Cost | None = None) -> int 
 
 
 def estimate(config: Mapping[str, Any], cost: Cost) -> float:
-    """Return how many seconds a run of a config takes at most, by a measured cost."""
+    """Return the longest time, in seconds, that a run of a config takes by a measured cost."""
     updates = planned_updates(config, cost)
     assert updates is not None, "a budget has a limit"
     validations = math.ceil(updates / config["validate"]["every"])

@@ -1,4 +1,4 @@
-"""Reading and checking the file of a study; every error names the file and the key."""
+"""Reading and checking a study's file; every error names the file and the key."""
 
 import re
 from collections.abc import Callable, Collection
@@ -32,9 +32,9 @@ _LEAST = "give at least three (two at scale=smoke and for a `pilot: true`)"
 
 
 def load_study(name: str, root: Path = CONFIG_DIR) -> Study:
-    """Read a study; ValueError names the existing studies, or the file and key that is wrong.
+    """Read a study; raises ValueError naming the existing studies, or the file and wrong key.
 
-    In the file a list of an axis means `axis=value` for each value.
+    In the file, a list of values for an axis means `axis=value` for each value.
     """
     found = {option.name: option for option in options("study", root)}
     if name not in found:
@@ -62,7 +62,7 @@ def load_study(name: str, root: Path = CONFIG_DIR) -> Study:
 
 
 def _typed(node: Any, *, key: object = "") -> Any:
-    """Return numbers and truth values as one types them on the command line, but for `figures`."""
+    """Return numbers and booleans as text, as on the command line, except under `figures`."""
     if isinstance(node, dict) and key != "figures":
         return {_typed(name): _typed(value, key=name) for name, value in node.items()}
     if isinstance(node, list):
@@ -73,9 +73,9 @@ def _typed(node: Any, *, key: object = "") -> Any:
 
 
 def convert(content: Any, kind: type[_T], path: Path, key: str = "", *, strict: bool = True) -> _T:
-    """Read a mapping; ValueError names the file, the key in full and what was found there.
+    """Convert a mapping to `kind`; raises ValueError naming the file, the full key and the value.
 
-    Unless `strict`, text may stand for a number or a truth value.
+    Unless `strict`, a number or a boolean may be given as text.
     """
     if not isinstance(content, dict):
         raise _wrong(path, key, f"expected keys and values, found {content!r:.60}")
@@ -88,7 +88,7 @@ def convert(content: Any, kind: type[_T], path: Path, key: str = "", *, strict: 
         names.append(_culprit(content, kind, names, at, strict) if part == "[...]" else part)
         names[-1] = int(part) if part.isdecimal() else names[-1]
     below = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in names)
-    if own := re.match(r"([\w.@]+): (.+)", problem):  # a check of the kind itself
+    if own := re.match(r"([\w.@]+): (.+)", problem):  # a check of the type's own
         below, problem = f"{below}.{own[1]}", own[2]
     elif names and names[0] in content:
         problem += f", found {content[names[0]]!r:.60}"
@@ -99,7 +99,7 @@ def convert(content: Any, kind: type[_T], path: Path, key: str = "", *, strict: 
 
 
 def _culprit(content: Any, kind: type, names: list[Any], at: str, strict: bool) -> str:
-    """Return the key of the mapping at `names` whose value cannot be read."""
+    """Return the key of the mapping at `names` whose value cannot be converted."""
     whole = deepcopy(content)
     node = reduce(getitem, names, whole)
     for name, item in dict(node).items():
@@ -123,7 +123,7 @@ def _among(path: Path, key: str, names: Collection[str], allowed: Collection[str
 
 
 def _checked(path: Path, study: Study, name: str) -> Scale:
-    """Return a scale with all its rows and with the values of the grid that it runs."""
+    """Return a scale with all its rows, and only the values of the grid that it runs."""
     key, scale = f"scales.{name}", study.scales[name]
     rows = scale.rows or tuple(study.rows)
     _among(path, f"{key}.rows", rows, study.rows)
@@ -155,14 +155,14 @@ def _checked(path: Path, study: Study, name: str) -> Scale:
 
 
 def _check_choice(path: Path, key: str, tuning: Tuning, scale: Scale, name: str) -> None:
-    """Refuse too few values: only one between two others is known not to be at the edge."""
+    """Refuse too few values: only a value between two others is known not to be at the edge."""
     decides = not scale.pilot and name != SMOKE
     if len(tuning.values) < (3 if decides else 2):
         raise _wrong(path, key, f"{len(tuning.values)} is no choice: {_LEAST}")
 
 
 def tuning_of(study: Study, scale: str, load: Callable[[str], Study] = load_study) -> Tuning:
-    """Return how a study is tuned at a scale; ValueError if its file does not say."""
+    """Return how a study is tuned at a scale; raises ValueError if its file does not say."""
     found, by = study.scale(scale).tuning, study
     if isinstance(found, str):
         by = load(found)
@@ -177,7 +177,7 @@ def tuning_of(study: Study, scale: str, load: Callable[[str], Study] = load_stud
 def unchosen(
     study: Study, scale: str, load: Callable[[str], Study] = load_study
 ) -> tuple[str, ...]:
-    """Name the rows, at their points, that a scale with a tuning has no tuned value for yet."""
+    """Return the rows, with their points, that still lack a tuned value at a tuned scale."""
     size = study.scale(scale)
     if size.tuning is None:
         return ()

@@ -1,7 +1,7 @@
-"""Many runs on this machine: a plan says which is next, and each is a process of its own.
+"""Running many runs on this machine: a plan picks the next run, and each run is a process.
 
-A process keeps to its share of the machine, and what it prints goes to `log.txt` in the run's
-folder. A run that fails costs only itself. All state is in the run folders, so the same command
+A process keeps to its share of the machine, and its output goes to `log.txt` in the run's folder.
+A run that fails does not affect the others. All state is in the run folders, so the same command
 resumes whatever was interrupted.
 """
 
@@ -24,12 +24,12 @@ TRAIN = ("normlab", "train")
 _NVIDIA = Path("/proc/driver/nvidia/gpus")
 _PARENT = "NORMLAB_SWEEP"
 _PR_SET_PDEATHSIG = 1  # linux/prctl.h
-_WAIT = 0.05  # seconds between two looks at the running processes
-_ASK = 0.5  # seconds between two questions whether a run is hopeless
+_WAIT = 0.05  # seconds between polls of the running processes
+_ASK = 0.5  # seconds between checks for hopeless runs
 
 
 class Cell(NamedTuple):
-    """A run to carry out: its name for people, its overrides, and its folder."""
+    """A run to carry out: its display name, its overrides, and its folder."""
 
     name: str
     overrides: tuple[str, ...]
@@ -46,35 +46,35 @@ class Ended(NamedTuple):
 
     @property
     def interrupted(self) -> bool:
-        """Tell whether it was told to stop, rather than failed."""
+        """Return whether the run was asked to stop, rather than failed."""
         return self.status in (INTERRUPTED, -signal.SIGINT, -signal.SIGTERM)
 
 
 @runtime_checkable
 class Plan(Protocol):
-    """Which runs there are, and which is next.
+    """The runs to carry out, and which of them is next.
 
-    `count` is how many this command carries out as far as is known.
+    `count` is the number of runs that this command carries out, as far as known.
     """
 
     @property
     def count(self) -> int: ...
 
     def next(self) -> Cell | None:
-        """Return the run to begin; None if there is none now."""
+        """Return the run to start; None if there is none now."""
         ...
 
     def ended(self, done: Ended) -> None:
-        """Learn that a run has ended, or was stopped because it is hopeless."""
+        """Take in that a run has ended, or was stopped as hopeless."""
         ...
 
     def hopeless(self, cell: Cell) -> bool:
-        """Tell whether a running run is to be stopped."""
+        """Return whether a running run should be stopped."""
         ...
 
 
 class Grid:
-    """A plan of given runs, one after the other."""
+    """A plan of given runs, in order."""
 
     def __init__(self, cells: Iterable[Cell]) -> None:
         self._left = list(cells)
@@ -91,7 +91,7 @@ class Grid:
 
 
 class Show:
-    """What is shown while runs are carried out, every so many seconds; by default nothing."""
+    """What is shown while runs are carried out, every `every` seconds; nothing by default."""
 
     every = math.inf
 
@@ -99,20 +99,20 @@ class Show:
         """Print a line of progress."""
 
     def beat(self, running: Mapping[Cell, float], ended: Sequence[Ended], count: int) -> None:
-        """Show the running runs, each with its seconds, and those that ended, of `count` in all."""
+        """Show the running runs with their seconds, and the ended runs, of `count` in all."""
 
 
 class Place(NamedTuple):
-    """A share of the machine: the override and the variables that keep a process within it."""
+    """A share of the machine: the override and variables that keep a process within it."""
 
     threads: str
     variables: dict[str, str]
 
 
 def places(processes: int | None) -> list[Place]:
-    """Divide the machine among `processes` at a time; None is one per GPU, else one per core.
+    """Divide the machine among `processes`; None means one per GPU, or one per core without GPUs.
 
-    Raises ValueError below one.
+    Raises ValueError if `processes` is below 1.
     """
     gpus = visible_gpus()
     affinity = hasattr(os, "sched_getaffinity")
@@ -128,7 +128,7 @@ def places(processes: int | None) -> list[Place]:
 
 
 def visible_gpus() -> list[str]:
-    """Return the numbers of the NVIDIA GPUs that this process may use."""
+    """Return the ids of the NVIDIA GPUs that this process may use."""
     named = os.environ.get("CUDA_VISIBLE_DEVICES")
     if named is not None:
         return [part for part in named.split(",") if part]
@@ -136,7 +136,7 @@ def visible_gpus() -> list[str]:
 
 
 def each_once(overrides: Sequence[str]) -> list[str]:
-    """Return overrides with each key once, as `train` takes them: of a study, the last counts."""
+    """Return overrides with each key once, as `train` takes them: the last one of a key wins."""
     return [*{override.split("=")[0]: override for override in overrides}.values()]
 
 
@@ -160,7 +160,7 @@ class _Job:
             )
 
     def ended(self) -> Ended | None:
-        """Return how the run has ended; None if it is running."""
+        """Return how the run ended; None if it is still running."""
         if (status := self.process.poll()) is None:
             return None
         lines = self._log.read_text("utf-8", errors="replace").strip().splitlines()
@@ -176,18 +176,18 @@ def carry_out(
     show: Show | None = None,
     module: Sequence[str] = TRAIN,
 ) -> list[Ended]:
-    """Carry out the runs of a plan and return those that ended, in the order of their ends.
+    """Carry out the runs of a plan and return the ended ones, in the order in which they ended.
 
-    `processes` are as of `places`, and `python -m MODULE` starts a run. At `deadline`, a time of
-    `time.monotonic`, the running runs are told to stop and returned as interrupted; no other
-    begins. Ctrl-C reaches the processes by itself, SIGTERM is passed on; both raise
-    KeyboardInterrupt once all have saved. A run that was stopped as hopeless has status 0.
+    `processes` is as in `places`, and `python -m MODULE` starts a run. At `deadline`, in the clock
+    of `time.monotonic`, the running runs are asked to stop and returned as interrupted; no others
+    are started. Ctrl-C reaches the processes directly, SIGTERM is passed on; both raise
+    KeyboardInterrupt once all runs have saved. A run stopped as hopeless has status 0.
     """
     show, free = show or Show(), places(processes)
     running: dict[Cell, _Job] = {}
     dropped: set[Cell] = set()
     found: list[Ended] = []
-    told: list[int] = []  # signals
+    told: list[int] = []  # signals received
     stopped = interrupted = False
     next_beat = next_ask = -math.inf
 
@@ -206,7 +206,7 @@ def carry_out(
                 told.clear()
                 while free and not stopped and (cell := plan.next()) is not None:
                     show.say(f"{cell.name} begins")
-                    dropped.discard(cell)  # a plan may give a run again
+                    dropped.discard(cell)  # a plan may return a run again
                     running[cell] = _Job(cell, free.pop(0), module)
                 if now >= next_beat:
                     next_beat = now + show.every
@@ -224,7 +224,7 @@ def carry_out(
                         done = done._replace(status=0, said="stopped: hopeless")
                     said = f"failed with status {done.status}: " if done.status else ""
                     if done.interrupted:
-                        # Unless all were told to stop, somebody told this run to.
+                        # A run that somebody else stopped: start no more runs.
                         interrupted, stopped = interrupted or not stopped, True
                         said, done = "", done._replace(said="saved, to be resumed")
                     else:
@@ -249,7 +249,7 @@ def carry_out(
 
 @contextmanager
 def _signals_into(told: list[int]) -> Generator[None]:
-    """Within the block, note SIGINT and SIGTERM in a list instead of what they usually do."""
+    """Within the block, append SIGINT and SIGTERM to a list instead of handling them."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -263,7 +263,7 @@ def _signals_into(told: list[int]) -> Generator[None]:
 
 
 def end_with_the_sweep() -> None:
-    """In a run of a sweep: die when the sweep is killed, so that it can be started again (Linux).
+    """In a run of a sweep, die when the sweep is killed, so that it can be restarted (Linux).
 
     Otherwise the run would keep running and hold the lock of its folder.
     """
@@ -273,5 +273,5 @@ def end_with_the_sweep() -> None:
     import ctypes
 
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-    if os.getppid() != int(parent):  # it was killed before this call
+    if os.getppid() != int(parent):  # the sweep was killed before this call
         os.kill(os.getpid(), signal.SIGKILL)

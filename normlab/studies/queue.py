@@ -1,7 +1,7 @@
-"""The plan of several studies: seed by seed, by what decides most per hour, until decided.
+"""The plan for several studies: seed by seed, the most decisive per hour first, until decided.
 
-One seed of all rows and points of a study is a unit, since half a seed decides nothing. Units are
-ordered by the undecided parts of claims of their study over the hours to its next planned analysis.
+A unit is one seed of all rows and points of a study, since half a seed decides nothing. Units are
+ordered by the study's undecided parts of claims, divided by the hours to its next planned analysis.
 Runs that studies share are made once.
 """
 
@@ -21,19 +21,19 @@ from normlab.studies.runs import Run, runs_of
 from normlab.studies.study import ANALYSES, SMOKE, Study, rate_name
 
 _KEYS = {"scale": "scale", "seeds": "seeds", "seed": "seeds", "rows": "rows", "row": "rows"}
-_MOST_SEEDS = 1000  # in a range
+_MOST_SEEDS = 1000  # in one range
 _LEAST_HOURS = 1e-6
 
 
 class Job:
     """A study at a scale in a queue.
 
-    `own` are its seeds, `rows` those that are run, `extra` the overrides of every run. With a
-    folder of published `results`, seeds are planned by the planned analyses: `published` seeds need
-    not be made, and `taken` ones cannot be, since some of their runs were made elsewhere. `seeds`
-    are to be made now, and each part of `later` if a part of a claim is undecided at the analysis
-    before it. `counted` published seeds count for the parts. `undecided` is how many primary parts
-    the study decides and are undecided.
+    `own` are its seeds, `rows` the rows to run, `extra` overrides for every run. If a folder of
+    published `results` is given, seeds follow the planned analyses: `published` seeds need not be
+    made, and `taken` ones cannot be, since some of their runs were made elsewhere. `seeds` are made
+    now, each group in `later` only if a part of a claim is undecided at the analysis before it.
+    `counted` is how many published seeds count for the parts, `undecided` how many of the primary
+    parts that the study decides are undecided.
     """
 
     def __init__(
@@ -67,12 +67,12 @@ class Job:
 
     @property
     def needs_none(self) -> bool:
-        """Tell whether the published seeds decide its parts, or leave no analysis to come."""
+        """Return whether the published seeds decide all parts, or no analysis is left."""
         enough = len(self.published) >= len(self.own)
         return not self.seeds or (enough and not self.undecided)
 
     def plan(self, counted: int | None) -> None:
-        """Plan the seeds of its analyses, with `counted` published ones; None: its own seeds."""
+        """Plan the seeds for the analyses, `counted` of them published; None: the own seeds."""
         if counted is None:
             there = {*self.published, *self.taken}
             self.seeds, self.later = [seed for seed in self.own if seed not in there], []
@@ -97,9 +97,9 @@ class Job:
 def _published(
     results: Path, study: str, scale: str, runs: Sequence[Run]
 ) -> tuple[list[int], set[int]]:
-    """Return the seeds that are published whole, and those of which some runs were made elsewhere.
+    """Return the seeds that are published in full, and those with some runs made elsewhere.
 
-    `runs` are those of one seed. Raises ValueError for what is published and damaged.
+    `runs` are the runs of one seed. Raises ValueError if published runs are damaged.
     """
 
     def seeds(records: Iterable[RunRecord | None]) -> dict[Path, set[int]]:
@@ -132,9 +132,9 @@ def seeds_by_analyses(
     *,
     counted: int | None = None,
 ) -> tuple[list[int], list[list[int]]]:
-    """Return the seeds to be made for the next planned analysis, and for each later one.
+    """Return the seeds to make for the next planned analysis, and for each later one.
 
-    The study's own `seeds` come first. `counted` of the published ones count, by default all.
+    The study's own `seeds` come first. `counted` is how many published seeds count, by default all.
     """
     have = len(published) if counted is None else counted
     wanted = chain(seeds, (seed for seed in count(1) if seed not in seeds))
@@ -147,13 +147,13 @@ def seeds_by_analyses(
 
 
 class Queue:
-    """The order in which the runs of some jobs are begun.
+    """The order in which the runs of several jobs are started.
 
     Args:
-        jobs: in the order in which they were named, which decides between equals; those that are
-            `over` have whole seeds alone.
-        analyze: at a planned analysis of a job, returns its undecided parts; None adds no seeds.
-        whole: called with a job and its whole seeds whenever another one is whole.
+        jobs: in the order in which the user named them, which breaks ties; a job that is `over`
+            starts no runs, but its whole seeds are known.
+        analyze: returns a job's undecided parts at a planned analysis; None adds no seeds.
+        whole: called with a job and its whole seeds whenever another seed is whole.
     """
 
     def __init__(
@@ -211,16 +211,16 @@ class Queue:
         return len(self.done) - self.before + len(self.failed) + len(self.left())
 
     def whole_seeds(self, job: Job) -> list[int]:
-        """Return the seeds of a job whose runs have all ended."""
+        """Return the seeds of a job for which all runs have ended."""
         return [seed for seed in job.runs if self._is_whole(job, seed)]
 
     def left(self) -> list[Run]:
-        """Return the runs to be made that have not ended, each once."""
+        """Return the runs still to be made, each once; failed ones are left out."""
         asked = {run.folder: run for job in self.jobs if not job.over for run in job.asked()}
         return [run for folder, run in asked.items() if folder not in self.done | self.failed]
 
     def worth(self, job: Job) -> float:
-        """Return the undecided parts per hour to the next analysis, as the study estimates it."""
+        """Return the undecided parts per hour to the next analysis, by the study's estimate."""
         lacks = {run.folder for run in job.asked()} - self.done
         hours = len(lacks) * job.study.scale(job.scale).minutes / 60
         return job.undecided / max(hours, _LEAST_HOURS)
@@ -244,10 +244,10 @@ class Queue:
 
 
 def asked(words: Sequence[str], *, published: Path | None = None) -> list[Job]:
-    """Return a job for each study that is named; words for one study begin with its name.
+    """Return a job for each named study; an override with the prefix `STUDY:` is for that one only.
 
-    With `published`, the folder of published studies, seeds are planned by the planned analyses,
-    after those that are published.
+    With `published`, the folder of published studies, seeds follow the planned analyses and come
+    after the published ones.
     """
     named = [word for word in words if "=" not in word]
     own: dict[str, list[str]] = {name: [] for name in named}
@@ -272,17 +272,17 @@ def asked(words: Sequence[str], *, published: Path | None = None) -> list[Job]:
 
 
 def taken_out(overrides: Sequence[str]) -> tuple[dict[str, str], list[str]]:
-    """Return what `scale=`, `seeds=` and `rows=` say, and the other overrides."""
+    """Split overrides into the values of `scale=`, `seeds=` and `rows=`, and the others."""
     pairs = [(each, each.partition("=")) for each in overrides]
     found = {_KEYS[key]: value for _, (key, _, value) in pairs if key in _KEYS}
     return found, [each for each, (key, _, _) in pairs if key not in _KEYS]
 
 
 def read_rows(text: str, study: Study, scale: str) -> list[str]:
-    """Return the rows of a study at a scale that `rows=` names, in the order of the scale.
+    """Return the rows of a scale that `rows=` names, in the order of the scale.
 
-    A row is given by its name or its number; a list is `ln,bn` or, as names may hold commas,
-    `[ln,'bn, padding counted']`. ValueError names the existing rows.
+    A row is given by name or number; a list is `ln,bn` or, as names may contain commas,
+    `[ln,'bn, padding counted']`. Raises ValueError naming the existing rows.
     """
     names = study.scale(scale).rows
     try:
@@ -299,7 +299,7 @@ def read_rows(text: str, study: Study, scale: str) -> list[str]:
 
 
 def read_seeds(text: str) -> list[int]:
-    """Return the seeds that `seeds=` names: `1,2,3`, `1-5` or both."""
+    """Return the seeds in the value of `seeds=`: `1,2,3`, `1-5` or both."""
     seeds: list[int] = []
     for part in text.split(","):
         first, dash, last = part.strip().partition("-")

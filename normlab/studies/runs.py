@@ -1,4 +1,4 @@
-"""The runs of a study: their configs and folders, which have ended, whether data are available."""
+"""The runs of a study: their configs and folders, whether they ended, and their data."""
 
 import json
 import signal
@@ -28,7 +28,7 @@ class Run(NamedTuple):
 
     @property
     def rerun(self) -> bool:
-        """Tell whether it replaces a run of other code."""
+        """Return whether the run replaces one made by other code."""
         return self.config["observe"]["other_code"] == "rerun"
 
     def cell(self, name: str) -> Cell:
@@ -37,7 +37,7 @@ class Run(NamedTuple):
     def record(
         self, complain: Callable[[str], object] = lambda damage: None, then: str = ""
     ) -> "RunRecord | None":
-        """Return its record, None if there is none; `complain` hears of damage and what `then`."""
+        """Return the record or None; `complain` gets a message about damage, `then` is the cure."""
         ended = (self.folder / RECORD_FILE).is_file()
         try:
             return read_record(self.folder, mend=then) if ended else None
@@ -46,7 +46,7 @@ class Run(NamedTuple):
             return None
 
     def has_ended(self, record: "RunRecord | None") -> bool:
-        """Tell by its record whether it has ended; a re-run only by this code."""
+        """Return whether a record says that the run ended; a re-run must be made by this code."""
         if record is None or record.outcome.status not in ("finished", "diverged"):
             return False
         return not self.rerun or same_code(record.made_by, (NUMERICS, own_norms(self.config)))
@@ -55,9 +55,9 @@ class Run(NamedTuple):
 def runs_of(
     planned: Sequence[Planned], known: dict[tuple[str, ...], dict[str, Any]] | None = None
 ) -> list[Run]:
-    """Compose all runs, once for all seeds; ValueError for wrong values and equal runs.
+    """Compose the runs, once for all seeds; raises ValueError for wrong values or equal runs.
 
-    `known` are configs by their overrides but the seed, and gets those that are composed here.
+    `known` caches configs by their overrides except the seed; new configs are added to it.
     """
     known = {} if known is None else known
     found: dict[Path, Run] = {}
@@ -80,14 +80,14 @@ def runs_of(
 
 
 def composed(run: Planned) -> dict[str, Any]:
-    """Return the config of a run; ValueError for wrong overrides."""
+    """Return the config of a run; raises ValueError for wrong overrides."""
     from normlab.config.compose import compose, to_dict
 
     return to_dict(compose(run.overrides))
 
 
 def check_data(study: Study, scale: str, runs: Iterable[Run]) -> None:
-    """Prepare the data of runs, each data set once; ValueError naming what is needed."""
+    """Prepare the data of runs, each data set once; raises ValueError naming what is needed."""
     asked: dict[str, Run] = {}
     for run in runs:
         task = run.config["task"]
@@ -105,10 +105,10 @@ def check_data(study: Study, scale: str, runs: Iterable[Run]) -> None:
 
 
 def data_problem(run: Run) -> str | None:
-    """Prepare the data of a run; return why it fails."""
+    """Prepare the data of a run; return the error message if that fails."""
     task = str(run.config["choices"]["task"])
     overrides = [override for override in run.planned.overrides if not override.startswith("task=")]
-    # A process of its own gives back the memory of torch and of the text.
+    # In its own process, which frees the memory of torch and of the text when it ends.
     asked = ["inspect", "--data", f"task={task}", *overrides, "--json"]
     command = [sys.executable, "-m", "normlab", *asked]
     done = subprocess.run(command, capture_output=True, text=True, errors="replace")
@@ -121,7 +121,7 @@ def data_problem(run: Run) -> str | None:
 
 
 def uncommitted() -> str | None:
-    """Say that runs will decide nothing because code or configs are not committed, else None."""
+    """Return a warning that runs decide nothing if code or configs are uncommitted, else None."""
     command = ["git", "-C", str(CONFIG_DIR.parent), "status", "--porcelain"]
     command += ["--untracked-files=no", "--", "normlab", "configs"]
     try:

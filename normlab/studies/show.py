@@ -1,6 +1,6 @@
-"""A plan carried out on a terminal: a live table, or in a pipe a plain line now and then.
+"""Progress of a plan on a terminal: a live table, or in a pipe a line every few seconds.
 
-What each run does is read from its folder.
+The progress of each run is read from its folder.
 """
 
 import math
@@ -18,19 +18,19 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table
 
-_PIPE_SECONDS = 10.0  # between two lines in a pipe
-_LINES = 8  # of the terminal that are not the table's
+_PIPE_SECONDS = 10.0  # between lines in a pipe
+_LINES = 8  # terminal lines outside the table
 
 
 class Lines(Show):
-    """Prints the lines of progress alone."""
+    """Prints only the lines of progress."""
 
     def say(self, line: str) -> None:
         print(line, flush=True)
 
 
 class Runs(Show):
-    """The runs that are carried out, `at_a_time`; by default on the standard error."""
+    """The runs being carried out, `at_a_time`; shown on standard error by default."""
 
     def __init__(self, at_a_time: int, console: "Console | None" = None) -> None:
         from rich.console import Console
@@ -63,7 +63,7 @@ class Runs(Show):
             self._live = None
 
     def say(self, line: str) -> None:
-        # The live table says the same, so only into a file.
+        # The live table shows the same, so print the line only to a file.
         if self._live is None or not sys.stdout.isatty():
             print(line, flush=True)
 
@@ -79,7 +79,7 @@ class Runs(Show):
             print(" | ".join([self.counts(), *said]), flush=True)
 
     def _does(self, cell: Cell) -> tuple[str, str]:
-        """Return the phase of a run and how far it is, and its loss."""
+        """Return the phase and progress of a run, and its loss."""
         if (now := self._progress.get(cell)) is None:
             return "starting", ""
         total = f"/{now['total']:,}" if now["total"] else ""
@@ -88,7 +88,7 @@ class Runs(Show):
 
     @property
     def left(self) -> float | None:
-        """Estimate the seconds to the end; None before any run gives its own."""
+        """Estimate the seconds to the end; None until a run ends or estimates its own time."""
         lefts = {
             cell: now["left"]
             for cell, now in self._progress.items()
@@ -103,14 +103,14 @@ class Runs(Show):
         return max([rest / self._at_a_time, *lefts.values()])
 
     def counts(self) -> str:
-        """Return how many runs are done and failed, and the time left."""
+        """Return the number of done and failed runs, and the time left."""
         failed, left = sum(done.status != 0 for done in self._ended), self.left
         parts = [f"{len(self._ended)} of {self._count} done"]
         parts += [f"{failed} failed"] if failed else []
         return ", ".join([*parts, *([f"about {duration(left)} left"] if left else [])])
 
     def table(self) -> "Table":
-        """Return the running and failed runs, as many as the terminal has room for."""
+        """Return a table of the running and failed runs, as many as fit on the terminal."""
         from rich.table import Table
 
         table = Table(*("run", "does", "loss", "left"), title=self.counts(), box=None)
@@ -127,7 +127,7 @@ class Runs(Show):
         return table
 
     def stopped(self, command: str) -> list[str]:
-        """Say after Ctrl-C what is done and left, and the command that resumes."""
+        """Return what is done and left after Ctrl-C, and the command that resumes."""
         saved = [done.cell for done in self._ended if done.interrupted]
         done = len(self._ended) - len(saved)
         said = f"stopped: {done} of {self._count} runs done, {self._count - done} left"
@@ -138,9 +138,9 @@ class Runs(Show):
 def carry_out_shown(
     plan: Plan, processes: int | None, *, again: str, deadline: float = math.inf
 ) -> list[Ended]:
-    """Carry out a plan as `carry_out` does, and print what is done, and why runs failed.
+    """Carry out a plan like `carry_out`, and print its progress and why runs failed.
 
-    Return the runs that ended by themselves. After Ctrl-C, `again` is the command that resumes.
+    Returns the runs that were not interrupted. `again` is the resume command shown after Ctrl-C.
     """
     at_a_time = min(plan.count, len(places(processes)))
     runs = Runs(at_a_time)

@@ -1,4 +1,4 @@
-"""What a study is: its rows, its grid, its scales, how it is tuned, and the runs it plans."""
+"""The definition of a study: its rows, grid, scales and tuning, and the runs it plans."""
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
@@ -29,11 +29,11 @@ Seeds = Annotated[tuple[Annotated[int, Meta(ge=0)], ...], Meta(min_length=1)]
 
 
 class Tuning(Struct, frozen=True, forbid_unknown_fields=True):
-    """How a value is chosen for each row and point: the same values, seeds and budget for all.
+    """How tuning chooses a value for each row and point: same values, seeds and budget for all.
 
     Each of `values` of the config's `key` is tried on `seeds`, which no other run uses, and judged
     by the validation score `score` of the last weights. `overrides` shorten the trials. Rows in
-    `whole_runs` are tried without them, since a short trial can choose too large a rate.
+    `whole_runs` are tried at full length, since a short trial can choose too high a rate.
     """
 
     key: Text
@@ -45,13 +45,13 @@ class Tuning(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Scale(Struct, frozen=True, forbid_unknown_fields=True):
-    """A size of a study: overrides of every run, seeds, minutes per run, and the data.
+    """A size of a study: overrides for every run, seeds, minutes per run, and the data.
 
     `minutes` is an estimate for one core with AVX512, or for a GPU. `rows` and `grid` are the rows
-    and values that are run at this scale. `data_name` is a short name for titles. `rates` are the
-    overrides that tuning chose, by "row" or "row @ axis=value ...". A `pilot` never counts as
-    evidence. `tuning` says how rates are chosen, or names the study whose tuning at the scale of
-    the same name is used.
+    and values that are run at this scale. `data_name` is a short name for titles. `rates` maps
+    "row" or "row @ axis=value ..." to the overrides that tuning chose. A `pilot` never counts as
+    evidence. `tuning` says how rates are chosen, or names another study whose tuning at the same
+    scale is used.
     """
 
     overrides: Overrides
@@ -96,8 +96,8 @@ class Planned(NamedTuple):
 class Study:
     """A comparison table of an article, and the runs that fill it.
 
-    `figures` are the article's values, by row and column, or by row and `stability`;
-    `document_data` names the data that they were measured on.
+    `figures` are the values in the article, by row and column, or by row and `stability`;
+    `document_data` names the data they were measured on.
     """
 
     name: str
@@ -117,7 +117,7 @@ class Study:
         return next(iter(self.rows))
 
     def scale(self, name: str) -> Scale:
-        """Return a scale; ValueError names the existing ones."""
+        """Return a scale; raises ValueError naming the existing ones."""
         if name not in self.scales:
             raise ValueError(
                 f"study {self.name} has no scale={name}: there are {', '.join(self.scales)}"
@@ -132,11 +132,11 @@ class Study:
         rows: Collection[str] | None = None,
         extra: Sequence[str] = (),
     ) -> list[Planned]:
-        """Return all runs, seed by seed, so that the first of them fill a table of fewer seeds.
+        """Return all runs, ordered by seed, so that the first ones fill a table with fewer seeds.
 
-        `rows` selects rows; they keep the order of the study. `extra` are overrides of every run;
-        an override of an axis, such as `placement=pre`, selects values of the grid. ValueError
-        names the existing values.
+        `rows` selects rows; they keep the order of the study. `extra` are overrides for every run;
+        an override of an axis, such as `placement=pre`, selects values of the grid. Raises
+        ValueError naming the existing values.
         """
         size = self.scale(scale)
         grid, rest = dict(size.grid), list[str]()
@@ -175,9 +175,9 @@ class Study:
         *,
         rows: Collection[str] | None = None,
     ) -> list[Planned]:
-        """Return the trials that tune a scale: rows, points, values and seeds, in this order.
+        """Return the trials that tune a scale, ordered by row, point, value and seed.
 
-        `extra` are overrides of every trial, `rows` selects rows.
+        `extra` are overrides for every trial, `rows` selects rows.
         """
         size = self.scale(scale)
         return [
@@ -199,7 +199,7 @@ class Study:
         ]
 
     def cost(self, scale: str) -> tuple[int, float]:
-        """Return the number of runs of a scale, and their hours by the estimate in the file."""
+        """Return the number of runs at a scale, and their hours by the estimate in the file."""
         size = self.scale(scale)
         runs = len(size.rows) * len(points_of(size.grid)) * len(size.seeds)
         return runs, runs * size.minutes / 60
@@ -224,5 +224,5 @@ def place_of(name: str) -> tuple[str, set[str]]:
 
 
 def rate_name(row: str, point: str) -> str:
-    """Return the key of `rates` for a row at a point."""
+    """Return the key of a row at a point in `rates`."""
     return f"{row}{_AT}{point}" if point else row

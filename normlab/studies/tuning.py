@@ -1,7 +1,7 @@
-"""Tuning: trials of each value of a row, median pruning, the choice, and writing it down.
+"""Tuning: trials of each value for a row, median pruning, and writing down the choice.
 
-A bout is a row at a point: its values are tried one after the other, so that what is pruned does
-not depend on how many runs there are at a time.
+A bout is the tuning of one row at one point. Its values are tried one after the other, so that
+pruning does not depend on how many runs there are at a time.
 """
 
 import json
@@ -30,10 +30,10 @@ FIRST = 2
 
 @dataclass
 class Trial:
-    """What a value came to; `status` is finished, pruned, diverged or failed.
+    """The trial of one value; `status` is finished, pruned, diverged or failed.
 
-    `score` is the mean over seeds, None unless finished. `step` is the one at which it was pruned
-    or diverged; then `last` is the last score that was seen.
+    `score` is the mean over seeds, None unless finished. `step` is where it was pruned or diverged,
+    and `last` is the last score before that.
     """
 
     value: str
@@ -53,11 +53,11 @@ Seen = dict[tuple[int, int], float]
 
 
 def worse_than_median(seen: Seen, others: Sequence[Seen], warmup: int) -> bool:
-    """Tell whether a trial is to be pruned: its best score so far is above the median of others.
+    """Return whether to prune a trial: its best score so far is above the median of the others.
 
-    `others` are the scores of the trials that ran to their end, those that diverged among them;
-    compared are theirs at the trial's last step. Nothing is pruned before step `warmup` of the
-    first seed, nor with fewer than `FIRST` others (the median pruner of Golovin et al. 2017).
+    `others` are the scores of the trials that ran to their end or diverged, compared at the trial's
+    last step. Nothing is pruned before step `warmup` of the first seed, nor with fewer than `FIRST`
+    others (the median pruner of Golovin et al. 2017).
     """
     if not seen or len(others) < FIRST:
         return False
@@ -70,13 +70,13 @@ def worse_than_median(seen: Seen, others: Sequence[Seen], warmup: int) -> bool:
 
 
 def best(scores: Mapping[str, float | None], sign: int) -> str | None:
-    """Return the value with the best score, the first of equals; None if there is no score."""
+    """Return the value with the best score, the first one on ties; None if there is no score."""
     found = {value: sign * score for value, score in scores.items() if score is not None}
     return min(found, key=lambda value: found[value]) if found else None
 
 
 class Bout:
-    """A row at a point, and the trials of its values; `runs` has one run per seed for each."""
+    """The tuning of a row at a point: a trial per value; `runs` has the runs of each, by seed."""
 
     def __init__(self, tuning: Tuning, runs: Mapping[str, Sequence[Run]]) -> None:
         self.tuning, self.runs = tuning, runs
@@ -90,24 +90,24 @@ class Bout:
 
     @property
     def over(self) -> bool:
-        """Tell whether all values were tried, or one could not be."""
+        """Return whether all values were tried, or a trial failed."""
         ended = len(self.trials) == len(self.tuning.values) and bool(self.trials[-1].status)
         return ended or self.failed
 
     @property
     def failed(self) -> bool:
-        """Tell whether a trial could not be carried out, so that nothing can be chosen."""
+        """Return whether a trial could not be carried out, so that nothing can be chosen."""
         return any(trial.status == "failed" for trial in self.trials)
 
     @property
     def chosen(self) -> str | None:
-        """Return the value with the best mean, the first of equals; None before all were tried."""
+        """Return the value with the best mean, the first one on ties; None until all were tried."""
         if not self.over or self.failed:
             return None
         return best({trial.value: trial.score for trial in self.trials}, self.sign)
 
     def next(self) -> Run | None:
-        """Return the run to begin; None if all have ended or one is running."""
+        """Return the run to start; None if all have ended or one is running."""
         while not (self.over or self.running):
             if not self.trials or self.trials[-1].status:
                 self.trials.append(Trial(self.tuning.values[len(self.trials)]))
@@ -119,7 +119,7 @@ class Bout:
         return None
 
     def hopeless(self) -> bool:
-        """Tell whether the running run is to be stopped, by its validations so far."""
+        """Return whether to stop the running run, judging by its validations so far."""
         if self.running is None:
             return False
         scores = self._read(self.running)
@@ -143,7 +143,7 @@ class Bout:
             trial.status, trial.reason = "failed", done.said
 
     def _take_in(self, run: Run, trial: Trial) -> bool:
-        """Add what a run left to its trial; False if the run is still to be made."""
+        """Add the results of a run to its trial; return False if the run is still to be made."""
         record, scores = run.record(), self._read(run)
         stopped = _pruned(run.folder, self.tuning.score)
         if stopped is not None and (self._stop is not None or not run.rerun):
@@ -175,7 +175,7 @@ class Bout:
         return True
 
     def _read(self, run: Run) -> list[tuple[int, float]]:
-        """Read the validation scores of a run of the last trial; return them by step."""
+        """Return the validation scores of the last trial's run by step; add them to `_seen`."""
         path = run.folder / METRICS_FILE
         scores = series(read_rows(path), self.tuning.score) if path.is_file() else []
         number, seen = self.tuning.seeds.index(run.planned.seed), self._seen[self.trials[-1].value]
@@ -185,7 +185,7 @@ class Bout:
 
 
 def _pruned(folder: Path, score: str) -> tuple[int, float] | None:
-    """Return the step and value at which a run was pruned by a score; None if it was not."""
+    """Return the step and value at which a run was pruned by this score; None if it was not."""
     try:
         by, step, value = json.loads((folder / PRUNED_FILE).read_text("utf-8"))
     except (OSError, ValueError, TypeError):
@@ -194,7 +194,7 @@ def _pruned(folder: Path, score: str) -> tuple[int, float] | None:
 
 
 class Trials:
-    """The plan of a tuning: the trials of each bout one after the other."""
+    """The plan of a tuning: in each bout, one trial after the other."""
 
     def __init__(self, bouts: Sequence[Bout]) -> None:
         self.bouts = bouts
@@ -208,7 +208,7 @@ class Trials:
         self.count = len(self.cells)
 
     def next(self) -> Cell | None:
-        # The bout that has the most left comes first.
+        # The bout with the fewest trials so far comes first.
         for bout in sorted(self.bouts, key=lambda bout: len(bout.trials)):
             if (run := bout.next()) is not None:
                 return next(cell for cell in self.cells if cell.folder == run.folder)
@@ -226,7 +226,7 @@ class Trials:
 
 
 def sign_of(score: str) -> int:
-    """Return 1 for a score that is better when lower, -1 when higher; ValueError for others."""
+    """Return 1 for a score that is better lower, -1 for higher; raises ValueError for others."""
     known = meaning(score)
     if known is None or known.better == "-":
         names = ", ".join(name for name, each in SCORES.items() if each.better != "-")
@@ -237,9 +237,9 @@ def sign_of(score: str) -> int:
 
 
 def with_rates(text: str, scale: str, rates: Mapping[str, Sequence[str] | None]) -> str:
-    """Return the text of a study's file with these rates of a scale; nothing else changes.
+    """Return the text of a study's file with these rates for a scale and nothing else changed.
 
-    None removes the rates of a row. Raises ValueError for a scale written within braces.
+    None removes the rates of a row. Raises ValueError if the scale is written in braces.
     """
     wanted = yaml.safe_load(text)
     before = wanted["scales"][scale].pop("rates", None) or {}
@@ -269,12 +269,12 @@ def with_rates(text: str, scale: str, rates: Mapping[str, Sequence[str] | None])
 
 
 def _deeper(lines: Sequence[str], start: int, indent: int) -> list[str]:
-    """Return the lines from one on that are indented at least so far."""
+    """Return the lines from `start` on that are indented by at least `indent`."""
     return [*takewhile(lambda line: line.startswith(" " * indent), lines[start:])]
 
 
 def _scalar(text: str) -> str:
-    """Write a text as YAML: as it is if it is read back so, else in quotes."""
+    """Format a text as YAML, quoted only if it would otherwise be read back differently."""
     try:
         plain = yaml.safe_load(f"[{text}]") == [text] and yaml.safe_load(f"{text}: 1") == {text: 1}
     except (yaml.YAMLError, TypeError):
