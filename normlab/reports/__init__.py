@@ -1,1 +1,1 @@
-"""What is made of records: figures. Nothing here trains, and nothing here needs torch."""
+"""Tables, pages and figures made from records. Nothing here trains or needs torch."""

@@ -1,8 +1,8 @@
-"""Any runs as a study: which experiments are rows, and which keys are the axes of its grid.
+"""Arranging any runs as a study: which experiments are rows, and which keys are grid axes.
 
-An experiment is a row, and its seeds are joined. Where numbers are crossed with something else, as
-in a sweep over norms and batch sizes, they are the axes of a grid: a row is then compared with the
-baseline at the same numbers. Runs of several tasks are at points of their task.
+A row is an experiment with its seeds joined. If numeric settings are crossed with something else,
+as in a sweep over norms and batch sizes, they become the axes of a grid, and a row is compared with
+the baseline at the same numbers. If the runs have several tasks, the task is the grid axis.
 """
 
 import math
@@ -26,13 +26,13 @@ _TESTS = (
     *("test/bleu", "test/chrf", "test/mlm_accuracy", "test/nsp_accuracy"),
     *("test/bits_per_character", "test/accuracy"),
 )
-_LISTED = 8  # names that an error lists
+_LISTED = 8  # the most names in an error message
 _BATCH = {"batch_size", "max_tokens", "accumulate"}
 Settings = Mapping[str, Any]
 
 
 class Arranged(NamedTuple):
-    """Runs as the page of a study takes them; `scale` is "" if no run chose one."""
+    """Runs in the form that a study's page takes; `scale` is "" if no run chose one."""
 
     study: Study
     scale: str
@@ -47,10 +47,10 @@ class Arranged(NamedTuple):
 def arranged(
     found: Sequence[Run], *, baseline: str | None = None, scores: Sequence[str] = ()
 ) -> Arranged:
-    """Arrange runs: the baseline first, the other rows by the first score, best first.
+    """Arrange runs: the baseline first, then the other rows by the first score, best first.
 
     `baseline` names the row that the others are compared with, `scores` the columns. Raises
-    ValueError for a baseline that is no row and a score that no run has, naming those there are.
+    ValueError, naming the choices, for a baseline that is no row or a score that no run has.
     """
     experiments: dict[str, list[Run]] = {}
     for run in found:
@@ -99,7 +99,7 @@ def arranged(
 
 
 def _merit(runs: Sequence[Run], column: str) -> float:
-    """Return the mean of a score over the seeds that finished, the more the better."""
+    """Return a score's mean over the finished seeds, negated if lower is better."""
     ended = [run.record for run in runs if run.record is not None and run.record.finished]
     scores = [record.scores[column] for record in ended if column in record.scores]
     values = [score.value * (1 if score.higher_is_better else -1) for score in scores]
@@ -108,7 +108,7 @@ def _merit(runs: Sequence[Run], column: str) -> float:
 
 
 def _columns(runs: Sequence[Run], scores: Sequence[str]) -> list[str]:
-    """Return the scores to show: those asked for, else those of whole tests and the loss."""
+    """Return the scores to show: the requested ones, else the main test scores and the loss."""
     records = [run.record for run in runs if run.record is not None]
     known = dict.fromkeys(name for record in records for name in record.scores)
     for name in scores:
@@ -129,7 +129,7 @@ _Place = tuple[str, dict[str, Any]]
 
 
 def _places(configs: Sequence[Settings], baseline: str | None) -> list[_Place]:
-    """Place experiments on a grid of numbers if they fill one, else on none."""
+    """Return the row and grid point of each experiment; without axes unless they fill a grid."""
     norms, _, tasks, _ = zip(*map(_label, configs), strict=True) if configs else ((), (), (), ())
     if len({*tasks}) > 1:
         found: dict[int, _Place] = {}
@@ -155,7 +155,7 @@ def _places(configs: Sequence[Settings], baseline: str | None) -> list[_Place]:
 
 
 def _axes(configs: Sequence[Settings], apart: Sequence[Settings]) -> list[str]:
-    """Return the keys of which a norm was trained with several numbers, all else equal."""
+    """Return the numeric keys that take several values for one norm, all else being equal."""
     found: list[str] = []
     for key in apart[0] if apart else ():
         if any(
@@ -172,7 +172,7 @@ def _axes(configs: Sequence[Settings], apart: Sequence[Settings]) -> list[str]:
 
 
 def names(configs: Sequence[Settings], axes: Sequence[str] = ()) -> list[str]:
-    """Name experiments: the norm, and what not all of them share, but for some axes."""
+    """Name experiments by the norm and by what differs among them, leaving out some axes."""
     labels = [_label(config)[: 3 if _BATCH & {*axes} else 4] for config in configs]
     vary = [n for n in range(1, 4) if len({each[n : n + 1] for each in labels}) > 1]
     found = [" ".join([own[0], *(own[n] for n in vary)]) for own in labels]

@@ -1,4 +1,4 @@
-"""Report cards of norms: the board of all, and the page of one with the baselines."""
+"""Report cards of norms: the board of all cards, and each card's page with the baselines."""
 
 import json
 import math
@@ -46,7 +46,7 @@ _NOTES = (
 
 
 def read_card(path: Path) -> dict[str, Any]:
-    """Read a `card.json`; ValueError naming a file that is none."""
+    """Read a `card.json`; raises ValueError naming a file that is not a card."""
     try:
         found = json.loads(path.read_text("utf-8"))
         needed = ("name", "scale", "overrides", "description", "environment")
@@ -61,7 +61,7 @@ def read_card(path: Path) -> dict[str, Any]:
 
 
 def card_pages(root: Path) -> dict[Path, str]:
-    """Return the board of the published cards and the page of each; none without any."""
+    """Return the text of the board and of each published card's page; empty without cards."""
     home = root / FOLDER
     cards = {path: read_card(path) for path in sorted(home.glob(f"*/{CARD_FILE}"))}
     found = {
@@ -72,7 +72,7 @@ def card_pages(root: Path) -> dict[Path, str]:
 
 
 def cells(card: Card) -> dict[str, Any]:
-    """Return all that a card gives to the board, by title."""
+    """Return the entries of a card on the board, by title."""
     return {k: v for each in card["examinations"].values() for k, v in each["cells"].items()}
 
 
@@ -85,7 +85,7 @@ def board(cards: Iterable[Card]) -> str:
     for card, mine in zip(found, losses, strict=True):
         ranks = [sum(e < loss for e in every) for loss, every in zip(mine, columns, strict=True)]
         own = cells(card)
-        # The loss of a token alone is not that within its whole text: it sees later tokens there.
+        # Token by token, this norm gives another loss: in the full text it sees later tokens.
         sees_later = (number(own.get("stepwise")) or 0.0) > _ROUNDING
         ranked.append((sees_later, fmean(ranks), card["name"], own))
     ranked.sort(key=lambda each: each[:3])
@@ -103,7 +103,7 @@ def board(cards: Iterable[Card]) -> str:
 
 
 def _loss(card: Card, task: str, score: str) -> float:
-    """Return the mean of a run's loss; infinity where a seed diverged or none ran."""
+    """Return the mean loss of a card's runs; infinity if a seed diverged or none ran."""
     figures = card["examinations"].get(task, {}).get("figures", {})
     if not figures or figures["diverged"]:
         return math.inf
@@ -111,12 +111,12 @@ def _loss(card: Card, task: str, score: str) -> float:
 
 
 def _values(scores: Mapping[str, Any]) -> dict[int, float]:
-    """Return scores by seed as numbers."""
+    """Return the scores as floats, by seed."""
     return {int(seed): float(number(value) or 0.0) for seed, value in scores.items()}
 
 
 class Beside(NamedTuple):
-    """A score of a card compared with that of a baseline, paired by seed."""
+    """A baseline's score, and the difference of a card from it, paired by seed."""
 
     baseline: str
     value: float
@@ -125,7 +125,7 @@ class Beside(NamedTuple):
 
 
 def beside(card: Card, baselines: Mapping[str, Card], task: str, score: str) -> list[Beside]:
-    """Compare a score of a short run with the baselines' of the same seeds and length."""
+    """Compare a score of a short run with baselines that share seeds and number of steps."""
     own = card["examinations"][task]["figures"]
     mine = _values(own["scores"][score])
     found: list[Beside] = []
@@ -145,9 +145,9 @@ def beside(card: Card, baselines: Mapping[str, Card], task: str, score: str) -> 
 
 
 def baselines_for(card: Card, folders: Sequence[Path]) -> dict[str, Card]:
-    """Return the cards of the baselines at a card's scale and placement.
+    """Return the baselines' cards at a card's scale and placement, except the card itself.
 
-    Of each examination the first one found counts. The card itself is none of its baselines.
+    If several folders have an examination of a baseline, the first folder counts.
     """
     placement = [text for text in card["overrides"] if text.startswith("placement")]
     suffix = "".join(f"-{text.partition('=')[2]}" for text in placement if text != "placement=pre")
@@ -162,7 +162,7 @@ def baselines_for(card: Card, folders: Sequence[Path]) -> dict[str, Card]:
 
 
 def card_page(card: Card, baselines: Mapping[str, Card]) -> str:
-    """Return the page of a card, the same bytes for the same card and baselines."""
+    """Return the page of a card, reproducible to the byte from the card and the baselines."""
     every = {card["name"]: card, **baselines}
     runs = [task for task, found in card["examinations"].items() if "curves" in found["figures"]]
     curves = {task: _curves(task, every) for task in runs}
@@ -179,7 +179,7 @@ def card_page(card: Card, baselines: Mapping[str, Card]) -> str:
 
 
 def _scores(task: str, card: Card, baselines: Mapping[str, Card]) -> list[dict[str, Any]]:
-    """Return each score of a short run: its mean, the untrained baseline, and the comparisons."""
+    """Return each score of a short run: its mean, untrained baseline, and comparisons."""
     figures = card["examinations"][task]["figures"]
     found: list[dict[str, Any]] = []
     for name, by_seed in figures["scores"].items():
@@ -195,7 +195,7 @@ def _scores(task: str, card: Card, baselines: Mapping[str, Card]) -> list[dict[s
 
 
 def _curves(task: str, cards: Mapping[str, Card]) -> list[Panel]:
-    """Return the validation loss over the updates, one line per card."""
+    """Return the validation loss over training, one line per card."""
     lines: list[Series] = []
     for name, each in cards.items():
         found = each["examinations"].get(task)

@@ -1,4 +1,4 @@
-"""Which charts runs have: curves over training, probes, scores over a numeric axis, by layer."""
+"""The charts of runs: curves over training, probes, scores over a numeric axis, and by layer."""
 
 import math
 import re
@@ -21,9 +21,9 @@ _RANKS = {
     **{"self": 0, "cross": 1, "ffn": 2, "ffn_inner": 3},
 }
 """The order of the words of a place, in which layers have numbers."""
-_LOSS_LOG_FROM = 3.0  # early: what matters happens after the first steep fall
+_LOSS_LOG_FROM = 3.0  # low, since what matters happens after the first steep fall
 _AXES = {"batch_size": "batch size (sequences)", "model.depth": "depth (layers per stack)"}
-_UNSHOWN = "train/tokens_per_second"  # says how fast this machine was
+_UNSHOWN = "train/tokens_per_second"  # the speed of this machine
 _TITLES = {
     TRAIN: ("Training loss", "nats"),
     VALID: ("Validation loss", "nats"),
@@ -50,14 +50,14 @@ _BY_LAYER = {
 
 
 class Group(NamedTuple):
-    """Charts that belong together; those of `more` are shown on request."""
+    """Charts that belong together; `more` has those that are shown on request."""
 
     shown: Sequence[Panel]
     more: Sequence[Panel] = ()
 
 
 def row_looks(runs: Iterable[Run], rows: Iterable[str] = ()) -> dict[str, Look]:
-    """Return the looks of rows, or of all, by the norm of their first run that has a config."""
+    """Return the look of each row, chosen by the norm of its first run that has a config."""
     norms: dict[str, str] = {}
     for run in runs:
         if run.settings:
@@ -67,14 +67,14 @@ def row_looks(runs: Iterable[Run], rows: Iterable[str] = ()) -> dict[str, Look]:
 
 
 def over_training(study: Study, runs: Sequence[Run]) -> dict[str, Group]:
-    """Return the curves of losses and scores (`learning`), and of gradients and probes.
+    """Return curves of losses and scores (`learning`), and of gradients and probes (`stability`).
 
-    Those of the study's table and the most telling ones come first.
+    The charts of the study's own scores, and the most informative ones, come first.
     """
     logged = sorted({name for run in runs for row in run.rows for name in row})
 
     def group(first: Iterable[str], *others: tuple[str, int]) -> Group:
-        """Return the first charts, then the metrics below some paths, with so many slashes."""
+        """Return charts of the first metrics, then of those that match a (prefix, slashes) pair."""
         rest = [
             name
             for start, slashes in others
@@ -93,13 +93,13 @@ def over_training(study: Study, runs: Sequence[Run]) -> dict[str, Group]:
 
 
 def loss_unit(records: Iterable[RunRecord]) -> str:
-    """Return the unit of the runs' losses: nats per what all of them count, or nats alone."""
+    """Return the unit of the losses, such as nats per token; nats if the runs differ in it."""
     units = {record.loss_unit for record in records}
     return units.pop() if len(units) == 1 else "nats"
 
 
 def _curves(runs: Iterable[Run], name: str) -> Panel:
-    """Return a metric over training, with the divergences in that of the training loss."""
+    """Return the chart of a metric over training; that of the training loss marks divergences."""
     lines: list[Series] = []
     for (row, at), members in by_setting(runs).items():
         curves = [_finite(run, name) for run in members]
@@ -121,12 +121,12 @@ def _curves(runs: Iterable[Run], name: str) -> Panel:
 
 
 def _finite(run: Run, name: str) -> dict[float, float]:
-    """Return the finite values of a metric by step; of two at one step the later."""
+    """Return the finite values of a metric by step; the last value of a step counts."""
     return {float(step): y for step, y in series(run.rows, name) if math.isfinite(y)}
 
 
 def by_axis(study: Study, table: Table) -> dict[str, Group]:
-    """Return, as `by AXIS` for each numeric axis of the grid, the scores of the table over it."""
+    """Return the charts of the table's scores over each numeric grid axis, as `by AXIS`."""
     found: dict[str, Group] = {}
     for axis, values in study.grid.items():
         if all(_NUMBER.fullmatch(value) for value in values):
@@ -137,7 +137,7 @@ def by_axis(study: Study, table: Table) -> dict[str, Group]:
 
 
 def _over_axis(axis: str, table: Table, column: str) -> Panel:
-    """Return a score over an axis: a line per row, a facet per point of the other axes."""
+    """Return a score over an axis: one line per row, one facet per point of the other axes."""
     lines: dict[tuple[str, str], list[tuple[float, str, float, float, float, int]]] = {}
     for row in table.rows:
         entry = row.entries[column]
@@ -157,7 +157,7 @@ def _over_axis(axis: str, table: Table, column: str) -> Panel:
 
 
 class Kind(NamedTuple):
-    """A figure of runs: its title, its metrics, and by layers the probe that measures them."""
+    """A figure of runs: its title, its metrics and, if it is by layer, the probe behind them."""
 
     title: str
     metrics: Sequence[str]
@@ -165,18 +165,18 @@ class Kind(NamedTuple):
 
     @property
     def needs(self) -> str:
-        """Say what runs lack that do not have this figure."""
+        """Return what is missing from runs that do not have this figure."""
         lack = f"no values of the probe {self.probe}; train with probe=full"
         return lack if self.probe else "no finite values"
 
     def panels(self, runs: Sequence[Run]) -> tuple[Panel, ...]:
-        """Return the panels that the runs have."""
+        """Return the charts for which the runs have values."""
         made = [_layers(runs, name) if self.probe else _curves(runs, name) for name in self.metrics]
         return tuple(panel for panel in made if panel.series)
 
 
 def _layers(runs: Sequence[Run], name: str) -> Panel:
-    """Return a metric of the records by layer, the encoder and the decoder as facets."""
+    """Return the chart of a metric by layer, with encoder and decoder as facets."""
     profiles: dict[tuple[str, str], list[dict[str, float]]] = {}
     for place, members in by_setting(runs).items():
         profiles[place] = [
@@ -203,12 +203,12 @@ def _layers(runs: Sequence[Run], name: str) -> Panel:
 
 
 def _stack(place: str) -> str:
-    """Return the stack of a place, `encoder` or `decoder`; `output` ends the decoder."""
+    """Return the stack of a module: `encoder` or `decoder`, to which `output` belongs."""
     return "decoder" if place == "output" else place.split(".")[0]
 
 
 def _depth(place: str) -> tuple[list[int], str]:
-    """Order places as a token passes them: embedding, layers by number, final, output."""
+    """Return a key that sorts modules in forward order: embedding, layers, final, output."""
     words = place.split(".")
     return [int(w) if w.isdecimal() else _RANKS.get(w, _LAST) for w in words], place
 

@@ -1,9 +1,9 @@
-"""Which rows may be compared, over which seeds, what their difference is, and which is the best.
+"""Comparing rows: which may be compared, over which seeds, their difference, and the best row.
 
-Seeds are paired where both runs have the same data, number of processes and arithmetic (device,
-precision, instruction set), unless the precision is what is compared. If a seed of a row diverged,
-the others are not a fair sample, and nothing is compared. The best of a column is Holm's (1979)
-answer over all pairs of rows at one point, from five seeds on.
+Seeds are paired if both runs have the same data, number of processes and arithmetic (device,
+precision, instruction set), except that precision may be what is compared. If a seed of a row
+diverged, its other seeds are not a fair sample, and nothing is compared. The best row of a column
+follows from Holm's (1979) test over all pairs of rows at one point, with at least five seeds.
 """
 
 import math
@@ -19,23 +19,23 @@ from normlab.records.record import RunRecord, parts
 
 CONFIDENCE = 0.95
 SEEDS_TO_DECIDE = 5
-# What names a row, by the keys of the config.
+# The config keys that name a row.
 _NAMED = tuple(
     f"{name}."
     for key in ("norm", "placement", "batch_size", "max_tokens", "accumulate")
     for name in spelled(key)
 )
-# How long a run trains, and how it is tested.
+# The config keys for how long a run trains and how it is tested.
 _FIXED = ("budget.", "task.test_search.", "validate.test.", "validate.average.")
 _SHOWN = ("norm", "placement", "task", "task/corpus")  # options that name a row
-_LISTED = 3  # rows that a note names
+_LISTED = 3  # the most rows named in a note
 
 
 class Rules(NamedTuple):
-    """What the runs of a pair share besides data, processes and device.
+    """What the runs of a pair must share in addition to data, processes and device.
 
-    Runs that were `found`, not planned by a study, also share their code, and their rows train and
-    are tested for as long, unless nothing that names rows sets them apart.
+    Runs that were `found`, not planned by a study, must also share their code. If their rows differ
+    in a key that names rows, these must train for as long and be tested in the same way.
     """
 
     precision: bool = True
@@ -43,7 +43,7 @@ class Rules(NamedTuple):
 
 
 def pairs(row: Cell, baseline: Cell, rules: Rules) -> tuple[list[int], str]:
-    """Return the seeds whose two finished runs are a pair, and why no score is compared, or ""."""
+    """Return the seeds that are pairs, and why the rows are not compared, "" if they are."""
     own, others = (
         {record.seed: record for record in cell.records if record.finished}
         for cell in (row, baseline)
@@ -78,9 +78,9 @@ def pairs(row: Cell, baseline: Cell, rules: Rules) -> tuple[list[int], str]:
 
 
 def difference(row: Cell, baseline: Cell, score: str, rules: Rules) -> Interval | None:
-    """Return the mean of `row - baseline` over the seeds that are pairs.
+    """Return the paired difference `row - baseline` of a score, with its interval.
 
-    None for fewer than two, and where the rows, or their scores, do not compare.
+    None for fewer than two pairs, or if the rows or their scores may not be compared.
     """
     seeds, obstacle = pairs(row, baseline, rules)
     left, right = values(row, score), values(baseline, score)
@@ -94,13 +94,13 @@ def difference(row: Cell, baseline: Cell, score: str, rules: Rules) -> Interval 
 
 
 def values(cell: Cell, score: str) -> dict[int, float]:
-    """Return a score by seed, of the seeds that finished."""
+    """Return a score by seed, for the finished seeds."""
     found = {record.seed: record.figure(score) for record in cell.records if record.finished}
     return {seed: value.value for seed, value in found.items() if value is not None}
 
 
 def higher_is_better(cell: Cell, score: str) -> bool:
-    """Return the direction of a score; True where no run has it."""
+    """Return whether higher is better for a score; True if no run has it."""
     found = (record.figure(score) for record in cell.records)
     return next((value.higher_is_better for value in found if value is not None), True)
 
@@ -111,11 +111,11 @@ def diverged_seeds(cell: Cell) -> int:
 
 
 def best(cells: Sequence[Cell], score: str, rules: Rules) -> Cell | None:
-    """Return the row that is significantly better than each other, if one is.
+    """Return the row that is significantly better than every other row; None if there is none.
 
-    Rows without such a score are left out. Every other must have five seeds, all of which finished,
-    be clear of the untrained baseline, and be made by the code of the others, seed by seed; p is
-    corrected by Holm over all pairs of rows. For metrics of probes no side is better.
+    Rows without the score are left out. The others must have at least five seeds, all of them
+    finished and clear of the untrained baseline, and paired runs must share their code; p is
+    corrected by Holm over all pairs of rows. Probe metrics have no best row.
     """
     if score.startswith("stability/") or any(map(diverged_seeds, cells)):
         return None
@@ -140,23 +140,23 @@ def best(cells: Sequence[Cell], score: str, rules: Rules) -> Cell | None:
 
 
 def one_code(a: Cell, b: Cell, rules: Rules) -> bool:
-    """Tell whether the two runs of each pair were made by the same code."""
+    """Return whether the two runs of each pair were made by the same code."""
     sides = [{record.seed: record.made_by for record in cell.records} for cell in (a, b)]
     return all(same_code(sides[0][seed], sides[1][seed]) for seed in pairs(a, b, rules)[0])
 
 
-# What a reader must know of rows ------------------------------------------------------------------
+# Warnings about rows ------------------------------------------------------------------------------
 
 
 def marks(cell: Cell) -> list[str]:
-    """Return what a reader must know of a row's runs: `did not learn 2/5`, `sees the future`."""
+    """Return the warnings about a row's runs: `did not learn 2/5`, `sees the future`."""
     flat = sum(learned(record) is False for record in cell.records)
     found = [f"did not learn {flat}/{len(cell.records)}"] if flat else []
     return [*found, "sees the future"] if any(r.sees_future for r in cell.records) else found
 
 
 def future_note(cells: Mapping[str, Cell]) -> list[str]:
-    """Name the rows, by their labels, whose model sees the tokens that it predicts."""
+    """Return a note naming the rows whose models see the tokens that they predict."""
 
     def norms(records: Sequence[RunRecord]) -> str:
         return ", ".join(sorted({norm for record in records for norm in record.sees_future}))
@@ -168,7 +168,7 @@ def future_note(cells: Mapping[str, Cell]) -> list[str]:
 
 
 def scored_by(cells: Mapping[str, Cell], scores: Sequence[str]) -> list[str]:
-    """Name how scores were computed, with the rows of each way if a score has several."""
+    """Return a note on how scores were computed, with the rows of each way if there are several."""
     found: dict[str, list[str]] = {}
     for score in scores:
         ways: dict[str, list[str]] = {}
@@ -183,10 +183,10 @@ def scored_by(cells: Mapping[str, Cell], scores: Sequence[str]) -> list[str]:
 
 
 def told_apart(configs: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """Return what sets experiments apart: options of groups, then keys of the config.
+    """Return what sets experiments apart: options of config groups, then keys of the config.
 
-    An option stands for all keys below it. A key that repeats another in all experiments is left
-    out, as `schedule.lr`, which is `optim.lr` again.
+    An option covers all keys below it. A key that repeats another in all experiments is left out,
+    such as `schedule.lr`, which repeats `optim.lr`.
     """
     chosen = [config.get("choices", {}) for config in configs]
     groups = sorted({key for each in chosen for key in each} - {*_SHOWN})
@@ -203,7 +203,7 @@ def told_apart(configs: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
 
 
 def not_alike(cells: Mapping[str, Cell], axes: Sequence[str] = ()) -> list[str]:
-    """Say what rows, by their labels, differ in beyond what their labels and `axes` name."""
+    """Return notes on differences between rows that neither their labels nor `axes` name."""
     apart = told_apart([cell.config for cell in cells.values()])
     below = (*_NAMED, *(f"{axis}." for axis in axes))
     notes: list[str] = []

@@ -1,6 +1,6 @@
-"""Figures on paper: panels drawn with matplotlib, each for light and for dark pages.
+"""Figures for papers: panels drawn with matplotlib, for light and for dark pages.
 
-The lines of a figure differ in hue, in stroke and in mark, so that they can be told apart in grey
+The lines of a figure differ in hue, dashes and marker, so that they can be told apart in grayscale
 print and by colour-blind readers. Hues are those of Okabe and Ito (2008, "Color Universal Design"),
 lightened for dark pages to the same contrast.
 """
@@ -24,9 +24,9 @@ _STROKES: dict[str, Any] = dict(
     zip(DASHES, ("-", (0, (5, 1.6)), (0, (1.2, 1.2)), (0, (6, 1.5, 1.2, 1.5))), strict=True)
 )
 _MARKS: dict[str, str] = dict(zip(MARKS, "os^DvP", strict=True))
-_WIDTH, _HEIGHT, _LEGEND_ROW = 3.2, 2.5, 0.17  # inches of a plot, and of a row of the legend
-_LETTERS = 15  # letters of the legend per inch
-_NAMES_FIT = 24  # ticks of a panel that can all be named
+_WIDTH, _HEIGHT, _LEGEND_ROW = 3.2, 2.5, 0.17  # inches of a plot, and of a legend row
+_LETTERS = 15  # legend letters per inch
+_NAMES_FIT = 24  # the most ticks of a panel that are all labelled
 _BAND = "lowest to highest seed, about the mean"
 _RC: dict[Any, Any] = {
     "font.family": "DejaVu Sans",
@@ -48,14 +48,14 @@ _RC: dict[Any, Any] = {
     "lines.markersize": 3.0,
     "xtick.labelsize": 7.0,
     "ytick.labelsize": 7.0,
-    "svg.fonttype": "path",  # a reader's machine need not have the font
+    "svg.fonttype": "path",  # paths, since a reader's machine may lack the font
     "svg.hashsalt": "normlab",
 }
 
 
 @contextmanager
 def drawing(theme: Theme = LIGHT) -> Iterator[None]:
-    """Set matplotlib's settings while a figure is drawn or written, whatever the user's are."""
+    """Set matplotlib's settings while a figure is drawn or written, overriding the user's."""
     import matplotlib
 
     quiet = ("axes.edgecolor", "axes.labelcolor", "xtick.color", "ytick.color")
@@ -72,9 +72,9 @@ def drawing(theme: Theme = LIGHT) -> Iterator[None]:
 
 
 def write(figure: "Figure", path: Path, *, title: str) -> None:
-    """Write a figure as `.svg` or `.png` by the ending of its path; the same bytes each time."""
+    """Write a figure as `.svg` or `.png`, by the suffix of its path; reproducible to the byte."""
     form = path.suffix.removeprefix(".")
-    # The date and the version of the library would make the bytes differ from day to day.
+    # A date or a library version would change the bytes.
     nothing = {"svg": {"Date": None, "Creator": None}, "png": {"Software": None}}
     path.parent.mkdir(parents=True, exist_ok=True)
     with drawing(), atomic_write(path, "wb") as file:
@@ -82,7 +82,7 @@ def write(figure: "Figure", path: Path, *, title: str) -> None:
 
 
 def draw_all(runs: Sequence[Run], out: Path, form: str) -> tuple[list[Path], list[str]]:
-    """Draw each figure that the runs have in each theme; return the files, and what is lacking."""
+    """Draw each figure that the runs have in each theme; return the files and what is missing."""
     looks = row_looks(runs)
     paths: list[Path] = []
     lacking: list[str] = []
@@ -98,7 +98,7 @@ def draw_all(runs: Sequence[Run], out: Path, form: str) -> tuple[list[Path], lis
 
 
 def draw(panels: Sequence[Panel], looks: Mapping[str, Look], theme: Theme) -> "Figure":
-    """Draw panels on one sheet, each of their facets as a plot, above one legend."""
+    """Draw panels on one sheet, one plot per facet, above a shared legend."""
     from matplotlib.figure import Figure
     from matplotlib.ticker import LogFormatter
 
@@ -122,7 +122,7 @@ def draw(panels: Sequence[Panel], looks: Mapping[str, Look], theme: Theme) -> "F
         for axes in figure.axes:
             for handle, label in zip(*axes.get_legend_handles_labels(), strict=True):
                 handles.setdefault(label, handle)
-        # The rows come first, in their order; then what the marks mean.
+        # The rows come first, in their order, then the meaning of the marks.
         marks = [label for label in (_BAND, "divergence") if label in handles]
         labels = [label for label in handles if label not in marks] + marks
         beside = int(columns * _WIDTH * _LETTERS / (max(map(len, labels)) + 8))
@@ -145,18 +145,18 @@ def _draw_facet(
         if any(n > 1 for n in line.n):
             band = {"color": theme.hues[look.hue], "alpha": 0.15, "linewidth": 0}
             axes.fill_between(line.x, line.low, line.high, **band, label=_BAND)
-        # Lines have their first mark at different places, so that marks of lines that coincide
+        # Lines start their marks at different offsets, so that the marks of coinciding lines
         # stay apart.
         every = (0.05 * MARKS.index(look.mark), 0.3)
         axes.plot(line.x, line.mean, **_style(look, theme), markevery=every)
-        for _, step, value in line.lost:  # a cross, at the top if no loss is known
+        for _, step, value in line.lost:  # a cross, at the top if the loss is unknown
             where = axes.get_xaxis_transform() if value is None else axes.transData
             cross = {"color": theme.hues[look.hue], "marker": "X", "markersize": 7.0}
             style = {"linestyle": "none", "zorder": 4, "transform": where, "clip_on": False}
             y = 1.0 if value is None else value
             axes.plot([step], [y], **cross, **style, label="divergence")
     axes.set_ylabel(panel.unit)
-    if panel.tick_names:  # of many layers every second, or third, and so on
+    if panel.tick_names:  # with many layers, label every second or third
         xs = sorted({x for line in lines for x in line.x})
         names = dict(zip(panel.ticks, panel.tick_names, strict=True))
         ticks = xs[:: -(-len(xs) // _NAMES_FIT)]

@@ -1,10 +1,10 @@
-"""The manifest of the evidence: whether results are as they were published.
+"""The manifest of the evidence, which shows whether results are as they were published.
 
-`results/MANIFEST.sha256` has one line per file: a checksum and a path, as `sha256sum -c` reads
-them. It lists every file below results/ that is not made of others: records, curves, hypotheses,
-measurements, pages written by hand. What is made of them (tables and pages of studies and cards,
-the ledger) is checked by regenerating it (`published.verify`). An entry is written where evidence
-is published, or where a person accepts a change by name.
+`results/MANIFEST.sha256` has one line per file, a checksum and a path, in the format of
+`sha256sum -c`. It lists every file below results/ that is not generated from others: records,
+curves, hypotheses, measurements, pages written by hand. Generated files (tables and pages of
+studies and cards, the ledger) are checked by regenerating them (`published.verify`). Entries change
+when evidence is published, or when a person accepts a change by name.
 """
 
 import hashlib
@@ -24,10 +24,10 @@ _MADE = (MANIFEST, "claims.md", "claims.html", "summary.md", "cards.md")
 
 
 def accept(root: Path, paths: Iterable[Path], *, named: bool = True) -> list[str]:
-    """List the evidence at or below some paths as it is; return what changed, one line per file.
+    """List the current evidence at or below some paths; return the changes, one line per file.
 
-    Raises ValueError for a path that is not below `root` and, if a person named it, where nothing
-    is and was listed.
+    Raises ValueError for a path that is not below `root` and, if a person `named` it, for one
+    without evidence, present or listed.
     """
     changes: list[str] = []
     with only_writer(root / MANIFEST):
@@ -53,12 +53,12 @@ def accept(root: Path, paths: Iterable[Path], *, named: bool = True) -> list[str
 
 
 def problems(root: Path) -> list[str]:
-    """Return what is wrong with the evidence, each naming the file; none where all is as listed."""
+    """Return what is wrong with the evidence, naming each file; empty if all is as listed."""
     return list(by_file(root).values())
 
 
 def by_file(root: Path) -> dict[Path, str]:
-    """Return what is wrong with the evidence, by file."""
+    """Return what is wrong with the evidence, by file; empty if nothing is."""
     path = root / MANIFEST
     try:
         listed = read(root)
@@ -80,7 +80,7 @@ def by_file(root: Path) -> dict[Path, str]:
 
 
 def read(root: Path) -> dict[str, str]:
-    """Return the checksum of each listed file, none without a manifest; ValueError for damage."""
+    """Return the checksums in the manifest, by path; raises ValueError if it is damaged."""
     path = root / MANIFEST
     listed: dict[str, str] = {}
     lines = path.read_text("utf-8").splitlines() if path.is_file() else []
@@ -93,7 +93,7 @@ def read(root: Path) -> dict[str, str]:
 
 
 def _found(root: Path) -> dict[str, str]:
-    """Return the checksums of all evidence, by path below the folder."""
+    """Return the checksums of all evidence, by path relative to the folder."""
     found: dict[str, str] = {}
     for folder, _, files in os.walk(root):
         for path in (Path(folder) / name for name in files if not name.startswith(".")):
@@ -105,7 +105,7 @@ def _found(root: Path) -> dict[str, str]:
 
 
 def _is_made(place: Path) -> bool:
-    """Tell whether a file is made of evidence; tables in health/ are measured by a script."""
+    """Return whether a file is generated from evidence; tables in health/ are measurements."""
     top, name = place.parts[0], place.name
     if len(place.parts) == 3 and top != "health":
         return name in TABLES or (top == "cards" and name == "card.html")
@@ -113,14 +113,14 @@ def _is_made(place: Path) -> bool:
 
 
 def write_files(files: Mapping[Path, str]) -> None:
-    """Write texts, each as a whole or not at all."""
+    """Write texts to files, each atomically."""
     for path, text in files.items():
         with atomic_write(path) as file:
             file.write(text)
 
 
 def stale(files: Mapping[Path, str]) -> list[Path]:
-    """Return the files that are missing or do not have the text that they should."""
+    """Return the files that are missing or do not have the expected text."""
     return [
         path
         for path, text in files.items()

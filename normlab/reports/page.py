@@ -1,7 +1,7 @@
-"""The frame of every HTML page: one file that opens from disk, with its style and scripts inside.
+"""The frame of every HTML page: one self-contained file with its style and scripts inside.
 
-A policy in the page forbids every request, so a page that opens is complete. All text is escaped,
-and control characters are written out.
+A policy in the page forbids all requests, so a page that opens is complete. All text is escaped,
+including control characters.
 """
 
 import re
@@ -28,9 +28,9 @@ _POLICY = (
 def page(template: str, charts: Mapping[str, Any] | None = None, **values: object) -> str:
     """Render a template that extends `page.html`.
 
-    `charts` is what `charts.js` draws, if anything. A style sheet and a script named after the
-    template follow those of all pages. Raises jinja2's errors for a name that the template uses
-    and that is not in `values`.
+    `charts` is the data for `charts.js`, if any. A style sheet and a script named after the
+    template follow those of all pages. Raises jinja2's error for a name that the template uses but
+    `values` lacks.
     """
     from markupsafe import Markup
 
@@ -53,14 +53,14 @@ def page(template: str, charts: Mapping[str, Any] | None = None, **values: objec
 
 
 def _text(*names: str) -> str:
-    """Return the text of style sheets or scripts; one that does not exist is empty."""
+    """Return the text of style sheets or scripts; a missing file counts as empty."""
     folder = files("normlab.reports") / "templates"
     found = [folder / name for name in dict.fromkeys(names)]
     return "".join(path.read_text("utf-8") for path in found if path.is_file())
 
 
 def _printable(value: Any) -> Any:
-    """Return nested values of a chart with the control characters of all texts written out."""
+    """Return nested chart data with the control characters in all texts escaped."""
     if isinstance(value, str):
         return one_line(value)
     if isinstance(value, Mapping):
@@ -75,7 +75,7 @@ def _colours(theme: Theme) -> str:
 
 
 def duration(seconds: float) -> str:
-    """Write a duration with two units."""
+    """Format a duration with at most two units."""
     whole = round(seconds)
     for size, unit, smaller, rest in ((3600, "h", 60, "min"), (60, "min", 1, "s")):
         if whole >= size:
@@ -84,19 +84,19 @@ def duration(seconds: float) -> str:
 
 
 def signed(text: str) -> str:
-    """Write the minus signs of numbers in a text as such."""
+    """Replace the hyphens before negative numbers with minus signs."""
     return _MINUS.sub("\N{MINUS SIGN}", text)
 
 
 def breakable(path: str) -> "Markup":
-    """Return a path escaped, with places where a narrow column may fold it."""
+    """Return a path escaped, with places where a narrow column may break it."""
     from markupsafe import Markup, escape
 
     return Markup(re.sub(r"(?<=[/_])(?=\w)", "<wbr>", str(escape(one_line(path)))))
 
 
 def coded(text: str) -> "Markup":
-    """Return text escaped, what is in backticks as code."""
+    """Return text escaped, with backticks turned into code tags."""
     from markupsafe import Markup, escape
 
     return Markup(re.sub(r"`([^`]+)`", r"<code>\1</code>", str(escape(one_line(text)))))

@@ -1,7 +1,7 @@
-"""What a chart shows, whatever draws it: `templates/charts.js` on pages, `figures.py` on paper.
+"""The content of a chart, drawn by `templates/charts.js` on pages and `figures.py` on paper.
 
-A line is the mean over seeds, and a band reaches from the lowest to the highest of them. The facets
-of a panel share its vertical axis.
+A line is the mean over seeds, and a band reaches from the lowest to the highest seed. The facets
+of a panel share their vertical axis.
 """
 
 import math
@@ -27,13 +27,13 @@ NORM_HUES = {
 """The hue of each norm, the same in every chart; any other label has one by its checksum."""
 DASHES = ("none", "7 3", "2 2", "8 3 2 3")
 MARKS = ("circle", "square", "triangle-up", "diamond", "triangle-down", "cross")
-_POINTS_SHOWN = 12  # a line of so few points has a mark at each
-_LOG_ACROSS = 4.0  # batch sizes and depths are doubled rather than added to
+_POINTS_SHOWN = 12  # a line of at most so many points has a marker at each
+_LOG_ACROSS = 4.0  # lower, since batch sizes and depths grow by doubling
 
 
 @dataclass(frozen=True)
 class Theme:
-    """The colours of a variant: paper, ink, quiet ink, grid, and the hues of lines."""
+    """The colours of a theme: paper, ink, quiet ink, grid, and the hues of lines."""
 
     name: str
     paper: str
@@ -64,7 +64,7 @@ THEMES = (LIGHT, DARK)
 
 @dataclass(frozen=True)
 class Look:
-    """How the lines of a row look in every chart: the number of its hue, its dashes, its mark."""
+    """How the lines of a row look in every chart: the number of their hue, dashes and marker."""
 
     name: str
     hue: int
@@ -75,7 +75,7 @@ class Look:
 def looks_of(rows: Mapping[str, str]) -> dict[str, Look]:
     """Return the looks of rows, given with their norms: the hue by norm, the rest by order.
 
-    Rows of one norm differ in their dashes; more rows than there are dashes take other hues.
+    Rows of one norm differ in their dashes; once the dashes run out, rows take other hues.
     """
     found: dict[str, Look] = {}
     taken: set[tuple[int, str]] = set()
@@ -91,10 +91,10 @@ def looks_of(rows: Mapping[str, str]) -> dict[str, Look]:
 
 @dataclass(frozen=True)
 class Series:
-    """A line by columns: at each x the mean, the lowest and the highest seed, and their number.
+    """A line, stored by column: x, then mean, lowest, highest and number of seeds at each x.
 
-    `at` names the point of the grid of the whole line, or of each x. `lost` are the seeds that
-    diverged, with the step and the last finite value, None before the first.
+    `at` is the grid point of the whole line, or of each x. `lost` has the seeds that diverged,
+    each with its step and its last finite value, None if it had none.
     """
 
     row: str
@@ -111,7 +111,7 @@ class Series:
     def of_seeds(
         cls, row: str, facet: str, at: str, curves: Sequence[Mapping[float, float]]
     ) -> "Series":
-        """Join the curves of seeds at the x that all seeds still running there have."""
+        """Join the curves of seeds, at each x that all seeds still running there have."""
         ends = [max(curve, default=-math.inf) for curve in curves]
         points: list[tuple[float, float, float, float, int]] = []
         for x in sorted({x for curve in curves for x in curve}):
@@ -124,10 +124,10 @@ class Series:
 
 @dataclass(frozen=True)
 class Panel:
-    """What one chart shows.
+    """The content of one chart.
 
-    `ticks` are the places of the horizontal axis, and their names if they have any; `log_from` is
-    the ratio of values from which the vertical axis is logarithmic, None for never.
+    `ticks` are the positions on the horizontal axis, `tick_names` their names, if any. `log_from`
+    is the ratio of values from which the vertical axis is logarithmic, None for never.
     """
 
     name: str
@@ -141,12 +141,12 @@ class Panel:
 
     @property
     def id(self) -> str:
-        """Return a name for the page that is also valid for a metric with odd letters."""
+        """Return an id for the page, valid whatever characters the metric has."""
         return "chart-" + re.sub(r"[^a-z0-9]+", "-", f"{self.across}-{self.name}".lower())
 
     @property
     def facets(self) -> tuple[str, ...]:
-        """Return the small multiples in their order."""
+        """Return the facets (small multiples) in order."""
         return tuple(dict.fromkeys(line.facet for line in self.series))
 
     @property
@@ -156,12 +156,12 @@ class Panel:
 
     @property
     def logarithmic(self) -> bool:
-        """Tell whether the vertical axis is logarithmic."""
+        """Return whether the vertical axis is logarithmic."""
         return self.log_from is not None and _reaches(self.values, self.log_from)
 
     @property
     def summary(self) -> str:
-        """Return the last value of each line in a sentence, for readers who do not see it."""
+        """Return a sentence with the last value of each line, for readers who cannot see it."""
         said = ", ".join(
             f"{f'{line.row} {line.facet}'.strip()} {line.mean[-1]:.4g} at {line.x[-1]:,.10g}"
             for line in self.series
@@ -170,7 +170,7 @@ class Panel:
         return f"{self.title} by {self.across}, one line per setting. At its end: {said}."
 
     def data(self) -> dict[str, Any]:
-        """Return the axes, lines and divergences, as `templates/charts.js` takes them."""
+        """Return the axes, lines and divergences, in the form that `templates/charts.js` takes."""
         return {
             "id": self.id,
             "title": self.title,
@@ -191,13 +191,13 @@ class Panel:
 
 
 def data(panels: Iterable[Panel], looks: Mapping[str, Look]) -> dict[str, Any] | None:
-    """Return what `templates/charts.js` draws panels from; None for none."""
+    """Return the data from which `templates/charts.js` draws panels; None without panels."""
     drawn = [panel.data() for panel in panels]
     return {"panels": drawn, "looks": [asdict(look) for look in looks.values()]} if drawn else None
 
 
 def _columns(line: Series) -> dict[str, Any]:
-    """Return a line without what takes room on a page and says nothing."""
+    """Return a line's columns without redundant ones, to save space on the page."""
     counts = set(line.n)
     found: dict[str, Any] = {
         "row": line.row,
@@ -214,5 +214,5 @@ def _columns(line: Series) -> dict[str, Any]:
 
 
 def _reaches(values: Sequence[float], ratio: float) -> bool:
-    """Tell whether all values are positive, and the largest is `ratio` times the smallest."""
+    """Return whether all values are positive and max / min is at least `ratio`."""
     return bool(values) and min(values) > 0 and max(values) / min(values) >= ratio

@@ -1,6 +1,6 @@
-"""A study's committed results, `results/<study>/<scale>/`: tables and page are made of them alone.
+"""A study's committed results, `results/<study>/<scale>/`: its tables and page use nothing else.
 
-The runs are packed (`normlab.records.packed`). The folders in a record are shortened to a name.
+The runs are packed (`normlab.records.packed`). Folders in records are shortened to a name.
 """
 
 import os
@@ -32,10 +32,10 @@ Asked = Mapping[Key, str | None]
 
 
 def check(root: Path, study: str, scale: str, asked: Asked) -> None:
-    """Check that runs can be published in addition to those of a folder, and write nothing.
+    """Check that runs can be added to a published folder; write nothing.
 
-    Raises ValueError for a folder that cannot be written, for a damaged record, and for another
-    experiment at a row and point asked for, saying what to do.
+    Raises ValueError, saying what to do, for a folder that cannot be written, for a damaged record,
+    and if another experiment is published at a requested row and point.
     """
     folder = root / study / scale
     there = next(path for path in (folder, *folder.absolute().parents) if os.path.lexists(path))
@@ -53,8 +53,8 @@ def publish(
     """Write records, curves, tables and page, and list them in the manifest; return the folder.
 
     A run without a folder has neither curves nor hypotheses. Other runs in the folder are removed;
-    with `add` all of them stay, also at rows and points that the study does not have. Raises
-    ValueError, before anything is written, for what is damaged of the runs or of what stays, and if
+    with `add` all of them stay, even at rows and points that the study does not have. Raises
+    ValueError, before anything is written, if the runs or those that stay are damaged, and if
     another experiment is published at a row and point to which runs are added.
     """
     folder = root / study.name / scale
@@ -71,7 +71,7 @@ def publish(
         if (record := records[key]) is not None and record.finished
     }
     with only_writer(folder / RECORDS):
-        manifest.read(root)  # damage is named
+        manifest.read(root)  # raises if it is damaged
         if add and os.path.lexists(folder / RECORDS):
             known = pack(folder)
             labels = {key: record and _label(record) for key, record in records.items()}
@@ -82,7 +82,7 @@ def publish(
             order = {(plan.row, plan.point): n for n, plan in enumerate(study.planned(scale))}
             by_plan = sorted(records, key=lambda k: (k.seed, order.get((k.row, k.point), 10**6)))
             records = {key: records[key] for key in by_plan}
-            # Rows that were added to the study after this code, or taken out of it.
+            # Rows that the study in this code does not have: removed from it, or added to it later.
             lost = {key.row: () for key in records if key.row not in study.rows}
             study = replace(study, rows={**study.rows, **lost})
         write_pack(folder, records, curves, hypotheses)
@@ -96,9 +96,9 @@ def _label(record: RunRecord) -> str:
 
 
 def _others(runs: Pack, asked: Asked) -> list[Key]:
-    """Return the runs that are published beyond those asked for: other rows, points and seeds.
+    """Return the published runs other than the requested ones: other rows, points and seeds.
 
-    Raises ValueError as `check` does.
+    Raises ValueError like `check`.
     """
     _checked(runs, but=asked)
     wanted = {(key.row, key.point): label for key, label in asked.items() if label}
@@ -120,7 +120,7 @@ def _others(runs: Pack, asked: Asked) -> list[Key]:
 def rendered(study: Study, folder: Path) -> dict[Path, str]:
     """Return the text of the files of a published study that are made from its records.
 
-    Raises ValueError naming each file that is damaged, or a row that the study has no longer.
+    Raises ValueError naming each damaged file, or a row that the study no longer has.
     """
     runs, scale = read(folder), folder.name
     for row in {run.planned.row for run in runs} - {*study.rows}:
@@ -138,7 +138,7 @@ def rendered(study: Study, folder: Path) -> dict[Path, str]:
 
 
 def read(folder: Path) -> list[Run]:
-    """Return the runs of a published study; ValueError naming each record that is damaged."""
+    """Return the runs of a published study; raises ValueError naming each damaged record."""
     runs = _checked(pack(folder))
     return [
         Run(Planned(*key, ()), record, runs.curves.get(key, ()), record and runs.address(key))
@@ -147,9 +147,9 @@ def read(folder: Path) -> list[Run]:
 
 
 def _checked(runs: Pack, but: Collection[Key] = ()) -> Pack:
-    """Return the runs; ValueError naming each record that is damaged or is of another config.
+    """Return the runs; raises ValueError naming records that are damaged or of another config.
 
-    `but` are runs that need not be whole.
+    Runs in `but` may be damaged.
     """
     path = runs.folder / RECORDS
     if not path.exists():
@@ -166,7 +166,7 @@ def _checked(runs: Pack, but: Collection[Key] = ()) -> Pack:
 
 
 def portable(config: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a config whose folders are shortened to their last name, at any depth."""
+    """Return a config whose folders, at any depth, are shortened to their last name."""
     return {key: _portable(key, value) for key, value in config.items()}
 
 
@@ -187,14 +187,14 @@ Made = tuple[Path, Callable[[], Mapping[Path, str]], str]
 def verify(
     root: Path, study: str | None = None, *, write: bool = False
 ) -> tuple[list[str], list[str]]:
-    """Check the evidence below a folder, and the tables and pages that are made of it.
+    """Check the evidence below a folder, and the tables and pages made from it.
 
-    Returns what is right or was written, and what is wrong, one line each. With `write` what does
-    not follow is regenerated; nothing is made of a study whose evidence is not as published.
-    `study` asks for one study alone. Raises ValueError if none is published.
+    Returns what is right or was written, and what is wrong, one line each. With `write`, outdated
+    files are regenerated, but nothing is made from a study whose evidence changed since it was
+    published. `study` limits the check to one study. Raises ValueError if no study is published.
     """
     changed = manifest.by_file(root)
-    known = root / MANIFEST not in changed  # else nothing is known to be as it was published
+    known = root / MANIFEST not in changed  # else it is unknown whether any file is as published
     if study is not None and known:
         changed = {path: why for path, why in changed.items() if root / study in path.parents}
     said: list[str] = []
@@ -222,7 +222,7 @@ def verify(
 
 
 def _made(root: Path, changed: Collection[Path], study: str | None) -> list[Made]:
-    """Return what is made of unchanged evidence; ValueError if no study is published."""
+    """Return what is made from unchanged evidence; raises ValueError if no study is published."""
     from normlab.reports.cards import BOARD, FOLDER, card_pages
 
     every = [path.parent for path in sorted(root.glob(f"*/*/{RECORDS}"))]

@@ -1,9 +1,9 @@
-"""Runs as reports see them: their place in a table, their records and the rows that they logged.
+"""Runs as reports use them: their place in a table, their records and their logged rows.
 
-The published curves of a run are the validations and at most about a hundred rows of training, with
-`step`, `tokens`, `train/...`, `valid/...` and the metrics of probes (not those by layer) in six
-significant digits. The rows of training are a power of two apart, so that a seed that ended early
-shares steps with one that did not.
+The published curves of a run have its validations and at most about a hundred training rows, with
+`step`, `tokens`, `train/...`, `valid/...` and probe metrics (except those by layer) to six
+significant digits. Training rows are a power of two apart, so that a seed that ended early has the
+same steps as one that did not.
 """
 
 import time
@@ -38,10 +38,10 @@ SILENT = 120.0
 
 @dataclass(frozen=True)
 class Run:
-    """A run: its place in a table, its record if it has ended, and the rows that it logged.
+    """A run: its place in a table, its record if it has ended, and its logged rows.
 
-    `folder` is the run's folder or address, `state` says why there is no record, `now` what an
-    unfinished run is doing.
+    `folder` is the run's folder or address, `state` says why there is no record, `now` is the
+    progress of an unfinished run.
     """
 
     planned: Planned
@@ -64,12 +64,12 @@ class Run:
 
     @property
     def settings(self) -> Mapping[str, Any]:
-        """Return the config, empty for a run that was not made."""
+        """Return the config; empty for a run that was not made."""
         return (self.config or {}) if self.record is None else self.record.config
 
     @property
     def name(self) -> str:
-        """Return the names of the experiment and the seed, as its folder has them."""
+        """Return the last two parts of the run's folder: the experiment and the seed."""
         return "" if self.folder is None else "/".join(self.folder.resolve().parts[-2:])
 
     @property
@@ -84,13 +84,13 @@ def found_run(
     rows: Sequence[dict[str, Any]] = (),
     config: Mapping[str, Any] | None = None,
 ) -> Run:
-    """Return a run that was found, without a place in a table yet."""
+    """Return a run that was found on disk and has no place in a table yet."""
     seed = int((record.config if record is not None else config or {})["seed"])
     return Run(Planned("", "", seed, ()), record, rows, folder, NOT_ENDED, config)
 
 
 def by_setting(runs: Iterable[Run]) -> dict[tuple[str, str], list[Run]]:
-    """Return the seeds of each row at each point, in their order."""
+    """Group the runs by row and point, keeping their order."""
     groups: dict[tuple[str, str], list[Run]] = {}
     for run in runs:
         groups.setdefault(run.key[:2], []).append(run)
@@ -98,11 +98,11 @@ def by_setting(runs: Iterable[Run]) -> dict[tuple[str, str], list[Run]]:
 
 
 def read_runs(places: Sequence[Path]) -> tuple[list[Run], list[str]]:
-    """Read the runs at or below some places, unfinished ones too, and say what cannot be read.
+    """Read the runs at or below some places, unfinished ones too; also return what is unreadable.
 
     A place is a folder of runs, a run's folder, its `record.json`, or an address.
     """
-    folders: dict[Path, Path] = {}  # by their real paths: places may overlap
+    folders: dict[Path, Path] = {}  # by real path, since places may overlap
     problems: list[str] = []
     for place in places:
         store = RunStore(place.parent if place.name == RECORD_FILE else place)
@@ -117,7 +117,7 @@ def read_runs(places: Sequence[Path]) -> tuple[list[Run], list[str]]:
 
 
 def _read(folder: Path, problems: list[str]) -> Run | None:
-    """Read a run, without its rows if they are damaged; add what is wrong to `problems`."""
+    """Read a run, without its rows if they are damaged; append the damage to `problems`."""
     rows: list[dict[str, Any]] = []
     try:
         rows = thinned(rows_of_run(folder))
@@ -138,7 +138,7 @@ def _read(folder: Path, problems: list[str]) -> Run | None:
 
 
 def read_config(path: Path) -> dict[str, Any]:
-    """Read the config of a run that has no record; ValueError naming the file and what to do."""
+    """Read the config of a run without a record; raises ValueError naming the file and the cure."""
     from normlab.config.registry import parse_config  # only a run without a record needs it
 
     try:
@@ -156,7 +156,7 @@ def read_config(path: Path) -> dict[str, Any]:
 
 
 def thinned(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """Return what is published of the rows of a run."""
+    """Return the rows of a run that are published."""
     training = [n for n, row in enumerate(rows) if not _validates(row)]
     apart = 1
     while len(training) > _MOST_ROWS * apart:
@@ -170,9 +170,9 @@ def thinned(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
 
 
 def rows_of_run(place: Path) -> list[dict[str, Any]]:
-    """Read the rows of a run: its `metrics.jsonl`, or the published ones of an address.
+    """Read the rows of a run: its `metrics.jsonl`, or the published rows of an address.
 
-    Nothing for a run that has none; ValueError naming the file that is damaged, and where.
+    Empty for a run that has none; raises ValueError naming the damaged file, and where.
     """
     if (found := run_at(place)) is not None:
         return found[0].curves.get(found[1], [])
@@ -181,7 +181,7 @@ def rows_of_run(place: Path) -> list[dict[str, Any]]:
 
 
 def significant(value: Any) -> Any:
-    """Round a float to six significant digits; leave everything else."""
+    """Round a float to six significant digits; return anything else unchanged."""
     return float(f"{value:.6g}") if isinstance(value, float) else value
 
 

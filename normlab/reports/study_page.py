@@ -22,7 +22,7 @@ from normlab.reports.table import Table, figure
 from normlab.reports.translations import TextOf, side_by_side
 from normlab.studies import Study
 
-_SHORT = 180.0  # seconds below which a time is not written in hours: "0.0 h" says nothing
+_SHORT = 180.0  # shorter times are not in hours: "0.0 h" says nothing
 
 
 def study_page(
@@ -36,9 +36,9 @@ def study_page(
     text_of: TextOf | None = None,
     **values: Any,
 ) -> str:
-    """Return the page of a study, the same bytes for the same evidence; `home` is its folder.
+    """Return the page of a study, reproducible from its evidence; `home` is the study's folder.
 
-    `runs.html` is the template for any runs; it also takes `heading`, `problems` (what could not
+    The template for arbitrary runs, `runs.html`, also takes `heading`, `problems` (what could not
     be read) and `reload` (seconds, or 0). `text_of` gives the samples their sources and references,
     which published studies do not have.
     """
@@ -75,7 +75,7 @@ def study_page(
 
 
 def _said(now: Mapping[str, Any], key: str) -> str:
-    """Write what `progress.json` says under a key, which may be anything."""
+    """Format the value of a key in `progress.json`, which may be anything."""
     value = now[key]
     if not isinstance(value, int | float) or not math.isfinite(value):
         return str(value)
@@ -85,7 +85,7 @@ def _said(now: Mapping[str, Any], key: str) -> str:
 
 
 def _direction(table: Table, column: str) -> str:
-    """Say which way a score is better, "" if no row has it."""
+    """Return which direction of a score is better, "" if no row has the score."""
     entries = [row.entries[column] for row in table.rows]
     found = {entry.higher_is_better for entry in entries if entry.summary is not None}
     return "".join(f"{'higher' if higher else 'lower'} is better" for higher in sorted(found))
@@ -98,7 +98,7 @@ def _score(record: RunRecord, column: str) -> str:
 
 
 def _overview(runs: Sequence[Run], records: Sequence[RunRecord]) -> dict[str, list[str]]:
-    """Return the facts that a reader asks for first, each with its values."""
+    """Return the main facts about the runs, each with its values."""
     outcomes = [run.outcome for run in runs]
     seeds = sorted({run.planned.seed for run in runs})
     steps = [record.budget.steps for record in records if record.finished]
@@ -122,7 +122,7 @@ def _overview(runs: Sequence[Run], records: Sequence[RunRecord]) -> dict[str, li
 
 
 class Configuration(NamedTuple):
-    """What all settings share by dotted key, the keys that differ, and their values per setting."""
+    """The config keys shared by all settings, the keys that differ, and each setting's values."""
 
     shared: dict[str, str]
     columns: list[str]
@@ -130,9 +130,9 @@ class Configuration(NamedTuple):
 
 
 def configuration(runs: Iterable[Run]) -> Configuration:
-    """Compare the configs of all settings, each by its first seed: its seeds share theirs.
+    """Compare the configs of all settings; the first seed stands for all seeds of a setting.
 
-    What is no part of an experiment (seed, device, folders, probes) is left out.
+    What does not identify an experiment (seed, device, folders, probes) is left out.
     """
     groups = by_setting(run for run in runs if run.settings)
     configs = {place: own[0].settings for place, own in groups.items()}
@@ -150,7 +150,7 @@ def configuration(runs: Iterable[Run]) -> Configuration:
 
 
 def facts(records: Sequence[RunRecord], part: str) -> list[tuple[str, list[str]]]:
-    """Return what records say in a part: each key, and its values, the most frequent first."""
+    """Return the keys in a part of the records with their values, the most frequent first."""
     found: dict[str, list[str]] = {}
     for record in records:
         node = dict(getattr(record, part))
@@ -162,7 +162,7 @@ def facts(records: Sequence[RunRecord], part: str) -> list[tuple[str, list[str]]
 
 
 def _counted(values: Iterable[object]) -> list[str]:
-    """Return the different values as text, the most frequent first."""
+    """Return the distinct values as text, the most frequent first."""
     counts = Counter(str(value) for value in values if value is not None)
     return sorted(counts, key=lambda value: (-counts[value], value))
 
@@ -173,7 +173,7 @@ def _leaves(node: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _written(value: object) -> str:
-    """Write a value as the command line does."""
+    """Format a value as on the command line."""
     if isinstance(value, str):
         return "" if value == ABSENT else value
     return json.dumps(value, sort_keys=True)

@@ -1,11 +1,11 @@
-"""The table of a study, or of any runs: a pure function of the study and the records of its runs.
+"""The table of a study, or of any runs, computed only from the study and the runs' records.
 
-A row is a setting at a point of the study's grid. For each score it has the mean over the seeds
-that finished with its spread, and the difference to the first row at the same point, paired by
-seed, with its 95 % t interval and p value (Student 1908: right for as few seeds as two, if
-differences are normal). Whether translations would differ on other sentences is another question,
-which `normlab compare A B --bootstrap` answers. Runs that must not be averaged or compared are
-refused with the reason, and seeds that diverged are counted, never dropped.
+A row is a setting at a point of the study's grid. For each score it has the mean and the spread
+over the finished seeds, and the difference from the first row at the same point, paired by seed,
+with its 95 % t interval and p value (Student 1908: valid for as few as two seeds if differences are
+normal). Whether translations would differ on other sentences is a separate question, answered by
+`normlab compare A B --bootstrap`. Runs that must not be averaged or compared are refused with the
+reason, and diverged seeds are counted, never dropped.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -43,7 +43,7 @@ BOLD = (
 
 
 def build(study: Study, scale: str, runs: Iterable[Run], *, found: bool = False) -> Table:
-    """Return the table of a study from its runs, or of runs that were `found`, without a plan."""
+    """Return the table of a study's runs, or of runs that were `found` without a plan."""
     groups = by_setting(runs)
     joined = {place: _joined(members, study.columns) for place, members in groups.items()}
     overrides = [each for row in study.rows.values() for each in row]
@@ -74,7 +74,7 @@ def build(study: Study, scale: str, runs: Iterable[Run], *, found: bool = False)
 
 
 def data_name(study: Study, scale: str, records: Sequence[RunRecord]) -> str:
-    """Name the data of the numbers: as the study does if the records agree."""
+    """Name the data of a table: by the study's name for it if the records agree."""
     named = study.scales[scale].data_name if scale in study.scales else ""
     labels: dict[str, None] = {}
     for data in (record.data for record in records):
@@ -86,7 +86,7 @@ def data_name(study: Study, scale: str, records: Sequence[RunRecord]) -> str:
 
 
 def _joined(runs: Sequence[Run], columns: Sequence[str]) -> Cell | str:
-    """Join the seeds of a row, or say why they cannot be joined."""
+    """Join the seeds of a row; return the reason if they cannot be joined."""
     records = [run.record for run in runs if run.record is not None]
     if not records:
         return runs[0].state
@@ -106,7 +106,7 @@ def _joined(runs: Sequence[Run], columns: Sequence[str]) -> Cell | str:
 def _row(
     study: Study, runs: Sequence[Run], cell: Cell | str, base: Cell | None, rules: Rules
 ) -> Row:
-    """Return a row; `cell` may be the reason why it has no scores."""
+    """Return a row; if `cell` is text, it is the reason why the row has no scores."""
     name, point, _ = runs[0].key
     said = study.figures.get(name, {})
     entries = {column: Entry(column, document=said.get(column)) for column in study.columns}
@@ -179,7 +179,7 @@ def _notes(study: Study, scale: str, rows: Sequence[Row], rules: Rules) -> Itera
 
 
 def _untrained(cells: Mapping[str, Cell], columns: Sequence[str]) -> Iterator[str]:
-    """Yield the untrained baseline of each score, and the rows that are not clear of it."""
+    """Yield a note with each score's untrained baseline and the rows that are not clear of it."""
     found: list[str] = []
     low: list[str] = []
     for column in columns:
@@ -203,7 +203,7 @@ def _untrained(cells: Mapping[str, Cell], columns: Sequence[str]) -> Iterator[st
 
 
 def _differences(study: Study, rows: Sequence[Row], rules: Rules) -> Iterator[str]:
-    """Say which rows are not compared with the baseline, and which over some of their seeds."""
+    """Yield a note on rows not compared with the baseline, or only over some of their seeds."""
     found: dict[str, list[str]] = {}
     for row in rows:
         if row.cell is None or row.base is None:
@@ -232,7 +232,7 @@ def _differences(study: Study, rows: Sequence[Row], rules: Rules) -> Iterator[st
 
 
 def _intervals(rows: Sequence[Row], columns: Sequence[str]) -> Iterator[str]:
-    """Give the intervals of accuracies over test images, which a spread over seeds lacks."""
+    """Yield the intervals of accuracies over test images; a spread over seeds ignores them."""
     for column in columns:
         texts: list[str] = []
         for row in rows:
@@ -247,7 +247,7 @@ def _intervals(rows: Sequence[Row], columns: Sequence[str]) -> Iterator[str]:
 
 
 def _made_of(records: Sequence[RunRecord]) -> str:
-    """Say on which data, in which precision, on what and in how many updates runs were made."""
+    """Return the data, precision, devices and numbers of updates of the runs."""
     facts = [
         (record.data.get("label"), *map(record.environment.get, ("precision", "device")))
         for record in records
@@ -263,7 +263,7 @@ def _made_of(records: Sequence[RunRecord]) -> str:
 
 
 def _weights(record: RunRecord) -> str:
-    """Say which weights of a run were tested."""
+    """Return which weights of a run were tested."""
     if record.weights:
         averaged = "average" in record.weights
         return "the mean of the last validations" if averaged else "the last weights"

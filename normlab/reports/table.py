@@ -1,6 +1,6 @@
-"""A comparison table, and its text of fixed bytes: Markdown, LaTeX (booktabs), CSV.
+"""A comparison table and its reproducible text: Markdown, LaTeX (booktabs), CSV.
 
-Pages (`study_page.py`) and terminals (`normlab compare`) write the same entries.
+Pages (`study_page.py`) and terminals (`normlab compare`) show the same entries.
 """
 
 import csv
@@ -27,9 +27,9 @@ _LATEX = str.maketrans(
 
 @dataclass(frozen=True)
 class Entry:
-    """A score of a row: its summary and values by seed, and the difference to the baseline.
+    """A score of a row: its summary and values by seed, and the difference from the baseline.
 
-    `document` is the value that the article has, on its own data.
+    `document` is the value in the article, measured on the article's own data.
     """
 
     score: str
@@ -42,15 +42,15 @@ class Entry:
 
     @property
     def p(self) -> float | None:
-        """Return the p value of no difference."""
+        """Return the p value of the difference; None without a difference."""
         return None if self.difference is None else p_value(self.difference)
 
     @property
     def value(self) -> str:
-        """Return the mean with its standard deviation as text."""
+        """Return the mean and standard deviation as text."""
         if (found := self.summary) is None:
             return "-"
-        if math.isinf(found.mean):  # of steps to a target
+        if math.isinf(found.mean):  # steps to a target
             reached = sum(map(math.isfinite, self.values.values()))
             return f"reached {reached}/{found.n}" if reached else "not reached"
         sd = "" if found.sd is None else f" +- {figure(found.sd, self.score)}"
@@ -58,7 +58,7 @@ class Entry:
 
     @property
     def gap(self) -> str:
-        """Return the difference with its interval and p value as text, "" for none."""
+        """Return the difference, its interval and its p value as text; "" without a difference."""
         if (gap := self.difference) is None or (p := self.p) is None:
             return ""
         chance = "p < 0.001" if p < 0.001 else f"p = {p:.3f}"
@@ -73,8 +73,8 @@ class Entry:
 class Row:
     """One setting at one point of the grid: its scores by column, and its joined seeds.
 
-    `stability` says how its seeds trained, `said` what the article says of that, `problem` why it
-    has no scores. `base` are the joined seeds of the baseline.
+    `stability` says how its seeds trained, `said` what the article says about that, `problem` why
+    it has no scores. `base` is the joined seeds of the baseline.
     """
 
     name: str
@@ -89,21 +89,21 @@ class Row:
 
     @property
     def label(self) -> str:
-        """Return name and point."""
+        """Return the row's name and point."""
         return f"{self.name} {self.point}".strip()
 
     @property
     def records(self) -> tuple[RunRecord, ...]:
-        """Return the records of its seeds, if they could be joined."""
+        """Return the records of the row's seeds; empty if they could not be joined."""
         return () if self.cell is None else self.cell.records
 
 
 @dataclass(frozen=True)
 class Table:
-    """A study's table: its caption, its columns, its rows, and what a reader must know.
+    """A study's table: its title, columns and rows, and notes for the reader.
 
-    `details` are further notes, for the study's page. `apart` heads the column of what the article
-    says of its own data, "" for a study without such values.
+    `details` are further notes, for the study's page. `apart` is the heading of the column for the
+    article's values on its own data, "" for a study without such values.
     """
 
     title: str
@@ -115,12 +115,12 @@ class Table:
 
     @property
     def head(self) -> list[str]:
-        """Return the heads of the columns."""
+        """Return the column headings."""
         return ["setting", "at", *self.columns, "stability", *filter(None, [self.apart])]
 
     @property
     def lines(self) -> list[tuple[Row, list[Entry], list[str]]]:
-        """Return each row with its entries, and its last cells: stability and the article's."""
+        """Return each row with its entries and last cells: stability and the article's values."""
         found: list[tuple[Row, list[Entry], list[str]]] = []
         for row in self.rows:
             entries = [row.entries[name] for name in self.columns]
@@ -136,7 +136,7 @@ class Table:
 
 
 def markdown(table: Table) -> str:
-    """Return a table in Markdown, its notes as a list beneath."""
+    """Return a table in Markdown, with its notes as a list below."""
     rows: list[list[str]] = []
     for row, entries, last in table.lines:
         cells = [in_markdown(row.name), in_markdown(row.point or "-")]
@@ -152,7 +152,7 @@ def markdown(table: Table) -> str:
 def pipes(
     head: Sequence[str], rows: Iterable[Sequence[str]], *, words: int, notes: Iterable[str] = ()
 ) -> list[str]:
-    """Return lines of Markdown: a table, numbers from column `words` on, and a list of notes."""
+    """Return a Markdown table, with numbers from column `words` on, and a list of notes."""
     rules = [*["---"] * words, *["---:"] * (len(head) - words)]
     table = ["| " + " | ".join(cells) + " |" for cells in (head, rules, *rows)]
     return [*table, "", *(f"- {note}" for note in notes)]
@@ -190,7 +190,7 @@ def _escaped(text: str) -> str:
 
 
 def comma_separated(table: Table) -> str:
-    """Return a table as CSV with full precision, one line per score of a row."""
+    """Return a table as CSV in full precision, one line per row and score."""
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
     writer.writerow(_CSV)
@@ -210,12 +210,12 @@ def comma_separated(table: Table) -> str:
 
 
 def _rounded(value: float | None) -> object:
-    """Return a computed value without the last digits, in which libraries differ."""
+    """Return a value to 12 significant digits, beyond which libraries differ."""
     return "" if value is None else float(f"{value:.12g}")
 
 
 def figure(value: float, score: str) -> str:
-    """Write a value with the digits that its kind is read to, and a huge one with three."""
+    """Format a value with the digits usual for its score; huge values get three digits."""
     if "_to/" in score and abs(value) < 1e15:  # steps and tokens
         return f"{value:,.0f}"
     read_to_three = any(word in score for word in ("loss", "accuracy", "bits", "stability"))

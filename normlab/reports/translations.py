@@ -1,7 +1,7 @@
-"""What runs translated: sentences of a test side by side, and the paired bootstrap of two rows.
+"""Translations of runs: test sentences side by side, and the paired bootstrap of two rows.
 
-Sentences are drawn at random. For a row at a point of the grid the first seed is shown that left
-translations. The bootstrap (Koehn 2004) asks seed by seed whether the difference between these
+Sentences are drawn at random. Each row at a grid point is shown by its first seed that has
+translations. The bootstrap (Koehn 2004) asks, for each seed, whether the difference between these
 trained models would hold on other sentences; the t test of tables asks whether it would hold with
 other seeds.
 """
@@ -25,14 +25,14 @@ Text = tuple[Sequence[str], Sequence[str]]
 TextOf = Callable[[RunRecord], Text]
 """Returns the text of a run's test; raises ValueError where it cannot be had."""
 SPLIT, SCORE = "test", "test/bleu"
-_DRAW = 1  # the seed of the drawing: the same sentences on every page
-_ROWS = 40  # rows that are shown: no reader compares more
+_DRAW = 1  # seed of the sampling: the same sentences on every page
+_ROWS = 40  # the most rows shown: no reader compares more
 
 
 class Said(NamedTuple):
-    """A text of a sentence: the source, the reference, or what a row's seed made of it.
+    """A text of one sentence: the source, the reference, or the translation by a row's seed.
 
-    Its chrF is None where the reference is not known.
+    The chrF of a translation is None if the reference is unknown.
     """
 
     name: str
@@ -43,11 +43,11 @@ class Said(NamedTuple):
 
 
 class SideBySide(NamedTuple):
-    """Sentences of one test: `data` names it, `total` is its size.
+    """Sentences of one test set: `data` is its name, `total` its size.
 
-    `sentences` has the texts of each by its line in the split, from 1. `missing` says why there are
-    no sources and references, "" where nobody asked for them or they are there; `left_out` names,
-    in one line each, translations that cannot be shown.
+    `sentences` maps line numbers in the split, from 1, to texts. `missing` says why there are no
+    sources and references; it is "" if they are there or were not requested. `left_out` has a line
+    for each run whose translations cannot be shown.
     """
 
     data: str
@@ -58,7 +58,7 @@ class SideBySide(NamedTuple):
 
 
 def checksums(record: RunRecord) -> object:
-    """Return the checksums of the test by language: runs with equal ones share a text."""
+    """Return the test set's checksums; runs with equal checksums share a test set."""
     return (record.data.get("checksums") or {}).get(SPLIT)
 
 
@@ -67,7 +67,7 @@ def side_by_side(
 ) -> SideBySide | None:
     """Return `count` sentences of the first run's test; None if no run left translations.
 
-    Without `text_of` they have translations alone.
+    Without `text_of`, only translations are shown, without sources and references.
     """
     shown: list[tuple[Run, RunRecord, list[str]]] = []
     left_out: list[str] = []
@@ -115,10 +115,10 @@ def side_by_side(
 def bootstrap(
     baseline: Sequence[Run], other: Sequence[Run], text_of: TextOf, *, samples: int = 1000
 ) -> "dict[str, Bootstrap]":
-    """Test the difference in BLEU for each seed that is a pair, and for `all` of several together.
+    """Test the difference in BLEU for each paired seed, and for `all` seeds together if several.
 
-    Raises ValueError with the reason where the two were not trained, tested or computed in the same
-    way, and where translations are missing or do not have the score of their record.
+    Raises ValueError with the reason if the two were not trained, tested or computed in the same
+    way, or if translations are missing or do not have the score in their record.
     """
     from normlab.metrics.bleu import paired_bootstrap
 
@@ -152,7 +152,7 @@ def bootstrap(
 
 
 def _scored(run: Run, references: Sequence[str], lowercase: bool) -> list[str]:
-    """Return what a run translated; ValueError unless it has the score of the record."""
+    """Return a run's translations; raises ValueError unless they have the recorded score."""
     from normlab.metrics.bleu import bleu_scores
 
     assert run.record is not None and run.folder is not None

@@ -1,6 +1,6 @@
-"""The trials of a tuning in `results/<study>/`: `tuning.json`, every trial by scale, and its page.
+"""The trials of a tuning in `results/<study>/`: `tuning.json`, every trial by scale, and a page.
 
-They are no evidence for a claim.
+Trials are not evidence for any claim.
 """
 
 import json
@@ -17,7 +17,7 @@ _FORMAT = "normlab.tuning/1"
 
 
 def publish(root: Path, study: str, scales: Mapping[str, Mapping[str, Any]]) -> Path:
-    """Write what tuning found at some scales next to that of others; return the page."""
+    """Add the trials at some scales to the published ones, and write the page; return its path."""
     path = root / study / "tuning.json"
     page = path.with_suffix(".md")
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -34,7 +34,7 @@ def publish(root: Path, study: str, scales: Mapping[str, Mapping[str, Any]]) -> 
 
 
 def read(path: Path) -> dict[str, Any]:
-    """Return what was found, by scale; nothing without a file, ValueError for a damaged one."""
+    """Return the trials by scale; empty without a file, ValueError if the file is damaged."""
     try:
         content = json.loads(path.read_text("utf-8"))
         if content["format"] != _FORMAT:
@@ -51,17 +51,17 @@ def with_others(
     before: Mapping[str, Any] | None,
     cells: Sequence[tuple[str, str]],
 ) -> dict[str, Any]:
-    """Add to what was found for some rows what was known `before` of the others.
+    """Add the rows known `before` to the rows that were tuned now.
 
-    `cells` are all rows and points of the scale, in their order. Raises ValueError if the other
-    rows were tuned in another way.
+    `cells` are all rows and points of the scale, in order. Raises ValueError if the other rows were
+    tuned differently.
     """
     own = {(row["row"], row["point"]): row for row in found["rows"]}
     kept = {(row["row"], row["point"]): row for row in (before or {}).get("rows", ())}
     others = {cell: row for cell, row in kept.items() if cell not in own and cell in cells}
     if before is not None and others:
         was, now = (dict(plain(each["tuning"])) for each in (before, found))
-        for each in (was, now):  # rows that are tuned again may be tried in another way
+        for each in (was, now):  # re-tuned rows may use another length of runs
             whole = each.get("whole_runs", ())
             each["whole_runs"] = [row for row, _ in others if row in whole]
         if changed := [key for key in now if was.get(key) != now[key]]:
@@ -96,7 +96,7 @@ def _text(trial: Mapping[str, Any]) -> str:
 
 
 def notes(found: Mapping[str, Any]) -> list[str]:
-    """Return what a reader of the table must know, one line each."""
+    """Return the notes below the table, one line each."""
     tuning, rows = found["tuning"], found["rows"]
     trials = [trial for row in rows for trial in row["trials"]]
     commits = sorted({commit for trial in trials for commit in trial["commits"]})
