@@ -1,6 +1,6 @@
-"""The subcommands by group, each with what it does; the file of a command has `main(argv) -> int`.
+"""The subcommands by group, each with its description; a command's file has `main(argv) -> int`.
 
-Importing a command's file is cheap: what is heavy is imported inside `main`.
+Importing a command's file is cheap: heavy imports are inside `main`.
 """
 
 COMMANDS = {
@@ -30,5 +30,5 @@ COMMANDS = {
 
 
 def names() -> list[str]:
-    """List the subcommands in alphabetical order."""
+    """Return the subcommands in alphabetical order."""
     return sorted(name for group in COMMANDS.values() for name in group)

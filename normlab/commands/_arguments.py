@@ -1,4 +1,4 @@
-"""Arguments that several commands take, and help that fits the terminal's width."""
+"""Arguments shared by several commands, and help folded to the terminal's width."""
 
 import argparse
 from itertools import groupby
@@ -6,11 +6,11 @@ from pathlib import Path
 
 from normlab.commands._terminal import folded
 
-_BELOW = "      "  # before what an example does, if it has no room next to the command
+_BELOW = "      "  # indent of a description that does not fit next to its example
 
 
 class HelpFormatter(argparse.RawDescriptionHelpFormatter):
-    """Fold the prose of an epilog; lines that begin with a blank are commands and stay whole."""
+    """Fold the prose of an epilog; lines that begin with a space are commands and stay whole."""
 
     def _fill_text(self, text: str, width: int, indent: str) -> str:
         lines: list[str] = []
@@ -28,7 +28,7 @@ class HelpFormatter(argparse.RawDescriptionHelpFormatter):
 
 
 def command_parser(name: str, does: str, examples: str | None) -> argparse.ArgumentParser:
-    """Return the parser of `normlab NAME`, which `does` describes in one sentence."""
+    """Return the parser of `normlab NAME`; `does` is its description in one sentence."""
     return argparse.ArgumentParser(
         f"normlab {name}",
         description=does,
@@ -39,7 +39,7 @@ def command_parser(name: str, does: str, examples: str | None) -> argparse.Argum
 
 
 def add_run(parser: argparse.ArgumentParser, run: str) -> None:
-    """Add RUN, the settings that replace its own, and the weights to load."""
+    """Add the arguments RUN, its changed settings, and the weights to load."""
     add = parser.add_argument
     add("run", type=as_path, metavar="RUN", help=run)
     add("changes", nargs="*", metavar="key=value", help="settings that replace the run's")
@@ -50,7 +50,7 @@ def add_run(parser: argparse.ArgumentParser, run: str) -> None:
 def add_compared(
     parser: argparse.ArgumentParser, *, scores: str = "the scores of the test"
 ) -> None:
-    """Add `--baseline` and `--score`; `scores` names the default of the latter."""
+    """Add `--baseline` and `--score`; `scores` describes the default of `--score`."""
     text = "the row that the others are compared with, such as bn; default: ln"
     parser.add_argument("--baseline", metavar="ROW", help=text)
     text = f"a column for this score; may be repeated; default: {scores}"
@@ -58,7 +58,7 @@ def add_compared(
 
 
 def as_path(text: str) -> Path:
-    """Return the path that a text names; refuse the empty text of a variable that is not set."""
+    """Return the path in a text; refuse an empty text, as from a variable that is not set."""
     if not text:
         raise argparse.ArgumentTypeError("expected a path, found nothing; is a variable not set?")
     return Path(text)

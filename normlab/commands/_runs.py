@@ -1,4 +1,4 @@
-"""The runs that paths or addresses on a command line name, and the weights of one of them."""
+"""The runs at paths or addresses from the command line, and the weights of a run."""
 
 from collections.abc import Iterable, Sequence
 from difflib import get_close_matches
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def read_places(places: Sequence[Path]) -> tuple[list[tuple[Path, RunRecord]], list[str]]:
-    """Read every run at or below the places once, with its folder; name what cannot be read.
+    """Read every run at or below the places once, with its folder; also return read errors.
 
     A place is a folder of runs, the folder of a run, a `record.json`, or an address.
     """
@@ -31,12 +31,12 @@ def read_places(places: Sequence[Path]) -> tuple[list[tuple[Path, RunRecord]], l
 
 
 def runs_of(place: Path) -> list[Path]:
-    """Return the folders of the runs that RUN names: a run, or an experiment's in order of seeds.
+    """Return the folders at RUN: one run, or the runs of one experiment in order of seeds.
 
-    Raises ValueError for a place without runs, with a damaged one, or of several experiments.
+    Raises ValueError for a place without runs, with a damaged run, or with several experiments.
     """
     if (place / CONFIG_FILE).is_file() and not (place / RECORD_FILE).is_file():
-        RunStore(place).read(place)  # raises: the run has not ended
+        RunStore(place).read(place)  # raises, since the run has not ended
     runs, problems = read_places([place])
     if problems:
         raise ValueError(problems[0])
@@ -48,7 +48,7 @@ def runs_of(place: Path) -> list[Path]:
 
 
 def one_run(place: Path) -> Path:
-    """Return the folder of the one run that RUN names; ValueError for an experiment of several."""
+    """Return the folder of the one run at RUN; raises ValueError for several runs."""
     folders = runs_of(place)
     if len(folders) > 1:
         raise ValueError(f"{place} has {len(folders)} runs: name one, such as {folders[0]}")
@@ -56,14 +56,14 @@ def one_run(place: Path) -> Path:
 
 
 def none_below(places: Sequence[Path], which: str = "") -> str:
-    """Return the message that there is no run at or below places, with paths of similar names."""
+    """Return the message that there are no runs at or below places, with similar paths."""
     text = f"no run{which} below {', '.join(map(str, places))}"
     near = [str(found) for place in places if (found := nearest(place)) is not None]
     return text + (f". Did you mean {' '.join(near)}?" if near else "; `normlab train` makes one")
 
 
 def nearest(place: Path) -> Path | None:
-    """Return an existing path with a name similar to that of a missing one, if there is any."""
+    """Return an existing path with a name similar to a missing one; None if there is none."""
     if place.exists() or not place.parent.is_dir():
         return None
     names = [path.name for path in place.parent.iterdir()]
@@ -73,7 +73,7 @@ def nearest(place: Path) -> Path | None:
 def load(
     folder: Path, changes: Sequence[str], *, weights: str | None, fold: bool = False
 ) -> "LoadedRun":
-    """Load a run as `normlab.train.loaded.load_run` does; warn if it did not finish."""
+    """Load a run like `normlab.train.loaded.load_run`; warn if it did not finish."""
     with at_work(f"loading {folder}"):
         from normlab.train.loaded import load_run
 
@@ -83,7 +83,7 @@ def load(
 
 
 def say_unfinished(folder: Path, record: RunRecord) -> None:
-    """Warn that the weights of a run are not those of its last planned step."""
+    """Warn if the weights of a run are not from its last planned step."""
     if (ended := record.outcome).status != "finished":
         complain(
             f"{folder}: {ended.status} at step {ended.step:,}: these are not the weights of a "
@@ -92,7 +92,7 @@ def say_unfinished(folder: Path, record: RunRecord) -> None:
 
 
 def conditions(where: Iterable[str]) -> dict[str, str]:
-    """Return the values of `--where KEY=VALUE` by their keys; ValueError for another form."""
+    """Return the values of `--where KEY=VALUE` by key; raises ValueError for any other form."""
     found: dict[str, str] = {}
     for text in where:
         key, equals, value = text.partition("=")

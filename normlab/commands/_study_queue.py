@@ -1,4 +1,4 @@
-"""What a queue of studies asks of claims and reports: parts judged, whole seeds published."""
+"""Judging the parts of claims and publishing whole seeds while a queue of studies runs."""
 
 import math
 from collections.abc import Sequence
@@ -20,15 +20,15 @@ if TYPE_CHECKING:
 
 
 class Judge:
-    """Judges the parts of claims that jobs decide, by their runs and the published `results`."""
+    """Judges the parts of claims that jobs decide, from their runs and the published `results`."""
 
     def __init__(self, jobs: Sequence[Job], results: Path) -> None:
         self.jobs, self.results, self.configs = jobs, results, CONFIG_DIR
 
     def standings(self, job: Job, runs: "Evidence | None" = None) -> "list[Outcome]":
-        """Return the verdicts so far on the parts that a job can decide.
+        """Return the verdicts so far on the parts of claims that a job can decide.
 
-        One side of such a part is among the job's rows and points, and each is there or published.
+        In such a part, one side is made by the job, and every side is made by it or published.
         """
         from normlab.claims.endpoint import StudyEndpoint
         from normlab.claims.ledger import standings
@@ -46,10 +46,10 @@ class Judge:
         return [each for each in standings(self._claims, runs, *place) if may(each.endpoint)]
 
     def count_undecided(self, *, analyses: bool) -> None:
-        """Count the undecided parts of each job, and plan its seeds by them.
+        """Count each job's undecided parts, and plan its seeds accordingly.
 
         With planned `analyses`, a job that decides no part makes only its own seeds. If fewer seeds
-        count for an undecided part than are published, the analyses are planned by these.
+        count for an undecided part than are published, the analyses are planned with that number.
         """
         runs = self.runs()
         for job in self.jobs:
@@ -63,14 +63,14 @@ class Judge:
                 job.plan(None)
 
     def analyze(self, job: Job) -> int:
-        """Judge a job at a planned analysis and say so; return its undecided parts."""
+        """Judge a job at a planned analysis and print the verdicts; return its undecided parts."""
         print(f"planned analysis at {job.counted + len(job.seeds)} seeds of {job.name}:")
         found = self.standings(job)
         print("\n".join(f"  {line}" for line in verdict_lines(found)))
         return sum(each.open for each in found)
 
     def runs(self) -> "Evidence":
-        """Read all runs there are; a run that jobs share belongs to each of them."""
+        """Read all existing runs; a run that jobs share belongs to each of them."""
         from normlab.claims.runs import Runs
 
         made_for: dict[Path, set[tuple[str, str]]] = {}
@@ -89,7 +89,7 @@ class Judge:
 
 
 def verdict_lines(found: "Sequence[Outcome]") -> list[str]:
-    """Return the parts by their verdicts, one line each."""
+    """Return the parts grouped by verdict, one line per verdict."""
     by: dict[str, list[str]] = {}
     for each in found:
         why = f" ({each.reason})" if each.reason and each.verdict == "not measured" else ""
@@ -99,10 +99,10 @@ def verdict_lines(found: "Sequence[Outcome]") -> list[str]:
 
 
 class Publisher:
-    """Writes whole seeds into a folder, None for nowhere; a problem is kept, and ends no run."""
+    """Publishes whole seeds below a folder (None: nowhere); problems are kept and stop no run."""
 
     def __init__(self, root: Path | None, jobs: Sequence[Job]) -> None:
-        """Raise ValueError, before anything runs, if the runs of jobs cannot be published there."""
+        """Raise ValueError, before anything runs, if the jobs' runs cannot be published there."""
         from normlab.records.packed import Key
         from normlab.reports.published import check
 
@@ -113,7 +113,7 @@ class Publisher:
                 check(root, job.study.name, job.scale, asked)
 
     def publish(self, job: Job, seeds: Sequence[int]) -> None:
-        """Write seeds of a job, and no other."""
+        """Publish the runs of a job with these seeds."""
         from normlab.reports.published import publish
         from normlab.reports.runs import Run as Made
 
@@ -135,9 +135,9 @@ class Publisher:
 
 
 def untuned(job: Job, words: Sequence[str]) -> str | None:
-    """Name the rows without a tuned learning rate though their study tunes them, else None.
+    """Return a warning about rows without a tuned learning rate in a study with tuning, or None.
 
-    None for a smoke test and a pilot, which decide nothing, and if the command gives a rate.
+    None for a smoke test or a pilot, which decide nothing, and if the command gives a rate.
     """
     study, scale = job.study, job.scale
     if scale == SMOKE or study.scale(scale).pilot or not (missing := unchosen(study, scale)):
@@ -153,7 +153,7 @@ def untuned(job: Job, words: Sequence[str]) -> str | None:
 
 
 def print_tables(jobs: Sequence[Job], results: Path) -> None:
-    """Print the table of each study by what has ended, with the published seeds that count."""
+    """Print each study's table from the runs that have ended and the published seeds that count."""
     from normlab.commands.compare import show_table
     from normlab.records.packed import pack
     from normlab.reports.runs import Run as Made

@@ -1,4 +1,4 @@
-"""`normlab study tune`: choose a value for every row by the same grid, seeds and budget."""
+"""`normlab study tune`: choose a value for every row with the same grid, seeds and budget."""
 
 import argparse
 import time
@@ -22,7 +22,7 @@ from normlab.studies.tuning import Bout, Trials, with_rates
 if TYPE_CHECKING:
     from normlab.studies.runs import Run
 
-_NO_PART = ("device=", "data_dir=", "runs_dir=", "observe.")  # of the experiment
+_NO_PART = ("device=", "data_dir=", "runs_dir=", "observe.")  # not part of the experiment
 
 
 @dataclass(frozen=True)
@@ -52,7 +52,7 @@ class Job:
         return {"tuning": structs.asdict(self.tuning), "rows": rows}
 
     def with_others(self) -> dict[str, Any]:
-        """Return what was found, with the rows of the scale that are not tuned now."""
+        """Return the trials, with the published ones of the scale's rows that are not tuned now."""
         from normlab.reports.tuning import read, with_others
 
         size, path = self.study.scale(self.scale), self.results / self.study.name / "tuning.json"
@@ -60,7 +60,7 @@ class Job:
         return with_others(self.found(), read(path).get(self.scale), at)
 
     def texts(self) -> tuple[str, str]:
-        """Return the text of the study's file, and the one with the choice (now: any value)."""
+        """Return the text of the study's file, and the text with the choice (now: any value)."""
         rates = {
             rate_name(*place): [f"{self.tuning.key}={value}"] if value else None
             for place, bout in self.bouts.items()
@@ -74,18 +74,18 @@ class Job:
 
 
 def study_file(name: str) -> Path:
-    """Return the file of a study."""
+    """Return the path of a study's file."""
     return CONFIG_DIR / "study" / f"{name}.yaml"
 
 
 def tune(arguments: argparse.Namespace, again: str) -> int:
-    """Tune study after study, show and write the choice; 1 if a trial failed."""
+    """Tune one study after the other, print and write the choices; return 1 if a trial failed."""
     from normlab.reports.tuning import notes, table
 
     until, write = time.monotonic() + arguments.budget, not arguments.no_write
     jobs = _jobs(arguments.words, arguments.results, write=write)
     for job in jobs:
-        if write:  # what cannot be written is said before anything runs
+        if write:  # fail before anything runs if the choice cannot be written
             job.texts()
             job.with_others()
         tried = [run for bout in job.bouts.values() for own in bout.runs.values() for run in own]
@@ -107,7 +107,7 @@ def tune(arguments: argparse.Namespace, again: str) -> int:
 
 
 def _jobs(words: Sequence[str], results: Path, *, write: bool) -> list[Job]:
-    """Return what is to be tuned; ValueError for overrides by which a choice cannot be written."""
+    """Return the tuning jobs; raises ValueError for overrides that prevent writing a choice."""
     given, extra = taken_out([word for word in words if "=" in word])
     scale = given.get("scale", SMOKE)
     if write and (more := [each for each in extra if not each.startswith(_NO_PART)]):
@@ -133,13 +133,13 @@ def _jobs(words: Sequence[str], results: Path, *, write: bool) -> list[Job]:
 
 
 def _write(job: Job) -> None:
-    """Write the choice into the study's file, and every trial into the results."""
+    """Write the choice to the study's file, and every trial to the results."""
     from normlab.reports.tuning import publish
 
     if any(bout.failed for bout in job.bouts.values()):
         complain(f"{job.study.name}: a trial failed, so nothing is chosen; start it again")
         return
-    # Two tunings may write into one file, and neither loses the rates of the other.
+    # Two tunings may write to the same file; the lock keeps the rates of both.
     with only_writer(job.results / job.study.name / job.file.name):
         before, after = job.texts()
         page = publish(job.results, job.study.name, {job.scale: job.with_others()})

@@ -1,4 +1,4 @@
-"""Many runs by Hydra: a grid, a search by a sweeper such as Optuna, or another launcher.
+"""Many runs through Hydra: a grid, a search by a sweeper such as Optuna, or another launcher.
 
 Hydra's basic launcher only lists the runs of a grid, and the loop of studies carries them out. With
 another launcher (Slurm, Ray) a scheduler carries them out; `normlab list runs` shows them.
@@ -28,18 +28,18 @@ from normlab.records.store import RECORD_FILE, RunStore
 from normlab.studies.loop import INTERRUPTED, Cell, Grid, carry_out
 from normlab.studies.show import Lines, carry_out_shown
 
-SEARCH_RESULT = "optimization_results.yaml"  # what Hydra's sweepers call what they have found
+SEARCH_RESULT = "optimization_results.yaml"  # the file in which Hydra's sweepers save their result
 
 
 def run_hydra(argv: list[str], *, again: str) -> int:
-    """Let Hydra read the arguments, carry out the runs, and return the exit status.
+    """Let Hydra parse the arguments, carry out the runs, and return the exit status.
 
     `again` is the command that resumes.
     """
     register()
     cells: list[Cell] = []
     processes: list[int | None] = []
-    own = _sweeps_folder(argv) / uuid.uuid4().hex  # of this sweep alone
+    own = _sweeps_folder(argv) / uuid.uuid4().hex  # for this sweep only
 
     def job(config: DictConfig) -> float | None:
         runtime = HydraConfig.get()
@@ -55,18 +55,18 @@ def run_hydra(argv: list[str], *, again: str) -> int:
             return None if record is None else objective(record, config, direction)
         try:
             folder = RunStore(config.runs_dir).run_dir(to_dict(from_hydra(config)))
-        except Exception:  # the run of a wrong config fails by itself, and says why
+        except Exception:  # the run of a wrong config fails later with its own message
             folder = own / str(len(cells))
         cells.append(Cell(" ".join(overrides), overrides, folder))
         processes.append(config.observe.processes)
         if grid:
-            return None  # all runs of a grid are known: they are begun together, below
+            return None  # the runs of a grid are all known, and start together below
         (done,) = carry_out(Grid(cells[-1:]), 1, show=Lines())
         if done.status:
             raise ValueError(f"{done.cell.name}: {done.said}")
         return objective(RunStore(config.runs_dir).read(folder), config, direction)
 
-    os.environ.setdefault("HYDRA_FULL_ERROR", "1")  # errors reach cli.py, which says them in a line
+    os.environ.setdefault("HYDRA_FULL_ERROR", "1")  # errors reach cli.py, which prints one line
     main = hydra.main(config_path=str(CONFIG_DIR), config_name=CONFIG_NAME, version_base="1.3")
     sweepers = [text for text in argv if text.startswith("hydra/sweeper=")]
     searches = sweepers[-1:] not in ([], ["hydra/sweeper=basic"])
@@ -90,12 +90,12 @@ def run_hydra(argv: list[str], *, again: str) -> int:
     except Exception as error:
         if not type(error).__module__.startswith("submitit."):
             raise
-        said = " ".join(str(error).splitlines()[:2])  # then comes all that the job has written
+        said = " ".join(str(error).splitlines()[:2])  # the rest is the output of the job
         raise ValueError(f"{said}; start the sweep again to resume") from error
 
 
 def _sweep(cells: list[Cell], processes: int | None, again: str) -> int:
-    """Carry out runs side by side, show them, and compare those that ended; `again` resumes."""
+    """Carry out runs in parallel, show them, and compare the ended ones; `again` resumes."""
     names = short_names([cell.overrides for cell in cells])
     cells = [cell._replace(name=name) for cell, name in zip(cells, names, strict=True)]
     ended = carry_out_shown(Grid(cells), processes, again=again)
@@ -111,9 +111,9 @@ def _train_elsewhere(
 ) -> RunRecord | None:
     """Carry out a run inside a job of another launcher; return its record.
 
-    With a `note`, an error is written there and the answer is None: Hydra would name only the first
-    run that failed. A run that was told to stop ends the process without a result, so that the
-    sweep waits for a scheduler that requeues it.
+    If `note` is given, an error is written to that file and None is returned, since Hydra would
+    name only the first failed run. A run that was asked to stop ends the process without a result,
+    so that the sweep waits for a scheduler that requeues it.
     """
     try:
         record = train_and_say(from_hydra(config))
@@ -133,15 +133,15 @@ def _train_elsewhere(
 
 
 def _sweeps_folder(argv: Sequence[str]) -> Path:
-    """Return the folder of sweeps below `runs_dir`, which each process of a sweep can reach."""
+    """Return the folder of sweeps below `runs_dir`, where every process of a sweep can reach it."""
     given = [text.partition("=")[2] for text in argv if text.startswith("runs_dir=")]
     return Path(given[-1].strip("'\"") if given else RunConfig().runs_dir).resolve() / ".sweeps"
 
 
 def objective(record: RunRecord, config: DictConfig, direction: object) -> float:
-    """Return what a sweeper such as Optuna goes by: `valid/<select_by>` of the tested weights.
+    """Return the objective for a sweeper such as Optuna: the tested `valid/<select_by>`.
 
-    The worst there is for a run that diverged. ValueError for a sweeper that seeks the worst score.
+    A diverged run gets the worst value. Raises ValueError if the sweeper seeks the worst score.
     """
     name, sought = f"valid/{config.validate.select_by}", getattr(direction, "name", direction)
     score = record.scores.get(name)
@@ -157,7 +157,7 @@ def objective(record: RunRecord, config: DictConfig, direction: object) -> float
 
 
 def short_names(runs: Sequence[Sequence[str]]) -> list[str]:
-    """Name each run by the overrides that not all of them have."""
+    """Name each run by the overrides that are not common to all runs."""
     common = set(runs[0]).intersection(*runs[1:]) if len(runs) > 1 else set[str]()
     names = (" ".join(text for text in overrides if text not in common) for overrides in runs)
     return [name or "all defaults" for name in names]

@@ -1,4 +1,4 @@
-"""Tables, prose and messages of commands, as wide as the terminal (in a pipe COLUMNS, or 80)."""
+"""Tables, prose and messages of commands, as wide as the terminal (in a pipe, COLUMNS or 80)."""
 
 import re
 import shutil
@@ -11,14 +11,14 @@ from typing import Any, NamedTuple, TextIO, cast
 
 from normlab.records.labels import one_line, printable
 
-_PROSE = 50  # characters from which a cell is prose
-_LEAST = 36  # columns for prose
+_PROSE = 50  # cells with more characters are prose
+_LEAST = 36  # the fewest columns for prose
 _GAP = 2
 _COLOURS = re.compile(r"(\x1b\[[0-9;]*m)")
 
 
 class _Column(NamedTuple):
-    """The texts of a column, its name first, and the least and the most characters they take."""
+    """The texts of a column, its name first, and its smallest and largest width in characters."""
 
     texts: list[str]
     numeric: bool
@@ -36,9 +36,9 @@ def print_table(
 ) -> None:
     """Print rows of plain text under column names, and notes below them, to standard output.
 
-    The columns named in `numeric` are aligned on the right. If the table is too wide, text is
-    folded at blanks, and columns that still do not fit form a second table after the same `labels`
-    columns. rich would take seconds for ten thousand rows.
+    Columns in `numeric` are right-aligned. If the table is too wide, text is folded at spaces, and
+    columns that still do not fit form a second table after the same `labels` columns. rich would
+    take seconds for ten thousand rows.
     """
     room = shutil.get_terminal_size().columns
     cells = zip(*rows, strict=True) if rows else [()] * len(columns)
@@ -63,7 +63,7 @@ def print_table(
 def _column(texts: list[str], *, numeric: bool) -> _Column:
     most = max(map(_width, texts))
     words = max((_width(word) for text in texts for word in text.split()), default=0)
-    # A number that folds cannot be read or copied.
+    # A folded number could not be read or copied.
     least = most if numeric else max(words, _LEAST if most > _PROSE else 0)
     return _Column(texts, numeric, least, most)
 
@@ -80,7 +80,7 @@ def _print_part(columns: Sequence[_Column], room: int) -> None:
 
 
 def _shares(columns: Sequence[_Column], room: int) -> list[int]:
-    """Return the columns' widths; the widest columns are narrowed until all fit."""
+    """Return the widths of the columns; the widest ones are narrowed until all fit."""
     for level in range(max(column.most for column in columns), -1, -1):
         widths = [max(column.least, min(column.most, level)) for column in columns]
         if sum(widths) <= room:
@@ -89,7 +89,7 @@ def _shares(columns: Sequence[_Column], room: int) -> list[int]:
 
 
 def _lines(cells: Sequence[str], columns: Sequence[_Column], widths: Sequence[int]) -> list[str]:
-    """Lay out a row, which has several lines if a cell is folded."""
+    """Lay out a row, which takes several lines if a cell is folded."""
     in_lines = [folded(text, width) for text, width in zip(cells, widths, strict=True)]
     found: list[str] = []
     for line in zip_longest(*in_lines, fillvalue=""):
@@ -102,7 +102,7 @@ def _lines(cells: Sequence[str], columns: Sequence[_Column], widths: Sequence[in
 
 
 def _width(text: str) -> int:
-    """Return the columns that a text takes; some characters take two."""
+    """Return the width of a text in terminal columns; some characters take two."""
     if text.isascii():
         return len(text)
     from rich.cells import cell_len
@@ -111,9 +111,9 @@ def _width(text: str) -> int:
 
 
 def folded(text: str, width: int, *, first: str = "", rest: str = "") -> list[str]:
-    """Fold text at blanks, after `first` and on further lines `rest`.
+    """Fold text at spaces, with the prefix `first` on the first line and `rest` on the others.
 
-    A longer word stays whole, so that a command, key or path can be copied.
+    A word that is too long stays whole, so that a command, key or path can be copied.
     """
     if _width(first + text) <= width:
         return [first + text]
@@ -128,7 +128,7 @@ def folded(text: str, width: int, *, first: str = "", rest: str = "") -> list[st
 
 
 def print_prose(text: str, *, indent: str = "", hang: int = 0) -> None:
-    """Print a paragraph, folded at the terminal's width; all lines but the first `hang` deeper."""
+    """Print a paragraph at the terminal's width; `hang` indents all lines but the first."""
     width = shutil.get_terminal_size().columns
     print("\n".join(folded(one_line(text), width, first=indent, rest=indent + " " * hang)))
 
@@ -158,17 +158,17 @@ def at_work(doing: str) -> Generator[None]:
 
 
 class PrintableStream:
-    """A stream to a terminal that shows control characters instead of obeying them.
+    """A stream to a terminal that prints control characters escaped, so that they do nothing.
 
-    What a command prints may come from a record, a text or a model. Colours pass.
+    A command's output may come from a record, a text or a model. Colours are kept.
     """
 
     def __init__(self, stream: Any) -> None:
         self._stream = stream
 
     def write(self, text: str) -> int:
-        """Write text, with all control characters but colours made printable."""
-        parts = _COLOURS.split(text)  # text and colours in turn
+        """Write text with all control characters except colours escaped."""
+        parts = _COLOURS.split(text)  # text and colours alternate
         self._stream.write("".join(p if n % 2 else printable(p) for n, p in enumerate(parts)))
         return len(text)
 
@@ -178,7 +178,7 @@ class PrintableStream:
 
 @contextmanager
 def printable_output() -> Generator[None]:
-    """Let only text and colours reach a terminal; output to a program stays as it is."""
+    """Let only text and colours reach a terminal; output to a pipe or file is unchanged."""
     stdout = sys.stdout
     if stdout is None or not stdout.isatty():
         yield

@@ -1,4 +1,4 @@
-"""Translations of runs side by side: `normlab compare --samples` and `--bootstrap`."""
+"""Translations of runs next to each other: `normlab compare --samples` and `--bootstrap`."""
 
 import argparse
 import shutil
@@ -16,11 +16,11 @@ from normlab.reports.runs import by_setting
 from normlab.reports.table import pipes
 from normlab.reports.translations import SPLIT, Text, bootstrap, checksums, side_by_side
 
-_SAMPLES = 1000  # of a bootstrap
+_SAMPLES = 1000  # bootstrap samples
 
 
 def show_samples(runs: Arranged, arguments: argparse.Namespace) -> None:
-    """Print sentences, their references and what the first seed of each row made of them.
+    """Print sentences, their references and the translations by each row's first seed.
 
     Raises `ValueError` if no run left translations.
     """
@@ -54,10 +54,10 @@ def show_samples(runs: Arranged, arguments: argparse.Namespace) -> None:
 
 
 def show_bootstrap(runs: Arranged, arguments: argparse.Namespace) -> None:
-    """Compare two experiments on the sentences of their test, and print one row per seed.
+    """Compare two experiments on the sentences of their test, printing one row per seed.
 
-    A difference is the other row minus the baseline. Raises ValueError unless there are two, or
-    with the reason why they do not compare.
+    A difference is the other row minus the baseline. Raises ValueError unless there are exactly two
+    experiments, and with the reason if they may not be compared.
     """
     if arguments.score:
         raise ValueError("--bootstrap compares test/bleu: leave out --score")
@@ -100,10 +100,10 @@ def show_bootstrap(runs: Arranged, arguments: argparse.Namespace) -> None:
 
 
 def text_of_test(record: RunRecord, data_dir: Path | None = None) -> Text:
-    """Return sources and plain references of a run's test, in its order, without a network.
+    """Return the sources and plain references of a run's test, in order, without a network.
 
-    They are in `data_dir` or where the run had them. Raises ValueError for a task that does not
-    translate, and if the text is not on this machine or is not the text of the record.
+    They are read from `data_dir`, or from where the run had them. Raises ValueError for a task that
+    does not translate, and if the text is missing or differs from the record's.
     """
     from normlab.config.compose import from_dict, to_dict
     from normlab.data.cache import offline

@@ -1,4 +1,4 @@
-"""`normlab claims`: what the documents assert, what was measured, and the verdict."""
+"""`normlab claims`: the claims of the documents, what was measured, and the verdicts."""
 
 import json
 from collections import Counter
@@ -33,9 +33,9 @@ _PAGE, _COMPUTED, _HTML = "claims.md", "computed.json", "claims.html"
 
 @without_collection()
 def main(argv: list[str]) -> int:
-    """Show, write or verify the ledger; 1 if a record is damaged or a page is stale.
+    """Show, write or verify the ledger; return 1 if a record is damaged or a page is stale.
 
-    Raises `ValueError` for a claim that does not exist and for a claim's file that is wrong.
+    Raises `ValueError` for a claim that does not exist or a claim's file that is wrong.
     """
     does = "Show the ledger: every claim, its parts, what decides them, the verdict."
     parser = command_parser("claims", does, _EXAMPLES)
@@ -73,7 +73,7 @@ def main(argv: list[str]) -> int:
     else:
         computed = read_computed(results / _COMPUTED)
     runs = Runs.read([results], root=_CHECKOUT, configs=CONFIG_DIR, computed=computed)
-    # Always of all claims, since those of one study are corrected together.
+    # Always for all claims, since the claims of one study are corrected together.
     entries = ledger(claims, runs)
     chosen = [entry for entry in entries if asked.id in (None, entry.claim.id)]
     if not chosen:
@@ -103,7 +103,7 @@ def main(argv: list[str]) -> int:
 
 
 def _write(pages: Mapping[Path, str], results: Path) -> None:
-    """Write pages, or none if published evidence was altered."""
+    """Write the pages, or none if published evidence was altered."""
     from normlab.reports import manifest
 
     published = (results / manifest.MANIFEST).is_file()
@@ -116,7 +116,7 @@ def _write(pages: Mapping[Path, str], results: Path) -> None:
 
 
 def _verify(pages: Mapping[Path, str], damaged: Sequence[str], results: Path) -> int:
-    """Complain about pages that do not follow from the records, and records not as published."""
+    """Report pages that do not follow from the records, and records that are not as published."""
     from normlab.reports import manifest
 
     again = "normlab claims --write" + ("" if results == _RESULTS else f" --results {results}")
@@ -132,7 +132,7 @@ def _verify(pages: Mapping[Path, str], damaged: Sequence[str], results: Path) ->
 
 
 def _list(entries: "Sequence[Entry]") -> None:
-    """Print each claim with its verdict, and below it its parts in one or two lines each."""
+    """Print each claim with its verdict, and its parts below it in one or two lines each."""
     from normlab.claims.pages import found_text, outcome_text, test_text
 
     for entry in entries:
@@ -150,7 +150,7 @@ def _list(entries: "Sequence[Entry]") -> None:
 
 
 def _show(entry: "Entry") -> None:
-    """Print a claim with the endpoint of each part, and the secondary ones below."""
+    """Print a claim with the endpoint of each part, and the secondary endpoints below."""
     from normlab.claims.pages import part_text, verdict_text
 
     claim = entry.claim
@@ -174,7 +174,7 @@ def _show(entry: "Entry") -> None:
 
 
 def _print_outcome(outcome: "Outcome") -> None:
-    """Print the question of an endpoint, its verdict and what was found."""
+    """Print the question of an endpoint, its verdict and the finding."""
     from normlab.claims.pages import found_text, measure_text, outcome_text, test_text
 
     facts = {

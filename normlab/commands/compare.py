@@ -1,4 +1,4 @@
-"""`normlab compare`: finished runs side by side, one row per experiment, from their records."""
+"""`normlab compare`: a table of finished runs, one row per experiment, from their records."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -40,7 +40,7 @@ _SAMPLES = 5
 
 @without_collection()
 def main(argv: list[str]) -> int:
-    """Print the table; 1 where a record is damaged or a row is refused, which is said.
+    """Print the table; return 1 if a record is damaged or a row is refused, with a message.
 
     Raises `ValueError` for a run, key or score that does not exist.
     """
@@ -87,9 +87,9 @@ def main(argv: list[str]) -> int:
 
 
 def show_table(table: "Table", baseline: str) -> None:
-    """Print the scores of a table, then the differences to the baseline, then its notes.
+    """Print the scores of a table, then the differences from the baseline, then the notes.
 
-    What Markdown has in bold has a star.
+    A star marks what is bold in Markdown.
     """
     scores: list[list[str]] = []
     gaps: list[list[str]] = []

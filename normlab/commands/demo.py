@@ -1,4 +1,4 @@
-"""`normlab demo`: the first table, in minutes: LN, BN and no norm on the built-in corpus."""
+"""`normlab demo`: a first table in minutes: LN, BN and no norm on the built-in corpus."""
 
 import shlex
 from collections.abc import Mapping, Sequence
@@ -12,7 +12,7 @@ from normlab.records.store import RunStore
 _NAMES = {"ln": "LN", "bn": "BN", "none": "no norm"}
 _SEEDS = (1, 2)
 _SCORE = "test/loss"
-# Runs of minutes: a warm-up that ends, no probes, a test of few sentences decoded greedily.
+# For runs of minutes: a short warm-up, no probes, and a greedily decoded test of few sentences.
 _OVERRIDES = (
     *("task=toy", "budget.steps=400", "schedule.warmup=60", "optim.lr=1e-3", "validate.every=400"),
     *("validate.best=false", "task.corpus.valid_size=200", "task.corpus.test_size=200"),
@@ -27,7 +27,7 @@ Runs are kept below runs/: the same command shows its table again at once, or re
 
 
 def main(argv: list[str]) -> int:
-    """Train the runs as a sweep, show the table, say what it shows, and what to type next."""
+    """Train the runs as a sweep, show the table, and print what it shows and what to try next."""
     does = "The first table in minutes: LN, BN and no norm on the built-in corpus."
     parser = command_parser("demo", does, _EXAMPLES)
     parser.add_argument("overrides", nargs="*", metavar="key=value", help="as of `normlab train`")
@@ -55,9 +55,9 @@ def main(argv: list[str]) -> int:
 
 
 def sentence(found: Mapping[str, Sequence[RunRecord]]) -> str:
-    """Say what the test losses of the runs show.
+    """Return a sentence on what the runs' test losses show.
 
-    Two norms are told apart if all seeds of one are below all seeds of the other.
+    Two norms differ if all seeds of one are below all seeds of the other.
     """
     scores = {
         norm: [record.scores[_SCORE].value for record in records if record.finished]

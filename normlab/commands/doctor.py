@@ -1,4 +1,4 @@
-"""`normlab doctor`: check this machine, and with --speed measure training on it."""
+"""`normlab doctor`: check this machine, and with --speed measure training speed."""
 
 import json
 import os
@@ -16,12 +16,12 @@ _EXAMPLES = """examples:
   normlab doctor --speed norm=bn task=multi30k data_dir=FOLDER
 The exit status is 1 when a check fails.
 """
-_FREE_GIB = 5.0  # prepared data and the checkpoints of a small sweep
-_SECONDS = 3.0  # for W&B to answer
+_FREE_GIB = 5.0  # room for prepared data and the checkpoints of a small sweep
+_SECONDS = 3.0  # the longest wait for W&B to answer
 
 
 class Check(NamedTuple):
-    """One finding: ok, warn or fail; `advice` says what to do, empty where there is nothing."""
+    """One finding: ok, warn or fail; `advice` says what to do, or is empty."""
 
     name: str
     status: str
@@ -30,7 +30,7 @@ class Check(NamedTuple):
 
 
 def main(argv: list[str]) -> int:
-    """Print the checks, or the speed of a run; return 1 when a check fails, else 0."""
+    """Print the checks, or the speed of a run; return 1 if a check fails, else 0."""
     does = "Check this machine: device, precision, data, W&B login."
     parser = command_parser("doctor", does, _EXAMPLES)
     add = parser.add_argument
@@ -77,7 +77,7 @@ def _speed(overrides: list[str], *, as_json: bool) -> int:
 
 
 def run_checks() -> Iterator[Check]:
-    """Check the device, what `precision=auto` becomes, the W&B login, and the folders."""
+    """Check the device, the precision behind `precision=auto`, the W&B login, and the folders."""
     import torch
 
     from normlab.data.cache import cache_root
@@ -121,7 +121,7 @@ def _wandb() -> Check:
 
 
 def check_folder(name: str, folder: Path, advice: str) -> Check:
-    """Check that a folder, which need not exist yet, can be written and has room."""
+    """Check that a folder, which need not exist yet, is writable and has enough room."""
     existing = next(path for path in (folder, *folder.parents) if path.exists())
     if not (existing.is_dir() and os.access(existing, os.W_OK)):
         return Check(name, "fail", f"{folder} cannot be written", advice)

@@ -1,4 +1,4 @@
-"""`normlab eval RUN [key=value ...]`: score finished runs again under other settings."""
+"""`normlab eval RUN [key=value ...]`: re-score finished runs with other settings."""
 
 import argparse
 import json
@@ -37,7 +37,7 @@ The scores are printed and added to eval.jsonl in the run's folder; its record s
 
 
 def main(argv: list[str]) -> int:
-    """Load each run with the changes, score the split, print the scores and keep them."""
+    """Load each run with the changes, score the split, print the scores and save them."""
     does = "Score finished runs again under other settings."
     parser = command_parser("eval", does, _EXAMPLES)
     add_run(parser, "a finished run, or an experiment (all its seeds)")
@@ -86,7 +86,7 @@ def _record(folder: Path) -> Mapping[str, Score]:
 
 
 def _of_kept_translations(folder: Path, changes: Sequence[str]) -> Mapping[str, Score]:
-    """Score the translations next to a record, as far as the record has their scores."""
+    """Re-score the translations saved with a run, for the scores in its record."""
     from normlab.config.compose import from_dict, to_dict
     from normlab.train.build import build_task
     from normlab.train.loaded import rescored
@@ -97,7 +97,7 @@ def _of_kept_translations(folder: Path, changes: Sequence[str]) -> Mapping[str, 
 
 
 def _show(found: Mapping[Path, Mapping[str, Score]], weights: str | None) -> None:
-    """Print one row per score: its value for each run, the mean of several, the record of one."""
+    """Print one row per score: each run's value, and the mean of several or the record's value."""
     records = _record(next(iter(found)))
     rows: list[list[str]] = []
     for name in dict.fromkeys(name for scores in found.values() for name in scores):
@@ -116,7 +116,7 @@ def _show(found: Mapping[Path, Mapping[str, Score]], weights: str | None) -> Non
 
 
 def _keep(path: Path, arguments: argparse.Namespace, scores: Mapping[str, Score]) -> None:
-    """Add a line to the results of a run, unless it is there already."""
+    """Append a line to a run's results, unless it is already there."""
     asked = {key: vars(arguments)[key] for key in ("changes", "fold", "split", "weights", "limit")}
     line = json.dumps({"format": "normlab.eval/1", **asked, "scores": to_builtins(scores)})
     lines = path.read_text("utf-8").splitlines() if path.is_file() else []

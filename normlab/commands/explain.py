@@ -1,4 +1,4 @@
-"""`normlab explain`: what a norm pools over, worked on the documents' own numbers."""
+"""`normlab explain`: which values a norm pools over, worked through on the documents' numbers."""
 
 import json
 from dataclasses import asdict

@@ -1,4 +1,4 @@
-"""`normlab export`: a trained model as a file for others, or a workspace at Weights & Biases."""
+"""`normlab export`: a trained model as a file for other tools, or a Weights & Biases workspace."""
 
 import argparse
 
@@ -21,7 +21,7 @@ adjacent products. The file is written only if the outputs agree with the run's 
 
 
 def main(argv: list[str]) -> int:
-    """Write the file or save the workspace, and print where it is."""
+    """Write the file or save the workspace, and print its location."""
     does = "Write a trained model as a file, or lay out a workspace at W&B."
     parser = command_parser("export", does, _EXAMPLES)
     add = parser.add_argument
@@ -56,7 +56,7 @@ def main(argv: list[str]) -> int:
 
 
 def _workspace(arguments: argparse.Namespace) -> int:
-    """Save a workspace; ValueError for a missing login or package, and what W&B refuses."""
+    """Save a workspace; raises ValueError for a missing login or package, or W&B's refusal."""
     import wandb
     import yaml
     from wandb.errors import Error

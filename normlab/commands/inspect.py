@@ -1,4 +1,4 @@
-"""`normlab inspect [RUN] [key=value ...]`: examine a model without training it, or its data."""
+"""`normlab inspect [RUN] [key=value ...]`: examine a model without training, or its data."""
 
 import json
 from collections.abc import Iterator, Mapping
@@ -26,7 +26,7 @@ examples:
 
 
 def main(argv: list[str]) -> int:
-    """Examine what the arguments name, print the sheet and write `inspect.json`."""
+    """Examine the model or data in the arguments, print the sheet and write `inspect.json`."""
     does = "Examine a model at initialization or a finished run: leaks, statistics, gradients, ..."
     parser = command_parser("inspect", does, _EXAMPLES)
     add = parser.add_argument
@@ -70,7 +70,7 @@ def main(argv: list[str]) -> int:
 
 
 def _subject(words: list[str]) -> "tuple[Subject, Path]":
-    """Return what is examined and the folder its sheet is written to."""
+    """Return the subject to examine and the folder for its sheet."""
     from normlab.config.suggest import check_given_once
     from normlab.inspect.model import subject_of_config, subject_of_run
 
@@ -82,7 +82,7 @@ def _subject(words: list[str]) -> "tuple[Subject, Path]":
         return subject_of_config(words), Path()
     changes = [word for word in words if word not in runs]
     folder = one_run(Path(runs[0]))
-    # Settings that are not the run's own make another sheet.
+    # With other settings than the run's own, the sheet is not written to the run's folder.
     return subject_of_run(folder, changes), Path() if changes else folder
 
 
@@ -98,14 +98,14 @@ def _show(asked: "Question", finding: "Finding") -> None:
 
 
 def _cell(value: object) -> str:
-    """Write a value for people; `-` where there is none."""
+    """Format a value for display; `-` if there is none."""
     if isinstance(value, float):
         return f"{value:.3g}"
     return "-" if value is None else f"{value:,}" if type(value) is int else str(value)
 
 
 def _describe_data(overrides: list[str], *, as_json: bool) -> int:
-    """Prepare the data of a task and print its description; ValueError where they are damaged."""
+    """Prepare a task's data and print their description; raises ValueError if they are damaged."""
     from normlab.config.compose import compose, to_dict
     from normlab.train.build import build_task
 
@@ -129,7 +129,7 @@ def _describe_data(overrides: list[str], *, as_json: bool) -> int:
 
 
 def _leaves(value: Any, *path: str) -> Iterator[tuple[tuple[str, ...], Any]]:
-    """Yield each value of nested mappings with its keys; a list is one value."""
+    """Yield each value of nested mappings with its path of keys; a list is one value."""
     if isinstance(value, Mapping):
         for key, inner in value.items():
             yield from _leaves(inner, *path, str(key))

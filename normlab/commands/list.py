@@ -33,7 +33,7 @@ Names may be singular or plural. Tables fit the terminal's width, in a pipe 80 c
 
 
 class Listing(NamedTuple):
-    """A table, and what could not be read."""
+    """A table, and messages about what could not be read."""
 
     columns: Sequence[str]
     rows: Sequence[Sequence[Any]]
@@ -88,7 +88,7 @@ def _listing(kind: str | None, runs_dir: Path) -> Listing:
 
 
 def _norms() -> Listing:
-    """List the norms by what they pool over, from the oldest paper to the newest."""
+    """List the norms, sorted by what they pool over and then by the paper's year."""
     rows = []
     for option in registry.options("norm"):
         found = _POOLS.search(option.details.replace("\n", " "))
@@ -133,7 +133,7 @@ def _runs(runs_dir: Path) -> Listing:
 
 
 def _progress(folder: Path) -> list[str]:
-    """Return phase, step, and loss of a run that trains, with the time that is left."""
+    """Return the phase, step, loss and remaining time of a run that is training."""
     if (now := read_progress(folder)) is None:
         return ["no record yet", "", ""]
     done, total, loss, left = (number(now[key]) for key in ("done", "total", "loss", "left"))
@@ -144,14 +144,14 @@ def _progress(folder: Path) -> list[str]:
 
 
 def _score(record: RunRecord) -> str:
-    """Return a score of the whole test, else of validation."""
+    """Return a score on the whole test, or else on validation."""
     scores = record.main_scores
     name = next((name for name in scores if name.startswith("test/")), next(iter(scores), None))
     return "-" if name is None else f"{name} {scores[name].value:.4g}"
 
 
 class Key(NamedTuple):
-    """A dotted key: its default (empty for a key of options), what it may be, what it is."""
+    """A dotted key: its default (empty for an option's key), its allowed values, its meaning."""
 
     name: str
     default: str
@@ -160,7 +160,7 @@ class Key(NamedTuple):
 
 
 def keys() -> list[Key]:
-    """Return the keys of every run as the config file has them, then those of options."""
+    """Return the keys of every run, in the order of the config file, then the keys of options."""
     from normlab.config.schema import PARTS, RunConfig, top_level_keys
 
     lines = _lines_of_the_config()
@@ -182,7 +182,7 @@ def keys() -> list[Key]:
 
 
 def _lines_of_the_config() -> dict[str, tuple[str, str]]:
-    """Return the default and the comment of each dotted key of `configs/config.yaml`."""
+    """Return the default and comment of each dotted key in `configs/config.yaml`."""
     found, top = {}, ""
     for line in (registry.CONFIG_DIR / "config.yaml").read_text("utf-8").splitlines():
         if (key := _LINE.fullmatch(line)) is not None:

@@ -1,4 +1,4 @@
-"""`normlab norm new|check|card NAME`: begin a norm of your own, check it, make its card."""
+"""`normlab norm new|check|card NAME`: create a norm of your own, check it, make its card."""
 
 import json
 import keyword
@@ -45,7 +45,7 @@ the cards of ln, rms, bn and none, where they were made at the same scale and pl
 --folder, or in results/cards.
 """
 _STATUS = {True: "ok", False: "violated", None: "does not apply"}
-_NAME = re.compile(r"[a-z][a-z0-9_]{,39}")  # names of runs have it in them
+_NAME = re.compile(r"[a-z][a-z0-9_]{,39}")  # part of run names
 _WORDS = {"null", "true", "false", "nan", "inf", "yes", "no", "on", "off", *keyword.kwlist}
 
 _MODULE = '''"""{title}: one sentence on what it does, and its source (authors, year, equation)."""
@@ -126,7 +126,7 @@ def _new(name: str) -> int:
 
 
 def places(name: str) -> tuple[Path, Path]:
-    """Return the paths of the file and the config of a norm."""
+    """Return the paths of a norm's file and config."""
     from normlab.config.registry import CONFIG_DIR
 
     package = Path(__file__).resolve().parents[1]
@@ -134,12 +134,12 @@ def places(name: str) -> tuple[Path, Path]:
 
 
 def title_of(name: str) -> str:
-    """Return the name of the class: `PeakNorm` for `peak` and for `peak_norm`."""
+    """Return the class name of a norm: `PeakNorm` for `peak` and for `peak_norm`."""
     return "".join(map(str.capitalize, name.removesuffix("_norm").split("_"))) + "Norm"
 
 
 def check_names(names: list[str]) -> None:
-    """Raise ValueError naming what is no norm, before anything is loaded."""
+    """Raise ValueError, before anything is loaded, for a name that is not a norm."""
     from normlab.config.registry import option_names
     from normlab.config.suggest import of_option
 
@@ -151,7 +151,7 @@ def check_names(names: list[str]) -> None:
 
 
 def _check(argv: list[str]) -> int:
-    """Check norms, one line per check; return 1 if one is violated."""
+    """Check norms and print one line per check; return 1 if a check fails."""
     does = "Check a norm against the norm contract: axes, padding, gradients, ..."
     parser = command_parser("norm check", does, _CHECK)
     parser.add_argument("names", nargs="+", metavar="NAME", help="options of configs/norm")
@@ -175,7 +175,7 @@ def _check(argv: list[str]) -> int:
 
 
 def card(argv: list[str]) -> int:
-    """Ask the questions of a card, print each answer as it comes, and write the page."""
+    """Run the examinations of a card, print each result as it comes, and write the page."""
     does = "The report card of a norm: fixed questions and short runs, one page and one row."
     parser = command_parser("norm card", does, _CARD)
     add = parser.add_argument
@@ -232,7 +232,7 @@ def _write(texts: Mapping[Path, str]) -> None:
 
 
 def _publish(subject: "Examined", card: dict[str, Any], results: Path) -> None:
-    """Copy the card and the records of its short runs, and make the board and the pages again."""
+    """Copy the card and the records of its short runs, and regenerate the board and the pages."""
     from normlab.config.compose import to_dict
     from normlab.inspect.card import TASKS
     from normlab.records.packed import Key, write_pack

@@ -1,4 +1,4 @@
-"""`normlab predict RUN < in > out`: use a finished run on text, as its task does."""
+"""`normlab predict RUN < in > out`: apply a finished run to text, in the way of its task."""
 
 import sys
 
@@ -19,7 +19,7 @@ text, and prints each token as it is drawn.
 
 
 def main(argv: list[str]) -> int:
-    """Read standard input, write the translations or the continuation to standard output."""
+    """Read standard input and write the translations or continuations to standard output."""
     does = "Translate lines of text, or continue a text, with a finished run."
     parser = command_parser("predict", does, _EXAMPLES)
     add_run(parser, "a finished run")
@@ -38,7 +38,7 @@ def main(argv: list[str]) -> int:
     )
     if sys.stdin.isatty():
         print("reading text from the terminal; end with Ctrl-D", file=sys.stderr)
-    # Read as bytes: only a newline ends a line, and a line that is not UTF-8 is named.
+    # Read as bytes, so that only a newline ends a line, and errors name lines that are not UTF-8.
     lines = list(decoded(sys.stdin.buffer, origin="standard input"))
     run = load(one_run(arguments.run), arguments.changes, weights=arguments.weights)
     if (translate := getattr(run.task, "translate", None)) is not None:

@@ -1,4 +1,4 @@
-"""`normlab report`: the page and the figures of any runs, while they train too."""
+"""`normlab report`: the page and figures of any runs, finished or in training."""
 
 import time
 from difflib import get_close_matches
@@ -29,13 +29,13 @@ of a run: train with probe=full. Each figure is drawn for light and for dark pag
 
 Published studies have pages of their own: normlab study publish and normlab study verify.
 """
-_EVERY = 5  # seconds between two pages, at least
+_EVERY = 5  # the shortest time between two pages, in seconds
 
 
 def main(argv: list[str]) -> int:
-    """Write the page of runs, and with `--watch` until Ctrl-C; 1 if a run cannot be read.
+    """Write the page of runs, with `--watch` until Ctrl-C; return 1 if a run cannot be read.
 
-    Raises ValueError for places without a run, and for a baseline or score that no run has.
+    Raises ValueError for places without runs, or a baseline or score that no run has.
     """
     from normlab.commands._translations import text_of_test
     from normlab.records.files import atomic_write
@@ -60,7 +60,7 @@ def main(argv: list[str]) -> int:
 
     @without_collection()
     def write(*, reload: int = 0) -> "tuple[Arranged, bool]":
-        """Write the page; return the runs, and whether all could be read."""
+        """Write the page; return the runs, and whether all of them could be read."""
         found, problems = read_runs(places)
         unfinished = [run for run in found if run.record is None and not reload]
         without = "its curves are shown, its scores are not"
@@ -90,12 +90,12 @@ def main(argv: list[str]) -> int:
             begun = time.monotonic()
             try:
                 write(reload=_EVERY)
-            except ValueError as error:  # no run has yet what was asked for
+            except ValueError as error:  # no run has the requested row or score yet
                 complain(str(error))
             time.sleep(max(_EVERY, 5 * (time.monotonic() - begun)))
     except KeyboardInterrupt:
         print(f"\n{out / 'report.html'} is no longer rewritten")
-    runs, whole = write()  # a page that does not reload
+    runs, whole = write()  # the last page does not reload
     print(out / "report.html")
     if arguments.figures is not None:
         from normlab.reports.figures import draw_all

@@ -1,4 +1,4 @@
-"""`normlab study`: plan, tune, run, publish and verify the studies that fill comparison tables."""
+"""`normlab study`: plan, tune, run, publish and verify the studies behind comparison tables."""
 
 import argparse
 import math
@@ -87,7 +87,7 @@ _VERBS = {
 
 
 def read_time(text: str) -> float:
-    """Return the seconds of `90m`, `2.5h` or `45s`; ArgumentTypeError for anything else."""
+    """Return the seconds in `90m`, `2.5h` or `45s`; raises ArgumentTypeError for other text."""
     found = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([a-z]+)", text.strip().lower())
     if found is None or found[2] not in _UNITS or not float(found[1]):
         raise argparse.ArgumentTypeError(f"{text}: expected a time, such as 90m or 2.5h")
@@ -95,7 +95,7 @@ def read_time(text: str) -> float:
 
 
 def parser(verb: str) -> argparse.ArgumentParser:
-    """Describe the command line of a subcommand."""
+    """Return the parser of a subcommand."""
     does, epilog = _VERBS[verb]
     result = command_parser(f"study {verb}", f"{does.capitalize()}.", epilog)
     add = result.add_argument
@@ -140,9 +140,9 @@ def parser(verb: str) -> argparse.ArgumentParser:
 
 
 def main(argv: list[str]) -> int:
-    """Carry out a subcommand; 1 if data, a run, a check or publishing failed.
+    """Carry out a subcommand; return 1 if data, a run, a check or publishing failed.
 
-    0 if the budget was spent: the last line is the command that resumes.
+    Returns 0 if the time budget ran out; the last line printed is the command that resumes.
     """
     verb, *rest = argv or ["--help"]
     if verb not in _VERBS:
@@ -176,7 +176,7 @@ def main(argv: list[str]) -> int:
 
 @without_collection()
 def _published(root: Path, studies: Sequence[str], *, write: bool) -> int:
-    """Verify what is published of some studies, or of all, or make it again; 1 if it is wrong."""
+    """Verify or regenerate what is published of some or all studies; return 1 if it is wrong."""
     from normlab.reports.published import verify
 
     wrong: list[str] = []
@@ -189,7 +189,7 @@ def _published(root: Path, studies: Sequence[str], *, write: bool) -> int:
         complain(line)
     if not write and not studies and not wrong and (root / "claims.md").is_file():
         where = "" if root == Path("results") else f" --results {root}"
-        print(f"the ledger: normlab claims --verify{where}")  # its verdicts are not looked at here
+        print(f"the ledger: normlab claims --verify{where}")  # verdicts are not checked here
     return 1 if wrong else 0
 
 
@@ -232,7 +232,7 @@ def _run(arguments: argparse.Namespace, again: str) -> int:
 
 
 def _plan(arguments: argparse.Namespace) -> int:
-    """Say what the runs to go take, or print their commands, or the table so far."""
+    """Print what the remaining runs cost, or their commands, or the table so far."""
     jobs, judge = _jobs(arguments)
     judge.count_undecided(analyses=arguments.until_decided)
     if arguments.so_far:
@@ -265,14 +265,14 @@ def _plan(arguments: argparse.Namespace) -> int:
 
 
 def _jobs(arguments: argparse.Namespace) -> tuple[list[Job], Judge]:
-    """Return the studies that are asked for, and who judges their parts."""
+    """Return the requested studies, and the judge of their parts."""
     published = arguments.publish or _RESULTS
     jobs = asked(arguments.words, published=published if arguments.until_decided else None)
     return jobs, Judge(jobs, published)
 
 
 def _to_make(jobs: Sequence[Job], *, quiet: bool = False) -> list[Job]:
-    """Return the jobs of which something is left to make, and say so of the others."""
+    """Return the jobs with runs left to make, and print a line about the others."""
     for job in jobs:
         if job.needs_none:
             job.over = True
@@ -285,13 +285,13 @@ def _to_make(jobs: Sequence[Job], *, quiet: bool = False) -> list[Job]:
 
 
 def _left(job: Job, then: str) -> list[Run]:
-    """Return the runs asked for that have not ended; `then` is done about a damaged record."""
+    """Return the requested runs that have not ended; `then` is the advice for a damaged record."""
     found = [(run, run.record(complain, then)) for run in job.asked()]
     return [run for run, record in found if not run.has_ended(record)]
 
 
 def _head(job: Job, left: Sequence[Run]) -> str:
-    """Return one line: how many runs of what, and how many are to go."""
+    """Return one line: the number of runs, what they are, and how many are left."""
     planned = [run.planned for run in job.asked()]
     rows, points, seeds = (len(set(of)) for of in list(zip(*planned, strict=True))[:3])
     return (
@@ -301,7 +301,7 @@ def _head(job: Job, left: Sequence[Run]) -> str:
 
 
 def _show_so_far(jobs: Sequence[Job], results: Path) -> None:
-    """Print the tables of what has ended."""
+    """Print the tables of the runs that have ended."""
     for job in jobs:
         if not job.needs_none:
             print_prose(_head(job, _left(job, "the table goes without it")))
@@ -309,13 +309,13 @@ def _show_so_far(jobs: Sequence[Job], results: Path) -> None:
 
 
 def _publish_whole(queue: Queue, publisher: Publisher) -> None:
-    """Publish what there is of whole seeds, some of an earlier call that was killed."""
+    """Publish all whole seeds, including those of an earlier call that was killed."""
     for job in queue.jobs:
         publisher.publish(job, queue.whole_seeds(job))
 
 
 def _summary(queue: Queue, again: str) -> list[str]:
-    """Say what is done and left, and the command that resumes."""
+    """Return what is done and left, and the command that resumes."""
     now, left = len(queue.done) - queue.before, len(queue.left())
     lines = [f"{len(queue.done)} runs done, {now} of them now; {left} left"]
     for job in queue.jobs:

@@ -1,4 +1,4 @@
-"""`normlab train`: one run; with -m, or a search by Hydra's plugins, many (`_sweep.py`)."""
+"""`normlab train`: one run; with -m or Hydra's search plugins, many (`_sweep.py`)."""
 
 import os
 import shlex
@@ -18,9 +18,9 @@ if TYPE_CHECKING:
 
 
 def main(argv: list[str], again: str | None = None) -> int:
-    """Compose the config and train; flags are left to Hydra.
+    """Compose the config and train; Hydra handles the flags.
 
-    `again` is the command that resumes, if it is another than this one.
+    `again` is the command that resumes, if it is not this one.
     """
     if argv in (["--help"], ["-h"]):
         print(help_text())
@@ -48,7 +48,7 @@ def main(argv: list[str], again: str | None = None) -> int:
 
 
 def shown_config(argv: Sequence[str]) -> str | None:
-    """Return the config of a run for `--cfg job`; None if Hydra has to answer.
+    """Return the config of a run for `--cfg job`; None if Hydra must answer.
 
     Hydra would print its own composition, without the values of a recipe.
     """
@@ -75,7 +75,7 @@ def train_and_say(config: "DictConfig") -> "RunRecord":
 
 
 def _is_first_rank() -> bool:
-    """Tell whether this is the first process of torchrun, or the only one; also after the run."""
+    """Return whether this is torchrun's first process or the only one; works after a run, too."""
     return os.environ.get("RANK", "0") == "0"
 
 
@@ -95,7 +95,7 @@ def summary(record: "RunRecord") -> str:
 
 
 def help_text() -> str:
-    """Return the help page: usage, examples, groups with their options, keys."""
+    """Return the help page: usage, examples, config groups with their options, keys."""
     from normlab.config.registry import option_names, run_groups
     from normlab.config.schema import top_level_keys
     from normlab.config.sites import NORM_KEYS
