@@ -232,7 +232,7 @@ def _differences(study: Study, rows: Sequence[Row], rules: Rules) -> Iterator[st
 
 
 def _intervals(rows: Sequence[Row], columns: Sequence[str]) -> Iterator[str]:
-    """Yield the intervals of accuracies over test images; a spread over seeds ignores them."""
+    """Yield notes with the intervals of accuracies, by their numbers of test images."""
     for column in columns:
         texts: list[str] = []
         for row in rows:

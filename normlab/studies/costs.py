@@ -57,7 +57,7 @@ class Costs:
     def measure(self, runs: Sequence[Run], minutes: float, say: Callable[[str], object]) -> None:
         """Measure the configurations without a stored cost; runs are estimated to take `minutes`.
 
-        As many trial runs go on at a time as there will be runs. `say` gets the progress.
+        Trial runs are carried out in parallel like the runs themselves. `say` prints progress.
         """
         missing = {self.key(run.config): run for run in runs if self.of(run) is None}
         if not missing:
