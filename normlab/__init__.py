@@ -1,7 +1,7 @@
 """normlab: what does normalization do in a Transformer?
 
-What the command line does is importable: `make_norm`, `Stream`, `compose`, `train`, `load_run` and
-`records`. Importing the package alone loads no torch; each name is found when it is first used.
+Everything the command line does can be imported: `make_norm`, `Stream`, `compose`, `train`,
+`load_run` and `records`. `import normlab` does not load torch; a name is imported on first use.
 """
 
 from importlib import import_module

@@ -1,4 +1,4 @@
-"""The command line: finds the subcommand, and turns errors into one clear message."""
+"""The command line: runs the subcommand, and turns errors into one clear message."""
 
 import errno
 import os
@@ -9,7 +9,7 @@ from importlib import import_module
 
 from normlab.commands import COMMANDS, names
 
-_NO_MEMORY = re.compile("out of memory|can't allocate memory")  # as torch says
+_NO_MEMORY = re.compile("out of memory|can't allocate memory")  # torch's messages
 _CURES = {
     errno.ENOSPC: "what was there is kept: make room, then start the same command again",
     errno.EACCES: "what was there is kept: give yourself the right to it, or name another place",
@@ -26,9 +26,9 @@ def main(argv: list[str] | None = None) -> int:
     if not arguments or arguments[0] in ("-h", "--help"):
         print(usage())
         return 0
-    # Threads that spin while they wait keep the processor from the thread that they wait for: next
-    # to other work two threads ran at a tenth of their speed (results/bench/terminal.md). OpenMP
-    # reads this when torch is loaded; the runs of a sweep inherit it.
+    # Threads that spin while they wait slow down the threads they wait for: next to other work,
+    # two threads ran at a tenth of their speed (results/bench/terminal.md). OpenMP reads this when
+    # torch is loaded; the runs of a sweep inherit it.
     os.environ.setdefault("OMP_WAIT_POLICY", "passive")
     name, *rest = arguments
     if name == "--version":
@@ -61,7 +61,7 @@ def main(argv: list[str] | None = None) -> int:
 
 
 def usage() -> str:
-    """Return the page that `normlab --help` prints."""
+    """Return the help text of `normlab --help`."""
     lines = ["usage: normlab COMMAND ...    what does normalization do in a Transformer?"]
     for group, commands in COMMANDS.items():
         lines.append(f"{group}:")
@@ -71,7 +71,7 @@ def usage() -> str:
 
 
 def _suggestion(name: str, rest: list[str]) -> str:
-    """Say what to type instead of a command that does not exist."""
+    """Suggest what to type instead of a command that does not exist."""
     if name == "help":
         known = [word for word in rest if word in names()]
         return f"type normlab {' '.join([*known[:1], '--help'])}"
@@ -80,7 +80,7 @@ def _suggestion(name: str, rest: list[str]) -> str:
 
 
 def _message(error: Exception) -> str | None:
-    """Return the message of an error that the user can fix; None for any other."""
+    """Return the message of an error that the user can fix; None for any other error."""
     if type(error).__module__.startswith(("hydra.", "omegaconf.")):
         from normlab.config.compose import error_line
 

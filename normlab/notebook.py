@@ -1,6 +1,6 @@
-"""Records as a notebook shows them: a table, curves over training and figures.
+"""Records for notebooks: tables, curves over training, and figures.
 
-`normlab.records()` returns them. Tables are pandas', which is imported when one is asked for.
+`normlab.records()` returns them. Tables are pandas data frames; pandas is imported on first use.
 """
 
 from collections.abc import Sequence
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Picture:
-    """A figure that a notebook shows as SVG; `figure` is matplotlib's."""
+    """A figure that a notebook shows as SVG; `figure` is the matplotlib figure."""
 
     figure: "matplotlib.figure.Figure"
     title: str
@@ -38,22 +38,22 @@ class Picture:
         return out.getvalue()
 
     def save(self, path: Path | str) -> Path:
-        """Write the figure as `.svg` or `.png`, by the ending of the path; return the path."""
+        """Write the figure as `.svg` or `.png`, by the path's suffix, and return the path."""
         write(self.figure, Path(path), title=self.title)
         return Path(path)
 
 
 class Records(list[RunRecord]):
-    """The records of runs, and in `folders` where each lies."""
+    """The records of runs; `folders` holds the folder of each."""
 
     def __init__(self, found: Sequence[tuple[Path, RunRecord]]) -> None:
         super().__init__(record for _, record in found)
         self.folders = [folder for folder, _ in found]
 
     def to_frame(self, *keys: str, stability: bool = False) -> "pandas.DataFrame":
-        """Return a table, one row per run: what it is, the `keys` asked for, and all of its scores.
+        """Return one row per run: what the run is, the `keys` asked for, and all of its scores.
 
-        `keys` are dotted keys of the config, such as `optim.lr`. With `stability` the metrics of
+        `keys` are dotted keys of the config, such as `optim.lr`. With `stability`, the metrics of
         the probes are columns too.
         """
         import pandas
@@ -72,9 +72,9 @@ class Records(list[RunRecord]):
         return pandas.DataFrame(rows)
 
     def curves(self, *names: str) -> "pandas.DataFrame":
-        """Return metrics over training, one row per run and step; a published run has its curves'.
+        """Return metrics over training, one row per run and step (of its curves, if published).
 
-        `names` are paths such as `train/loss`; none are the losses of training and validation.
+        `names` are paths such as `train/loss`; the default is the training and validation losses.
         A metric that was not logged at a step is missing there.
         """
         import pandas
@@ -93,10 +93,10 @@ class Records(list[RunRecord]):
         return pandas.DataFrame(rows)
 
     def plot(self, kind: str = "loss", *, theme: str = "light") -> Picture:
-        """Draw the runs, the seeds of an experiment as one line with a band.
+        """Plot the runs; the seeds of an experiment are one line with a band.
 
-        `kind` is a figure of `normlab report --figures`, `theme` light or dark. Raises ValueError
-        for another kind or theme, and where no run has the metrics that the kind needs.
+        `kind` is a figure of `normlab report --figures`, `theme` is light or dark. Raises
+        ValueError for an unknown kind or theme, or if no run has the metrics that the kind needs.
         """
         themes = {known.name: known for known in THEMES}
         if kind not in KINDS or theme not in themes:
@@ -111,17 +111,17 @@ class Records(list[RunRecord]):
         return Picture(draw(panels, row_looks(runs), themes[theme]), KINDS[kind].title)
 
     def _runs(self) -> list[Run]:
-        """Return the runs with their rows, which are none for a record without a log next to it."""
+        """Return the runs with their logged rows; a record without a log next to it has none."""
         folders = zip(self, self.folders, strict=True)
         return [found_run(folder, record, rows_of_run(folder)) for record, folder in folders]
 
     def _repr_markdown_(self) -> str:
-        """Return the table of `normlab compare`."""
+        """Return the table that `normlab compare` prints."""
         return markdown(arranged([found_run(None, record) for record in self]).table)
 
 
 def records(runs_dir: Path | str = "runs", **where: object) -> Records:
-    """Return the records below `runs_dir` that fit `where`, as `RunStore.records` says."""
+    """Return the records below `runs_dir` that match `where` (see `RunStore.records`)."""
     entries = RunStore(runs_dir).entries()
     kept = {id(record) for record in select([record for _, record in entries], where)}
     return Records([entry for entry in entries if id(entry[1]) in kept])

@@ -1,1 +1,1 @@
-"""Text in, batches of token ids out: corpora, subwords, the cache of prepared data, batching."""
+"""Data: text corpora and images, subwords, the cache of prepared data, and batching."""

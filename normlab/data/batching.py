@@ -1,7 +1,7 @@
-"""Which examples share a batch, in which order, and the random numbers of each example.
+"""Batch planning: which examples share a batch, in which order, and their random numbers.
 
-All of it depends on (lengths, settings, seed, epoch) alone, not on the model, the norm, the device
-or the number of processes: seed k of two norms sees the same batches, and so does a resumed run.
+All of this depends only on (lengths, settings, seed, epoch), not on the model, the norm, the device
+or the number of processes: two norms with seed k see the same batches, and so does a resumed run.
 """
 
 import zlib
@@ -17,7 +17,7 @@ Batching = Literal["bucket", "random"]
 Purpose = Literal["pairs", "masks", "pictures"]
 
 ALONE = Shard(0, 1)
-EVAL_SEED = 0  # valid and test are paired and masked once, whatever the seed of the run
+EVAL_SEED = 0  # pairs and masks of valid and test are drawn with this seed in every run
 
 
 def plan_batches(
@@ -28,12 +28,12 @@ def plan_batches(
     max_tokens: int | None,
     rng: np.random.Generator,
 ) -> list[np.ndarray]:
-    """Partition the sentences of `lengths` [n, sides] into batches of indices for one epoch.
+    """Partition the sentences of `lengths` [n, sides] into one epoch's batches of indices.
 
-    `bucket` sorts a random permutation by (target, source) length, cuts, then shuffles the batches:
-    little padding. `random` cuts the permutation as it is: heavy padding. A batch has `batch_size`
-    sentences, or (where that is None) as many as keep sentences x longest side <= `max_tokens`;
-    ValueError for a sentence over `max_tokens`.
+    `bucket` sorts a random permutation by (target, source) length, cuts it into batches and
+    shuffles these: little padding. `random` cuts the permutation unsorted: heavy padding. A batch
+    has `batch_size` sentences or, if that is None, as many as keep sentences x longest side within
+    `max_tokens`. Raises ValueError for a sentence longer than `max_tokens`.
     """
     order = rng.permutation(len(lengths))
     if batching == "random":
@@ -45,22 +45,22 @@ def plan_batches(
 
 
 def eval_batches(lengths: np.ndarray, *, batch_size: int, shard: Shard = ALONE) -> list[np.ndarray]:
-    """Cut all sentences, longest source first, into batches that partition them over all ranks.
+    """Batch all sentences, longest source first, and return this rank's share of the batches.
 
-    Longest first, so that a batch too large for memory fails at once. Ranks may differ by one
-    batch.
+    The longest come first, so that a batch too large for memory fails at once. The ranks' numbers
+    of batches differ by at most one.
     """
     order = np.lexsort((lengths[:, -1], lengths[:, 0]))[::-1]
     return _cut(lengths, order, batch_size, None)[shard.rank :: shard.size]
 
 
 class BatchStream(Iterator[Any]):
-    """Endless batches, epoch after epoch, of one process among `shard.size`; resumes exactly.
+    """Endless batches of one process among `shard.size`, epoch after epoch; resumes exactly.
 
-    `lengths` [n, sides] are those of all epochs, or a function of the epoch. A batch is
-    `collate(indices, epoch)`, without it the indices. Every process plans the same epoch and takes
-    each `shard.size`-th batch from its own rank on; the ragged tail of an epoch is dropped so that
-    all draw equally many. The state is the same on all ranks.
+    `lengths` [n, sides] holds for every epoch, or is a function of the epoch. A batch is
+    `collate(indices, epoch)`, by default the indices. All processes plan the same epoch, and each
+    takes every `shard.size`-th batch, starting at its own rank. An epoch's remainder is dropped, so
+    that all processes draw the same number. The state is the same on all ranks.
     """
 
     def __init__(
@@ -83,17 +83,17 @@ class BatchStream(Iterator[Any]):
 
     @property
     def epoch(self) -> int:
-        """Epochs completed: it rises as the last batch of an epoch is drawn."""
+        """Completed epochs; increases as the last batch of an epoch is drawn."""
         return self._epoch
 
     @property
     def epochs(self) -> float:
-        """Epochs drawn, a begun one by its share."""
+        """Epochs drawn, counting the current one by the fraction drawn."""
         return self._epoch + self._index / len(self._batches)
 
     @property
     def batches_per_epoch(self) -> int:
-        """Batches that this process draws in the current epoch; `max_tokens` varies it a little."""
+        """Batches this process draws in the current epoch; with `max_tokens` it varies slightly."""
         return len(self._batches)
 
     def __next__(self) -> Any:
@@ -104,11 +104,11 @@ class BatchStream(Iterator[Any]):
         return self._collate(indices, epoch)
 
     def state_dict(self) -> dict[str, int]:
-        """Return the place in the stream: whole epochs drawn, batches drawn since."""
+        """Return the position in the stream: completed epochs, and batches drawn since."""
         return {"epoch": self._epoch, "index": self._index}
 
     def load_state_dict(self, state: dict[str, int]) -> None:
-        """Go to the place that `state_dict` returned; ValueError where there is no such place."""
+        """Go to a position that `state_dict` returned; ValueError if the epoch is too short."""
         self._go_to(state["epoch"], state["index"])
         if not 0 <= self._index < len(self._batches):
             raise ValueError(
@@ -133,7 +133,7 @@ class BatchStream(Iterator[Any]):
 def _cut(
     lengths: np.ndarray, order: np.ndarray, batch_size: int | None, max_tokens: int | None
 ) -> list[np.ndarray]:
-    """Cut an order of indices into consecutive batches by one of the two sizes."""
+    """Cut ordered indices into consecutive batches, by `batch_size` or else by `max_tokens`."""
     if batch_size is not None:
         return [order[i : i + batch_size] for i in range(0, len(order), batch_size)]
     assert max_tokens is not None, "there is one of the two sizes"
@@ -157,8 +157,8 @@ def _cut(
 
 
 def stream(purpose: Purpose, *, seed: int, epoch: int) -> np.random.Generator:
-    """Return the generator of one epoch; neither the order of batches nor the model shares it."""
-    # A seed sequence takes trailing zeros for nothing, so the purpose must not be one.
+    """Return a generator of one purpose and epoch, apart from batch order and model."""
+    # A seed sequence ignores trailing zeros, so the purpose must not be zero.
     return np.random.Generator(np.random.PCG64([seed, epoch, zlib.crc32(purpose.encode())]))
 
 
@@ -167,8 +167,8 @@ def dice(
 ) -> np.ndarray:
     """Return `count` uniform numbers for each column of each example: [examples, width, count].
 
-    Those of an example depend on its number alone: neither on the batch that it is in, nor on how
-    wide that is.
+    An example's numbers depend only on its index, not on the batch that it is in or how wide that
+    batch is.
     """
     key = stream(purpose, seed=seed, epoch=epoch).integers(0, 2**63, 2)
     philox = np.random.Philox(key=key)

@@ -1,4 +1,4 @@
-"""Files kept between runs: downloads, and prepared data in one checked folder per content."""
+"""The cache: downloads, and prepared data in one checksummed folder per content."""
 
 import hashlib
 import json
@@ -19,7 +19,7 @@ from normlab.records.files import atomic_write, check_is_file, read_json
 
 MANIFEST = "manifest.json"
 MAX_BYTES = 4 * 2**30
-_OFFLINE = "HF_HUB_OFFLINE"  # of the Hugging Face Hub, whose data sets obey it too
+_OFFLINE = "HF_HUB_OFFLINE"  # the Hugging Face Hub's own variable, so its data sets obey it too
 
 
 def cache_root() -> Path:
@@ -45,11 +45,11 @@ def write_lines(path: Path, lines: Iterable[str]) -> None:
 
 
 def cached_folder(name: str, build: Callable[[Path], None], *, root: Path | None = None) -> Path:
-    """Return the folder `name` of the cache; where it is absent or damaged, `build(folder)` it.
+    """Return the folder `name` of the cache; `build(folder)` fills it if it is missing or damaged.
 
-    Processes that ask at the same time wait for one of them, and see a whole folder or none: the
-    manifest, written last, holds the SHA-256 of each file. Raises ValueError where the cache cannot
-    be written, and for a name (it may be a corpus's own) that could leave the cache.
+    Concurrent processes wait for one of them to build it, and see a complete folder or none: the
+    manifest, written last, holds the SHA-256 of each file. Raises ValueError if the cache cannot
+    be written, and for a name (it may be a corpus's own) that could point outside the cache.
     """
     if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]{0,119}", name):
         raise ValueError(
@@ -70,7 +70,7 @@ def cached_folder(name: str, build: Callable[[Path], None], *, root: Path | None
         if not is_whole(entry):
             for old in (place, entry):
                 if old.is_symlink() or (old.exists() and not old.is_dir()):
-                    old.unlink()  # a pipe would keep `rmtree` waiting
+                    old.unlink()  # `rmtree` would hang on a pipe
                 shutil.rmtree(old, ignore_errors=True)
             try:
                 place.mkdir()
@@ -84,7 +84,7 @@ def cached_folder(name: str, build: Callable[[Path], None], *, root: Path | None
 
 
 def is_whole(entry: Path) -> bool:
-    """Tell whether every file in the manifest of an entry exists with its checksum."""
+    """Return whether every file in an entry's manifest exists and has the right checksum."""
     try:
         manifest = read_json(entry / MANIFEST)
         return bool(manifest) and all(
@@ -97,7 +97,7 @@ def is_whole(entry: Path) -> bool:
 
 @contextmanager
 def offline() -> Iterator[None]:
-    """Download nothing within the block."""
+    """Refuse downloads within the block."""
     before = os.environ.get(_OFFLINE)
     os.environ[_OFFLINE] = "1"
     try:
@@ -110,10 +110,10 @@ def offline() -> Iterator[None]:
 
 
 def download(url: str, name: str, *, root: Path | None = None) -> Path:
-    """Return the file `name` of `downloads/` in the cache, downloaded from `url` if it is absent.
+    """Return the path of `downloads/<name>` in the cache, downloading it from `url` if missing.
 
-    Raises OSError where the network or the disk fails, where the download breaks off, and where
-    nothing may be downloaded; no part of a file is kept.
+    Raises OSError if the network or the disk fails, if the download breaks off, or if downloads
+    are switched off; no partial file is kept.
     """
     path = (cache_root() if root is None else root) / "downloads" / name
     if path.exists():
@@ -131,10 +131,10 @@ def download(url: str, name: str, *, root: Path | None = None) -> Path:
 
 
 def members(archive: Path, suffixes: tuple[str, ...]) -> Iterator[tuple[str, bytes]]:
-    """Yield name and content of the files of a tar archive that end so, in their order.
+    """Yield the name and content of each file in a tar archive that ends in one of `suffixes`.
 
-    Nothing is unpacked to the disk. Raises ValueError naming the archive where it is damaged, or
-    has more than `MAX_BYTES` unpacked.
+    Nothing is unpacked to disk. Raises ValueError naming the archive if it is damaged or unpacks
+    to more than `MAX_BYTES`.
     """
     check_is_file(archive)
     total = 0
@@ -152,7 +152,7 @@ def members(archive: Path, suffixes: tuple[str, ...]) -> Iterator[tuple[str, byt
                     assert file is not None, "a file has content"
                     yield member.name, file.read()
     except (tarfile.TarError, EOFError, OSError, zlib.error, lzma.LZMAError) as error:
-        reason = str(error).partition("\n")[0].rstrip(":")  # then come all formats that it is not
+        reason = str(error).partition("\n")[0].rstrip(":")  # further lines list the formats tried
         raise ValueError(
             f"cannot read {archive}: {reason}; if the file is damaged, remove it and get it again"
         ) from error

@@ -1,6 +1,6 @@
 """CIFAR-10 (Krizhevsky 2009): the publisher's binary archive, or two archives of JPEG files.
 
-JPEG loses detail, so results on it are labelled. Images are decoded once, into the cache.
+JPEG loses detail, so results on JPEG files say so. Images are decoded once, into the cache.
 """
 
 import io
@@ -21,16 +21,16 @@ CLASSES = (
     *("airplane", "automobile", "bird", "cat", "deer"),
     *("dog", "frog", "horse", "ship", "truck"),
 )
-_ROW = 1 + 32 * 32 * 3  # a byte of the class, then the three channels
+_ROW = 1 + 32 * 32 * 3  # one byte for the class, then the three channels
 
 
 @dataclass(kw_only=True, eq=False)
 class Cifar10(ImageSource):
-    """The 50,000 and 10,000 images of CIFAR-10.
+    """The 50,000 training and 10,000 test images of CIFAR-10.
 
     Attributes:
-        data_dir: a folder with `cifar-10-binary.tar.gz`, or with `{train,test}_jpeg.tar.xz` whose
-            files are `CLASS/*.jpg|png`; null downloads the first.
+        data_dir: a folder with `cifar-10-binary.tar.gz`, or with `{train,test}_jpeg.tar.xz` of
+            files named `CLASS/*.jpg|png`; null downloads the binary archive.
         valid_size, train_size: see `ImageSource`.
     """
 
@@ -56,7 +56,7 @@ class Cifar10(ImageSource):
         }
 
     def _files(self) -> dict[str, Path]:
-        """Return the archive of each split; the binary one has both."""
+        """Return the archive of each split; the binary archive holds both splits."""
         if self.data_dir is None:
             try:
                 return dict.fromkeys(SIZES, download(URL, BINARY))
@@ -77,7 +77,7 @@ class Cifar10(ImageSource):
 
 
 def _decode(files: Mapping[str, Path], entry: Path) -> None:
-    """Write pixels and labels of both splits into an empty folder."""
+    """Write the pixels and labels of both splits into an empty folder."""
     read = _binary if files["train"] == files["test"] else _compressed
     for split, path in files.items():
         parts = list(read(path, split))

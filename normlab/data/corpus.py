@@ -1,4 +1,4 @@
-"""Parallel text: what a corpus is, reading files and tables, and a language pair in a folder."""
+"""Parallel text: the corpus base classes, readers of files and tables, and the user's own text."""
 
 import gzip
 import hashlib
@@ -25,7 +25,7 @@ MOST_TEXT = 4 * 2**30
 class ParallelText:
     """Sentence pairs of one split: line i of `target` translates line i of `source`.
 
-    `origins` names where the two sides came from (a file, a data set), for messages.
+    `origins` says where each side came from (a file, a data set), for error messages.
     """
 
     source: list[str]
@@ -43,21 +43,21 @@ class ParallelText:
         return len(self.source)
 
     def checksums(self) -> list[str]:
-        """Return the SHA-256 of each side as `sha256sum` gives it for the unpacked file."""
+        """Return the SHA-256 of each side, as `sha256sum` prints it for the unpacked file."""
         sides = ("".join(f"{line}\n" for line in side) for side in (self.source, self.target))
         return [hashlib.sha256(side.encode()).hexdigest() for side in sides]
 
     def pick(self, indices: Sequence[int]) -> "ParallelText":
-        """Return some of the pairs."""
+        """Return the pairs at `indices`."""
         source, target = ([side[i] for i in indices] for side in (self.source, self.target))
         return ParallelText(source, target, self.origins)
 
 
 class Source(ABC):
-    """Where text comes from.
+    """A source of text.
 
-    `name` is a short identifier, `label` what a table must call results on the text, `licence` what
-    its origin states, `origin` where the text comes from without a data_dir.
+    `name` is a short identifier, `label` what tables call results on the text, `licence` what the
+    publisher states, and `origin` where the text comes from if there is no data_dir.
     """
 
     name: str
@@ -67,15 +67,15 @@ class Source(ABC):
 
     @abstractmethod
     def key(self) -> str:
-        """Return a string that changes whenever the text does, for the cache of prepared data."""
+        """Return the cache key of the text: a string that changes whenever the text does."""
 
 
 class Corpus(Source):
     """A source of parallel text.
 
     `languages` are the source and target codes. `form` says what the lines are: `raw` text,
-    `tokenized` (space-separated Moses tokens, scored after detokenizing) or `bpe` (pieces, `@@ `
-    marks a join).
+    `tokenized` (space-separated Moses tokens, scored after detokenizing) or `bpe` (subword pieces
+    joined at `@@ `).
     """
 
     languages: tuple[str, str]
@@ -87,7 +87,7 @@ class Corpus(Source):
 
     @cached_property
     def splits(self) -> dict[str, ParallelText]:
-        """What `read` returns, read once."""
+        """The text of each split, as returned by `read`, which is called once."""
         return self.read()
 
     def key(self) -> str:
@@ -97,11 +97,11 @@ class Corpus(Source):
 
 @dataclass(kw_only=True, eq=False)
 class FolderCorpus(Corpus):
-    """Text of the user's own, of any language pair.
+    """The user's own text, in any language pair.
 
     Files are `{split}.{language}`, plain or `.gz`; further test sets are `test_<name>.{language}`.
-    `form` is stated, not guessed: scores and subwords depend on it. `name` is part of the
-    experiment: runs on two texts of one name would be taken for the same.
+    `form` must be given, not guessed: scores and subwords depend on it. `name` is part of the
+    experiment: runs on two texts with the same name are taken for runs on the same text.
     """
 
     data_dir: str | None
@@ -133,7 +133,7 @@ class FolderCorpus(Corpus):
 
 
 def check_german_english(corpus: str, *languages: str) -> None:
-    """Raise ValueError for any other pair of languages."""
+    """Raise ValueError unless the languages are German and English."""
     if set(languages) != {"de", "en"}:
         raise ValueError(
             f"{corpus} is German-English: task.corpus.source_language={languages[0]} and "
@@ -143,7 +143,7 @@ def check_german_english(corpus: str, *languages: str) -> None:
 
 @contextmanager
 def _opened(path: Path) -> Iterator[Any]:
-    """Open a plain or gzip-packed file of bytes; what goes wrong is a ValueError that names it."""
+    """Open a plain or gzipped file as bytes; errors become a ValueError that names the file."""
     try:
         check_is_file(path)
         with gzip.open(path) if path.suffix == ".gz" else path.open("rb") as file:
@@ -153,7 +153,7 @@ def _opened(path: Path) -> Iterator[Any]:
 
 
 def read_lines(path: Path) -> list[str]:
-    """Return the lines of a text of at most `MOST_TEXT` bytes (see `stream_lines`)."""
+    """Return the lines of a file that unpacks to at most `MOST_TEXT` bytes (see `stream_lines`)."""
     with _opened(path) as file:
         text = file.read(MOST_TEXT + 1)
     if len(text) > MOST_TEXT:
@@ -162,15 +162,15 @@ def read_lines(path: Path) -> list[str]:
 
 
 def stream_lines(path: Path) -> Iterator[str]:
-    """Yield the lines of a UTF-8 text file, plain or `.gz`; ValueError naming file and line."""
+    """Yield the lines of a UTF-8 text file, plain or `.gz`; a ValueError names file and line."""
     with _opened(path) as file:
         yield from decoded(file, origin=str(path))
 
 
 def decoded(lines: Iterable[bytes], *, origin: str) -> Iterator[str]:
-    """Yield lines of UTF-8 without LF (or CR LF); `origin` names them in errors.
+    """Yield lines of UTF-8 decoded, without LF or CR LF; `origin` names the text in errors.
 
-    Unicode's own line separators occur inside subtitles, so they end no line here.
+    Unicode's own line separators occur inside subtitles, so they do not end a line here.
     """
     number = 0
     for number, line in enumerate(lines, 1):
@@ -187,13 +187,13 @@ def decoded(lines: Iterable[bytes], *, origin: str) -> Iterator[str]:
 
 
 def find_text(folder: Path, name: str) -> Path | None:
-    """Return the file `name` of a folder, plain before `.gz`, or None."""
+    """Return the file `name` or else `name.gz` of a folder; None if it has neither."""
     paths = (folder / name, folder / f"{name}.gz")
     return next((path for path in paths if path.is_file()), None)
 
 
 def read_parallel(folder: Path, stem: str, languages: Sequence[str]) -> ParallelText:
-    """Read `{stem}.{language}`, plain or `.gz`, for both languages; ValueError naming the fault."""
+    """Read `{stem}.{language}`, plain or `.gz`, for both languages; ValueError if they misfit."""
     paths: list[Path] = []
     for language in languages:
         if (path := find_text(folder, f"{stem}.{language}")) is None:
@@ -210,7 +210,7 @@ def read_parallel(folder: Path, stem: str, languages: Sequence[str]) -> Parallel
 
 
 def paired(sides: Iterable[list[str]], origins: Sequence[object]) -> ParallelText:
-    """Pair two sides, which `origins` name in errors."""
+    """Pair two sides of a text; `origins` names them in errors."""
     first, second = map(str, origins)
     return ParallelText(*sides, origins=(first, second))
 
@@ -218,11 +218,11 @@ def paired(sides: Iterable[list[str]], origins: Sequence[object]) -> ParallelTex
 def read_table(
     path: str, *, splits: Sequence[str], languages: Sequence[str], revision: str | None = None
 ) -> dict[str, ParallelText]:
-    """Load `splits` of a data set of the Hugging Face Hub.
+    """Load `splits` of a data set from the Hugging Face Hub.
 
-    A row holds both sentences as columns named by language (`de`, `en`), or under `translation`.
+    A row holds both sentences, in columns named by language (`de`, `en`) or under `translation`.
     """
-    import datasets  # heavy, and not needed where the text is in plain files
+    import datasets  # slow to import, and not needed for plain files
 
     tables: Any = datasets.load_dataset(path, revision=revision)
     found: dict[str, ParallelText] = {}
@@ -238,7 +238,7 @@ def read_table(
 
 
 def unavailable(what: str, tried: str, error: Exception, ways_out: str) -> ValueError:
-    """Return the error for data that could not be had: what was tried and the ways out."""
+    """Return the error for data that could not be loaded: what was tried, and what to do."""
     cause = " ".join(str(error).split())[:200]
     return ValueError(
         f"cannot get {what}: tried {tried}, which failed with {type(error).__name__}: {cause}. "

@@ -1,7 +1,7 @@
-"""Documents: what a corpus of them is, files of the user's own, and tables of the hub.
+"""Corpora of documents: the base classes, the user's own files, and tables of the hub.
 
-A document is a sequence of sentences. Text without a split `valid` or `test` has about a share of
-its training documents held out, by a hash of their text, equal documents together.
+A document is a sequence of sentences. If a text has no `valid` or `test` split, about the given
+share of its training documents is held out, by a hash of the text: equal documents stay together.
 """
 
 import hashlib
@@ -33,14 +33,14 @@ class DocumentCorpus(Source):
     def documents(self) -> Iterator[tuple[str, Document]]:
         """Yield the split and the sentences of each document.
 
-        Splits are `train`, `valid`, `test` and further `test_<name>`. Of equal documents the first
-        one is kept: test sets come before `valid`, that before `train`. Documents whose split is a
-        hash of their text may come in any order.
+        Splits are `train`, `valid`, `test` and further `test_<name>`. Only the first of equal
+        documents is kept, so test sets come before `valid`, and `valid` before `train`. If the
+        split is a hash of the text, documents may come in any order.
         """
 
 
 def split_by_hash(text: str, valid_share: float, test_share: float) -> str:
-    """Return which of the three splits a hash of a text puts it in."""
+    """Return the split (train, valid or test) that a hash of the text picks."""
     place = int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "big") / 2**64
     if place < test_share:
         return "test"
@@ -49,13 +49,13 @@ def split_by_hash(text: str, valid_share: float, test_share: float) -> str:
 
 @dataclass(kw_only=True, eq=False)
 class CutDocuments(DocumentCorpus):
-    """Documents that are cut out of lines, and into splits, by the settings of the user.
+    """Documents that are cut out of lines, and assigned to splits, by the user's settings.
 
     Attributes:
-        name: part of the experiment: runs on two texts of one name would be taken for the same.
-        form: what a line is: a sentence, or a paragraph whose sentences are found by rules for
-            `language`.
-        max_documents: keeps the first so many of each split, null all.
+        name: part of the experiment: texts with the same name are taken for the same text.
+        form: what a line is: a sentence, or a paragraph that is cut into sentences by the rules
+            of `language`.
+        max_documents: how many documents of each split to keep, from its start; null keeps all.
     """
 
     data_dir: str | None
@@ -68,7 +68,7 @@ class CutDocuments(DocumentCorpus):
 
     @abstractmethod
     def given(self) -> Mapping[str, Iterable[Document]]:
-        """Return the documents of each split that the text has."""
+        """Return the documents of each split that the text itself provides."""
 
     def documents(self) -> Iterator[tuple[str, Document]]:
         given, shares = self.given(), (self.valid_share, self.test_share)
@@ -79,18 +79,18 @@ class CutDocuments(DocumentCorpus):
                 yield (split if hashed in given else hashed), document
 
     def settings(self) -> str:
-        """Return what decides how the same text is cut."""
+        """Return the settings that decide how the text is cut, for the cache key."""
         values = {k: v for k, v in vars(self).items() if k[0] != "_" and k != "data_dir"}
         return f"{values} {RULES} {splitter()}"
 
     def by_blank_line(self, lines: Lines) -> Iterator[Document]:
-        """Yield the documents of lines, which blank lines separate."""
+        """Yield the documents in lines of text, which blank lines separate."""
         for blank, block in groupby(map(str.strip, lines), key="".__eq__):
             if not blank:
                 yield self.cut(block)
 
     def whole(self, lines: Lines) -> Iterator[Document]:
-        """Yield all lines as one document; a paragraph's lines are joined, a blank line ends it."""
+        """Yield all lines as one document; in `paragraphs` form, blank lines end a paragraph."""
         blocks = groupby(map(str.strip, lines), key="".__eq__)
         paragraphs = [list(block) for blank, block in blocks if not blank]
         if self.form == "paragraphs":
@@ -99,7 +99,7 @@ class CutDocuments(DocumentCorpus):
             yield self.cut(line for block in paragraphs for line in block)
 
     def cut(self, lines: Lines) -> list[str]:
-        """Return the sentences of lines."""
+        """Return the sentences in lines of text."""
         if self.form == "sentences":
             return list(lines)
         return [x for line in lines for x in split_sentences(line, language=self.language)]
@@ -107,12 +107,12 @@ class CutDocuments(DocumentCorpus):
 
 @dataclass(kw_only=True, eq=False)
 class FolderDocuments(CutDocuments):
-    """Text of the user's own, UTF-8, plain or `.gz`.
+    """The user's own text, UTF-8, plain or `.gz`.
 
-    `data_dir` is a text file, or a folder with `train.txt`, `valid.txt`, `test.txt` (and further
-    `test_<name>.txt`), or a folder of other `.txt` files, without splits. A folder
-    `data_dir/<name>` goes first. `boundary` says what ends a document: a blank line, or the file
-    alone; then a blank line ends a paragraph, whose lines are joined.
+    `data_dir` is a text file, a folder with `train.txt`, `valid.txt`, `test.txt` (and further
+    `test_<name>.txt`), or a folder of other `.txt` files, without splits. If there is a folder
+    `data_dir/<name>`, it is read instead. `boundary` says what ends a document: a blank line, or
+    only the end of the file, where a blank line ends a paragraph, whose lines are joined.
     """
 
     name: str = "documents"
@@ -141,7 +141,7 @@ class FolderDocuments(CutDocuments):
         return f"{files} {self.settings()}"
 
     def _files(self) -> dict[str, list[Path]]:
-        """Return the files of each split; a text without splits is all of `train`."""
+        """Return the files of each split; a text without splits is all `train`."""
         if self._place.is_file():
             return {"train": [self._place]}
         held = sorted(self._place.iterdir()) if self._place.is_dir() else []
@@ -166,12 +166,12 @@ def _stem(path: Path) -> str:
 class HubDocuments(CutDocuments):
     """A data set with a column of text, such as WikiText.
 
-    `path` and `config` name it on the hub; `data_dir` is a folder of its Parquet or JSON files
-    instead, with those of a config in a folder of that name or not. `rows` says what a row of
-    `column` is: `documents`, whose lines are paragraphs; `articles`, WikiText's lines, where a
-    title between blank rows begins one (titles stay, as do all other lines).
+    `path` and `config` name it on the hub. `data_dir` is a folder of its Parquet or JSON files to
+    read instead, from a subfolder named like the config if there is one. `rows` says what a row of
+    `column` is: `documents`, whose lines are paragraphs, or `articles`, the lines of WikiText,
+    where a title between blank rows begins an article (titles and all other lines are kept).
 
-    `datasets` keeps the rows as one memory-mapped Arrow copy in its own cache.
+    The `datasets` library keeps the rows as one memory-mapped Arrow copy in its own cache.
     """
 
     path: str
@@ -198,14 +198,14 @@ class HubDocuments(CutDocuments):
         return f"{digest.hexdigest()} {self.settings()}"
 
     def _texts(self, split: str) -> Iterator[str]:
-        """Yield the texts of a split, read many at a time; a row without text is an empty one."""
+        """Yield the texts of a split, read in batches; a row without text is an empty string."""
         for batch in self._tables[split].select_columns(self.column).iter(batch_size=10_000):
             yield from (str(text or "") for text in batch[self.column])
 
     @cached_property
     def _tables(self) -> dict[str, Any]:
-        """The rows by split, under the names of this package; hardly anything is read yet."""
-        import datasets  # heavy, and not needed where the text is in plain files
+        """The tables by this package's split names; hardly anything is read yet."""
+        import datasets  # slow to import, and not needed for plain files
 
         name, config = self.path, self.config
         if self.data_dir is not None:
@@ -240,8 +240,8 @@ class HubDocuments(CutDocuments):
     def articles(self, lines: Lines) -> Iterator[Document]:
         """Cut WikiText into its articles; each begins with its title and keeps every line.
 
-        A title stands between blank lines: without that, a line of an equation would be taken for
-        one. Lines before the first title are a document of their own.
+        A title must be between blank lines, because a line of an equation can look like one. Lines
+        before the first title are a document of their own.
         """
         befores, these, afters = tee(map(str.strip, lines), 3)
         body: list[str] = []
@@ -260,11 +260,11 @@ class HubDocuments(CutDocuments):
 
 
 def split_sentences(paragraph: str, *, language: str) -> list[str]:
-    """Cut a paragraph, whose line breaks are spaces, into sentences without blanks at their ends.
+    """Cut a paragraph, whose line breaks count as spaces, into sentences, stripped of blanks.
 
-    White space ends every sentence, so a name such as `os.Path` has no boundary. `language` is an
-    ISO 639 code; for one that `sentencex` has no rules for, it uses those of a related language or
-    of English.
+    A sentence ends only at white space, so a name such as `os.Path` is not cut. `language` is an
+    ISO 639 code; if `sentencex` has no rules for it, it uses those of a related language or of
+    English.
     """
     from sentencex import segment  # pyright: ignore[reportAttributeAccessIssue]
 
@@ -279,5 +279,5 @@ def split_sentences(paragraph: str, *, language: str) -> list[str]:
 
 
 def splitter() -> str:
-    """Return name and version of the library that decides where sentences end."""
+    """Return the name and version of the library that splits text into sentences."""
     return f"sentencex {version('sentencex')}"

@@ -1,4 +1,4 @@
-"""Token ids: flat arrays in memory-mapped files, and padded batches from them."""
+"""Token ids: flat arrays in memory-mapped files, and padded batches made from them."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -11,24 +11,24 @@ from torch import Tensor
 
 
 def append_arrays(folder: Path, stem: str, **arrays: np.ndarray) -> None:
-    """Add arrays to the files `<stem>.<name>` of a folder, which need not exist."""
+    """Append arrays to the files `<stem>.<name>` of a folder, creating missing files."""
     for name, array in arrays.items():
         with (folder / f"{stem}.{name}").open("ab") as file:
             file.write(array.tobytes())
 
 
 def mapped(folder: Path, stem: str, name: str, kind: type[np.generic] = np.int32) -> np.ndarray:
-    """Map the file `<stem>.<name>` of a folder; what is written to the array stays in memory."""
+    """Memory-map the file `<stem>.<name>` of a folder; writing to the array does not change it."""
     return np.memmap(folder / f"{stem}.{name}", dtype=kind, mode="c")
 
 
 def ends(counts: np.ndarray) -> np.ndarray:
-    """Return where each of consecutive parts ends, after a 0: int64 [parts + 1]."""
+    """Return the offsets of consecutive parts, starting with 0: int64 [parts + 1]."""
     return np.concatenate([np.zeros(1, np.int64), np.cumsum(counts, dtype=np.int64)])
 
 
 def width_of(lengths: np.ndarray, padding: float) -> int:
-    """Return the width at which rows of these lengths have a share `padding` of padding or more."""
+    """Return the smallest width that fits rows of `lengths` and makes a share `padding` padding."""
     wanted = lengths.sum() / (len(lengths) * (1 - padding)) - 1e-9
     return max(int(lengths.max(initial=0)), int(np.ceil(wanted)))
 
@@ -42,19 +42,19 @@ class EncodedText:
 
     @classmethod
     def from_sentences(cls, sentences: Iterable[Iterable[int]]) -> "EncodedText":
-        """Pack lists of ids, one after the other."""
+        """Concatenate the ids of sentences."""
         parts = [np.fromiter(sentence, np.int32) for sentence in sentences]
         flat = np.concatenate([np.zeros(0, np.int32), *parts])
         return cls(flat, ends(np.array([len(part) for part in parts], np.int64)))
 
     def append(self, folder: Path, stem: str) -> None:
-        """Add the sentences to `<stem>.ids` and `<stem>.lengths`."""
+        """Append the sentences to `<stem>.ids` and `<stem>.lengths`."""
         lengths = self.lengths.astype(np.int32)
         append_arrays(folder, stem, ids=self.ids.astype(np.int32), lengths=lengths)
 
     @classmethod
     def load(cls, folder: Path, stem: str) -> "EncodedText":
-        """Map what `append` wrote."""
+        """Memory-map what `append` wrote."""
         return cls(mapped(folder, stem, "ids"), ends(mapped(folder, stem, "lengths")))
 
     def __len__(self) -> int:
@@ -65,13 +65,13 @@ class EncodedText:
         return self.ids[self.offsets[index] : self.offsets[index + 1]]
 
     def select(self, indices: np.ndarray) -> "EncodedText":
-        """Return the sentences of `indices`, packed again."""
+        """Return the sentences at `indices`, packed."""
         counts = self.lengths[indices]
         return EncodedText(self.ids[_places(self.offsets[indices], counts)], ends(counts))
 
     @property
     def lengths(self) -> np.ndarray:
-        """Tokens of every sentence without special tokens, int64 [n]."""
+        """Tokens of each sentence, special tokens not counted: int64 [n]."""
         return np.diff(self.offsets)
 
     def count(self, token: int) -> int:
@@ -87,9 +87,9 @@ class EncodedText:
         prefix: int | None = None,
         padding: float = 0.0,
     ) -> Int[Tensor, "B W"]:
-        """Return sentences as int64 [len(indices), W], `prefix` before and `suffix` after.
+        """Return sentences as int64 [len(indices), W], with `prefix` before and `suffix` after.
 
-        Without the prefix, a share `padding` of the tokens or more is padding.
+        At least a share `padding` of the tokens is padding, not counting the prefix.
         """
         starts = self.offsets[indices]
         counts = self.offsets[indices + 1] - starts
@@ -114,11 +114,11 @@ class EncodedPairs:
 
     @property
     def lengths(self) -> np.ndarray:
-        """Tokens of (source, target) with the end mark, as a model sees them: int64 [n, 2]."""
+        """Tokens of (source, target), counting the end mark, as a model sees them: int64 [n, 2]."""
         return np.stack([self.source.lengths, self.target.lengths], axis=1) + 1
 
     def select(self, indices: np.ndarray) -> "EncodedPairs":
-        """Return some of the pairs."""
+        """Return the pairs at `indices`."""
         return EncodedPairs(self.source.select(indices), self.target.select(indices))
 
 
@@ -140,7 +140,7 @@ class EncodedDocuments:
         return len(self.documents) - 1
 
     def append(self, folder: Path, stem: str) -> None:
-        """Add the documents to the files of a split."""
+        """Append the documents to the files of a split."""
         self.text.append(folder, stem)
         append_arrays(
             folder,
@@ -152,7 +152,7 @@ class EncodedDocuments:
 
     @classmethod
     def load(cls, folder: Path, stem: str) -> "EncodedDocuments":
-        """Map what `append` wrote."""
+        """Memory-map what `append` wrote."""
         return cls(
             EncodedText.load(folder, stem),
             documents=ends(mapped(folder, stem, "sizes")),

@@ -1,4 +1,4 @@
-"""Images with a class each: the contract of a source, augmentation, and scikit-learn's digits."""
+"""Labelled images: the base class of a source, augmentation, and scikit-learn's digits."""
 
 import hashlib
 from abc import ABC, abstractmethod
@@ -14,7 +14,7 @@ from normlab.data.batching import dice
 
 @dataclass(frozen=True)
 class Images:
-    """Images of one size, values 0 to 255, and the number of the class of each."""
+    """Images of one size with values from 0 to 255, and the class number of each."""
 
     pixels: UInt8[np.ndarray, "N H W C"]
     labels: Int[np.ndarray, "N"]
@@ -23,25 +23,25 @@ class Images:
         return len(self.labels)
 
     def checksum(self) -> str:
-        """Return the SHA-256 of pixels and labels."""
+        """Return the SHA-256 of the pixels and labels."""
         digest = hashlib.sha256(self.pixels.tobytes())
         digest.update(self.labels.astype("<i8").tobytes())
         return digest.hexdigest()
 
     def pick(self, indices: np.ndarray) -> "Images":
-        """Return some of the images, in the order of the indices."""
+        """Return the images at `indices`, in that order."""
         return Images(self.pixels[indices], self.labels[indices])
 
 
 class ImageSource(ABC):
-    """Where images come from.
+    """A source of labelled images.
 
     Attributes:
-        label, origin: what results on these images may be called, such as `CIFAR-10 (JPEG)`, and
-            what the record calls their source; set at the latest by `published`.
+        label, origin: what tables call results on these images, such as `CIFAR-10 (JPEG)`, and
+            what the record calls their source; both are set once `published` has returned.
         classes: the names of the classes, in the order of their numbers.
         valid_size: how many of the published training images are held out for validation.
-        train_size: how many of the other ones are used, of each class its share; None is all.
+        train_size: how many of the rest to train on, the same share of each class; None is all.
     """
 
     label: str
@@ -55,13 +55,13 @@ class ImageSource(ABC):
     def published(self) -> Mapping[str, Images]:
         """Return the published splits, `train` and `test`.
 
-        Raises ValueError saying where to get the images, or naming a file that is damaged.
+        Raises ValueError that says where to get the images, or names a damaged file.
         """
 
     def splits(self) -> dict[str, Images]:
-        """Return `train`, `valid` and `test`; `valid` has its share of each training class.
+        """Return `train`, `valid` and `test`; `valid` has the same share of each training class.
 
-        Raises ValueError for sizes that the images cannot have.
+        Raises ValueError for sizes that do not fit the images.
         """
         published = self.published()
         train = published["train"]
@@ -82,7 +82,7 @@ class ImageSource(ABC):
 
 
 def _parted(images: Images, share: float, *, seed: int) -> tuple[Images, Images]:
-    """Return a share of the images of each class, drawn by a seed, and the others."""
+    """Return a share of the images of each class, drawn at random with `seed`, and the rest."""
     rng = np.random.default_rng([seed, len(images)])
     picked = [
         rng.permutation(members)[: round(share * len(members))]
@@ -98,7 +98,7 @@ class Digits(ImageSource):
 
     1,797 images of the test set of Alpaydin and Kaynak 1998 ("Optical Recognition of Handwritten
     Digits", UCI), values 0 to 16. They have no published split, so a sixth of each class is the
-    test, the same in every run.
+    test split, the same in every run.
     """
 
     valid_size: int
@@ -118,14 +118,14 @@ class Digits(ImageSource):
 
 @dataclass(frozen=True)
 class Augmentation:
-    """Random shifts and mirror images, as in He et al. 2016 (section 4.2).
+    """Random shifts and mirroring, as in He et al. 2016 (section 4.2).
 
-    What becomes of an image depends on (seed, epoch, its number) alone: not on its batch, the model
-    or the norm, so that runs of a seed see the same pixels.
+    How an image is changed depends only on (seed, epoch, its number), not on its batch, the model
+    or the norm, so all runs of a seed see the same pixels.
 
     Attributes:
-        shift: pixels that an image moves at most, in both directions; what comes in is black.
-        flip: mirror every other image, left to right.
+        shift: the most pixels that an image moves, in both directions; the border is filled black.
+        flip: mirror a random half of the images, left to right.
     """
 
     shift: int

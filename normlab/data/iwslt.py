@@ -1,9 +1,9 @@
 """IWSLT'14 German-English by the protocol of fairseq's `prepare-iwslt14.sh`.
 
-From WIT3's files it takes the text lines of `train.tags.*`, Moses tokens, pairs of 1 to 175 tokens
-(ratio at most 1.5) and lower case; every 23rd pair is valid, and five evaluation sets make up test.
-One deviation: sacremoses cuts the tokens, by Moses' own rules. Only text with the protocol's 6,750
-test pairs and the reference length of the literature is called IWSLT'14 without more.
+The text lines of WIT3's `train.tags.*` become Moses tokens, pairs of 1 to 175 tokens (ratio at most
+1.5) are kept, and all is lowercased; every 23rd pair is valid, and five evaluation sets make up
+test. One deviation: sacremoses tokenizes, by Moses' own rules. Only text with the protocol's 6,750
+test pairs and the reference length of the literature is labelled plain IWSLT'14.
 """
 
 import io
@@ -37,12 +37,12 @@ HUB_REVISION = "refs/convert/parquet"
 ARCHIVE = "de-en.tgz"
 LANGUAGES = ("de", "en")
 TRAIN_PAIRS, TEST_PAIRS = 160_239, 6_750
-# English tokens of the test in published logs; the two differ by the version of the tokenizer.
+# English test tokens in published logs; the two come from different tokenizer versions.
 REFERENCE_LENGTHS = (131_161, 131_156)
 MAX_TOKENS, MAX_RATIO, VALID_EVERY = 175, 1.5, 23
-# The order in which the sets are joined to one test.
+# The order in which the evaluation sets are joined into one test split.
 TEST_SETS = ("TED.dev2010", "TEDX.dev2012", "TED.tst2010", "TED.tst2011", "TED.tst2012")
-# How the files of fairseq's script are named; without an infix they are its pieces.
+# The infixes of file names that fairseq's script writes; files without an infix are BPE pieces.
 INFIXES: Mapping[str, Form] = {".bpe": "bpe", ".tok": "tokenized", "": "bpe"}
 
 Splits = dict[str, ParallelText]
@@ -50,17 +50,17 @@ Splits = dict[str, ParallelText]
 
 @dataclass(kw_only=True, eq=False)
 class Iwslt14(Corpus):
-    """IWSLT'14 de-en, tokenized and lowercased, or in the pieces that fairseq's script wrote.
+    """IWSLT'14 de-en, tokenized and lowercased, or in the BPE pieces that fairseq's script wrote.
 
     Attributes:
-        data_dir: `de-en.tgz`, or a folder with it, with its files, or with
+        data_dir: `de-en.tgz`, a folder with it or with its files, or a folder with
             `{train,valid,test}[.bpe|.tok].{de,en}[.gz]`; null downloads.
-        source_language, target_language: de and en, or the other way round.
-        train_from: `valid` trains on the valid split where there is no training text, every 23rd
-            pair of it held out: "mini-TED", which is not IWSLT'14.
-        prepared: which of a folder's prepared texts to read; `auto` takes the pieces first.
-        download: what to download first without data_dir; the hub's tables lack one of the five
-            test sets, which the label of the results says.
+        source_language, target_language: de and en, in either order.
+        train_from: `valid` trains on the valid split, for data without training text, and holds
+            out every 23rd pair of it: "mini-TED", which is not IWSLT'14.
+        prepared: which of a folder's prepared texts to read; `auto` prefers the pieces.
+        download: which download to try first without data_dir; the hub's tables lack one of the
+            five test sets, and the label of the results says so.
     """
 
     data_dir: str | None
@@ -79,17 +79,17 @@ class Iwslt14(Corpus):
 
     @property
     def form(self) -> Form:
-        """`bpe` for prepared pieces, else `tokenized`; reads the text."""
+        """`bpe` for prepared pieces, else `tokenized`; this reads the text."""
         return "bpe" if self._found[0] == "bpe" else "tokenized"
 
     @property
     def label(self) -> str:
-        """What results are called: IWSLT'14, part of it, or mini-TED; reads the text."""
+        """What tables call results: IWSLT'14, part of it, or mini-TED; this reads the text."""
         if self.train_from == "valid":
             return "mini-TED (trained on the valid split of IWSLT'14; not an IWSLT'14 result)"
         train, test = self.splits["train"], self.splits["test"]
         length = reference_length(test.target if self.languages == LANGUAGES else test.source)
-        # Versions of the tokenizer move a few training pairs over the cleaning limits.
+        # Tokenizer versions differ in a few training pairs that exceed the cleaning limits.
         whole = abs(len(train) - TRAIN_PAIRS) <= TRAIN_PAIRS // 100 and len(test) == TEST_PAIRS
         if whole and length in REFERENCE_LENGTHS:
             return "IWSLT'14 de-en"
@@ -114,7 +114,7 @@ class Iwslt14(Corpus):
 
     @cached_property
     def _found(self) -> tuple[Form, Splits]:
-        """The texts by name, and their form: to `raw` ones the protocol is still to be applied."""
+        """The texts by name, and their form; `raw` texts have not been through the protocol."""
         if self.data_dir is None:
             return "raw", self._from_network()
         path = Path(self.data_dir).expanduser()
@@ -127,7 +127,7 @@ class Iwslt14(Corpus):
         return self._read_ready(path)
 
     def _read_ready(self, folder: Path) -> tuple[Form, Splits]:
-        """Read text that fairseq's script wrote: pieces or tokens."""
+        """Read the text that fairseq's script wrote: pieces or tokens."""
         for infix, form in INFIXES.items():
             if self.prepared in ("auto", form) and find_text(folder, f"test{infix}.de"):
                 break
@@ -141,7 +141,7 @@ class Iwslt14(Corpus):
             ) from error
 
     def _from_network(self) -> Splits:
-        """Read the archive or the hub's tables, the other one where the first cannot be had."""
+        """Read the archive or the hub's tables, falling back on the other if the first fails."""
         ways = [_download_archive, _load_tables]
         failed: list[Exception] = []
         for read in ways if self.download == "archive" else ways[::-1]:
@@ -163,12 +163,12 @@ def _download_archive() -> Splits:
     try:
         return read_archive(archive)
     except ValueError:
-        archive.unlink(missing_ok=True)  # download it again next time
+        archive.unlink(missing_ok=True)  # so that the next attempt downloads it again
         raise
 
 
 def _load_tables() -> Splits:
-    """Read the hub's tables: raw text; `validation` and `test` are four of the five sets."""
+    """Read raw text from the hub; its `validation` and `test` are four of the five test sets."""
     splits = ("train", "validation", "test")
     tables = read_table(HUB, splits=splits, languages=LANGUAGES, revision=HUB_REVISION)
     train = tables["train"]
@@ -183,7 +183,7 @@ def read_archive(archive: Path) -> Splits:
 
 
 def read_release(files: Mapping[str, bytes], *, origin: Path) -> Splits:
-    """Return the raw text of the release's files: `train`, then the evaluation sets."""
+    """Return the raw text in the release's files: `train`, then the evaluation sets."""
     names = {name: f"IWSLT14.{name}.de-en.%s.xml" for name in TEST_SETS}
     texts: Splits = {}
     for name, pattern in {"train": "train.tags.de-en.%s", **names}.items():
@@ -196,22 +196,22 @@ def read_release(files: Mapping[str, bytes], *, origin: Path) -> Splits:
 
 
 def training_lines(lines: Iterable[str]) -> list[str]:
-    """Return the text of a `train.tags` file: no metadata; titles and descriptions without tags."""
+    """Return the text of a `train.tags` file, without metadata lines and title tags."""
     kept = (line for line in lines if not re.search("<url>|<talkid>|<keywords>", line))
     return [re.sub("</?(?:title|description)>", "", line).strip() for line in kept]
 
 
 def segments(lines: Iterable[str]) -> list[str]:
-    """Return the sentences of an evaluation file, typographic apostrophes made plain.
+    """Return the sentences of an evaluation file, with typographic apostrophes made plain.
 
-    Entities such as `&amp;` stay as they are, as in the script: the published reference has them.
+    Entities such as `&amp;` are kept, as in fairseq's script: the published reference has them.
     """
     found = (re.search(r'<seg id="[0-9]+">\s*(.*?)\s*</seg>', line) for line in lines)
     return [match.group(1).replace("\u2019", "'") for match in found if match]
 
 
 def assemble(texts: Splits) -> Splits:
-    """Apply the protocol to raw text: `train`, then the evaluation sets."""
+    """Apply the protocol to raw texts: `train`, then the evaluation sets."""
     train, *tests = (
         _each_side(text, lambda lines, lang: moses_tokens(lines, lang=lang))
         for text in texts.values()
@@ -235,19 +235,19 @@ def _each_side(
 
 
 def clean(text: ParallelText) -> ParallelText:
-    """Leave out pairs with a side outside 1 to 175 tokens, or one over 1.5 times the other."""
+    """Drop pairs with a side outside 1 to 175 tokens, or with one side over 1.5 times the other."""
     pairs = enumerate(zip(text.source, text.target, strict=True))
     sizes = ((i, sorted(len(side.split()) for side in pair)) for i, pair in pairs)
     return text.pick([i for i, (a, b) in sizes if a >= 1 and b <= min(MAX_TOKENS, MAX_RATIO * a)])
 
 
 def hold_out(text: ParallelText) -> Splits:
-    """Split off every 23rd pair, the 23rd first, as `valid`; the rest is `train`."""
+    """Split off every 23rd pair, starting with the 23rd, as `valid`; the rest is `train`."""
     valid = range(VALID_EVERY - 1, len(text), VALID_EVERY)
     train = [i for i in range(len(text)) if i not in valid]
     return {"train": text.pick(train), "valid": text.pick(valid)}
 
 
 def reference_length(lines: Iterable[str]) -> int:
-    """Return the number of tokens, the pieces of a word counted once."""
+    """Return the number of tokens, counting the pieces of a word once."""
     return sum(not piece.endswith("@@") for line in lines for piece in line.split())

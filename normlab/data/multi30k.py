@@ -1,6 +1,6 @@
 """Multi30k task 1: German-English image captions (Elliott et al. 2016), 29,000 training pairs.
 
-`test` is 2016 Flickr, as in the literature. Checksums tell whether text is the published one.
+`test` is 2016 Flickr, as in the literature. Checksums show whether a text is the published one.
 """
 
 import hashlib
@@ -21,7 +21,7 @@ from normlab.data.corpus import (
 HUB = "bentrevett/multi30k"
 # SHA-256 over the checksums (see `ParallelText`) of train, valid and test, first de, then en.
 PUBLISHED = "b3bff33194563aea0e5208da88b944c4ec4c23b742c5cd9e0ecebe084e772acb"
-# File names of each split, the published one first.
+# File names of each split, the published name first.
 FILES = {
     "train": ("train",),
     "valid": ("val", "valid"),
@@ -33,7 +33,7 @@ HUB_SPLITS = {"train": "train", "validation": "valid", "test": "test"}
 
 @dataclass(kw_only=True, eq=False)
 class Multi30k(Corpus):
-    """Multi30k from `{train,val,test_2016_flickr,...}.{de,en}[.gz]` of a folder, or the hub."""
+    """Multi30k from a folder with `{train,val,test_2016_flickr,...}.{de,en}[.gz]`, or the hub."""
 
     data_dir: str | None
     source_language: str
@@ -49,7 +49,7 @@ class Multi30k(Corpus):
 
     @property
     def label(self) -> str:
-        """What results are called: plain Multi30k only where the text is the published one."""
+        """What tables call results: plain Multi30k only if the text is the published one."""
         sums = [
             dict(zip(self.languages, self.splits[split].checksums(), strict=True))
             for split in HUB_SPLITS.values()
@@ -61,7 +61,7 @@ class Multi30k(Corpus):
     def read(self) -> dict[str, ParallelText]:
         if self.data_dir is None:
             return self._from_hub()
-        # A lab's data folder holds ours under its own name.
+        # A folder of several corpora has Multi30k in a subfolder of that name.
         folder = Path(self.data_dir).expanduser()
         folder = folder / self.name if (folder / self.name).is_dir() else folder
         present = {

@@ -1,17 +1,17 @@
 """Training examples of BERT (Devlin et al. 2019, section 3.1): two segments of whole sentences.
 
-- A document is cut into runs of consecutive sentences, as many as fit into one sequence, at least
-  two. A last sentence that is left over joins the one before it, a second time. A share of the runs
-  (BERT's is a tenth) gets a random shorter limit. Documents are not packed together.
+- A document is cut into runs of consecutive sentences: as many as fit into one sequence and, with
+  pairs, at least two. A last sentence left alone joins the one before it, which is then used twice.
+  A share of the runs (BERT's is a tenth) gets a random shorter limit. Documents are never mixed.
 - With pairs (`nsp`), a run is cut at random between two sentences: segment A, then B. Half of the
-  examples keep B. The others take the B of another document, of an example whose A has as many
-  sentences and leaves about as much room, so that lengths do not tell which it is.
-- A document of one sentence has no true B: it takes another one's, as above. If such documents are
-  more than half, some are left out of the epoch, so that both labels stay equally frequent.
-- Sentences are cut only if one alone, or the two of a run, are longer than the room: then A keeps
-  at least half of the room, B the rest. These examples exchange their Bs among themselves.
+  examples keep B. The others take the B of another document's example whose A has as many sentences
+  and leaves about as much room, so that lengths do not give the label away.
+- A document of one sentence has no B of its own: it takes another document's, as above. If such
+  documents are more than half, some are left out of an epoch, so both labels stay equally frequent.
+- Sentences are cut only if one alone, or a run of two, is longer than the room: then A keeps at
+  least half of the room, and B gets the rest. These examples exchange their Bs among themselves.
 
-BERT itself fills B from elsewhere up to the room, so that a short example gives the label away, and
+BERT's own code fills a foreign B up to the limit, so that a short example gives the label away, and
 cuts segments in the middle of sentences.
 """
 
@@ -26,16 +26,16 @@ from normlab.data.batching import stream
 from normlab.data.encoded import EncodedDocuments, copy_runs, ends, width_of
 from normlab.data.vocabulary import DocumentTokenizer
 
-MARKS = 3  # [CLS] A [SEP] B [SEP]; without B there is one less
-TRIES = 64  # neighbours to look at for a segment from elsewhere
-LEAST = 2  # tokens that a sequence must have room for
+MARKS = 3  # [CLS] A [SEP] B [SEP]; one fewer without B
+TRIES = 64  # candidates on each side for a B from another document
+LEAST = 2  # tokens, marks not counted, that a sequence must have room for
 
 
 class Batch(NamedTuple):
     """A batch of examples as arrays [rows, columns].
 
-    `ids` int64, `segments` int64 (0 in A and its marks, 1 in B and its mark), `valid` (no padding),
-    `maskable` (no mark or unknown token either) and `begins` (first token of a word), bool.
+    `ids` and `segments` (0 in A and its marks, 1 in B and its mark) are int64. The others are bool:
+    `valid` (no padding), `maskable` (no mark or unknown either), `begins` (first token of a word).
     """
 
     ids: np.ndarray
@@ -46,7 +46,7 @@ class Batch(NamedTuple):
 
 
 class Segment(NamedTuple):
-    """One segment per example: the `tokens` tokens from place `start` of the split, int64 [n]."""
+    """One segment per example: `tokens` tokens of the split from position `start`, int64 [n]."""
 
     start: np.ndarray
     tokens: np.ndarray
@@ -56,8 +56,8 @@ class Segment(NamedTuple):
 class Pairs:
     """The examples of one epoch, in the order of their documents.
 
-    `b` is None without pairs. `is_next` (bool [examples]) tells whether B follows A, `cut` (bool
-    [examples]) which examples hold a sentence that was cut.
+    `b` is None without pairs. `is_next` (bool [examples]) says whether B follows A, and `cut` (bool
+    [examples]) whether the example has a sentence that was cut.
     """
 
     a: Segment
@@ -70,11 +70,11 @@ class Pairs:
 
     @property
     def lengths(self) -> np.ndarray:
-        """Tokens of every example with its marks, int64 [examples]."""
+        """Tokens of each example, counting its marks: int64 [examples]."""
         return self.a.tokens + (MARKS - 1 if self.b is None else self.b.tokens + MARKS)
 
     def describe(self) -> dict[str, int]:
-        """Return counts for the record: examples, true pairs, cut ones."""
+        """Return counts for the record: examples, true pairs, examples with a cut sentence."""
         return {
             "examples": len(self),
             "true_pairs": int(self.is_next.sum()),
@@ -84,7 +84,7 @@ class Pairs:
     def batch(self, data: EncodedDocuments, indices: np.ndarray, *, padding: float = 0.0) -> Batch:
         """Return the examples `indices` as padded arrays: `[CLS] A [SEP]`, with pairs `B [SEP]`.
 
-        `data` is the split that the examples were drawn from; see `width_of`.
+        `data` is the split that the examples were drawn from; for `padding` see `width_of`.
         """
         shape = (len(indices), width_of(self.lengths[indices], padding))
         ids = np.full(shape, DocumentTokenizer.pad_id, dtype=np.int64)
@@ -112,12 +112,12 @@ def segment_pairs(
     epoch: int,
     nsp: bool,
 ) -> Pairs:
-    """Return the examples of an epoch, a function of the arguments alone.
+    """Return the examples of an epoch; they depend only on the arguments.
 
-    `documents` int64 [documents + 1] says where each begins among the sentences, `lengths` int64
-    [sentences] how many tokens each has (1 or more). `max_length` bounds an example with its marks;
-    a share `short_share` of them is bounded by less. Raises ValueError where `max_length` holds no
-    segments, and where pairs cannot be made.
+    `documents` int64 [documents + 1] holds the first sentence of each document, `lengths` int64
+    [sentences] the tokens of each sentence (at least 1). `max_length` bounds an example with its
+    marks; a share `short_share` of the examples has a lower bound. Raises ValueError if
+    `max_length` leaves no room for segments, or if pairs cannot be made.
     """
     longest = max_length - (MARKS if nsp else MARKS - 1)
     if longest < LEAST:
@@ -145,7 +145,7 @@ def segment_pairs(
     wanted = offsets[end] - offsets[split]
     wanted[lone] = rng.choice(wanted[~lone], int(lone.sum()))
     a_whole = offsets[split] - offsets[first]
-    # Where the two do not fit together, A keeps half of the room at least and B has the rest.
+    # If A and B do not fit together, A keeps at least half of the room and B gets the rest.
     a_tokens = np.minimum(a_whole, np.maximum(room - wanted, room - room // 2))
     over = offsets[end] - offsets[first] > room
     b_first, b_end = split.copy(), end.copy()
@@ -172,9 +172,9 @@ def segment_pairs(
 def _runs(
     documents: np.ndarray, offsets: np.ndarray, rooms: np.ndarray, *, pair: bool
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Cut documents into runs of sentences; return document, first sentence and end of each.
+    """Cut documents into runs; return the document, the first sentence and the end of each run.
 
-    Run i fits into `rooms[i]` tokens unless it is as short as can be: one sentence, or two with
+    Run i fits into `rooms[i]` tokens, unless it is as short as possible: one sentence, or two with
     `pair`.
     """
     least = 2 if pair else 1
@@ -197,13 +197,13 @@ def _runs(
 
 
 def _labels(can_follow: np.ndarray, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
-    """Draw which runs keep their B (bool [runs]) and which take part (indices, ascending)."""
+    """Draw which runs keep their B (bool [runs]) and which runs are used (indices, ascending)."""
     able, lone = np.flatnonzero(can_follow), np.flatnonzero(~can_follow)
     if len(lone) > len(able):
         lone = rng.permutation(lone)[: len(able)]
     kept = np.sort(np.concatenate([able, lone]))
     is_next = np.zeros(len(can_follow), dtype=bool)
-    # Of an odd number the odd one is a true pair every other time.
+    # If the number of runs is odd, a coin decides which label has one more.
     half = (len(kept) + int(rng.integers(0, 2))) // 2
     is_next[rng.permutation(able)[:half]] = True
     return is_next, kept
@@ -212,14 +212,14 @@ def _labels(can_follow: np.ndarray, rng: np.random.Generator) -> tuple[np.ndarra
 def _givers(
     order: np.ndarray, owner: np.ndarray, lone: np.ndarray, needed: np.ndarray, room: np.ndarray
 ) -> np.ndarray:
-    """Return whose B each example of `order` takes: the nearest that will do, on either side.
+    """Return the example whose B each example of `order` takes: the nearest suitable one.
 
-    It is of another document, and what it `needed` fits into the `room` of the example. Examples
-    that are `lone` have no B to give. -1 where none of the nearest `TRIES` on a side will do.
+    A suitable B is from another document, and the tokens that it `needed` fit into the taker's
+    `room`. `lone` examples have no B to give. -1 if none of the nearest `TRIES` per side suits.
     """
     givers = order[~lone[order]]
     found = np.full(len(order), -1)
-    here = np.cumsum(~lone[order]) - ~lone[order]  # givers before each place
+    here = np.cumsum(~lone[order]) - ~lone[order]  # number of givers before each position
     todo = np.arange(len(order) if len(givers) else 0)
     for way in (*(-step for step in range(1, TRIES + 1)), *range(TRIES)):
         at = here[todo] + way
@@ -234,7 +234,7 @@ def _givers(
 def _sentence_elsewhere(
     documents: np.ndarray, owner: np.ndarray, rng: np.random.Generator
 ) -> np.ndarray:
-    """Draw a sentence of another document than each `owner`."""
+    """Draw, for each `owner`, a sentence of another document."""
     begin, stop = documents[owner], documents[owner + 1]
     sentence = rng.integers(0, documents[-1] - (stop - begin))
     return sentence + np.where(sentence >= begin, stop - begin, 0)

@@ -1,4 +1,4 @@
-"""From a corpus to what a task trains on: vocabularies, ids and a description, in the cache."""
+"""Preparing a corpus for a task: vocabularies, token ids and a description, in the cache."""
 
 import hashlib
 import json
@@ -30,18 +30,18 @@ PAIRS_FORMAT = "normlab.prepared/5"
 DOCUMENTS_FORMAT = "normlab.documents/6"
 SAMPLE_CHARACTERS = 100_000_000
 """Characters of training text that a vocabulary of documents is learned from, at most."""
-_PART, _DOCUMENTS = 10_000, 1_000  # lines, and documents, encoded at a time
+_PART, _DOCUMENTS = 10_000, 1_000  # lines and documents encoded at a time
 _SIDES = ("source", "target")
 _DESCRIPTION = "description.json"
 
 
 @dataclass(frozen=True)
 class PreparedTranslation:
-    """A corpus ready to train on.
+    """A parallel corpus ready to train on.
 
-    `texts` hold the sentences that `pairs` encode, in the same order, with the pieces of `bpe` text
-    joined: the references of scoring. The two tokenizers are one object where the vocabulary is
-    joint.
+    `texts` holds the sentences that `pairs` encodes, in the same order and with the pieces of `bpe`
+    text joined; they are the references for scoring. With a joint vocabulary, both tokenizers are
+    one object.
     """
 
     pairs: dict[str, EncodedPairs]
@@ -53,15 +53,15 @@ class PreparedTranslation:
     description: dict[str, Any]
 
     def plain(self, lines: list[str]) -> list[str]:
-        """Turn decoded or reference target lines into plain text, which `bleu` scores."""
+        """Turn decoded or reference target lines into the plain text that `bleu` scores."""
         return lines if self.form == "raw" else moses_text(lines, lang=self.languages[1])
 
     def words(self, lines: list[str]) -> list[str]:
-        """Turn decoded or reference target lines into Moses tokens, which `bleu_tok` scores."""
+        """Turn decoded or reference target lines into the Moses tokens that `bleu_tok` scores."""
         return moses_tokens(lines, lang=self.languages[1]) if self.form == "raw" else lines
 
     def source_lines(self, lines: Sequence[str]) -> list[str]:
-        """Turn a user's sentences into source text: words into tokens, in lower case as trained."""
+        """Bring a user's sentences into the form of the source text: tokens, lowercase if it is."""
         if self.form != "tokenized":
             return list(lines)
         tokens = moses_tokens(lines, lang=self.languages[0])
@@ -71,7 +71,7 @@ class PreparedTranslation:
 
 @dataclass(frozen=True)
 class PreparedDocuments:
-    """A corpus ready to train on: one vocabulary, the encoded splits, and what a record says."""
+    """Documents ready to train on: one vocabulary, the encoded splits, and their description."""
 
     splits: dict[str, EncodedDocuments]
     tokenizer: DocumentTokenizer
@@ -84,7 +84,7 @@ def _prepared(
     build: Callable[[Path], dict[str, Any]],
     cache: Path | None,
 ) -> tuple[Path, dict[str, Any]]:
-    """Return the folder of prepared data and its description, which `build(folder)` returns."""
+    """Return the folder of prepared data and its description, which `build` makes if need be."""
     content = {"content": corpus.key(), "tokenizers": tokenizers.__version__}
     name = f"{corpus.name}-{cache_key({**content, **settings})}"
 
@@ -99,12 +99,12 @@ def _prepared(
 def prepare_translation(
     corpus: Corpus, *, vocab_size: int, joint: bool, max_length: int, cache: Path | None = None
 ) -> PreparedTranslation:
-    """Segment, encode and describe a corpus, or take that from the cache (null: the user's).
+    """Tokenize, encode and describe a corpus, or load it from the cache (None: the user's).
 
-    Vocabularies are learned from `train` alone: one of `vocab_size` entries where `joint`, else one
+    Vocabularies are learned from `train` alone: one of `vocab_size` entries if `joint`, else one
     per side. A training pair with a blank side, or with more than `max_length` tokens on a side
-    (end mark included), is left out and counted; a scored pair that is too long is a ValueError,
-    because a score of fewer or of cut sentences is another score.
+    (end mark included), is left out and counted. In a scored split, a pair that is too long is a
+    ValueError, because a score on fewer or on cut sentences is a different score.
     """
     sizes = {"vocab_size": vocab_size, "joint": joint, "max_length": max_length}
     settings = {"format": PAIRS_FORMAT, **sizes}
@@ -179,13 +179,13 @@ def _add(description: dict[str, Any], split: str, values: Mapping[str, object]) 
 
 
 def _encoded(tokenizer: Tokenizer, lines: Sequence[str]) -> EncodedText:
-    """Encode lines in parts, since lists of ids take many times the room of arrays."""
+    """Encode lines in parts, because lists of ids take many times the memory of arrays."""
     parts = (lines[start : start + _PART] for start in range(0, len(lines), _PART))
     return EncodedText.from_sentences(ids for part in parts for ids in tokenizer.encode_batch(part))
 
 
 def _not_long(split: str, pairs: EncodedPairs, text: ParallelText, max_length: int) -> np.ndarray:
-    """Return the indices of pairs within the limit; ValueError where scored pairs exceed it."""
+    """Return the indices of pairs within the limit; ValueError if a scored pair exceeds it."""
     lengths = pairs.lengths
     kept = lengths.max(axis=1) <= max_length
     if not kept.all() and (split != "train" or not kept.any()):
@@ -208,13 +208,13 @@ def prepare_documents(
     max_length: int,
     cache: Path | None = None,
 ) -> PreparedDocuments:
-    """Segment, encode and describe a corpus, or take that from the cache (null: the user's).
+    """Tokenize, encode and describe a corpus, or load it from the cache (None: the user's).
 
-    The text may be larger than the memory. The vocabulary is learned from `train` alone.
-    `max_length` changes no array: the description counts the sentences that are longer
-    (`long_sentences`), which examples cut and windows continue. A document that has come before,
-    in its split or one that is kept first, is left out and counted. Raises ValueError for a split
-    that is missing or empty.
+    The text may be larger than memory. The vocabulary is learned from `train` alone. `max_length`
+    changes no array; the description counts the longer sentences (`long_sentences`), which masked
+    examples cut and causal windows continue. A document equal to an earlier one, of its split or
+    of one that comes first, is left out and counted. Raises ValueError for a missing or empty
+    split.
     """
     how = {"pieces": pieces, "lowercase": lowercase}
 
@@ -246,9 +246,9 @@ def prepare_documents(
 
 
 def _write_text(corpus: DocumentCorpus, folder: Path) -> dict[str, int]:
-    """Write the documents of each split to `<split>.txt`, a blank line between two.
+    """Write the documents of each split to `<split>.txt`, separated by blank lines.
 
-    Returns how many repeated documents were left out, by split: train, valid, test, further ones.
+    Returns the number of repeated documents left out, by split: train, valid, test, further ones.
     """
     seen: set[bytes] = set()
     repeated, sizes = Counter[str](), Counter[str]()
@@ -276,10 +276,10 @@ def _read_text(path: Path) -> Iterator[list[str]]:
 
 
 def _encode_split(folder: Path, split: str, tokenizer: DocumentTokenizer) -> dict[str, Any]:
-    """Write the arrays of a split in place of its text; return what the record says of them.
+    """Replace the text of a split by its arrays, and return what the record says about them.
 
-    Sentences without a token, such as control characters, are left out and counted, and so are
-    documents without another sentence. `lengths` are tokens per sentence.
+    Sentences without a token, such as control characters, are left out and counted; documents with
+    no other sentence are left out. `lengths` are tokens per sentence.
     """
     path, without_token = folder / f"{split}.txt", 0
     documents = _read_text(path)
@@ -313,7 +313,7 @@ def _encode_split(folder: Path, split: str, tokenizer: DocumentTokenizer) -> dic
 
 
 def length_statistics(lengths: np.ndarray) -> dict[str, float]:
-    """Return mean, median, 95th percentile and maximum of lengths [n] in tokens."""
+    """Return the mean, median, 95th percentile and maximum of lengths [n] in tokens."""
     median, p95, most = np.percentile(lengths, [50, 95, 100]).round(2).tolist()
     return {"mean": round(float(lengths.mean()), 2), "median": median, "p95": p95, "max": int(most)}
 

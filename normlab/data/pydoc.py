@@ -1,16 +1,16 @@
-"""The English that every Python carries: help topics and the docstrings of the standard library.
+"""The English in every Python installation: help topics and docstrings of the standard library.
 
-A document is a topic of `pydoc`, or a module with its docstrings in the order of their lines.
-Source files are parsed, never imported. What is prose is decided for each block (between blank
-lines), then for each sentence:
+A document is a topic of `pydoc`, or a module: its docstrings, in the order of their lines.
+Source files are parsed, never imported. What counts as prose is decided for each block (between
+blank lines), then for each sentence:
 
-- a block that is code, a table or a grammar is left out: it holds a prompt (`>>>`), a rule of
-  `*`, `=`, `-` or `+`, a `|` or a `::=`; so is a block further in than one that ended in `::`;
-- a list item, or a line that is further in or out than the one before, begins a paragraph;
-- markup goes: `*x*`, ``x``, `:role:` and the marks of list items;
-- a sentence stays if it begins with a capital letter, ends in `.`, `!` or `?`, has `MIN_WORDS`
-  words or more, at least `MIN_SHARE` of them plain English words, and no sign of code;
-- the rest is left out.
+- a block of code, a table or a grammar is left out: it contains a prompt (`>>>`), a rule of `*`,
+  `=`, `-` or `+`, a `|` or a `::=`; so is a block indented more than one before it ending in `::`;
+- a list item, or a line indented differently from the one before, begins a paragraph;
+- markup is removed: `*x*`, ``x``, `:role:` and the marks of list items;
+- a sentence is kept if it begins with a capital letter, ends in `.`, `!` or `?`, has at least
+  `MIN_WORDS` words, at least `MIN_SHARE` of them plain English words, and no sign of code;
+- everything else is left out.
 """
 
 import ast
@@ -53,11 +53,11 @@ _CODE = re.compile(
 
 @dataclass(kw_only=True, eq=False)
 class PydocCorpus(DocumentCorpus):
-    """Documentation of the Python that runs, about 3 in 4 of its sentences (see `prose`).
+    """The documentation of the running Python, about 3 in 4 of its sentences (see `prose`).
 
-    A paragraph that an earlier document has is left out of the later one (topics quote each
-    other). A document's split is decided by a hash of its name, so it stays where it is in the next
-    Python. `valid_share` and `test_share` are the parts that are held out, about.
+    A paragraph that an earlier document contains is left out of later ones (topics quote each
+    other). A document's split is a hash of its name, so it is the same in other Python versions.
+    `valid_share` and `test_share` are the approximate shares held out.
     """
 
     data_dir: str | None = None
@@ -94,7 +94,7 @@ class PydocCorpus(DocumentCorpus):
 
 
 def _texts() -> Iterator[tuple[str, list[str]]]:
-    """Yield each document's name and its texts: the topics, then the modules, by name."""
+    """Yield the name and the texts of each document: first the topics, then the modules."""
     from pydoc_data.topics import topics
 
     for topic in sorted(topics):
@@ -123,7 +123,7 @@ def _modules(folder: Path, prefix: str) -> Iterator[tuple[str, Path]]:
 def _docstrings(path: Path) -> list[str]:
     """Return the docstrings of a source file in the order of their lines."""
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # of invalid escapes in the standard library
+        warnings.simplefilter("ignore")  # invalid escapes in the standard library
         tree = ast.parse(path.read_bytes())
     nodes = [node for node in ast.walk(tree) if isinstance(node, _DOCUMENTED)]
     nodes.sort(key=lambda node: getattr(node, "lineno", 0))
@@ -132,9 +132,9 @@ def _docstrings(path: Path) -> list[str]:
 
 
 def prose(text: str) -> Iterator[list[str]]:
-    """Yield the paragraphs of clean sentences of a text."""
+    """Yield the paragraphs of a text, each as a list of clean sentences."""
     for paragraph in _paragraphs(text):
-        # Take the marks of reStructuredText off the words that they mark.
+        # Strip the marks of reStructuredText from the words that they enclose.
         plain = _MARKUP.sub(r"\2", _MARKUP.sub(r"\2", _ROLE.sub("", paragraph)))
         kept = [x for x in split_sentences(plain, language="en") if is_sentence(x)]
         if kept:
@@ -142,7 +142,7 @@ def prose(text: str) -> Iterator[list[str]]:
 
 
 def is_sentence(text: str) -> bool:
-    """Tell whether a line is an English sentence rather than a heading, a fragment or code."""
+    """Return whether a line is an English sentence rather than a heading, a fragment or code."""
     if not (_BEGIN.match(text) and _END.search(text)) or _CODE.search(text):
         return False
     words = text.split()
@@ -152,7 +152,7 @@ def is_sentence(text: str) -> bool:
 
 def _paragraphs(text: str) -> Iterator[str]:
     """Cut text into paragraphs, leaving out blocks of code."""
-    literal: int | None = None  # a block further in than this is code
+    literal: int | None = None  # a block indented more than this is code
     for block in re.split(r"\n[ \t]*\n", text.expandtabs()):
         lines = [line for line in block.split("\n") if line.strip()]
         if not lines or (literal is not None and _indent(lines[0]) > literal):
@@ -163,7 +163,7 @@ def _paragraphs(text: str) -> Iterator[str]:
 
 
 def _items(lines: list[str]) -> Iterator[str]:
-    """Cut the lines of a block at list items and at changes of the indentation."""
+    """Cut the lines of a block into paragraphs, at list items and changes of indentation."""
     current: list[str] = []
     column = -1
     for line in lines:

@@ -1,13 +1,13 @@
-"""What language models predict: windows of a causal one, masked tokens of a masked one.
+"""What language models predict: windows of a causal model, masked tokens of a masked model.
 
 A causal model predicts all tokens of a document and then the end mark. A window holds as many whole
 sentences as fit and starts with the begin mark; no window reaches into another document. A sentence
-longer than a window continues in the next. So the sum over all windows of a split
-is that of its text, and bits per character need no correction.
+longer than a window continues in the next. The loss summed over all windows of a split is therefore
+the loss of its text, and bits per character need no correction.
 
 Masked language modelling (Devlin et al. 2019, section 3.1, appendix A.1) predicts a share of each
 sequence, as closely as whole tokens (or words) allow and exactly on average. Each chosen token,
-also inside a whole word, draws on its own whether it is masked, replaced or left.
+even inside a whole word, is masked, replaced or kept independently of the others.
 """
 
 from bisect import bisect_right
@@ -21,13 +21,13 @@ import numpy as np
 from normlab.data.encoded import EncodedDocuments, copy_runs, ends, width_of
 from normlab.data.vocabulary import DocumentTokenizer
 
-DICE = 4  # uniform numbers per token: its place in the order, does it fit, its fate, its substitute
+DICE = 4  # random numbers per token: its rank, whether it still fits, its fate, its substitute
 
 
 class Text(NamedTuple):
-    """A batch of windows [rows, columns]: `ids` and what follows each (`next_ids`), int64.
+    """A batch of windows [rows, columns]: `ids` and the token after each (`next_ids`), int64.
 
-    `valid` (bool) is True where they are real.
+    `valid` (bool) is False for padding.
     """
 
     ids: np.ndarray
@@ -39,7 +39,7 @@ class Text(NamedTuple):
 class Windows:
     """The windows of a split, in the order of its text; all arrays are [windows].
 
-    A window is the `tokens` tokens from place `starts` of the split, and the end mark where `ends`.
+    A window is `tokens` tokens of the split from position `starts`, and the end mark if `ends`.
     """
 
     starts: np.ndarray
@@ -51,7 +51,7 @@ class Windows:
 
     @property
     def lengths(self) -> np.ndarray:
-        """Predictions of every window, int64 [windows]; as many tokens go in."""
+        """Predictions per window, int64 [windows]; equal to the number of input tokens."""
         return self.tokens + self.ends
 
     def describe(self) -> dict[str, int]:
@@ -59,9 +59,9 @@ class Windows:
         return {"windows": len(self)}
 
     def characters(self, data: EncodedDocuments, indices: np.ndarray) -> np.ndarray:
-        """Return the characters of windows, each sentence with the blank or line break after it.
+        """Return the characters of windows, counting the blank or line break after each sentence.
 
-        Of a sentence that is in several windows each has its share by tokens; float64 [indices].
+        A sentence in several windows is shared among them by tokens; float64 [indices].
         """
         before = np.concatenate([np.zeros(1), np.cumsum(data.characters + 1.0)])
         first = self.starts[indices]
@@ -88,8 +88,8 @@ class Windows:
 def text_windows(documents: np.ndarray, lengths: np.ndarray, *, max_length: int) -> Windows:
     """Cut documents into windows of at most `max_length` predictions.
 
-    `documents` int64 [documents + 1] says where each begins among the sentences, `lengths` int64
-    [sentences] how many tokens each has.
+    `documents` int64 [documents + 1] holds the first sentence of each document, `lengths` int64
+    [sentences] the tokens of each sentence.
     """
     # The end mark counts as a token of the last sentence of its document.
     marked = lengths.astype(np.int64)
@@ -109,16 +109,16 @@ def text_windows(documents: np.ndarray, lengths: np.ndarray, *, max_length: int)
     document = np.array(owner, np.int64)
     last_of_document = np.diff(document, append=-1) != 0
     first, last = np.array(starts, np.int64), np.array(stops, np.int64)
-    # One end mark for each document before: places of the text have none.
+    # Subtract one end mark per earlier document: positions in the text do not count end marks.
     return Windows(first - document, last - first - last_of_document, last_of_document)
 
 
 class Masked(NamedTuple):
     """A batch after masking.
 
-    `ids` [B, P] are the corrupted tokens; `places` int64 [B, M] the columns that are to be
-    predicted, ascending, filled up with 0 to the longest row; `chosen` bool [B, M] is True where
-    they are real; `labels` int64 [N] are the true tokens there, row by row.
+    `ids` [B, P] are the corrupted tokens; `places` int64 [B, M] are the columns to predict,
+    ascending and padded with 0 to the longest row; `chosen` bool [B, M] is False for that padding;
+    `labels` int64 [N] are the true tokens there, row by row.
     """
 
     ids: np.ndarray
@@ -141,17 +141,17 @@ def mask_tokens(
 ) -> Masked:
     """Choose about `share` of the `maskable` tokens of each sequence and corrupt them.
 
-    A sequence with a maskable token has one label or more. `split` are the parts that become
-    `mask_id`, a random one of `ordinary`, and stay. `dice` [B, P, DICE] are uniform in [0, 1). With
-    `whole_word` all tokens of a word are chosen or none; `begins` [B, P] is True at the first token
-    of each. Column 0 must be a mark: its dice are the sequence's own.
+    A sequence with a maskable token gets at least one label. `split` are the shares that become
+    `mask_id`, become a random token of `ordinary`, and stay. `dice` [B, P, DICE] is uniform in
+    [0, 1). With `whole_word`, all tokens of a word are chosen or none; `begins` [B, P] is True at
+    the first token of each. Column 0 must be a mark: its dice serve the whole sequence.
     """
     if abs(sum(split) - 1) > 1e-6:
         raise ValueError(
             f"mask_split={list(split)} must be three parts that sum to 1: masked, random, unchanged"
         )
     order, fit, kind, other = np.moveaxis(dice, -1, 0)
-    # A fraction of a token is one token that often, so short sequences keep the share too.
+    # A fraction of a token is one token with that probability: short sequences keep the share.
     wanted = np.maximum(np.floor(share * maskable.sum(axis=1) + fit[:, 0]), 1)
     starts_word = begins if whole_word else np.ones_like(maskable)
     picked = _whole_words(maskable, starts_word, wanted, order, fit)
@@ -171,12 +171,12 @@ def mask_tokens(
 def _whole_words(
     maskable: np.ndarray, begins: np.ndarray, wanted: np.ndarray, order: np.ndarray, fit: np.ndarray
 ) -> np.ndarray:
-    """Take words of each row, in the `order` of their dice, while they fit `wanted` [B] tokens.
+    """Choose words of each row, in the `order` of their dice, while they fit `wanted` [B] tokens.
 
-    The word that would go over is taken as often as the part of it that fits, so the share holds on
-    average. The first word is always taken, whatever its length.
+    The word that would exceed it is chosen with the probability of the part that fits, so the share
+    holds on average. The first word is always chosen, whatever its length.
     """
-    # A mark ends a word: what follows it is another one, whether it begins a word or goes on.
+    # A mark ends a word, so the token after it starts another, even if it continues a word.
     before = np.concatenate([np.zeros((len(begins), 1), bool), maskable[:, :-1]], axis=1)
     words = np.cumsum(begins | ~maskable | ~before, axis=1) - 1
     scores = np.take_along_axis(order, words, axis=1)

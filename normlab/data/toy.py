@@ -1,9 +1,9 @@
 """The built-in corpus: German sentences of a small grammar, and their English translations.
 
-The grammar has what makes German word order and agreement hard: the verb second in a main clause
-and last after "weil", "wenn", "obwohl" and "bevor"; articles and adjectives that agree with the
-gender and the case of a noun, in the weak ("der alte Hut") and the mixed pattern ("ein alter Hut").
-The English is one fixed translation. The words are in `lexicon.yaml`.
+The grammar has what makes German word order and agreement hard: the verb comes second in a main
+clause and last after "weil", "wenn", "obwohl" and "bevor"; articles and adjectives agree with the
+gender and case of their noun, in the weak ("der alte Hut") and the mixed pattern ("ein alter Hut").
+Each sentence has one English translation. The words are in `lexicon.yaml`.
 """
 
 import hashlib
@@ -26,8 +26,8 @@ LONGEST = 45
 T = TypeVar("T")
 
 GENDERS = ("masculine", "feminine", "neuter")
-# By case, for the three genders: definite articles and endings after them ("weak"), indefinite
-# articles and endings after them ("mixed").
+# By case, for the three genders: definite articles and the adjective endings after them ("weak"),
+# then indefinite articles and the endings after them ("mixed").
 FORMS = {
     "nominative": ("der die das", "e e e", "ein eine ein", "er e es"),
     "accusative": ("den die das", "en e e", "einen eine ein", "en e es"),
@@ -38,7 +38,7 @@ FORMS = {
 class Word(NamedTuple):
     """A word or a fixed phrase, and its translation.
 
-    `kind` is the gender of a noun, and the case of a verb's object or "intransitive".
+    `kind` is the gender of a noun, or the case of a verb's object, "intransitive" without one.
     """
 
     german: str
@@ -50,7 +50,7 @@ Lexicon = Mapping[str, Sequence[Word]]
 
 
 class Said(NamedTuple):
-    """The same in German and in English, word by word."""
+    """A phrase or clause in German and in English, as words."""
 
     german: tuple[str, ...] = ()
     english: tuple[str, ...] = ()
@@ -62,7 +62,7 @@ def _lexicon_text() -> str:
 
 @cache
 def lexicon() -> Lexicon:
-    """Return the words of the package by part of speech."""
+    """Return the words of the lexicon by part of speech."""
     table: dict[str, Any] = yaml.safe_load(_lexicon_text())
     kinds = {
         name: words if name in ("living", "things", "verbs") else {"": words}
@@ -75,10 +75,10 @@ def lexicon() -> Lexicon:
 
 
 class Grammar:
-    """Draws sentences.
+    """A generator of sentences.
 
-    Only `Random.random` is used: Python promises the same numbers for a seed in every version, and
-    does not promise those of `choice` or `sample`.
+    It uses only `Random.random`: Python promises the same numbers for a seed in every version, but
+    not for `choice` or `sample`.
     """
 
     def __init__(self, words: Lexicon, random: Random) -> None:
@@ -89,7 +89,7 @@ class Grammar:
         return options[int(self._draw() * len(options))]
 
     def sentence(self) -> tuple[str, str]:
-        """Draw a sentence: the German and the English, capitalized and with a full stop."""
+        """Draw a sentence in German and English, each capitalized and with a full stop."""
         german, english = map(list, self._clause(verb_last=False))
         while self._draw() < 0.45 and len(german) < LONGEST:
             if self._draw() < 0.5:
@@ -130,7 +130,7 @@ class Grammar:
         return Said((word.german,), (word.english,))
 
     def _phrase(self, nouns: Sequence[Word], case: str) -> Said:
-        """Draw a noun with its article and no, one or two adjectives."""
+        """Draw a noun with its article and zero to two adjectives."""
         noun = self.pick(nouns)
         definite = self._draw() < 0.6
         adjectives: list[Word] = []
@@ -148,9 +148,9 @@ class Grammar:
 
 
 class ToyCorpus(Corpus):
-    """Sentence pairs of the grammar; no sentence occurs twice.
+    """Sentence pairs drawn from the grammar; no sentence occurs twice.
 
-    `size` counts training pairs, `seed` is what the text is drawn from. Valid and test do not
+    `size` is the number of training pairs, and `seed` decides the text. Valid and test do not
     depend on `size`.
     """
 
@@ -161,7 +161,7 @@ class ToyCorpus(Corpus):
     form: Form = "raw"
 
     def __init__(self, *, size: int, valid_size: int = 200, test_size: int = 200, seed: int = 1):
-        # Train is drawn last, so that its size changes no other split.
+        # Train is drawn last, so that its size does not change the other splits.
         self.sizes = {"test": test_size, "valid": valid_size, "train": size}
         self.seed = seed
 

@@ -1,13 +1,13 @@
-"""Words and subwords: Moses tokens, and the vocabularies of translation and of language models.
+"""Words and subwords: Moses tokens, and the vocabularies of translation and language models.
 
 Translation. `raw`: byte-pair encoding (Sennrich et al. 2016) of text whose spaces are kept as a
-visible mark and whose punctuation is separate, so that decoding gives the text back (up to Unicode
-NFC). `tokenized`: the same over space-separated words. `bpe`: the text is segmented already, so the
-vocabulary is its training pieces, and decoding joins `@@ `.
+visible mark and whose punctuation is split off, so that decoding restores the text (up to Unicode
+NFC). `tokenized`: the same over space-separated words. `bpe`: the text is already segmented, so the
+vocabulary is the pieces of the training text, and decoding joins them at `@@ `.
 
-Language models. `wordpiece`: BERT's (Devlin et al. 2019): words and punctuation apart, `##` before
-a piece that continues a word, an unknown id for a word with a rare character. `bpe`: byte pairs
-over bytes (Radford et al. 2019), which encode every text.
+Language models. `wordpiece`: BERT's (Devlin et al. 2019): words and punctuation are split, `##`
+marks a piece that continues a word, and a word with a rare character gets the unknown id. `bpe`:
+byte pairs over bytes (Radford et al. 2019), which can encode any text.
 """
 
 import json
@@ -24,19 +24,19 @@ from normlab.data.corpus import Form
 
 Pieces = Literal["wordpiece", "bpe"]
 
-# No piece of a sentence contains a space, so text full of "</s>" or "<unk>" is told apart.
+# No piece of a sentence contains a space, so "</s>" or "<unk>" in a text is never one of these.
 PAIR_SPECIALS = ("< pad >", "< s >", "< /s >", "< unk >")
-# Punctuation is separate in both segmentations, so no piece of a text reads like one of these.
+# Both segmentations split off punctuation, so no piece of a text is equal to one of these.
 SPECIALS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "[BOS]", "[EOS]")
 CONTINUES = "##"
-MAX_ALPHABET = 1000  # characters that a WordPiece vocabulary may have, the most frequent
+MAX_ALPHABET = 1000  # a WordPiece vocabulary has at most so many characters, the most frequent
 
 
 class _Vocabulary:
-    """A segmentation of the `tokenizers` library, and which ids `decode` leaves out.
+    """A segmenter of the `tokenizers` library, and the ids that `decode` leaves out.
 
-    Special ids never come out of text, except the unknown one: the words `</s>` or `[MASK]` in a
-    text are text.
+    Special ids never come from text, except the unknown id: `</s>` or `[MASK]` in a text is read
+    as ordinary text.
     """
 
     hidden: ClassVar[frozenset[int]]
@@ -52,12 +52,12 @@ class _Vocabulary:
         return self.decode_batch([ids])[0]
 
     def decode_batch(self, sentences: Iterable[Iterable[SupportsInt]]) -> list[str]:
-        """Return `decode` of each sentence."""
+        """Decode each sentence."""
         kept = [[i for i in map(int, ids) if i not in self.hidden] for ids in sentences]
         return self._segmenter.decode_batch(kept, skip_special_tokens=False)
 
     def save(self, path: Path) -> None:
-        """Write a file in the format of the `tokenizers` library."""
+        """Write the vocabulary to a file in the format of the `tokenizers` library."""
         path.write_text(self._segmenter.to_str(pretty=True), "utf-8")
 
     @classmethod
@@ -67,7 +67,7 @@ class _Vocabulary:
 
 
 class Tokenizer(_Vocabulary):
-    """The vocabulary of one side of a translation, or of both."""
+    """The vocabulary of one side of a translation, or of both sides."""
 
     pad_id, bos_id, eos_id, unk_id = range(4)
     hidden = frozenset({pad_id, bos_id, eos_id})
@@ -80,7 +80,7 @@ class Tokenizer(_Vocabulary):
     def train(cls, lines: Iterable[str], *, form: Form, vocab_size: int) -> "Tokenizer":
         """Learn a vocabulary of at most `vocab_size` entries from training text.
 
-        For `bpe` text the vocabulary is every piece of `lines`, whatever `vocab_size` says: the
+        For `bpe` text the vocabulary is every piece of `lines` and `vocab_size` is ignored: the
         pieces were chosen when the text was segmented.
         """
         if form == "bpe":
@@ -118,8 +118,8 @@ class DocumentTokenizer(_Vocabulary):
     ) -> "DocumentTokenizer":
         """Learn at most `vocab_size` entries from training text; the same text gives the same ids.
 
-        `lowercase` also takes accents off where `pieces` is `wordpiece`, as BERT does. Raises
-        ValueError where `vocab_size` does not even hold special tokens and single characters.
+        `lowercase` also removes accents if `pieces` is `wordpiece`, as BERT does. Raises ValueError
+        if `vocab_size` is too small for the special tokens and the single characters.
         """
         train = _train_wordpiece if pieces == "wordpiece" else _train_bytes
         segmenter = train(sentences, vocab_size, lowercase)
@@ -132,11 +132,11 @@ class DocumentTokenizer(_Vocabulary):
 
     @property
     def ordinary(self) -> range:
-        """The ids that are not special: what a masked token may be replaced with."""
+        """The ids that are not special: the possible random substitutes of a masked token."""
         return range(self.first_ordinary, len(self))
 
     def encode(self, sentences: Sequence[str]) -> list[tuple[list[int], list[bool]]]:
-        """Return each sentence's ids, without marks, and whether each begins a word."""
+        """Return each sentence's ids, without marks, and whether each token begins a word."""
         encodings = self._segmenter.encode_batch(list(sentences), add_special_tokens=False)
         return [
             (found.ids, [a != b for a, b in pairwise([-1, *found.word_ids])]) for found in encodings
@@ -162,12 +162,12 @@ def _learned(
         **options,
     )
     segmenter.train_from_iterator(lines, trainer=trainer)
-    # The trainer registers special tokens to be found in text: they must not be.
+    # The trainer marks special tokens as ones to find in text, which must not happen here.
     return Segmenter.from_str(json.dumps({**json.loads(segmenter.to_str()), "added_tokens": []}))
 
 
 def _pieces_of(lines: Iterable[str]) -> Segmenter:
-    """Build the vocabulary of pieces, the most frequent first; the published `<unk>` is unknown."""
+    """Build the vocabulary of all pieces, the most frequent first; `<unk>` in a text is unknown."""
     counts = Counter(x for line in lines for x in line.split(" ") if x not in ("", "<unk>"))
     pieces = sorted(counts, key=lambda piece: (-counts[piece], piece))
     vocabulary = {piece: number for number, piece in enumerate([*PAIR_SPECIALS, *pieces])}
@@ -198,8 +198,8 @@ def _train_wordpiece(sentences: Sequence[str], vocab_size: int, lowercase: bool)
     ranked = sorted(counts, key=lambda character: (-counts[character], character))
     rare = {ord(character): " " for character in ranked[MAX_ALPHABET:]}
     texts = (normalizer.normalize_str(s).translate(rare) for s in sentences) if rare else sentences
-    # The library numbers the characters that continue a word in the order of a hash map, so each
-    # process would learn another vocabulary; naming the characters beforehand, in order, fixes it.
+    # The library numbers the characters that continue a word in hash-map order, so each process
+    # would learn a different vocabulary; listing the characters beforehand, in order, fixes it.
     # Blanks and punctuation cannot continue a word.
     continuing = [
         CONTINUES + x
@@ -223,7 +223,7 @@ def join_pieces(line: str) -> str:
     return (line + " ").replace("@@ ", "").removesuffix(" ")
 
 
-# sacremoses takes a third of a second to import: only where text is split or joined.
+# sacremoses takes a third of a second to import, so only the functions that need it import it.
 
 
 def moses_tokens(lines: Iterable[str], *, lang: str) -> list[str]:
