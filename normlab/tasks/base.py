@@ -1,7 +1,7 @@
-"""The contract of a task, with what all tasks share: streams, scored splits, cross-entropy.
+"""The base class of tasks, with what they share: batches, scored splits, cross-entropy.
 
-The loop never sees a token or a label. It draws batches, asks for summed losses and divides them by
-the batches' counts, which it has added up over all micro-batches and ranks first.
+The training loop never sees a token or a label. It draws batches, asks for summed losses, and
+divides them by the batches' counts, summed beforehand over all micro-batches and ranks.
 """
 
 from abc import ABC, abstractmethod
@@ -28,18 +28,18 @@ from normlab.norms.recalibration import recalibrated
 from normlab.records.record import Score
 from normlab.tasks.progress import counted
 
-_CACHE_ELEMENTS = 1 << 20  # float32 elements a chunk holds on a CPU: 4 MB
+_CACHE_ELEMENTS = 1 << 20  # float32 elements per chunk on a CPU: 4 MB
 
 
 @dataclass(frozen=True, kw_only=True)
 class Batch:
-    """One micro-batch: tensors, and what is counted of them.
+    """One micro-batch: its tensors and counts.
 
     Attributes:
         counts: the denominator of each summed loss, by the loss's name.
-        tokens: real tokens that a budget in tokens counts (the target side in translation).
+        tokens: real tokens, as a budget in tokens counts them (translation: the target side).
         positions: all positions of the batch, padding included.
-        padding: the positions that are padding.
+        padding: the number of padding positions.
     """
 
     counts: dict[str, int]
@@ -59,9 +59,9 @@ class Batch:
 
 @dataclass(frozen=True)
 class Condition:
-    """What is different when a test is repeated; None leaves the run's own setting.
+    """A change of settings under which a test is repeated; None keeps the run's own setting.
 
-    `noise` is the standard deviation of noise on the input (see `noisy`).
+    `noise` is the standard deviation of noise added to the input (see `noisy`).
     """
 
     eval_stats: EvalStats | None = None
@@ -70,26 +70,26 @@ class Condition:
 
     @property
     def name(self) -> str:
-        """The part of a score's path that names it, such as `eval_stats_batch/batch_size_1`."""
+        """The condition's part of a score's path, such as `eval_stats_batch/batch_size_1`."""
         noise = None if self.noise is None else f"{self.noise:g}"
         values = {**vars(self), "noise": noise}
         return "/".join(f"{name}_{value}" for name, value in values.items() if value is not None)
 
     def applied(self, model: nn.Module) -> AbstractContextManager[None]:
-        """Return a context in which the model's norms do what the condition says."""
+        """Return a context in which the model's norms use the condition's `eval_stats`."""
         return nullcontext() if self.eval_stats is None else normalized_by(model, self.eval_stats)
 
     def disturbed(self, model: nn.Module) -> AbstractContextManager[None]:
-        """Return a context in which the model's input has the condition's noise."""
+        """Return a context in which the condition's noise is added to the model's input."""
         return nullcontext() if self.noise is None else noisy(model, self.noise)
 
     def matters(self, model: nn.Module) -> bool:
-        """Tell whether the condition may change what comes of the model."""
+        """Return whether the condition can change the model's outputs."""
         return self.eval_stats is None or bool(running_norms(model))
 
 
 def conditions_of(sizes: Sequence[int], statistics: Sequence[EvalStats]) -> list[Condition]:
-    """Return batch sizes, statistics, and the sizes with the statistics of the batch if asked."""
+    """Return batch sizes, then statistics, then sizes with batch statistics if these are asked."""
     by_size = [Condition(batch_size=size) for size in sizes]
     both = [replace(each, eval_stats="batch") for each in by_size if "batch" in statistics]
     return [*by_size, *(Condition(eval_stats=each) for each in statistics), *both]
@@ -99,13 +99,13 @@ class Task(ABC):
     """Data, batches, summed losses and scores.
 
     Attributes:
-        batch_size, max_tokens, batching: how training examples share batches; exactly one size.
+        batch_size, max_tokens, batching: how training examples share batches; one size is None.
         eval_batch_size: examples per batch in validation and test.
-        conditions: under what the test is repeated, in addition to the run's own settings.
-        headline: the score the task is judged by, where that is another than the loss.
+        conditions: the conditions under which the test is repeated.
+        headline: the score that the task is judged by, if that is not the loss.
         padded: whether examples differ in length, so that batches have padding.
         length_buckets: upper bounds of the length groups that get test scores of their own.
-        targets: values of validation scores; a record says after how many steps each was reached.
+        targets: values per validation score; a record says after how many steps each was reached.
     """
 
     batch_size: int | None
@@ -121,27 +121,27 @@ class Task(ABC):
     @property
     @abstractmethod
     def splits(self) -> Mapping[str, Any]:
-        """The data of each split by its name."""
+        """The data of each split, by the split's name."""
 
     @abstractmethod
     def describe(self) -> dict[str, Any]:
-        """Return what the record says of the data: source, sizes, checksums, padding share."""
+        """Return what the record says about the data: source, sizes, checksums, padding share."""
 
     @abstractmethod
     def spec(self) -> Spec:
-        """Return what goes into a model and what comes out; the data are read for it."""
+        """Return the model's input and output sizes; this reads the data."""
 
     @abstractmethod
     def lengths(self, split: str) -> np.ndarray:
-        """Return the tokens of each example of a split, in each of its streams: int64 [n, k]."""
+        """Return the length in tokens of each example of a split, per stream: int64 [n, k]."""
 
     def training_lengths(self, seed: int, epoch: int) -> np.ndarray:
-        """Return the lengths, as `lengths` does, of the training examples of an epoch."""
+        """Return the lengths of an epoch's training examples, in the form of `lengths`."""
         return self.lengths("train")
 
     @abstractmethod
     def training_batch(self, indices: np.ndarray, epoch: int, *, seed: int) -> Any:
-        """Return a batch of training examples as an epoch has them."""
+        """Return a batch of an epoch's training examples."""
 
     @abstractmethod
     def evaluation_batch(self, split: str, indices: np.ndarray, *, padding: float) -> Any:
@@ -149,47 +149,47 @@ class Task(ABC):
 
     @abstractmethod
     def losses(self, model: Any, batch: Any) -> dict[str, Tensor]:
-        """Return SUMS of the losses; the denominators are `batch.counts` of the same names."""
+        """Return the SUMS of the losses; `batch.counts` has the denominators, by the same names."""
 
     @property
     @abstractmethod
     def tallied(self) -> Mapping[str, tuple[int, ...]]:
-        """The names that `tally` returns with the shape of each after the first dimension."""
+        """The names that `tally` returns, each with its shape after the first dimension."""
 
     @abstractmethod
     def tally(self, model: Any, batch: Any) -> dict[str, Tensor]:
-        """Return sums of each example, [B, ...]; [1, ...] is enough without `length_buckets`."""
+        """Return sums per example, [B, ...]; [1, ...] is enough without `length_buckets`."""
 
     @abstractmethod
     def scores(self, sums: Mapping[str, Any]) -> dict[str, Score]:
-        """Return scores from the sums of `tally` over examples."""
+        """Return the scores for `tally` values summed over examples."""
 
     def floors(self) -> dict[str, float]:
-        """Return the untrained baseline of scores of the split `test`, names without split.
+        """Return the untrained baseline of the scores of the split `test`, by names without split.
 
-        Of a loss or an accuracy: what the frequencies of the test's own targets give without any
-        input. Of translation: what copying the source gives.
+        For a loss or an accuracy it is what the frequencies of the test's own targets give without
+        any input; for translation it is what copying the source gives.
         """
         return {}
 
     def stepwise(self, model: Any, batch: Any) -> tuple[Tensor, Tensor] | None:
-        """Return logits `[N, V]` of the real targets, from whole sequences and token by token.
+        """Return the logits `[N, V]` of the real targets: from whole sequences, and step by step.
 
-        Both are given the true tokens so far; None for a task that does not generate. Examples of
-        one length, or one at a time: what ends earlier is fed padding, as real tokens.
+        Both see the true previous tokens; None for a task that does not generate. Give examples of
+        one length, or one at a time: shorter ones are fed padding as if it were real tokens.
         """
         return None
 
     def train_batches(self, shard: Shard, seed: int) -> BatchStream:
-        """Return the training batches of one rank, in an order that `seed` alone decides."""
+        """Return one rank's training batches, in an order that depends on `seed` alone."""
         return self.indices(shard, seed, collate=partial(self.training_batch, seed=seed))
 
     def calibration_batches(self, shard: Shard, seed: int) -> Iterator[Batch]:
-        """Return training batches, as the last ones are, to estimate statistics on."""
+        """Return batches like those at the end of training, for estimating statistics."""
         return self.train_batches(shard, seed)
 
     def indices(self, shard: Shard, seed: int, **options: Any) -> BatchStream:
-        """Return which training examples share a batch (see `BatchStream`)."""
+        """Return the stream of indices of training examples that share a batch."""
         return BatchStream(
             partial(self.training_lengths, seed),
             batching=self.batching,
@@ -201,20 +201,20 @@ class Task(ABC):
         )
 
     def planned(self, shard: Shard, seed: int) -> list[np.ndarray]:
-        """Return the lengths, int64 [n, k], of each micro-batch of the first epoch of a rank."""
+        """Return the lengths, int64 [n, k], in each micro-batch of a rank's first epoch."""
         lengths, stream = self.training_lengths(seed, 0), self.indices(shard, seed)
         return [lengths[next(stream)] for _ in range(stream.batches_per_epoch)]
 
     def padding_share(self) -> float:
-        """Return the share of padding in the training batches of an epoch."""
+        """Return the share of padding in an epoch's training batches."""
         lengths = self.planned(Shard(0, 1), 0)
         places = sum(int(x.max(axis=0).sum()) * len(x) for x in lengths)
         return 1 - sum(int(x.sum()) for x in lengths) / places
 
     def batch(self, split: str, indices: Sequence[int], *, padding: float = 0.0) -> Any:
-        """Return a batch of chosen examples, padded until each stream is `padding` padding.
+        """Return a batch of chosen examples, in which each stream has a share `padding` of padding.
 
-        `padding` is a share from 0 to below 1; streams that have more of it are left as they are.
+        `padding` is from 0 to below 1; a stream that has more padding anyway is left unchanged.
         """
         if not 0 <= padding < 1:
             raise ValueError(f"padding={padding}: a share from 0 to below 1")
@@ -222,34 +222,34 @@ class Task(ABC):
         return self.evaluation_batch(split, np.asarray(indices, np.int64), padding=padding)
 
     def reach(self, room: int) -> int:
-        """Return the positions of the longest sequence that a run may feed a model of `room`."""
+        """Return the longest sequence, in positions, that a run may feed a model of `room`."""
         return max(int(self.lengths(split).max()) for split in self.splits)
 
     def fewest_pooled(self, lengths: np.ndarray) -> int:
-        """Return the fewest tokens that a norm may be given of a batch of these lengths [n, k]."""
+        """Return the fewest tokens that a norm may get from a batch with these lengths [n, k]."""
         return int(lengths.sum(axis=0).min())
 
     @contextmanager
     def some(self, split: str, count: int) -> Iterator[int]:
-        """Within the block about `count` examples of a split are scored: every n-th batch.
+        """Within the block, only about `count` examples of a split are scored: every n-th batch.
 
-        Yields n; a task that reduces its data itself yields 1.
+        Yields n; a task that cuts down its data itself yields 1.
         """
         yield max(1, len(self.lengths(split)) // count)
 
     def split(self, name: str) -> Any:
-        """Return a split; ValueError where there is no such one."""
+        """Return the data of a split; ValueError if there is no such split."""
         if name not in self.splits:
             raise ValueError(f"no split {name!r}: the corpus has {', '.join(self.splits)}")
         return self.splits[name]
 
     def test_splits(self) -> list[str]:
-        """Return the names of the splits that the end of a run scores, `test` first."""
+        """Return the names of the splits that are scored at the end of a run, `test` first."""
         names = [name for name in self.splits if name.startswith("test")]
         return sorted(names, key=lambda name: (name != "test", name))
 
     def score_names(self) -> Sequence[str]:
-        """Return the names of a validation's scores."""
+        """Return the names of the scores of a validation."""
         return list(
             self.scores({name: np.ones(shape).tolist() for name, shape in self.tallied.items()})
         )
@@ -263,10 +263,10 @@ class Task(ABC):
         outputs: Path | None = None,
         batch_size: int | None = None,
     ) -> dict[str, Score]:
-        """Score a split (each rank its share); equal scores on all ranks, names without split.
+        """Score a split, each rank its share; returns the same scores on all ranks, without split.
 
-        The model's outputs, if it makes text, are written to the file `outputs` by rank 0.
-        `batch_size` examples share a batch; None is the task's own.
+        If the model generates text, rank 0 writes it to the file `outputs`. `batch_size` is the
+        number of examples per batch; None is the task's own.
         """
         return self.tally_scores(model, split, shard, batch_size=batch_size)
 
@@ -280,9 +280,9 @@ class Task(ABC):
         batch_size: int | None,
         each: Callable[[np.ndarray, Any], None] = lambda indices, batch: None,
     ) -> dict[str, Score]:
-        """Score a split by its sums, a test by the length of its examples too, `length_33_64/loss`.
+        """Score a split by its sums; a test also per length group, such as `length_33_64/loss`.
 
-        `each` is called with the indices of each batch and the batch.
+        `each` is called with each batch's indices and the batch.
         """
         lengths, device = self.lengths(split), next(model.parameters()).device
         bucket = np.searchsorted(self.length_buckets, lengths[:, 0])
@@ -304,17 +304,17 @@ class Task(ABC):
             names = [f"length_{low + 1}_{high}" for low, high in pairwise(bounds)]
             for number, name in enumerate([*names, f"length_over_{bounds[-1]}"]):
                 part = {key: of[number].tolist() for key, of in sums.items()}
-                found = self.scores(part) if part["tokens"] else {}  # unknown words predict none
+                found = self.scores(part) if part["tokens"] else {}  # a group may be empty
                 scores |= {f"{name}/{figure}": score for figure, score in found.items()}
         return scores
 
     def recalibrated(
         self, model: nn.Module, batches: Iterable[Any], *, force: bool = False
     ) -> AbstractContextManager[Any]:
-        """Return a context in which running statistics are re-estimated on training batches.
+        """Return a context in which running statistics are recalibrated on training batches.
 
-        Nothing happens unless a norm evaluates with `eval_stats: recalibrated`, or `force` asks for
-        it because the statistics do not belong to the weights (averaged weights).
+        Nothing happens unless a norm has `eval_stats: recalibrated`, or `force` is set because the
+        statistics do not belong to the weights (averaged weights).
         """
         kinds = {norm.eval_stats for norm in running_norms(model)}
         if not kinds & ({"recalibrated", "running"} if force else {"recalibrated"}):
@@ -343,17 +343,17 @@ def label_smoothed_cross_entropy(
 def log_probabilities(
     logits: Float[Tensor, "N V"], targets: Int[Tensor, "N"]
 ) -> Float[Tensor, "N"]:
-    """Return the log probability of each target, in float32 or the precision above it."""
+    """Return the log probability of each target, in at least float32."""
     work = torch.promote_types(logits.dtype, torch.float32)
     return logits.to(work).log_softmax(-1).gather(1, targets[:, None])[:, 0]
 
 
 class _LabelSmoothedCrossEntropy(torch.autograd.Function):
-    """The loss with its gradient made in the same pass.
+    """Label-smoothed cross-entropy that computes its gradient in the forward pass.
 
-    The logits of a batch are its largest tensor. Forward and backward share one pass over them, a
-    few rows at a time so that the float32 copy stays in the processor's cache, and nothing but the
-    gradient is kept, in the precision of the logits.
+    The logits of a batch are its largest tensor. Loss and gradient share one pass over them, a few
+    rows at a time so that the float32 copy stays in the processor's cache. Only the gradient is
+    kept, in the precision of the logits.
     """
 
     @staticmethod
@@ -386,5 +386,5 @@ class _LabelSmoothedCrossEntropy(torch.autograd.Function):
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, loss_gradient: Tensor, _: Tensor) -> tuple[Tensor | None, None, None]:
-        (gradient,) = ctx.saved_tensors  # used this once, so it may be scaled in place
+        (gradient,) = ctx.saved_tensors  # used only once, so it may be scaled in place
         return gradient.mul_(loss_gradient.to(gradient.dtype)), None, None

@@ -1,7 +1,7 @@
-"""What masked and causal language modelling share: documents, their examples and batches.
+"""The common base of masked and causal language modelling on documents.
 
-A task of this kind says what an example is (`examples`), how a batch of them is made (`collate`)
-and what a model gets right of each (`tally`).
+A subclass defines what an example is (`examples`), how to make a batch of examples (`collate`)
+and what the model predicts right in each (`tally`).
 """
 
 import math
@@ -26,7 +26,7 @@ from normlab.tasks.base import Batch, Task, conditions_of
 
 
 class Pass(NamedTuple):
-    """One pass over a split: the most tokens of an example, and what examples are drawn by."""
+    """One pass over a split: the most tokens per example, and the seed and epoch of its draws."""
 
     split: str
     limit: int
@@ -36,7 +36,7 @@ class Pass(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class TextBatch(Batch):
-    """What batches of one stream of text have in common."""
+    """The common fields of batches with one stream of text."""
 
     ids: Int[Tensor, "B P"]
     valid: Bool[Tensor, "B P"]
@@ -44,9 +44,9 @@ class TextBatch(Batch):
 
 @dataclass(frozen=True)
 class LengthChange:
-    """From which step on examples have another `max_length` (both None: they never do).
+    """The step from which examples have another `max_length` (both None: it never changes).
 
-    In place of `step`, `after` is the share of `steps` after which they have: BERT's is 0.9.
+    Instead of `step`, `after` gives the share of `steps` before the change: 0.9 in BERT.
     """
 
     step: int | None
@@ -69,9 +69,9 @@ NEVER = LengthChange(None, None)
 
 
 class DocumentStream(BatchStream):
-    """Training batches of documents; from some batch on, those of another `max_length`.
+    """Training batches of documents, which may change to another `max_length` on the way.
 
-    Epochs keep counting when the length changes, so that no masks come twice.
+    Epochs keep counting when the length changes, so that no masks repeat.
     """
 
     def __init__(
@@ -115,12 +115,12 @@ class DocumentTask(Task):
     Attributes:
         corpus: where the documents come from.
         vocab_size, pieces, lowercase: see `DocumentTokenizer.train`.
-        max_length: tokens of an example in training, with its marks.
-        eval_max_length: of an example in validation and test; None is the longest of training.
-        length_change: from when on training has another `max_length`.
-        accumulate: micro-batches per step, which `length_change` counts in.
-        test_batch_sizes, test_eval_stats: under what else the test is scored, the sizes also with
-            the statistics of the batch.
+        max_length: tokens per training example, marks included.
+        eval_max_length: the same in validation and test; None is the longest of training.
+        length_change: when training changes to another `max_length`.
+        accumulate: micro-batches per step, to convert the step of `length_change` into batches.
+        test_batch_sizes, test_eval_stats: further settings under which the test is scored; the
+            batch sizes also with batch statistics, if `test_eval_stats` has them.
     """
 
     corpus: DocumentCorpus
@@ -151,15 +151,15 @@ class DocumentTask(Task):
 
     @abstractmethod
     def examples(self, one: Pass) -> Any:
-        """Return the examples of a pass, with `lengths` and `describe`; `drawn` caches them."""
+        """Return the examples of a pass, with `lengths` and `describe`; `drawn` caches the call."""
 
     @abstractmethod
     def collate(self, one: Pass, indices: np.ndarray, *, padding: float = 0.0) -> Any:
-        """Return a batch of examples; an example is the same in every batch."""
+        """Return a batch of examples; an example is the same in whatever batch it is."""
 
     @abstractmethod
     def blind_sums(self, split: str) -> dict[str, float]:
-        """Return what `tally` gives, over a split, whoever knows the frequencies of its targets."""
+        """Return a split's sums of `tally` for a model that knows only the target frequencies."""
 
     @cached_property
     def data(self) -> PreparedDocuments:
@@ -189,7 +189,7 @@ class DocumentTask(Task):
         return Pass("train", self.max_length, seed, epoch)
 
     def evaluated(self, split: str) -> Pass:
-        """Return the pass that a split is scored on: the same in every run."""
+        """Return the pass that a split is scored on, the same in every run."""
         return Pass(split, self.eval_limit, EVAL_SEED, 0)
 
     def spec(self) -> Text:

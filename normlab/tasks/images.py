@@ -1,4 +1,4 @@
-"""Naming the class of an image: one image is one example, one unit, and many positions."""
+"""Image classification: one image is one example, one token of the budget and many positions."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -26,12 +26,12 @@ from normlab.tasks.base import (
 
 LOSS = "loss"
 _BINS = 15
-_TALLIED = 3  # counts, confidences and hits of each bin
+_TALLIED = 3  # count, confidence and hits per bin
 
 
 @dataclass(frozen=True, kw_only=True)
 class ImageBatch(Batch):
-    """Images as tensors, with the number of their class. There is no padding."""
+    """Images as tensors, with their class numbers. There is no padding."""
 
     pixels: UInt8[Tensor, "B H W C"]
     labels: Int[Tensor, "B"]
@@ -39,14 +39,14 @@ class ImageBatch(Batch):
 
 @dataclass(kw_only=True, eq=False)
 class Classification(Task):
-    """Name the class of an image; batch sizes count images.
+    """Predict the class of an image; batch sizes count images.
 
     Attributes:
         source: where the images come from.
         augmentation: how training images are shifted and mirrored.
         label_smoothing: share of the target distribution spread over the classes.
-        test_batch_sizes, test_eval_stats: under what else the test is scored, the sizes also with
-            the statistics of the batch.
+        test_batch_sizes, test_eval_stats: further settings under which the test is scored; the
+            batch sizes also with batch statistics, if `test_eval_stats` has them.
     """
 
     source: ImageSource
@@ -76,7 +76,7 @@ class Classification(Task):
 
     @cached_property
     def _standard(self) -> tuple[Tensor, Tensor]:
-        """Return mean and standard deviation of each channel over the training images."""
+        """Return each channel's mean and standard deviation over the training images."""
         pixels = self.data["train"].pixels
         sums = np.zeros((2, pixels.shape[-1]))
         for part in np.array_split(pixels, len(pixels) // 1000 + 1):
@@ -122,7 +122,7 @@ class Classification(Task):
         return _batch(chosen.pixels, chosen.labels)
 
     def logits(self, model: nn.Module, batch: ImageBatch) -> Float[Tensor, "B K"]:
-        """Return the model's logits of images whose channels have mean 0 and variance 1."""
+        """Return the logits of images, standardized to mean 0 and variance 1 per channel."""
         mean, deviation = (table.to(next(model.parameters())) for table in self._standard)
         return model((batch.pixels.to(mean.dtype) - mean) / deviation)
 
@@ -146,10 +146,10 @@ class Classification(Task):
         }
 
     def scores(self, sums: Mapping[str, Any]) -> dict[str, Score]:
-        """Return loss without smoothing, accuracy, and calibration error.
+        """Return the loss without smoothing, the accuracy, and the calibration error.
 
-        The calibration error is the mean distance of confidence and accuracy over 15 equal bins of
-        confidence, weighed by their images (Guo et al. 2017, equation 3).
+        The calibration error is the mean distance between confidence and accuracy over 15 equal
+        bins of confidence, weighted by their images (Guo et al. 2017, equation 3).
         """
         counts, confidences, hits = np.asarray(sums["bins"])
         total = int(counts.sum())

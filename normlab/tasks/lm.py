@@ -1,7 +1,7 @@
-"""A causal language model: predict each token of a document from those before it.
+"""Causal language modelling: predict each token of a document from the tokens before it.
 
-The loss under teacher forcing is that of training; `one_by_one` is the loss of the same tokens when
-the model is fed one at a time, as it generates.
+The teacher-forced loss is the training loss; `one_by_one` is the loss on the same tokens when the
+model is fed one token at a time, as in generation.
 """
 
 import math
@@ -31,9 +31,9 @@ LOSS = "loss"
 
 @dataclass(frozen=True, kw_only=True)
 class WindowBatch(TextBatch):
-    """Windows of text as tensors. `places` are the flat indices of the real tokens.
+    """Windows of text as tensors. `places` holds the flat indices of the real tokens.
 
-    `tgt_out` are the tokens that follow there.
+    `tgt_out` holds the tokens that follow them.
     """
 
     places: Int[Tensor, "N"]
@@ -46,7 +46,7 @@ class LanguageModeling(DocumentTask):
     """Causal language modelling.
 
     Attributes:
-        one_by_one: how many windows of the test are also scored one token at a time.
+        one_by_one: how many test windows are also scored one token at a time.
     """
 
     one_by_one: int
@@ -116,9 +116,9 @@ class LanguageModeling(DocumentTask):
         }
 
     def scores(self, sums: Mapping[str, float]) -> dict[str, Score]:
-        """Return loss, perplexity, and bits a character.
+        """Return the loss, the perplexity, and the bits per character.
 
-        The end of a document is predicted too and counts as a token, not as a character.
+        The end of a document is predicted too; it counts as a token, but not as a character.
         """
         tokens, characters = int(sums["tokens"]), round(sums["characters"])
         found = {
@@ -140,9 +140,9 @@ class LanguageModeling(DocumentTask):
         outputs: Path | None = None,
         batch_size: int | None = None,
     ) -> dict[str, Score]:
-        """Score a split; the test also one token at a time, beside teacher forcing.
+        """Score a split; the test also one token at a time, to compare with teacher forcing.
 
-        Names: `one_by_one/loss` and, over the same tokens, `one_by_one/teacher_forced_loss`.
+        That adds `one_by_one/loss` and, over the same tokens, `one_by_one/teacher_forced_loss`.
         """
         scores = super().evaluate(model, split, shard, outputs=outputs, batch_size=batch_size)
         if split == "test" and batch_size is None and self.one_by_one:
@@ -150,7 +150,7 @@ class LanguageModeling(DocumentTask):
         return scores
 
     def _one_by_one(self, model: GeneratesText, split: str) -> dict[str, Score]:
-        """Score windows that lie evenly over the split, each a batch of its own."""
+        """Score windows that are evenly spaced over the split, one window per batch."""
         count = len(self.lengths(split))
         device = next(model.parameters()).device
         sums, tokens = np.zeros(2), 0
@@ -168,9 +168,9 @@ class LanguageModeling(DocumentTask):
     def generate(
         self, model: GeneratesText, prompt: str, settings: SamplingSettings, *, seed: int
     ) -> Iterator[str]:
-        """Yield the text that follows a prompt, piece by piece; `model` is in evaluation mode.
+        """Yield the continuation of a prompt, piece by piece; `model` is in evaluation mode.
 
-        Raises ValueError where the prompt leaves no room for a token.
+        Raises ValueError if the prompt leaves no room for a token.
         """
         tokenizer = self.data.tokenizer
         ids = [DocumentTokenizer.bos_id]
@@ -195,7 +195,7 @@ class LanguageModeling(DocumentTask):
         ):
             drawn.append(token)
             text = tokenizer.decode(ids + drawn)
-            # A character of several bytes is whole only with its last piece.
+            # A character of several bytes is complete only with its last piece.
             if not text.endswith("\N{REPLACEMENT CHARACTER}"):
                 yield text[len(shown) :]
                 shown = text

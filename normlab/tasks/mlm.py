@@ -1,7 +1,7 @@
 """BERT's pretraining: predict masked tokens, and whether one segment follows the other.
 
-Devlin et al. 2019, sections 3.1 and A.1. The two losses are means over different things, masked
-tokens and pairs of segments, and are added.
+Devlin et al. 2019, sections 3.1 and A.1. Two losses are added: a mean over masked tokens and a mean
+over pairs of segments.
 """
 
 from collections.abc import Mapping, Sequence
@@ -25,16 +25,16 @@ from normlab.tasks.documents import DocumentTask, Pass, TextBatch
 
 MLM, NSP = "mlm", "nsp"
 TOP = 5
-_PART = 1000  # examples that are assembled at a time
+_PART = 1000  # examples assembled at a time
 
 
 @dataclass(frozen=True, kw_only=True)
 class MaskedBatch(TextBatch):
     """Corrupted examples as tensors.
 
-    `places` are the columns to predict, filled up to the longest row, `real` the flat indices of
-    those that are no filling, and `labels` the true tokens there, row by row. `follows` is 0 where
-    the second segment follows the first and 1 where it is from elsewhere.
+    `places` holds the columns to predict, padded to the longest row, `real` the flat indices of
+    those that are not padding, and `labels` the true tokens there, row by row. `follows` is 0 if
+    the second segment follows the first and 1 if it comes from elsewhere.
     """
 
     segments: Int[Tensor, "B P"]
@@ -49,10 +49,10 @@ class MaskedLanguageModeling(DocumentTask):
     """Masked language modelling, with next-sentence prediction unless `nsp` is false.
 
     Attributes:
-        nsp: two segments an example, and a loss for whether the second follows the first.
-        short_share: share of examples with a limit shorter than `max_length` (see `pairs`).
-        mask_share: share of the tokens that are to be predicted.
-        mask_split: parts of these that are masked, replaced by a random token, left as they are.
+        nsp: use two segments per example, and add a loss for whether the second follows the first.
+        short_share: share of the examples with a limit below `max_length` (see `pairs`).
+        mask_share: share of the tokens to predict.
+        mask_split: shares of these that are masked, replaced by a random token, and kept.
         whole_word: predict all tokens of a word or none.
     """
 
@@ -115,7 +115,7 @@ class MaskedLanguageModeling(DocumentTask):
     def logits(
         self, model: MaskedLM, batch: MaskedBatch
     ) -> tuple[Float[Tensor, "N V"], Float[Tensor, "B 2"]]:
-        """Return logits of the masked tokens and of the pairs."""
+        """Return the logits of the masked tokens and of the pairs."""
         x = model(batch.ids, Stream(batch.valid), batch.segments)
         return model.token_logits(x, batch.places, batch.real), model.pair_logits(x)
 
@@ -175,7 +175,7 @@ class MaskedLanguageModeling(DocumentTask):
         return sums
 
     def scores(self, sums: Mapping[str, float]) -> dict[str, Score]:
-        """Return `loss` (the sum of the others), accuracies, and perplexity of masked tokens."""
+        """Return `loss` (the sum of both), each loss, accuracies, and masked-token perplexity."""
         tokens = int(sums["tokens"])
         found = {
             "mlm_loss": mean_score(sums["nll"], tokens, higher_is_better=False),

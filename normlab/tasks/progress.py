@@ -1,6 +1,6 @@
-"""How far long work is: the worker says so, and whoever listens shows it.
+"""Progress of long work: the worker reports it, and a listener may show it.
 
-What is said never changes the work, and without a listener it costs nothing. No torch here.
+Reports never change the work, and without a listener they cost nothing. No torch here.
 """
 
 from collections.abc import Callable, Generator, Iterator, Sequence
@@ -13,9 +13,9 @@ Item = TypeVar("Item")
 
 
 class Stage(NamedTuple):
-    """What is being done: the phase, how much of how much, and in training the step's loss.
+    """What is being done: the phase, how much of it is done, and in training the step's loss.
 
-    In training `done` counts steps, in validating and testing examples; `total` may be unknown.
+    `done` counts steps in training, and examples in validating and testing; `total` may be unknown.
     """
 
     phase: str
@@ -35,7 +35,7 @@ _PHASE: ContextVar[str] = ContextVar("phase", default=PREPARING)
 
 @contextmanager
 def heard_by(listener: Callable[[Stage], object]) -> Generator[None]:
-    """Within the block, `listener` is told every stage."""
+    """Within the block, pass every stage to `listener`."""
     token = _LISTENER.set(listener)
     try:
         yield
@@ -44,13 +44,13 @@ def heard_by(listener: Callable[[Stage], object]) -> Generator[None]:
 
 
 def say(stage: Stage) -> None:
-    """Tell the listener what is being done from now on."""
+    """Report to the listener what is being done from now on."""
     _PHASE.set(stage.phase)
     _LISTENER.get()(stage)
 
 
 def counted(items: Sequence[Item], size: Callable[[Item], int] = lambda _: 1) -> Iterator[Item]:
-    """Yield the items of the current phase, and say after each how much of it is done."""
+    """Yield the items of the current phase, and report after each how much of it is done."""
     done, total = 0, sum(map(size, items))
     say(Stage(_PHASE.get(), done, total))
     for item in items:

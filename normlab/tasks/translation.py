@@ -38,7 +38,7 @@ _NAMES = (
 
 @dataclass(frozen=True, kw_only=True)
 class TranslationBatch(Batch):
-    """Sentence pairs as tensors. `places` are the flat indices of the real target tokens."""
+    """Sentence pairs as tensors. `places` holds the flat indices of the real target tokens."""
 
     source: Int[Tensor, "B S"]
     source_valid: Bool[Tensor, "B S"]
@@ -122,9 +122,9 @@ class Translation(Task):
     def collate(
         self, pairs: EncodedPairs, indices: np.ndarray, *, padding: float = 0.0
     ) -> TranslationBatch:
-        """Assemble sentences into one padded batch.
+        """Assemble sentences into a padded batch.
 
-        Each side ends in the end of sentence and has at least a share `padding` of padding.
+        Each side ends with the end mark, and at least a share `padding` of each is padding.
         """
         pad_id, bos_id, eos_id = Tokenizer.pad_id, Tokenizer.bos_id, Tokenizer.eos_id
         options = {"pad_id": pad_id, "suffix": eos_id, "padding": padding}
@@ -163,7 +163,7 @@ class Translation(Task):
         return whole[batch.places], torch.stack(steps, dim=1).flatten(0, 1)[batch.places]
 
     def _cross_entropy(self, model: Seq2Seq, batch: TranslationBatch) -> tuple[Tensor, Tensor]:
-        """Return the summed loss and negative log-likelihood; only real tokens are projected."""
+        """Return the summed loss and negative log-likelihood; projects only the real tokens."""
         source, target = Stream(batch.source_valid), Stream(batch.tgt_valid)
         stream = model(batch.source, source, batch.tgt_in, target)
         logits = model.project(stream.flatten(0, 1).index_select(0, batch.places))
@@ -219,7 +219,7 @@ class Translation(Task):
 
     @contextmanager
     def reduced(self, split: str, chosen: np.ndarray) -> Iterator[None]:
-        """Within the block a split has only these sentences: BLEU needs all of it."""
+        """Within the block, the split has only the `chosen` sentences, since BLEU needs all."""
         whole = self.data
         self.data = replace(
             whole,
@@ -233,9 +233,9 @@ class Translation(Task):
 
     @torch.no_grad()
     def translate(self, model: Seq2Seq, lines: Sequence[str]) -> list[str]:
-        """Translate sentences as the test is decoded; `model` is in evaluation mode.
+        """Translate sentences with the test's search; `model` is in evaluation mode.
 
-        Raises ValueError naming the line that is empty or longer than the model's positions.
+        Raises ValueError for a line that is empty or longer than the model's positions.
         """
         ids = self.data.source_tokenizer.encode_batch(self.data.source_lines(lines))
         limit = model.encoder.embedding.max_positions
@@ -255,7 +255,7 @@ class Translation(Task):
         return self.data.plain(lines)
 
     def decode(self, model, batch: TranslationBatch, settings: SearchSettings) -> list[Hypothesis]:
-        """Return the best hypothesis of each sentence of a batch; `model` is as `search` has it."""
+        """Return the best hypothesis for each sentence of a batch; see `search` for `model`."""
         stream = Stream(batch.source_valid)
         ids = {"bos_id": Tokenizer.bos_id, "eos_id": Tokenizer.eos_id, "pad_id": Tokenizer.pad_id}
         return search(model, batch.source, stream, settings, **ids)
@@ -263,7 +263,7 @@ class Translation(Task):
     def _text_scores(
         self, split: str, ids: list[list[int]], outputs: Path | None
     ) -> dict[str, Score]:
-        """Score decoded sentences, given in the order of the split."""
+        """Score decoded sentences, given in the split's order, and write them to `outputs`."""
         lines = self.data.target_tokenizer.decode_batch(ids)
         plain = self.data.plain(lines)
         if outputs is not None and is_main():
@@ -272,7 +272,7 @@ class Translation(Task):
         return self.score_lines(split, plain) | {"bleu_tok": self._token_score(split, lines)}
 
     def score_lines(self, split: str, lines: Sequence[str]) -> dict[str, Score]:
-        """Score plain translations of a split in its order: BLEU with its parts, and chrF."""
+        """Score plain translations, given in the split's order, by BLEU and its parts, and chrF."""
         self.split(split)
         data = self.data
         references = data.plain(data.texts[split].target)
@@ -283,7 +283,7 @@ class Translation(Task):
         }
 
     def _token_score(self, split: str, lines: list[str]) -> Score:
-        """Score decoded lines of a split by BLEU on lowercased Moses tokens."""
+        """Score decoded lines of a split with BLEU on lowercased Moses tokens."""
         references = self.data.words(self.data.texts[split].target)
         words = self.data.words(lines)
         return bleu_scores(words, references, lowercase=True, tokenize="none")["bleu"]
@@ -295,8 +295,8 @@ class Translation(Task):
     def floors(self) -> dict[str, float]:
         """Return BLEU and chrF of copying the source, and the losses of one guess for all tokens.
 
-        Each loss is that of its best guess: the frequencies of the target tokens and, for the
-        smoothed loss, these frequencies smoothed like the targets (their entropy).
+        Each loss is that of its best guess: the target-token frequencies or, for the smoothed loss,
+        these frequencies smoothed like the targets (the loss is their entropy).
         """
         data, smoothing = self.data, self.label_smoothing
         source = data.texts["test"].source
@@ -318,17 +318,17 @@ class Translation(Task):
 
 
 def _bleu_tokenizer(data: Corpus | PreparedTranslation) -> Tokenize:
-    """Return how BLEU cuts the plain target text; ValueError where it cannot.
+    """Return how BLEU tokenizes the plain target text; ValueError if it cannot.
 
-    Text that came in words has been put together with spaces where its language has none.
+    Text that came as words has been joined with spaces, even if its language has none.
     """
     return tokenizer_of(data.languages[1]) if data.form == "raw" else "13a"
 
 
 def samples(task: object, folder: Path, count: int = 3) -> list[tuple[str, str, str]]:
-    """Return source, reference and translation of some test sentences of the run in a folder.
+    """Return source, reference and translation of some test sentences of a run.
 
-    Empty for a task that does not translate.
+    Empty for a task that does not translate, or a run without translations.
     """
     if not (isinstance(task, Translation) and (folder / HYPOTHESES_FILE).is_file()):
         return []
