@@ -1,6 +1,6 @@
 """Training: the loop, optimizers, evaluation, checkpoints, runtime and sinks.
 
-The package can be called: `normlab.train(config)` carries out a run.
+The package is callable: `normlab.train(config)` trains a run.
 """
 
 import sys
@@ -15,10 +15,10 @@ if TYPE_CHECKING:
 
 
 class _Callable(ModuleType):
-    """The name `normlab.train` is both this package and the function of the Python interface."""
+    """A callable module: `normlab.train` is both this package and the function `train`."""
 
     def __call__(self, config: "DictConfig") -> "RunRecord":
-        """Carry out a run as `normlab.train.run.train` says, which is found when it is called."""
+        """Train a run (see `normlab.train.run.train`, which is imported on the call)."""
         return import_module("normlab.train.run").train(config)
 
 

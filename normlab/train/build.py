@@ -1,4 +1,4 @@
-"""The parts of a run from its config: norm, task, model."""
+"""Builders of a run's parts from its config: norm, task, model, optimizer, trainer."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any, Literal, get_args
@@ -31,9 +31,9 @@ Setting = Literal["rate", "weight_decay"]
 
 
 def make_norm(option: str, dim: int, **values: Any) -> Norm:
-    """Return the norm of an option of `configs/norm`, with other values where given.
+    """Return the norm of an option in `configs/norm`, with `values` replacing its own.
 
-    Raises ValueError naming the options, or the key that does not fit.
+    Raises ValueError that names the options, or the key that does not fit.
     """
     if option not in (there := option_names("norm")):
         near = of_option("norm", option, there)
@@ -43,7 +43,7 @@ def make_norm(option: str, dim: int, **values: Any) -> Norm:
 
 
 def check_nodes(config: Mapping[str, Any]) -> None:
-    """Raise ValueError where a node of a plain config cannot be built, before anything is."""
+    """Raise ValueError for a node of a plain config that cannot be built, before building any."""
     nodes: dict[str, tuple[Any, type, tuple[str, ...]]] = {
         "task": (config["task"], Task, ()),
         "model": (_sizes(config), ModelArchitecture, ()),
@@ -62,12 +62,12 @@ def check_nodes(config: Mapping[str, Any]) -> None:
 
 
 def build_task(config: Mapping[str, Any]) -> Task:
-    """Build the task of a plain config; its data are read on first use."""
+    """Build the task of a plain config; its data is read on first use."""
     return instantiate(config["task"], "task", Task)
 
 
 def build_evaluator(config: Mapping[str, Any], task: Task, runtime: Runtime) -> Evaluator:
-    """Build what scores the models of a plain config."""
+    """Build the evaluator of a plain config."""
     return Evaluator(
         task,
         runtime,
@@ -88,7 +88,7 @@ def build_trainer(
     norms: ModelNorms | None = None,
     stamp: Mapping[str, Any] | None = None,
 ) -> Trainer:
-    """Build what trains a model by a plain config; `stamp` is written into its checkpoints."""
+    """Build the trainer of a plain config; `stamp` is written into its checkpoints."""
     nodes = config["observe"]["probe"].items()
     probes = {name: instantiate(node, f"observe.probe.{name}", Probe) for name, node in nodes}
     return Trainer(
@@ -108,7 +108,7 @@ def build_trainer(
 
 
 def check_scores(config: Mapping[str, Any], task: Task) -> None:
-    """Raise ValueError where a run goes by a score that its task has not, before it trains."""
+    """Raise ValueError, before training, if a run needs a score that its task does not have."""
     there = task.score_names()
     targets = config["observe"]["targets"]
     named = {"validate.select_by": [config["validate"]["select_by"]]}
@@ -122,10 +122,10 @@ def check_scores(config: Mapping[str, Any], task: Task) -> None:
 
 
 def build_model(config: Mapping[str, Any], task: Task) -> nn.Module:
-    """Build the model of a plain config with the first values of its seed.
+    """Build the model of a plain config, initialized with its seed.
 
     Raises:
-        ValueError: the model does not fit the task, or has no place for a norm that is given.
+        ValueError: the model does not fit the task, or has no place for one of the given norms.
     """
     sizes = instantiate(_sizes(config), "model", ModelArchitecture)
     placement = instantiate(config["placement"], "placement", Placement, dropout=sizes.dropout)
@@ -137,7 +137,7 @@ def build_model(config: Mapping[str, Any], task: Task) -> nn.Module:
 
 
 def _norms(config: Mapping[str, Any]) -> Norms:
-    """Return the norms of a config: those of its keys, then those of its rules."""
+    """Return the norms of a config: first its keys, then its rules."""
     keys = [(site.rule, config[site.key], site.key) for site in SITES if config.get(site.key)]
     rules: Mapping[str, Any] = config.get("sites") or {}
     further = [(pattern, node, f"sites.{pattern}") for pattern, node in rules.items()]
@@ -149,7 +149,7 @@ def _norms(config: Mapping[str, Any]) -> Norms:
 
 
 def _check_used(config: Mapping[str, Any], norms: Norms) -> None:
-    """Raise ValueError for a norm that is given for a place which the model has not."""
+    """Raise ValueError for a norm that is given for a place that the model does not have."""
     unused = norms.unused()
     for pattern in config.get("sites") or {}:
         if pattern in unused:
@@ -165,10 +165,10 @@ def _check_used(config: Mapping[str, Any], norms: Norms) -> None:
 def calibrate_model(
     config: Mapping[str, Any], model: nn.Module, task: Task, runtime: Runtime
 ) -> None:
-    """Give what asks for it its first values from one training batch, before the first step.
+    """Initialize, from one training batch, a placement that needs a profile (before step 1).
 
-    The batch comes from a stream of its own, so that the run's begins where it would have. To be
-    called by all processes, before the model is compiled, and not for a run that goes on.
+    The batch comes from a separate stream, so that the run's own stream starts where it should.
+    All processes must call this before the model is compiled, and only for a run from step 1.
     """
     if needs_profile(model):
         seed = config["seed"]
@@ -184,9 +184,9 @@ def calibrate_model(
 def build_optimizer(config: Mapping[str, Any], model: nn.Module) -> torch.optim.Optimizer:
     """Build the optimizer of a plain config over a model's parameters.
 
-    `optim.groups` gives kinds of parameters a weight decay of their own, and a factor of the
-    learning rate; BERT decays neither norms nor biases. Kinds of equal settings are one group, and
-    those without any are the first. Without the key all parameters are one group.
+    `optim.groups` sets the weight decay of a kind of parameters, and a factor on their learning
+    rate; BERT decays neither norms nor biases. Kinds with equal settings share a group, and the
+    kinds without settings are the first. Without the key there is a single group.
     """
     node = _without_groups(config)
     settings = group_settings(config["optim"])
@@ -200,7 +200,7 @@ def build_optimizer(config: Mapping[str, Any], model: nn.Module) -> torch.optim.
 
 
 def group_settings(optim: Mapping[str, Any]) -> dict[Kind, dict[Setting, float]]:
-    """Return the settings of `optim.groups` by kind; ValueError saying what does not fit."""
+    """Return the settings of `optim.groups` by kind; ValueError if they do not fit."""
     try:
         return msgspec.convert(optim.get("groups") or {}, dict[Kind, dict[Setting, float]])
     except msgspec.ValidationError as error:
@@ -212,10 +212,10 @@ def group_settings(optim: Mapping[str, Any]) -> dict[Kind, dict[Setting, float]]
 
 
 def parameter_kinds(model: nn.Module) -> Iterator[tuple[nn.Parameter, Kind]]:
-    """Yield each parameter of a model once, in the model's order, and what it is.
+    """Yield each parameter of a model once, in the model's order, and its kind.
 
-    `norm` are all of a norm's own, `bias` the biases of everything else; embeddings that are also
-    the output's weight are `embedding`.
+    `norm` is every parameter of a norm, `bias` every other bias; embeddings that are also the
+    output weights are `embedding`.
     """
     owners: dict[type[nn.Module], Kind] = {Norm: "norm", nn.Embedding: "embedding"}
     kinds: dict[int, Kind] = {
@@ -231,9 +231,9 @@ def parameter_kinds(model: nn.Module) -> Iterator[tuple[nn.Parameter, Kind]]:
 
 
 def make_fast(model: nn.Module) -> None:
-    """Take the fast path (`observe.fast`): the same training to rounding and dropout's draws.
+    """Turn on the fast path (`observe.fast`): equal up to rounding and dropout's random draws.
 
-    The blocks of the model are compiled, for any size; ValueError for a model without blocks.
+    It compiles the blocks of the model, for any size; ValueError for a model without blocks.
     """
     blocks = [block for stack in stacks(model).values() for block in stack.blocks]
     if not blocks:
@@ -246,15 +246,15 @@ def make_fast(model: nn.Module) -> None:
 
 
 def _sizes(config: Mapping[str, Any]) -> dict[str, Any]:
-    return _without(config, "model", "depth")  # the numbers of layers have taken its value
+    return _without(config, "model", "depth")  # the numbers of layers already use its value
 
 
 def _without_groups(config: Mapping[str, Any]) -> dict[str, Any]:
-    return _without(config, "optim", "groups")  # which torch's optimizer does not know
+    return _without(config, "optim", "groups")  # torch's optimizers do not know it
 
 
 def _without(config: Mapping[str, Any], key: str, name: str) -> dict[str, Any]:
-    """Return a node of the config without one of its keys; ValueError if it is no node."""
+    """Return a node of the config without one of its keys; ValueError if it is not a mapping."""
     if not isinstance(node := config[key], Mapping):
         raise ValueError(f"{key}={node!r:.60} is no node: it must be a mapping with an option")
     return {each: value for each, value in node.items() if each != name}

@@ -2,7 +2,7 @@
 
     checkpoints/last.pt           everything a run needs to resume, bitwise
     checkpoints/best-<score>.pt   weights of the best validation by a score, and their step
-    checkpoints/step-00000500.pt  weights of the last k validations, when the test averages them
+    checkpoints/step-00000500.pt  weights of each of the last k validations, if the test averages
 
 Each file is written under a temporary name and renamed, and is loaded with `weights_only=True`: a
 checkpoint holds tensors and plain values, never code.
@@ -24,7 +24,7 @@ from normlab.records.files import atomic_write, check_is_file, remove_leftovers
 
 FORMAT = "normlab.checkpoint/1"
 Weights = Mapping[str, Tensor]
-_COUNTERS = "_extra_state"  # torch's name of what a module saves besides tensors
+_COUNTERS = "_extra_state"  # torch's name for what a module saves besides tensors
 _AGAIN = "remove the file and start the run again, which then starts from step 1"
 
 
@@ -40,41 +40,41 @@ class Checkpoints:
 
     @property
     def last(self) -> Path:
-        """Return the path of the whole state."""
+        """The path of the full state."""
         return self.folder / "last.pt"
 
     def best(self, score: str) -> Path:
-        """Return the path of the weights that are best by a score, such as `loss`."""
+        """Return the path of the best weights by a score, such as `loss`."""
         return self.folder / f"best-{score.replace('/', '_')}.pt"
 
     def save(self, path: Path, content: Mapping[str, Any]) -> None:
-        """Write a checkpoint whole or not at all; OSError names the file."""
+        """Write a checkpoint, completely or not at all; an OSError names the file."""
         if self.writes:
             with atomic_write(path, "wb") as file:
                 try:
                     torch.save({"format": FORMAT, **content}, file)
                 except RuntimeError as error:
-                    # On a full disk, closing the archive fails too, and hides the OSError.
+                    # On a full disk closing the archive fails too, which hides the OSError.
                     if isinstance(error.__context__, OSError):
                         raise error.__context__ from None
                     raise
 
     def keep_for_average(self, step: int, weights: Weights, count: int) -> None:
-        """Save the weights of a validation, and remove those no longer among the last `count`."""
+        """Save the weights of a validation, and delete all but the last `count` of them."""
         if self.writes and count:
             self.save(self.folder / f"step-{step:08d}.pt", {"model": dict(weights)})
             for path in self.kept(step)[:-count]:
                 path.unlink(missing_ok=True)
 
     def kept(self, step: int) -> list[Path]:
-        """Return the weights that are kept to be averaged, of validations up to `step`."""
+        """Return the paths of the weights kept for averaging, from validations up to `step`."""
         latest = self.folder / f"step-{step:08d}.pt"
         return [path for path in sorted(self.folder.glob("step-*.pt")) if path <= latest]
 
     def average(self, step: int, count: int) -> dict[str, Tensor]:
-        """Return the mean of the last `count` kept weights up to `step`, running statistics too.
+        """Return the mean of the last `count` kept weights up to `step`, with their statistics.
 
-        Averaged statistics do not belong to averaged weights: recalibrate them before use.
+        Averaged running statistics do not fit averaged weights: recalibrate them before use.
         """
         paths = self.kept(step)[-count:]
         if not paths:
@@ -83,18 +83,18 @@ class Checkpoints:
 
 
 def load_checkpoint(path: Path) -> dict[str, Any]:
-    """Read a checkpoint onto the CPU; ValueError names a damaged file and what to do."""
+    """Read a checkpoint onto the CPU; ValueError names a damaged file and what to do about it."""
     try:
         check_is_file(path)
         with zipfile.ZipFile(path) as archive:
-            if (part := archive.testzip()) is not None:  # torch does not look at the checksums
+            if (part := archive.testzip()) is not None:  # torch does not check the checksums
                 raise zipfile.BadZipFile(f"wrong checksum of {part}")
         content = torch.load(path, map_location="cpu", weights_only=True)
     except FileNotFoundError:
         raise ValueError(f"{path}: no such checkpoint; has the run been trained?") from None
     except PermissionError:
         raise
-    except Exception as error:  # damaged bytes make the reader fail in any way there is
+    except Exception as error:  # damaged bytes can make the reader fail in any way
         raise ValueError(f"{path}: damaged checkpoint ({_line(error)}); {_AGAIN}") from error
     if not isinstance(content, dict) or content.get("format") != FORMAT:
         raise ValueError(f"{path}: not a checkpoint of the format {FORMAT}; remove the file")
@@ -103,7 +103,7 @@ def load_checkpoint(path: Path) -> dict[str, Any]:
 
 @contextmanager
 def reading(path: Path) -> Generator[None]:
-    """Turn errors from missing or foreign parts of a checkpoint into a ValueError."""
+    """Turn errors caused by missing or foreign parts of a checkpoint into a ValueError."""
     try:
         yield
     except (KeyError, TypeError, AttributeError, IndexError, RuntimeError) as error:
@@ -118,7 +118,7 @@ def _line(error: Exception) -> str:
 
 
 def weights_of(content: Mapping[str, Any], path: Path) -> dict[str, Tensor]:
-    """Return the weights in a checkpoint; ValueError naming a file that holds none."""
+    """Return the weights in a checkpoint; ValueError names a file without weights."""
     weights = content.get("model")
     if not isinstance(weights, dict) or not all(map(torch.is_tensor, weights.values())):
         raise ValueError(f"{path}: damaged checkpoint (no weights at model); remove the file")
@@ -126,9 +126,9 @@ def weights_of(content: Mapping[str, Any], path: Path) -> dict[str, Tensor]:
 
 
 def put_weights(model: nn.Module, weights: Weights, path: Path) -> None:
-    """Put the weights of a file into a model to be evaluated.
+    """Load the weights of a file into a model for evaluation.
 
-    Raises ValueError naming a weight that is missing, of another shape or kind, or not finite.
+    Raises ValueError for a weight that is missing, has another shape or type, or is not finite.
     """
     own = model.state_dict()
     if names := sorted(own.keys() ^ weights.keys()):
@@ -155,7 +155,7 @@ def _fits(value: Tensor | None, own: Tensor) -> bool:
 
 
 def average_weights(states: Iterable[Weights]) -> dict[str, Tensor]:
-    """Return the mean of several states in double precision; whole numbers come from the last."""
+    """Return the mean of several states in double precision; integers come from the last one."""
     sums: dict[str, Tensor] = {}
     last: Weights = {}
     count = 0
@@ -172,13 +172,13 @@ def average_weights(states: Iterable[Weights]) -> dict[str, Tensor]:
 
 @torch.no_grad()
 def start_from(model: nn.Module, node: Mapping[str, Any]) -> str:
-    """Copy the weights of a settled `start_from` into a model where names and shapes match.
+    """Copy the weights that the node `start_from` names into a model, by name and shape.
 
-    So a model that was trained with layer norm continues with batch norm: gains, shifts and linear
-    layers are taken; running statistics and a norm's place in its own schedule start afresh.
+    A model trained with layer norm can so continue with batch norm: gains, shifts and linear layers
+    are copied; running statistics and a norm's progress in its own schedule start afresh.
 
-    Returns a line that says what was taken. Raises ValueError for a file that is missing, damaged
-    or not the one that was named, and where nothing matches.
+    Returns a line that says what was copied. Raises ValueError for a file that is missing, damaged
+    or changed since it was named, or if nothing matches.
     """
     folder = str(node["run_dir"])
     path = Path(folder) / START_FILE
@@ -206,7 +206,7 @@ def start_from(model: nn.Module, node: Mapping[str, Any]) -> str:
 
 
 def check_kept(checkpoints: Checkpoints, best_by: Sequence[str], step: int, average: int) -> None:
-    """Raise ValueError if a run that resumes after `step` lacks weights that its test needs."""
+    """Raise ValueError if weights that the test needs are missing when resuming after `step`."""
     missing = [path for path in map(checkpoints.best, best_by) if not path.exists()]
     if average and not checkpoints.kept(step):
         missing.append(checkpoints.folder / "step-*.pt")
@@ -218,7 +218,7 @@ def check_kept(checkpoints: Checkpoints, best_by: Sequence[str], step: int, aver
 
 
 def random_state(device: torch.device) -> dict[str, Tensor]:
-    """Return the state of this process's random numbers."""
+    """Return the state of this process's random number generators."""
     state = {"cpu": torch.get_rng_state()}
     if device.type == "cuda":
         state["cuda"] = torch.cuda.get_rng_state(device)
@@ -226,14 +226,14 @@ def random_state(device: torch.device) -> dict[str, Tensor]:
 
 
 def restore_random_state(state: Mapping[str, Tensor], device: torch.device) -> None:
-    """Restore the state of this process's random numbers."""
+    """Restore the state of this process's random number generators."""
     torch.set_rng_state(state["cpu"])
     if device.type == "cuda":
         torch.cuda.set_rng_state(state["cuda"], device)
 
 
 def gather_states(norms: ModelNorms, device: torch.device) -> dict[str, list[Any]]:
-    """Return in rank order what each process keeps: random state, unsynced running statistics."""
+    """Return every process's random state and unsynced running statistics, in rank order."""
     own = {"random": random_state(device), "statistics": norms.own_statistics()}
     gathered = ranks.gather_objects(own)
     return {name: [state[name] for state in gathered] for name in own}
@@ -242,7 +242,7 @@ def gather_states(norms: ModelNorms, device: torch.device) -> dict[str, list[Any
 def restore_states(
     state: Mapping[str, Sequence[Any]], norms: ModelNorms, device: torch.device
 ) -> None:
-    """Restore this process's part; ValueError for a state of another number of processes."""
+    """Restore this process's part; ValueError if there were another number of processes."""
     count, world = len(state["random"]), ranks.world()
     if count != world.size:
         raise ValueError(

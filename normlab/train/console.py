@@ -1,8 +1,8 @@
-"""What a person sees of a run on the standard error: a bar on a terminal, plain lines in a pipe.
+"""A run's output on the standard error: a progress bar on a terminal, plain lines in a pipe.
 
-The bar shows the phase and its progress, the training time left, the loss and the speed; a
-validation and a note leave a line above it. In a pipe each row is one line, and after some silent
-seconds a line says what is being done. Both end with a page of at most twenty lines.
+The bar shows the phase and its progress, the training time left, the loss and the speed; each
+validation and note prints a line above it. In a pipe each row is one line, and after some silent
+seconds a line says what is being done. Both end with a summary of at most twenty lines.
 """
 
 import math
@@ -28,8 +28,8 @@ from normlab.train.sinks import NO_SCORES, Pace, Row, RunInfo, Sink
 
 SPEED = "train/tokens_per_second"
 _NOT_IN_LINES = ("step", "tokens", "time/seconds")
-_SIZE = ("model", "recipe", "scale")  # choices that a run's name leaves out
-_SILENT = 5.0  # seconds without a line in a pipe, more in a long run
+_SIZE = ("model", "recipe", "scale")  # choices that are not part of a run's name
+_SILENT = 5.0  # seconds without a line in a pipe; more in a long run
 _HEADLINES = 5
 _FIRST = (
     *("test/bleu", "test/chrf", "test/mlm_accuracy", "test/nsp_accuracy", "test/accuracy"),
@@ -47,7 +47,7 @@ class Console(Sink):
         style: Literal["auto", "terminal", "plain"] = "auto",
         console: RichConsole | None = None,
     ) -> None:
-        """Choose the view by what the standard error is, or by `style`; `console` is for tests."""
+        """Choose the view by `style`, or whether stderr is a terminal; `console` is for tests."""
         self._console = console or RichConsole(file=sys.stderr, highlight=False)
         self._rich = self._console.is_terminal if style == "auto" else style == "terminal"
         self._progress: Progress | None = None
@@ -71,7 +71,7 @@ class Console(Sink):
             self._draw(stage)
             return
         now = time.monotonic()
-        # A run of days does not fill a log with seconds.
+        # Space the lines out in a long run, so that one of days does not fill the log.
         if now - self._said >= min(60.0, max(_SILENT, (now - self._started) / 60)):
             self.note(_joined(str(stage), self._loss, self._left))
 
@@ -98,7 +98,7 @@ class Console(Sink):
 
     def note(self, text: str) -> None:
         self._said = time.monotonic()
-        self._console.print(Text(text), soft_wrap=not self._rich)  # a pipe has no width
+        self._console.print(Text(text), soft_wrap=not self._rich)  # a pipe has no width to wrap at
 
     def close(self, record: RunRecord | None) -> None:
         if self._progress is not None:
@@ -107,7 +107,7 @@ class Console(Sink):
         if record is None or self._run is None:
             return
         for line in _page(record, self._run.run_dir, self._samples):
-            if self._rich:  # samples are read at a glance: they end at the edge
+            if self._rich:  # cut samples at the edge, so that they can be read at a glance
                 self._console.print(line, overflow="ellipsis", no_wrap=True)
             else:
                 self._console.print(line, soft_wrap=True)
@@ -118,7 +118,7 @@ class Console(Sink):
 
     def _draw(self, stage: Stage) -> None:
         if self._progress is None:
-            narrow = Column(overflow="ellipsis", no_wrap=True)  # gives way on a narrow terminal
+            narrow = Column(overflow="ellipsis", no_wrap=True)  # shrinks on a narrow terminal
             self._progress = Progress(
                 TextColumn("{task.description}", table_column=Column(min_width=18, no_wrap=True)),
                 BarColumn(bar_width=10),
@@ -126,7 +126,7 @@ class Console(Sink):
                 TextColumn("{task.fields[left]}", table_column=Column(min_width=11, no_wrap=True)),
                 TextColumn("{task.fields[figures]}", table_column=narrow),
                 console=self._console,
-                refresh_per_second=4,  # the thread that draws shares the cores with training
+                refresh_per_second=4,  # drawing takes processor time from training
             )
             self._task = self._progress.add_task(str(stage), left="", figures="")
             self._progress.start()
@@ -146,7 +146,7 @@ def _joined(*parts: str) -> str:
 
 
 def _page(record: RunRecord, folder: Path, samples: list[tuple[str, str, str]]) -> list[Text]:
-    """Return the last page: outcome, main scores, samples, the place, what to type next."""
+    """Return the summary: outcome, main scores, samples, the record's path, what to type next."""
     outcome, budget, unit = record.outcome, record.budget, record.unit
     where = " in ".join(part for part in (outcome.reason, outcome.layer) if part)
     but = ", but no better than the untrained baseline," if learned(record) is False else ""
@@ -179,7 +179,7 @@ def _page(record: RunRecord, folder: Path, samples: list[tuple[str, str, str]]) 
 
 
 def _by_rank(values: Mapping[str, float]) -> Iterator[tuple[str, float]]:
-    """Yield names and finite values, those that a task is judged by first."""
+    """Yield names and finite values, starting with the scores that tasks are judged by."""
     known = [name for name in _FIRST if name in values]
     for name in dict.fromkeys([*known, *sorted(values)]):
         if math.isfinite(values[name]):
@@ -187,7 +187,7 @@ def _by_rank(values: Mapping[str, float]) -> Iterator[tuple[str, float]]:
 
 
 def figure(value: float | int) -> str:
-    """Write a number for people: four significant digits, from 1,000 on all whole digits."""
+    """Format a number for people: four significant digits, or all whole digits from 1,000 on."""
     if not math.isfinite(value):
         return str(float(value))
     whole = abs(value) >= 1000 or value == int(value)
@@ -195,7 +195,7 @@ def figure(value: float | int) -> str:
 
 
 def duration(seconds: float | int) -> str:
-    """Write a time as `42s`, `3m 05s` or `2h 07m`."""
+    """Format a time as `42s`, `3m 05s` or `2h 07m`."""
     whole = round(seconds)
     if whole < 60:
         return f"{whole}s"

@@ -1,12 +1,12 @@
-"""Scoring a model in the middle or at the end of a run; which weights are tested, by what names.
+"""Scoring a model during and at the end of a run: which weights are tested, and score names.
 
     last           of the last step (validate.test=last)
-    average        the mean of the last k validations' (validate.average=k)
+    average        the mean over the last k validations (validate.average=k)
     best           of the best validation by validate.select_by (validate.test=best)
     best_<score>   of the best validation by a score
 
-A run is judged by one of the first three, whose scores are called `test/bleu`. With
-`validate.best` the best weights are tested as well, and called `test/best_loss/bleu`.
+A run is judged by one of the first three, whose scores are named `test/bleu`. With `validate.best`
+the best weights are tested too, and their scores are named `test/best_loss/bleu`.
 """
 
 import math
@@ -33,22 +33,22 @@ from normlab.tasks.progress import TESTING, VALIDATING, Stage, say
 from normlab.train.checkpoint import Checkpoints, load_checkpoint, reading, weights_of
 from normlab.train.runtime import Runtime
 
-# A stream of its own: re-estimating statistics must not draw from the batches of training.
+# A seed of its own: recalibration must not draw from the stream of training batches.
 _RECALIBRATION_SEED = 0x5EED
 LAST, AVERAGE, BEST = "last", "average", "best"
 LOSS = "loss"
 
 
 class Evaluator:
-    """Evaluate one model of one task.
+    """Evaluates the models of one task.
 
     Args:
-        recalibration_batches: training batches that re-estimated statistics are made of.
-        noise: deviations of noise on the input, under each of which the test is repeated.
-        test_seen: training examples that are tested, too, to the next whole batch.
+        recalibration_batches: how many training batches recalibration uses.
+        noise: standard deviations of input noise; the test is repeated under each.
+        test_seen: how many training examples to test too, rounded up to whole batches.
 
     Attributes:
-        conditions: under what the test is repeated, where the model can tell it apart.
+        conditions: the conditions under which the test is repeated.
     """
 
     def __init__(
@@ -78,10 +78,10 @@ class Evaluator:
     ) -> dict[str, Score]:
         """Score a split; names are paths such as `valid/bleu`, or `valid/batch_size_1/bleu`.
 
-        With a `limit` about so many examples are scored, spread over the split.
+        With a `limit`, about that many examples are scored, spread over the split.
 
-        Running statistics are re-estimated first where a norm's `eval_stats` says so, or for all
-        of them with `recalibrate`. The model's mode is put back.
+        Running statistics are recalibrated first if a norm's `eval_stats` says so, or all of them
+        with `recalibrate`. The model's mode is restored afterwards.
         """
         say(Stage(VALIDATING if split == "valid" else TESTING))
         condition = condition or Condition()
@@ -96,11 +96,11 @@ class Evaluator:
         return {f"{path}/{name}": score for name, score in scores.items()}
 
     def seen(self, model: nn.Module, *, recalibrate: bool = False) -> dict[str, Score]:
-        """Return the training losses of training examples in evaluation mode: `test/seen/loss`.
+        """Return the losses on training examples in evaluation mode, such as `test/seen/loss`.
 
         The examples are spread evenly over all lengths and are the same in every run, without
-        dropout or augmentation. Other losses than `loss` are called `mlm_loss`. Empty without
-        `test_seen`.
+        dropout or augmentation. Losses other than `loss` get a suffix, such as `mlm_loss`. Returns
+        nothing if `test_seen` is 0.
         """
         if not self.test_seen:
             return {}
@@ -118,7 +118,7 @@ class Evaluator:
                 losses = self.task.losses(model, batch)
                 sums.update({name: float(value) for name, value in losses.items()})
                 counts.update(batch.counts)
-        shares = gather_objects((sums, counts))  # a rank may have no batch, and so no names
+        shares = gather_objects((sums, counts))  # a rank without a batch has no names
         all_sums, all_counts = (sum(each, Counter()) for each in zip(*shares, strict=True))
         return {
             f"test/seen/{name if name == LOSS else f'{name}_{LOSS}'}": mean_score(
@@ -131,7 +131,7 @@ class Evaluator:
     def _scoring(
         self, model: nn.Module, condition: Condition, *, recalibrate: bool
     ) -> Iterator[None]:
-        """Let a model be scored under a condition; its mode is put back."""
+        """Put a model into evaluation mode under a condition; restore its mode afterwards."""
         was_training = model.training
         model.eval()
         batches = islice(
@@ -153,8 +153,8 @@ class Evaluator:
     ) -> dict[str, Score]:
         """Load weights and score every test split.
 
-        With `outputs`, what they make of each split is kept in that folder, and the first split is
-        scored again under each of the `conditions` that the model can tell apart.
+        With `outputs`, the generated text of each split is kept in that folder, and `test` is
+        scored again under each of the `conditions` that can change the model's outputs.
         """
         model.load_state_dict(weights.state)
         score = partial(self.scores, model, recalibrate=weights.recalibrate)
@@ -176,14 +176,14 @@ def whole(scores: Mapping[str, Score]) -> dict[str, Score]:
 
 
 def judged_by(validate: Mapping[str, Any]) -> str:
-    """Return the name of the weights that a run with this `validate` node is judged by."""
+    """Return which weights (by name) a run with this `validate` node is judged by."""
     return AVERAGE if validate["average"] else str(validate["test"])
 
 
 def best_by(validate: Mapping[str, Any], headline: str | None) -> list[str]:
-    """Return the scores by each of which a run keeps its best weights.
+    """Return the scores for each of which a run keeps its best weights.
 
-    `headline` is the task's main score, where it is not the loss.
+    `headline` is the task's main score, if that is not the loss.
     """
     selected = [validate["select_by"]] if judged_by(validate) == BEST or validate["best"] else []
     also = [LOSS, *([headline] if headline else [])] if validate["best"] else []
@@ -192,7 +192,7 @@ def best_by(validate: Mapping[str, Any], headline: str | None) -> list[str]:
 
 @dataclass(frozen=True)
 class Weights:
-    """Weights by their name and step; with `recalibrate` their statistics need recalibration."""
+    """Weights with their name and step; `recalibrate` says if their statistics need it."""
 
     name: str
     step: int
@@ -203,9 +203,9 @@ class Weights:
 def load_weights(
     name: str, validate: Mapping[str, Any], checkpoints: Checkpoints, *, step: int
 ) -> Weights:
-    """Load weights of a run that ended at `step`.
+    """Load weights by name, of a run that ended at `step`.
 
-    Raises ValueError naming a file that is missing or damaged, or the names there are.
+    Raises ValueError that names a missing or damaged file, or the names that exist.
     """
     if name == AVERAGE:
         count = validate["average"] or 1
@@ -233,10 +233,10 @@ def score_weights(
     step: int,
     outputs: Path,
 ) -> tuple[dict[str, Score], dict[str, int]]:
-    """Test the weights that a run of `step` steps is judged by, and the best ones.
+    """Test the weights that a run of `step` steps is judged by, and the best weights.
 
-    Returns their scores, and the step of each by its name. What the judged weights make of each
-    test split is kept in the folder `outputs`. Weights of one step are scored once.
+    Returns their scores, and the step of each by name. The text that the judged weights generate
+    for each test split goes into the folder `outputs`. Weights of the same step are scored once.
     """
     first = load_weights(judged_by(validate), validate, checkpoints, step=step)
     scores = evaluator.test(model, first, outputs=outputs)
@@ -256,6 +256,6 @@ def score_weights(
 
 
 def renamed(scores: Mapping[str, Score], weights: str) -> dict[str, Score]:
-    """Return scores such as `test/bleu` under the name of their weights, `test/best_loss/bleu`."""
+    """Rename scores such as `test/bleu` to include their weights: `test/best_loss/bleu`."""
     parts = ((path.split("/", 1), score) for path, score in scores.items())
     return {f"{split}/{weights}/{name}": score for (split, name), score in parts}

@@ -1,7 +1,7 @@
-"""One run from its first or resumed step to its record, and what is checked and said before.
+"""Training one run from its first or resumed step to its record, and the checks before it.
 
-Norms that cannot be trained on the run's batches are refused here; else that would show only in the
-first long sentence, in the last batch of an epoch, or never.
+Norms that cannot be trained on the run's batches are refused here. Otherwise the problem would show
+only at the first long sentence, in the last batch of an epoch, or never.
 """
 
 import json
@@ -48,7 +48,7 @@ from normlab.train.stopping import Validations
 
 
 def carry_out(run: Run) -> RunRecord:
-    """Train a run to its record, in this process or as one of several."""
+    """Train a run and write its record, as the only process or as one of several."""
     config = run.config
     check_nodes(config)
     task = build_task(config)
@@ -81,7 +81,7 @@ def carry_out(run: Run) -> RunRecord:
 
 
 def _sinks(run: Run) -> SinkGroup:
-    """Return where the metrics go; only the main rank has sinks."""
+    """Return the sinks of the run's metrics; only the main rank has any."""
     if not ranks.is_main():
         return SinkGroup({})
     nodes = run.config["observe"]["sink"].items()
@@ -90,7 +90,7 @@ def _sinks(run: Run) -> SinkGroup:
 
 
 class _Fit:
-    """A run that is being trained."""
+    """A run in training."""
 
     def __init__(self, run: Run, task: Task, runtime: Runtime, sinks: SinkGroup):
         self.run, self.task, self.runtime, self.sinks = run, task, runtime, sinks
@@ -129,9 +129,9 @@ class _Fit:
         return record
 
     def _trainer(self) -> Trainer:
-        """Build the model with its first values, or with those of the last checkpoint."""
+        """Build the model and its trainer, from the last checkpoint if there is one."""
         config, task, runtime = self.config, self.task, self.runtime
-        torch.manual_seed(config["seed"] * 1_000_003 + runtime.world.rank)  # dropout's stream
+        torch.manual_seed(config["seed"] * 1_000_003 + runtime.world.rank)  # for dropout
         model = build_model(config, task).to(runtime.device, runtime.parameter_dtype)
         check_start(config, task, model, runtime.world)
         norms = ModelNorms(model, freeze_statistics=config["freeze_statistics"])
@@ -170,7 +170,7 @@ class _Fit:
         return trainer
 
     def _state_to_resume(self) -> dict[str, Any] | None:
-        """Return the last state; None for a run that starts from step 1."""
+        """Return the last checkpoint's state; None if the run starts from step 1."""
         path = self.checkpoints.last
         if not path.exists():
             return None
@@ -186,7 +186,7 @@ class _Fit:
         return state
 
     def _record(self, trainer: Trainer, outcome: Outcome) -> RunRecord:
-        """Test the weights of a run that has finished, and return the record."""
+        """Test the weights if the run has finished, and return the record."""
         lost = outcome.status == "diverged"
         wanted = self.config["observe"]["targets"]
         targets = self.task.targets if wanted is None else wanted
@@ -234,9 +234,9 @@ class _Fit:
         )
 
     def _valid_scores(self, validations: Validations) -> dict[str, Score]:
-        """Return the scores of the validation that goes with the tested weights, and of the best.
+        """Return the scores of the tested weights' validation, and of the best validations.
 
-        Averaged weights are not validated: with them go the scores of the last validation.
+        Averaged weights are not validated: they get the scores of the last validation.
         """
         if not validations.seen:
             return {}
@@ -253,14 +253,14 @@ _CURE = "or take a norm that does not pool over the batch (norm=ln)"
 
 
 def check_start(config: Mapping[str, Any], task: Task, model: nn.Module, world: Shard) -> None:
-    """Raise ValueError, naming key and cure, where the norms cannot be trained on these batches."""
+    """Raise ValueError, with key and cure, if the norms cannot be trained on these batches."""
     _check_positions(config, task, model)
-    # Norms that are synced pool over the sequences of several processes.
+    # Synced norms pool over the sequences of all processes.
     norms = [n for n in running_norms(model) if isinstance(n, BatchNorm)]
     norms = [norm for norm in norms if world.size == 1 or not norm.sync]
     if not norms:
         return
-    batches = task.planned(world, config["seed"])  # none for a task without a plan
+    batches = task.planned(world, config["seed"])  # empty for a task without a plan
     sequences = max(map(len, batches)) if batches else config["batch_size"]
     tokens = min(map(task.fewest_pooled, batches)) if batches else 2
     for norm in norms:
@@ -285,7 +285,7 @@ def check_start(config: Mapping[str, Any], task: Task, model: nn.Module, world: 
 
 
 def _check_positions(config: Mapping[str, Any], task: Task, model: nn.Module) -> None:
-    """Norms by position need a row for each position that there will be, outside a recurrence."""
+    """Raise ValueError if norms by position have too few rows; a recurrence needs none."""
     if not any(isinstance(m, PositionBatchNorm) and not m.by_position for m in model.modules()):
         return
     nodes = {key: config.get(key) or {} for key in NORM_KEYS}
@@ -303,9 +303,9 @@ def _check_positions(config: Mapping[str, Any], task: Task, model: nn.Module) ->
 
 
 def notices(model: nn.Module, milestones: Mapping[str, int], total: int | None) -> Iterator[str]:
-    """Yield the phases of the norms, and what is out of the ordinary.
+    """Yield lines about the norms' own schedules, and about anything unusual.
 
-    `milestones` are the last steps of these phases by name, `total` the steps of the run.
+    `milestones` are the last steps of these schedules by name, `total` is the run's steps.
     """
     if milestones:
         yield f"norms' own schedules: {_listed(milestones)}"
@@ -329,20 +329,20 @@ def notices(model: nn.Module, milestones: Mapping[str, int], total: int | None) 
 
 
 def seeing_future(model: nn.Module) -> list[str]:
-    """Return the classes of norms that let a decoder see later tokens."""
+    """Return the classes of the norms that let a decoder see later tokens."""
     decoder = _decoder(model)
     parts = decoder.modules() if decoder is not None else ()
     return sorted({type(m).__name__ for m in parts if getattr(m, "sees_future", False)})
 
 
 def _decoder(model: nn.Module) -> nn.Module | None:
-    """Return the part of a model that predicts the next token; None if there is none."""
+    """Return the part of a model that predicts the next token; None if it has none."""
     return getattr(model, "decoder", model) if hasattr(model, "start_decoding") else None
 
 
 def _listed(milestones: Mapping[str, int]) -> str:
     return ", ".join(
-        f"{name} from step {step + 1:,}"  # the last step before statistics are frozen
+        f"{name} from step {step + 1:,}"  # its step is the last one before the freeze
         if name == "freeze_statistics"
         else f"{name.replace('/', ' ')} until step {step:,}"
         for name, step in milestones.items()

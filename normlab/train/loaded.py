@@ -1,4 +1,4 @@
-"""A finished run, its model and task ready to use."""
+"""Finished runs, loaded with model and task; export and re-scoring."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -23,8 +23,8 @@ from normlab.train.evaluate import Evaluator, judged_by, load_weights
 from normlab.train.runtime import Runtime
 
 WEIGHTS_FILE = "model.pt"
-_COMPARED = 8  # validation examples on which a folded model must agree with the run's
-_AGREES = 1e-3  # of the largest logit: float32 through some tens of layers, folded in float64
+_COMPARED = 8  # validation examples on which a folded model must agree with the run's model
+_AGREES = 1e-3  # of the largest logit: float32 through dozens of layers, folded in float64
 
 
 @dataclass(frozen=True)
@@ -44,9 +44,9 @@ class LoadedRun:
     def evaluate(
         self, split: str = "test", *, outputs: Path | None = None, limit: int | None = None
     ) -> dict[str, Score]:
-        """Score a split under the config as loaded, and what changes of `observe` ask for.
+        """Score a split under the config as loaded, plus any repeats that `observe` asks for.
 
-        With a `limit` about so many of its examples are scored.
+        With a `limit`, about that many of its examples are scored.
         """
         score = partial(
             self.evaluator.scores, self.model, split, recalibrate=self.recalibrate, limit=limit
@@ -65,14 +65,14 @@ def load_run(
     fold: bool = False,
     weights: str | None = None,
 ) -> LoadedRun:
-    """Load a run with the weights its test was scored with, or others by their name.
+    """Load a run with the weights that its test used, or with other weights by name.
 
-    `weights` are `last`, `average`, `best` or `best_<score>`, such as `best_loss`.
-    `changes` are dotted `key=value` settings of the config that replace those of the run, such as
+    `weights` is `last`, `average`, `best` or `best_<score>`, such as `best_loss`.
+    `changes` are dotted `key=value` settings that replace those in the run's config, such as
     `task.test_search.beam=1` or `norm.eval_stats=batch`. `fold` folds norms with running statistics
-    into the adjacent products (see `normlab.models.folding`).
+    into the adjacent linear layers or convolutions (see `normlab.models.folding`).
 
-    Raises ValueError naming a missing or damaged file, a key that does not fit, or why nothing can
+    Raises ValueError for a missing or damaged file, a key that does not fit, or if no norm can
     be folded.
     """
     folder = Path(run_dir)
@@ -82,7 +82,7 @@ def load_run(
             f"{folder}: a published run keeps no weights: train it again, or score its kept "
             "translations with normlab eval RUN --kept"
         )
-    # Tests that the run repeated are repeated here only if `changes` ask for them.
+    # Repeats of the run's test are not repeated here, unless `changes` ask for them.
     given, none = dict(record.config), {"test_noise": [], "test_seen": 0}
     if isinstance(observe := given.get("observe"), dict):
         given["observe"] = {**observe, **none}
@@ -111,7 +111,7 @@ def load_run(
 
 @dataclass(frozen=True)
 class Exported:
-    """What was written: the file, the folded norms, the largest difference of the outputs."""
+    """An exported run: the file, the folded norms, the largest difference of the outputs."""
 
     record: RunRecord
     file: Path
@@ -122,10 +122,10 @@ class Exported:
 def export(run_dir: Path, folder: Path, *, fold: bool, changes: Sequence[str] = ()) -> Exported:
     """Write a finished run's tested weights into a folder, with norms folded if asked.
 
-    The file holds a state dict under `model`, the config, and the names of the folded norms, which
-    have no weights any more. `changes` are `key=value` settings that replace those of the run, such
-    as `device=cpu`. Raises ValueError where nothing can be folded, and where the outputs of the
-    folded model do not agree with the run's.
+    The file holds a state dict under `model`, the config, and the names of the folded norms, whose
+    weights are gone. `changes` are `key=value` settings that replace the run's own, such as
+    `device=cpu`. Raises ValueError if no norm can be folded, or if the folded model's outputs do
+    not agree with the run's.
     """
     run = load_run(run_dir, [*changes])
     written = load_run(run_dir, [*changes], fold=True) if fold else run
@@ -154,7 +154,7 @@ def export(run_dir: Path, folder: Path, *, fold: bool, changes: Sequence[str] = 
 
 @torch.no_grad()
 def outputs(task: Task, model: nn.Module, batch: Batch) -> Tensor:
-    """Return logits of a batch's true tokens, or its losses where a task has no such logits."""
+    """Return the logits of a batch's true tokens, or its mean losses if the task has no logits."""
     if (found := task.stepwise(model, batch)) is not None:
         return found[0]
     losses = task.losses(model, batch)
@@ -162,10 +162,10 @@ def outputs(task: Task, model: nn.Module, batch: Batch) -> Tensor:
 
 
 def rescored(folder: Path, task: Task) -> dict[str, Score]:
-    """Score again what a run's tested weights translated, from the lines kept beside its record.
+    """Re-score the translations of a run's tested weights, from the lines kept with its record.
 
-    The folder may be the address of a packed run. Raises ValueError where it keeps no lines, for a
-    task that makes none, and where lines and references do not pair up.
+    The folder may be the address of a packed run. Raises ValueError if it has no such lines, if
+    the task writes no text, or if lines and references do not match in number.
     """
     score_lines = getattr(task, "score_lines", None)
     if score_lines is None:
@@ -182,7 +182,7 @@ def rescored(folder: Path, task: Task) -> dict[str, Score]:
 
 
 def _fold(model: nn.Module, *, recalibrate: bool) -> Sequence[str]:
-    """Fold norms for inference and return their names; ValueError if that is not possible."""
+    """Fold norms for inference and return their names; ValueError if none can be folded."""
     norms = running_norms(model)
     cure = "norm.eval_stats=running"
     if norms and recalibrate:

@@ -1,10 +1,10 @@
 """The training loop.
 
-One step draws all its micro-batches, counts what each loss is a mean over (all micro-batches, all
-ranks), back-propagates summed losses over those counts, and updates once: the gradient is that of
-the mean over the whole step whatever the padding, the accumulation and the number of processes.
-Each micro-batch has exactly one training-mode forward pass, because a norm with running statistics
-counts them.
+One step draws all its micro-batches, counts the denominator of each loss (over all micro-batches
+and ranks), back-propagates the summed losses divided by these counts, and updates once: the
+gradient is that of the mean over the whole step, whatever the padding, the accumulation and the
+number of processes. Each micro-batch gets exactly one forward pass in training mode, because norms
+with running statistics count the passes.
 """
 
 import math
@@ -48,7 +48,7 @@ from normlab.train.stopping import (
 
 @dataclass
 class Progress:
-    """How far a run is: part of the checkpoint. `interval` holds sums since the last row."""
+    """The progress of a run, saved in checkpoints; `interval` holds sums since the last row."""
 
     step: int = 0
     tokens: int = 0
@@ -60,10 +60,10 @@ class Progress:
 
 
 class Trainer:
-    """Train one model on one task; `fit` does all of it.
+    """Trains one model on one task; `fit` runs the whole training.
 
-    `config` is that of the run; `stamp` are plain values written into each checkpoint (by what
-    code, on what data).
+    `config` is the run's config; `stamp` holds plain values that are written into each checkpoint
+    (which code made it, on which data).
     """
 
     def __init__(
@@ -95,7 +95,7 @@ class Trainer:
         self._clock = time.perf_counter()
 
     def fit(self) -> Outcome:
-        """Train until the budget is spent, the score stalls, the run diverges or is interrupted."""
+        """Train until the budget is spent, the score stalls, or the run diverges or is stopped."""
         self.start()
         with Interrupts() as interrupts:
             while (end := self._end()) is None:
@@ -112,14 +112,14 @@ class Trainer:
                     self.save()
                 if interrupted:
                     break
-            # A signal may have come during the last validation, after the last step asked.
+            # A signal may have arrived during the last validation, after the last step's check.
             if ranks.sum_scalars([float(interrupts.received is not None)])[0] > 0:
                 name = interrupts.received.name if interrupts.received else "another rank"
                 return Outcome("interrupted", self.progress.step, name)
         return Outcome("finished", self.progress.step, end)
 
     def start(self) -> None:
-        """Get ready for the first step: `fit` does it, and whoever takes single steps."""
+        """Prepare for the first step; only needed by callers of `step`, since `fit` does it."""
         self.model.train()
         self.probes.attach(self.model)
         if notice := self.probes.notice:
@@ -144,7 +144,7 @@ class Trainer:
         return self._epoch_ended if every == "epoch" else self.progress.step % every == 0
 
     def step(self, *, stop_requested: bool = False) -> bool:
-        """Take one step; return whether a rank has been asked to stop."""
+        """Take one step; return whether any rank has been asked to stop."""
         started = time.perf_counter()
         step = self.progress.step + 1
         epoch = int(self.stream.epochs)
@@ -202,7 +202,7 @@ class Trainer:
     def _sum_over_ranks(
         self, batches: list[Batch], stop_requested: bool
     ) -> tuple[dict[str, float], dict[str, float]]:
-        """Return the denominators of the losses, and the step's sums, over batches and ranks."""
+        """Return the losses' denominators and the step's sums, over all batches and ranks."""
         names = sorted(batches[0].counts)
         counts = {name: sum(batch.counts[name] for batch in batches) for name in names}
         sums = {
@@ -219,16 +219,16 @@ class Trainer:
         """Return one micro-batch's share of the step's loss."""
         with self.runtime.autocast():
             losses = self.task.losses(self.model, batch.to(self.runtime.device))
-            # A step may have nothing of a kind, such as no token that could be masked.
+            # A step may have a count of zero, for example if no token could be masked.
             means = [losses[name] / max(counts[name], 1) for name in sorted(losses)]
             return torch.stack(means).sum()
 
     def _first_nonfinite_layer(
         self, batches: list[Batch], counts: Mapping[str, float], rng_state: Mapping[str, Tensor]
     ) -> str | None:
-        """Repeat the step's forward passes to find where it began.
+        """Repeat the step's forward passes to find the first layer with a non-finite output.
 
-        Every rank repeats all of its own, whichever rank has failed: norms may wait for each other.
+        Every rank repeats all of its own, whichever rank failed: synced norms wait for all ranks.
         """
         restore_random_state(rng_state, self.runtime.device)
         found = [
@@ -239,7 +239,7 @@ class Trainer:
         return next((layer for layer in layers if layer is not None), None)
 
     def _count(self, step: Mapping[str, float]) -> None:
-        """Add a step to the progress."""
+        """Add a step to the run's progress."""
         at = self.progress
         at.step += 1
         at.tokens += int(step["tokens"])
@@ -251,7 +251,7 @@ class Trainer:
         say(Stage(TRAINING, at.step, self.budget.steps, step["loss"]))
 
     def _log_step(self, last: Row) -> None:
-        """Log the means since the last row if a row is due; Diverged where the loss blew up."""
+        """Log the means since the last row if a row is due; Diverged if the loss is too high."""
         if not any(map(self._due, (self.config["observe"]["log_every"], self.validate["every"]))):
             return
         at, since = self.progress, self.progress.interval
@@ -267,7 +267,7 @@ class Trainer:
             "train/tokens_per_second": since["tokens"] / since["seconds"],
             **self.probes.metrics(),
         }
-        if since["penalty"]:  # only of norms that have one
+        if since["penalty"]:  # only some norms have a penalty
             row["train/penalty"] = since["penalty"] / since["steps"]
         self._log(row)
         limit = self.config["divergence_factor"] * at.first_loss
@@ -275,7 +275,7 @@ class Trainer:
             raise Diverged(at.step, f"mean loss {mean:.3g} is above {limit:.3g}", None)
 
     def _validate(self) -> None:
-        """Score the validation split, log it, and keep the weights that are best by a score."""
+        """Score the validation split, log it, and save the weights if they are the best so far."""
         self.norms.share_statistics()
         at = self.progress
         scores = self.evaluator.scores(self.model, "valid")
@@ -299,10 +299,10 @@ class Trainer:
         self._clock = now
 
     def save(self) -> None:
-        """Write the whole state, from which `resume` continues bitwise on a CPU.
+        """Write the full state, from which `resume` continues bitwise on a CPU.
 
-        The weights are those that inference would take, with the mean of statistics that ranks keep
-        by themselves; each rank's own statistics are saved next to them.
+        The saved weights are those for inference: running statistics that each rank keeps for
+        itself are averaged. Each rank's own statistics are saved next to them.
         """
         self._tick()
         self.sinks.sync()
@@ -325,7 +325,7 @@ class Trainer:
         self.norms.restore_statistics(own)
 
     def resume(self, state: Mapping[str, Any]) -> None:
-        """Restore what `save` wrote; ValueError if weights that the test needs are missing."""
+        """Restore what `save` wrote; ValueError if weights needed by the test are missing."""
         self.model.load_state_dict(state["model"])
         self.optimizer.load_state_dict(state["optimizer"])
         self.stream.load_state_dict(state["stream"])

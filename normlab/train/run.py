@@ -1,11 +1,11 @@
-"""A run's place: its folder, its lock, its record, and whether what is there may be used.
+"""A run's folder: its lock, its record, and whether the results in it may be reused.
 
 `NUMERICS` is the version of normlab's numbers: it says whether two runs were computed by the same
-formulas. The losses of short runs lie in `tests/golden`. Raise it when, and only when, a value
-there changes by more than a relative 1e-6 in float64; runs of different numerics are never paired.
-A norm of a user's own has no golden losses: its file is hashed instead.
+formulas. `tests/golden` holds the losses of short runs. Raise it if, and only if, a value there
+changes by more than a relative 1e-6 in float64; runs of different numerics are never paired. A
+user's own norm has no golden losses: its file is hashed instead.
 
-Nothing here imports torch, so a finished run answers from its record at once.
+Nothing here imports torch, so a finished run returns its record at once.
 """
 
 import hashlib
@@ -42,7 +42,7 @@ GOLDEN_NORMS = frozenset(
 
 
 def own_norms(config: Mapping[str, Any]) -> dict[str, str]:
-    """Return the norms of a run that are not normlab's own, each with the hash of its file."""
+    """Return the norms of a run that are not normlab's, each with the hash of its file."""
     nodes = [config.get(key) for key in NORM_KEYS] + [*(config.get("sites") or {}).values()]
     names = {str(n[OPTION]) for n in nodes if isinstance(n, Mapping) and OPTION in n}
     return {name: _hash_of(name) for name in sorted(names - GOLDEN_NORMS)}
@@ -56,9 +56,9 @@ def _hash_of(option: str) -> str:
 
 
 def train(config: "DictConfig") -> RunRecord:
-    """Carry out a run and return its record; a finished run's record is returned at once.
+    """Train a run and return its record; a finished run's record is returned at once.
 
-    Raises ValueError for values that do not fit, damaged files, and a run that other code made.
+    Raises ValueError for values that do not fit, damaged files, or a run made by other code.
     """
     run = Run(config)
     if "RANK" not in os.environ and (record := run.finished(processes=1)) is not None:
@@ -71,7 +71,7 @@ def train(config: "DictConfig") -> RunRecord:
 
 
 class Run:
-    """One run: its settled config and its folder."""
+    """One run: its fully resolved config and its folder."""
 
     def __init__(self, config: "DictConfig"):
         from normlab.config.compose import check_complete, to_dict
@@ -88,7 +88,7 @@ class Run:
 
     @contextmanager
     def lock(self) -> Iterator[None]:
-        """Hold the folder; ValueError if another process holds it."""
+        """Lock the folder; ValueError if another process has locked it."""
         self.folder.mkdir(parents=True, exist_ok=True)
         lock = FileLock(self.folder / ".lock", timeout=0)
         try:
@@ -98,13 +98,13 @@ class Run:
                 f"{self.folder}: another process is at work on this run; wait for it, or stop it"
             ) from None
         try:
-            remove_leftovers(self.folder)  # of a process that was killed while it wrote
+            remove_leftovers(self.folder)  # of a process that was killed while writing
             yield
         finally:
             lock.release()
 
     def finished(self, *, processes: int) -> RunRecord | None:
-        """Return the record of a run that has ended; None if there is something left to do."""
+        """Return the record of a run that has ended; None if there is work left."""
         if not self.store.has(self.folder):
             return None
         record = self.store.read(self.folder)
@@ -124,7 +124,7 @@ class Run:
         return record
 
     def takes_code(self, made_by: MadeBy, commit: object) -> bool:
-        """Tell whether results of some code may be used; ValueError where the user must decide."""
+        """Return whether results of that code may be used; ValueError if the user must decide."""
         if same_code(made_by, self.made_by) or self.other_code == "accept":
             return True
         if self.other_code == "rerun":
@@ -139,7 +139,7 @@ class Run:
         )
 
     def takes_arithmetic(self, begun: Sequence[str], here: Sequence[str]) -> bool:
-        """Tell whether a run may resume in the arithmetic of this machine; else ValueError."""
+        """Return whether the run may resume here; ValueError if the user must decide."""
         if tuple(begun) == tuple(here):
             return True
         if self.other_code == "rerun":
@@ -151,7 +151,7 @@ class Run:
         )
 
     def check_data(self, checksums: object, data: Mapping[str, Any]) -> None:
-        """Raise ValueError if the run was trained on other data than these."""
+        """Raise ValueError if the run was trained on data other than `data`."""
         if checksums != data.get("checksums"):
             raise ValueError(
                 f"{self.folder} was trained on other data under the same config (data_dir="

@@ -1,4 +1,4 @@
-"""The machine of a run: device, precision, threads, memory, environment."""
+"""The machine that a run uses: device, precision, threads, memory, environment."""
 
 import ctypes
 import os
@@ -19,15 +19,15 @@ from normlab.norms.ranks import Shard, initialize
 
 Precision = Literal["auto", "fp32", "bf16", "fp64"]
 
-_TRIM_THRESHOLD, _TOP_PAD, _MMAP_MAX = -1, -2, -4  # glibc's settings, M_...
-_FLOAT32_ERROR = 1e-5  # of the product below; in float32 it is 1.5e-6, in bf16 0.06
-_CODE = ("normlab", "configs", "pyproject.toml")  # of a checkout: results may differ meanwhile
+_TRIM_THRESHOLD, _TOP_PAD, _MMAP_MAX = -1, -2, -4  # glibc's M_TRIM_THRESHOLD and so on
+_FLOAT32_ERROR = 1e-5  # relative, of the test product; 1.5e-6 in float32 and 0.06 in bf16
+_CODE = ("normlab", "configs", "pyproject.toml")  # in a checkout, results depend on these paths
 _RECORDED_PACKAGES = ("normlab", "torch", "numpy", "tokenizers", "sacrebleu", "sacremoses")
 
 
 @dataclass(frozen=True)
 class Runtime:
-    """A settled device and precision.
+    """The device and the precision that a run uses, resolved.
 
     Attributes:
         precision: `fp32`, `bf16` (autocast: bf16 products, float32 weights, statistics and
@@ -42,11 +42,11 @@ class Runtime:
     def start(
         cls, *, device: str, precision: Precision, threads: int | None, rank_timeout: float = 30.0
     ) -> "Runtime":
-        """Join the process group if there is one, and settle what is `auto`.
+        """Join the process group if there is one, and resolve `auto` settings.
 
-        Threads default to `OMP_NUM_THREADS`, and without it to the physical cores, shared among the
-        processes of this machine. `rank_timeout` are the minutes that a process of several waits
-        for another one. Raises ValueError for a GPU that torch does not find.
+        Threads default to `OMP_NUM_THREADS`, else to the physical cores shared among this
+        machine's processes. `rank_timeout` is how many minutes one of several processes waits for
+        another. Raises ValueError for a GPU that torch does not find.
         """
         world = initialize(timeout_minutes=rank_timeout)
         precision = cast("Precision", settled_precision(precision, device=device))
@@ -65,18 +65,18 @@ class Runtime:
         return cls(torch.device(device), precision, world)
 
     def autocast(self) -> AbstractContextManager[Any]:
-        """Return the context in which the model runs."""
+        """Return the autocast context in which the model runs."""
         if self.precision != "bf16":
             return nullcontext()
         return torch.autocast(self.device.type, dtype=torch.bfloat16)
 
     @property
     def parameter_dtype(self) -> torch.dtype:
-        """Return the precision of the weights."""
+        """The precision of the weights."""
         return torch.float64 if self.precision == "fp64" else torch.float32
 
     def peak_memory_bytes(self) -> int:
-        """Return the most memory the run has held: of the GPU where there is one, else resident."""
+        """Return the run's peak memory: on the GPU if it has one, else its resident memory."""
         if self.device.type == "cuda":
             return torch.cuda.max_memory_allocated(self.device)
         peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
@@ -102,10 +102,10 @@ class Runtime:
 
 
 def keep_freed_memory() -> None:
-    """Ask glibc to keep freed memory for the next step instead of giving it back.
+    """Ask glibc to keep freed memory for the next step instead of returning it to the system.
 
     Training allocates and frees the same large tensors at every step; by default each of them is
-    mapped again and its pages cleared, which can take longer than computing their content.
+    mapped and its pages cleared again, which can take longer than computing their content.
     """
     try:
         mallopt = ctypes.CDLL(None).mallopt
@@ -120,8 +120,8 @@ def choose_float32_library() -> None:
     """Let oneDNN multiply float32 matrices where that keeps their precision.
 
     torch's default on a CPU is MKL, which runs some processors at half their speed. The setting
-    that allows oneDNN also allows rounding to bf16, which it does on some processors: a product
-    shows.
+    that allows oneDNN also lets it round to bf16, which it does on some processors; a test product
+    shows whether it does.
     """
     torch.set_float32_matmul_precision("medium")
     matrix = torch.arange(256.0 * 256).sin().view(256, 256)
@@ -131,12 +131,12 @@ def choose_float32_library() -> None:
 
 
 def cpu_capabilities() -> dict[str, Any]:
-    """Return what torch knows about the processor; nothing before torch could tell."""
+    """Return what torch knows about the processor; empty in versions of torch that cannot say."""
     return dict(getattr(torch.cpu, "get_capabilities", dict)())
 
 
 def _threads_of_openmp(local_ranks: int) -> int | None:
-    """Return what `OMP_NUM_THREADS` asks for; torchrun sets 1 by itself for several processes."""
+    """Return `OMP_NUM_THREADS`, but not the 1 that torchrun sets itself for several processes."""
     given = os.environ.get("OMP_NUM_THREADS", "")
     if not given.isdecimal() or (given == "1" and local_ranks > 1):
         return None
@@ -150,7 +150,7 @@ def _physical_cores() -> int:
 
 
 def _git_state() -> tuple[str | None, bool | None]:
-    """Return the commit and whether code or configs differ from it; None outside a checkout."""
+    """Return the commit, and whether code or configs differ from it; None outside a checkout."""
     folder = Path(__file__).resolve().parents[2]
     if not (folder / ".git").exists():
         return None, None

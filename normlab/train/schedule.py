@@ -1,4 +1,4 @@
-"""Learning-rate schedules: from the number of an update (the first is 1) to a learning rate."""
+"""Learning-rate schedules: map the number of an update (the first is 1) to a learning rate."""
 
 import math
 from typing import Protocol, runtime_checkable
@@ -6,7 +6,7 @@ from typing import Protocol, runtime_checkable
 
 @runtime_checkable
 class Schedule(Protocol):
-    """A function of the step."""
+    """A function from the step to the learning rate."""
 
     def __call__(self, step: int) -> float:
         """Return the learning rate of an update."""
@@ -14,7 +14,7 @@ class Schedule(Protocol):
 
 
 class Constant:
-    """Rise linearly for `warmup` updates, then stay."""
+    """Rise linearly for `warmup` updates, then stay constant."""
 
     def __init__(self, *, lr: float, warmup: int):
         self.lr, self.warmup = lr, warmup
@@ -25,15 +25,15 @@ class Constant:
         return self.lr * self.after_warmup(step)
 
     def after_warmup(self, step: int) -> float:
-        """Return the share of the peak after the warm-up."""
+        """Return the share of the peak rate, for a step after the warm-up."""
         return 1.0
 
 
 class InverseSqrt(Constant):
-    """Rise linearly for `warmup` updates, then fall with the square root of the step.
+    """Rise linearly for `warmup` updates, then fall with the inverse square root of the step.
 
     fairseq's `inverse_sqrt`; Vaswani et al. 2017, section 5.3, with the peak given as `lr`. The
-    rise begins at `initial` before the first update, and no rate is below `minimum`.
+    rise begins at `initial` before the first update, and the rate is never below `minimum`.
     """
 
     def __init__(self, *, lr: float, warmup: int, initial: float = 0.0, minimum: float = 0.0):
@@ -49,9 +49,9 @@ class InverseSqrt(Constant):
 
 
 class Cosine(Constant):
-    """Rise linearly for `warmup` updates, then follow half a cosine to `final` x lr at `total`.
+    """Rise linearly for `warmup` updates, then fall along half a cosine to `final` x lr at `total`.
 
-    Loshchilov and Hutter 2017, without restarts; the rate stays at its end after `total`.
+    Loshchilov and Hutter 2017, without restarts; the rate stays constant after `total`.
     """
 
     def __init__(self, *, lr: float, warmup: int, total: int, final: float):
@@ -64,11 +64,11 @@ class Cosine(Constant):
 
 
 class Linear(Constant):
-    """Rise linearly for `warmup` updates, on to the line that falls from lr to 0 after `total`.
+    """Rise linearly for `warmup` updates, to a line falling from lr at step 1 to 0 after `total`.
 
     BERT's `optimization.py` (Devlin et al. 2019): the line begins at the first update, so the rate
-    after the warm-up is not quite lr. BERT counts updates from 0, which gives its first one a rate
-    of 0; here the warm-up is an update ahead, as in the other schedules.
+    after the warm-up is slightly below lr. BERT counts updates from 0, so its first rate is 0; here
+    the warm-up is one update ahead, as in the other schedules.
     """
 
     def __init__(self, *, lr: float, warmup: int, total: int):
@@ -80,9 +80,9 @@ class Linear(Constant):
 
 
 class Rising:
-    """Begin with `lr` and double it every `doubling` updates, without end, smoothly.
+    """Start at `lr` and double it every `doubling` updates, smoothly and without end.
 
-    A range test (Smith 2017, section 3.3): the loss tells which rates still train.
+    A learning-rate range test (Smith 2017, section 3.3): the loss shows which rates still train.
     """
 
     def __init__(self, *, lr: float, doubling: int):

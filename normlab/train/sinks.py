@@ -1,13 +1,13 @@
-"""Where a run's metrics go: what a sink is, a group that feeds several, and the run's own files.
+"""Sinks for a run's metrics: the base class, a group that feeds several, and the run's own files.
 
 Only the main rank has sinks. A row is a flat dictionary of numbers with the key `step`; names are
 paths (`train/loss`, `valid/bleu`). Scores are passed next to the row as `Score`s, so that a sink
 that keeps the best of each knows which direction is better.
 
-A row of `metrics.jsonl` is one JSON object per line and reaches the operating system before
-training continues, so a killed process loses none. A resumed run drops the rows after its
-checkpoint, and a half-written last line; so the trainer logs a step's row before it saves that
-step's checkpoint. Numbers that are not finite are `"nan"`, `"inf"`, `"-inf"`.
+`metrics.jsonl` has one JSON object per row and line. A row reaches the operating system before
+training continues, so a killed process loses none. A resumed run drops rows after its checkpoint,
+and a half-written last line; therefore the trainer logs a step's row before it saves that step's
+checkpoint. Numbers that are not finite are written as `"nan"`, `"inf"`, `"-inf"`.
 """
 
 import json
@@ -32,9 +32,9 @@ NO_SCORES: Mapping[str, Score] = MappingProxyType({})
 
 @dataclass(frozen=True)
 class RunInfo:
-    """What a sink knows of the run when it opens.
+    """What a sink knows about the run when it opens.
 
-    `resumed_step` is the step of the checkpoint that the run resumes from, 0 for a new run, and
+    `resumed_step` is the step of the checkpoint that the run resumes from (0 for a new run), and
     `resumed_rows` the number of rows logged by then. `unit` is what the run's tokens are called,
     such as `pictures`.
     """
@@ -47,60 +47,60 @@ class RunInfo:
 
     @property
     def run_id(self) -> str:
-        """The run's name, with its fingerprint and seed."""
+        """The run's name, which includes its fingerprint and seed."""
         return run_id(self.config)
 
     @property
     def fingerprint(self) -> str:
-        """The experiment: all seeds have it in common."""
+        """The fingerprint of the experiment, which all its seeds share."""
         return fingerprint(self.config)
 
     @property
     def choices(self) -> dict[str, Any]:
-        """The options by group (`norm`, `placement`, ...), None where a group has none."""
+        """The chosen options by group (`norm`, `placement`, ...); None for a group without one."""
         return self.config["choices"]
 
     @property
     def total_steps(self) -> int | None:
-        """The steps of the budget; None if it is not counted in steps."""
+        """The budget in steps; None if it is not counted in steps."""
         return self.config["budget"]["steps"]
 
 
 class Sink:
-    """Receive the rows of one run; a sink takes what it overrides."""
+    """A receiver of one run's rows; subclasses override the methods that they need."""
 
     required: ClassVar[bool] = False
 
     def open(self, run: RunInfo) -> str | None:
-        """Prepare for the first row, and drop rows after `run.resumed_step` if any are kept.
+        """Prepare for the first row, and drop kept rows after `run.resumed_step`.
 
-        Returns a line for people where there is something to know (W&B kept offline, and why).
+        Returns a line to show the user if there is something to know (W&B is offline, and why).
         """
 
     def log(self, row: Row, scores: Mapping[str, Score] = NO_SCORES) -> None:
-        """Take one row, with the scores of this step's validation if there was one."""
+        """Receive one row, with the scores of this step's validation if there was one."""
 
     def sync(self) -> None:
-        """Force the rows so far onto the disk, before a checkpoint that resumes after them."""
+        """Force the rows so far onto the disk, before a checkpoint is saved."""
 
     def stage(self, stage: Stage) -> None:
-        """Take what the run does now, at every step and batch, also before it opens."""
+        """Receive what the run is doing: at every step and batch, and before the sink opens."""
 
     def sample(self, source: str, reference: str, output: str) -> None:
-        """Take one example of what the tested weights make, before the run closes."""
+        """Receive one sample output of the tested weights, before the sink closes."""
 
     def note(self, text: str) -> None:
-        """Take one line for people (resumed, early stop, diverged, a sink lost)."""
+        """Receive one line for the user (resumed, early stop, diverged, a sink lost)."""
 
     def close(self, record: RunRecord | None) -> None:
-        """Finish; `record` is None when the run ends without one (interrupted, an exception)."""
+        """Finish; `record` is None if the run ends without one (interrupted, an exception)."""
 
 
 class SinkGroup(Sink):
-    """Feed several sinks, named as in the config (`observe.sink.<name>`), as one.
+    """Several sinks as one, named as in the config (`observe.sink.<name>`).
 
-    A sink that fails is dropped, with a note to the others, and the run continues. A `required`
-    sink holds the run's own metrics: its error (a full disk) goes up to the caller.
+    A sink that fails is dropped with a note to the others, and the run continues. A `required` sink
+    holds the run's own metrics: its error (a full disk, say) is raised.
     """
 
     def __init__(self, sinks: Mapping[str, Sink]) -> None:
@@ -143,7 +143,7 @@ class SinkGroup(Sink):
                     continue
                 del self._sinks[name]
                 lost.append(f"sink {name} stopped, training continues: {first_line(error)}")
-        if fatal is not None:  # after the others, so that closing restores the terminal
+        if fatal is not None:  # after the other sinks, so that closing restores the terminal
             raise fatal
         for text in lost:
             if not self._sinks:  # the standard log still reaches the terminal
@@ -153,18 +153,18 @@ class SinkGroup(Sink):
 
 
 def first_line(error: BaseException) -> str:
-    """Return the kind of an error and the first line of its message."""
+    """Return the type of an error and the first line of its message."""
     lines = str(error).strip().splitlines()
     return f"{type(error).__name__}: {lines[0] if lines else 'no message'}"
 
 
 def merged(row: Row, scores: Mapping[str, Score]) -> dict[str, float | int]:
-    """Return the row with the values of the scores in it."""
+    """Return the row with the scores' values added."""
     return {**row, **{name: score.value for name, score in scores.items()}}
 
 
 class Jsonl(Sink):
-    """Append rows to `metrics.jsonl`; a new run starts it empty."""
+    """Appends rows to `metrics.jsonl`; a new run starts with an empty file."""
 
     required = True
 
@@ -195,13 +195,13 @@ class Jsonl(Sink):
 
     def close(self, record: RunRecord | None) -> None:
         if self._file is not None:
-            with self._named() as file:  # what a full disk did not take is tried again
+            with self._named() as file:  # closing retries what a full disk refused
                 self._file = None
                 file.close()
 
     @contextmanager
     def _named(self) -> Iterator[IO[str]]:
-        """Name the file in an `OSError` of writing, which does not by itself."""
+        """Add the file's name to an `OSError` in the block; writing does not give one."""
         file = self._file
         assert file is not None, "a sink that is not open"
         try:
@@ -211,7 +211,7 @@ class Jsonl(Sink):
 
 
 def truncate_to(path: Path, step: int) -> int:
-    """Drop rows after `step`, and a last line that a kill left unfinished; return rows kept."""
+    """Drop rows after `step`, and a line left unfinished by a kill; return the rows kept."""
     if not path.exists():
         return 0
     text = read_file(path)
@@ -223,7 +223,7 @@ def truncate_to(path: Path, step: int) -> int:
 
 
 class Pace:
-    """The time left, by all steps since the first that was seen, validations included."""
+    """Estimates the time left from all training steps seen so far, including validation time."""
 
     def __init__(self) -> None:
         self._first: tuple[int, float] | None = None
@@ -237,7 +237,7 @@ class Pace:
 
     @property
     def left(self) -> float | None:
-        """The seconds of training that are left; None if unknown."""
+        """The seconds of training left; None if unknown."""
         done, total = self._last.done, self._last.total
         if self._first is None or total is None or done <= self._first[0]:
             return None
@@ -246,9 +246,9 @@ class Pace:
 
 
 class Live(Sink):
-    """Keep `progress.json`: phase, done, total, loss, and the seconds of training left.
+    """Maintains `progress.json`: phase, done, total, loss, and the seconds of training left.
 
-    It is written at most once a second within a phase, and removed when the run ends.
+    The file is written at most once per second within a phase, and deleted when the run ends.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -265,7 +265,7 @@ class Live(Sink):
             return
         self._phase, self._written = stage.phase, now
         said = {**stage._asdict(), "loss": self._loss, "left": self._pace.left}
-        # Not forced to the disk: it is worth nothing once the run has ended.
+        # Not forced to disk: it is worthless once the run has ended.
         self._partial.write_text(json.dumps(said) + "\n", encoding="utf-8")
         self._partial.replace(self._path)
 

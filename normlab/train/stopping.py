@@ -1,4 +1,4 @@
-"""When a run ends: by its budget, a divergence, a signal or its validations, and what those show.
+"""When a run ends (budget, divergence, signal or validations), and what its validations show.
 
 A run has diverged when the loss or the gradient of a step is not finite, or when the mean loss of a
 log interval exceeds a multiple of the first step's loss. A step that is not finite is not taken, so
@@ -20,15 +20,15 @@ from torch.utils.hooks import RemovableHandle
 
 from normlab.records.record import Score
 
-CONVERGED = 0.01  # a loss this share above its last value has converged
-TAIL = 0.2  # of the run, in which the loss must gain less than that
+CONVERGED = 0.01  # a loss within this share above its last value has converged
+TAIL = 0.2  # the last part of the run, in which the loss must gain less than that
 
 
 @dataclass(frozen=True)
 class Budget:
     """Limits of a run; None is no limit, and at least one is set.
 
-    `tokens` counts target tokens. With a limit in minutes the number of steps depends on the
+    `tokens` counts target tokens. With a limit in minutes, the number of steps depends on the
     machine.
     """
 
@@ -38,7 +38,7 @@ class Budget:
     minutes: float | None = None
 
     def spent(self, *, steps: int, epochs: float, tokens: int, seconds: float) -> str | None:
-        """Return the name of the limit that is reached, or None."""
+        """Return the name of the limit that has been reached, or None."""
         used = {"steps": steps, "epochs": epochs, "tokens": tokens, "minutes": seconds / 60}
         for name, limit in vars(self).items():
             if limit is not None and used[name] >= limit:
@@ -47,7 +47,7 @@ class Budget:
 
 
 class Diverged(Exception):
-    """The end of a run that blew up: the step that was not taken, why, and the first bad layer."""
+    """Raised when a run diverges: the step that was not taken, why, and the first bad layer."""
 
     def __init__(self, step: int, reason: str, layer: str | None):
         super().__init__(f"step {step}: {reason}" + (f" at {layer}" if layer else ""))
@@ -76,7 +76,7 @@ def first_nonfinite_layer(model: nn.Module, forward: Callable[[], object]) -> st
 
 
 def first_nonfinite_gradient(model: nn.Module) -> str | None:
-    """Return the parameter nearest the loss (last in order) whose gradient is not finite."""
+    """Return the parameter nearest to the loss (the last one) whose gradient is not finite."""
     bad = [
         name
         for name, parameter in model.named_parameters()
@@ -86,7 +86,7 @@ def first_nonfinite_gradient(model: nn.Module) -> str | None:
 
 
 class Interrupts:
-    """While entered, remember SIGTERM or Ctrl-C for the loop; a second signal acts at once."""
+    """Context that records SIGTERM or Ctrl-C for the loop; a second signal acts at once."""
 
     SIGNALS = (signal.SIGTERM, signal.SIGINT)
 
@@ -112,14 +112,14 @@ class Interrupts:
 
 
 class Validation(msgspec.Struct, frozen=True):
-    """The scores of one validation by their paths, such as `valid/bleu`, and when it was."""
+    """The scores of one validation by path, such as `valid/bleu`, and when it took place."""
 
     step: int
     tokens: int
     scores: dict[str, Score]
 
     def score(self, name: str) -> Score:
-        """Return the score `valid/<name>`; ValueError naming the scores there are."""
+        """Return the score `valid/<name>`; ValueError names the scores that exist."""
         if (found := self.scores.get(f"valid/{name}")) is None:
             there = ", ".join(sorted(path.removeprefix("valid/") for path in self.scores))
             raise ValueError(f"{name} is no score of this task; it has {there}")
@@ -127,13 +127,13 @@ class Validation(msgspec.Struct, frozen=True):
 
 
 class Validations:
-    """All validations of a run so far, in their order."""
+    """All validations of a run so far, in order."""
 
     def __init__(self) -> None:
         self.seen: list[Validation] = []
 
     def best(self, name: str) -> Validation:
-        """Return the best validation by a score, the first of equal ones; NaN is the worst."""
+        """Return the best validation by a score, the first one if tied; NaN is worst."""
 
         def goodness(validation: Validation) -> float:
             score = validation.score(name)
@@ -143,13 +143,13 @@ class Validations:
         return max(self.seen, key=goodness)
 
     def since_best(self, name: str) -> int:
-        """Return how many validations came after the best one by a score."""
+        """Return how many validations followed the best one by a score."""
         return len(self.seen) - 1 - self.seen.index(self.best(name)) if self.seen else 0
 
     def reached(self, targets: Mapping[str, Sequence[float]], *, lost: bool) -> dict[str, Score]:
-        """Return steps and tokens to each target: since when it has held until the end.
+        """Return the steps and tokens after which each target held until the end of the run.
 
-        Infinite for a target that does not hold, or for all of a run that is `lost`. Names:
+        Infinite for a target that does not hold at the end, and for all of a `lost` run. Names:
         `valid/steps_to/<score>_<value>` and `valid/tokens_to/<score>_<value>`.
         """
         found: dict[str, Score] = {}
@@ -168,11 +168,11 @@ class Validations:
         return since
 
     def converged(self, *, lost: bool) -> dict[str, Score]:
-        """Return steps and tokens to converge, the one definition of it.
+        """Return the steps and tokens that the run needed to converge.
 
-        A run converges at the first update whose validation loss is at most `CONVERGED` above its
-        last value, if the loss gained less than that over the last `TAIL` of the run. Infinite for
-        a run that did not, that has no validation before that tail, or is `lost`. Names:
+        A run converges at the first validation whose loss is at most `CONVERGED` above the last
+        loss, provided that the loss gained less than that over the last `TAIL` of the run. Infinite
+        if it did not converge, has no validation before that tail, or is `lost`. Names:
         `valid/steps_to_converge` and `valid/tokens_to_converge`.
         """
         losses = [(v, v.scores["valid/loss"].value) for v in self.seen if "valid/loss" in v.scores]

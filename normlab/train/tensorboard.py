@@ -1,7 +1,7 @@
-"""A copy of a run for TensorBoard: event files in `tensorboard/` of the run folder.
+"""TensorBoard: a copy of a run as event files in `tensorboard/` of the run folder.
 
-Rows are scalars by their names; the config is a text, and sample outputs are one at the end. A
-resumed run begins another file, which tells TensorBoard to forget the steps after the checkpoint.
+Rows become scalars of the same names, the config a text, and the sample outputs a text at the end.
+A resumed run starts another file, which makes TensorBoard drop the steps after the checkpoint.
 """
 
 import json
@@ -17,7 +17,7 @@ FOLDER = "tensorboard"
 
 
 class TensorBoard(Sink):
-    """Write rows as scalars; ValueError if TensorBoard is not installed."""
+    """Writes rows as scalars; ValueError if TensorBoard is not installed."""
 
     def __init__(self) -> None:
         if find_spec("tensorboard") is None:

@@ -1,14 +1,14 @@
-"""A copy of a run at Weights & Biases, or in offline files when there is no login or no network.
+"""Weights & Biases: a copy of a run there, or in offline files without a login or a network.
 
-The group is the fingerprint (all seeds of an experiment), the job type the study, and tags are
-norm, placement, task, corpus, batch and scale. The chosen options (`norm`, `placement`, ...) are
-top-level config keys next to `batch` and `corpus`, so that W&B's own grouping compares norms; the
-node that an option's name replaces is under `nodes`.
+The group is the fingerprint (shared by all seeds of an experiment), the job type the study, and the
+tags are norm, placement, task, corpus, batch and scale. The chosen options (`norm`, `placement`,
+...) are top-level config keys next to `batch` and `corpus`, so that W&B can group by norm; the node
+that an option's name replaces is under `nodes`.
 
-W&B must cost a run nothing: it writes only in the run folder, prints nothing, and waits for the
-server only as long as the config says. W&B's step is the training step. The id is kept in the run
-folder, so a resumed run keeps it: online it sends the rows that W&B lacks, offline it writes all
-rows into a new file and removes the older ones.
+W&B must not disturb a run: it writes only in the run folder, prints nothing, and waits for the
+server only as long as the config allows. W&B's step is the training step. The id is kept in the run
+folder, so that a resumed run keeps it. Online, it then sends the rows that W&B lacks; offline, it
+writes all rows into a new file and deletes the older ones.
 """
 
 import configparser
@@ -31,7 +31,7 @@ from normlab.records.store import METRICS_FILE, read_rows, series
 from normlab.train.sinks import NO_SCORES, Row, RunInfo, Sink, first_line, merged
 
 Mode = Literal["auto", "online", "offline", "disabled"]
-CLOUD = "https://api.wandb.ai"  # where logins were kept before W&B's cloud moved
+CLOUD = "https://api.wandb.ai"  # the key of older logins, before W&B's cloud moved
 
 GROUPING = ("task", "corpus", "scale", "batch", "norm", "placement")
 _STEP = "step"
@@ -60,14 +60,14 @@ SECTIONS: Mapping[str, Mapping[str, Sequence[str]]] = {
 
 
 class Login(NamedTuple):
-    """The W&B server and where its key was found, None without one."""
+    """The W&B server, and where its key was found (None without a key)."""
 
     host: str
     source: str | None
 
 
 def find_login() -> Login:
-    """Look for a key where W&B looks: environment, netrc, settings file; opens no connection."""
+    """Look for a key where W&B does: environment, netrc, settings file; opens no connection."""
     import wandb  # its default server depends on its version
     from requests.utils import get_netrc_auth
 
@@ -86,7 +86,7 @@ def find_login() -> Login:
 
 
 def resolve_mode(mode: Mode, login: Login) -> Literal["online", "offline", "disabled"]:
-    """Settle `auto`: the wish in WANDB_MODE, else online where a login exists, else offline."""
+    """Resolve `auto`: WANDB_MODE if set, else online with a login and offline without one."""
     if mode != "auto":
         return mode
     wish = os.environ.get("WANDB_MODE", "").lower()
@@ -96,7 +96,7 @@ def resolve_mode(mode: Mode, login: Login) -> Literal["online", "offline", "disa
 
 
 def reach(host: str, seconds: float) -> None:
-    """Raise `OSError` when nothing answers at the server's port; a proxy is trusted to reach it."""
+    """Raise `OSError` if the server's port does not answer; behind a proxy, nothing is tried."""
     url = urlsplit(host)
     name = url.hostname or ""
     if url.scheme in getproxies() and not proxy_bypass(name):
@@ -108,10 +108,10 @@ def reach(host: str, seconds: float) -> None:
 def workspace(
     *, entity: str, project: str, name: str, where: Mapping[str, Sequence[object]]
 ) -> Any:
-    """Return the `wandb_workspaces.workspaces.Workspace`, not saved yet.
+    """Return an unsaved `wandb_workspaces.workspaces.Workspace`.
 
-    `where` maps config keys to the values that shown runs have. Raises `ValueError` where W&B's
-    library for workspaces is not installed.
+    `where` maps config keys to the values of the runs to show. Raises `ValueError` if the package
+    `wandb-workspaces` is not installed.
     """
     try:
         import wandb_workspaces.expr as expr
@@ -145,7 +145,7 @@ def workspace(
 
 
 def _panel(kind: str, metric: str) -> Any:
-    """Draw the mean of a group, and the range of its members."""
+    """Return a panel that shows a group's mean, and its range."""
     import wandb_workspaces.reports.v2 as wr
 
     how: dict[str, Any] = {"groupby_aggfunc": "mean", "groupby_rangefunc": "minmax"}
@@ -156,7 +156,7 @@ def _panel(kind: str, metric: str) -> Any:
 
 
 class Wandb(Sink):
-    """Send rows to W&B."""
+    """Sends rows to W&B."""
 
     def __init__(
         self,
@@ -173,7 +173,7 @@ class Wandb(Sink):
         self._run: Any = None
         self._logged: set[str] = set()
         self._metrics = Path()
-        self._sent = -1  # the last step that W&B had when this process began
+        self._sent = -1  # the last step that W&B already had when this process started
 
     def open(self, run: RunInfo) -> str | None:
         login = find_login()
@@ -203,7 +203,7 @@ class Wandb(Sink):
         for row in rows:
             if row["step"] <= run.resumed_step:
                 self.log(row)
-        for folder in older if rows else ():  # this process has taken its rows over
+        for folder in older if rows else ():  # this process has copied their rows
             shutil.rmtree(folder)
         return found
 
@@ -233,7 +233,7 @@ class Wandb(Sink):
                     ),
                 )
             except Exception:
-                wandb.teardown()  # its service holds on to the id of a run that could not start
+                wandb.teardown()  # its service would keep the id of the failed run
                 raise
         wandb_run.define_metric("step", hidden=True)
         wandb_run.define_metric("valid/*", summary="min,max")
@@ -252,15 +252,15 @@ class Wandb(Sink):
             return
         run, self._run = self._run, None
         done = record is not None and record.outcome.status in ("finished", "diverged")
-        with contextlib.ExitStack() as last:  # an error must not cost a run its end
+        with contextlib.ExitStack() as last:  # finish even if an error occurs
             last.callback(run.finish, exit_code=0 if done else 1)
             if record is not None:
                 last.callback(run.summary.update, self._summary(record))
-                if self._logged:  # W&B holds the last row back, and would write it over the summary
+                if self._logged:  # W&B delays the last row, which would overwrite the summary
                     last.callback(run.log, {}, commit=True)
 
     def _summary(self, record: RunRecord) -> dict[str, Any]:
-        """Flatten a record; a score that was logged has its range over all of the run."""
+        """Flatten a record; a score that was logged gets its range over the whole run."""
         outcome, budget = record.outcome, record.budget
         rows = read_rows(self._metrics) if self._metrics.is_file() else []
         found: dict[str, Any] = {**record.stability, "params": record.params}
@@ -276,14 +276,14 @@ class Wandb(Sink):
 
 
 def display_name(run: RunInfo) -> str:
-    """Return the run's name with its corpus and batch: `mlm-brown-bn-pre-b32-0123456789-seed1`."""
+    """Return the run's name with corpus and batch: `mlm-brown-bn-pre-b32-0123456789-seed1`."""
     norm, placement, task, corpus, batch, _ = _named(run.choices, run.config)
     parts = (task, corpus, norm, placement, batch, run.fingerprint, f"seed{run.config['seed']}")
     return "-".join(str(part).replace("/", "_") for part in parts if part is not None)
 
 
 def tags(choices: Mapping[str, Any], config: Mapping[str, Any]) -> list[str]:
-    """Return norm, placement, task, corpus, batch and scale, without those a run has not."""
+    """Return norm, placement, task, corpus, batch and scale, without the missing ones."""
     return [str(tag) for tag in _named(choices, config) if tag not in (None, "", "-")]
 
 
@@ -295,7 +295,7 @@ def _named(choices: Mapping[str, Any], config: Mapping[str, Any]) -> tuple[str |
 
 
 def dashboard_config(run: RunInfo) -> dict[str, Any]:
-    """Return the config with the chosen options' names at its top, their nodes below `nodes`.
+    """Return the config with the chosen options' names at the top level, their nodes in `nodes`.
 
     `batch` and `corpus` are labels.
     """
@@ -308,7 +308,7 @@ def dashboard_config(run: RunInfo) -> dict[str, Any]:
 
 
 def _new_id(path: Path) -> str:
-    """Make an id and write it into a file; `uuid` leaves random states alone."""
+    """Create an id and write it to a file; `uuid` does not touch the random states."""
     run_id = uuid.uuid4().hex[:12]
     path.parent.mkdir(parents=True, exist_ok=True)
     with atomic_write(path) as file:
@@ -318,10 +318,10 @@ def _new_id(path: Path) -> str:
 
 @contextlib.contextmanager
 def _surroundings(folder: Path) -> Iterator[None]:
-    """Set what W&B reads only from the environment, and only where the user has not.
+    """Set what W&B reads only from the environment, unless the user has set it.
 
-    Its service logs to the user's cache, its login prints, and its own usage telemetry asks the
-    server at the end of the process, which costs twenty seconds when no server answers.
+    Otherwise its service logs to the user's cache, its login prints, and its usage telemetry asks
+    the server at the end of the process, which costs twenty seconds if no server answers.
     """
     wanted = {
         "WANDB_CACHE_DIR": str(folder / "cache"),
