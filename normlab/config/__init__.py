@@ -1,1 +1,1 @@
-"""From `key=value` to a checked config: options, ranges, norm places, recipes, suggestions."""
+"""From `key=value` to a checked config: options, ranges, places of norms, recipes, suggestions."""

@@ -1,9 +1,9 @@
-"""Composing the config of a run from `configs/`, and reading the config of a record.
+"""Composing a run's config from `configs/`, and reading the config in a record.
 
-A group such as `norm` is an option with its values in a run's config; only the option's file
-names its class. A recipe is the last entry of the defaults list: it chooses model and schedule and
-sets values of the task. Which recipe a run has by default depends on its task and scale, which
-Hydra cannot express, so it is added to the overrides before Hydra reads them. No torch here.
+In a run's config, a group such as `norm` is an option with its values; only the option's file names
+the class. A recipe is the last entry of the defaults list: it chooses model and schedule, and sets
+values of the task. The default recipe depends on the task and the scale, which Hydra cannot
+express, so it is added to the overrides before Hydra reads them. No torch here.
 """
 
 import re
@@ -29,29 +29,29 @@ from normlab.config.sites import NORM_KEYS, label
 from normlab.config.suggest import typed
 
 CONFIG_NAME = "config"
-# Keys of the top level that composition copies into the nodes that read them, under the same name.
+# Top-level keys that composition copies into the nodes that read them, under the same name.
 _COPIED = ("batch_size", "max_tokens", "batching", "data_dir")
 _PATH = re.compile(r"(\*|[a-z0-9_]+)(\.(\*|[a-z0-9_]+))*")
 _RULES = "'sites={*.self:bn,encoder.0.*:ln}'"
 
-# The recipe of a task without a scale, and at scale=paper. The other scales replace recipes.
+# The default recipe of a task without a scale, and at scale=paper. Other scales replace recipes.
 _RECIPES: dict[str | None, dict[str, str]] = {
     None: {"iwslt": "rbn"},
     "paper": {"mlm": "bert", **dict.fromkeys(("iwslt", "multi30k", "toy", "translation"), "rbn")},
 }
 _TASK = "toy"  # the default of configs/config.yaml
 _BY_PLACEMENT = ("optim.lr", "schedule.warmup")  # in a recipe, as `lr: {pre: 1.5e-3, post: 5e-4}`
-# The options' momentum is torch's; the code of a recipe may have another.
+# The options use torch's momentum; the code behind a recipe may use another.
 _MOMENTUM = {("rbn", "bn"): 0.05}
 
 
 def register() -> None:
-    """Make the schema known to Hydra as `schema`."""
+    """Register the schema with Hydra as `schema`."""
     ConfigStore.instance().store("schema", node=RunConfig)
 
 
 def compose(overrides: Sequence[str] = ()) -> DictConfig:
-    """Return the checked config of a run; ValueError in the line of `normlab train` if wrong."""
+    """Return the checked config of a run; ValueError with a one-line message if it is wrong."""
     suggest.check_arguments(overrides)
     suggest.check_single(overrides)
     register()
@@ -68,21 +68,21 @@ def compose(overrides: Sequence[str] = ()) -> DictConfig:
 
 
 def from_hydra(config: DictConfig) -> DictConfig:
-    """Return the checked config inside a function that Hydra has called."""
+    """Return the checked config of `config`, inside a function that Hydra has called."""
     runtime = HydraConfig.get()
     return settle(config, runtime.runtime.choices, runtime.overrides.task)
 
 
 def with_recipe(overrides: Sequence[str]) -> list[str]:
-    """Return the arguments with the default recipe of their task, unless they name a recipe.
+    """Return the overrides with the default recipe of their task, unless they name a recipe.
 
-    Several tasks or scales in a sweep have no default recipe in common; their runs have one each.
+    A sweep over tasks or scales has no common default recipe, so none is added.
     """
     given = typed(overrides)
     recipe = _default_recipe(given.get("task", _TASK), given.get("scale"))
     if recipe is None or "recipe" in given:
         return list(overrides)
-    # Next to the task or scale: a flag of Hydra must stay together with its value.
+    # Insert it next to the task or scale: a flag of Hydra must stay together with its value.
     place = next(n for n, text in enumerate(overrides) if text.startswith(("task=", "scale=")))
     return [*overrides[:place], f"recipe={recipe}", *overrides[place:]]
 
@@ -92,7 +92,7 @@ def _default_recipe(task: str, scale: str | None) -> str | None:
 
 
 def settle(config: DictConfig, choices: Mapping[str, Any], given: Sequence[str]) -> DictConfig:
-    """Name the chosen options in the config, settle what depends on several keys, and check it all.
+    """Name the chosen options in the config, settle values that depend on several keys, and check.
 
     `given` are the overrides as typed.
     """
@@ -108,7 +108,7 @@ def settle(config: DictConfig, choices: Mapping[str, Any], given: Sequence[str])
         raise ValueError(f"{classes[0]:.60}: a run names no classes: give GROUP=OPTION")
     written = typed(given)
     _settle_recipe(config, config.choices, written)
-    for key in (*OPTIONS, *NORM_KEYS, "probe", "sink"):  # an option's name where its class was
+    for key in (*OPTIONS, *NORM_KEYS, "probe", "sink"):  # replace classes by option names
         parent = config.observe if key in ("probe", "sink") else config
         if isinstance(parent[key], DictConfig):
             node = cast("dict[str, Any]", OmegaConf.to_container(parent[key]))
@@ -129,7 +129,7 @@ def settle(config: DictConfig, choices: Mapping[str, Any], given: Sequence[str])
 
 
 def _settle_recipe(config: DictConfig, choices: Any, written: Mapping[str, str]) -> None:
-    """Take what the recipe gives for the run's placement, and its momentum, unless it is typed."""
+    """Take the recipe's values for the run's placement, and its momentum, unless typed."""
     recipe, scale, task, placement = map(choices.get, ("recipe", "scale", "task", "placement"))
     if recipe not in (None, "none") and scale in ("small", "smoke"):
         raise ValueError(
@@ -159,7 +159,7 @@ def _settle_recipe(config: DictConfig, choices: Any, written: Mapping[str, str])
 
 
 def _settle_batch_size(config: DictConfig, written: Mapping[str, str]) -> None:
-    """Keep one of the two sizes of a batch: the one that is typed, else `max_tokens`."""
+    """Keep one of the two batch sizes: the one that was typed, else `max_tokens`."""
     sizes = [key for key in ("max_tokens", "batch_size") if config[key] is not None]
     said = [key for key in sizes if key in written]
     if not sizes or len(said) == 2:
@@ -174,7 +174,7 @@ def _settle_batch_size(config: DictConfig, written: Mapping[str, str]) -> None:
 
 
 def _settle_sites(config: DictConfig) -> None:
-    """Replace the norms' names in `sites` by their nodes; the rules' label becomes a choice."""
+    """Replace the norm names in `sites` by their nodes, and add the rules' label to the choices."""
     if config.sites is None:
         return
     rules = OmegaConf.to_container(config.sites) if OmegaConf.is_config(config.sites) else {}
@@ -203,7 +203,7 @@ def _settle_sites(config: DictConfig) -> None:
 
 
 def _check_plain(value: object, key: str) -> None:
-    """Refuse a class and an interpolation: a config is data, whoever wrote it."""
+    """Raise ValueError for a class or an interpolation: a config is data, whoever wrote it."""
     if isinstance(value, str) and "${" in value:
         raise ValueError(f"the run's config has {value!r} at {key}: a record holds plain values")
     if isinstance(value, Mapping):
@@ -218,7 +218,7 @@ def _check_plain(value: object, key: str) -> None:
 
 
 def error_line(error: Exception) -> str:
-    """Return an error of Hydra or OmegaConf as one line that names the key and what is allowed."""
+    """Return an error of Hydra or OmegaConf as one line, with the key and what is allowed."""
     if isinstance(error, MissingConfigException) and error.missing_cfg_file:
         group, _, option = error.missing_cfg_file.removesuffix(".yaml").rpartition("/")
         return suggest.no_option(group, option)
@@ -239,18 +239,18 @@ def error_line(error: Exception) -> str:
 
 
 def to_dict(config: Any) -> dict[str, Any]:
-    """Return a config as plain values, enumerations by their names."""
+    """Return a config as plain values, with enumerations as their names."""
     plain = OmegaConf.to_container(config, resolve=True, enum_to_str=True)
     assert isinstance(plain, dict)
     return {str(key): value for key, value in plain.items()}
 
 
 def from_dict(plain: Mapping[str, Any], changes: Sequence[str] = ()) -> DictConfig:
-    """Return the config that `to_dict` gave, with dotted `key=value` changes.
+    """Return the config of a `to_dict` result, with dotted `key=value` changes.
 
-    Keys that the run is older than get their defaults. Raises ValueError naming a node that is
-    missing, a key that is unknown or a whole node, and a value that is not plain: a config written
-    by hand must not read this machine's environment.
+    Keys newer than the run get their defaults. Raises ValueError for a node that is missing, a key
+    that is unknown or a whole node, or a value that is not plain: a config written by hand must not
+    read this machine's environment.
     """
     _check_plain(plain, "")
     check_complete(plain, nodes_alone=True)
@@ -270,13 +270,13 @@ def from_dict(plain: Mapping[str, Any], changes: Sequence[str] = ()) -> DictConf
     changed = _typed(config, OmegaConf.from_dotlist([*changes, *copies]))
     threads, given = changed.observe.threads, "observe.threads" in typed(changes)
     if isinstance(threads, int) and threads > MOST_THREADS and not given:
-        changed.observe.threads = None  # the run's own machine has more cores
+        changed.observe.threads = None  # the run was made on a machine with more cores
     ranges.check(to_dict(changed))
     return changed
 
 
 def _typed(*parts: Any) -> DictConfig:
-    """Merge configs into the schema; ValueError naming a key that is unknown or of another type."""
+    """Merge configs into the schema; ValueError for a key that is unknown or of a wrong type."""
     try:
         return cast("DictConfig", OmegaConf.merge(OmegaConf.structured(RunConfig), *parts))
     except Exception as error:  # OmegaConf raises errors of many kinds
@@ -284,9 +284,9 @@ def _typed(*parts: Any) -> DictConfig:
 
 
 def check_complete(plain: Mapping[str, Any], *, nodes_alone: bool = False) -> None:
-    """Raise ValueError naming what the plain config of a run lacks of the schema.
+    """Raise ValueError naming the keys of the schema that a run's plain config lacks.
 
-    With `nodes_alone` it may lack keys that are newer than the run: they get their defaults.
+    With `nodes_alone`, keys newer than the run may be missing: they get their defaults.
     """
     nodes = ("norm", *OPTIONS, *PARTS)
     for name in nodes:
@@ -309,7 +309,7 @@ def check_complete(plain: Mapping[str, Any], *, nodes_alone: bool = False) -> No
 
 
 def _copies(node: Mapping[str, Any], key: str, prefix: str = "") -> Iterator[str]:
-    """Yield the dotted paths below the top level that end in a key of the top level."""
+    """Yield the dotted paths, below the top level, of the keys named `key`."""
     for name, value in node.items():
         if prefix and name == key:
             yield f"{prefix}{name}"

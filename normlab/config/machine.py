@@ -1,6 +1,6 @@
-"""What this machine computes with: its GPU, its instruction set, what `precision=auto` becomes.
+"""What this machine computes with: GPU, instruction set, and what `precision=auto` means here.
 
-Read without torch, so that a command can name a run's folder at once.
+This works without torch, so that a command can name a run's folder at once.
 """
 
 import ctypes
@@ -16,8 +16,8 @@ MOST_THREADS = 4 * (os.cpu_count() or 1)
 """The most threads of a run, and the most runs at a time; more is a typing mistake."""
 
 _CAPABILITY = (75, 76)  # CUdevice_attribute of the CUDA driver API: major, minor
-_BF16_GENERATION = 8  # compute capability of the first GPUs with bf16 products (Ampere)
-# The first that a processor has names it; these are the features that torch's kernels use.
+_BF16_GENERATION = 8  # compute capability of the first GPUs with bf16 matrix products (Ampere)
+# The first entry that a processor supports is its name; the features are those torch's kernels use.
 _INSTRUCTION_SETS = (
     ("AMX-BF16", {"amx_bf16"}),
     ("AVX512-BF16", {"avx512_bf16"}),
@@ -27,7 +27,7 @@ _INSTRUCTION_SETS = (
     ("SVE", {"sve"}),
     ("NEON", {"asimd"}),
 )
-# Variables by which the libraries below torch leave instructions out, or round otherwise.
+# Variables that make the libraries below torch skip instructions, or round differently.
 _LIMITS = (
     *("ATEN_CPU_CAPABILITY", "ONEDNN_MAX_CPU_ISA", "ONEDNN_DEFAULT_FPMATH_MODE"),
     *("MKL_ENABLE_INSTRUCTIONS", "MKL_CBWR"),
@@ -35,14 +35,14 @@ _LIMITS = (
 
 
 def settled_device(device: str) -> str:
-    """Return `cpu` or `cuda`: what `auto` becomes here, or what is asked for."""
+    """Return `cpu` or `cuda`: `device`, or what `auto` means on this machine."""
     if device != "auto":
         return device
     return "cpu" if gpu() is None else "cuda"
 
 
 def settled_precision(precision: str, *, device: str) -> str:
-    """Return what `auto` becomes on a device, bf16 where that is fast; others stay as they are."""
+    """Return the precision, resolving `auto` on a device: bf16 if that is fast, else fp32."""
     if precision != "auto":
         return precision
     if settled_device(device) == "cpu":
@@ -53,9 +53,9 @@ def settled_precision(precision: str, *, device: str) -> str:
 
 
 def instruction_set(device: str) -> str:
-    """Name the kernels that a device runs: `AVX512-BF16`, `AVX2`, `NEON`, `cuda sm_90`.
+    """Return the name of a device's kernels: `AVX512-BF16`, `AVX2`, `NEON`, `cuda sm_90`.
 
-    Variables that keep a library from some of them are named too.
+    Environment variables that keep libraries from using some of them are appended.
     """
     if settled_device(device) == "cuda":
         found = gpu()
@@ -68,7 +68,7 @@ def instruction_set(device: str) -> str:
 
 @lru_cache(maxsize=1)
 def processor_features() -> frozenset[str]:
-    """Return the features of the processor as Linux names them, such as `avx512_bf16`."""
+    """Return the processor's features by their Linux names, such as `avx512_bf16`."""
     if sys.platform == "darwin":
         return frozenset({"asimd"} if platform.machine() == "arm64" else ())
     try:
@@ -81,7 +81,7 @@ def processor_features() -> frozenset[str]:
 
 @lru_cache(maxsize=1)
 def gpu() -> tuple[int, int] | None:
-    """Return the compute capability of the GPU that torch would use, as (9, 0); None without."""
+    """Return the compute capability of torch's GPU, such as (9, 0); None without a GPU."""
     torch = find_spec("torch")
     if torch is None or not list(Path(str(torch.origin)).parent.glob("lib/*torch_cuda.*")):
         return None

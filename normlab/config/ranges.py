@@ -1,7 +1,7 @@
-"""The range of each number of a config, and which values do not go together.
+"""The allowed range of each number in a config, and checks of values that conflict.
 
-A value that cannot work is refused when a run is composed, before it has cost anything. A class of
-your own gives the range with the parameter: `floor: Annotated[float, Range(above=0)]`. No torch.
+A value that cannot work is refused when a run is composed, before it costs anything. Your own class
+gives the range with the parameter: `floor: Annotated[float, Range(above=0)]`. No torch here.
 """
 
 import math
@@ -28,14 +28,14 @@ _ENDS = {
 
 @dataclass(frozen=True)
 class Range:
-    """The numbers that a key or a parameter takes.
+    """The numbers that a key or a parameter may take.
 
     Attributes:
-        least, above, most, below: the ends of the range; those of `above` and `below` are excluded.
-        whole: no fractions.
+        least, above, most, below: bounds of the range; `above` and `below` exclude their bound.
+        whole: only whole numbers are allowed.
         infinite: infinity is allowed.
-        words: values other than numbers, such as `epoch`; N in a word is any number above 0.
-        length: the value is a list of so many numbers; 0 is any length.
+        words: allowed values other than numbers, such as `epoch`; N stands for a number above 0.
+        length: the value is a list of this many numbers; 0 means any length.
     """
 
     least: int | float | None = None
@@ -49,7 +49,7 @@ class Range:
 
     @property
     def allowed(self) -> str:
-        """Say what is allowed, to follow `must be`: `above 0, a whole number`."""
+        """What is allowed, as text after `must be`: `above 0, a whole number`."""
         ends = [(word, getattr(self, name)) for name, (word, _) in _ENDS.items()]
         text = " and ".join(f"{word} {end:.15g}" for word, end in ends if end is not None)
         kind = "whole number" if self.whole else "number"
@@ -79,7 +79,7 @@ class Range:
 
 
 def number(value: object) -> float | None:
-    """Return the number that a value of a config or a record is, None if it is not a number."""
+    """Return a value of a config or a record as a number; None if it is not a number."""
     if isinstance(value, str) and value in _NOT_FINITE:
         return float(value)
     if not isinstance(value, int | float) or isinstance(value, bool):
@@ -95,7 +95,7 @@ _POSITIVE, _NOT_NEGATIVE = Range(above=0), Range(least=0)
 _SHARE, _ABOVE_NONE = Range(least=0, most=1), Range(above=0, most=1)
 _BELOW_ONE = Range(least=0, below=1)
 
-# By the start of keys; `norm.` is every key of a norm and the rules of `sites`, a star any name.
+# Ranges by prefix and key; `norm.` also covers the rules of `sites`, and a star matches any name.
 _TABLE: Sequence[tuple[Range, str, Sequence[str]]] = (
     (_COUNT, "", ("batch_size", "max_tokens", "accumulate")),
     (_COUNT, "budget.", ("steps", "tokens")),
@@ -154,7 +154,7 @@ RANGES: Mapping[str, Range] = {
 
 @lru_cache(maxsize=4096)
 def range_of(key: str) -> Range | None:
-    """Return the range of a dotted key, None if the table has none."""
+    """Return the range of a dotted key; None if the table has none."""
     first, _, rest = key.partition(".")
     if first == "sites" or first in NORM_KEYS:
         key = f"norm.{key.rpartition('.')[2] if first == 'sites' else rest}"
@@ -163,7 +163,7 @@ def range_of(key: str) -> Range | None:
 
 
 def check(config: Mapping[str, Any]) -> None:
-    """Raise ValueError naming the first key of a plain config whose value cannot work."""
+    """Raise ValueError for the first value of a plain config that cannot work, naming its key."""
     for key, value in _leaves(config, ""):
         if problem := _problem(range_of(key), value):
             raise ValueError(f"{key}={_shown(value)} {problem}")
@@ -172,10 +172,10 @@ def check(config: Mapping[str, Any]) -> None:
 
 
 def _leaves(node: Mapping[str, Any], prefix: str) -> Iterator[tuple[str, Any]]:
-    """Yield dotted keys and values; a list is a value. `choices` are names and have no range.
+    """Yield dotted keys and values; a list is one value. `choices` are names without a range.
 
-    A mapping where a number belongs is a wrong value, unless it is the node of an option: a rule of
-    `sites` may end in the name of a norm's value.
+    A mapping in place of a number is a wrong value, unless it is an option's node: the path in a
+    rule of `sites` may end in the name of a norm's parameter.
     """
     for name, value in node.items():
         key = f"{prefix}{name}"
@@ -199,7 +199,7 @@ def _problem(row: Range | None, value: object) -> str | None:
 
 
 def _shown(value: object) -> str:
-    """Write a value for a message: in one line, short, without control characters."""
+    """Format a value for a message: on one line, short, without control characters."""
     try:
         text = value if isinstance(value, str) and value.isprintable() else repr(value)
     except ValueError:  # a whole number of thousands of digits
@@ -208,7 +208,7 @@ def _shown(value: object) -> str:
 
 
 def _conflicts(config: Mapping[str, Any]) -> Iterator[str]:
-    """Yield what is wrong with values that fit one by one."""
+    """Yield a message for each conflict among values that are valid one by one."""
 
     def get(key: str) -> Any:
         node: Any = config

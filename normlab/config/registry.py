@@ -1,8 +1,8 @@
-"""The config folder as a registry, and the objects that are built from a config's nodes.
+"""The config folder as a registry of options, and the objects built from a config's nodes.
 
-A folder below `configs/` is a group, a YAML file in it an option, and the comment at the top of
-the file its description. Lists need neither torch nor hydra. A node of a run's config names an
-option with its values; the class is looked up in the option's file when the object is built.
+A folder below `configs/` is a group, a YAML file in it is an option, and the comment at the top of
+the file is its description. Listing needs neither torch nor Hydra. A node in a run's config names
+an option with its values; its class is looked up in the option's file when the object is built.
 """
 
 import hashlib
@@ -38,7 +38,7 @@ _LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # libyaml is about ten 
 
 
 def read_yaml(path: Path) -> Any:
-    """Parse a YAML file; ValueError naming the file if it is not YAML."""
+    """Parse a YAML file; ValueError with the file's name if it is not YAML."""
     try:
         return yaml.load(path.read_text(encoding="utf-8"), Loader=_LOADER)
     except yaml.YAMLError as error:
@@ -48,7 +48,7 @@ def read_yaml(path: Path) -> Any:
 def parse_config(text: str) -> Any:
     """Parse a run's `config.yaml`; YAMLError if it is not YAML, or has an alias.
 
-    A few lines with aliases can expand beyond any memory.
+    With aliases, a few lines can expand beyond any memory.
     """
     for token in yaml.scan(text, Loader=_LOADER):
         if isinstance(token, yaml.AliasToken):
@@ -58,16 +58,16 @@ def parse_config(text: str) -> Any:
 
 
 def sha256(path: Path) -> str:
-    """Return the SHA-256 of a file in hexadecimal digits."""
+    """Return the SHA-256 of a file in hexadecimal."""
     return hashlib.sha256(path.read_bytes()).hexdigest()
 
 
 @dataclass(frozen=True)
 class Option:
-    """One option of a group, as the comment at the top of its file describes it.
+    """One option of a group, as described by the comment at the top of its file.
 
-    `command` is the command that the comment begins with, or "", `details` the rest of it and
-    `description` its first sentence.
+    `command` is the command that the comment starts with (or ""), `details` is the rest of the
+    comment, and `description` its first sentence.
     """
 
     group: str
@@ -79,23 +79,23 @@ class Option:
 
 
 def groups() -> list[str]:
-    """List the groups: the folders with a YAML file, as paths such as `norm` or `task/corpus`."""
+    """Return the groups: folders with a YAML file, as paths such as `norm` or `task/corpus`."""
     folders = {path.parent for path in CONFIG_DIR.rglob("*.yaml")} - {CONFIG_DIR}
     return sorted(folder.relative_to(CONFIG_DIR).as_posix() for folder in folders)
 
 
 def run_groups() -> list[str]:
-    """List the groups that a run chooses from: all but studies and claims."""
+    """Return the groups that a run chooses from: all but studies and claims."""
     return [group for group in groups() if group not in _NOT_OF_A_RUN]
 
 
 def option_names(group: str, root: Path | None = None) -> list[str]:
-    """List the names of a group's options without opening their files; [] for no such group."""
+    """Return the names of a group's options without opening files; [] if there is no such group."""
     return sorted(path.stem for path in ((root or CONFIG_DIR) / group).glob("*.yaml"))
 
 
 def options(group: str, root: Path | None = None) -> list[Option]:
-    """List the options of a group; ValueError naming the groups if there is no such group."""
+    """Return the options of a group; ValueError with the groups' names if there is none such."""
     found = [_read(path, group) for path in sorted(((root or CONFIG_DIR) / group).glob("*.yaml"))]
     if not found:
         raise ValueError(f"no config group {group!r}; there are {', '.join(groups())}")
@@ -117,7 +117,7 @@ def _read(path: Path, group: str) -> Option:
 
 
 def options_with(group: str) -> dict[str, list[str]]:
-    """Return the options of a group by the dotted keys that their own files have."""
+    """Return, for each dotted key in a group's option files, the options whose file has it."""
     found: dict[str, list[str]] = {}
     for path in sorted((CONFIG_DIR / group).glob("*.yaml")):
         for key, value in (read_yaml(path) or {}).items():
@@ -127,7 +127,7 @@ def options_with(group: str) -> dict[str, list[str]]:
 
 
 def _leaves(node: object, prefix: str) -> Iterator[str]:
-    """Yield the dotted keys of a node, without those that are interpolated from elsewhere."""
+    """Yield the dotted keys of a node, except those interpolated from elsewhere."""
     if isinstance(node, dict) and node:
         for key, value in node.items():
             yield from _leaves(value, f"{prefix}.{key}") if key != TARGET else ()
@@ -136,7 +136,7 @@ def _leaves(node: object, prefix: str) -> Iterator[str]:
 
 
 def option_settings(group: str, name: object, key: str) -> Mapping[str, Any]:
-    """Return what an option's file holds; ValueError naming the key if there is no such option."""
+    """Return the content of an option's file; ValueError with the key if there is none."""
     there = option_names(group)
     if name not in there:
         raise ValueError(
@@ -148,10 +148,10 @@ def option_settings(group: str, name: object, key: str) -> Mapping[str, Any]:
 
 @lru_cache(maxsize=512)
 def _settings(path: Path, changed: int) -> Mapping[str, Any]:
-    """Read an option's file, with what it takes from other options of its group."""
+    """Read an option's file, with the values it inherits from other options of its group."""
     from omegaconf import OmegaConf  # reads 1e-5 as a number, as Hydra does
 
-    del changed  # a key of the cache
+    del changed  # only part of the cache key
     content: Any = OmegaConf.to_container(OmegaConf.load(path)) or {}
     found: dict[str, Any] = {}
     for name in content.pop("defaults", []):
@@ -162,7 +162,7 @@ def _settings(path: Path, changed: int) -> Mapping[str, Any]:
 
 
 def settings_of(node: object, key: str) -> Mapping[str, Any]:
-    """Return what the file of a node's option holds, its class too; ValueError without such one.
+    """Return the content of a node's option file, its class too; ValueError if there is none.
 
     `key` is the node's path in a run's config, such as `encoder_norm` or `observe.probe.tid`.
     """
@@ -178,7 +178,7 @@ def settings_of(node: object, key: str) -> Mapping[str, Any]:
 
 
 def named(node: Mapping[str, Any], key: str, choices: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a node that Hydra composed, with options in place of classes.
+    """Return a node composed by Hydra, with option names in place of classes.
 
     `choices` are the options by group, such as `task/corpus`.
     """
@@ -195,10 +195,10 @@ _Kind = TypeVar("_Kind")
 
 
 def instantiate(node: object, key: str, kind: type[_Kind], **live: Any) -> _Kind:
-    """Build the object of a node, which must be a `kind`, and those of the nodes inside it.
+    """Build the object of a node, which must be a `kind`, and of all nodes inside it.
 
     `key` is the node's path in the config, such as `norm` or `observe.probe.tid`; `live` are
-    arguments that no config holds, such as a width. Nothing is built unless everything fits.
+    arguments that no config holds, such as a width. Nothing is built unless all values fit.
     """
     return cast("_Kind", check(node, key, kind, live)(**live))
 
@@ -210,9 +210,9 @@ def check(
     live: Collection[str] = (),
     settings: Mapping[str, Any] | None = None,
 ) -> Callable[..., object]:
-    """Return what builds a node, given the `live` arguments; ValueError where something is wrong.
+    """Return a builder of a node, which takes the `live` arguments; ValueError if values misfit.
 
-    The option's file names the class; `settings` is what it holds, if that is known.
+    The option's file names the class; `settings` is the file's content, if already known.
     """
     settings = settings or settings_of(node, key)
     assert isinstance(node, Mapping), "settings_of refuses anything else"
@@ -256,7 +256,7 @@ def _target(name: str, key: str, kind: type) -> type:
 
 
 def _value(value: Any, hint: Any, key: str, settings: Any) -> Any:
-    """Return what builds a node, or the value if it fits the annotation."""
+    """Return a builder if the value is a node, else the value converted to its annotation."""
     choices = get_args(hint) if get_origin(hint) in (Union, types.UnionType) else (hint,)
     own = settings
     if isinstance(value, Mapping) and (OPTION in value or TARGET in value):
@@ -275,12 +275,12 @@ def _value(value: Any, hint: Any, key: str, settings: Any) -> Any:
                 continue
             except TypeError:  # a type that msgspec does not know
                 if not str(getattr(plain, "__module__", "")).startswith("normlab."):
-                    return value  # which the class checks itself
+                    return value  # the class checks it itself
     raise ValueError(f"{key}={value!r} does not fit: allowed is {_say(choices)}")
 
 
 def _say(choices: Collection[Any]) -> str:
-    """Name the types that a value may have, and their ranges."""
+    """Return the types that a value may have, with their ranges, as text."""
     said = []
     for hint in choices:
         plain, *notes = get_args(hint) if get_origin(hint) is Annotated else (hint,)

@@ -1,8 +1,8 @@
-"""The typed schema of a run: the fixed keys of its config, their types and defaults.
+"""The typed schema of a run: the fixed keys of its config, with their types and defaults.
 
 A wrong key or type fails while the config is composed, with its full path. Groups such as `norm`,
 `placement` and `task` are YAML files instead; their values are checked against the signature of the
-class that the option's file names. No torch here.
+class named in the option's file. No torch here.
 """
 
 from dataclasses import dataclass, field, fields
@@ -23,7 +23,7 @@ OtherCode = Enum("OtherCode", ("refuse", "accept", "rerun"))
 
 @dataclass
 class BudgetConfig:
-    """When a run ends: at the first of these limits."""
+    """When a run ends: at the first limit that it reaches."""
 
     steps: int | None = 3000
     epochs: float | None = None
@@ -33,7 +33,7 @@ class BudgetConfig:
 
 @dataclass
 class ValidateConfig:
-    """When a run is validated, and which of its weights are tested."""
+    """When a run is validated, and which weights are tested."""
 
     every: int | str = 250
     test: TestedWeights = TestedWeights.last
@@ -47,7 +47,7 @@ class ValidateConfig:
 
 @dataclass
 class ObserveConfig:
-    """What looks at a run without being part of the experiment; never hashed."""
+    """What observes a run without being part of the experiment; never in the fingerprint."""
 
     log_every: int = 50
     checkpoint_every: int = 250
@@ -66,7 +66,7 @@ class ObserveConfig:
 
 @dataclass
 class RunConfig:
-    """A run."""
+    """The config of a run."""
 
     task: Any = MISSING
     model: Any = MISSING
@@ -108,7 +108,7 @@ PARTS = {"budget": BudgetConfig, "validate": ValidateConfig, "observe": ObserveC
 
 
 def top_level_keys() -> list[str]:
-    """Return the dotted keys that every run has, whatever its options."""
+    """Return the dotted keys that every run has, whatever options it chooses."""
     nodes = (*OPTIONS, *NORM_KEYS, *PARTS, "choices", "probe", "sink")
     schemas = {"": RunConfig, **{f"{name}.": schema for name, schema in PARTS.items()}}
     return [

@@ -1,13 +1,13 @@
-"""The places of norms that have a key of their own, and rules that reach any place by its path.
+"""The places of norms that have a config key, and rules that reach any place by its path.
 
-`norm` is the norm of every place, `norm@encoder_norm=bn` that of the encoder's places: each key
-stands for a rule on paths (`SITES`). `sites={encoder.0.*:ln,*.ffn:bn}` gives further rules; the
-last rule that matches a place decides. Paths are `encoder.0.self`, `decoder.1.cross`,
-`encoder.0.ffn`, `decoder.final`. Some places have no norm unless the last word of a rule names
-them: `encoder.embedding`, `encoder.0.ffn.inner` before the activation, `.hidden` after it, and in
-an attention `q`, `k`, `v`, the `mix` before the output projection and the projection's `out`
-(`encoder.0.self.q`). A recurrent layer has `recurrent.0.input`, `hidden` and `cell`. `*` stands for
-anything, dots included.
+`norm` is the norm of all places, `norm@encoder_norm=bn` the norm of the encoder's places: each key
+is a rule on paths (`SITES`). `sites={encoder.0.*:ln,*.ffn:bn}` adds rules; the last rule that
+matches a place decides. Paths are `encoder.0.self`, `decoder.1.cross`, `encoder.0.ffn`,
+`decoder.final`. Some places have no norm unless the last word of a rule names them:
+`encoder.embedding`, `encoder.0.ffn.inner` before the activation, `.hidden` after it, and in an
+attention (`encoder.0.self.q`) `q`, `k`, `v`, `mix` before the output projection and `out` after it.
+A recurrent layer has `recurrent.0.input`, `hidden` and `cell`. `*` matches anything, dots
+included.
 """
 
 from collections.abc import Iterator, Mapping
@@ -15,13 +15,13 @@ from typing import Any, Literal, NamedTuple
 
 
 class SiteKey(NamedTuple):
-    """A key of the config that gives some places their norm.
+    """A config key that sets the norm of some places.
 
     Attributes:
-        key: of the config; `norm@<key>` on the command line.
-        rule: the pattern of paths that it stands for.
-        default: the norm where the key is not given: the run's own (`norm`), or `none`.
-        width: the size of the model that the norm is as wide as.
+        key: the key in the config; `norm@<key>` on the command line.
+        rule: the pattern of paths that the key is short for.
+        default: the norm if the key is not given: the run's own (`norm`), or `none`.
+        width: the size in the model's config that is the width of the norm.
     """
 
     key: str
@@ -49,7 +49,7 @@ _LABELED = 4  # rules in a label
 
 
 def label(names: Mapping[str, str]) -> str:
-    """Name the rules of `sites` by the norm of each pattern; a run's folder has it in its name."""
+    """Return a label of the rules in `sites`, with each pattern's norm, for the run's name."""
     words = {pattern: [part for part in pattern.split(".") if part != "*"] for pattern in names}
     said = [f"{'.'.join(words[pattern])}_{name}" for pattern, name in names.items()]
     rest = [f"{len(said) - _LABELED}_more"] if len(said) > _LABELED else []
@@ -57,9 +57,9 @@ def label(names: Mapping[str, str]) -> str:
 
 
 def misplaced(choices: Mapping[str, Any], qk_norm: str | None) -> Iterator[str]:
-    """Yield which norms do not go together with the placement.
+    """Yield messages about norms that do not go together with the placement.
 
-    `choices` are the options of a run by group or site, `qk_norm` is that of its model, if any.
+    `choices` are the run's options by group or norm key; `qk_norm` is the model's, if it has one.
     """
     placement, run = choices.get("placement"), choices.get("norm")
     norms = {site: choices.get(site) or run for site in ("norm", *STACK_NORMS)}
@@ -71,7 +71,7 @@ def misplaced(choices: Mapping[str, Any], qk_norm: str | None) -> Iterator[str]:
                 "for a small gain next to norms give placement=layerscale"
             )
     if placement in ("deepnorm", "admin", "b2t") and "none" in norms.values():
-        yield (  # their streams grow where no norm follows the sum
+        yield (  # the residual stream grows if no norm follows the sum
             f"placement={placement} makes the stream larger in each layer, and with norm=none "
             "nothing brings it back: give norm=ln, or placement=pre, post or rezero"
         )

@@ -1,4 +1,4 @@
-"""Checks of what was typed, before Hydra reads it, and suggestions for what does not exist."""
+"""Checks of what the user typed, before Hydra reads it, and suggestions for unknown names."""
 
 from collections.abc import Sequence
 from difflib import get_close_matches
@@ -7,20 +7,20 @@ from normlab.config.registry import option_names, options_with, run_groups
 from normlab.config.schema import OPTIONS, top_level_keys
 from normlab.config.sites import NORM_KEYS
 
-_LISTS = ("probe", "sink")  # groups of which a run has several options
+_LISTS = ("probe", "sink")  # groups from which a run takes several options
 _MOST = 3  # suggestions
-_SYNONYMS = {  # common names of options that are named otherwise here
+_SYNONYMS = {  # common names of options that have other names here
     "norm": dict(layer="ln", batch="bn", group="gn", instance="in", rms="rms", power="pn"),
     "task": dict(bert="mlm", gpt="lm"),
 }
-# Hydra's own flags. Any other word that begins with a dash is a key written as a flag.
+# Hydra's own flags. Any other word that starts with a dash is a key written as a flag.
 _FLAGS = {
     *("-h", "--help", "--hydra-help", "--version", "-c", "--cfg", "--resolve", "-p"),
     *("--package", "-r", "--run", "-m", "--multirun", "-sc", "--shell-completion"),
     *("-cp", "--config-path", "-cn", "--config-name", "-cd", "--config-dir", "-i", "--info"),
     "--experimental-rerun",
 }
-_SPECIAL = frozenset("{}[](),'\"$`!\\\n")  # to Hydra's grammar or a shell, even in quotes
+_SPECIAL = frozenset("{}[](),'\"$`!\\\n")  # special to Hydra's grammar or a shell, even in quotes
 
 
 def typed(arguments: Sequence[str]) -> dict[str, str]:
@@ -30,16 +30,16 @@ def typed(arguments: Sequence[str]) -> dict[str, str]:
 
 
 def meant(key: str) -> str:
-    """Return ` Did you mean ...?` for a key that does not exist, or "" if no key is similar.
+    """Return ` Did you mean ...?` for an unknown key, or "" if no key is similar.
 
-    If other options of the group have the key, they are named instead.
+    If other options of the group have the key, the text names these options instead.
     """
     node, _, own = key.partition(".")
     if own and (having := options_with(node).get(own)):
         return f" {node}={', '.join(having)} {'has' if len(having) == 1 else 'have'} it."
     known = [*_groups(), *top_level_keys()]
     known += [f"{node}.{name}" for node in (*OPTIONS, "norm") for name in options_with(node)]
-    if "." not in key:  # `name` may mean anything, but never the name of a corpus
+    if "." not in key:  # `name` could be short for anything except the name of a corpus
         known = [name for name in known if not name.endswith(".name")]
     last = key.rpartition(".")[2]
     same = [name for name in known if name.rpartition(".")[2] == last]
@@ -60,7 +60,7 @@ def _did_you_mean(names: Sequence[str]) -> str:
 
 
 def of_option(group: str, option: str, there: Sequence[str]) -> str:
-    """Return ` Did you mean ...?` for an option that a group does not have."""
+    """Return ` Did you mean ...?` for an option that a group does not have, or ""."""
     word = option.lower().replace("_", "")
     synonym = _SYNONYMS.get(group, {}).get(word.removesuffix("norm") or word)
     if synonym in there:
@@ -69,7 +69,7 @@ def of_option(group: str, option: str, there: Sequence[str]) -> str:
 
 
 def no_option(group: str, option: str) -> str:
-    """Say that a group has no such option, and which it has or which package has it."""
+    """Return the message for an unknown option: what the group has, or which package to install."""
     if not group:
         return f"no config {option!r}: there is one, configs/config.yaml; leave --config-name out"
     if group.startswith("hydra/"):
@@ -84,7 +84,7 @@ def no_option(group: str, option: str) -> str:
 
 
 def check_arguments(arguments: Sequence[str]) -> None:
-    """Raise ValueError naming a wrong flag or an argument that Hydra's parser cannot read."""
+    """Raise ValueError for a wrong flag, or an argument that Hydra's parser cannot read."""
     from hydra.core.override_parser.overrides_parser import OverridesParser
 
     parser = OverridesParser.create()
@@ -94,13 +94,13 @@ def check_arguments(arguments: Sequence[str]) -> None:
             if key not in _FLAGS and not key[1:2].isdigit():
                 said = meant(key.lstrip("-").replace("-", "_"))
                 raise ValueError(f"there is no {key}: values are given as key=value.{said}")
-        elif equals or text.startswith("~"):  # else it is a word after a flag
+        elif equals or text.startswith("~"):  # anything else is a word after a flag
             named = f"{key}={value[:57]}..." if len(value) > 60 else text
             if not key.strip("~+"):
                 raise ValueError(f"{named!r} has no key: give key=value")
             try:
                 parser.parse_override(text)
-            except Exception as error:  # the parser's own, and Python's for what it builds
+            except Exception as error:  # of the parser, or of Python when it builds the value
                 said = str(error).splitlines()[0]
                 if said.startswith("token recognition error") and not _SPECIAL.intersection(value):
                     said += f"; quote the value: \"{key}='{value}'\""  # such as a path in Chinese
@@ -108,7 +108,7 @@ def check_arguments(arguments: Sequence[str]) -> None:
 
 
 def check_single(arguments: Sequence[str]) -> None:
-    """Raise ValueError for a list of options where a group takes one."""
+    """Raise ValueError for a list of options if the group takes only one."""
     for key, value in typed(arguments).items():
         group = key.lstrip("+")
         if value.startswith("[") and group not in _LISTS and group in _groups():
@@ -119,9 +119,9 @@ def check_single(arguments: Sequence[str]) -> None:
 
 
 def check_given_once(arguments: Sequence[str]) -> None:
-    """Raise ValueError for a key or group with two values: Hydra would take the last silently.
+    """Raise ValueError for a key or group given two values, since Hydra silently takes the last.
 
-    Only for what a person types: studies put one value over another.
+    This is only for what a person types: studies override values on purpose.
     """
     check_single(arguments)
     given: dict[str, str] = {}
