@@ -1,1 +1,1 @@
-"""Speed: steps of training, norms by themselves, and what a whole run would take."""
+"""Benchmarks: the speed of training steps, and the estimated cost of a whole run."""

@@ -1,8 +1,8 @@
-"""What a run would take on this machine: an update, a validation, the test, memory.
+"""Estimates what a run would take on this machine: updates, validation, test, memory.
 
-A few updates are taken, and the middle batch of each split is scored; its time is scaled by tokens
-to the whole. Nothing is kept. `python -m normlab.bench.cost key=value ... --seconds N` prints what
-it found as JSON.
+It takes a few updates and scores the middle batch of each split, scaling its time by tokens to the
+whole split. Nothing is kept. `python -m normlab.bench.cost key=value ... --seconds N` prints the
+estimate as JSON.
 """
 
 import argparse
@@ -31,11 +31,11 @@ from normlab.train.runtime import Runtime
 from normlab.train.stopping import Diverged
 
 FORMAT = "normlab.bench.cost/1"
-_UPDATES = 12  # at most; the first is not counted if there are others
+_UPDATES = 12  # at most; the first is not counted if there are more
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Measure the run of some overrides and print JSON; 1 and a message for wrong values."""
+    """Estimate the run of some overrides and print JSON; 1 and a message for wrong values."""
     parser = argparse.ArgumentParser(prog="python -m normlab.bench.cost")
     parser.add_argument("overrides", nargs="*", metavar="key=value", help="as for `normlab train`")
     parser.add_argument("--seconds", type=float, default=20.0, help="default: 20")
@@ -50,9 +50,9 @@ def main(argv: list[str] | None = None) -> int:
 
 
 def measure(config: Mapping[str, Any], runtime: Runtime, *, seconds: float) -> dict[str, Any]:
-    """Return what a run of a config takes, by parts; updates are taken for half of `seconds`.
+    """Return the estimated cost of a run in parts; updates are taken for half of `seconds`.
 
-    `start_seconds` is processor time up to the first update.
+    `start_seconds` is the processor time until the first timed update.
     """
     steps, clock = start("run", config, runtime), Clock(runtime.device)
     began, trainer, task = time.process_time(), steps.trainer, steps.trainer.task
@@ -67,14 +67,14 @@ def measure(config: Mapping[str, Any], runtime: Runtime, *, seconds: float) -> d
     per_epoch = len(taken) / (trainer.stream.epochs - before)
     taken = taken[1:] or taken
     update = sum(span.wall for span, _ in taken) / len(taken)
-    if isinstance(task, Translation):  # an untrained model translates to the length limit
+    if isinstance(task, Translation):  # untrained models would translate up to the length limit
         source, target = task.lengths("valid").sum(axis=0)
         size = {"length_factor": float(target / source), "length_offset": 0}
         task.valid_search = replace(task.valid_search, **size)
         task.test_search = replace(task.test_search, **size)
     weights = 1 + len(best_by(config["validate"], task.headline))
     conditions = [each for each in trainer.evaluator.conditions if each.matters(trainer.model)]
-    _scoring(trainer, "valid")  # loads what scoring needs
+    _scoring(trainer, "valid")  # a first call loads what scoring needs
     tests = [_scoring(trainer, split) for split in task.test_splits()]
     more = [_scoring(trainer, "test", condition) for condition in conditions]
     description = task.describe()
@@ -98,7 +98,7 @@ def measure(config: Mapping[str, Any], runtime: Runtime, *, seconds: float) -> d
 
 
 def _origin(task: Task, config: Mapping[str, Any]) -> str:
-    """Name the folder of the data, or where the task finds them without one."""
+    """Return the folder of the data, or where the task gets its data without one."""
     folder = (config.get("corpus") or config["source"]).get("data_dir")
     if folder is not None:
         return f"data_dir={folder}"
@@ -109,13 +109,13 @@ def _origin(task: Task, config: Mapping[str, Any]) -> str:
 
 
 def _scoring(trainer: Trainer, split: str, condition: Condition | None = None) -> float:
-    """Return the seconds that a split takes, by its middle batch and by its tokens."""
+    """Return the seconds to score a split: those of its middle batch, scaled by tokens."""
     task, runtime, evaluator = trainer.task, trainer.runtime, trainer.evaluator
     condition, lengths = condition or Condition(), task.lengths(split)
     batches = eval_batches(lengths, batch_size=condition.batch_size or task.eval_batch_size)
     middle = len(batches) // 2
     shard, part = Shard(middle, len(batches)), nullcontext()
-    if isinstance(task, Translation):  # its scores need all of a split
+    if isinstance(task, Translation):  # BLEU needs a whole split, so make it one batch
         shard, part = Shard(0, 1), task.reduced(split, batches[middle])
     clock, model = Clock(runtime.device), cast("Any", trainer.model.eval())
     with part, runtime.autocast(), condition.applied(model), condition.disturbed(model):

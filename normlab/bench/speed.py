@@ -1,4 +1,4 @@
-"""Speed of training: single steps of a run, timed, and the machine's own peak."""
+"""Training speed: timed single steps of a run, and the machine's own peak."""
 
 import statistics
 import time
@@ -19,14 +19,14 @@ from normlab.train.loop import Trainer
 from normlab.train.runtime import Runtime
 
 _NEVER = 1 << 62
-_ROWS = 2048  # of the matrix products that measure the machine's peak
-_PEAK_SECONDS = 0.05  # per product
-_ATTEMPT = 32  # products between two readings of the clock on a GPU, which runs behind
-_WARM_UP, _MEASUREMENTS, _STEPS = 3, 5, 4  # of `measure`
+_ROWS = 2048  # rows of the matrix products that measure the machine's peak
+_PEAK_SECONDS = 0.05  # per matrix shape
+_ATTEMPT = 32  # products per reading of the clock on a GPU, which runs asynchronously
+_WARM_UP, _MEASUREMENTS, _STEPS = 3, 5, 4  # for `measure`
 
 
 class Span(NamedTuple):
-    """Seconds of wall time, and seconds of processor time (see `Clock`)."""
+    """Seconds of wall time and of processor time (see `Clock`)."""
 
     wall: float
     busy: float
@@ -35,8 +35,8 @@ class Span(NamedTuple):
 class Clock:
     """A stopwatch for work on one device.
 
-    On a CPU with one thread `busy` leaves out what other programs took. Otherwise it is wall time:
-    threads that wait for each other spin, and a GPU works outside the process.
+    On a CPU with one thread, `busy` is processor time, which excludes other programs. Otherwise it
+    is wall time: waiting threads spin, and a GPU works outside the process.
     """
 
     def __init__(self, device: torch.device):
@@ -44,12 +44,12 @@ class Clock:
         self.restart()
 
     def restart(self) -> None:
-        """Start at zero, with the device idle."""
+        """Wait until the device is idle, then start at zero."""
         self._wait()
         self._wall, self._busy = time.perf_counter(), time.process_time()
 
     def read(self) -> Span:
-        """Return the time since `restart`, once the device is done."""
+        """Return the time since `restart`, after waiting for the device."""
         self._wait()
         wall = time.perf_counter() - self._wall
         alone = self._device.type == "cpu" and torch.get_num_threads() == 1
@@ -61,7 +61,7 @@ class Clock:
 
 
 class Steps(NamedTuple):
-    """A run of which single training steps are taken; nothing is written."""
+    """A run that takes training steps one at a time and writes nothing."""
 
     name: str
     config: Mapping[str, Any]
@@ -69,11 +69,11 @@ class Steps(NamedTuple):
 
     @property
     def unit(self) -> str:
-        """What its speed is counted in."""
+        """The unit of the run's speed."""
         return "images" if isinstance(self.trainer.task, Classification) else "tokens"
 
     def take(self, steps: int, clock: Clock) -> tuple[Span, int]:
-        """Take steps; return their time and the target tokens (or images) of all processes."""
+        """Take steps; return their time and the target tokens (or images), over all processes."""
         before = self.trainer.progress.tokens
         clock.restart()
         for _ in range(steps):
@@ -82,7 +82,7 @@ class Steps(NamedTuple):
 
 
 def runtime_of(config: Mapping[str, Any]) -> Runtime:
-    """Start the device, precision and threads of a config."""
+    """Return the runtime for the device, precision and threads of a config."""
     threads = config["observe"]["threads"]
     return Runtime.start(device=config["device"], precision=config["precision"], threads=threads)
 
@@ -90,7 +90,7 @@ def runtime_of(config: Mapping[str, Any]) -> Runtime:
 def start(
     name: str, config: Mapping[str, Any], runtime: Runtime, *, task: Task | None = None
 ) -> Steps:
-    """Build a run and take its first step; `task` replaces that of the config."""
+    """Build a run and take its first step; `task` replaces the config's task."""
     task = build_task(config) if task is None else task
     torch.manual_seed(config["seed"])
     model = build_model(config, task).to(runtime.device, runtime.parameter_dtype)
@@ -111,10 +111,10 @@ def start(
 
 
 def flop_per_token(trainer: Trainer) -> float:
-    """Return the floating-point operations of training on one target token (or image).
+    """Return the floating-point operations per target token (or image) in training.
 
-    torch counts those of a forward pass of a few validation examples; forward and backward are
-    three times as many.
+    torch counts the operations of a forward pass over a few validation examples; forward and
+    backward together take three times as many.
     """
     task, model, runtime = trainer.task, trainer.model, trainer.runtime
     batch = task.batch("valid", range(min(8, len(task.lengths("valid"))))).to(runtime.device)
@@ -126,7 +126,7 @@ def flop_per_token(trainer: Trainer) -> float:
 
 @torch.no_grad()
 def peak(model: nn.Module, runtime: Runtime) -> float:
-    """Return the FLOP/s of the fastest matrix product of a model's weights, in its precision."""
+    """Return the FLOP/s of the fastest matrix product of a model's weight shapes and precision."""
     dtype = torch.bfloat16 if runtime.precision == "bf16" else runtime.parameter_dtype
     clock, batch = Clock(runtime.device), _ATTEMPT if runtime.device.type == "cuda" else 1
     rates = []
@@ -147,7 +147,7 @@ def peak(model: nn.Module, runtime: Runtime) -> float:
 
 
 def measure(config: Mapping[str, Any]) -> dict[str, Any]:
-    """Return tokens (or images) per second of training a run, and its share of the peak."""
+    """Return the tokens (or images) per second of training a run, and its share of the peak."""
     runtime = runtime_of(config)
     steps, clock = start("run", config, runtime), Clock(runtime.device)
     steps.take(_WARM_UP, clock)
