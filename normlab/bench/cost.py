@@ -115,7 +115,7 @@ def _scoring(trainer: Trainer, split: str, condition: Condition | None = None) -
     batches = eval_batches(lengths, batch_size=condition.batch_size or task.eval_batch_size)
     middle = len(batches) // 2
     shard, part = Shard(middle, len(batches)), nullcontext()
-    if isinstance(task, Translation):  # BLEU needs a whole split, so make it one batch
+    if isinstance(task, Translation):  # BLEU needs a whole split, so the batch becomes one
         shard, part = Shard(0, 1), task.reduced(split, batches[middle])
     clock, model = Clock(runtime.device), cast("Any", trainer.model.eval())
     with part, runtime.autocast(), condition.applied(model), condition.disturbed(model):

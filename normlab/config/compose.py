@@ -68,7 +68,7 @@ def compose(overrides: Sequence[str] = ()) -> DictConfig:
 
 
 def from_hydra(config: DictConfig) -> DictConfig:
-    """Return the checked config of `config`, inside a function that Hydra has called."""
+    """Return the checked form of the config that Hydra passes to the function it calls."""
     runtime = HydraConfig.get()
     return settle(config, runtime.runtime.choices, runtime.overrides.task)
 

@@ -157,7 +157,7 @@ def _cut(
 
 
 def stream(purpose: Purpose, *, seed: int, epoch: int) -> np.random.Generator:
-    """Return a generator of one purpose and epoch, apart from batch order and model."""
+    """Return the random generator of a purpose and epoch; neither batch order nor model use it."""
     # A seed sequence ignores trailing zeros, so the purpose must not be zero.
     return np.random.Generator(np.random.PCG64([seed, epoch, zlib.crc32(purpose.encode())]))
 

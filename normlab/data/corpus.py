@@ -193,7 +193,7 @@ def find_text(folder: Path, name: str) -> Path | None:
 
 
 def read_parallel(folder: Path, stem: str, languages: Sequence[str]) -> ParallelText:
-    """Read `{stem}.{language}`, plain or `.gz`, for both languages; ValueError if they misfit."""
+    """Read `{stem}.{language}`, plain or `.gz`, per language; ValueError says what is wrong."""
     paths: list[Path] = []
     for language in languages:
         if (path := find_text(folder, f"{stem}.{language}")) is None:

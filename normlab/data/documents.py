@@ -110,9 +110,9 @@ class FolderDocuments(CutDocuments):
     """The user's own text, UTF-8, plain or `.gz`.
 
     `data_dir` is a text file, a folder with `train.txt`, `valid.txt`, `test.txt` (and further
-    `test_<name>.txt`), or a folder of other `.txt` files, without splits. If there is a folder
-    `data_dir/<name>`, it is read instead. `boundary` says what ends a document: a blank line, or
-    only the end of the file, where a blank line ends a paragraph, whose lines are joined.
+    `test_<name>.txt`), or a folder of other `.txt` files, without splits. A folder
+    `data_dir/<name>` takes precedence. `boundary` says what ends a document: a blank line, or only
+    the end of the file; in that case a blank line ends a paragraph, and its lines are joined.
     """
 
     name: str = "documents"

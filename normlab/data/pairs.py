@@ -2,7 +2,7 @@
 
 - A document is cut into runs of consecutive sentences: as many as fit into one sequence and, with
   pairs, at least two. A last sentence left alone joins the one before it, which is then used twice.
-  A share of the runs (BERT's is a tenth) gets a random shorter limit. Documents are never mixed.
+  A share of the runs (BERT: a tenth) has a random shorter limit. Documents are not packed together.
 - With pairs (`nsp`), a run is cut at random between two sentences: segment A, then B. Half of the
   examples keep B. The others take the B of another document's example whose A has as many sentences
   and leaves about as much room, so that lengths do not give the label away.
@@ -11,7 +11,7 @@
 - Sentences are cut only if one alone, or a run of two, is longer than the room: then A keeps at
   least half of the room, and B gets the rest. These examples exchange their Bs among themselves.
 
-BERT's own code fills a foreign B up to the limit, so that a short example gives the label away, and
+BERT itself fills a foreign B up to the limit, so that a short example gives the label away, and
 cuts segments in the middle of sentences.
 """
 
@@ -116,7 +116,7 @@ def segment_pairs(
 
     `documents` int64 [documents + 1] holds the first sentence of each document, `lengths` int64
     [sentences] the tokens of each sentence (at least 1). `max_length` bounds an example with its
-    marks; a share `short_share` of the examples has a lower bound. Raises ValueError if
+    marks; a share `short_share` of the examples has less room. Raises ValueError if
     `max_length` leaves no room for segments, or if pairs cannot be made.
     """
     longest = max_length - (MARKS if nsp else MARKS - 1)
@@ -214,8 +214,8 @@ def _givers(
 ) -> np.ndarray:
     """Return the example whose B each example of `order` takes: the nearest suitable one.
 
-    A suitable B is from another document, and the tokens that it `needed` fit into the taker's
-    `room`. `lone` examples have no B to give. -1 if none of the nearest `TRIES` per side suits.
+    A suitable B is from another document, and its `needed` tokens fit into the taker's `room`.
+    `lone` examples have no B to give. -1 if none of the nearest `TRIES` per side suits.
     """
     givers = order[~lone[order]]
     found = np.full(len(order), -1)

@@ -84,7 +84,7 @@ def _prepared(
     build: Callable[[Path], dict[str, Any]],
     cache: Path | None,
 ) -> tuple[Path, dict[str, Any]]:
-    """Return the folder of prepared data and its description, which `build` makes if need be."""
+    """Return the folder of prepared data and its description, calling `build` if not cached."""
     content = {"content": corpus.key(), "tokenizers": tokenizers.__version__}
     name = f"{corpus.name}-{cache_key({**content, **settings})}"
 

@@ -5,7 +5,7 @@ Source files are parsed, never imported. What counts as prose is decided for eac
 blank lines), then for each sentence:
 
 - a block of code, a table or a grammar is left out: it contains a prompt (`>>>`), a rule of `*`,
-  `=`, `-` or `+`, a `|` or a `::=`; so is a block indented more than one before it ending in `::`;
+  `=`, `-` or `+`, a `|` or a `::=`; so is a block indented more than one above that ends in `::`;
 - a list item, or a line indented differently from the one before, begins a paragraph;
 - markup is removed: `*x*`, ``x``, `:role:` and the marks of list items;
 - a sentence is kept if it begins with a capital letter, ends in `.`, `!` or `?`, has at least
@@ -56,7 +56,7 @@ class PydocCorpus(DocumentCorpus):
     """The documentation of the running Python, about 3 in 4 of its sentences (see `prose`).
 
     A paragraph that an earlier document contains is left out of later ones (topics quote each
-    other). A document's split is a hash of its name, so it is the same in other Python versions.
+    other). A hash of a document's name decides its split, so other Python versions have the same.
     `valid_share` and `test_share` are the approximate shares held out.
     """
 

@@ -162,7 +162,7 @@ def _learned(
         **options,
     )
     segmenter.train_from_iterator(lines, trainer=trainer)
-    # The trainer marks special tokens as ones to find in text, which must not happen here.
+    # The trainer registers special tokens to be matched in text, which must not happen.
     return Segmenter.from_str(json.dumps({**json.loads(segmenter.to_str()), "added_tokens": []}))
 
 

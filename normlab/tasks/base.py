@@ -89,7 +89,7 @@ class Condition:
 
 
 def conditions_of(sizes: Sequence[int], statistics: Sequence[EvalStats]) -> list[Condition]:
-    """Return batch sizes, then statistics, then sizes with batch statistics if these are asked."""
+    """Return conditions by size, by statistics, and by size with batch statistics if asked for."""
     by_size = [Condition(batch_size=size) for size in sizes]
     both = [replace(each, eval_stats="batch") for each in by_size if "batch" in statistics]
     return [*by_size, *(Condition(eval_stats=each) for each in statistics), *both]
@@ -222,7 +222,7 @@ class Task(ABC):
         return self.evaluation_batch(split, np.asarray(indices, np.int64), padding=padding)
 
     def reach(self, room: int) -> int:
-        """Return the longest sequence, in positions, that a run may feed a model of `room`."""
+        """Return the most positions that a run may feed a model with `room` positions."""
         return max(int(self.lengths(split).max()) for split in self.splits)
 
     def fewest_pooled(self, lengths: np.ndarray) -> int:

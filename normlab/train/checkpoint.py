@@ -174,7 +174,7 @@ def average_weights(states: Iterable[Weights]) -> dict[str, Tensor]:
 def start_from(model: nn.Module, node: Mapping[str, Any]) -> str:
     """Copy the weights that the node `start_from` names into a model, by name and shape.
 
-    A model trained with layer norm can so continue with batch norm: gains, shifts and linear layers
+    So a model trained with layer norm can continue with batch norm: gains, shifts and linear layers
     are copied; running statistics and a norm's progress in its own schedule start afresh.
 
     Returns a line that says what was copied. Raises ValueError for a file that is missing, damaged
@@ -242,7 +242,7 @@ def gather_states(norms: ModelNorms, device: torch.device) -> dict[str, list[Any
 def restore_states(
     state: Mapping[str, Sequence[Any]], norms: ModelNorms, device: torch.device
 ) -> None:
-    """Restore this process's part; ValueError if there were another number of processes."""
+    """Restore this process's part; ValueError if the number of processes differs."""
     count, world = len(state["random"]), ranks.world()
     if count != world.size:
         raise ValueError(

@@ -47,7 +47,7 @@ class Console(Sink):
         style: Literal["auto", "terminal", "plain"] = "auto",
         console: RichConsole | None = None,
     ) -> None:
-        """Choose the view by `style`, or whether stderr is a terminal; `console` is for tests."""
+        """Set the view; `auto` asks whether stderr is a terminal. `console` is for tests."""
         self._console = console or RichConsole(file=sys.stderr, highlight=False)
         self._rich = self._console.is_terminal if style == "auto" else style == "terminal"
         self._progress: Progress | None = None

@@ -285,7 +285,7 @@ def check_start(config: Mapping[str, Any], task: Task, model: nn.Module, world: 
 
 
 def _check_positions(config: Mapping[str, Any], task: Task, model: nn.Module) -> None:
-    """Raise ValueError if norms by position have too few rows; a recurrence needs none."""
+    """Raise ValueError if norms by position, outside a recurrence, have too few rows."""
     if not any(isinstance(m, PositionBatchNorm) and not m.by_position for m in model.modules()):
         return
     nodes = {key: config.get(key) or {} for key in NORM_KEYS}

@@ -1,9 +1,9 @@
 """A run's folder: its lock, its record, and whether the results in it may be reused.
 
 `NUMERICS` is the version of normlab's numbers: it says whether two runs were computed by the same
-formulas. `tests/golden` holds the losses of short runs. Raise it if, and only if, a value there
-changes by more than a relative 1e-6 in float64; runs of different numerics are never paired. A
-user's own norm has no golden losses: its file is hashed instead.
+formulas. Raise it if, and only if, a loss in `tests/golden` (of short runs) changes by more than a
+relative 1e-6 in float64; runs of different numerics are never paired. A user's own norm has no
+golden losses: its file is hashed instead.
 
 Nothing here imports torch, so a finished run returns its record at once.
 """

@@ -4,7 +4,7 @@ Only the main rank has sinks. A row is a flat dictionary of numbers with the key
 paths (`train/loss`, `valid/bleu`). Scores are passed next to the row as `Score`s, so that a sink
 that keeps the best of each knows which direction is better.
 
-`metrics.jsonl` has one JSON object per row and line. A row reaches the operating system before
+`metrics.jsonl` has one row per line, as a JSON object. A row reaches the operating system before
 training continues, so a killed process loses none. A resumed run drops rows after its checkpoint,
 and a half-written last line; therefore the trainer logs a step's row before it saves that step's
 checkpoint. Numbers that are not finite are written as `"nan"`, `"inf"`, `"-inf"`.

@@ -31,7 +31,7 @@ from normlab.records.store import METRICS_FILE, read_rows, series
 from normlab.train.sinks import NO_SCORES, Row, RunInfo, Sink, first_line, merged
 
 Mode = Literal["auto", "online", "offline", "disabled"]
-CLOUD = "https://api.wandb.ai"  # the key of older logins, before W&B's cloud moved
+CLOUD = "https://api.wandb.ai"  # where netrc kept logins before W&B's cloud moved
 
 GROUPING = ("task", "corpus", "scale", "batch", "norm", "placement")
 _STEP = "step"
@@ -86,7 +86,7 @@ def find_login() -> Login:
 
 
 def resolve_mode(mode: Mode, login: Login) -> Literal["online", "offline", "disabled"]:
-    """Resolve `auto`: WANDB_MODE if set, else online with a login and offline without one."""
+    """Resolve `auto`: WANDB_MODE disabled or offline, else online with a login, else offline."""
     if mode != "auto":
         return mode
     wish = os.environ.get("WANDB_MODE", "").lower()
