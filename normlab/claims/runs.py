@@ -16,7 +16,7 @@ from normlab.records.store import RunStore, Selection
 from normlab.studies import Study, load_study, rate_name
 
 Where = Mapping[str, object]
-"""What runs are chosen by: options of groups and dotted keys of the config, with their values."""
+"""How runs are selected: options of groups and dotted keys of the config, with their values."""
 Place = tuple[str, str]
 """A study and a scale."""
 _NOT_COMPARED = ("seed", "observe", "probe")

@@ -25,7 +25,7 @@ from normlab.records.record import RunRecord
 from normlab.studies import load_study, unchosen
 
 Chosen = dict[str, str | int | float | bool | None]
-"""What runs are chosen by: options of groups and dotted keys of the config, with their values."""
+"""How runs are selected: options of groups and dotted keys of the config, with their values."""
 _Point = tuple[str, ...]  # the values of the nuisance keys
 Cells = Mapping[str, Mapping[int, tuple[RunRecord, ...]]]
 

@@ -13,7 +13,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 MOST_THREADS = 4 * (os.cpu_count() or 1)
-"""The most threads of a run, and the most runs at a time; more is a typing mistake."""
+"""The most threads per run, and the most simultaneous runs; more is taken for a typo."""
 
 _CAPABILITY = (75, 76)  # CUdevice_attribute of the CUDA driver API: major, minor
 _BF16_GENERATION = 8  # compute capability of the first GPUs with bf16 matrix products (Ampere)

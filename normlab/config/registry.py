@@ -29,7 +29,7 @@ CONFIG_DIR = _INSTALLED if _INSTALLED.is_dir() else _PACKAGE.parent / "configs"
 OPTION, TARGET = "option", "_target_"
 """Keys of a node: its option, in a run's config; its class, in the option's file."""
 START_FILE = "checkpoints/last.pt"
-"""The file in a run's folder that another run starts from."""
+"""The file from which another run starts, in a run's folder."""
 
 _COMMAND = re.compile(r"^[`$ ]*(normlab|torchrun|python|bash)\s")
 _SENTENCE_END = re.compile(r"(?<=[.!?])\s+(?=[A-Z])")

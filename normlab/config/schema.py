@@ -102,7 +102,7 @@ class RunConfig:
 
 
 OPTIONS = ("task", "model", "placement", "optim", "schedule")
-"""The nodes of `RunConfig` that are an option with its values, besides the norms."""
+"""The nodes of `RunConfig` that hold an option with its values, except the norms."""
 PARTS = {"budget": BudgetConfig, "validate": ValidateConfig, "observe": ObserveConfig}
 """The nodes of `RunConfig` with a schema of their own."""
 

@@ -18,7 +18,7 @@ from normlab.records.files import check_is_file
 REQUIRED = ("train", "valid", "test")
 Form = Literal["raw", "tokenized", "bpe"]
 MOST_TEXT = 4 * 2**30
-"""Bytes that a parallel text may have, unpacked."""
+"""The most bytes of a parallel text, unpacked."""
 
 
 @dataclass(frozen=True)

@@ -19,7 +19,7 @@ from normlab.data.cache import file_checksum
 from normlab.data.corpus import REQUIRED, Source, stream_lines, unavailable
 
 RULES = "normlab.text/1"
-"""Of how text is cut: raise it when the same files or the same Python give other documents."""
+"""Version of the rules that cut text: raise it when the same text gives other documents."""
 Document = Sequence[str]
 Lines = Iterable[str]
 

@@ -29,7 +29,7 @@ from normlab.data.vocabulary import (
 PAIRS_FORMAT = "normlab.prepared/5"
 DOCUMENTS_FORMAT = "normlab.documents/6"
 SAMPLE_CHARACTERS = 100_000_000
-"""Characters of training text that a vocabulary of documents is learned from, at most."""
+"""The most characters of training text from which a vocabulary of documents is learned."""
 _PART, _DOCUMENTS = 10_000, 1_000  # lines and documents encoded at a time
 _SIDES = ("source", "target")
 _DESCRIPTION = "description.json"

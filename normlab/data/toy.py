@@ -18,7 +18,7 @@ import yaml
 from normlab.data.corpus import REQUIRED, Corpus, Form, ParallelText
 
 VERSION = "toy/2"
-"""Of the text: raise it when another text comes from the same settings (1 was an older grammar)."""
+"""Raise it when the same settings generate another text (1 was an older grammar)."""
 
 LONGEST = 45
 """German words after which a sentence gets no further clause."""

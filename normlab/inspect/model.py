@@ -35,7 +35,7 @@ from normlab.train.runtime import Runtime
 FORMAT = "normlab.inspect/1"
 MODES = ("training", "eval")
 ROUNDING = 1e-5
-"""A relative change that the order of float32 sums explains, through some tens of layers."""
+"""A relative change that float32 rounding explains in a model of some tens of layers."""
 
 
 @dataclass(frozen=True)

@@ -26,7 +26,7 @@ FIGURE = {
     "in": ("instance norm", "InstanceNorm2d"),
     "gn_sample": ("group norm", "GroupNorm(G, C)"),
 }
-"""The norms of the group norm paper's drawing (Wu and He 2018, figure 2), there and in torch."""
+"""The norms of figure 2 of the group norm paper (Wu and He 2018), by their names in torch."""
 _LABEL = 22
 
 

@@ -43,7 +43,7 @@ SEEN = {
     "later tokens": "position",
     "other samples": "batch",
 }
-"""What an output may depend on, and the axis that it is on."""
+"""What an output may depend on, and the axis along which it lies."""
 NAMES = ("sample", "token", "feature")
 SHAPE = (2, 3, 4)
 DOCUMENT = (
@@ -51,7 +51,7 @@ DOCUMENT = (
     ((-1.0, 0.0, 1.0, 2.0), (3.0, 4.0, 5.0, 6.0), (7.0, 8.0, 9.0, 10.0)),
 )
 PADDED = torch.tensor([[True, True, True], [True, True, False]])
-"""The real tokens where the last token of the second sample is padding."""
+"""The real tokens when the last token of the second sample is padding."""
 WIDE = 512  # the width at which parameters and buffers are counted
 _CHANGES = ((1.0, 0.7), (-40.0, 0.0), (0.0, 0.0))  # factor and summand
 _CLOSE = 1e-6

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 NATS = 1.0
 POINTS = 0.02
 UNITS = 0.5
-"""By how much a score must beat the untrained baseline: a loss, an accuracy, any other."""
+"""How far a score must be from the untrained baseline: a loss, an accuracy, any other score."""
 
 
 @dataclass(frozen=True)

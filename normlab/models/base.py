@@ -238,7 +238,7 @@ class GeneratesText(nn.Module, ABC):
     """A model of causal text, which can be fed one token at a time."""
 
     room: int | None
-    """The largest number of tokens that it takes; None for any number."""
+    """The most tokens that it takes; None for any number."""
 
     @abstractmethod
     def forward(self, ids: Int[Tensor, "B P"], stream: Stream) -> Float[Tensor, "B P D"]:

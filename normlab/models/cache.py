@@ -22,7 +22,7 @@ class Lineage:
         self.width = width
         self.slots: Int[Tensor, "G W L"] | None = None
         self.visible: Bool[Tensor, "G 1 W L*W"] | None = None
-        """Whether a hypothesis descends from the one with this key; None: from all of them."""
+        """Whether a hypothesis continues the one with this key; None: it continues all."""
 
     def extend(self, ids: Int[Tensor, "N"]) -> None:
         """Move on to the next position, whose tokens are `ids`."""

@@ -31,7 +31,7 @@ from normlab.placements.base import Norms
 RecurrentInit = Literal["orthogonal", "identity"]
 InputStatistics = Literal["step", "sequence"]
 State = tuple[Tensor, ...]
-"""The hidden state, `[B, 1, D]`, and of an LSTM its cell."""
+"""The hidden state, `[B, 1, D]`, and the cell of an LSTM."""
 
 
 @dataclass(frozen=True)

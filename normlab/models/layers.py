@@ -158,7 +158,7 @@ class StreamEmbedding(nn.Module):
         self.norm = norm
         self.dropout = Dropout(dropout)
         self.disturb: Callable[[Tensor], Tensor] | None = None
-        """What `noisy` puts between the token embedding and the rest."""
+        """Set by `noisy`: adds noise to the token embeddings."""
 
     def forward(
         self, ids: Int[Tensor, "B P"], stream: Stream, added: Float[Tensor, "B P D"] | None = None

@@ -32,11 +32,11 @@ from normlab.norms.pool import (
 from normlab.norms.ranks import all_reduce_sum, world
 
 uncompiled = _disable_dynamo
-"""Leaves a method out of compiled graphs. `torch.compiler.disable` imports the compiler, which
+"""Keeps a method out of compiled graphs. `torch.compiler.disable` would import the compiler, which
 takes seconds."""
 EvalStats = Literal["running", "batch", "recalibrated"]
 Regime = Literal["train", "batch", "running"]
-"""What a norm normalizes by: a batch that enters its tables, a batch that leaves no trace, or its
+"""The statistics in use: those of the batch, with an update of the tables or without one, or the
 tables."""
 Watcher = Callable[[Moments, int], None]
 """Called with the moments of a batch, `[rows, columns]`, and the number of the first row."""
@@ -59,20 +59,20 @@ class Norm(nn.Module, ABC):
     exact_gradient: ClassVar[bool] = True
     """Whether the backward pass is the gradient of what training computes."""
     phases: ClassVar[tuple[str, ...]] = ()
-    """What it does in one part of a run only; each has a setting `<phase>_share` of the run's steps
-    and `<phase>_steps`, which replaces it."""
+    """Parts of the run in which the norm acts differently. Each has a setting `<phase>_share` of
+    the run's steps and `<phase>_steps`, which replaces it."""
     weight: Tensor
     bias: Tensor
     clock: Clock = Clock()
     """Written by the run before each step."""
     extra_loss: Tensor | None = None
-    """What the last training forward adds to the summed loss. The run takes it, once."""
+    """A term that the last training forward adds to the summed loss. The run takes it once."""
     most_positions: int | None = None
-    """The most positions of one call; None for any number."""
+    """The most positions per call; None for any number."""
     by_position: bool = False
-    """Whether a recurrence calls it with one position at a time, from the first on."""
+    """Whether a recurrent layer calls the norm once per position, starting with the first."""
     center_weights: bool = False
-    """Whether the rows of the products before it lose their means."""
+    """Whether the rows of the weights before the norm are centred."""
 
     def __init__(self, dim: int, *, scale: bool, shift: bool) -> None:
         super().__init__()
@@ -153,10 +153,10 @@ class RunningNorm(Norm):
     """
 
     once_an_update: ClassVar[bool] = False
-    """Whether the calls of an update enter the tables together, at its end. Positions of a
-    recurrence that share a row always do: one by one they would leave little of the first ones."""
+    """Whether all calls of an update enter the tables together, at its end. Positions of a
+    recurrence that share a row always do; one by one, the first would hardly count."""
     fewest: ClassVar[int] = 2
-    """The values that a statistic needs: one value has a mean square, and no variance."""
+    """The fewest values for a statistic: a variance needs two, a mean square one."""
 
     dim: int = field(kw_only=False)
     eps: float

@@ -175,7 +175,7 @@ class Pool:
     size: int | None = None
     interleaved: bool = False
     groups: int = 1
-    """Of neighboring features, which are pooled separately; for pools without the batch."""
+    """Groups of neighboring features, each with its own statistics; no pool over the batch."""
 
     def ghosts(self, ghost: Ghost) -> "Pool":
         """Return this pool over ghost batches (Hoffer, Hubara and Soudry 2017, algorithm 1)."""

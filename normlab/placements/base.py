@@ -32,10 +32,10 @@ Branch = Callable[[Tensor], Tensor]
 StackName = Literal["encoder", "decoder"]
 Sublayer = Literal["self", "cross", "ffn"]
 Role = Literal["q", "k", "v", "out", "fc1", "fc2"]
-"""Which product: queries, keys, values and output of an attention; the two of a feed-forward."""
+"""Which linear layer: query, key, value and output of attention, or the two of a feed-forward."""
 Site = Literal["q", "k", "v", "mix", "out", "hidden"]
-"""A place inside a sub-layer: the heads of queries, keys and values; the mixed heads; their output
-projection; the activations between the two feed-forward products."""
+"""A place inside a sub-layer: the heads of queries, keys and values, the attended heads, the output
+projection, or the activations between the two feed-forward layers."""
 
 XAVIER: dict[Role, float] = {
     **dict.fromkeys(("q", "k", "v"), 1 / math.sqrt(2)),  # fairseq's for the three of an attention
@@ -54,7 +54,7 @@ class Norms:
     def __init__(self, rules: Iterable[tuple[str, NormFactory]]):
         self.rules = list(rules)
         self.places: dict[str, Norm | None] = {}
-        """The norm of each path that was asked for; None where no rule names the place."""
+        """The norm of each path; None where no rule names the path."""
         self._unused = set(range(len(self.rules)))
 
     def at(self, path: str, dim: int) -> Norm:

@@ -30,7 +30,7 @@ HYPOTHESES = "hypotheses.jsonl.gz"
 PACK = (RECORDS, CURVES, HYPOTHESES)
 MEND_PUBLISHED = "restore it, or publish its seed again"
 MOST_UNPACKED = 2**28
-"""Bytes of text; the test splits of a thousand runs have fewer."""
+"""The most bytes of unpacked text; the test splits of a thousand runs are smaller."""
 _ADDRESS = re.compile(r"(?P<folder>.+):(?P<name>[^:]+?)(?:@seed(?P<seed>\d+))?")
 
 

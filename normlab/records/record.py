@@ -29,7 +29,7 @@ _NOT_HASHED = frozenset({"observe", "seed", "choices", "device"}) | _FOLDERS
 _canonical = json.JSONEncoder(sort_keys=True, separators=(",", ":"), allow_nan=False).encode
 
 Parts = Mapping[str, str]
-"""What makes an experiment: the dotted keys of its config, sorted, and their values as JSON."""
+"""The dotted keys of an experiment's config, sorted, with their values as JSON."""
 Status = Literal["finished", "diverged", "interrupted", "failed"]
 # Safe as the name of a file.
 _Name = Annotated[str, msgspec.Meta(pattern=r"^[A-Za-z0-9_][\w.+@=,-]{0,250}\Z")]

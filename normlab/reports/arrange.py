@@ -125,7 +125,7 @@ def _columns(runs: Sequence[Run], scores: Sequence[str]) -> list[str]:
 # Rows and points ----------------------------------------------------------------------------------
 
 _Place = tuple[str, dict[str, Any]]
-"""A row, and its value of each axis."""
+"""A row, and its value on each axis."""
 
 
 def _places(configs: Sequence[Settings], baseline: str | None) -> list[_Place]:

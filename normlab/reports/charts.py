@@ -20,7 +20,7 @@ _RANKS = {
     **{"encoder": 0, "decoder": 1, "output": 2, "embedding": -1, "final": _LAST},
     **{"self": 0, "cross": 1, "ffn": 2, "ffn_inner": 3},
 }
-"""The order of the words of a place, in which layers have numbers."""
+"""The order in which places with numbered layers are drawn."""
 _LOSS_LOG_FROM = 3.0  # low, since what matters happens after the first steep fall
 _AXES = {"batch_size": "batch size (sequences)", "model.depth": "depth (layers per stack)"}
 _UNSHOWN = "train/tokens_per_second"  # the speed of this machine

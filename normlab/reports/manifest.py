@@ -17,9 +17,9 @@ from normlab.records.files import atomic_write, only_writer
 MANIFEST = "MANIFEST.sha256"
 PAGE = "report.html"
 TABLES = ("table.md", "table.tex", "table.csv", PAGE)
-"""What is made of the runs of a study, next to them."""
+"""The files that are generated from the runs of a study."""
 BLOCK = "<!-- normlab: "
-"""How a block begins that `scripts/blocks.py` writes; a page with one is no evidence."""
+"""The start of a block that `scripts/blocks.py` writes; a page with blocks is not evidence."""
 _MADE = (MANIFEST, "claims.md", "claims.html", "summary.md", "cards.md")
 
 

@@ -16,7 +16,7 @@ from normlab.reports.runs import significant
 
 STEP = "training step"
 LOG_FROM = 10.0
-"""Ratio of largest to smallest value from which an axis is logarithmic."""
+"""An axis is logarithmic from this ratio of its largest to its smallest value on."""
 HUES = 7
 NORM_HUES = {
     **{"ln": 0, "bn": 1, "rms": 2, "pn": 3, "gn": 4, "dyt": 5, "none": 6},
@@ -24,7 +24,7 @@ NORM_HUES = {
     **{"brn": 2, "rbn": 5, "mabn": 4, "repbn": 0, "prepbn": 2, "un": 3, "pn_v": 2, "prms": 3},
     **{"in": 5, "seqn": 3, "ada": 4, "derf": 2, "scale": 3},
 }
-"""The hue of each norm, the same in every chart; any other label has one by its checksum."""
+"""The hue of each norm, the same in every chart; other labels get one from their checksum."""
 DASHES = ("none", "7 3", "2 2", "8 3 2 3")
 MARKS = ("circle", "square", "triangle-up", "diamond", "triangle-down", "cross")
 _POINTS_SHOWN = 12  # a line of at most so many points has a marker at each

@@ -28,7 +28,7 @@ _PLACES = ("data_dir", "runs_dir")
 _NO_STUDIES = ("cards", "health")
 """Folders whose runs fill no table of a study."""
 Asked = Mapping[Key, str | None]
-"""The experiment of each run that is published; None of one not made."""
+"""The experiment of each published run; None if the run was not made."""
 
 
 def check(root: Path, study: str, scale: str, asked: Asked) -> None:
@@ -181,7 +181,7 @@ def _portable(key: str, value: Any) -> Any:
 # Verification -------------------------------------------------------------------------------------
 
 Made = tuple[Path, Callable[[], Mapping[Path, str]], str]
-"""What is made of evidence: its name, its files, and the command that makes them."""
+"""Generated evidence: its name, its files, and the command that generates them."""
 
 
 def verify(

@@ -33,7 +33,7 @@ _MOST_ROWS = 100
 NOT_RUN, NOT_ENDED, RUNNING = "not run", "not ended", "running"
 """Why a run has no record."""
 SILENT = 120.0
-"""Seconds after which a run that has written nothing no longer counts as running."""
+"""A run that has written nothing for this many seconds no longer counts as running."""
 
 
 @dataclass(frozen=True)

@@ -23,7 +23,7 @@ from normlab.train.console import duration
 from normlab.train.run import NUMERICS
 
 FOLDER = ".plan"
-"""Where costs are kept, below the folder of runs."""
+"""The folder of measured costs, in the folder of runs."""
 COLUMNS = ("#", "row", "point", "runs", "to go", "updates", "ms/update", "MiB", "hours")
 _MODULE = ("normlab.bench.cost",)
 _MOST_SECONDS, _LEAST_SECONDS = 20.0, 1.0
@@ -32,7 +32,7 @@ _SHARE = 20  # a trial run takes 1/_SHARE of a run's estimated time
 _FREE = ("budget", "schedule", "divergence_factor")
 
 Cost = Mapping[str, Any]
-"""What `normlab.bench.cost` found."""
+"""A cost that `normlab.bench.cost` measured."""
 
 
 class Costs:

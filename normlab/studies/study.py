@@ -23,7 +23,7 @@ Texts = Annotated[tuple[Text, ...], Meta(min_length=1)]
 Overrides = tuple[Annotated[str, Meta(pattern="=")], ...]
 Rows = Annotated[dict[Text, Overrides], Meta(min_length=1)]
 Axis = Annotated[dict[Text, Overrides], Meta(min_length=1)]
-"""The values of an axis of the grid, each with the overrides that it stands for."""
+"""The values of a grid's axis, each with its overrides."""
 Column = Annotated[str, Meta(pattern=r"^(valid|test\w*|stability)/.+")]
 Seeds = Annotated[tuple[Annotated[int, Meta(ge=0)], ...], Meta(min_length=1)]
 

@@ -23,9 +23,9 @@ from normlab.studies.runs import Run
 from normlab.studies.study import Tuning
 
 PRUNED_FILE = "pruned.json"
-"""In the folder of a run that was stopped as hopeless: by which score, at which step and value."""
+"""Marks a run that was stopped as hopeless: the score, the step and the value that decided it."""
 FIRST = 2
-"""The finished trials of a bout before which none is pruned."""
+"""No trial is pruned before this many trials of the same row have finished."""
 
 
 @dataclass
@@ -49,7 +49,7 @@ class Trial:
 
 
 Seen = dict[tuple[int, int], float]
-"""The validation scores of a trial, by the number of its seed and the step; lower is better."""
+"""The validation scores of a trial by seed number and step; lower is better."""
 
 
 def worse_than_median(seen: Seen, others: Sequence[Seen], warmup: int) -> bool:
