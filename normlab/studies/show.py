@@ -113,7 +113,9 @@ class Runs(Show):
         """Return a table of the running and failed runs, as many as fit on the terminal."""
         from rich.table import Table
 
-        table = Table(*("run", "does", "loss", "left"), title=self.counts(), box=None)
+        table = Table(
+            *("run", "does", "loss", "left"), title=self.counts(), box=None, pad_edge=False
+        )
         for column in table.columns:
             column.no_wrap = True
         rows = [
