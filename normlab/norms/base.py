@@ -1,7 +1,7 @@
-"""What a norm is: the axes that share statistics, and what it remembers between batches.
+"""Base classes of norms: the axes they pool over, and the running statistics they keep.
 
-Whether a token depends on its batch, or may be decoded one at a time, follows from `pools`. A norm
-that pools over the batch is a `RunningNorm`: its tables replace the batch in inference.
+`pools` decides whether a token's output depends on its batch, and whether tokens can be decoded one
+at a time. A norm that pools over the batch is a `RunningNorm`: inference uses its running `tables`.
 """
 
 from abc import ABC, abstractmethod
@@ -43,16 +43,16 @@ Watcher = Callable[[Moments, int], None]
 
 
 class Clock(NamedTuple):
-    """The step of a run, from 1, and its steps in total (None: not known); 0 outside of a run."""
+    """The current step of a run, from 1 (0 outside a run), and the run's total steps, if known."""
 
     step: int = 0
     total: int | None = None
 
 
 class Norm(nn.Module, ABC):
-    """A normalization of `[B, P, D]`: statistics over `pools`, then a gain and a shift per feature.
+    """Normalization of a `[B, P, D]` tensor: statistics over `pools`, then a gain and a shift.
 
-    `weight` and `bias` are parameters where they are learned, else the constants 1 and 0.
+    `weight` and `bias` have one value per feature: parameters if learned, else constants 1 and 0.
     """
 
     pools: ClassVar[frozenset[Axis]]
@@ -96,7 +96,7 @@ class Norm(nn.Module, ABC):
 
     @property
     def batch_independent(self) -> bool:
-        """Whether, in eval, the output of a sequence is the same in every batch."""
+        """Whether a sequence's output in eval mode does not depend on the rest of its batch."""
         return "batch" not in self.pools
 
     @property
@@ -106,11 +106,11 @@ class Norm(nn.Module, ABC):
 
     @property
     def incremental(self) -> bool:
-        """Whether, in eval, tokens may come one at a time: none depends on another."""
+        """Whether eval mode can process tokens one at a time: no token depends on another."""
         return self.batch_independent and not self.sees_future
 
     def forgo_shift(self) -> None:
-        """Learn no shift, where a bias next to the norm does its work."""
+        """Fix the shift at 0, because a bias next to the norm does the same."""
         if isinstance(self.bias, nn.Parameter):
             value = torch.zeros_like(self.bias)
             del self.bias
@@ -119,7 +119,7 @@ class Norm(nn.Module, ABC):
     def last_steps(self, total: int | None) -> dict[str, int]:
         """Return the last step of each phase in a run of `total` steps.
 
-        Raises ValueError where it is a share of a number of steps that is not known.
+        Raises ValueError if a phase is given as a share of the run and `total` is not known.
         """
         last: dict[str, int] = {}
         for phase in self.phases:
@@ -133,23 +133,23 @@ class Norm(nn.Module, ABC):
         return last
 
     def during(self, phase: str) -> bool:
-        """Return whether the step is in a phase, as all steps before a run are."""
+        """Return whether the current step is in a phase; outside a run it always is."""
         step, total = self.clock
         return step == 0 or step <= self.last_steps(total)[phase]
 
     def __getstate__(self) -> dict[str, Any]:
-        """Leave out of a copy what belongs to the original alone."""
+        """Drop `extra_loss` from copies: it belongs to the original's last forward pass."""
         return {**vars(self), "extra_loss": None}
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
 class RunningNorm(Norm):
-    """Batch statistics in training, remembered ones in inference.
+    """A norm that uses batch statistics in training and running statistics in inference.
 
-    A subclass registers its tables as persistent buffers. `running_moments` is the mean and the
-    variance by which inference normalizes, and `enter` changes them; norms without a mean have a
-    mean of 0 and their second moment as variance. A subclass has `normalize`, or a `forward` of its
-    own that hands each batch's moments to `see` unless the `regime` is running.
+    A subclass registers its running statistics, the `tables`, as persistent buffers. Inference
+    normalizes by `running_moments`, and `enter` updates them; a norm without a mean returns a mean
+    of 0 and its second moment as the variance. A subclass defines `normalize`, or its own `forward`
+    that passes each batch's moments to `see` unless the `regime` is "running".
     """
 
     once_an_update: ClassVar[bool] = False
@@ -164,28 +164,28 @@ class RunningNorm(Norm):
     affine: bool
     eval_stats: EvalStats
     sync: bool
-    padding: Any  # which tokens count, of a Literal in each subclass
+    padding: Any  # which tokens count: a Literal in each subclass
     ghost: Ghost = None
 
     def __post_init__(self) -> None:
-        """Make the parameters, and start without any batch."""
+        """Create the parameters and start with no batches seen."""
         super().__init__(self.dim, scale=self.affine, shift=self.affine)
         self.pool = Pool(self.pools).ghosts(self.ghost)
-        self.rows = 1  # of its tables
-        self.batches = 0  # that have entered them: all micro-batches of an update are one
+        self.rows = 1  # number of rows in each table
+        self.batches = 0  # how many entered the tables; an update's micro-batches count as one
         self.in_step = False
-        self.frozen = False  # doing in training what inference does; gain and shift still learn
-        self.held: list[Moments] | None = None  # what waits for `commit`, in a run's update
-        self.seen: Moments | None = None  # of the last training batch, for probes
-        self.seen_from = 0  # the first of their rows
+        self.frozen = False  # training normalizes as inference does; gain and shift still learn
+        self.held: list[Moments] | None = None  # moments that wait for `commit` in an update
+        self.seen: Moments | None = None  # moments of the last training batch, for probes
+        self.seen_from = 0  # the table row that `seen` starts at
         self.watchers: list[Watcher] = []
-        self.summed: AllReduce | None = None  # instead of the sum over processes
+        self.summed: AllReduce | None = None  # replaces the sum over processes if set
 
     def forward(self, x: Float[Tensor, "B P D"], stream: Stream) -> Float[Tensor, "B P D"]:
-        """Return `x` normalized by the statistics of the batch, or by the running ones.
+        """Normalize `x` by batch statistics or by running statistics, depending on `regime`.
 
         Raises:
-            ValueError: the batch is too small for the statistics, or too long for their rows.
+            ValueError: the batch has too few tokens, or more positions than there are table rows.
         """
         rows = self.rows_of(stream.start, x.shape[1])
         if self.regime == "running":
@@ -200,17 +200,17 @@ class RunningNorm(Norm):
         return self.pool.join(y, groups, like=x)
 
     def normalize(self, groups: Groups) -> tuple[Grouped, Moments]:
-        """Return groups normalized by their own moments, with gain and shift, and the moments."""
+        """Normalize groups by their own moments, apply gain and shift; return also the moments."""
         raise NotImplementedError
 
     def by_running(self, x: Float[Tensor, "B P D"], rows: slice) -> Float[Tensor, "B P D"]:
-        """Return `x` by some rows of the tables: one product and sum per value."""
+        """Normalize `x` by the given rows of the tables, with one multiply-add per value."""
         mean, var = (moment[rows].to(x) for moment in self.running_moments())
         scale = self.weight.to(x) * self.inverse(var)
         return torch.addcmul(self.bias.to(x) - mean * scale, x, scale)
 
     def inverse(self, var: Tensor) -> Tensor:
-        """Return what centered values are multiplied by for their variance."""
+        """Return the factor by which centered values of this variance are multiplied."""
         return (var + self.eps).rsqrt()
 
     def rows_of(self, start: int, length: int) -> slice:
@@ -219,21 +219,21 @@ class RunningNorm(Norm):
 
     @property
     def tables(self) -> dict[str, Tensor]:
-        """What is remembered between batches, by name: the buffers themselves."""
+        """The running statistics by name: the buffers themselves, not copies."""
         constants = self._non_persistent_buffers_set
         return {name: table for name, table in self.named_buffers() if name not in constants}
 
     @abstractmethod
     def running_moments(self) -> tuple[Tensor, Tensor]:
-        """Return the mean and the variance by which inference normalizes, `[rows, columns]`."""
+        """Return the mean and variance that inference normalizes by, `[rows, columns]` each."""
 
     @abstractmethod
     def enter(self, rows: slice, mean: Tensor, var: Tensor, share: Tensor) -> None:
-        """Move some rows of the tables by a share, 0 to 1, towards a mean and a variance."""
+        """Move the given table rows towards a mean and a variance by a share from 0 to 1."""
 
     @property
     def regime(self) -> Regime:
-        """What it normalizes by now."""
+        """Which statistics the norm currently normalizes by."""
         if self.training:
             return "train"
         return "batch" if self.eval_stats == "batch" else "running"
@@ -247,34 +247,34 @@ class RunningNorm(Norm):
         return "position" in self.pools and not self.batch_independent
 
     def train(self, mode: bool = True) -> "RunningNorm":
-        """Go into training, or out of it; a norm with frozen statistics stays out of it."""
+        """Set training or eval mode; a norm with frozen statistics stays in eval mode."""
         super().train(mode and not self.frozen)
         return self
 
     def batch_divisor(self) -> Tensor | None:
-        """Return what the last training batch was divided by, `[columns]`, less its mean.
+        """Return what the centered values of the last training batch were divided by, `[columns]`.
 
-        None where more than the statistics of that batch had a part in it.
+        None if its output depended on anything besides that batch's own statistics.
         """
         return None
 
     def watch(self, watcher: Watcher) -> Callable[[], None]:
-        """Call `watcher` with the moments of each batch; return what ends that."""
+        """Call `watcher` with the moments of each batch; return a function that stops this."""
         self.watchers.append(watcher)
         return lambda: self.watchers.remove(watcher)
 
     @property
     def all_reduce(self) -> AllReduce:
-        """The sum of tables over the processes that share a batch's statistics.
+        """The function that sums tables over the processes that share batch statistics.
 
-        Outside of training each process has its own, unless all call the norm equally often.
+        Outside training each process uses its own statistics, unless all of them run `in_step`.
         """
         if not self.sync or not (self.training or self.in_step):
             return here
         return self.summed or (here if world().size == 1 else self._sum_over_processes)
 
     def _sum_over_processes(self, table: Tensor) -> Tensor:
-        """Sum a table `[..., R, d]`, padded to all rows: batches may differ in length."""
+        """Sum a table `[..., R, d]`, padded to all rows because batches may differ in length."""
         rows = 1 if self.by_position else self.rows
         if rows > 1:
             table = F.pad(table, (0, 0, 0, rows - table.shape[-2]))
@@ -282,13 +282,13 @@ class RunningNorm(Norm):
 
     @property
     def of_groups(self) -> AllReduce:
-        """How processes share the moments of groups: a ghost batch is of one process."""
+        """How processes sum the moments of groups: a ghost batch never spans processes."""
         return self.all_reduce if self.ghost is None else here
 
     def require_tokens(self, known: int | None) -> None:
-        """Refuse to train on a batch of too few tokens: it would teach nothing, or NaN.
+        """Refuse to train on a batch of too few tokens, which would teach nothing or give NaN.
 
-        Where their number is not known, `update` leaves the tables as they are.
+        If their number is not known here, `update` leaves the tables unchanged instead.
         """
         fewest = 1 if self.by_position or "position" not in self.pools else self.fewest
         if not self.training or known is None or known >= fewest:
@@ -303,7 +303,7 @@ class RunningNorm(Norm):
 
     @torch.no_grad()
     def see_groups(self, found: Moments, first: int = 0) -> None:
-        """See the moments of the groups, `[G, 1, R, columns]`, as those of one batch."""
+        """Pass the moments of the groups, `[G, 1, R, columns]`, to `see` as one batch."""
         if self.ghost is None:
             self.see(Moments(*(table.detach().flatten(0, 2) for table in found)), first)
         else:
@@ -312,9 +312,9 @@ class RunningNorm(Norm):
 
     @torch.no_grad()
     def see(self, found: Moments, first: int = 0) -> None:
-        """Tell the watchers of a batch's moments, `[rows, columns]`; in training update the tables.
+        """Pass a batch's moments `[rows, columns]` to the watchers; in training update the tables.
 
-        They are of the rows from `first` on.
+        The moments belong to the table rows from `first` on.
         """
         for watcher in self.watchers:
             watcher(found, first)
@@ -328,7 +328,7 @@ class RunningNorm(Norm):
 
     @torch.no_grad()
     def commit(self) -> None:
-        """Let what the calls of an update brought into the tables, as one batch."""
+        """Enter the moments held during an update into the tables, pooled as one batch."""
         held, self.held = self.held or [], None
         if len(held) > 1:
             sums = torch.stack([found.sums() for found in held]).sum(0)
@@ -337,13 +337,13 @@ class RunningNorm(Norm):
             self.update(found)
 
     def update(self, found: Moments, first: int = 0) -> None:
-        """Move the rows from `first` on towards a batch's moments, if of enough values."""
+        """Move the rows from `first` on towards a batch's moments, if it has enough values."""
         mean, var = self.estimates(found)
         share = self.momentum * (found.count >= self.fewest).to(mean)
         self.enter(slice(first, first + mean.shape[0]), mean, var, share)
 
     def estimates(self, found: Moments) -> tuple[Tensor, Tensor]:
-        """Return the mean and the variance to remember of a batch, `[rows, columns]` each."""
+        """Return the mean and variance that a batch adds to the tables, `[rows, columns]` each."""
         mean, _ = self.running_moments()
         return found.mean.to(mean), found.var.to(mean)
 
@@ -351,18 +351,18 @@ class RunningNorm(Norm):
         return {**super().__getstate__(), "watchers": []}
 
     def get_extra_state(self) -> Tensor:
-        """Return the clock and the number of batches that have entered, as whole numbers."""
+        """Return the clock and the number of batches that have entered the tables, as integers."""
         step, total = self.clock
         return torch.tensor([step, -1 if total is None else total, self.batches])
 
     def set_extra_state(self, state: Tensor) -> None:
-        """Restore the clock of a saved norm."""
+        """Restore the clock and the number of batches of a saved norm."""
         step, total, self.batches = (int(number) for number in state.tolist())
         self.clock = Clock(step, None if total < 0 else total)
 
 
 def check_groups(groups: int | None, dim: int) -> None:
-    """Raise ValueError where neighboring features do not form groups of one size."""
+    """Raise ValueError if `dim` features do not divide into `groups` groups of equal size."""
     if groups is not None and dim % groups:
         raise ValueError(f"norm.groups={groups} does not divide the width {dim}: use a divisor")
 
@@ -376,11 +376,11 @@ def running_norms(model: nn.Module) -> list[RunningNorm]:
 def normalized_by(
     model: nn.Module, eval_stats: EvalStats, *, in_step: bool = False
 ) -> Iterator[None]:
-    """Put the model in eval mode while its norms take each batch's statistics, or running ones.
+    """Put the model in eval mode, with its norms using batch statistics or running statistics.
 
-    `batch` computes what training does, without dropout and without changing the tables. Where
-    processes go `in_step`, each with as many batches, synced norms take the statistics of all
-    processes' batches. All modes are put back on exit.
+    `batch` computes what training does, without dropout and without changing the tables. If all
+    processes run `in_step`, each with the same number of batches, synced norms pool statistics over
+    all processes. All modes are restored on exit.
     """
     norms: list[tuple[RunningNorm, EvalStats, bool]] = [
         (norm, norm.eval_stats, norm.in_step) for norm in running_norms(model)

@@ -1,9 +1,9 @@
-"""Batch norm (Ioffe and Szegedy 2015, algorithm 1), and norms that pool other axes, too.
+"""Batch norm (Ioffe and Szegedy 2015, algorithm 1), and variants that pool over other axes.
 
-The tokens of a batch are its examples. Open questions of batch norm in a Transformer are options:
-which tokens count (`padding`), by what inference normalizes (`eval_stats`), whether processes share
-statistics (`sync`), what is remembered (`momentum`, `unbiased`), and how many sequences are a batch
-(`ghost`).
+Each token of a batch is one example. What batch norm leaves open in a Transformer is an option:
+which tokens count (`padding`), which statistics inference uses (`eval_stats`), whether processes
+share statistics (`sync`), how running statistics are updated (`momentum`, `unbiased`), and how many
+sequences form one batch (`ghost`).
 """
 
 from dataclasses import dataclass, field
@@ -22,8 +22,8 @@ from normlab.norms.pool import Axis, Grouped, Groups, Moments, Padding, Stream, 
 class BatchNorm(RunningNorm):
     """`weight (x - mean) / sqrt(var + eps) + bias`: each feature over all tokens of the batch.
 
-    The remembered variance is the n - 1 estimate (`unbiased`); batches are normalized by the n one,
-    as in `nn.BatchNorm1d`.
+    With `unbiased` the running variance is the n - 1 estimate; batches are always normalized by the
+    n estimate, as in `nn.BatchNorm1d`.
     """
 
     pools: ClassVar[frozenset[Axis]] = frozenset({"batch", "position"})
@@ -40,14 +40,14 @@ class BatchNorm(RunningNorm):
         self.keep_rows(1)
 
     def keep_rows(self, rows: int) -> None:
-        """Start tables with a row for each of `rows` positions, or one for all."""
+        """Create the tables, with one row per position or a single row for all positions."""
         self.rows = rows
         columns = 1 if "feature" in self.pools else self.dim
         self.register_buffer("running_mean", torch.zeros(rows, columns))
         self.register_buffer("running_var", torch.ones(rows, columns))
 
     def formula(self, x: Grouped, m: Moments) -> Grouped:
-        """Return `x` by the moments of its groups, before gain and shift."""
+        """Normalize `x` by the moments of its groups, without gain and shift."""
         return (x - m.mean) * self.inverse(m.var) * (m.count > 1)  # one value has no variance
 
     def normalize(self, groups: Groups) -> tuple[Grouped, Moments]:
@@ -77,7 +77,7 @@ class BatchNorm(RunningNorm):
 
 
 class GlobalNorm(BatchNorm):
-    """One mean and one variance for all features of all tokens of the batch."""
+    """One mean and one variance over all features of all tokens of the batch."""
 
     pools: ClassVar[frozenset[Axis]] = frozenset({"batch", "position", "feature"})
 
@@ -86,9 +86,9 @@ class GlobalNorm(BatchNorm):
 class PositionBatchNorm(BatchNorm):
     """Batch norm per position: each feature over the tokens that share a position.
 
-    At a far position one sequence may be alone in the batch. One value has no variance, so the
-    output is the bias, and the row is left as it was. Where a recurrence gives one position at a
-    time, those beyond the last row share it (Cooijmans et al. 2017, section 3).
+    At a late position only one sequence of the batch may be left. One value has no variance, so the
+    output is the bias and the table row is not updated. In a recurrent network, which feeds one
+    position at a time, positions beyond the last row use that row (Cooijmans et al. 2017, sec. 3).
     """
 
     pools: ClassVar[frozenset[Axis]] = frozenset({"batch"})
@@ -113,16 +113,16 @@ class PositionBatchNorm(BatchNorm):
 
 
 class SampleBatchNorm(PositionBatchNorm):
-    """All features of the tokens that share a position.
+    """Batch norm per position, with all features of a position pooled together.
 
-    A token alone at its position is normalized over its features, as layer norm would.
+    A token that is alone at its position is normalized over its features, as in layer norm.
     """
 
     pools: ClassVar[frozenset[Axis]] = frozenset({"batch", "feature"})
 
 
 class ScaledBatchNorm(BatchNorm):
-    """Batch norm of tokens that were divided by their root mean square.
+    """Batch norm of tokens that are first divided by their root mean square.
 
     Shen et al. 2020 compare PowerNorm with it (`mask_syncbatchnorm.py` of their code).
     """
@@ -135,18 +135,18 @@ class ScaledBatchNorm(BatchNorm):
 
 @dataclass(eq=False, repr=False, kw_only=True)
 class NoisyBatchNorm(BatchNorm):
-    """Batch norm whose output has another mean and deviation in each update, in training alone.
+    """Batch norm whose output mean and deviation change with every update, in training only.
 
-    With `z` the normalized value of a feature, `m` drawn from `[-noise_shift, noise_shift]` and `s`
-    from `[1, noise_scale]` for each update, place and feature,
+    With `z` the normalized value of a feature, and `m` drawn from `[-noise_shift, noise_shift]` and
+    `s` from `[1, noise_scale]` for each update, norm and feature,
 
         y = weight (z s + m) + bias
 
-    so that what follows is given a distribution that moves, and no larger gain drowns that. After
-    the "noisy" batch norm of Santurkar et al. 2018 (section 2.2), who draw from sample to sample,
-    too, and behind the gain. Here all tokens of an update move by the same amount, on all
-    processes: it is drift, the internal covariate shift of Ioffe and Szegedy 2015, and nothing
-    else. It does not move outside of a run.
+    so the next layer gets inputs whose distribution drifts, and a larger gain cannot drown the
+    noise. It follows the "noisy" batch norm of Santurkar et al. 2018 (section 2.2), who also draw
+    noise per sample, and add it after the gain. Here all tokens of an update, on all processes,
+    move by the same amount: this is pure drift, the internal covariate shift of Ioffe and Szegedy
+    2015. Outside a run there is no noise.
     """
 
     noise_shift: float
@@ -157,7 +157,7 @@ class NoisyBatchNorm(BatchNorm):
         self._seed = 0
 
     def initialize(self, generator: torch.Generator) -> None:
-        """Draw where this place's own noise begins."""
+        """Draw the seed of this norm's noise."""
         self._seed = int(torch.randint(2**62, (), generator=generator))
 
     @uncompiled

@@ -1,7 +1,7 @@
-"""Hand-written backward passes of batch norm and RMS norm, in fewer passes over memory.
+"""Hand-written backward passes of batch norm and RMS norm that need fewer passes over memory.
 
-Plain autograd takes two to four times as long on a CPU. `tests/norms/test_pools.py` holds each
-kernel against its formula.
+Plain autograd takes two to four times as long on a CPU. `tests/norms/test_pools.py` compares each
+kernel with its formula.
 """
 
 from typing import Any
@@ -21,13 +21,13 @@ def standardize(
     eps: float,
     all_reduce: AllReduce = here,
 ) -> tuple[Grouped, Moments]:
-    """Return `weight (x - mean) / sqrt(var + eps) + bias`, anything at values that do not count.
+    """Return `weight (x - mean) / sqrt(var + eps) + bias` and the moments, which have no gradient.
 
-    All are float32 or float64; gain and shift are per feature. The moments carry no gradient.
+    Tensors are float32 or float64; gain and shift are per feature. Padding outputs are unspecified.
     """
     if pool.groups > 1:
         weight, bias = (table.unflatten(0, (pool.groups, -1)) for table in (weight, bias))
-    if torch.compiler.is_compiling():  # torch then derives and fuses a backward by itself
+    if torch.compiler.is_compiling():  # the compiler derives and fuses the backward pass
         moments = pool.moments(groups, all_reduce)
         found = moments.rows(groups.x.shape[2])
         y = torch.addcmul(bias, groups.x - found.mean, weight * inverse_deviation(found, eps))
@@ -42,7 +42,7 @@ def standardize(
 
 
 def inverse_deviation(moments: Moments, eps: float) -> Tensor:
-    """Return what centered values are multiplied by: 0 for one value, which has no spread."""
+    """Return 1 / sqrt(var + eps), or 0 for a single value, which has no variance."""
     return (moments.var + eps).rsqrt() * (moments.count > 1)
 
 
@@ -53,8 +53,8 @@ class _Standardize(torch.autograd.Function):
 
         dx = (h - sum(h) / n - z sum(h z) / m) / sqrt(var + eps)
 
-    where n and m are the counts of the mean and of the variance. `weight` and `bias` need both sums
-    anyway; over several processes they are all that is sent.
+    where n and m are the counts of the mean and of the variance. The gradients of `weight` and
+    `bias` need both sums anyway, and processes exchange nothing else.
     """
 
     @staticmethod
@@ -97,7 +97,7 @@ class _Standardize(torch.autograd.Function):
 def _batch_norm(
     groups: Groups, weight: Tensor, bias: Tensor, eps: float
 ) -> tuple[Grouped, Moments]:
-    """Return torch's own batch norm of tokens as pixels of an image, a view of the same memory."""
+    """Apply torch's own batch norm to tokens viewed, without a copy, as the pixels of an image."""
     pixels = groups.x.permute(0, 3, 1, 2)
     y, mean, inverse = torch.native_batch_norm(pixels, weight, bias, None, None, True, 0.0, eps)
     mean, inverse = (table.detach().view(1, 1, 1, -1) for table in (mean, inverse))
@@ -106,10 +106,10 @@ def _batch_norm(
 
 
 class RootMeanSquare(torch.autograd.Function):
-    """`weight x / sqrt(mean(x^2) + eps)` over the last axis, by torch's kernels of layer norm.
+    """`weight x / sqrt(mean(x^2) + eps)` over the last axis, using torch's layer norm kernels.
 
-    torch makes RMS norm of many small operators on a CPU. Layer norm's backward kernel, given a
-    mean of 0, is RMS norm's but for the gradient's mean over features, which is put back.
+    On a CPU torch composes RMS norm from many small operators. Layer norm's backward kernel with a
+    mean of 0 gives RMS norm's gradient except for a mean over features, which is added back here.
     """
 
     @staticmethod

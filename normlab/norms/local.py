@@ -1,7 +1,7 @@
-"""Norms without the batch axis: each takes its statistics from a token, or from its sequence.
+"""Norms that do not pool over the batch: statistics come from one token or one sequence.
 
-They remember nothing between batches, and do the same in training and in eval. Here is also the
-bounded map that takes the place of a norm.
+They keep no state between batches and behave the same in training and in eval mode. The bounded map
+that replaces a norm (DyT, Derf) is here too.
 """
 
 import math
@@ -22,7 +22,7 @@ Detach = Literal["none", "mean", "std", "both", "value"]
 
 
 class NoNorm(Norm):
-    """Nothing: the tokens as they are."""
+    """The identity: tokens pass unchanged."""
 
     pools: ClassVar[frozenset[Axis]] = frozenset()
 
@@ -36,7 +36,7 @@ class NoNorm(Norm):
 
 @dataclass(eq=False, repr=False, kw_only=True)
 class TokenNorm(Norm):
-    """`weight z + bias`, where `formula` makes z of each token by itself."""
+    """`weight z + bias`, where `formula` computes z from each token separately."""
 
     pools: ClassVar[frozenset[Axis]] = frozenset({"feature"})
 
@@ -52,7 +52,7 @@ class TokenNorm(Norm):
         return (self.gain_and_shift(z) if self.affine else z).to(x.dtype)
 
     def formula(self, x: Float[Tensor, "*_ D"]) -> Float[Tensor, "*_ D"]:
-        """Return tokens normalized, without gain and shift."""
+        """Normalize tokens, without gain and shift."""
         raise NotImplementedError
 
 
@@ -60,10 +60,10 @@ class TokenNorm(Norm):
 class LayerNorm(TokenNorm):
     """`(x - mean) / sqrt(var + eps)` of each token (Ba, Kiros and Hinton 2016, equation 4).
 
-    `detach` names the statistics through which no gradient flows: they are constants of the
-    backward pass, and the output is the same (DetachNorm; Xu et al. 2019, section 3). `value` is
-    the other half: the tokens as they are, with layer norm's gradient. The authors' code of that
-    (`gradnorm`) adds the normalized tokens to them, which has the same gradient.
+    `detach` names the statistics that the backward pass treats as constants; the output does not
+    change (DetachNorm; Xu et al. 2019, section 3). `value` does the opposite: tokens pass
+    unnormalized, but get layer norm's gradient. The authors' code for this (`gradnorm`) also adds
+    the normalized tokens to the output; the gradient is the same.
     """
 
     eps: float
@@ -88,10 +88,10 @@ class LayerNorm(TokenNorm):
 
 @dataclass(eq=False, repr=False, kw_only=True)
 class AdaNorm(TokenNorm):
-    """`C (1 - k n) n` with `n` the normalized token, and nothing learned (Xu et al. 2019, eq. 10).
+    """`C (1 - k n) n` with `n` the normalized token and nothing learned (Xu et al. 2019, eq. 10).
 
-    No gradient flows through the factor `1 - k n`. As in the authors' code `n` is the token less
-    its mean, over `sd + eps` with the n - 1 standard deviation. `scale` is C.
+    No gradient flows through the factor `1 - k n`. As in the authors' code, `n` is the token minus
+    its mean, divided by `sd + eps`, where sd is the n - 1 standard deviation. `scale` is C.
     """
 
     exact_gradient: ClassVar[bool] = False
@@ -110,7 +110,7 @@ class AdaNorm(TokenNorm):
 class RMSNorm(TokenNorm):
     """`x / sqrt(mean(x^2) + eps)` of each token (Zhang and Sennrich 2019, equation 4): no shift.
 
-    `eps` is added to the mean square (`eps_inside`), or to its root, as the authors' code does.
+    `eps` is added to the mean square with `eps_inside`, else to its root, as in the authors' code.
     """
 
     eps: float
@@ -135,7 +135,7 @@ class RMSNorm(TokenNorm):
         return x / self.root(x)
 
     def root(self, x: Float[Tensor, "*_ N"]) -> Float[Tensor, "*_ 1"]:
-        """Return the root mean square of some features, with eps."""
+        """Return the root mean square over the last axis, with eps."""
         root = torch.linalg.vector_norm(x, dim=-1, keepdim=True) * x.shape[-1] ** -0.5
         return (root.square() + self.eps).sqrt() if self.eps_inside else root + self.eps
 
@@ -144,7 +144,7 @@ class RMSNorm(TokenNorm):
 class PartialRMSNorm(RMSNorm):
     """pRMSNorm: the root mean square of the first features only (Zhang and Sennrich 2019).
 
-    `share` of the features, rounded down and at least one, make the statistic; all are scaled.
+    The first `share` of the features (rounded down, at least one) is measured; all are scaled.
     """
 
     share: float
@@ -156,7 +156,7 @@ class PartialRMSNorm(RMSNorm):
 
 
 class UnitNorm(TokenNorm):
-    """`factor g x / ||x||`, with one learned scalar g where a `gain` to begin with is given."""
+    """`factor g x / ||x||`: g is a learned scalar that starts at `gain`, or the constant 1."""
 
     gain: Tensor
 
@@ -172,9 +172,9 @@ class UnitNorm(TokenNorm):
 
 @dataclass(eq=False, repr=False, kw_only=True)
 class ScaleNorm(TokenNorm):
-    """`g x / ||x||`, one learned scalar g, at first sqrt(D) (Nguyen and Salazar 2019, equation 2).
+    """`g x / ||x||` with one learned scalar g, initially sqrt(D) (Nguyen and Salazar 2019, eq. 2).
 
-    `eps` bounds the length from below.
+    Lengths below `eps` count as `eps`.
     """
 
     affine: bool = field(init=False, default=False)
@@ -191,11 +191,11 @@ class ScaleNorm(TokenNorm):
 
 @dataclass(eq=False, repr=False, kw_only=True)
 class GroupNorm(TokenNorm):
-    """Layer norm in groups of neighboring features (Wu and He 2018), each token by itself.
+    """Layer norm within groups of neighboring features (Wu and He 2018), for each token separately.
 
-    On images group norm pools over space too (`SampleGroupNorm`); here positions are left out, so
-    that a token does not see its future. Without `center` each group keeps its mean and is divided
-    by its root mean square: without `affine` too, the group scaling of PowerNorm's appendix.
+    On images group norm also pools over space (`SampleGroupNorm`); here it does not pool over
+    positions, so a token never sees later ones. Without `center` each group keeps its mean and is
+    divided by its root mean square; without `affine` too, this is PowerNorm's group scaling.
     """
 
     eps: float
@@ -214,9 +214,9 @@ class GroupNorm(TokenNorm):
 
 @dataclass(eq=False, repr=False, kw_only=True)
 class InstanceNorm(TokenNorm):
-    """Each feature over the real tokens of its sequence (Ulyanov et al. 2016), the future too.
+    """Each feature normalized over the real tokens of its sequence (Ulyanov et al. 2016).
 
-    A sequence of one token comes out as the bias alone: one value has no variance.
+    A token sees later ones. In a sequence of one token, which has no variance, it becomes the bias.
     """
 
     pools: ClassVar[frozenset[Axis]] = frozenset({"position"})
@@ -228,7 +228,7 @@ class InstanceNorm(TokenNorm):
         self.pool = Pool(self.pools)
 
     def forward(self, x: Float[Tensor, "B P D"], stream: Stream) -> Float[Tensor, "B P D"]:
-        """Return `x` by the statistics of each sequence."""
+        """Normalize `x` by the statistics of each sequence."""
         groups = self.pool.cut(x, stream)
         weight, bias = self.weight.to(groups.x), self.bias.to(groups.x)
         y, _ = standardize(groups, weight, bias, self.pool, self.eps)
@@ -236,17 +236,17 @@ class InstanceNorm(TokenNorm):
 
 
 class SequenceNorm(InstanceNorm):
-    """All features of all real tokens of a sequence together."""
+    """All features of all real tokens of a sequence, normalized together."""
 
     pools: ClassVar[frozenset[Axis]] = frozenset({"position", "feature"})
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
 class SampleGroupNorm(SequenceNorm):
-    """Each group of neighboring features over a sample's positions (Wu and He 2018, equation 7).
+    """Groups of neighboring features pooled over a sample's positions (Wu and He 2018, equation 7).
 
     With one group it is the layer norm of that paper, `SequenceNorm`; with as many groups as
-    features it is instance norm. `GroupNorm` takes the groups of one position alone.
+    features it is instance norm. `GroupNorm` normalizes the groups of each position separately.
     """
 
     groups: int
@@ -274,7 +274,7 @@ FUNCTIONS: Mapping[Function, Callable[[Tensor], Tensor]] = {
     "tanh": torch.tanh,
     "erf": torch.erf,
     "identity": lambda x: x,
-    # what Derf's repository compares erf with
+    # the functions that Derf's repository compares with erf
     "arctan": lambda x: 2 / math.pi * torch.atan(x),
     "isru": lambda x: x * (x.square() + 1).rsqrt(),
     "satursin": lambda x: torch.sin(x.clamp(-math.pi / 2, math.pi / 2)),
@@ -289,16 +289,16 @@ FUNCTIONS: Mapping[Function, Callable[[Tensor], Tensor]] = {
 class BoundedMap(TokenNorm):
     """`weight * f(alpha x + shift) + bias` with one learned scalar `alpha`: no statistics.
 
-    DyT (Zhu et al. 2025, equation 1) takes tanh, Derf (Chen et al. 2025) erf with a learned shift.
-    `identity` bounds nothing: it is for the learned scalar that both have on the embeddings of
-    language models, which starts at sqrt(D), or at 1 where the model multiplies embeddings by
-    sqrt(D) itself.
+    DyT (Zhu et al. 2025, equation 1) uses tanh, Derf (Chen et al. 2025) erf with a learned shift.
+    `identity` does not bound: it is the learned scalar that both papers put on the embeddings of
+    language models. It starts at sqrt(D), or at 1 if the model already multiplies embeddings by
+    sqrt(D).
 
     Args:
-        alpha: first value of the scalar. The authors set it by place in large language models.
-        shift: first value of a learned scalar that is added; None for none.
-        affine: whether the weight and the bias are learned; `scale` has a weight and no bias, as
-            the authors' LLaMA.
+        alpha: initial value of the scalar. In large language models the authors set it per place.
+        shift: initial value of a learned scalar that is added; None for no shift.
+        affine: whether the weight and the bias are learned; `scale` learns a weight without a
+            bias, as in the authors' LLaMA.
     """
 
     pools: ClassVar[frozenset[Axis]] = frozenset()

@@ -1,4 +1,4 @@
-"""The norms of a model as a run meets them: each step, each micro-batch, each checkpoint."""
+"""What a run does with all norms of a model: per step, per micro-batch and per checkpoint."""
 
 from collections.abc import Mapping
 
@@ -13,10 +13,10 @@ from normlab.norms.ranks import average_, world
 class ModelNorms:
     """All norms of a model.
 
-    `freeze_statistics` is the share of a run after which running statistics stay as they are and
-    training normalizes by them; None for never.
+    `freeze_statistics` is the share of a run after which running statistics are frozen and training
+    normalizes by them; None to never freeze them.
 
-    Raises ValueError for that with norms whose inference takes the batch's own statistics.
+    Raises ValueError if it is given and a norm uses batch statistics in inference.
     """
 
     def __init__(self, model: nn.Module, *, freeze_statistics: float | None = None) -> None:
@@ -33,8 +33,8 @@ class ModelNorms:
     def milestones(self, total: int | None) -> dict[str, int]:
         """Return the last step of each phase of the norms in a run of `total` steps.
 
-        Phases of no steps are left out. Their names are `BatchRenorm/warmup`; where norms of one
-        class differ, the later are named by their place,
+        Phases without steps are left out. A phase is called `BatchRenorm/warmup`; if norms of the
+        same class differ, later ones are called by their path in the model,
         `decoder.layers.0.self_residual.norm/warmup`.
         """
         found: dict[str, int] = {}
@@ -48,7 +48,7 @@ class ModelNorms:
         return found
 
     def begin_step(self, step: int, total: int | None) -> None:
-        """Tell all norms which step comes, from 1, of how many; None where that is not known."""
+        """Set all norms to a step, from 1, of `total` (None if not known); freeze them if due."""
         clock = Clock(step, total)
         for norm in self._named.values():
             norm.clock = clock
@@ -60,7 +60,7 @@ class ModelNorms:
             norm.held = []
 
     def _last_unfrozen(self, total: int | None) -> int | None:
-        """Return the last step with statistics of the batch; None where they are not frozen."""
+        """Return the last step that uses batch statistics; None if they are never frozen."""
         if self._freeze_statistics is None:
             return None
         if total is None:
@@ -71,14 +71,14 @@ class ModelNorms:
         return round(self._freeze_statistics * total)
 
     def commit(self) -> None:
-        """Let an update's micro-batches into the statistics that waited for all of them."""
+        """Enter the micro-batches of an update into the running statistics that wait for them."""
         for norm in self._running:
             norm.commit()
 
     def penalty(self) -> Float[Tensor, ""] | None:
-        """Take the sum of what norms add to the summed loss of the last micro-batch, if any do.
+        """Return and clear the sum of the norms' extra losses on the last micro-batch, if any.
 
-        It carries a gradient, and is to be taken before the backward pass.
+        It belongs to the summed loss and carries a gradient: call this before the backward pass.
         """
         terms = [norm.extra_loss for norm in self._named.values() if norm.extra_loss is not None]
         for norm in self._named.values():
@@ -88,24 +88,24 @@ class ModelNorms:
     def share_statistics(self) -> None:
         """Replace unsynced running statistics by their mean over processes.
 
-        Due before evaluating or saving: with `sync=false` each process has its own. The variance is
-        the mean variance within processes; how far their means are apart is left out.
+        Needed before evaluating or saving: with `sync=false` each process has its own. Variances
+        are averaged too; the variance between the means of processes is ignored.
         """
         average_(self._unsynced.values())
 
     def own_statistics(self) -> dict[str, Tensor]:
-        """Return a copy, on the CPU, of the tables that a process keeps without the others."""
+        """Return a CPU copy of the running statistics that processes do not share."""
         return {name: table.detach().cpu().clone() for name, table in self._unsynced.items()}
 
     @torch.no_grad()
     def restore_statistics(self, own: Mapping[str, Tensor]) -> None:
-        """Restore a copy of these tables."""
+        """Restore the running statistics that `own_statistics` returned."""
         for name, table in self._unsynced.items():
             table.copy_(own[name])
 
     @property
     def _unsynced(self) -> dict[str, Tensor]:
-        """The tables of norms that are not synced, by name; none for a single process."""
+        """The running statistics of norms without `sync`, by name; empty for a single process."""
         return {
             f"{place}.{name}": table
             for place, norm in self._named.items()

@@ -1,12 +1,12 @@
-"""What a norm pools: groups of tokens, and the mean and variance of each group without its padding.
+"""Pooling: how tokens are grouped, and the mean and variance of each group without its padding.
 
 A pool is a reshape, `[B, P, D]` to `[G, S, R, D]`. Statistics are taken over `S`, and over `D` if
-features are pooled; the `G` groups and the `R` positions each have their own. Batch norm has one
-group of all tokens (S = B P, R = 1), batch norm per position has R = P, ghost batches are G groups
-of a few sequences, and instance norm has a group for each sequence.
+features are pooled; each of the `G` groups and `R` positions has its own. Batch norm has one group
+of all tokens (S = B P, R = 1), batch norm per position has R = P, ghost batches are G groups of a
+few sequences, and instance norm has one group per sequence.
 
-Statistics are float32 whatever the input (float64 stays float64), and the variance takes two
-passes: the difference of two large sums would cancel.
+Statistics are float32 for any input except float64, which stays float64. The variance takes two
+passes over the data, since the difference of two large sums would lose precision.
 """
 
 from collections.abc import Callable
@@ -26,7 +26,7 @@ Padding = Literal["exclude", "include", "fill"]
 
 Grouped = Float[Tensor, "G S R D"]
 Table = Float[Tensor, "G 1 #R _"]  # as wide as x, or 1 where features are pooled
-Bits = Int[Tensor, "*_ 1"]  # all bits of a token that counts, none of another
+Bits = Int[Tensor, "*_ 1"]  # a mask: all bits set for a token that counts, none for others
 AllReduce = Callable[[Tensor], Tensor]
 
 
@@ -37,16 +37,16 @@ def widen(x: Tensor, *others: Tensor) -> tuple[Tensor, ...]:
 
 
 def here(table: Tensor) -> Tensor:
-    """Return the table as it is: the sum over a single process."""
+    """Return the table unchanged: the sum over a single process."""
     return table
 
 
 @dataclass(frozen=True)
 class Stream:
-    """The token stream a tensor belongs to: which tokens are real, and where the first one is.
+    """The token stream of a tensor: which tokens are real, and the position of the first column.
 
-    `valid` is None where all are, as the pixels of an image. `start` is the position of the first
-    column, above 0 only in incremental decoding.
+    `valid` is None if all tokens are real, like the pixels of an image. `start`, the position of
+    the first column, is above 0 only in incremental decoding.
     """
 
     valid: Bool[Tensor, "B P"] | None = None
@@ -59,7 +59,7 @@ class Stream:
         return self.valid
 
     def known_tokens(self, x: Shaped[Tensor, "B P *_"]) -> int | None:
-        """Return the number of real tokens of `x`; None where that would wait for a device."""
+        """Return the number of real tokens of `x`; None if compiling or if a GPU must finish."""
         if self.valid is None:
             return x.shape[0] * x.shape[1]
         if not self.valid.is_cpu or torch.compiler.is_compiling():
@@ -68,38 +68,38 @@ class Stream:
 
     @cached_property
     def rows(self) -> Int[Tensor, "N"]:
-        """The numbers of the real tokens among all `B P`."""
+        """The flat indices of the real tokens among all `B P`."""
         assert self.valid is not None
         return self.valid.flatten().nonzero().squeeze(1)
 
     @cached_property
     def bits(self) -> Int[Tensor, "B P 1"]:
-        """All bits of a real token, none of padding."""
+        """An integer mask: all bits set for real tokens, none for padding."""
         assert self.valid is not None
         return -self.valid[..., None].int()
 
     @property
     def keys(self) -> Bool[Tensor, "B 1 1 P"] | None:
-        """Which tokens every query of every head may look at; None for all."""
+        """Which tokens the queries of all heads may attend to; None for all."""
         return None if self.valid is None else self.valid[:, None, None, :]
 
     def repeated(self, times: int) -> "Stream":
-        """Return the stream of a tensor that has each row this many times in succession."""
+        """Return the stream of a tensor in which each row is repeated `times` times in a row."""
         if self.valid is None:
             return self
         return Stream(self.valid.repeat_interleave(times, dim=0), start=self.start)
 
     def picked(self, rows: Int[Tensor, "R"]) -> "Stream":
-        """Return the stream of some rows."""
+        """Return the stream of the given rows."""
         return self if self.valid is None else Stream(self.valid[rows], start=self.start)
 
 
 class Groups(NamedTuple):
     """The values of each group, and which of them count.
 
-    `kept` is what `select` leaves padding out by, None where all values count. `count` and
-    `var_count` are the numbers of values that divide the sums of a mean and of a variance. `rows`
-    are the numbers of the tokens that are here; None if all are.
+    `kept` is the mask that `select` drops padding with, None if all values count. `count` and
+    `var_count` are the divisors of the sums for the mean and for the variance. `rows` are the flat
+    indices of the tokens in `x`; None if all tokens are there.
     """
 
     x: Grouped
@@ -110,9 +110,9 @@ class Groups(NamedTuple):
 
 
 class Moments(NamedTuple):
-    """The mean and the variance of each group, and how many values they were made of.
+    """The mean and variance of each group, and the number of values behind each of them.
 
-    `var_count` is what divided the sum of squares: `count`, unless padding was filled.
+    `var_count` is the divisor of the sum of squares: `count`, unless padding was filled.
     """
 
     mean: Tensor
@@ -121,21 +121,21 @@ class Moments(NamedTuple):
     var_count: Tensor
 
     def rows(self, positions: int) -> "Moments":
-        """Return the moments of the first positions, from those of the longest process."""
+        """Return the moments of the first positions: another process may have longer sequences."""
         if self.mean.shape[2] == positions:
             return self
         return Moments(*(table[:, :, :positions] for table in self))
 
     @torch.no_grad()
     def sums(self) -> Float[Tensor, "4 *tables"]:
-        """Return what adds up over groups and batches, in float64; `pooled` is the way back."""
+        """Return float64 sums that add up over groups and batches; `pooled` is the inverse."""
         mean, var, count, var_count = (table.double() for table in self)
         squares = var_count * var + count * mean.square()
         return torch.stack(torch.broadcast_tensors(count, var_count, count * mean, squares))
 
 
 def pooled(sums: Float[Tensor, "4 *tables"], dtype: torch.dtype) -> Moments:
-    """Return the moments of all values that were summed, as of one batch."""
+    """Return the moments of all summed values, as if they were one batch."""
     count, var_count, firsts, seconds = sums.unbind()
     mean = firsts / count.clamp(min=1)
     var = (seconds - count * mean.square()).clamp(min=0) / var_count.clamp(min=1)
@@ -145,7 +145,7 @@ def pooled(sums: Float[Tensor, "4 *tables"], dtype: torch.dtype) -> Moments:
 def select(x: Tensor, kept: Bits | None) -> Tensor:
     """Return `x` where it is kept, else 0, even if `x` is NaN there.
 
-    On a CPU bits take a fifth of the time of a mask that is broadcast.
+    On a CPU a bit mask takes a fifth of the time of a broadcast boolean mask.
     """
     if kept is None:
         return x
@@ -165,10 +165,10 @@ class _Select(torch.autograd.Function):
 
 @dataclass(frozen=True)
 class Pool:
-    """The axes that share statistics; `size` sequences are a batch of their own, if given.
+    """The axes that share statistics; if `size` is given, that many sequences form a ghost batch.
 
-    Groups are `size` neighbors, the last of what is left over. If they are `interleaved`, sequence
-    i is in group i mod n of n = ceil(B / size), as in the view `[B / n, n C]` of Page 2019.
+    A ghost batch is `size` neighboring sequences; the last one gets the rest. If `interleaved`,
+    sequence i is in group i mod n, n = ceil(B / size), as in the view `[B / n, n C]` of Page 2019.
     """
 
     axes: frozenset[Axis]
@@ -197,10 +197,10 @@ class Pool:
     def cut(self, x: Float[Tensor, "B P D"], stream: Stream, padding: str = "exclude") -> Groups:
         """Return the groups of `x` in the dtype of statistics; values that do not count are 0.
 
-        On a CPU a group of the whole batch has the real tokens alone, side by side, which is faster
-        than to mask the others. If padding is to `fill`, it takes the place of the mean: it adds
-        nothing to a sum of squares and is counted in its divisor. In a `forward` pass alone,
-        `var_count` counts padding, too, and its values stay.
+        On a CPU a group of the whole batch holds only the real tokens, packed together, which is
+        faster than masking. With `padding` "fill", padding is treated as equal to the mean: it adds
+        nothing to the sum of squares but counts in its divisor. With "forward", `var_count` counts
+        padding too, and the values at padding are kept.
         """
         tokens = x.shape[0] * x.shape[1]
         known = stream.known_tokens(x)
@@ -208,7 +208,7 @@ class Pool:
         if known is not None and known < tokens and self.plain and padding == "exclude":
             rows = stream.rows
             x = x.flatten(0, 1).index_select(0, rows)[None]
-        elif stream.valid is not None and known != tokens:  # what is cached cannot be compiled
+        elif stream.valid is not None and known != tokens:  # cached properties cannot be compiled
             bits = -stream.valid[..., None].int() if known is None else stream.bits
         (wide,) = widen(x)
         every = None
@@ -234,7 +234,7 @@ class Pool:
         return counted if values == 1 else values * counted
 
     def reshape(self, x: Shaped[Tensor, "B P _"]) -> Shaped[Tensor, "G S R _"]:
-        """Return the groups of `x`; what a group lacks is 0."""
+        """Return the groups of `x`; groups that are not full are padded with 0."""
         if self.plain:
             return x.reshape(1, -1, 1, x.shape[2])
         if "batch" not in self.axes:
@@ -251,7 +251,7 @@ class Pool:
     def join(
         self, y: Float[Tensor, "G S R _"], groups: Groups, *, like: Float[Tensor, "B P D"]
     ) -> Float[Tensor, "B P D"]:
-        """Undo `cut` for a tensor of the shape and dtype of `like`; tokens left out are 0."""
+        """Undo `cut`, in the shape and dtype of `like`; tokens that were left out become 0."""
         y = y.to(like.dtype)
         if groups.rows is not None:
             tokens = y.new_zeros(like.shape[0] * like.shape[1], like.shape[2])
@@ -271,7 +271,7 @@ class Pool:
         return -(-sequences // -(-sequences // self.size))
 
     def moments(self, groups: Groups, all_reduce: AllReduce = here) -> Moments:
-        """Return the mean and the variance of each group, as `all_reduce` sums over processes."""
+        """Return the mean and variance of each group, summed over processes by `all_reduce`."""
         x, kept, *counts = groups[:4]
         mean, count, var_count = self.mean(x, *counts, by=all_reduce)
         centered = select(x - mean[:, :, : x.shape[2]], kept)
@@ -281,9 +281,9 @@ class Pool:
     def mean(
         self, values: Grouped, *counts: Table, by: AllReduce = here
     ) -> tuple[Table, *tuple[Table, ...]]:
-        """Return the mean of each group of values that are 0 where they do not count.
+        """Return the mean of each group, then the `counts`, all summed over processes by `by`.
 
-        It divides by the first of the counts, which follow, as `by` sums them over processes.
+        Values that do not count must be 0. The mean is the sum divided by the first of the counts.
         """
         sums, found = values.sum(self.dims, keepdim=True), list(counts)
         if by is not here:

@@ -16,10 +16,10 @@ SquarePadding = Literal["exclude", "include", "forward"]
 
 @dataclass(eq=False, repr=False, kw_only=True)
 class SquareNorm(RunningNorm):
-    """Division by a root mean square over the batch, and by `running_square` in inference.
+    """A norm that divides by the batch's root mean square, in inference by the running one.
 
-    `padding` says which tokens count: `exclude` real ones, `include` all, `forward` real ones in
-    the forward pass and all in the moment of the gradient, as published code has it.
+    `padding` says which tokens count: with `exclude` only real tokens, with `include` all, with
+    `forward` real tokens in the forward pass and all in the gradient moment, as in published code.
     """
 
     pools: ClassVar[frozenset[Axis]] = frozenset({"batch", "position"})
@@ -40,9 +40,9 @@ class SquareNorm(RunningNorm):
     forward = uncompiled(RunningNorm.forward)
 
     def formula(self, u: Grouped, m: Moments, count: Tensor) -> Grouped:
-        """Return the output by the mean square of each group, `m.var`.
+        """Normalize `u` by the mean square of each group, `m.var`, and apply gain and shift.
 
-        `count` is the number of tokens that a moment of the gradient is made of.
+        `count` is the number of tokens that a gradient moment is averaged over.
         """
         raise NotImplementedError
 
@@ -56,12 +56,12 @@ class SquareNorm(RunningNorm):
         return y if self.padding == "forward" else select(y, kept), found
 
     def entering(self, count: Tensor, square: Tensor) -> Float[Tensor, "1 D"]:
-        """Return the mean square of `count` tokens, or the running one if no token came."""
+        """Return the batch's mean square, or the running one if the batch has no tokens."""
         return torch.where(count > 0, square.to(self.running_square), self.running_square)
 
     @torch.no_grad()
     def see_gradient(self, mean: Tensor, count: Tensor) -> None:
-        """Let a training batch's moment of the gradient, `[G, 1, 1, D]`, into the tables."""
+        """Enter a training batch's gradient moment, `[G, 1, 1, D]`, now or at the update's end."""
         found = [(mean.flatten(0, 2), count.flatten(0, 2))]
         if self.ghost is not None:
             found = [_pooled(found, self.all_reduce)]
@@ -71,7 +71,7 @@ class SquareNorm(RunningNorm):
             self.held_gradients += found
 
     def enter_gradient(self, mean: Float[Tensor, "1 D"], count: Float[Tensor, "1 1"]) -> None:
-        """Let the last batch's moment of the gradient into the tables, unless no token made it."""
+        """Enter the last batch's gradient moment into the tables, unless it had no tokens."""
         raise NotImplementedError
 
     @torch.no_grad()
@@ -89,7 +89,7 @@ class SquareNorm(RunningNorm):
 
 
 def _pooled(means: Sequence[tuple[Tensor, Tensor]], all_reduce: AllReduce) -> tuple[Tensor, Tensor]:
-    """Return mean and count of all groups together."""
+    """Return the pooled mean and count of all groups."""
     sums = torch.cat([torch.cat([count, count * mean], -1) for mean, count in means])
     total = all_reduce(sums.sum(0, keepdim=True))
     return total[:, 1:] / total[:, :1].clamp(min=1), total[:, :1]
@@ -97,10 +97,10 @@ def _pooled(means: Sequence[tuple[Tensor, Tensor]], all_reduce: AllReduce) -> tu
 
 @dataclass(eq=False, repr=False, kw_only=True)
 class GroupScaling(SquareNorm):
-    """Divides each of `groups` runs of neighboring features of a token by its root mean square.
+    """A norm that first divides each of `groups` feature groups of a token by its root mean square.
 
-    That is done before the batch's mean square is taken (appendix of the paper, in all of its
-    code); None leaves it out. Without it the norm is a fixed map in inference.
+    This comes before the batch's mean square is taken (appendix of the paper, and all of its code).
+    `groups=None` skips it, which makes the norm a fixed map in inference.
     """
 
     groups: int | None
@@ -110,7 +110,7 @@ class GroupScaling(SquareNorm):
         check_groups(self.groups, self.dim)
 
     def scaled(self, x: Float[Tensor, "*_ D"]) -> Float[Tensor, "*_ D"]:
-        """Return tokens whose groups of features have a mean square of 1."""
+        """Scale each feature group of each token to a mean square of 1."""
         if self.groups is None:
             return x
         grouped = x.unflatten(-1, (self.groups, -1))
@@ -124,10 +124,10 @@ class GroupScaling(SquareNorm):
         return super().by_running(self.scaled(x), rows)
 
     def update(self, found: Moments, first: int = 0) -> None:
-        """Let a batch's mean square into the running one.
+        """Update the running mean square with a batch's.
 
-        In the warm-up all batches weigh the same first; then, there too, the newest more, as in the
-        authors' code.
+        In the warm-up a plain average over all batches comes first; the step by `momentum` is taken
+        there too, as in the authors' code.
         """
         self.batches += 1
         step, total = self.clock
@@ -138,9 +138,9 @@ class GroupScaling(SquareNorm):
 
 
 class PowerNormV(GroupScaling):
-    """PN-V: each feature over its root mean square over the batch, by exact gradients.
+    """PN-V: each feature divided by its root mean square over the batch, with exact gradients.
 
-    The authors' repository has no code of it.
+    The authors' repository has no code for it.
     """
 
     def formula(self, u: Grouped, m: Moments, count: Tensor) -> Grouped:
@@ -149,16 +149,16 @@ class PowerNormV(GroupScaling):
 
 @dataclass(eq=False, repr=False, kw_only=True)
 class PowerNorm(GroupScaling):
-    """PN: by the running root mean square after a warm-up, by the batch's before (algorithm 2).
+    """PN: divides by the batch's root mean square in the warm-up, then by the running one.
 
-    z = u / sqrt(square + eps), with the square of the batch in the warm-up, else the running one
-    before the batch. Backward, with g the gradient of z, nu an average that starts at 0, and means
+    z = u / sqrt(square + eps) (algorithm 2), where the running square is the one before the batch.
+    In the backward pass, with g the gradient of z, nu a running moment that starts at 0, and means
     over tokens:
 
         g' = g - backward_momentum nu z        nu += mean(g' z)        du = g' / sqrt(s + eps)
 
-    `backward` says what s is: `code` takes the batch's square at every step, as the authors' code
-    does; `paper` what the forward pass divided by.
+    `backward` chooses s: `code` uses the batch's square at every step, as the authors' code does;
+    `paper` uses the square of the forward pass.
     """
 
     exact_gradient: ClassVar[bool] = False
@@ -183,9 +183,9 @@ class PowerNorm(GroupScaling):
     def without_nu(
         self, z: Tensor, count: Tensor, factor: Tensor | None
     ) -> Callable[[Tensor], Tensor]:
-        """Return what takes nu z out of the gradient of `z`, and lets the new moment into nu.
+        """Return a hook that subtracts nu z from the gradient of `z` and enters the new moment.
 
-        The gradient of `u` is divided by s as soon as it is multiplied by `factor`.
+        The hook then multiplies by `factor`, which divides by `s` instead of the forward's square.
         """
         trains, nu = self.regime == "train", self.gradient_moment.to(z).clone()
 

@@ -1,8 +1,8 @@
-"""How processes work together: the only importer of `torch.distributed`.
+"""Communication between processes; the only module that imports `torch.distributed`.
 
-Every function is right in a single process too, where it does nothing or returns its argument.
-Sums over processes are sums of *sums*: the caller divides by a count that was summed the same way,
-which is right when shards differ in size.
+Every function also works in a single process, where it does nothing or returns its argument.
+Processes sum *sums*: the caller divides by a count that was summed the same way, which is correct
+when shards differ in size.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _TRANSPORTS = ("gloo", "NCCL", "Connection closed", "Timed out")
 
 
 class Shard(NamedTuple):
-    """One part of work that is divided among `size` processes."""
+    """One part of the work divided among `size` processes."""
 
     rank: int
     size: int
@@ -34,7 +34,7 @@ class Shard(NamedTuple):
 def initialize(*, timeout_minutes: float = 30.0) -> Shard:
     """Join the process group that `torchrun` describes in the environment, if there is one.
 
-    Takes NCCL where CUDA is present, else gloo. A rank waits `timeout_minutes` for another one.
+    Uses NCCL if CUDA is available, else gloo. A rank waits `timeout_minutes` for the others.
     """
     cuda = torch.cuda.is_available()
     if cuda:
@@ -53,7 +53,7 @@ def shutdown() -> None:
 
 @contextmanager
 def lost_ranks_named() -> Iterator[None]:
-    """Turn the error of the transport when another rank is lost into a ValueError of one line."""
+    """Turn a transport error caused by a lost rank into a one-line ValueError."""
     try:
         yield
     except RuntimeError as error:
@@ -61,7 +61,7 @@ def lost_ranks_named() -> Iterator[None]:
         if not isinstance(error, dist.DistError) and not any(t in said for t in _TRANSPORTS):
             raise
         rank, size = os.environ.get("RANK", "0"), os.environ.get("WORLD_SIZE", "1")
-        # gloo begins with the line of its source in brackets, and ends with advice.
+        # gloo's message starts with a source line in brackets and ends with advice.
         reason = said.partition("\n")[0].partition("] ")[2].partition(". ")[0] or said
         raise ValueError(
             f"rank {rank} of {size}: another rank has ended or does not answer ({reason:.100}). "
@@ -77,7 +77,7 @@ def world() -> Shard:
 
 
 def is_main() -> bool:
-    """Tell whether this process is the one that prints and writes."""
+    """Return whether this process is the one that prints and writes."""
     return world().rank == 0
 
 
@@ -91,7 +91,7 @@ def sum_over_ranks(x: Tensor) -> Tensor:
 
 
 class _AllReduceSum(torch.autograd.Function):
-    """Sum over processes; each rank's input moved every rank's output, so gradients sum too."""
+    """Sum over processes; gradients sum too, as each rank's input affects every rank's output."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor) -> Tensor:
@@ -108,7 +108,7 @@ def all_reduce_sum(x: Tensor) -> Tensor:
 
 
 def sum_gradients(params: Iterable[nn.Parameter]) -> None:
-    """Sum gradients over processes, in place; one that is missing must be missing on every rank."""
+    """Sum gradients over processes in place; a missing gradient must be missing on every rank."""
     _sum_(param.grad for param in params if param.grad is not None)
 
 
@@ -122,7 +122,7 @@ def average_(tensors: Iterable[Tensor]) -> None:
 
 @torch.no_grad()
 def _sum_(tensors: Iterable[Tensor]) -> None:
-    """Replace tensors by their sums over processes, in one message for each dtype."""
+    """Replace tensors by their sums over processes, with one message per dtype."""
     by_dtype: dict[torch.dtype, list[Tensor]] = {}
     for tensor in tensors if world().size > 1 else ():
         by_dtype.setdefault(tensor.dtype, []).append(tensor)
@@ -152,7 +152,7 @@ def gather_objects(obj: T) -> list[T]:
 
 
 def check_agreement(seen: Mapping[str, object]) -> None:
-    """Raise ValueError on every rank where ranks see different values of a name."""
+    """Raise ValueError on every rank if ranks have different values for a name."""
     ranks = gather_objects({name: str(value) for name, value in seen.items()})
     for rank, other in enumerate(ranks):
         for name, value in other.items():

@@ -1,4 +1,4 @@
-"""Running statistics of a whole model, estimated from many batches."""
+"""Recalibration: running statistics of a whole model, estimated from many batches."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -13,15 +13,15 @@ from normlab.norms.ranks import sum_over_ranks
 
 
 class Tally:
-    """The moments of many batches pooled into one, in float64: as of one long batch."""
+    """The moments of many batches pooled in float64, as if they were one long batch."""
 
     def __init__(self, norm: RunningNorm) -> None:
-        """Start empty, with the rows and columns of a norm's tables."""
+        """Start empty, in the shape of a norm's tables."""
         mean, _ = norm.running_moments()
         self.sums = mean.new_zeros(4, *mean.shape, dtype=torch.float64)
 
     def add(self, found: Moments, first: int = 0) -> None:
-        """Add a batch to the rows from `first` on."""
+        """Add a batch's moments to the rows from `first` on."""
         self.sums[:, first : first + len(found.mean)] += found.sums()
 
     def result(self) -> Moments:
@@ -31,15 +31,15 @@ class Tally:
 
 @contextmanager
 def recalibrated(model: nn.Module, run_batches: Callable[[], None]) -> Iterator[None]:
-    """Put freshly estimated running statistics in place, the former ones back on exit.
+    """Use recalibrated running statistics inside the context; restore the former ones on exit.
 
-    `run_batches` feeds batches to the model, which is in eval mode (no dropout) while its norms
-    take each batch's own statistics; the estimate is the pooled moments of them all, over all
+    `run_batches` feeds batches to the model, which is in eval mode (no dropout) with its norms
+    using batch statistics. The new statistics are the moments pooled over all batches of all
     processes, which may feed different numbers of batches ("precise BN", Wu and Johnson 2021).
     Rows that no batch reached keep their statistics.
 
     Raises:
-        ValueError: `run_batches` fed nothing.
+        ValueError: `run_batches` fed no tokens to any norm.
     """
     norms = running_norms(model)
     former = [deepcopy(norm.state_dict()) for norm in norms]

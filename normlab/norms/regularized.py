@@ -1,9 +1,9 @@
 """RBN: batch norm that penalizes distance from the running statistics (Wang et al. 2022).
 
-The penalty draws a batch's mean and deviation towards the running ones, so that inference finds
-what training had. With mu and sigma the running statistics and sums over features, it is
-`penalty_mean` times the first term plus `penalty_var` times the second. The paper has the first
-two penalties, the authors' code the others.
+The penalty pulls a batch's mean and deviation towards the running ones, so that inference sees the
+same statistics as training. With mu and sigma the running statistics, and sums over features, it is
+`penalty_mean` times the first term plus `penalty_var` times the second. The first two penalties are
+the paper's, the others are only in the authors' code.
 
     diff             sum (mu_B - mu)^2                  sum |sigma_B^2 - sigma^2|
     diff2            sum (mu_B - mu)^2                  sum (sigma_B - sigma)^2
@@ -30,12 +30,12 @@ from normlab.norms.ranks import world
 
 @dataclass(eq=False, repr=False, kw_only=True)
 class RegularizedBatchNorm(BatchNorm):
-    """Batch norm over sqrt(max(var, eps)), and a penalty on each training batch.
+    """Batch norm that divides by sqrt(max(var, eps)) and adds a penalty for each training batch.
 
-    It is added once to the loss summed over the tokens of a micro-batch, whatever their number. The
-    running variance is the biased one. The batch enters the running statistics first, so that
-    the distances are 1 - momentum of those from the statistics before it. Processes that share a
-    batch's statistics share its penalty; ghost batches each have their own.
+    The penalty is added once to the loss summed over the tokens of a micro-batch, whatever their
+    number. The running variance is the biased estimate. The batch enters the running statistics
+    first, so its distances to them are 1 - momentum times those before the update. Processes that
+    share batch statistics share one penalty; each ghost batch has its own.
     """
 
     kernel: ClassVar[bool] = False
@@ -64,7 +64,7 @@ class RegularizedBatchNorm(BatchNorm):
         return total / world().size if self.sync and self.ghost is None else total
 
     def terms(self, m: Tensor, v: Tensor, mu: Tensor, var: Tensor) -> tuple[Tensor, Tensor]:
-        """Return the two terms for a batch's mean and variance and the running ones, unsummed."""
+        """Return both penalty terms, unsummed, from the batch's moments and the running ones."""
         ratio = self.inverse(var) / self.inverse(v)  # sigma_B / sigma
         match self.penalty:
             case "diff":

@@ -1,4 +1,4 @@
-"""Batch renormalization: batch norm close to the running statistics (Ioffe 2017, algorithm 1)."""
+"""Batch renormalization: batch norm kept close to its running statistics (Ioffe 2017, alg. 1)."""
 
 from dataclasses import dataclass, field
 from typing import ClassVar
@@ -10,20 +10,20 @@ from normlab.norms.base import uncompiled
 from normlab.norms.batch import BatchNorm
 from normlab.norms.pool import Grouped, Moments
 
-_PLAIN = 1 / 8  # of the warm-up: until then it is batch norm (5,000 of 40,000 steps)
-_SHIFT = 1 / 2  # of the warm-up: how long `d_max` then grows (to 25,000 of 40,000 steps)
+_PLAIN = 1 / 8  # share of the warm-up that is plain batch norm (5,000 of 40,000 steps)
+_SHIFT = 1 / 2  # share of the warm-up in which `d_max` then grows (until step 25,000 of 40,000)
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
 class BatchRenorm(BatchNorm):
-    """`(x - mu_B) / sigma_B r + d` in training, by running statistics in inference.
+    """`(x - mu_B) / sigma_B r + d` in training, running statistics in inference.
 
         r = clip(sigma_B / sigma, 1 / r_max, r_max)    d = clip((mu_B - mu) / sigma, -d_max, d_max)
 
-    are constants of the backward pass, with mu and sigma the running statistics before the batch.
-    `r_max` grows from 1 and `d_max` from 0: in the first eighth of the warm-up this is batch norm;
+    are constants in the backward pass; mu and sigma are the running statistics before the batch.
+    The bounds grow from 1 and 0: in the first eighth of the warm-up this is plain batch norm;
     `r_max` is reached at the end of the warm-up, `d_max` at five eighths of it. The running
-    deviation is what averages, not the variance, and eps is added to a deviation.
+    statistic is a deviation, not a variance, and eps is added to deviations.
     """
 
     exact_gradient: ClassVar[bool] = False
@@ -65,8 +65,8 @@ class BatchRenorm(BatchNorm):
         return 1 + (self.r_max - 1) * grown[0], self.d_max * grown[1]
 
     def deviation(self, var: Tensor) -> Tensor:
-        """Return the standard deviation of a variance, plus eps."""
-        least = torch.finfo(var.dtype).tiny  # a root of 0 has no gradient
+        """Return the square root of a variance, plus eps."""
+        least = torch.finfo(var.dtype).tiny  # the gradient of a square root at 0 is infinite
         return var.clamp(min=least).sqrt() + self.eps
 
     def inverse(self, var: Tensor) -> Tensor:

@@ -1,7 +1,7 @@
-"""RepBN and PRepBN: batch norm plus the token itself, reached from layer norm (Guo et al. 2024).
+"""RepBN and PRepBN: batch norm plus the token itself, phased in from layer norm (Guo et al. 2024).
 
-SLAB trains with layer norm first and ends in a norm that is a fixed scale and shift in inference,
-and so folds into the neighboring linear layers.
+SLAB starts training with layer norm and ends with a norm that is a fixed scale and shift in
+inference, so it folds into the neighboring linear layers.
 """
 
 from dataclasses import dataclass, field
@@ -21,7 +21,7 @@ from normlab.norms.pool import Grouped, Groups, Moments, Stream, widen
 class RepBatchNorm(BatchNorm):
     """RepBN: `BN(x) + alpha x` with one learned alpha (equation 5)."""
 
-    alpha: Any  # a number; then the parameter that starts with it
+    alpha: Any  # a number, then replaced by the parameter that starts at it
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -35,16 +35,16 @@ class RepBatchNorm(BatchNorm):
         return torch.addcmul(super().by_running(x, rows), x, self.alpha.to(x))
 
     def batch_divisor(self) -> Tensor | None:
-        return None  # a part of `x` is divided by nothing
+        return None  # the `alpha x` part is not divided by anything
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
 class ProgressiveRepBatchNorm(RepBatchNorm):
     """PRepBN: `lambda LN(x) + (1 - lambda) RepBN(x)` in training (equation 4), RepBN in evaluation.
 
-    In the warm-up it is layer norm alone, and batch norm's statistics see nothing; then lambda goes
-    from `start` to 0 in equal parts. While lambda is above 0, evaluation is of another function
-    than training, by design.
+    In the warm-up it is only layer norm, and the running statistics are not updated; then lambda
+    falls linearly from `start` to 0. While lambda is above 0, evaluation computes a different
+    function from training, by design.
     """
 
     phases: ClassVar[tuple[str, ...]] = ("warmup", "blend")
@@ -69,9 +69,9 @@ class ProgressiveRepBatchNorm(RepBatchNorm):
 
     @property
     def blend(self) -> float:
-        """The lambda of the step: 1 in the warm-up."""
+        """Lambda at the current step: 1 in the warm-up, `start` outside a run."""
         step, total = self.clock
-        if step == 0:  # outside of a run
+        if step == 0:  # outside a run
             return self.start
         warmup, last = self.last_steps(total).values()
         if step <= warmup:

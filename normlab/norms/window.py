@@ -1,12 +1,12 @@
-"""Norms by the moments of the last few batches, of the gradient too: MABN and Unified Norm.
+"""MABN and Unified Norm: activation and gradient moments averaged over the last few batches.
 
-Both divide by a root mean square over a window of batches, take the mean of such a window out of
-the gradient, and correct by
+Both divide by a root mean square over a window of batches, subtract a windowed moment from the
+gradient, and correct by
 
     r = sqrt((square + eps) / (running square + eps)), clipped to 1/5 and 5
 
-with the running square before the batch. In the warm-up, and until the window is full, they take
-the batch's own moments; r is 1 until `correction_share` of the run.
+with the running square from before the batch. In the warm-up, and until the window is full, they
+use the batch's own moments; r is 1 until `correction_share` of the run has passed.
 """
 
 from collections.abc import Callable, Sequence
@@ -25,10 +25,10 @@ Rows = Float[Tensor, "G D"]
 
 
 class Entry(NamedTuple):
-    """How a batch, or each of G ghost batches, enters the windows.
+    """How a batch, or each of its G ghost batches, enters the windows.
 
-    `slot` is its place there, `kept` what is left in it; `square` is what it is divided by. `full`
-    is whether a window gives the moments: after the warm-up, with no batch missing.
+    `slot` is its row in the windows, `kept` the square stored there, and `square` the one that the
+    batch is divided by. `full`: the moments come from the full window, after the warm-up.
     """
 
     slot: int
@@ -40,12 +40,12 @@ class Entry(NamedTuple):
 
 @dataclass(eq=False, repr=False, kw_only=True)
 class MovingAverageBatchNorm(SquareNorm):
-    """MABN: by the mean of a window's squares, times r (Yan et al. 2020).
+    """MABN: divides by the root of the mean of a window's squares, times r (Yan et al. 2020).
 
         y = weight r z + bias        dz' = dz - z mean over the window of mean(dz z)
 
-    `center_weights` is the other half of the paper's method: each row of the linear layers whose
-    outputs the norm reads loses its mean, in place of the mean that the norm does not take
+    `center_weights` is the other half of the paper's method: because the norm subtracts no mean,
+    each weight row of the linear layers that feed it is centered instead
     (`normlab.models.seq2seq.Layer.center`).
     """
 
@@ -60,7 +60,7 @@ class MovingAverageBatchNorm(SquareNorm):
     center_weights: bool = False
     squares: Tensor = field(init=False)
     gradient_moments: Tensor = field(init=False)
-    last: Entry = field(init=False)  # of the batch that entered last
+    last: Entry = field(init=False)  # the entry of the latest batch
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -81,22 +81,22 @@ class MovingAverageBatchNorm(SquareNorm):
         return self.corrected(z, r)
 
     def corrected(self, z: Grouped, r: Tensor) -> Grouped:
-        """Return the output by the correction of each group."""
+        """Return the output, given the correction `r` of each group."""
         return self.gain_and_shift(z * r)
 
     def entry(self, newest: Rows) -> Entry:
-        """Return how a batch enters, given its mean square."""
+        """Return how a batch with this mean square enters the windows."""
         slot, full = self.next_slot()
         square = with_newest(self.squares, newest, slot).mean(1).to(newest) if full else newest
         return Entry(slot, full, torch.zeros_like(newest[:, :1], dtype=torch.bool), newest, square)
 
     def next_slot(self) -> tuple[int, bool]:
-        """Return where the next batch enters the windows, and whether they give its moments."""
+        """Return the next batch's row in the windows, and whether its moments come from them."""
         full = self.batches >= self.window and not self.during("warmup")
         return (self.batches + 1) % self.window, full
 
     def correction(self, entry: Entry) -> Rows:
-        """Return `r`, 1 for an outlier."""
+        """Return `r`, which is 1 for an outlier."""
         r = torch.ones_like(entry.square)
         if not self.during("correction"):
             running = self.running_square.to(entry.square)
@@ -110,7 +110,7 @@ class MovingAverageBatchNorm(SquareNorm):
         self.running_square.lerp_(self.entering(found.count, entry.square), self.momentum)
 
     def without_moment(self, z: Tensor, count: Tensor, entry: Entry) -> Callable[[Tensor], Tensor]:
-        """Return what takes a multiple of z out of its gradient, and sees the gradient's moment."""
+        """Return a hook that subtracts a multiple of z from its gradient and records the moment."""
         trains = self.regime == "train"
         before = [self.tables[name].clone() for name in self.of_gradient]
 
@@ -124,9 +124,9 @@ class MovingAverageBatchNorm(SquareNorm):
         return without
 
     def taken_out(self, newest: Rows, entry: Entry, before: Sequence[Tensor]) -> Rows:
-        """Return the multiple of z that is taken out, given a batch's mean of gradient times z.
+        """Return the multiple of z to subtract, given the batch's mean of gradient times z.
 
-        `before` are the tables `of_gradient` as the forward pass found them.
+        `before` are copies of the `of_gradient` tables from the forward pass.
         """
         return with_newest(before[0], newest, entry.slot).mean(1) if entry.full else newest
 
@@ -140,7 +140,7 @@ def _grouped(rows: Rows) -> Float[Tensor, "G 1 1 D"]:
 
 
 def with_newest(window: Float[Tensor, "K D"], newest: Rows, slot: int) -> Float[Tensor, "G K D"]:
-    """Return the window of each of G batches, which is at `slot`."""
+    """Return a copy of the window per ghost batch, with its newest value at `slot`."""
     windows = window.expand(len(newest), -1, -1).clone()
     windows[:, slot] = newest.to(window)
     return windows
@@ -148,13 +148,13 @@ def with_newest(window: Float[Tensor, "K D"], newest: Rows, slot: int) -> Float[
 
 @dataclass(eq=False, repr=False, kw_only=True)
 class UnifiedNorm(MovingAverageBatchNorm):
-    """UN: by the geometric mean of a window's squares (Yang et al. 2022).
+    """UN: divides by the root of the geometric mean of a window's squares (Yang et al. 2022).
 
-    r multiplies the gradient alone. What is taken out of it is a running average of the window's
-    mean, which starts at 0 and is used in the warm-up too. With `filter`, a batch after the warm-up
-    is an outlier if for a feature the arithmetic mean of the window exceeds the geometric one by
-    more than `window` times the variance of the roots in the window; it is normalized by itself,
-    and the running moments take its place in the windows.
+    r multiplies only the gradient. The moment subtracted from the gradient is a running average of
+    the window's mean, which starts at 0 and is used in the warm-up too. With `filter`, a batch
+    after the warm-up is an outlier if, for any feature, the arithmetic mean of the window exceeds
+    the geometric one by more than `window` times the variance of the roots in the window. An
+    outlier is normalized by its own moments, and the windows store the running moments instead.
     """
 
     of_gradient: ClassVar[tuple[str, ...]] = ("gradient_moments", "gradient_moment")
@@ -192,7 +192,7 @@ class UnifiedNorm(MovingAverageBatchNorm):
     def gradient_mean(
         self, newest: Rows, entry: Entry, moments: Tensor, nu: Tensor
     ) -> tuple[Rows, Rows]:
-        """Return what enters the window of `moments`, and what `nu` moves towards."""
+        """Return the value that enters the window of `moments`, and the target of `nu`."""
         kept = torch.where(entry.outlier, nu, newest)
         if not entry.full:
             return kept, newest
