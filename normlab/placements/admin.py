@@ -1,4 +1,4 @@
-"""Admin: post-norm with a learned weight per feature on the stream, set before the first step.
+"""Admin: post-norm with a learned weight per feature on the stream, initialized from one batch.
 
         x ---+--> sub-layer --> dropout --> (+) --> norm --> y
              |                               |
@@ -11,11 +11,11 @@
 
         omega_1 = 1,  omega_{i+1}^2 = omega_i^2 Var(x_i) + Var(f_i)
 
-    over all features of all tokens, f_i after dropout: omega says how much of the stream came
-    before branch i.
+    with Var over all features of all tokens, and f_i taken after dropout: omega_i^2 is the variance
+    that the stream has accumulated before branch i.
 
 Source: Liu et al. 2020 ("Understanding the Difficulty of Training Transformers"), section 4.3, and
-the authors' Transformer-Clinic. Their profile counts padding (`padding: include`).
+the authors' Transformer-Clinic. Their profiling batch includes padding (`padding: include`).
 """
 
 from collections.abc import Callable
@@ -37,9 +37,9 @@ Padding = Literal["exclude", "include"]
 
 
 class AdminResidual(NormResidual):
-    """y = norm(omega * x + dropout(branch(x))); omega comes from the profile of earlier branches.
+    """y = norm(omega * x + dropout(branch(x))); `profile` sets omega from the earlier branches.
 
-    `first` is whether the stream begins here; with `padding` included the profile counts it.
+    `first` says whether this is the stack's first residual; `padding` whether padding is counted.
     """
 
     def __init__(self, norm: Norm, dropout: float, *, first: bool, padding: Padding):
@@ -52,7 +52,7 @@ class AdminResidual(NormResidual):
         return self.norm(self.omega * x + self.dropout(branch(x)), stream)
 
     def counted(self, x: Tensor, stream: Stream) -> Bool[Tensor, "B P"]:
-        """Return which tokens of `x` count in the profile."""
+        """Return which tokens of `x` count when variances are profiled."""
         return (stream if self.padding == "exclude" else Stream()).real(x)
 
 
@@ -68,18 +68,18 @@ class Admin(Post):
 
 
 def needs_profile(model: nn.Module) -> bool:
-    """Tell whether any initial value of the model comes from a profile."""
+    """Return whether the model has Admin residuals, whose omegas `profile` must set."""
     return any(isinstance(module, AdminResidual) for module in model.modules())
 
 
 @torch.no_grad()
 def profile(model: nn.Module, run_batch: Callable[[], object], *, seed: int) -> None:
-    """Set the omegas of a model from `run_batch`, a forward pass of one batch.
+    """Set the omegas of a model by running `run_batch`, a forward pass of one batch.
 
-    The model computes what it does in training, including dropout (drawn from `seed`) and the
-    batch's own statistics, and keeps nothing but the omegas: no running statistics, gradients or
-    random numbers. Every process must call it, before the model is compiled; they share their sums
-    and so find the same values.
+    The model computes the same as in training, with dropout (drawn from `seed`) and batch
+    statistics, but only the omegas change: no running statistics, gradients or random state.
+    Every process must call this before the model is compiled; processes add up their sums, so all
+    get the same omegas.
     """
     devices = {parameter.device for parameter in model.parameters() if parameter.is_cuda}
     total = torch.ones((), dtype=torch.float64)
@@ -112,7 +112,7 @@ def profile(model: nn.Module, run_batch: Callable[[], object], *, seed: int) -> 
 
 
 def variance(x: Float[Tensor, "B P D"], counted: Bool[Tensor, "B P"]) -> Float[Tensor, ""]:
-    """Return the variance over all features of the counted tokens of all processes."""
+    """Return the variance over all features of the counted tokens on all processes."""
     wide = x.double() * counted[..., None]
     count = counted.sum().double() * x.shape[-1]
     sums = torch.stack([count, wide.sum(), wide.square().sum()])

@@ -9,11 +9,11 @@
     y = norm(x + x' + f(x')),  x' = norm(x + attention(x))
 
     closing norm: none, since the last layer ends in one.
-    at initialization: all weights of a layer are smaller by sqrt(layers of the stack).
+    at initialization: all weights of a layer are divided by sqrt(layers of the stack).
 
 Source: Takase et al. 2023 ("B2T Connection: Serving Stability and Performance in Deep
-Transformers"); the initial weights are those of the authors' code. Until the last sub-layer the
-layer's input is a second stream.
+Transformers"); the initial weights follow the authors' code. The layer's input is carried to the
+last sub-layer as a second stream.
 """
 
 from dataclasses import dataclass
@@ -59,7 +59,7 @@ _KINDS = {"self": FirstResidual, "cross": MiddleResidual, "ffn": LastResidual}
 
 @dataclass(eq=False, kw_only=True)
 class B2T(Post):
-    """B2T placement; `rescaled` begins with the smaller weights of the authors' code."""
+    """B2T placement; `rescaled` starts with the smaller weights of the authors' code."""
 
     rescaled: bool
 

@@ -1,12 +1,12 @@
-"""What a placement is, and the norms that it and the model ask for by path.
+"""Base class of placements, and `Norms`, which builds the norm for each path in the model.
 
 A placement wires the residual connections of a stack: a layer asks it for one residual per
 sub-layer and never knows which wiring it got. What a placement builds may depend on the `Place`.
 
-Where the published wiring does so, a placement also chooses the scale of the initial weights
-(`gain`), norms inside sub-layers (`inner`), and what the stream passes at both ends of the stack
-(`opening`, `final`). A wiring with a second stream keeps it next to the first: `opening`, or the
-residual of a layer's first sub-layer, returns `[B, P, n D]` whose first `D` features are the stream
+If the published wiring calls for it, a placement also sets the scale of the initial weights
+(`gain`), norms inside sub-layers (`inner`), and modules at both ends of the stack (`opening`,
+`final`). A wiring with a second stream concatenates it to the first: `opening`, or the residual of
+a layer's first sub-layer, returns `[B, P, n D]`, where the first `D` features are the stream
 itself.
 """
 
@@ -38,17 +38,17 @@ Site = Literal["q", "k", "v", "mix", "out", "hidden"]
 projection, or the activations between the two feed-forward layers."""
 
 XAVIER: dict[Role, float] = {
-    **dict.fromkeys(("q", "k", "v"), 1 / math.sqrt(2)),  # fairseq's for the three of an attention
+    **dict.fromkeys(("q", "k", "v"), 1 / math.sqrt(2)),  # as in fairseq
     **dict.fromkeys(("out", "fc1", "fc2"), 1.0),
 }
 """The gains of fairseq's Transformer: the default of every placement."""
 
 
 class Norms:
-    """The norms of one model, asked for by path while the model is built.
+    """Builds the norms of one model, each requested by its path while the model is built.
 
-    A rule is a pattern of paths (`encoder.0.*`, `*.ffn`) and the factory of a norm; the last rule
-    that fits a path decides.
+    A rule pairs a path pattern (`encoder.0.*`, `*.ffn`) with a norm factory; the last rule that
+    matches a path wins.
     """
 
     def __init__(self, rules: Iterable[tuple[str, NormFactory]]):
@@ -58,15 +58,15 @@ class Norms:
         self._unused = set(range(len(self.rules)))
 
     def at(self, path: str, dim: int) -> Norm:
-        """Return the norm at `path`, for tensors of width `dim`."""
+        """Build the norm at `path`, for tensors of width `dim`."""
         norm = self._built(path, dim, "*")
         assert norm is not None, "the first rule is that of all places"
         return norm
 
     def named(self, path: str, dim: int) -> Norm | None:
-        """Return the norm at `path`; None unless the last word of a rule names the place.
+        """Build the norm at `path`, or return None if no rule ends in the path's last word.
 
-        So `*` and `encoder.*` put nothing inside an attention, and `*.q` does.
+        So `*` and `encoder.*` put no norm inside an attention, but `*.q` does.
         """
         return self._built(path, dim, path.rpartition(".")[2])
 
@@ -82,11 +82,11 @@ class Norms:
         return norm
 
     def unused(self) -> list[str]:
-        """Return the patterns of the rules that fitted no place."""
+        """Return the patterns of the rules that matched no path."""
         return [self.rules[number][0] for number in sorted(self._unused)]
 
     def listed(self) -> str:
-        """Name each place once, with N for the number of its layer."""
+        """List all requested paths once, with N in place of the layer's number."""
         paths = (
             ".".join("N" if part.isdecimal() else part for part in path.split("."))
             for path in self.places
@@ -96,13 +96,13 @@ class Norms:
 
 @dataclass(frozen=True, kw_only=True)
 class Place:
-    """The place of a residual connection.
+    """The place of a residual connection in the model.
 
     Attributes:
-        stack: what attends to earlier positions only is a decoder, with or without an encoder.
+        stack: a causal stack is a decoder, whether or not there is an encoder.
         layer: number of the layer in its stack, from 0.
-        layers: number of layers of the stack.
-        other_layers: number of layers of the other stack; 0 where there is none.
+        layers: number of layers in the stack.
+        other_layers: number of layers in the other stack; 0 if there is none.
     """
 
     stack: StackName
@@ -127,15 +127,15 @@ class Place:
 
     @property
     def first(self) -> bool:
-        """Whether it is the first connection of the stack."""
+        """Whether this is the first residual connection of the stack."""
         return self.layer == 0 and self.sublayer == "self"
 
 
 class Residual(nn.Module, ABC):
-    """A residual connection around a sub-layer: its norms, dropout and scale.
+    """A residual connection around a sub-layer, with its norms, dropout and scale.
 
-    `branch_norm` names the attribute of the norm whose output only the sub-layer reads, if any.
-    `streams` is the number of streams side by side in the output; the first is the stream itself.
+    `branch_norm` is the attribute name of the norm that only the sub-layer reads, if there is one.
+    `streams` is how many streams the output concatenates; the first is the stream itself.
     """
 
     branch_norm: ClassVar[str | None] = None
@@ -149,7 +149,7 @@ class Residual(nn.Module, ABC):
     def forward(
         self, x: Float[Tensor, "B P D"], stream: Stream, branch: Branch
     ) -> Float[Tensor, "B P D"]:
-        """Return the stream after the sub-layer `branch`; `stream` tells which tokens are real."""
+        """Return the stream after the sub-layer `branch`; `stream` marks which tokens are real."""
 
 
 class NormResidual(Residual):
@@ -162,7 +162,7 @@ class NormResidual(Residual):
 
 @dataclass(eq=False, kw_only=True)
 class Placement(ABC):
-    """Where the norms of a stack are; dropout is on the output of each sub-layer."""
+    """Where the norms of a stack are; dropout is applied to the output of each sub-layer."""
 
     dropout: float
 
@@ -175,29 +175,29 @@ class Placement(ABC):
         return [self.residual(norms, dim, place) for place in places]
 
     def opening(self, norms: Norms, dim: int, stack: StackName) -> nn.Module:
-        """Build what the embedded tokens pass before the first layer; called as a norm is."""
+        """Build the module between the embedding and the first layer; it is called like a norm."""
         return NoNorm(dim)
 
     def final(self, norms: Norms, dim: int, stack: StackName) -> nn.Module:
-        """Build what closes the stack; called as a norm is, it returns the `D` output features."""
+        """Build the module after the last layer; called like a norm, it returns `D` features."""
         return norms.at(f"{stack}.final", dim)
 
     def inner(
         self, norms: Norms, site: Site, dim: int, place: Place, *, heads: int
     ) -> nn.Module | None:
-        """Build what is inside a sub-layer, called as a norm is; None for nothing.
+        """Build the module at a site inside a sub-layer, called like a norm; None for no module.
 
-        `dim` is the width there: at q, k and v that of one head, since all heads share the norm.
+        `dim` is the width there; at q, k and v it is one head's width, as all heads share the norm.
         """
         return norms.named(f"{place.path}.{site}", dim)
 
     def gain(self, role: Role, place: Place) -> float:
-        """Return the gain of Xavier's distribution for the initial weights of a product."""
+        """Return the gain of the Xavier initialization for a linear layer's role."""
         return XAVIER[role]
 
 
 def by_depth(role: Role, place: Place) -> float:
-    """Return GPT-2's factor on the initial weights: 1 / sqrt(connections) at the end of a branch.
+    """Return GPT-2's factor on initial weights: 1 / sqrt(connections) for the last one of a branch.
 
     Radford et al. 2019, section 2.3; Shoeybi et al. 2019 call it scaled initialization.
     """

@@ -1,4 +1,4 @@
-"""DeepNorm: post-norm with a heavier stream and smaller initial weights, by the stacks' depth.
+"""DeepNorm: post-norm with a scaled-up stream and smaller initial weights, both set by depth.
 
         x ---+--> sub-layer --> dropout --> (+) --> norm --> y
              |                               |
@@ -8,13 +8,13 @@
 
     closing norm: none, since the last layer ends in one.
     at initialization: Xavier's gain is beta for values, outputs and the feed-forward layer, 1 for
-    queries and keys; the whole update of a step is then bounded whatever the depth.
+    queries and keys; the model's update in a step is then bounded for any depth.
 
     N encoder, M decoder layers     alpha                beta
     encoder alone                   (2N)^(1/4)           (8N)^(-1/4)
     decoder alone                   (2M)^(1/4)           (8M)^(-1/4)
-    encoder beside a decoder        .81 (N^4 M)^(1/16)   .87 (N^4 M)^(-1/16)
-    decoder beside an encoder       (3M)^(1/4)           (12M)^(-1/4)
+    encoder with a decoder          .81 (N^4 M)^(1/16)   .87 (N^4 M)^(-1/16)
+    decoder with an encoder         (3M)^(1/4)           (12M)^(-1/4)
 
 Source: Wang et al. 2022 ("DeepNet: Scaling Transformers to 1,000 Layers"), figure 2.
 """
@@ -43,8 +43,8 @@ class DeepNormResidual(NormResidual):
 class DeepNorm(Post):
     """DeepNorm placement.
 
-    `encoder_beta` is the constant .87 of an encoder beside a decoder; torchscale uses its inverse,
-    1.15.
+    `encoder_beta` is the constant .87 of an encoder that has a decoder; torchscale uses its
+    inverse, 1.15.
     """
 
     encoder_beta: float
@@ -56,7 +56,7 @@ class DeepNorm(Post):
         return 1.0 if role in ("q", "k") else self.beta(place)
 
     def alpha(self, place: Place) -> float:
-        """Return the weight of the stream."""
+        """Return the factor on the stream."""
         if not place.other_layers:
             return (2 * place.layers) ** 0.25
         if place.stack == "encoder":

@@ -1,9 +1,9 @@
-"""Dropout whose random numbers cost little on a CPU.
+"""Dropout with cheap random numbers on a CPU.
 
-The default generator of torch belongs to dropout alone: initialisation and data order have streams
-of their own, so two runs that differ in their norms drop the same units. On a CPU torch draws one
-double per unit; here sixteen random bits decide, which takes a seventh of the time and holds the
-rate to within 2**-16.
+Only dropout uses torch's default generator: initialization and data order have generators of their
+own, so two runs that differ in their norms drop the same units. On a CPU torch draws one double per
+unit; here sixteen random bits decide, which takes a seventh of the time and keeps the rate accurate
+to 2**-16.
 """
 
 import torch
@@ -23,7 +23,7 @@ class Dropout(nn.Module):
         self.threshold = min(round(p * _LEVELS), _LEVELS - 1)
 
     def forward(self, x: Float[Tensor, "..."]) -> Float[Tensor, "..."]:
-        """Return `x` with units dropped (training) or as it is (evaluation)."""
+        """Drop units of `x` in training; return `x` unchanged in evaluation."""
         if not self.training or self.threshold == 0:
             return x
         if not x.is_cpu or torch.compiler.is_compiling():
@@ -33,7 +33,7 @@ class Dropout(nn.Module):
     def _scaled_mask(self, x: Tensor) -> Tensor:
         words = torch.empty((x.numel() + 3) // 4, dtype=torch.int64)
         bits = words.random_(-(2**63), None).view(torch.int16)[: x.numel()]
-        # In place, as 0 and 1 of 16 bits: turning a mask of booleans into numbers is slow.
+        # In place, as 16-bit 0 and 1: converting a boolean mask to numbers is slow.
         kept = bits.ge_(self.threshold - _LEVELS // 2).view(x.shape)
         return kept.to(x.dtype).mul_(_LEVELS / (_LEVELS - self.threshold))
 

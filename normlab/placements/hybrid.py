@@ -8,16 +8,15 @@
                      |                                  |
                      +----------------------------------+
 
-    y = n + f(n),  n = norm(x): the branch is added to the norm's output, not to its input
+    y = n + f(n),  n = norm(x): the branch is added to the norm's output instead of its input
 
     closing norm: one.
-    at initialization: GPT-2's factor on the last product of each sub-layer.
+    at initialization: GPT-2's factor on the last linear layer of each sub-layer.
 
 Source: Zhuo et al. 2025 ("HybridNorm: Towards Stable and Efficient Transformer Training via Hybrid
 Normalization") with RMS norms, wired as in the authors' code; the paper's figures draw the
 feed-forward norm after the addition. In HybridNorm* (`star`) the first layer is pre-norm and keeps
-its q, k and v norms. The authors have no attention over a memory: here it is wired as
-self-attention.
+its q, k and v norms. The authors have no cross-attention; here it is wired like self-attention.
 """
 
 from dataclasses import dataclass
@@ -56,7 +55,7 @@ class NormedStreamResidual(NormResidual):
 
 @dataclass(eq=False, kw_only=True)
 class Hybrid(Pre):
-    """HybridNorm placement; `star` is HybridNorm*, `depth_scaled` begins with GPT-2's weights."""
+    """HybridNorm placement; `star` is HybridNorm*, `depth_scaled` uses GPT-2's initial weights."""
 
     star: bool
     depth_scaled: bool

@@ -1,4 +1,4 @@
-"""LayerScale: pre-norm whose branch has a small learned gain per feature.
+"""LayerScale: pre-norm with a small learned gain per feature on the branch.
 
         x ---+--> norm --> sub-layer --> dropout --> x gain --> (+) --> y
              |                                                   |
@@ -7,10 +7,10 @@
     y = x + g f(norm(x))
 
     closing norm: one.
-    at initialization: g = start in all features, so every layer is near the identity.
+    at initialization: g = start in all features, so every layer is close to the identity.
 
-Source: Touvron et al. 2021 ("Going deeper with Image Transformers"). Their start falls with depth:
-.1 up to 18 layers, 1e-5 at 24, 1e-6 beyond.
+Source: Touvron et al. 2021 ("Going deeper with Image Transformers"). They choose smaller values of
+`start` for deeper models: .1 up to 18 layers, 1e-5 at 24, 1e-6 beyond.
 """
 
 from dataclasses import dataclass
@@ -36,7 +36,7 @@ class LayerScaleResidual(PreResidual):
 
 @dataclass(eq=False, kw_only=True)
 class LayerScale(Pre):
-    """LayerScale placement: pre-norm whose branches begin at `start` times their size."""
+    """LayerScale placement: pre-norm whose branches are initially scaled by `start`."""
 
     start: float
 

@@ -1,4 +1,4 @@
-"""LayerNorm Scaling: pre-norm whose norm's output shrinks with depth.
+"""LayerNorm Scaling: pre-norm that scales the norm's output down with depth.
 
         x ---+--> norm --> / sqrt(l) --> sub-layer --> dropout --> (+) --> y
              |                                                      |

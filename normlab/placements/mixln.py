@@ -4,10 +4,10 @@
               the first share       the rest
 
     closing norm: one.
-    at initialization: as post-norm in the first layers and as pre-norm in the rest.
+    at initialization: like post-norm in the first layers and like pre-norm in the rest.
 
 Source: Li et al. 2025 ("Mix-LN: Unleashing the Power of Deeper Layers by Combining Pre-LN and
-Post-LN"): a quarter of the layers, 3 of 12 and 6 of 24 in the authors' scripts.
+Post-LN"); a quarter of the layers are post-norm in the authors' scripts, 3 of 12 and 6 of 24.
 """
 
 from dataclasses import dataclass

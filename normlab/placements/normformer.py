@@ -8,14 +8,14 @@
              |                                                                  |
              +--> x gain of each feature (small models) ------------------------+
 
-    attention over the memory is plain pre-norm.
+    cross-attention is plain pre-norm.
 
     closing norm: one.
     at initialization: all gains are 1.
 
 Source: Shleifer et al. 2021 ("NormFormer: Improved Transformer Pretraining with Extra
-Normalization"). The paper scales each head before the output projection (`head_gains: mix`), the
-authors' code in fairseq as many parts of the width after it (`out`).
+Normalization"). The paper scales each head before the output projection (`head_gains: mix`); the
+authors' fairseq code instead scales equal parts of the width after it (`out`), one per head.
 """
 
 from dataclasses import dataclass
@@ -32,14 +32,14 @@ from normlab.placements.sandwich import SandwichResidual
 
 
 class HeadGains(nn.Module):
-    """A learned gain for each of as many parts of the width as there are heads."""
+    """One learned gain per head: the width is split into as many equal parts as there are heads."""
 
     def __init__(self, heads: int):
         super().__init__()
         self.gain = nn.Parameter(torch.ones(heads))
 
     def forward(self, x: Float[Tensor, "B P D"], stream: Stream) -> Float[Tensor, "B P D"]:
-        """Return the scaled parts."""
+        """Return `x` with each part scaled by its gain."""
         return (x.unflatten(-1, (len(self.gain), -1)) * self.gain[:, None]).flatten(-2)
 
 
@@ -56,7 +56,7 @@ class ScaledStreamResidual(PreResidual):
 
 @dataclass(eq=False, kw_only=True)
 class NormFormer(Pre):
-    """NormFormer placement; `scale_residual` is the gain of the stream in small models."""
+    """NormFormer placement; `scale_residual` adds the gain on the stream of small models."""
 
     head_gains: Literal["out", "mix"]
     scale_residual: bool

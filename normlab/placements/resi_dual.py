@@ -1,4 +1,4 @@
-"""ResiDual: a post-norm stream, and next to it the sum of all branches, normalized at the end.
+"""ResiDual: a post-norm stream, plus a second stream that sums all branches, normalized at the end.
 
         x ---+--> sub-layer --> dropout --+--> (+) --> norm --> x'
              |                            |     |
@@ -6,10 +6,10 @@
                                           |
         r -------------------------------(+)-----------------> r'
 
-    x' = norm(x + f(x)),  r' = r + f(x),  both begin with the embedded tokens
+    x' = norm(x + f(x)),  r' = r + f(x),  both start as the embedded tokens
 
-    closing norm: on r alone; y = x + norm(r) leaves the stack.
-    at initialization: x stays of constant size, r grows as the stream of pre-norm does.
+    closing norm: only on r; the stack returns y = x + norm(r).
+    at initialization: x keeps a constant size; r grows like the stream of pre-norm.
 
 Source: Xie et al. 2023 ("ResiDual: Transformer with Dual Residual Connections"). The authors'
 closing layer norm has an eps of 1e-7; here it is `norm.eps`, as everywhere.
@@ -44,10 +44,10 @@ class ResiDualResidual(NormResidual):
 
 
 class Twice(nn.Module):
-    """(x, x): both streams begin as the embedded tokens."""
+    """(x, x): both streams start as the embedded tokens."""
 
     def forward(self, x: Tensor, stream: Stream) -> Tensor:
-        """Return the tokens twice, side by side."""
+        """Return the tokens concatenated with a copy of themselves."""
         return torch.cat([x, x], dim=-1)
 
 

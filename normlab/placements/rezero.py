@@ -1,4 +1,4 @@
-"""ReZero: no norm; a learned gain that starts at 0 scales the branch.
+"""ReZero: no norm; the branch is scaled by a learned gain that starts at 0.
 
         x ---+--> sub-layer --> dropout --> x gain --> (+) --> y
              |                                          |
@@ -10,7 +10,7 @@
     at initialization: a = 0, so every layer is the identity.
 
 Source: Bachlechner et al. 2021 ("ReZero is All You Need"); in their code all sub-layers of a layer
-share one gain. With one gain per sub-layer it is SkipInit's rule (De and Smith 2020).
+share one gain. With one gain per sub-layer this is SkipInit (De and Smith 2020).
 """
 
 from collections.abc import Sequence

@@ -7,15 +7,15 @@
     y = x + norm(f(norm(x)))
 
     closing norm: one.
-    at initialization: the branch has the size that its last norm gives it, whatever the weights.
+    at initialization: the last norm alone sets the size of the branch, whatever the weights.
 
 Source: Ding et al. 2021 (CogView), with GPT-2's initial weights. Their layer norm first divides its
-input by the largest entry, a guard for 16-bit arithmetic that is left out here.
+input by the largest entry, a safeguard for 16-bit arithmetic that is left out here.
 
-Peri-LN has one more norm, on the embedded tokens, and the usual weights, so that each sub-layer
-adds one norm's output to the stream, whose variance grows linearly (Kim et al. 2025, "Peri-LN:
+Peri-LN also normalizes the embedded tokens and starts from the usual weights. Each sub-layer then
+adds the output of one norm to the stream, whose variance grows linearly (Kim et al. 2025, "Peri-LN:
 Revisiting Normalization Layer in the Transformer Architecture"; no code). Some drawings put the
-second norm after the addition: that is another wiring.
+second norm after the addition, which is a different wiring.
 """
 
 from dataclasses import dataclass
@@ -45,7 +45,7 @@ class SandwichResidual(PreResidual):
 
     @classmethod
     def built(cls, norms: Norms, dim: int, place: Place, dropout: float) -> "SandwichResidual":
-        """Build it with both norms of a place, the second at `<path>.out`."""
+        """Build a residual with both norms of a place; the second one's path is `<path>.out`."""
         return cls(norms.at(place.path, dim), norms.at(f"{place.path}.out", dim), dropout)
 
     def forward(self, x: Tensor, stream: Stream, branch: Branch) -> Tensor:
@@ -54,7 +54,7 @@ class SandwichResidual(PreResidual):
 
 @dataclass(eq=False, kw_only=True)
 class Sandwich(Pre):
-    """Sandwich-LN; `depth_scaled` begins with GPT-2's weights (see `by_depth`)."""
+    """Sandwich-LN placement; `depth_scaled` uses GPT-2's initial weights (see `by_depth`)."""
 
     depth_scaled: bool
 
@@ -66,7 +66,7 @@ class Sandwich(Pre):
 
 
 class Peri(Sandwich):
-    """Peri-LN placement: the sandwich's residuals, and a norm where the stream begins."""
+    """Peri-LN placement: the sandwich's residuals, plus a norm on the embedded tokens."""
 
     def opening(self, norms: Norms, dim: int, stack: StackName) -> Norm:
         return norms.at(f"{stack}.opening", dim)

@@ -1,19 +1,19 @@
-"""Sub-LN: pre-norm, with a second norm before the last product of each sub-layer.
+"""Sub-LN: pre-norm, with a second norm before the last linear layer of each sub-layer.
 
         x ---+--> norm --> sub-layer --> dropout --> (+) --> y
              |                                        |
              +----------------------------------------+
 
     self-attention:  out_proj(norm(mixed heads))     feed-forward:  fc2(norm(activation(fc1(x))))
-    attention over the memory has no second norm.
+    cross-attention has no second norm.
 
     closing norm: one.
     at initialization: the weights of values, outputs and the feed-forward layer are larger,
 
         N encoder, M decoder layers     factor
         one stack of N layers           sqrt(ln 2N)
-        encoder beside a decoder        sqrt(ln 3M ln 2N / 3)
-        decoder beside an encoder       sqrt(ln 3M), not in its attention over the memory
+        encoder with a decoder          sqrt(ln 3M ln 2N / 3)
+        decoder with an encoder         sqrt(ln 3M), except in cross-attention
 
 Source: Wang et al. 2022 ("Magneto: A Foundation Transformer"); torchscale's code.
 """
