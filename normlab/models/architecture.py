@@ -1,9 +1,9 @@
-"""Models of one stream of text: a causal language model, and BERT.
+"""Single-stack text models: a causal language model and BERT.
 
-The causal language model is one stack that attends to earlier positions (Radford et al. 2019,
-GPT-2), with its token embedding as its output. BERT is an encoder with a head for masked tokens and
-one for pairs of segments (Devlin et al. 2019, sections 3 and 3.1); with `placement=post`,
-`norm@embedding_norm=ln` and learned positions it is their model, weight for weight.
+The causal language model is one stack with causal attention (Radford et al. 2019, GPT-2) whose
+output layer is tied to the token embedding. BERT is an encoder with a head for masked tokens and a
+head for pairs of segments (Devlin et al. 2019, sections 3 and 3.1); with `placement=post`,
+`norm@embedding_norm=ln` and learned positions it matches their model weight for weight.
 """
 
 from collections.abc import Sequence
@@ -26,12 +26,12 @@ SEGMENTS = 2
 
 @dataclass(frozen=True, kw_only=True)
 class TextArchitecture(StackArchitecture):
-    """Sizes of a model of one stream.
+    """Sizes of a single-stack text model.
 
     Attributes:
-        num_layers: layers of its one stack.
-        scale_embeddings: multiply token embeddings by sqrt(dim), as sinusoidal positions of
-            amplitude 1 ask for; BERT and GPT-2 do not.
+        num_layers: number of layers in the stack.
+        scale_embeddings: multiply token embeddings by sqrt(dim), to match sinusoidal positions of
+            amplitude 1; BERT and GPT-2 do not.
     """
 
     takes = Text
@@ -75,9 +75,9 @@ class CausalLM(GeneratesText):
 
 
 class MaskedLM(nn.Module):
-    """Encoder, masked-token head with the token embedding as its output, and pair head.
+    """An encoder, a masked-token head tied to the token embedding, and a pair head.
 
-    The masked-token head has a norm over the masked tokens of the batch, at `encoder.token`.
+    The masked-token head has a norm, `encoder.token`, which sees only the masked tokens.
     """
 
     def __init__(self, sizes: TextArchitecture, spec: Text, parts: Parts):
@@ -94,16 +94,16 @@ class MaskedLM(nn.Module):
     def forward(
         self, ids: Int[Tensor, "B P"], stream: Stream, segments: Int[Tensor, "B P"]
     ) -> Float[Tensor, "B P D"]:
-        """Return the stream after all layers; `segments` are 0 in the first and 1 in the second."""
+        """Return the stream after all layers; `segments` is 0 for first-segment tokens, else 1."""
         return self.encoder(ids, stream, self.segments(segments))
 
     def token_logits(
         self, x: Float[Tensor, "B P D"], places: Int[Tensor, "B M"], real: Int[Tensor, "N"]
     ) -> Float[Tensor, "N V"]:
-        """Return logits of the masked tokens alone, row by row.
+        """Return logits for the masked tokens only, row by row.
 
         `places` are their positions in each row, padded to the longest row; `real` are the flat
-        indices of the N that are not padding.
+        indices into `places` of the N entries that are not padding.
         """
         masked = torch.zeros_like(places, dtype=torch.bool)
         masked.view(-1).index_fill_(0, real, True)
@@ -113,9 +113,9 @@ class MaskedLM(nn.Module):
         return F.linear(hidden, self.encoder.embedding.tokens.table, self.token_bias)
 
     def pair_logits(self, x: Float[Tensor, "B P D"]) -> Float[Tensor, "B 2"]:
-        """Return logits of (the second segment follows the first, it does not), from token 0."""
+        """Return next-sentence logits from token 0: (second segment follows, it does not)."""
         return self.pair_head(self.pooler(x[:, 0]).tanh())
 
     def folds(self) -> Sequence[Fold]:
-        """Return the closing norm, which both heads read."""
+        """Return the closing norm, which folds into the input layers of both heads."""
         return [Fold(self.encoder, "final_norm", into=(self.token_head, self.pooler))]

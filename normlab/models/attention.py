@@ -1,21 +1,21 @@
-"""Multi-head attention over the stream itself and over the encoder's output, and its inner norms.
+"""Multi-head self-attention and cross-attention, and the norms inside them.
 
 Letters: `B` sequences, `P` queries, `S` keys, `H` heads, `K` width of a head, `D = H K`.
 
-There may be a norm on the heads of the queries, keys and values, on the mixed heads, and on their
-output projection, where a placement or rule asks for one. `model.qk_norm` has
-the published norms of queries and keys:
+A placement or rule can add norms to the heads of queries, keys and values, to the mixed heads, and
+to their output projection. `model.qk_norm` chooses
+among the published norms of queries and keys:
 
-    l2         g cos(q, k) instead of q k' / sqrt(K), with one learned g per attention, at first
+    l2         g cos(q, k) instead of q k' / sqrt(K), with one learned g per attention, initially
                log2(n^2 - n) for sequences of n tokens (Henry et al. 2020, section 2)
     cosine     10 cos(q, k), nothing learned (`qk_norm_scale` of x-transformers)
     ln         layer norm of each head's queries and keys, 1 / sqrt(K) kept (Dehghani et al. 2023)
-    rms        the same with the root mean square
+    rms        the same with RMS norm
     rms_heads  rms with separate gains for each head (`qk_rmsnorm` of x-transformers)
-    qkv        rms, of the values too (HybridNorm; Zhuo et al. 2025)
+    qkv        rms, on the values too (HybridNorm; Zhuo et al. 2025)
 
-On a CPU the products are written out: for the short sequences of translation in bf16 this takes a
-quarter of the time of torch's fused kernel. On a GPU the fused kernel is called.
+On a CPU attention is computed step by step: for the short sequences of translation in bf16 this
+takes a quarter of the time of torch's fused kernel. On a GPU the fused kernel is called.
 """
 
 import math
@@ -43,14 +43,14 @@ _COSINES = 10.0
 class _Weights(torch.autograd.Function):
     """softmax(scale scores) over visible keys, in float32, which is also faster for short rows.
 
-    A hidden key has weight 0, so no gradient reaches its score even without a mask.
+    A hidden key has weight 0, so the backward pass needs no mask: its score gets no gradient.
     """
 
     @staticmethod
     def forward(ctx: Any, scores: Tensor, scale: float, visible: Tensor | None) -> Tensor:
         if visible is None:
             wide = scale * scores.to(torch.promote_types(scores.dtype, torch.float32))
-        else:  # a float32 table that is added: `masked_fill` is slow where its mask broadcasts
+        else:  # add a float32 table, because `masked_fill` is slow with a broadcast mask
             hidden = torch.where(visible, 0.0, float("-inf"))
             wide = torch.add(hidden, scores, alpha=scale)
         weights = wide.softmax(-1).to(scores.dtype)
@@ -69,9 +69,9 @@ class _Weights(torch.autograd.Function):
 
 
 class AttentionCore(nn.Module):
-    """softmax(Q K' / sqrt(K)) V of every head (Vaswani et al. 2017, eq. 1).
+    """softmax(Q K' / sqrt(K)) V for every head (Vaswani et al. 2017, eq. 1).
 
-    It has no parameters; it is a module so that a probe can see the attention weights.
+    It has no parameters; it is a module so that probes can hook its queries and keys.
     """
 
     def __init__(self, dropout: float):
@@ -87,8 +87,8 @@ class AttentionCore(nn.Module):
     ) -> Float[Tensor, "B H P K"]:
         """Mix the values by the attention weights.
 
-        `visible` is True where a query may look at a key and broadcasts to `B H P S`; None means
-        that every query may look at all keys.
+        `visible` is True where a query may attend to a key and broadcasts to `B H P S`; None means
+        that every query may attend to all keys.
         """
         if not query.is_cpu:
             rate = self.dropout.p if self.training else 0.0
@@ -101,7 +101,7 @@ class AttentionCore(nn.Module):
 
 
 class HeadNorm(nn.Module):
-    """A norm over the width of a head, shared by all heads: they count as further sequences."""
+    """A norm over the width of a head, shared by all heads, which it treats as extra sequences."""
 
     def __init__(self, norm: nn.Module):
         super().__init__()
@@ -118,11 +118,11 @@ def _at(site: nn.Module | None, x: Tensor, stream: Stream) -> Tensor:
 
 
 class Attention(nn.Module):
-    """The heads, the core, the output projection and the norms of both attentions.
+    """Base class of self- and cross-attention: heads, core, output projection and inner norms.
 
-    `sites` are called with a tensor and its stream: q, k and v on the heads, `B H P K` (keys and
-    values of the memory come with the memory's stream), `mix` on the mixed heads side by side,
-    `B P D`, before the output projection, `out` on that projection.
+    `sites` are modules called with a tensor and its stream: q, k and v on the heads, `B H P K`
+    (with the memory's stream for its keys and values), `mix` on the concatenated mixed heads,
+    `B P D`, before the output projection, and `out` after it.
     """
 
     sublayer: ClassVar[str] = "attention"
@@ -146,7 +146,7 @@ class Attention(nn.Module):
         self.mix_norm, self.out_norm = sites.get("mix"), sites.get("out")
 
     def split(self, x: Float[Tensor, "B P D"]) -> Float[Tensor, "B H P K"]:
-        """Cut the width into heads."""
+        """Split the width into heads."""
         return x.unflatten(-1, (self.num_heads, -1)).transpose(1, 2)
 
     def mix(
@@ -156,7 +156,7 @@ class Attention(nn.Module):
         value: Float[Tensor, "B H S K"],
         visible: Bool[Tensor, "..."] | None,
     ) -> Float[Tensor, "B P D"]:
-        """Return the mixed values, the heads side by side."""
+        """Return the mixed values with the heads concatenated."""
         return self.core(query, key, value, visible).transpose(1, 2).flatten(2)
 
     def project_mix(self, mixed: Float[Tensor, "B P D"], stream: Stream) -> Float[Tensor, "B P D"]:
@@ -166,7 +166,7 @@ class Attention(nn.Module):
 
 
 class SelfAttention(Attention):
-    """Attention of a stream over itself; `causal` hides later positions."""
+    """Self-attention; `causal` hides later positions."""
 
     def __init__(self, dim: int, *, causal: bool, gain: Callable[[Role], float], **parts: Any):
         super().__init__(dim, gain=gain, **parts)
@@ -187,14 +187,14 @@ class SelfAttention(Attention):
     def forward(
         self, x: Float[Tensor, "B P D"], stream: Stream, cache: SelfCache | None = None
     ) -> Float[Tensor, "B P D"]:
-        """Attend over the real positions of the stream, or the earlier ones when causal.
+        """Attend to the real positions of the stream, or to earlier positions if causal.
 
-        With a cache `x` is one more position, which attends to those cached so far.
+        With a cache, `x` is the next position, which attends to all cached positions and itself.
         """
         query, key, value = self.project(x, stream)
         if cache is not None:
             query, key, value, visible = cache.extended(query, key, value)
-        elif self.causal:  # padding is at the end, where no real position sees it
+        elif self.causal:  # padding is at the end, so no real position sees it
             size = x.shape[1]
             visible = torch.ones(size, size, dtype=torch.bool, device=x.device).tril()
         else:
@@ -203,7 +203,7 @@ class SelfAttention(Attention):
 
 
 class CrossAttention(Attention):
-    """Attention of the target stream over the encoder's output, the memory."""
+    """Cross-attention from the target stream to the encoder's output, the memory."""
 
     def __init__(self, dim: int, *, gain: Callable[[Role], float], **parts: Any):
         super().__init__(dim, gain=gain, **parts)
@@ -213,7 +213,7 @@ class CrossAttention(Attention):
     def project_memory(
         self, memory: Float[Tensor, "B S D"], source: Stream
     ) -> tuple[Float[Tensor, "B H S K"], Float[Tensor, "B H S K"]]:
-        """Return keys and values of the memory; decoding does this once per sentence."""
+        """Return keys and values of the memory; decoding computes them once per sentence."""
         key, value = map(self.split, self.kv_proj(memory).chunk(2, dim=-1))
         return _at(self.k_norm, key, source), _at(self.v_norm, value, source)
 
@@ -225,7 +225,7 @@ class CrossAttention(Attention):
         source: Stream | None,
         cache: LayerCache | None = None,
     ) -> Float[Tensor, "B P D"]:
-        """Attend over the real positions of the memory, or of the one that is cached."""
+        """Attend to the real positions of the memory, or to the cached memory."""
         query = _at(self.q_norm, self.split(self.q_proj(x)), stream)
         if cache is not None:
             query, key, value, visible = cache.at_memory(query)
@@ -237,7 +237,7 @@ class CrossAttention(Attention):
 
 
 class RMSNormByHead(RMSNorm):
-    """RMS norm of the tokens of `heads` heads, with a gain for each feature of each head."""
+    """RMS norm of the tokens of each head, with a separate gain per feature and head."""
 
     gains: Tensor
 
@@ -246,7 +246,7 @@ class RMSNormByHead(RMSNorm):
         self._affine("gains", torch.ones(heads, 1, dim), learned=True)
 
     def forward(self, x: Float[Tensor, "BH P K"], stream: Stream) -> Float[Tensor, "BH P K"]:
-        """Return each token over its root mean square; heads of a sequence are neighbours."""
+        """Normalize each token and apply its head's gains; a sequence's heads are adjacent rows."""
         by_head = super().forward(x, stream).unflatten(0, (-1, len(self.gains)))
         return (by_head * self.gains).flatten(0, 1).to(x.dtype)
 
@@ -254,7 +254,7 @@ class RMSNormByHead(RMSNorm):
 def qk_sites(kind: QkNorm, *, dim: int, heads: int, length: int) -> dict[Site, nn.Module | None]:
     """Return the norms of `model.qk_norm` for one attention, whose heads are `dim` wide.
 
-    Raises ValueError where the initial scale of `l2` would not be above 0.
+    Raises ValueError for `l2` if `length` is below 2, where its initial scale is not above 0.
     """
     if kind in ("l2", "cosine"):
         return {"q": HeadNorm(_query(kind, dim, length)), "k": HeadNorm(UnitNorm(dim))}
@@ -268,7 +268,7 @@ def qk_sites(kind: QkNorm, *, dim: int, heads: int, length: int) -> dict[Site, n
 
 
 def _query(kind: QkNorm, dim: int, length: int) -> Norm:
-    """Return the norm of queries whose products with unit keys are scores times sqrt(K)."""
+    """Return the query norm for which products with unit keys are the scores times sqrt(K)."""
     if kind == "cosine":
         return UnitNorm(dim, factor=_COSINES * math.sqrt(dim))
     if length < 2:

@@ -1,9 +1,9 @@
-"""What a task asks of a model, the sizes that a model is built from, and what it says of itself.
+"""Interfaces between tasks, models and the code that inspects models.
 
-A task states its input and output as a `Spec`. The model's node of the config is a
-`ModelArchitecture`, which builds the model of a spec of its kind and refuses others. A stack of the
-model describes itself as an `Anatomy`, so that probes, inspection and compilation need not know
-which model they look at.
+A task states its input and output as a `Spec`. The model node of the config is a
+`ModelArchitecture`, which builds the model for a spec of the right kind and rejects others. Each
+stack of a model describes itself as an `Anatomy`, so that probes, inspection and compilation work
+with any model.
 """
 
 from abc import ABC, abstractmethod
@@ -30,7 +30,7 @@ class Spec:
 
 
 class Longest(NamedTuple):
-    """The longest sequence of a task in tokens, what it is called, and how to shorten it."""
+    """The longest sequence of a task in tokens, and the words for an error: `of` what, `cure`."""
 
     tokens: int
     of: str
@@ -39,7 +39,7 @@ class Longest(NamedTuple):
 
 @dataclass(frozen=True)
 class TextToText(Spec):
-    """From tokens of one vocabulary to tokens of another, padded with `pad_id`."""
+    """Maps tokens of one vocabulary to tokens of another, padded with `pad_id`."""
 
     needs: ClassVar[str] = (
         "a model with an encoder and a decoder, such as model=tiny, mini, small, base or iwslt"
@@ -52,7 +52,7 @@ class TextToText(Spec):
 
 @dataclass(frozen=True)
 class Text(Spec):
-    """Tokens, each predicted from the earlier ones (`causal`) or from all others."""
+    """Tokens, each predicted from earlier tokens (`causal`) or from all other tokens."""
 
     needs: ClassVar[str] = (
         "a model of one stream, such as model=bert_tiny, bert_mini, bert_small or bert_base, or of "
@@ -66,7 +66,7 @@ class Text(Spec):
 
 @dataclass(frozen=True)
 class Image(Spec):
-    """Images of `height` x `width` pixels with `channels` values each, one of `classes`."""
+    """Images of `height` x `width` pixels with `channels` values each, sorted into `classes`."""
 
     needs: ClassVar[str] = (
         "a model of images, such as model=resnet8, resnet20 or vit, or lstm, gru or rnn"
@@ -79,10 +79,10 @@ class Image(Spec):
 
 @dataclass(frozen=True, kw_only=True)
 class ModelArchitecture(ABC):
-    """Sizes and choices of a model.
+    """Sizes and options of a model.
 
-    `takes` are the kinds of spec that it is for. `own_norms` says where the norms of a model are
-    that has no placement.
+    `takes` are the kinds of spec that it accepts. `own_norms` is set for a model without a
+    placement and says where its norms are.
     """
 
     takes: ClassVar[type[Spec] | tuple[type[Spec], ...]]
@@ -90,10 +90,10 @@ class ModelArchitecture(ABC):
     dropout: float
 
     def build(self, spec: Spec, placement: Placement, norms: Norms) -> nn.Module:
-        """Build the model of a task, whose parameters have no values yet.
+        """Build the model for a task, with uninitialized parameters.
 
         Raises:
-            ValueError: the spec is of another kind, or does not fit the sizes.
+            ValueError: the spec has the wrong kind or size, or this model takes no placement.
         """
         if not isinstance(spec, self.takes):
             raise ValueError(f"this task needs {spec.needs}: the model chosen is another kind")
@@ -105,7 +105,7 @@ class ModelArchitecture(ABC):
 
     @abstractmethod
     def make(self, spec: Any, placement: Placement, norms: Norms) -> nn.Module:
-        """Build the model of a spec of the kind `takes`, with norms asked for by their paths."""
+        """Build the model for a spec of the kind `takes`, with norms from `norms` by path."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -132,7 +132,7 @@ class StackArchitecture(ModelArchitecture):
     fixnorm: bool = False
 
     def check_positions(self, longest: Longest) -> None:
-        """Raise ValueError where a sequence of the task has more tokens than `max_positions`."""
+        """Raise ValueError if the task's longest sequence has more tokens than `max_positions`."""
         if longest.tokens > self.max_positions:
             raise ValueError(
                 f"{longest.of} {longest.tokens} tokens, and model.max_positions="
@@ -141,17 +141,17 @@ class StackArchitecture(ModelArchitecture):
 
 
 class Anatomy(NamedTuple):
-    """The ends of a stack, and the blocks that it repeats.
+    """The modules at both ends of a stack, and its repeated blocks.
 
-    Each module is called with values and their stream, or with images alone.
+    Each module is called with values and their stream, or with images only.
 
     Attributes:
-        entry: its input depends on the stack's own tokens or pixels alone; no norm comes before.
-        first: its input is the first value that the blocks work on.
-        last: its output is the last one.
+        entry: its input depends only on the stack's own tokens or pixels; no norm comes before it.
+        first: its input is what enters the blocks.
+        last: its output is the output of the stack.
         both_ways: whether a position may see later positions.
         room: the largest number of positions; None for any number.
-        blocks: what is compiled, each by itself; empty where a loop over positions would unroll.
+        blocks: compiled one by one; empty if compiling would unroll a loop over positions.
     """
 
     entry: nn.Module
@@ -163,7 +163,7 @@ class Anatomy(NamedTuple):
 
 
 class Stack(nn.Module, ABC):
-    """A part of a model, or all of it, that describes its anatomy."""
+    """A model, or a part of one, that describes its anatomy."""
 
     @abstractmethod
     def anatomy(self) -> Anatomy:
@@ -173,7 +173,7 @@ class Stack(nn.Module, ABC):
 def stacks(model: nn.Module) -> dict[str, Anatomy]:
     """Return the stacks of a model by name (`encoder`, `decoder`); `network` is the model itself.
 
-    Empty for a model that declares none.
+    Empty for a model without stacks.
     """
     return {
         name or "network": module.anatomy()
@@ -185,8 +185,8 @@ def stacks(model: nn.Module) -> dict[str, Anatomy]:
 class Fold(NamedTuple):
     """A norm that can be folded: the attribute `name` of `owner`.
 
-    Either the products `into` are the only readers of its output, or it reads the output of the
-    product or convolution `behind`.
+    Either only the linear layers `into` read its output, or its input is the output of the linear
+    layer or convolution `behind`.
     """
 
     owner: nn.Module
@@ -197,37 +197,37 @@ class Fold(NamedTuple):
 
 @runtime_checkable
 class Folding(Protocol):
-    """A module that knows norms which can be folded."""
+    """A module with norms that can be folded into neighboring layers."""
 
     def folds(self) -> Sequence[Fold]:
-        """Return the norms and the products next to them."""
+        """Return the norms and the layers that they fold into."""
         ...
 
 
 @runtime_checkable
 class SubLayer(Protocol):
-    """A part of a layer that probes look at: `sublayer` is what it does, in one word.
+    """A part of a layer that probes measure: `sublayer` names its kind in one word.
 
-    It is called as the modules of an `Anatomy` are, and returns values, or a tuple of values and
-    states. Its parameters are of its kind, except those of norms and embeddings.
+    It is called like the modules of an `Anatomy`, and returns values, or a tuple of values and
+    states. Its parameters count as its kind, except those of norms and embeddings.
     """
 
     sublayer: str
 
 
 def sublayer(module: nn.Module) -> str | None:
-    """Return what a sub-layer does; None for a module that is no sub-layer."""
+    """Return the kind of a sub-layer; None for other modules."""
     return module.sublayer if isinstance(module, SubLayer) else None
 
 
 def incremental(module: nn.Module) -> bool:
-    """Tell whether all norms inside a module take one token at a time in evaluation."""
+    """Return whether all norms in a module can process one token at a time in evaluation."""
     return all(norm.incremental for norm in module.modules() if isinstance(norm, Norm))
 
 
 @runtime_checkable
 class Decoding(Protocol):
-    """The state of decoding, which is fed one token per sequence at a time."""
+    """The state of decoding, which advances by one token per sequence."""
 
     def advance(self, ids: Int[Tensor, "N"]) -> Float[Tensor, "N D"]:
         """Feed the next token of each sequence; return the values at its position."""
@@ -235,14 +235,14 @@ class Decoding(Protocol):
 
 
 class GeneratesText(nn.Module, ABC):
-    """A model of causal text, which can be fed one token at a time."""
+    """A causal text model that can decode one token at a time."""
 
     room: int | None
     """The most tokens that it takes; None for any number."""
 
     @abstractmethod
     def forward(self, ids: Int[Tensor, "B P"], stream: Stream) -> Float[Tensor, "B P D"]:
-        """Return the values from which `project` makes the logits of the next tokens."""
+        """Return the values that `project` maps to the logits of the next tokens."""
 
     @abstractmethod
     def project(self, x: Float[Tensor, "*N D"]) -> Float[Tensor, "*N V"]:
@@ -250,8 +250,8 @@ class GeneratesText(nn.Module, ABC):
 
     @abstractmethod
     def start_decoding(self, count: int, *, max_length: int) -> Decoding:
-        """Begin `count` sequences, in the fastest way that the norms allow."""
+        """Start decoding `count` sequences, in the fastest way that the norms allow."""
 
     def decode_step(self, ids: Int[Tensor, "N"], state: Decoding) -> Float[Tensor, "N V"]:
-        """Return the logits that follow when each sequence is extended by its token in `ids`."""
+        """Append its token in `ids` to each sequence; return the logits of the next token."""
         return self.project(state.advance(ids))

@@ -1,9 +1,9 @@
 """Decoding one token at a time: with cached keys and values, or by re-running the prefix.
 
-`N = G W` hypotheses: `W` for each of `G` sentences; the hypotheses of one sentence are the queries
-of one attention. Keys and values are written once, into a buffer allocated once, and stay there:
-when the beam keeps other hypotheses, only the lineage changes, which says which of the sentence's
-keys a hypothesis descends from and may see.
+There are `N = G W` hypotheses, `W` for each of `G` sentences, and the hypotheses of a sentence are
+the queries of one attention. Keys and values are written once into a preallocated buffer and never
+move. When the beam drops hypotheses, only the lineage changes: it records which of the sentence's
+keys belong to a hypothesis's own past, so that it sees only those.
 """
 
 from collections.abc import Callable, Sequence
@@ -16,7 +16,7 @@ from normlab.norms.base import Stream
 
 
 class Lineage:
-    """Which hypothesis of its sentence each hypothesis descends from, at every position so far."""
+    """For every position so far, which slot of its sentence each hypothesis descends from."""
 
     def __init__(self, width: int):
         self.width = width
@@ -40,7 +40,7 @@ class Lineage:
 
 
 def _side_by_side(heads: Float[Tensor, "N H 1 K"], width: int) -> Float[Tensor, "G H W K"]:
-    """Make the hypotheses of a sentence the queries of one attention."""
+    """Arrange the hypotheses of a sentence as the queries of one attention."""
     return heads.transpose(1, 2).flatten(0, 1).unflatten(0, (-1, width)).transpose(1, 2)
 
 
@@ -48,7 +48,7 @@ class SelfCache:
     """Keys and values of the positions so far in one layer's self-attention."""
 
     def __init__(self, lineage: Lineage, *, max_length: int):
-        """The buffer for `max_length` positions is allocated at the first one."""
+        """Start empty; the buffer for `max_length` positions is allocated at the first position."""
         self.lineage = lineage
         self.max_length = max_length
         self.used = 0
@@ -67,7 +67,7 @@ class SelfCache:
         if self.used == 0:
             groups, heads, _, head_dim = key.shape
             size = self.max_length * width
-            # Keys lie as the product reads them, or each step would copy them.
+            # Keys are stored in the layout that the product reads, or each step would copy them.
             self.key = key.new_empty(groups, heads, head_dim, size).transpose(2, 3)
             self.value = value.new_empty(groups, heads, size, head_dim)
         added = slice(self.used, self.used + width)
@@ -78,7 +78,7 @@ class SelfCache:
         return query, self.key[:, :, past], self.value[:, :, past], self.lineage.visible
 
     def keep(self, groups: Int[Tensor, "F"]) -> None:
-        """Drop all sentences except `groups`."""
+        """Keep only the sentences `groups`."""
 
         def kept(buffer: Tensor) -> Tensor:
             new = torch.empty_like(buffer[: len(groups)])
@@ -89,7 +89,7 @@ class SelfCache:
 
 
 class LayerCache(SelfCache):
-    """Keys and values of one decoder layer, including those of the memory."""
+    """Keys and values of one decoder layer, for its self-attention and for the memory."""
 
     def __init__(
         self,
@@ -120,7 +120,7 @@ class LayerCache(SelfCache):
 
 
 class CachedDecoding:
-    """Incremental decoding: one position per step, keys and values cached.
+    """Incremental decoding: one position per step, with cached keys and values.
 
     `step` runs a stack on the tokens of one position, with one cache per layer.
     """
@@ -144,7 +144,7 @@ class CachedDecoding:
         return x
 
     def select(self, rows: Int[Tensor, "M"], groups: Int[Tensor, "F"] | None) -> None:
-        """Keep the hypotheses `rows` in that order, and of the sentences only `groups`."""
+        """Keep the hypotheses `rows`, in that order, and only the sentences `groups` if given."""
         self.lineage.select(rows)
         if groups is not None:
             for cache in self.caches:
@@ -154,8 +154,8 @@ class CachedDecoding:
 class PrefixDecoding:
     """Decoding that re-runs the whole prefix at each step.
 
-    Slower, and right for norms whose statistics need the other positions or hypotheses: each step
-    sees exactly the prefix that exists then. `run` returns the values of a prefix `[N, L]`.
+    It is slower, but correct for norms whose statistics need other positions or hypotheses: each
+    step sees exactly the prefix decoded so far. `run` returns the values of a prefix `[N, L]`.
     """
 
     def __init__(self, run: Callable[[Tensor], Tensor], count: int, device: torch.device):
@@ -173,7 +173,7 @@ class PrefixDecoding:
 
 
 class PrefixTranslation(PrefixDecoding):
-    """The same for `width` hypotheses per sentence, each with its sentence's memory."""
+    """Prefix decoding of `width` hypotheses per sentence, each with its sentence's memory."""
 
     def __init__(
         self,

@@ -1,17 +1,16 @@
-"""Recurrent layers whose products and cell state may be normalized.
+"""Recurrent layers, with optional norms on their linear products and cell state.
 
     RNN    h = tanh(a)                                   a = N_h(W_h h) + N_x(W_x x) + b
     LSTM   c = s(f) c + s(i) tanh(g),  h = s(o) tanh(N_c(c))    with a cut into i, f, o, g
     GRU    h = s(z) h + (1 - s(z)) tanh(N(W_x x) + b + s(r) (N(W_h h) + b'))   r, z of a
 
 N_x, N_h and N_c are the norms at the places `input`, `hidden` and `cell`. As in Cooijmans et al.
-2017 (section 3) N_x and N_h have no shift of their own: the one bias does that, for all norms. Ba
-et al. 2016 (appendix) write the same with a shift in each as well: `norm_shifts`. The GRU's
-candidate has norms of its own, as there, and both of torch's biases.
+2017 (section 3), N_x and N_h have no shift of their own; the shared bias replaces it. In Ba et al.
+2016 (appendix) each norm has a shift as well: `norm_shifts`. As there, the GRU's candidate has its
+own norms; it has both of torch's biases.
 
-A norm is called with the positions that its axes need: a norm that does not pool over time takes
-the whole input product at once; every norm of the hidden product and of the cell takes one position
-at a time. At padding the state stays as it is.
+A norm that does not pool over time gets the whole input product at once. The norms of the hidden
+product and of the cell always get one position at a time. At padding the state does not change.
 """
 
 from abc import ABC, abstractmethod
@@ -36,7 +35,7 @@ State = tuple[Tensor, ...]
 
 @dataclass(frozen=True)
 class Step:
-    """One position: the stream that its norms get, and which sequences still run, if not all."""
+    """One position: the stream for its norms, and which sequences are not over (None: all)."""
 
     stream: Stream
     running: Bool[Tensor, "B 1 1"] | None
@@ -56,18 +55,18 @@ def steps(x: Float[Tensor, "B P F"], stream: Stream) -> list[Step]:
 
 @dataclass(frozen=True, kw_only=True)
 class CellShape:
-    """What every recurrent layer needs; a layer that needs more has a subclass of it.
+    """Options of every recurrent layer; a layer with more options subclasses it.
 
     Attributes:
-        dim: units.
-        input_statistics: whether a norm that pools over time takes the input product one step at a
+        dim: number of units.
+        input_statistics: whether a norm that pools over time gets the input product one step at a
             time, or the whole sequence (Laurent et al. 2016).
-        norm_shifts: norms of the two products learn a shift in addition to the bias.
-        gain: factor on the norms' initial gains; None is 0.1 for norms that pool over the batch
+        norm_shifts: whether the norms of the two products learn a shift in addition to the bias.
+        gain: factor on the norms' initial gains; None means 0.1 for norms that pool over the batch
             (Cooijmans et al. 2017, section 5.1), else 1.
-        recurrent_init: orthogonal blocks; or the identity for the candidate's block.
-        learned_start: the initial state is learned, starting at 0 (Cooijmans et al. 2017, section
-            5), and otherwise 0.
+        recurrent_init: orthogonal blocks, or the identity for the candidate's block.
+        learned_start: learn the initial state, starting at 0 (Cooijmans et al. 2017, section 5);
+            otherwise it is fixed at 0.
     """
 
     dim: int
@@ -80,14 +79,14 @@ class CellShape:
 
 @dataclass(frozen=True, kw_only=True)
 class LstmShape(CellShape):
-    """What an LSTM layer needs: `forget_bias` is the initial bias of the forget gate."""
+    """Options of an LSTM layer: `forget_bias` is the initial bias of the forget gate."""
 
     forget_bias: float
 
 
 @dataclass(frozen=True)
 class CellNorms:
-    """The norms of one recurrent layer, by their places, made fit for a recurrence."""
+    """Builds the norms of one recurrent layer by place, and adapts them to recurrence."""
 
     norms: Norms
     shape: CellShape
@@ -95,7 +94,7 @@ class CellNorms:
 
     @torch.no_grad()
     def at(self, place: str, dim: int) -> Norm:
-        """Return the norm at a place: its initial gain, its shift, and what it is called with.
+        """Build the norm at a place, with its initial gain, shift and `by_position` set.
 
         Raises ValueError for a norm whose every output would be its bias.
         """
@@ -120,16 +119,16 @@ class CellNorms:
         return replace(self, path=f"{self.path}.{part}")
 
     def takes_sequence(self, place: str, norm: Norm) -> bool:
-        """Tell whether the norm at a place pools over the positions of a sequence."""
+        """Return whether the norm at a place gets whole sequences and pools over positions."""
         whole = place == "input" and self.shape.input_statistics == "sequence"
         return whole and "position" in norm.pools
 
 
 class Cell(nn.Module, ABC):
-    """One recurrent layer: the products, their norms, and what a subclass makes of them.
+    """Base class of recurrent layers: the products and their norms; a subclass defines the step.
 
-    `blocks` is the number of blocks of `dim` rows in the products, the last being the candidate's;
-    `states` the number of tensors in the state.
+    `blocks` is the number of blocks of `dim` rows in the products, the last one the candidate's;
+    `states` is the number of tensors in the state.
     """
 
     sublayer: ClassVar[str] = "recurrent"
@@ -149,7 +148,7 @@ class Cell(nn.Module, ABC):
 
     @property
     def incremental(self) -> bool:
-        """Whether, in evaluation, positions may come one at a time."""
+        """Whether evaluation can process one position at a time."""
         return all(
             norm.incremental or not self.norms.takes_sequence("input", norm)
             for norm in self.input_norms
@@ -162,10 +161,10 @@ class Cell(nn.Module, ABC):
 
     @abstractmethod
     def step(self, u: Float[Tensor, "B 1 G"], state: State, stream: Stream) -> State:
-        """Return the state after one position, whose normalized input product is `u`."""
+        """Return the state after a position whose normalized input product is `u`."""
 
     def begin(self, x: Tensor, count: int) -> State:
-        """Return the first state of `count` sequences, on the device and in the dtype of `x`."""
+        """Return the initial state of `count` sequences, on the device and in the dtype of `x`."""
         if self.start is not None:
             return tuple(self.start.to(x).expand(-1, count, -1, -1))
         return tuple(x.new_zeros(count, 1, self.shape.dim) for _ in range(self.states))
@@ -173,7 +172,7 @@ class Cell(nn.Module, ABC):
     def forward(
         self, x: Float[Tensor, "B P F"], stream: Stream, state: State, positions: Sequence[Step]
     ) -> tuple[Float[Tensor, "B P D"], State]:
-        """Return the hidden states after each position, and the last state."""
+        """Return the hidden states of all positions, and the last state."""
         inputs = self.inputs(x, stream, positions)
         hidden: list[Tensor] = []
         for u, position in zip(inputs.split(1, dim=1), positions, strict=True):
@@ -188,7 +187,7 @@ class Cell(nn.Module, ABC):
     def inputs(
         self, x: Float[Tensor, "B P F"], stream: Stream, positions: Sequence[Step]
     ) -> Float[Tensor, "B P G"]:
-        """Return the input product of all positions, normalized, with the bias."""
+        """Return the normalized input product of all positions, plus the bias."""
         product = F.linear(x, self.input_weight)
         parts = product.split([norm.dim for norm in self.input_norms], dim=-1)
         normed = [
@@ -208,11 +207,11 @@ class Cell(nn.Module, ABC):
 
     @torch.no_grad()
     def initialize(self, generator: torch.Generator) -> None:
-        """Draw input weights from Xavier's distribution, recurrent ones orthogonal, by blocks."""
+        """Draw weights block by block: Xavier for the input, orthogonal for the recurrence."""
         for block in self.input_weight.chunk(self.blocks):
             xavier_(block, generator)
         for number, block in enumerate(self.hidden_weight.chunk(self.blocks)):
-            orthogonal_(block, generator)  # drawn in any case: other blocks do not depend on it
+            orthogonal_(block, generator)  # always drawn, so that the other blocks do not change
             if self.shape.recurrent_init == "identity" and number == self.blocks - 1:
                 nn.init.eye_(block)
 
@@ -239,8 +238,8 @@ class Rnn(Cell):
 class Lstm(Cell):
     """Long short-term memory (Hochreiter and Schmidhuber 1997; Gers et al. 2000).
 
-    BN-LSTM is equations 6 to 8 of Cooijmans et al. 2017, LN-LSTM equations 20 to 22 of Ba et al.
-    2016, except for `norm_shifts`.
+    With batch norm it is equations 6 to 8 of Cooijmans et al. 2017, with layer norm equations 20 to
+    22 of Ba et al. 2016, except for `norm_shifts`.
     """
 
     blocks: ClassVar[int] = 4
@@ -285,7 +284,7 @@ class _Candidate(nn.Module):
 
 
 class Gru(Cell):
-    """The gated recurrent unit (Cho et al. 2014) with the reset after the product, as torch's."""
+    """The gated recurrent unit (Cho et al. 2014), with reset after the product as in torch."""
 
     blocks: ClassVar[int] = 3
 

@@ -1,9 +1,9 @@
-"""Greedy and beam search, and sampling, over a model's `decode_step`.
+"""Greedy search, beam search and sampling, using a model's `decode_step`.
 
-The rules of search are fairseq's: the score of a finished hypothesis is its log-probability over
-length ** length_penalty (the end of sentence counted); a sentence is done when as many hypotheses
-have ended as the beam is wide, or at the length limit; only the best `beam` candidates of a step
-may end. Greedy search is a beam of one. Sentences that are done leave the batch.
+Search follows fairseq: the score of a finished hypothesis is its log-probability divided by
+length ** length_penalty (counting the end of sentence); a sentence is done once `beam` hypotheses
+have ended, or at the length limit; only the best `beam` candidates of a step may end. Greedy search
+is a beam of one. Finished sentences leave the batch.
 """
 
 from collections.abc import Iterator, Sequence
@@ -18,13 +18,13 @@ from normlab.norms.base import Stream
 
 @dataclass(frozen=True)
 class SearchSettings:
-    """How to search.
+    """Settings of beam search.
 
     Attributes:
-        beam: hypotheses kept a sentence; 1 is greedy search.
+        beam: hypotheses kept per sentence; 1 is greedy search.
         length_penalty: exponent of the length in the score.
         length_factor, length_offset: a hypothesis has at most factor * source length + offset
-            tokens, the end of sentence among them.
+            tokens, including the end of sentence.
     """
 
     beam: int = 5
@@ -33,13 +33,13 @@ class SearchSettings:
     length_offset: int = 50
 
     def max_length(self, source_length: int, limit: int) -> int:
-        """Return the most tokens of a hypothesis, at least one and at most `limit`."""
+        """Return the largest number of tokens of a hypothesis, at least 1 and at most `limit`."""
         return max(1, min(int(self.length_factor * source_length + self.length_offset), limit))
 
 
 @dataclass(frozen=True)
 class Hypothesis:
-    """Token ids without the end of sentence, and the score they were chosen by."""
+    """Token ids without the end of sentence, and the hypothesis's score."""
 
     tokens: list[int]
     score: float
@@ -58,18 +58,18 @@ def search(
 ) -> list[Hypothesis]:
     """Return the best hypothesis of each source sentence.
 
-    `model` offers `encode`, `start_decoding`, `decode_step` and is in evaluation mode. The length
-    limit is that of the longest sentence of the batch.
+    `model` has `encode`, `start_decoding` and `decode_step`, and is in evaluation mode. The longest
+    source sentence of the batch sets the length limit.
     """
     beam, num_groups = settings.beam, len(ids)
     banned = (pad_id, bos_id)
     limit = settings.max_length(ids.shape[1], model.decoder.embedding.max_positions)
     state = model.start_decoding(model.encode(ids, source), source, width=beam, max_length=limit)
     device = ids.device
-    alive = list(range(num_groups))  # which sentence each group of rows is
+    alive = list(range(num_groups))  # the sentence of each group of rows
     finished: list[list[Hypothesis]] = [[] for _ in range(num_groups)]
     scores = torch.full((num_groups, beam), float("-inf"), device=device)
-    scores[:, 0] = 0  # all hypotheses are equal at first: extend one
+    scores[:, 0] = 0  # all hypotheses start out equal, so only one is extended
     tokens = torch.full((num_groups * beam, 0), bos_id, device=device)
     last = torch.full((num_groups * beam,), bos_id, device=device)
     for length in range(1, limit + 1):
@@ -103,7 +103,7 @@ def search(
         if dropped or beam > 1:
             state.select(rows, groups if dropped else None)
         tokens = torch.cat([tokens[rows], last[:, None]], dim=1)
-    # nothing ends where the logits are not finite: such a model says nothing
+    # no hypothesis ends if the logits are not finite: return an empty one
     nothing = Hypothesis([], float("-inf"))
     return [max(found, key=lambda h: h.score, default=nothing) for found in finished]
 
@@ -116,9 +116,9 @@ def _best(
     banned: Sequence[int],
     only: int | None,
 ) -> tuple[Float[Tensor, "G C"], Int[Tensor, "G C"], Int[Tensor, "G C"]]:
-    """Return total score, parent hypothesis and token of the best extensions of each sentence.
+    """Return total scores, parent hypotheses and tokens of each sentence's `count` best extensions.
 
-    Only the best `count` tokens of each hypothesis can be among them. `only` allows a single token.
+    `banned` tokens are left out; if `only` is given, it is the only token allowed.
     """
     chances = logits.float().log_softmax(-1)
     if only is None:
@@ -135,12 +135,12 @@ def _best(
 
 @dataclass(frozen=True)
 class SamplingSettings:
-    """How to continue a text.
+    """Settings for sampling a continuation of a text.
 
     Attributes:
-        max_tokens: tokens after which to stop.
-        temperature: divides the logits before they become probabilities; 0 takes the most likely.
-        top_k: draw from the k most likely tokens; None from all.
+        max_tokens: number of tokens after which to stop.
+        temperature: divides the logits before the softmax; 0 takes the most likely token.
+        top_k: draw from the k most likely tokens; None draws from all.
     """
 
     max_tokens: int
@@ -167,10 +167,10 @@ def continuation(
     room: int,
     seed: int,
 ) -> Iterator[int]:
-    """Yield the tokens that follow `prompt`, one sequence, one token at a time.
+    """Yield the tokens that continue `prompt`, one at a time.
 
-    It ends before `eos_id`, or when the model's `room` positions are full. The ids `special` are
-    never drawn. `model` offers `start_decoding` and `decode_step` and is in evaluation mode.
+    Stops before `eos_id`, or when the model's `room` positions are full. The ids `special` are
+    never drawn. `model` has `start_decoding` and `decode_step`, and is in evaluation mode.
     """
     device = next(model.parameters()).device
     random = torch.Generator().manual_seed(seed)

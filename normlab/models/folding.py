@@ -1,15 +1,15 @@
-"""Folding norms with running statistics into the products next to them, for inference.
+"""Folding norms with running statistics into the adjacent linear layers, for inference.
 
 With running statistics batch norm is a fixed scale and shift per feature (Ioffe and Szegedy 2015,
-algorithm 2, line 11). Where only products read its output, the scale goes into their weights and
-the shift into their biases, and the norm is gone:
+algorithm 2, line 11). If only linear layers read its output, the scale goes into their weights, the
+shift into their biases, and the norm is removed:
 
     W (s * x + t) + b  =  (W s) x + (W t + b)
 
-A norm that reads a product or a convolution is folded into it in the same way.
+A norm that reads a linear layer or a convolution is folded into it in the same way.
 
-What stays: norms of post-norm residuals, whose output is the stream itself; norms before an output
-projection that is the token embedding; and statistics by position, which are no fixed map.
+Not folded: norms of post-norm residuals, whose output is the stream itself; norms before an output
+projection tied to the token embedding; and norms whose statistics differ from position to position.
 """
 
 import torch
@@ -22,15 +22,16 @@ from normlab.models.layers import Linear
 from normlab.norms.base import Norm, RunningNorm, Stream
 from normlab.norms.local import NoNorm
 
-_POSITIONS = 4  # of a norm that treats any number alike
+_POSITIONS = 4  # positions to test a norm on if it has no limit
 _TOLERANCE = 1e-9
 
 
 @torch.no_grad()
 def fold(model: nn.Module) -> list[str]:
-    """Fold the norms of a model in evaluation, in place; return the names of those that are gone.
+    """Fold the norms of a model in eval mode, in place; return the names of the folded norms.
 
-    The model computes the same up to rounding, and must not be trained or recalibrated any more.
+    The model's output stays the same up to rounding, but it can no longer be trained or
+    recalibrated.
     """
     names = {module: name for name, module in model.named_modules()}
     folded: list[str] = []
@@ -47,7 +48,7 @@ def fold(model: nn.Module) -> list[str]:
 
 
 def _folded(norm: Norm, place: Fold) -> bool:
-    """Put a norm into the products next to it, and tell whether that was possible."""
+    """Fold a norm into the adjacent layers; return whether that was possible."""
     if (fixed := fixed_map(norm)) is None:
         return False
     scale, shift = fixed
@@ -65,10 +66,10 @@ def _folded(norm: Norm, place: Fold) -> bool:
 
 @torch.no_grad()
 def fixed_map(norm: Norm) -> tuple[Float[Tensor, " D"], Float[Tensor, " D"]] | None:
-    """Return scale and shift in float64 if running statistics only scale and shift each feature.
+    """Return scale and shift in float64 if the norm in eval is a fixed scale and shift per feature.
 
-    They are read off the norm's own outputs: the shift is f(0), the scale f(1) - f(0). None where
-    other inputs at any position show that f is no such map, and for other norms.
+    They are computed from the norm's own outputs: the shift is f(0), the scale f(1) - f(0). None if
+    random inputs show that f is not such a map, and for norms without running statistics.
     """
     if norm.training or not isinstance(norm, RunningNorm) or norm.rows > 1:
         return None

@@ -1,9 +1,9 @@
-"""The layers that all models share, how their parameters get their first values, and input noise.
+"""The layers that models share, their initialization, and input noise.
 
-A random parameter is drawn from a generator seeded by the run's seed and the parameter's *name*, so
-two models with the same seed that differ in their norms start from identical other weights,
-whatever was built before or in between. Rules as in fairseq: Xavier uniform for projections,
-N(0, 1/dim) for embeddings, zero biases.
+Each random parameter is drawn from a generator seeded by the run's seed and the parameter's *name*,
+so two models that differ only in their norms start from the same other weights, in whatever order
+they are built. As in fairseq: Xavier uniform for projections, N(0, 1/dim) for embeddings, zero
+biases.
 """
 
 import hashlib
@@ -29,9 +29,9 @@ _ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {"relu": F.relu, "gelu": F
 class Linear(nn.Linear):
     """A linear layer whose rows form equal blocks, each with its own initial gain.
 
-    The queries, keys and values of an attention are one product of three blocks; each block starts
-    as a layer by itself would. In a `centered` layer each row counts less its mean: Yan et al. 2020
-    (MABN, section 4.3) centre the weights of each product that a norm without a mean reads.
+    The queries, keys and values of an attention are one layer with three blocks, each initialized
+    like a separate layer. In a `centered` layer the mean of each weight row is subtracted: Yan et
+    al. 2020 (MABN, section 4.3) center the layers in front of a norm that subtracts no mean.
     """
 
     def __init__(self, in_features: int, out_features: int, *, gains: Sequence[float] = (1.0,)):
@@ -46,7 +46,7 @@ class Linear(nn.Linear):
 
     @property
     def rows(self) -> Tensor:
-        """The weights that it multiplies by."""
+        """The weights that the input is multiplied by: centered if the layer is."""
         return self.weight - self.weight.mean(1, keepdim=True) if self.centered else self.weight
 
     def forward(self, input: Tensor) -> Tensor:
@@ -55,7 +55,7 @@ class Linear(nn.Linear):
 
     @torch.no_grad()
     def settle(self) -> None:
-        """Replace the weights by the rows, for inference."""
+        """Make the centering permanent in the weights, for inference."""
         self.weight.copy_(self.rows)
         self.centered = False
 
@@ -68,22 +68,22 @@ class Linear(nn.Linear):
 
 
 class Embedding(nn.Embedding):
-    """A token embedding with rows of expected unit length and a zero row for padding.
+    """A token embedding with rows of about unit length and a zero row for padding.
 
     With `unit` each row is divided by its length wherever it is used (FixNorm; Nguyen and Chiang
-    2018); a product with the embedding takes its `table`.
+    2018); a tied output layer must use `table`.
     """
 
     def __init__(
         self, num_embeddings: int, dim: int, *, padding_idx: int | None = None, unit: bool = False
     ):
-        weight = torch.empty(num_embeddings, dim)  # keeps torch from drawing values of its own
+        weight = torch.empty(num_embeddings, dim)  # keeps torch from drawing its own values
         super().__init__(num_embeddings, dim, padding_idx=padding_idx, _weight=weight)
         self.unit = unit
 
     @property
     def table(self) -> Tensor:
-        """The vectors of all tokens, as they are used."""
+        """The vectors of all tokens as the model uses them, of unit length with `unit`."""
         return F.normalize(self.weight, dim=-1) if self.unit else self.weight
 
     def forward(self, input: Tensor) -> Tensor:
@@ -95,7 +95,7 @@ class Embedding(nn.Embedding):
     def initialize(self, generator: torch.Generator) -> None:
         """Draw from N(0, 1 / dim), or with `unit` from U(-0.01, 0.01)."""
         values = torch.empty_like(self.weight, device="cpu")
-        if self.unit:  # as the authors do: a short vector turns faster
+        if self.unit:  # as the authors do: a short vector changes direction faster
             values.uniform_(-0.01, 0.01, generator=generator)
         else:
             values.normal_(std=self.embedding_dim**-0.5, generator=generator)
@@ -105,7 +105,7 @@ class Embedding(nn.Embedding):
 
 
 class Sinusoids(nn.Module):
-    """Fixed position vectors in the place of a learned table."""
+    """Fixed sinusoidal position vectors, used like a learned table."""
 
     weight: Tensor
 
@@ -115,9 +115,9 @@ class Sinusoids(nn.Module):
 
 
 def sinusoids(num_positions: int, dim: int) -> Float[Tensor, "P D"]:
-    """Return sine then cosine waves of `dim / 2` geometric frequencies (Vaswani 2017, sec. 3.5).
+    """Return sine and cosine waves of `dim / 2` geometric frequencies (Vaswani 2017, sec. 3.5).
 
-    Sines and cosines are halves, not interleaved, as in tensor2tensor and fairseq.
+    Sines fill the first half and cosines the second, as in tensor2tensor and fairseq.
     """
     half = dim // 2
     frequency = torch.exp(torch.arange(half) * -(math.log(10_000) / max(half - 1, 1)))
@@ -136,8 +136,8 @@ POSITIONS: dict[Positions, Callable[[int, int], Sinusoids | Embedding]] = {
 class StreamEmbedding(nn.Module):
     """scale E[token] + position, zero at padding, then the embedding norm and dropout.
 
-    The scale is sqrt(D) in Vaswani et al. 2017 and 1 in BERT. Several streams may share one token
-    embedding, so it is an argument.
+    The scale is sqrt(D) in Vaswani et al. 2017 and 1 in BERT. The token embedding is an argument,
+    so that several streams can share it.
     """
 
     def __init__(
@@ -163,9 +163,9 @@ class StreamEmbedding(nn.Module):
     def forward(
         self, ids: Int[Tensor, "B P"], stream: Stream, added: Float[Tensor, "B P D"] | None = None
     ) -> Float[Tensor, "B P D"]:
-        """Embed the tokens, the first column being position `stream.start`.
+        """Embed the tokens; the first column is at position `stream.start`.
 
-        `added` are further vectors of the tokens, such as those of their segment.
+        `added` are extra vectors to add per token, such as segment embeddings.
         """
         end = stream.start + ids.shape[1]
         if end > self.max_positions:
@@ -184,9 +184,9 @@ class StreamEmbedding(nn.Module):
 class FeedForward(nn.Module):
     """fc2(dropout(activation(norm(fc1(x))))) (Vaswani et al. 2017, eq. 2).
 
-    The inner norm is the identity unless a rule names it; batch norm there is what Yao et al. 2021
-    add to make a batch-normalized vision Transformer train. `hidden_norm` comes before fc2, where a
-    placement or a rule puts one there.
+    The inner norm is the identity unless a rule names it; Yao et al. 2021 add batch norm there to
+    make a batch-normalized vision Transformer train. `hidden_norm`, before fc2, exists only if a
+    placement or a rule asks for it.
     """
 
     sublayer: ClassVar[str] = "feed_forward"
@@ -211,13 +211,13 @@ class FeedForward(nn.Module):
         self.fc2 = Linear(ffn_dim, dim, gains=(gain("fc2"),))
 
     def forward(self, x: Float[Tensor, "B P D"], stream: Stream) -> Float[Tensor, "B P D"]:
-        """Transform each position by itself (except for what the norms pool)."""
+        """Transform each position separately, except where a norm pools over positions."""
         hidden = self.inner_norm(self.fc1(x), stream)
         hidden = self.dropout(self.activation(hidden))
         return self.fc2(hidden if self.hidden_norm is None else self.hidden_norm(hidden, stream))
 
     def folds(self) -> Sequence[Fold]:
-        """Return the inner norm, which reads the first product."""
+        """Return the inner norm, which folds into fc1."""
         return [Fold(self, "inner_norm", behind=self.fc1)]
 
 
@@ -236,20 +236,20 @@ def orthogonal_(block: Tensor, generator: torch.Generator) -> None:
 
 @runtime_checkable
 class Drawn(Protocol):
-    """A layer whose first values are drawn at random."""
+    """A layer whose initial values are random."""
 
     def initialize(self, generator: torch.Generator) -> None:
-        """Draw them."""
+        """Draw the initial values."""
         ...
 
 
 def initialize(model: nn.Module, seed: int) -> None:
-    """Draw the first values of every layer of `model` that has an `initialize` method.
+    """Draw the initial values of every layer of `model` that has an `initialize` method.
 
-    Norms and placements keep the values they are built with.
+    Norms and placements keep the parameters they were built with.
 
     Raises:
-        TypeError: a layer of torch itself has parameters; torch drew them from dropout's stream.
+        TypeError: a plain torch layer has parameters, which torch drew from dropout's generator.
     """
     for name, module in model.named_modules():
         if isinstance(module, Drawn):
@@ -264,18 +264,18 @@ def initialize(model: nn.Module, seed: int) -> None:
 def noisy(model: nn.Module, deviation: float) -> Iterator[None]:
     """Add Gaussian noise to a model's input inside the context.
 
-    The input of a model of tokens is the vectors of the tokens of its first stack (the source of a
-    translation), without padding; that of any other model is its first argument, such as pixels
-    whose channels have variance 1.
+    In a text model noise is added to the token vectors of the first stack (the source in
+    translation), except at padding; in any other model to its first argument, such as pixels whose
+    channels have variance 1.
 
-    The noise starts over with each context and follows the order of the batches, so two models fed
-    the same batches get the same noise whatever their norms; another batch size or number of
-    processes draws other noise.
+    The noise sequence restarts with each context and follows the order of batches, so two models
+    fed the same batches get the same noise whatever their norms. Another batch size or number of
+    processes gives different noise.
 
     Args:
-        model: the model to disturb.
-        deviation: the noise's standard deviation, in units of the input's: for tokens, the standard
-            deviation over the embedding table without padding.
+        model: the model whose input gets noise.
+        deviation: standard deviation of the noise relative to the input's: for tokens, to the
+            standard deviation over the embedding table without padding.
     """
     draw = torch.Generator().manual_seed(_NOISE_SEED)
     entry = next(filter(_takes_tokens, model.modules()), None)
@@ -283,7 +283,7 @@ def noisy(model: nn.Module, deviation: float) -> Iterator[None]:
     def noise(like: Tensor, size: float) -> Tensor:
         return torch.randn(like.shape, generator=draw).mul_(size).to(like)
 
-    if isinstance(entry, StreamEmbedding):  # its table may be shared with stacks that get no noise
+    if isinstance(entry, StreamEmbedding):  # stacks without noise may share its table
         size = deviation * _deviation(entry.tokens)
         entry.disturb = lambda vectors: vectors + noise(vectors, size)
         try:
@@ -311,7 +311,7 @@ def noisy(model: nn.Module, deviation: float) -> Iterator[None]:
 
 
 def _takes_tokens(module: nn.Module) -> bool:
-    # an embedding that pads nothing is of something else, such as a class token
+    # an embedding without padding is not of tokens, such as a class token
     padded = isinstance(module, Embedding) and module.padding_idx is not None
     return padded or isinstance(module, StreamEmbedding)
 

@@ -1,6 +1,6 @@
-"""Recurrent networks: their sizes, a stack of layers that reads forward, and two models of it.
+"""Recurrent networks: their sizes, a forward stack of layers, and two models that use it.
 
-The language model predicts each token from the earlier ones, in texts of any length; the classifier
+The language model predicts each token from earlier ones, in texts of any length; the classifier
 reads an image as a sequence (Le et al. 2015).
 """
 
@@ -33,19 +33,19 @@ Read = Literal["pixels", "rows", "permuted"]
 
 @dataclass(frozen=True, kw_only=True)
 class RecurrentArchitecture(CellShape, ModelArchitecture):
-    """Sizes and choices of a recurrent network; those of its layers are `CellShape`'s.
+    """Sizes and options of a recurrent network; `CellShape` has the options of its layers.
 
-    A new kind of layer is a subclass of `Cell`, and a subclass of this class that names it as its
-    `cell`, whose further fields are what else the layer needs. The embedding is as wide as a layer.
+    To add a kind of layer, subclass `Cell`, then subclass this class with that `cell` and a field
+    for each further option of the layer. The embedding is as wide as a layer.
 
     Attributes:
-        num_layers: layers on top of each other.
-        initial_noise: standard deviation of the hidden state at the start of training sequences,
-            otherwise 0. Where all sequences start the same, the first steps have no variance to
+        num_layers: number of stacked layers.
+        initial_noise: standard deviation of noise on the initial hidden state in training; 0 for
+            none. If all sequences start from the same state, the first steps have no variance to
             divide by (Cooijmans et al. 2017, section 5.2).
-        read: the steps of an image: its pixels by rows, its rows, or its pixels in another order.
-        permutation_seed: which order; the same in every run.
-        dropout: of what a layer passes to the next and to the output (Zaremba et al. 2014).
+        read: the steps of an image: its pixels row by row, its rows, or its pixels permuted.
+        permutation_seed: seed of the permutation, which is the same in every run.
+        dropout: rate on each layer's output (Zaremba et al. 2014).
     """
 
     takes: ClassVar[tuple[type[Spec], ...]] = (Text, Image)
@@ -89,9 +89,9 @@ class LstmArchitecture(RecurrentArchitecture, LstmShape):
 
 
 class Noise(nn.Module):
-    """Normal noise from a stream of its own, so that dropout draws the same with and without it.
+    """Gaussian noise from its own random stream, so that dropout is the same with and without it.
 
-    Its position in the stream is saved with the weights, for resumed runs.
+    The position in the stream is saved with the weights, so that runs can resume.
     """
 
     key: Tensor
@@ -109,7 +109,7 @@ class Noise(nn.Module):
         self.drawn.zero_()
 
     def forward(self, x: Float[Tensor, "B 1 D"]) -> Float[Tensor, "B 1 D"]:
-        """Return `x` with noise added in training, `x` itself in evaluation."""
+        """Add noise to `x` in training; return `x` itself in evaluation."""
         if not self.training:
             return x
         number = int(self.drawn) * world().size + world().rank
@@ -120,7 +120,7 @@ class Noise(nn.Module):
 
 
 class Recurrent(Stack):
-    """Recurrent layers on top of each other."""
+    """A stack of recurrent layers."""
 
     def __init__(self, sizes: RecurrentArchitecture, norms: Norms, in_features: int):
         super().__init__()
@@ -134,12 +134,12 @@ class Recurrent(Stack):
 
     @property
     def cells(self) -> list[Cell]:
-        """The layers."""
+        """The layers, typed as `Cell`."""
         return [layer for layer in self.layers if isinstance(layer, Cell)]
 
     @property
     def incremental(self) -> bool:
-        """Whether, in evaluation, positions may come one at a time."""
+        """Whether evaluation can process one position at a time."""
         return all(cell.incremental for cell in self.cells)
 
     def begin(self, x: Tensor, count: int) -> list[State]:
@@ -172,7 +172,7 @@ class Recurrent(Stack):
         return x, after
 
     def _aligned(self, x: Tensor, stream: Stream) -> tuple[Tensor, Stream]:
-        """Pad to the longest sequence of all processes, where norms communicate at each step."""
+        """Pad to the longest sequence of all processes if norms communicate at each step."""
         if not self.training or world().size == 1:
             return x, stream
         if not any(norm.sync for norm in running_norms(self)):
@@ -185,7 +185,7 @@ class Recurrent(Stack):
 
 
 class RecurrentLM(GeneratesText):
-    """Embedded tokens, recurrent layers, and an output layer."""
+    """A language model: token embedding, recurrent layers and an output layer."""
 
     def __init__(self, sizes: RecurrentArchitecture, spec: Text, norms: Norms):
         super().__init__()
@@ -208,7 +208,7 @@ class RecurrentLM(GeneratesText):
 
 
 class StateDecoding:
-    """Decoding with the states of the layers: one position per step."""
+    """Decoding that keeps the states of the layers: one position per step."""
 
     def __init__(self, embedding: Embedding, layers: Recurrent, count: int):
         self.embedding, self.layers = embedding, layers
@@ -216,7 +216,7 @@ class StateDecoding:
         self.position = 0
 
     def advance(self, ids: Int[Tensor, "N"]) -> Float[Tensor, "N D"]:
-        """Feed the next token of each sequence; return the last layer's states."""
+        """Feed the next token of each sequence; return the last layer's hidden states."""
         stream = Stream(start=self.position)
         x, self.states = self.layers.advance(self.embedding(ids[:, None]), stream, self.states)
         self.position += 1
@@ -224,7 +224,7 @@ class StateDecoding:
 
 
 class RecurrentClassifier(nn.Module):
-    """Steps of an image, recurrent layers, classes from the last state."""
+    """An image classifier: reads an image in steps, and classifies its last hidden state."""
 
     order: Tensor
 
@@ -244,7 +244,7 @@ class RecurrentClassifier(nn.Module):
         return self.classes(self.recurrent(self.sequence(pixels), Stream())[:, -1])
 
     def sequence(self, pixels: Float[Tensor, "B H W C"]) -> Float[Tensor, "B P F"]:
-        """Return the steps of images: their rows, their pixels by rows, or in `order`."""
+        """Return the steps of images: their rows, or their pixels row by row or in `order`."""
         if self.read == "rows":
             return pixels.flatten(2)
         steps = pixels.flatten(1, 2)

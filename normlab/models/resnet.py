@@ -1,4 +1,4 @@
-"""The residual network for small images (He et al. 2016, section 4.2), its norms left open.
+"""The residual network for small images (He et al. 2016, section 4.2), with any norm.
 
     image -> 3x3, width -> norm -> ReLU -> three stages of blocks -> mean over pixels -> classes
 
@@ -36,7 +36,7 @@ class Convolution(nn.Conv2d):
 
     def __init__(self, channels: int, filters: int, *, size: int, stride: int = 1):
         nn.Module.__init__(self)
-        with torch.device("meta"):  # keeps torch from drawing values of its own
+        with torch.device("meta"):  # keeps torch from drawing its own values
             super().__init__(channels, filters, size, stride=stride, padding=size // 2, bias=False)
         self.weight = nn.Parameter(torch.empty(filters, channels, size, size))
 
@@ -49,9 +49,9 @@ class Convolution(nn.Conv2d):
 
 
 def normalized(norm: Norm, x: Float[Tensor, "B C H W"]) -> Float[Tensor, "B C H W"]:
-    """Apply a norm to images, whose pixels are its positions, all of them real.
+    """Apply a norm to images: each pixel is a position, and all are real.
 
-    Both views are free where channels are last in memory, as they are behind a `Convolution`.
+    Both views are free if channels are last in memory, as in the output of a `Convolution`.
     """
     height, width = x.shape[2:]
     pixels = x.permute(0, 2, 3, 1).flatten(1, 2)
@@ -71,7 +71,7 @@ class ConvNorm(nn.Module):
         return normalized(self.norm, self.convolution(x))
 
     def folds(self) -> Sequence[Fold]:
-        """Return the norm, which reads the convolution."""
+        """Return the norm, which folds into the convolution."""
         return [Fold(self, "norm", behind=self.convolution)]
 
 
@@ -80,12 +80,12 @@ class ResNetArchitecture(ModelArchitecture):
     """Sizes of a residual network.
 
     Attributes:
-        width: filters of the first stage.
-        blocks: blocks per stage.
-        shortcut: how a block that changes the shape passes its input on: every other pixel, with
-            zeros for the new filters (the paper's option A), or a 1x1 convolution and a norm (B).
-        zero_last_gain: start the gain of each block's last norm at 0, so that a block starts as its
-            shortcut (Goyal et al. 2017, section 5.1).
+        width: number of filters in the first stage.
+        blocks: number of blocks per stage.
+        shortcut: the shortcut of a block that changes the shape: every other pixel, with zeros for
+            the new filters (the paper's option A), or a 1x1 convolution and a norm (option B).
+        zero_last_gain: start the gain of each block's last norm at 0, so that a block initially
+            equals its shortcut (Goyal et al. 2017, section 5.1).
     """
 
     takes = Image
@@ -123,24 +123,24 @@ class Block(nn.Module):
             self.shortcut = Subsample(filters - channels)
 
     def forward(self, x: Float[Tensor, "B C H W"]) -> Float[Tensor, "B F h w"]:
-        """Return the sum of branch and shortcut, cut at 0."""
+        """Return ReLU of the sum of branch and shortcut."""
         return F.relu_(self.second(F.relu(self.first(x))) + self.shortcut(x))
 
 
 class Subsample(nn.Module):
-    """Every other pixel, with `added` channels of zeros."""
+    """Keeps every other pixel and adds `added` channels of zeros."""
 
     def __init__(self, added: int):
         super().__init__()
         self.added = added
 
     def forward(self, x: Float[Tensor, "B C H W"]) -> Float[Tensor, "B F h w"]:
-        """Return the smaller image with more channels."""
+        """Return the subsampled image with the added channels."""
         return F.pad(x[:, :, ::2, ::2], (0, 0, 0, 0, 0, self.added))
 
 
 class ResNet(Stack):
-    """Stem, blocks and classes."""
+    """A residual network: stem, blocks and classifier."""
 
     def __init__(self, sizes: ResNetArchitecture, spec: Image, norms: Norms):
         super().__init__()

@@ -1,8 +1,8 @@
-"""The encoder-decoder Transformer of Vaswani et al. 2017, its norms and placement left open.
+"""The encoder-decoder Transformer of Vaswani et al. 2017, with any norm and placement.
 
 From the inside out: the layers, the stacks, the model. A layer is a list of sub-layers, each inside
-a residual that the placement built. Every line of a `forward` binds
-a stream to its own tokens, so a norm on the target stream cannot get the source's padding.
+a residual that the placement built. `forward` always passes
+values with their own stream, so a norm on the target stream cannot get the source's padding.
 """
 
 import math
@@ -41,7 +41,7 @@ Sharing = Literal["all", "target", "none"]
 
 @dataclass(frozen=True)
 class Parts:
-    """Builds the sub-layers and residuals of a stack."""
+    """Builds the embeddings, sub-layers and residuals of a stack."""
 
     sizes: StackArchitecture
     placement: Placement
@@ -52,12 +52,12 @@ class Parts:
         return self.placement.residuals(self.norms, self.sizes.dim, places)
 
     def self_attention(self, place: Place) -> SelfAttention:
-        """Build a self-attention, causal in a decoder."""
+        """Build a self-attention, which is causal in a decoder."""
         causal = place.stack == "decoder"
         return SelfAttention(self.sizes.dim, causal=causal, **self._attention(place))
 
     def cross_attention(self, place: Place) -> CrossAttention:
-        """Build an attention over the memory."""
+        """Build a cross-attention."""
         return CrossAttention(self.sizes.dim, **self._attention(place))
 
     def feed_forward(self, place: Place) -> FeedForward:
@@ -79,7 +79,7 @@ class Parts:
         return Embedding(vocab, self.sizes.dim, padding_idx=pad_id, unit=self.sizes.fixnorm)
 
     def embedding_norm(self, stack: StackName) -> Norm:
-        """Build the norm of the embedded tokens, the identity unless a rule names it."""
+        """Build the norm on the embedded tokens; it is the identity unless a rule names it."""
         dim = self.sizes.dim
         return self.norms.named(f"{stack}.embedding", dim) or NoNorm(dim)
 
@@ -115,16 +115,16 @@ class Parts:
 
 
 class Layer(nn.Module):
-    """A layer of a stack; `branches` are its residuals and the first products of their branches."""
+    """A layer of a stack; `branches` pairs each residual with the first linear layer inside it."""
 
     feed_forward: FeedForward
     branches: Sequence[tuple[Residual, Linear]]
 
     def center(self) -> None:
-        """Centre the products before those norms of the layer that ask for it.
+        """Center the linear layers in front of the norms with `center_weights`.
 
-        A norm on the stream reads the sum of what the sub-layers add: their last products. The
-        embedding, with which the stream begins, is left as it is.
+        A norm on the stream reads the sum of the sub-layers' outputs, so their last linear layers
+        are centered. The embedding, which starts the stream, is not.
         """
         inner = self.feed_forward.inner_norm
         norms = [m for m in self.modules() if isinstance(m, Norm) and m is not inner]
@@ -136,7 +136,7 @@ class Layer(nn.Module):
                 attention.out_proj.centered = asked
 
     def folds(self) -> Sequence[Fold]:
-        """Return the norms that only the first product of a branch reads."""
+        """Return the norms that only the first linear layer of a branch reads."""
         return [
             Fold(residual, residual.branch_norm, into=(linear,))
             for residual, linear in self.branches
@@ -147,8 +147,8 @@ class Layer(nn.Module):
 class EncoderLayer(Layer):
     """Self-attention, then feed-forward; in a stack called decoder the attention is causal.
 
-    `W` is the width of what passes from layer to layer: `D`, or `n D` where the placement has
-    further streams.
+    `W` is the width of the values passed from layer to layer: `D`, or `n D` if the placement has
+    `n` streams.
     """
 
     def __init__(self, parts: Parts, place: Place):
@@ -165,13 +165,13 @@ class EncoderLayer(Layer):
     def forward(
         self, x: Float[Tensor, "B S W"], source: Stream, cache: SelfCache | None = None
     ) -> Float[Tensor, "B S W"]:
-        """Transform the source stream; with a cache, one more position of it."""
+        """Transform the source stream; with a cache, only its next position."""
         x = self.self_residual(x, source, lambda h: self.self_attention(h, source, cache))
         return self.ffn_residual(x, source, lambda h: self.feed_forward(h, source))
 
 
 class DecoderLayer(Layer):
-    """Causal self-attention, attention over the memory, then feed-forward."""
+    """Causal self-attention, cross-attention, then feed-forward."""
 
     def __init__(self, parts: Parts, place: Place):
         super().__init__()
@@ -198,7 +198,7 @@ class DecoderLayer(Layer):
         source: Stream | None = None,
         cache: LayerCache | None = None,
     ) -> Float[Tensor, "B P W"]:
-        """Transform the target stream, looking at the memory, or one more position of a cache."""
+        """Transform the target stream, attending to the memory; with a cache, its next position."""
         y = self.self_residual(y, target, lambda h: self.self_attention(h, target, cache))
         y = self.cross_residual(
             y, target, lambda h: self.cross_attention(h, target, memory, source, cache)
@@ -207,10 +207,10 @@ class DecoderLayer(Layer):
 
 
 class TransformerStack(Stack):
-    """Embedding, opening, layers, closing norm: what the encoder and the decoder share.
+    """Base class of encoder and decoder: embedding, opening, layers and closing norm.
 
-    `embedding` has a `norm` and `max_positions`; `other` is the number of layers of the other
-    stack, 0 where there is none.
+    `embedding` has a `norm` and `max_positions`; `other` is the number of layers in the other
+    stack, 0 if there is none.
     """
 
     layer: ClassVar[type[EncoderLayer | DecoderLayer]]
@@ -237,7 +237,7 @@ class TransformerStack(Stack):
     def step(
         self, ids: Int[Tensor, "N"], stream: Stream, caches: Sequence[SelfCache]
     ) -> Float[Tensor, "N D"]:
-        """Return the stream at one more position of `N` sequences, with a cache per layer."""
+        """Return the stream at the next position of `N` sequences, with one cache per layer."""
         x = self.opening(self.embedding(ids[:, None], stream), stream)
         for layer, cache in zip(self.layers, caches, strict=True):
             x = layer.forward(x, stream, cache=cache)  # not compiled: caches grow
@@ -255,7 +255,7 @@ class TransformerStack(Stack):
 
 
 class Encoder(TransformerStack):
-    """The encoder; one called decoder is causal, and has no memory."""
+    """The encoder; if it is named decoder, it is a causal stack without a memory."""
 
     layer = EncoderLayer
 
@@ -273,7 +273,7 @@ class Encoder(TransformerStack):
 
 
 class Decoder(TransformerStack):
-    """The decoder, which looks at the memory."""
+    """The decoder, which attends to the memory."""
 
     layer = DecoderLayer
 
@@ -296,8 +296,8 @@ class Architecture(StackArchitecture):
     """Sizes of an encoder-decoder Transformer.
 
     Attributes:
-        share_embeddings: `all` has one matrix for source, target and output (needs a joint
-            vocabulary), `target` one for target and output, `none` three.
+        share_embeddings: `all` uses one matrix for source, target and output (needs a joint
+            vocabulary), `target` one for target and output, `none` three separate ones.
     """
 
     takes = TextToText
@@ -362,7 +362,7 @@ class Seq2Seq(nn.Module):
     def start_decoding(
         self, memory: Float[Tensor, "G S D"], source: Stream, *, width: int, max_length: int
     ) -> CachedDecoding | PrefixTranslation:
-        """Begin decoding `width` hypotheses per sentence, in the fastest way the norms allow."""
+        """Start decoding `width` hypotheses per sentence, in the fastest way the norms allow."""
         if not incremental(self.decoder):
 
             def run(ids: Tensor, memory: Tensor, source: Stream) -> Tensor:
@@ -380,10 +380,10 @@ class Seq2Seq(nn.Module):
         return CachedDecoding(self.decoder.step, caches, lineage)
 
     def decode_step(self, ids: Int[Tensor, "N"], state: Decoding) -> Float[Tensor, "N V"]:
-        """Return the logits that follow when each hypothesis is extended by its token in `ids`."""
+        """Append its token in `ids` to each hypothesis; return the logits of the next token."""
         return self.project(state.advance(ids))
 
     def folds(self) -> Sequence[Fold]:
-        """Return the encoder's closing norm, which every layer of the decoder reads."""
+        """Return the encoder's closing norm, which folds into every decoder layer's `kv_proj`."""
         readers = [layer.cross_attention.kv_proj for layer in self.decoder.layers]
         return [Fold(self.encoder, "final_norm", into=readers)]

@@ -26,9 +26,9 @@ class ViTArchitecture(StackArchitecture):
     """Sizes of a vision Transformer.
 
     Attributes:
-        num_layers: layers of its encoder.
-        patch: pixels along a side of a patch.
-        pool: what the classes are read from: the mean of the patches, or a token of its own.
+        num_layers: number of layers in the encoder.
+        patch: side of a patch in pixels.
+        pool: what is classified: the mean over patches, or an extra class token.
     """
 
     takes = Image
@@ -46,9 +46,9 @@ class ViTArchitecture(StackArchitecture):
 
 
 class PatchEmbedding(nn.Module):
-    """The patches of an image as a stream, after a class token where `pool` asks for one.
+    """Embeds the patches of an image as a stream, with a class token first if `pool` is `class`.
 
-    A patch is one linear map of its pixels (Dosovitskiy et al. 2021, equation 1).
+    Each patch is mapped linearly from its pixels (Dosovitskiy et al. 2021, equation 1).
     """
 
     def __init__(self, sizes: ViTArchitecture, spec: Image, norm: Norm):
@@ -74,7 +74,7 @@ class PatchEmbedding(nn.Module):
 
 
 class ViT(nn.Module):
-    """Patches, an encoder, and the classes."""
+    """A vision Transformer: patch embedding, encoder and classifier."""
 
     def __init__(self, sizes: ViTArchitecture, spec: Image, parts: Parts):
         super().__init__()
@@ -89,5 +89,5 @@ class ViT(nn.Module):
         return self.classes(x[:, 0] if self.pool == "class" else x.mean(1))
 
     def folds(self) -> Sequence[Fold]:
-        """Return the closing norm; the mean over patches does not interfere."""
+        """Return the closing norm; the mean over patches commutes with its scale and shift."""
         return [Fold(self.encoder, "final_norm", into=(self.classes,))]
