@@ -1,44 +1,44 @@
-"""What modules compute: norms' inputs, sub-layers' outputs, the stream, its drift, attention.
+"""Probes of activations: norm inputs, sub-layer outputs, the residual stream, drift, attention.
 
-All values are those of real tokens. What a recurrence gives a norm one position at a time is one
-input, of all positions.
+Only real tokens count. If a recurrent layer calls a norm one position at a time, the inputs of all
+positions are measured as one.
 
-`activations`, of each norm's input: `mean` and `var` of the values, `largest` magnitude, and
+`activations` measures each norm's input: `mean` and `var` of the values, `largest` magnitude, and
 `outliers`, the share of features whose root mean square over tokens is more than `threshold` times
-that of all values. The last is our own reading of outlier features (Dettmers et al. 2022), free of
-the scale of the activations; at width D no feature can exceed sqrt(D) times.
+that of all values. This is our own definition of outlier features (Dettmers et al. 2022); it does
+not depend on the scale of the activations. At width D the ratio cannot exceed sqrt(D).
 
-`branches`, of each sub-layer's output, before the norm, scale, dropout or residual connection that
-comes after it: `rms` is the root mean square, and `crest` the largest magnitude over it (the crest
-factor), 1 where all magnitudes are equal. `crest/attention`, `crest/feed_forward`,
-`crest/convolution` and `crest/recurrent` are the means over the sub-layers of a kind.
+`branches` measures each sub-layer's output, before the norm, scale, dropout or residual connection
+that follows: `rms` is the root mean square, and `crest` the largest magnitude divided by it (the
+crest factor), 1 if all magnitudes are equal. `crest/attention`, `crest/feed_forward`,
+`crest/convolution` and `crest/recurrent` are means over the sub-layers of a kind.
 
-`residual`, of the stream after each residual connection: `rms/<site>` is the root mean square.
-`growth` is the last over the first of a stack (a site's name begins with its stack), the mean over
-stacks: 1 for a stream of constant size; at initialization it grows like the square root of depth
-with Pre-LN and stays with Post-LN (Xiong et al. 2020).
+`residual` measures the stream after each residual connection: `rms/<site>` is its root mean square.
+`growth` divides the last of a stack by the first (a site's name begins with its stack), averaged
+over stacks: 1 for a stream of constant size. At initialization it grows like the square root of
+depth with Pre-LN and is constant with Post-LN (Xiong et al. 2020).
 
 `drift` is how far the inputs of sub-layers move from one measurement to the next: the internal
-covariate shift, as Ioffe and Szegedy 2015 name the change of a layer's inputs that comes from
-training the layers before it. Within a recurrent layer it is that of the norms' inputs. Both
-measures are ours, free of the scale of the activations, and sums over the features:
+covariate shift, as Ioffe and Szegedy 2015 call the change of a layer's inputs caused by training
+the layers before it. In a recurrent layer the norms' inputs are measured. Both metrics are ours and
+do not depend on the scale of the activations; sums are over features:
 
-    mean       of (m' - m)^2 over that of s^2, with m the means and s the standard deviations
-    deviation  of (s' - s)^2 over that of s^2
+    mean       sum of (m' - m)^2 / sum of s^2, with m the means and s the standard deviations
+    deviation  sum of (s' - s)^2 / sum of s^2
 
-The batches of two measurements differ, too: of n independent tokens `mean` is about 2 / n without
-any drift, so measurements are some updates apart.
+The two measurements also see different batches: with n independent tokens `mean` is about 2 / n
+even without drift, so measurements are several updates apart.
 
-`attention`, over the rows (one per real query and head) of each attention, from its queries and
-keys, without dropout:
+`attention` measures each attention over its rows (one per real query and head), from its queries
+and keys, without dropout:
 
-    entropy    -sum p log p over log n, with n the visible keys: 1 is uniform, 0 one key
+    entropy    -sum p log p over log n, with n the visible keys: 1 if uniform, 0 if on one key
     largest    the largest magnitude of a logit, q k / sqrt(K)
     saturated  share of rows whose largest weight is above `threshold`
     slope      mean of 1 - sum p^2, the trace of the softmax's Jacobian diag(p) - p p': how much a
-               change of the logits can change the weights; 0 where the softmax is saturated
+               change of the logits can change the weights; 0 if the softmax is saturated
 
-Rows that see a single key are left out of entropy, saturated and slope.
+Rows with a single visible key are left out of entropy, saturated and slope.
 """
 
 import math
@@ -73,7 +73,7 @@ def describe(
 
 
 class Activations(Probe):
-    """Log and average the input of each norm."""
+    """Measures the input of each norm."""
 
     at = ("norm",)
     largest = ("largest",)
@@ -87,7 +87,7 @@ class Activations(Probe):
 
 
 def root_mean_square(x: Float[Tensor, "B P D"], valid: Bool[Tensor, "B P"]) -> Float[Tensor, ""]:
-    """Return the root of the mean square of the values at real tokens."""
+    """Return the root mean square of the values at real tokens."""
     wide = x.to(torch.promote_types(x.dtype, torch.float32))
     by_token = wide.square().mean(-1) * valid
     return (by_token.sum() / valid.sum().clamp(min=1)).sqrt()
@@ -101,7 +101,7 @@ def describe_branch(x: Float[Tensor, "B P D"], valid: Bool[Tensor, "B P"]) -> di
 
 
 class Branches(Probe):
-    """Log and average the outputs of sub-layers."""
+    """Measures the outputs of sub-layers."""
 
     at = ("sublayer",)
 
@@ -117,7 +117,7 @@ class Branches(Probe):
 
 
 class ResidualStream(Probe):
-    """Log and average the size of the residual stream by depth."""
+    """Measures the size of the residual stream by depth."""
 
     at = ("residual",)
 
@@ -137,7 +137,7 @@ class ResidualStream(Probe):
 
 
 def moments(x: Float[Tensor, "B P D"], valid: Bool[Tensor, "B P"]) -> Float[Tensor, "2 D"]:
-    """Return mean and standard deviation of each feature over the real tokens."""
+    """Return the mean and standard deviation of each feature over the real tokens."""
     wide = x.to(torch.promote_types(x.dtype, torch.float32))
     tokens = valid.unsqueeze(-1).to(wide.dtype)
     count = tokens.sum().clamp(min=1)
@@ -147,14 +147,14 @@ def moments(x: Float[Tensor, "B P D"], valid: Bool[Tensor, "B P"]) -> Float[Tens
 
 
 def drift(before: Float[Tensor, "2 D"], now: Float[Tensor, "2 D"]) -> dict[str, Tensor]:
-    """Return `mean` and `deviation` of the move from one measurement to the next."""
+    """Return `mean` and `deviation`: how far the moments moved between two measurements."""
     scale = now[1].square().sum()
     mean, deviation = (now - before.to(now)).square().sum(1) / scale
     return {"mean": mean, "deviation": deviation}
 
 
 class Drift(Probe):
-    """Log and average how far the inputs of sub-layers moved since the last measurement."""
+    """Measures how far the inputs of sub-layers moved since the last measurement."""
 
     at = ("sublayer", "recurrent norm")
     remembered = ("_before",)
@@ -203,7 +203,7 @@ def describe_attention(
 
 
 class Attention(Probe):
-    """Log and average the state of each attention."""
+    """Measures the logits and weights of each attention."""
 
     at = ("attention",)
     largest = ("largest",)
@@ -216,7 +216,7 @@ class Attention(Probe):
     def attach(self, model: nn.Module) -> None:
         super().attach(model)
         for name, (_, residual) in places(model, ("residual",)).items():
-            if name in self.places:  # the residual around an attention knows its real queries
+            if name in self.places:  # only the residual around an attention knows real queries
                 residual.register_forward_pre_hook(self._enter)
 
     def _enter(self, _: nn.Module, given: tuple[Any, ...]) -> None:

@@ -1,13 +1,14 @@
 """Gradients by layer and kind of parameter, and how far an update moves the weights.
 
-`gradients`, before clipping: `norm/<layer>` and `kind/<kind>` are the Euclidean norms of the
-gradient entries, of the loss per target token, of a layer or of a kind of parameter; the squares
-of all layers, as of all kinds, add up to the square of the whole. By layer as in Xiong et al. 2020,
-figure 3; the kinds are ours. `spread` is the largest norm of a layer of a stack over the smallest.
+`gradients`, before clipping: `norm/<layer>` and `kind/<kind>` are Euclidean norms of the gradient
+of the loss per target token, over the parameters of a layer or of a kind. The squares over all
+layers, or over all kinds, add up to the square of the whole gradient's norm. Layers follow Xiong et
+al. 2020, figure 3; the kinds are ours. `spread` is the largest over the smallest norm of a stack's
+numbered layers.
 
 `updates`: `ratio` is ||w_after - w_before|| / ||w_before|| over all parameters, `ratio/<kind>` over
-those of a kind; a kind whose weights are all zero has no ratio and is left out of the mean. Values
-around 1e-3 are the usual rule of thumb.
+those of a kind; a kind with all-zero weights has no ratio and is left out of the mean. The usual
+rule of thumb is about 1e-3.
 """
 
 import re
@@ -23,7 +24,7 @@ _LAYER = re.compile(r"norm/[^/]+\.\d+")
 
 
 def gradient_norms(model: nn.Module) -> dict[str, Tensor]:
-    """Return `norm/<layer>` and `kind/<kind>` of the gradients that the model holds."""
+    """Return `norm/<layer>` and `kind/<kind>` of the model's current gradients."""
     kinds = parameter_kinds(model)
     cells: dict[tuple[str, str], list[Tensor]] = defaultdict(list)
     for name, parameter in model.named_parameters():
@@ -37,7 +38,7 @@ def gradient_norms(model: nn.Module) -> dict[str, Tensor]:
 
 
 class Gradients(Probe):
-    """Log and average gradient norms by layer and by kind of parameter, and how layers differ."""
+    """Measures gradient norms by layer and by kind of parameter, and their spread over layers."""
 
     def measure(self, seen: StepView) -> Values:
         norms = gradient_norms(seen.model)
@@ -49,7 +50,7 @@ class Gradients(Probe):
 
 
 class Updates(Probe):
-    """Log and average the ratio of update to weight."""
+    """Measures the size of an update relative to the weights."""
 
     def attach(self, model: nn.Module) -> None:
         kinds, groups = parameter_kinds(model), defaultdict(list)

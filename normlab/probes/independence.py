@@ -1,22 +1,21 @@
-"""How far the tokens of a batch are from independent draws, at equal tokens in every task.
+"""How far the tokens of a batch are from independent draws, at the same token count in every task.
 
-Of each batch norm's input, `samples` samples (sentences or images) are taken and `tokens` real
-tokens of each, drawn afresh at every measurement: `n = samples * tokens`. So text and images,
-narrow and wide models are measured in the same way; each feature in its own deviations.
+From each batch norm's input every measurement takes `samples` samples (sentences or images) and
+draws `tokens` real tokens of each, `n = samples * tokens`. Text and images, narrow and wide models
+are thus measured the same way; each feature is scaled by its own deviation.
 
-    icc      share of a feature's variance that tokens of a sample have in common, from one-way
-             analysis of variance: (MSB - MSW) / (MSB + (tokens - 1) MSW)
-    effect   1 + (tokens - 1) icc: how many times the variance of a mean of n independent tokens
-             the variance of these n's mean is; n / effect tokens is what they are worth
+    icc      intraclass correlation: the share of a feature's variance that tokens of a sample have
+             in common, by one-way analysis of variance, (MSB - MSW) / (MSB + (tokens - 1) MSW)
+    effect   1 + (tokens - 1) icc, the variance of the mean of the n tokens divided by that of n
+             independent tokens; the n tokens are worth n / effect independent ones
     distance n (mean of the n - running mean)^2 / running variance
     gradient (sum of g)^2 / sum of g^2 over the n, with g the gradient of a token's output: the sum
-             is what flows through the batch's mean (see `statistics_gradient`); left out of
-             a compiled model, which has no place to take it at
+             flows through the batch's mean (see `statistics_gradient`); left out if compiled
 
-Independent draws have an icc of 0 and 1 in the others, of which the last two are means over
-features. `shuffled/icc` is the control: the same tokens dealt to the samples at random.
+Independent draws have an icc of 0, and 1 for the other three; `distance` and `gradient` are means
+over features. `shuffled/icc` is the control: the same tokens assigned to the samples at random.
 
-Norms by position, and those that a recurrence calls step by step, pool one token of a sample
+Per-position norms, and norms that a recurrent layer calls step by step, pool one token per sample
 and are left out.
 """
 
@@ -30,7 +29,7 @@ from normlab.probes.sites import Seen
 
 
 class Independence(Probe):
-    """Log and average how similar the tokens are that a batch statistic pools."""
+    """Measures how similar the tokens pooled by a batch statistic are."""
 
     at = ("norm",)
     after_backward = True
@@ -42,11 +41,11 @@ class Independence(Probe):
             if value < 2:
                 raise ValueError(f"{name}: {value} must be at least 2 to have a variance")
         self._samples, self._tokens = samples, tokens
-        self._generator = torch.Generator()  # of its own: a run's random state stays
+        self._generator = torch.Generator()  # its own, so that the run's random state is untouched
         self._running: dict[nn.Module, tuple[Tensor, Tensor]] = {}
 
     def applies(self, module: nn.Module) -> bool:
-        """Tell whether a norm pools several tokens of a sample into one row."""
+        """Return whether a norm pools several tokens of a sample into one row."""
         return (
             isinstance(module, RunningNorm)
             and not module.by_position
@@ -63,7 +62,7 @@ class Independence(Probe):
 
     @torch.no_grad()
     def measure(self, seen: Seen) -> Values:
-        """Return the figures of a norm; none where too few samples have enough tokens."""
+        """Return the metrics of a norm; none if too few samples have enough tokens."""
         x, real = seen.input
         places = drawn(real, self._samples, self._tokens, self._generator)
         if places is None:
@@ -87,7 +86,7 @@ class Independence(Probe):
 def drawn(
     real: Bool[Tensor, "B P"], samples: int, tokens: int, generator: torch.Generator
 ) -> Int[Tensor, "samples tokens"] | None:
-    """Draw real tokens of the first samples that have enough, as flat places; None if too few."""
+    """Draw real tokens of the first samples with enough, as flat indices; None if too few have."""
     rows = (real.sum(1) >= tokens).nonzero()[:samples, 0]
     if len(rows) < samples:
         return None
@@ -97,7 +96,7 @@ def drawn(
 
 
 def intraclass_correlation(x: Float[Tensor, "samples tokens D"]) -> Float[Tensor, ""]:
-    """Return the share of variance that tokens of a sample have in common, mean over features."""
+    """Return the share of variance common to the tokens of a sample, averaged over features."""
     samples, tokens, _ = x.shape
     middle = x.mean(1)
     between = tokens * middle.var(0)
@@ -109,7 +108,7 @@ def intraclass_correlation(x: Float[Tensor, "samples tokens D"]) -> Float[Tensor
 
 @torch.no_grad()
 def coherence(grad: Float[Tensor, "n D"]) -> Float[Tensor, ""]:
-    """Return (sum of g)^2 / sum of g^2, the mean over features; 1 for independent signs."""
+    """Return (sum of g)^2 / sum of g^2, averaged over features; 1 for independent signs."""
     wide = grad.double()
     squares = wide.square().sum(0).clamp(min=torch.finfo(wide.dtype).tiny)
     return (wide.sum(0).square() / squares).mean()

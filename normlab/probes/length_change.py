@@ -1,4 +1,4 @@
-"""A change of the sequence length: the jump of the loss, and the steps until it has recovered.
+"""A change of the sequence length: how far the loss jumps, and how many steps it takes to recover.
 
 With c the step of the change (`task.length_change.step`), L the mean loss of the `window` steps
 before it and l_s(t) the mean loss of the `smooth` steps that end at t:
@@ -6,12 +6,12 @@ before it and l_s(t) the mean loss of the `smooth` steps that end at t:
     loss_jump   l_s(c + smooth - 1) - L, in nats
     recovery    the least t - c + 1, t >= c + smooth - 1, with l_s(t) <= L; infinite if none
     tid_before, tid_after
-                the training-inference discrepancy of the means (see `tid`), a mean over the norms
-                and over the same steps before and after: how wrong running statistics become
+                the training-inference discrepancy of the means (see `tid`), averaged over norms and
+                over `window` steps before or `smooth` after: how wrong running statistics become
 
-The loss of longer sequences differs for any norm, as each token has more context: compare with a
-norm without running statistics. A run that ends before `smooth` steps after the change has none of
-these. Claim 14.
+Longer sequences change the loss with any norm, as tokens have more context, so compare with a norm
+without running statistics. A run that ends before `smooth` steps after the change has no metrics.
+Claim 14.
 """
 
 import math
@@ -26,9 +26,9 @@ from normlab.probes.statistics import StatisticsReader, discrepancy
 
 
 class LengthChangeProbe(Probe):
-    """Compare the steps before a change of the sequence length with those after.
+    """Compares the steps before a change of the sequence length with the steps after it.
 
-    It measures every step from `window` before `step` on, and none where `step` is None.
+    It measures every step from `window` steps before `step` on; none if `step` is None.
     """
 
     remembered = ("_loss", "_tid")

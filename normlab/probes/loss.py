@@ -1,19 +1,19 @@
 """Loss spikes and the norm of the whole gradient, step by step.
 
-`spikes`. Let m and s be mean and standard deviation (n - 1) of the last `window` losses, once there
-are `min_history` of them. A loss above `m + threshold * s` is out of the noise; consecutive ones
-are one spike. Its size is its largest loss minus the m of that step, in nats per target token. It
-is recovered from at the first loss that is not above the m of the step where it began; the recovery
-is the number of steps until then, or until the run's end. A loss out of the noise enters the window
-as `m + threshold * s`, so that one spike neither hides the next nor makes a loss that stays high a
-spike for ever. Losses that are not finite are left out: divergence is an outcome, not a spike. The
-rule of a rise of some standard deviations over a moving window is that of language-model training
-monitors; capping and merging are ours.
+`spikes`: let m and s be the mean and standard deviation (n - 1) of the last `window` losses, once
+there are `min_history` of them. A loss above `m + threshold * s` is a spike; consecutive ones count
+as one. The size of a spike is its largest loss minus the m of that step, in nats per target token.
+The loss has recovered when it is no longer above the m of the step where the spike began; recovery
+is the number of steps until then, or until the run ends. A loss in a spike enters the window as
+`m + threshold * s`, so that a spike does not hide the next one and a loss that stays high does not
+count as a spike forever. Losses that are not finite are skipped: divergence is an outcome, not a
+spike. Language-model training monitors use the same rule of a rise of some standard deviations over
+a moving window; capping and merging are ours.
 
-`grad_norm`, before clipping: its mean, its largest, and its noise, the coefficient of variation
-(standard deviation over mean, n - 1) inside windows of consecutive steps, averaged over the windows
-by their length: over a whole run it would measure how much the gradient shrinks in training
-instead. A last window counts if it has two steps.
+`grad_norm`, before clipping: its mean, its maximum, and its noise, the coefficient of variation
+(standard deviation over mean, n - 1) within windows of consecutive steps, averaged over windows by
+length. Over a whole run it would instead measure how much the gradient shrinks in training. The
+last window counts if it has at least two steps.
 """
 
 import math
@@ -24,10 +24,9 @@ from normlab.probes.base import Probe, StepView, Values
 
 
 class LossSpikes(Probe):
-    """Count spikes of the training loss; keep the size of the largest and the longest recovery.
+    """Counts spikes of the training loss and keeps the largest size and the longest recovery.
 
-    `threshold` is in standard deviations; the lengths are in steps. All figures are 0 without a
-    spike.
+    `threshold` is in standard deviations; lengths are in steps. Without a spike all metrics are 0.
     """
 
     remembered = ("_window", "_count", "_size", "_in_spike", "_level", "_away", "_recovery")
@@ -44,8 +43,8 @@ class LossSpikes(Probe):
         self._count = 0
         self._size = 0.0
         self._in_spike = False
-        self._level: float | None = None  # to recover to
-        self._away = 0  # steps since the loss left it
+        self._level: float | None = None  # the loss to recover to
+        self._away = 0  # steps since the spike began
         self._recovery = 0
 
     def measure(self, seen: StepView) -> Values:
@@ -84,9 +83,9 @@ class LossSpikes(Probe):
 
 
 class GradNorm(Probe):
-    """Summarize the gradient norm over a run, in windows of `window` steps.
+    """Summarizes the gradient norm over a run, in windows of `window` steps.
 
-    `nonfinite` counts the norms that are not finite. A figure that has too few steps is left out.
+    `nonfinite` counts norms that are not finite. Metrics with too few steps are left out.
     """
 
     remembered = ("_window", "_noise", "_count", "_sum", "_max", "_nonfinite")

@@ -1,9 +1,9 @@
-"""The places of a model that probes measure: their short names, and what a call there shows.
+"""The places in a model that probes measure: their short names, and the data of a call there.
 
-A site is where a norm, a residual connection or an attention sits: `encoder.0.self` for
-`encoder.layers.0.self_residual` and all that is in it. A layer is what parameters are grouped by
-(`encoder.0`), a kind what they do (`attention`). Modules and parameters outside these conventions
-keep their own names and the kind `other`.
+A site is the short name of a norm, residual connection or attention: `encoder.0.self` for
+`encoder.layers.0.self_residual` and everything in it. Parameters are grouped by layer (`encoder.0`)
+and by kind (`attention`). Modules and parameters outside these conventions keep their own names and
+get the kind `other`.
 """
 
 import re
@@ -41,10 +41,10 @@ M = TypeVar("M", bound=nn.Module)
 
 @dataclass
 class Seen:
-    """One call of a module, or all calls of one batch by a recurrence, put together by position.
+    """One call of a module, or a recurrent layer's calls for one batch, concatenated by position.
 
-    `given` are the module's arguments. `grad` is the gradient of `y`, for a probe that waits for
-    the backward pass.
+    `given` are the module's arguments and `y` its output. `grad` is the gradient of `y`, for probes
+    that wait for the backward pass.
     """
 
     site: str
@@ -55,20 +55,20 @@ class Seen:
 
     @property
     def input(self) -> tuple[Float[Tensor, "B P D"], Bool[Tensor, "B P"]]:
-        """Return the values that the module was given, and which of their tokens are real."""
+        """The module's input values, and which of their tokens are real."""
         return real_values(self.given[0], self.given)
 
     @property
     def output(self) -> tuple[Float[Tensor, "B P D"], Bool[Tensor, "B P"]]:
-        """Return the values that the module returned, and which of their tokens are real."""
+        """The module's output values, and which of their tokens are real."""
         return real_values(self.y, self.given)
 
 
 def places(model: nn.Module, kinds: Collection[str]) -> dict[str, tuple[str, nn.Module]]:
-    """Return kind and module of each place of these kinds by its site, in the order of the model.
+    """Return the places of the given kinds, site to (kind, module), in the order of the model.
 
     Kinds are "norm", "residual", "attention" (the product of queries and keys), "sublayer" (an
-    attention, feed-forward layer, convolution or recurrent layer, by whose name it is returned)
+    attention, feed-forward layer, convolution or recurrent layer; the returned kind is its name)
     and "recurrent norm" (a norm inside a recurrent layer).
     """
     found: dict[str, tuple[str, nn.Module]] = {}
@@ -99,7 +99,7 @@ def sites(model: nn.Module, kind: type[M]) -> dict[str, M]:
 
 
 def recurrent_norms(model: nn.Module) -> dict[str, Norm]:
-    """Return the norms inside recurrent layers by their short names, identities among them."""
+    """Return the norms inside recurrent layers by their short names, including identities."""
     return {
         site(f"{outer}.{inner}"): norm
         for outer, layer in model.named_modules()
@@ -112,10 +112,10 @@ def recurrent_norms(model: nn.Module) -> dict[str, Norm]:
 def real_values(
     x: Tensor | tuple[Any, ...], given: tuple[Any, ...]
 ) -> tuple[Float[Tensor, "B P D"], Bool[Tensor, "B P"]]:
-    """Return values of a module by position, and which are real, from the module's arguments.
+    """Return a module's input or output as `[B, P, D]`, and which positions are real.
 
-    A convolution is given images, `[B, C, H, W]`, and nothing else; the others `[B, P, D]` and
-    their stream. A recurrent layer returns its states behind the values.
+    A convolution takes only images, `[B, C, H, W]`; other modules take `[B, P, D]` and its stream.
+    A recurrent layer returns its states after the values.
     """
     values: Tensor = x[0] if isinstance(x, tuple) else x
     if len(given) == 1:
@@ -132,9 +132,9 @@ def layer(parameter: str) -> str:
 
 
 def parameter_kinds(model: nn.Module) -> dict[str, str]:
-    """Return the kind of each parameter by name: norm, embedding, or its sub-layer's; else other.
+    """Return the kind of each parameter by name: norm, embedding, its sub-layer's kind, or other.
 
-    Sub-layers are attention, feed_forward, convolution, recurrent.
+    Sub-layer kinds are attention, feed_forward, convolution and recurrent.
     """
     kinds: dict[str, str] = {}
     parts: dict[str, str] = {}
@@ -146,7 +146,7 @@ def parameter_kinds(model: nn.Module) -> dict[str, str]:
 
 
 def _kind(module: nn.Module) -> str | None:
-    """Return the kind of a module's own parameters; None where its parent's kind holds."""
+    """Return the kind of a module's own parameters; None if they have the parent's kind."""
     if isinstance(module, Norm):
         return "norm"
     if isinstance(module, nn.Embedding):

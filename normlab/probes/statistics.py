@@ -1,52 +1,52 @@
-"""Statistics of a batch against the running ones, and the gradient that flows through them.
+"""Batch statistics compared with running statistics, and the gradient that flows through them.
 
-`tid`, the training-inference discrepancy, in the form of the paper (Wang, Wu and Huang 2022, as
-code that cites it has it), a mean over the measured steps:
+`tid` is the training-inference discrepancy as in the paper (Wang, Wu and Huang 2022, as implemented
+in code that cites it), averaged over the measured steps:
 
     mean = ||mu_B - mu|| / ||sigma||        var = ||sigma_B - sigma|| / ||sigma||
 
-with Euclidean norms over the features of one norm, mu and sigma the running statistics before the
-batch has entered them. Their released code logs another form, per feature and after the batch has
-entered (so 1 - momentum times as large):
+with Euclidean norms over the features of a norm, and mu and sigma the running statistics before
+the batch has entered them. Their released code logs a different form, per feature and after the
+batch has entered (so 1 - momentum times as large):
 
     code_mean = mean_c |mu - mu_B| / sigma_B        code_var = mean_c |sigma / sigma_B - 1|
 
-`fluctuation` from batch to batch: the distances that Shen et al. 2020 (PowerNorm) plot over
-training; here the running statistics are those before the batch, and d is the number of features:
+`fluctuation` is how much statistics vary from batch to batch: the distances that Shen et al. 2020
+(PowerNorm) plot over training, with running statistics from before the batch and d features:
 
     mean = (1/d) ||mu_B - mu||        var = (1/d) ||sigma_B^2 - sigma^2||
 
-and, within windows of `window` measured batches, the variance between batches against that within:
+and, in windows of `window` measured batches, the variance between batches over that within them:
 
     ratio  = sum_c Var_B(mu_B) / sum_c mean_B(sigma_B^2)
     excess = ratio * n
 
-with n the values that an entry is pooled from. If the tokens of a batch were independent draws, the
-mean of n of them would have variance sigma^2 / n and `excess` would be 1; above 1, tokens of a
+with n the number of values pooled into an entry. If the tokens of a batch were independent draws,
+the mean of n of them would have variance sigma^2 / n and `excess` would be 1; above 1, tokens of a
 batch resemble each other and its statistics are worth n / excess tokens. The ratio is left out for
-norms with several rows of statistics, whose positions come and go, and until a window is full.
+norms with several rows of statistics, because positions come and go, and until a window is full.
 
-`padding`: `share` is the padding among all positions of a step's batch and `max` the largest share
-of the run. `tokens` is how many tokens one statistic of the batch is made of, a mean over the norms
-that pool over the batch, and over positions where these have statistics of their own; padding
-counts where the norm includes it.
+`padding`: `share` is the share of padding among all positions of a step's batch, and `max` the
+largest share of the run. `tokens` is the number of tokens pooled into one statistic of the batch,
+averaged over the norms that pool over the batch (and over positions with their own statistics);
+padding counts if the norm includes it.
 
-`statistics_gradient`: a norm's output is y = w (x - mu) / sigma + b, so that, with mu and sigma^2
-those of the batch and sigma^2 holding the norm's eps,
+`statistics_gradient`: a norm's output is y = w (x - mu) / sigma + b, so with mu and sigma^2 the
+batch's, eps included in sigma^2,
 
     dL/dmu = -w / sigma * sum dL/dy          = -w / sigma dL/db
     dL/dsigma^2 = -w / (2 sigma^2) sum dL/dy z = -w / (2 sigma^2) dL/dw
 
-(Ioffe and Szegedy 2015, section 3): the gradients of the norm's own weight and bias hold the sums
-already. `mean` and `var` are (1/d) ||dL/dmu|| and (1/d) ||dL/dsigma^2||. Shen et al. 2020 follow
-the same gradients, g_mu and g_sigma^2, over training. Left out: norms without a learned weight and
-bias, those with statistics per position (all that a recurrence calls step by step), whose sums over
-tokens the parameters do not hold, and those that more than a batch's own statistics normalize
-(ghost batches, PowerNorm, batch renormalization). With accumulation sigma is the last
-micro-batch's and the gradients are those of all; with several processes and `sync: false` likewise.
+(Ioffe and Szegedy 2015, section 3): the gradients of the norm's own weight and bias already hold
+the sums. `mean` and `var` are (1/d) ||dL/dmu|| and (1/d) ||dL/dsigma^2||. Shen et al. 2020 track
+the same gradients, g_mu and g_sigma^2, over training. Left out are norms without a learned weight
+and bias, per-position norms (and norms that a recurrent layer calls step by step), because their
+parameters do not hold the sums per position, and norms that do not normalize by the batch's own
+statistics alone (ghost batches, PowerNorm, batch renormalization). With gradient accumulation sigma
+is the last micro-batch's while the gradients cover all micro-batches; likewise for several
+processes with `sync: false`.
 
-With `sync` the batch is that of all processes. In a recurrence the moments are those of the last
-position.
+With `sync` the batch spans all processes. In a recurrent layer the moments are the last position's.
 """
 
 from typing import NamedTuple
@@ -64,10 +64,10 @@ Entries = Float[Tensor, " n"]
 
 
 class Statistics(NamedTuple):
-    """Statistics of one norm at one step, entry by entry: of the batch, before and after it.
+    """One norm's batch statistics at a step, and its running statistics before and after the batch.
 
-    Entries that were pooled from too few values are left out. `count` is how many values an entry
-    was pooled from, on average; `rows` how many rows of statistics the norm has.
+    Entries pooled from too few values are left out. `count` is the average number of values pooled
+    into an entry, `rows` the number of rows of statistics that the norm has.
     """
 
     mean: Entries
@@ -82,14 +82,14 @@ class Statistics(NamedTuple):
 
 
 class StatisticsReader:
-    """Reads the statistics of every norm of a model that keeps running ones."""
+    """Reads the batch and running statistics of all norms that keep running statistics."""
 
     def __init__(self, model: nn.Module) -> None:
         self.norms: dict[str, RunningNorm] = sites(model, RunningNorm)
         self._before: dict[str, tuple[Tensor, ...]] = {}
 
     def remember(self) -> None:
-        """Keep the running statistics as they are before a step."""
+        """Save a copy of the running statistics before a step."""
         self._before = {
             name: tuple(moment.clone() for moment in norm.running_moments())
             for name, norm in self.norms.items()
@@ -97,7 +97,7 @@ class StatisticsReader:
 
     @torch.no_grad()
     def read(self) -> list[Statistics]:
-        """Return the statistics of the step, norm by norm; nothing of a norm that saw no batch."""
+        """Return the step's statistics norm by norm, without norms that saw no batch."""
         found = []
         for name, norm in self.norms.items():
             if norm.seen is None or name not in self._before:
@@ -132,7 +132,7 @@ class StatisticsProbe(Probe):
 
 
 class TrainInferenceDiscrepancy(StatisticsProbe):
-    """Log and average the discrepancy in both forms; `eps` keeps a variance from being 0."""
+    """Measures the discrepancy in both forms; `eps` is the smallest variance used."""
 
     def __init__(self, *, every: int, eps: float) -> None:
         super().__init__(every=every)
@@ -158,7 +158,7 @@ def discrepancy(statistics: Statistics, *, eps: float) -> dict[str, Tensor]:
 
 
 class Fluctuation(StatisticsProbe):
-    """Log and average the fluctuation of batch statistics."""
+    """Measures the fluctuation of batch statistics."""
 
     remembered = ("_windows",)
 
@@ -187,12 +187,12 @@ class Fluctuation(StatisticsProbe):
 
 
 def distance(batch: Entries, running: Entries) -> Tensor:
-    """Return (1/d) times the Euclidean distance."""
+    """Return the Euclidean distance divided by the number of entries."""
     return torch.linalg.vector_norm(batch - running) / len(batch)
 
 
 class Padding(Probe):
-    """Log and average the padding share and the tokens of a batch statistic, at every step."""
+    """Measures the padding share and the tokens per batch statistic, at every step."""
 
     largest = ("max",)
 
@@ -211,7 +211,7 @@ class Padding(Probe):
 
 
 class StatisticsGradient(Probe):
-    """Log and average the gradients through the batch's mean and variance."""
+    """Measures the gradients through the batch's mean and variance."""
 
     def attach(self, model: nn.Module) -> None:
         self._norms = {
@@ -232,7 +232,7 @@ class StatisticsGradient(Probe):
 
 @torch.no_grad()
 def statistics_gradient(norm: RunningNorm) -> tuple[Tensor, Tensor] | None:
-    """Return dL/dmu and dL/dsigma^2 of a norm's last batch; None where they cannot be told."""
+    """Return dL/dmu and dL/dsigma^2 of a norm's last batch; None if they cannot be computed."""
     divisor = norm.batch_divisor()
     if divisor is None or norm.weight.grad is None or norm.bias.grad is None:
         return None
