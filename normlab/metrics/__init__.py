@@ -1,1 +1,1 @@
-"""Scores from sums, counts and text, and their spread over seeds. Nothing here imports torch."""
+"""Scores from sums, counts and text, and their spread over seeds. No module here imports torch."""

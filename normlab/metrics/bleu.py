@@ -1,10 +1,10 @@
-"""BLEU and chrF by sacreBLEU, with its signature next to every score.
+"""BLEU and chrF by sacreBLEU, with its signature on every score.
 
-Two scales must not be mixed: BLEU on detokenised, cased text (`tokenize="13a"`, comparable between
-systems) and BLEU on tokens in lower case, the number of the IWSLT'14 papers.
+Two kinds of BLEU must not be mixed: BLEU on detokenised, cased text (`tokenize="13a"`, comparable
+between systems) and BLEU on lowercased tokens, which the IWSLT'14 papers report.
 
-Whether a difference would hold on other sentences is tested by sacreBLEU's paired bootstrap (Koehn
-2004, "Statistical Significance Tests for Machine Translation Evaluation").
+sacreBLEU's paired bootstrap tests whether a difference would hold on other sentences (Koehn 2004,
+"Statistical Significance Tests for Machine Translation Evaluation").
 """
 
 import re
@@ -21,7 +21,7 @@ from sacrebleu.significance import PairedTest, Result
 from normlab.records.record import Score
 
 Tokenize = Literal["13a", "none", "zh", "ja-mecab", "ko-mecab"]
-# Written without spaces between words: 13a would count a sentence as one word.
+# Languages written without spaces between words: 13a would count a sentence as one word.
 _OWN: dict[str, Tokenize] = {"zh": "zh", "ja": "ja-mecab", "ko": "ko-mecab"}
 _NEEDS = {"ja": "MeCab", "ko": "mecab_ko"}
 _NONE = ("th", "lo", "km", "my", "bo", "dz")
@@ -30,7 +30,7 @@ _NONE = ("th", "lo", "km", "my", "bo", "dz")
 def tokenizer_of(language: str) -> Tokenize:
     """Return sacreBLEU's tokenizer for text of a language, such as `de`, `zh` or `zh-CN`.
 
-    Raises ValueError for a language that sacreBLEU as installed cannot cut into words.
+    Raises ValueError for a language that the installed sacreBLEU cannot split into words.
     """
     code = re.split("[-_]", language.lower())[0]
     if code in _NONE:
@@ -52,14 +52,14 @@ def bleu_scores(
     lowercase: bool = False,
     tokenize: Tokenize = "13a",
 ) -> dict[str, Score]:
-    """Score translations by corpus BLEU (0 to 100) with sacreBLEU (Post 2018); `n` are sentences.
+    """Score translations by sacreBLEU's corpus BLEU (0 to 100; Post 2018); `n` counts sentences.
 
     Returns `bleu`, its `brevity_penalty`, min(1, exp(1 - 1 / ratio)) (Papineni et al. 2002), and
-    the `length_ratio`: tokens of the translations over tokens of the references. `tokenize="none"`
-    splits at spaces, for text that is already tokenised.
+    the `length_ratio`: translation tokens divided by reference tokens. `tokenize="none"` splits at
+    spaces, for text that is already tokenised.
     """
     _check(hypotheses, references)
-    # `force` only silences a warning about tokenised text, which the caller here declares.
+    # `force` only silences a warning about tokenised text, which the caller has declared.
     metric = BLEU(lowercase=lowercase, tokenize=tokenize, force=tokenize == "none")
     found = metric.corpus_score(list(hypotheses), [list(references)])
     ratio = found.sys_len / found.ref_len if found.ref_len else 0.0
@@ -83,7 +83,7 @@ def sentence_chrf(translation: str, reference: str) -> float:
 
 @dataclass(frozen=True)
 class Bootstrap:
-    """BLEU of two sides on the same sentences, the p value of their difference, the signature."""
+    """BLEU of two sides on the same sentences, the p value of the difference, and the signature."""
 
     baseline: float
     other: float
@@ -99,12 +99,12 @@ def paired_bootstrap(
     lowercase: bool = False,
     samples: int = 1000,
 ) -> Bootstrap:
-    """Test the difference in BLEU of two sides, each with one or more outputs for each sentence.
+    """Test the BLEU difference between two sides, each with one or more outputs per sentence.
 
-    Samples are drawn of the sentences, each with all its outputs: the counts of a sentence are
-    summed over them, so that two outputs of one sentence do not pass for two sentences. Both sides
-    have the same number of outputs. With one it is `sacrebleu --paired-bs`; its seed is
-    `SACREBLEU_SEED`, by default 12345.
+    The bootstrap resamples sentences together with all their outputs: counts are summed over a
+    sentence's outputs, so that two outputs of one sentence are not treated as two sentences. Both
+    sides have the same number of outputs. With one output this is `sacrebleu --paired-bs`; the seed
+    is `SACREBLEU_SEED`, by default 12345.
     """
     for output in (*baseline, *other):
         _check(output, references)
@@ -119,18 +119,18 @@ def paired_bootstrap(
     signatures, found = test()
     one, two = cast("list[Result]", found["BLEU"])
     assert two.p_value is not None, "sacreBLEU gives the p value with every side but the first"
-    # sacreBLEU gives the smallest p value to outputs that are the same, word for word.
+    # sacreBLEU gives the smallest p value if the outputs of both sides are identical.
     p = 1.0 if sides[0] == sides[1] else two.p_value
     return Bootstrap(one.score, two.score, p, str(signatures["BLEU"]))
 
 
 class _OverOutputs(BLEU):
-    """BLEU of a corpus of which each sentence has several outputs."""
+    """Corpus BLEU with several outputs per sentence."""
 
     def _extract_corpus_statistics(self, hypotheses: Sequence[Any], references: Any) -> Any:
         count = super()._extract_corpus_statistics
         by_output = [count(list(output), references) for output in zip(*hypotheses, strict=True)]
-        return np.sum(by_output, axis=0).tolist()  # over the outputs of each sentence
+        return np.sum(by_output, axis=0).tolist()  # sum over the outputs of each sentence
 
 
 def _check(hypotheses: Sequence[str], references: Sequence[str]) -> None:

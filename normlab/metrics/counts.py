@@ -1,7 +1,7 @@
 """Scores from sums and counts.
 
-Losses and hits are summed over batches and processes and divided once, at the end: a mean of means
-would give a short batch the weight of a long one.
+Losses and hits are summed over batches and processes and divided once, at the end: a mean of batch
+means would weight short and long batches equally.
 """
 
 import math
@@ -11,7 +11,7 @@ from normlab.records.record import Score
 
 
 def mean_score(total: float, count: int, *, higher_is_better: bool) -> Score:
-    """Divide a sum by its count, such as hits by tokens (accuracy) or nats by tokens (loss)."""
+    """Divide a sum by a count, such as hits by tokens (accuracy) or nats by tokens (loss)."""
     if count < 1:
         raise ValueError(f"count is {count}: a mean needs at least one item; is the split empty?")
     return Score(total / count, higher_is_better, count)
@@ -22,14 +22,14 @@ def perplexity(total_nll: float, count: int) -> Score:
     mean = mean_score(total_nll, count, higher_is_better=False).value
     try:
         return Score(math.exp(mean), False, count)
-    except OverflowError:  # math.exp raises where the true value is beyond a float
+    except OverflowError:  # math.exp raises if the value is too large for a float
         return Score(math.inf, False, count)
 
 
 def unigram_nll(counts: Iterable[int]) -> float:
     """Return the summed negative log-likelihood (nats) of items under their own frequencies.
 
-    `counts` says how often each kind of item occurs; the sum over them is the entropy times all.
+    `counts` says how often each kind of item occurs; the result is the entropy times the total.
     """
     seen = [count for count in counts if count]
     total = sum(seen)

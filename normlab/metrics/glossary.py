@@ -1,14 +1,14 @@
-"""What the metrics of a record mean: unit, better direction, source. The reference is made of it.
+"""The meaning of each metric of a record: unit, better direction, source. Used by the reference.
 
-Scores are known by the last part of their path, `bleu` of `test_2017/best_loss/bleu`; metrics of
-probes by probe and metric, `tid/mean` of `stability/tid/mean/encoder.0.self`.
+Scores are looked up by the last part of their path, `bleu` for `test_2017/best_loss/bleu`; probe
+metrics by probe and metric, `tid/mean` for `stability/tid/mean/encoder.0.self`.
 """
 
 from typing import NamedTuple
 
 
 class Meaning(NamedTuple):
-    """What a metric is: which direction is better ("-": neither), its unit, and a source."""
+    """What a metric is: the better direction ("-" if neither), unit, description and source."""
 
     better: str
     unit: str
@@ -121,7 +121,7 @@ PROBES = {name: Meaning("-", *each) for name, each in _PROBES.items()}
 
 
 def meaning(name: str) -> Meaning | None:
-    """Return what a metric of a record means, None for one that is not known."""
+    """Return the meaning of a record's metric, or None if the metric is unknown."""
     parts = name.split("/")
     if parts[0] == "stability":
         return PROBES.get("/".join(parts[1:3]))

@@ -1,9 +1,9 @@
 """How far a mean over a few seeds can be trusted: intervals, tests, and the untrained baseline.
 
-SciPy takes half a second to import, so each function imports what it needs.
+SciPy takes half a second to import, so each function imports only what it needs.
 """
 
-# The libraries have no types.
+# SciPy has no type annotations.
 # pyright: reportMissingTypeStubs=false, reportUnknownVariableType=false
 # pyright: reportUnknownMemberType=false, reportUnknownArgumentType=false
 
@@ -29,7 +29,7 @@ UNITS = 0.5
 
 @dataclass(frozen=True)
 class Interval:
-    """A mean, its standard deviation (n - 1), its n, and the bounds of its confidence interval."""
+    """A mean with its standard deviation (n - 1), n, and the bounds of its confidence interval."""
 
     mean: float
     sd: float
@@ -39,7 +39,7 @@ class Interval:
 
 
 def t_interval(values: Sequence[float], *, confidence: float = 0.95) -> Interval:
-    """Bound the mean of independent values; raises `ValueError` for fewer than two."""
+    """Return a t interval of the mean of independent values; ValueError for fewer than two."""
     if len(values) < 2:
         raise ValueError(f"an interval needs at least two values, found {len(values)}")
     mean = statistics.fmean(values)
@@ -51,25 +51,25 @@ def t_interval(values: Sequence[float], *, confidence: float = 0.95) -> Interval
 def paired_interval(
     a: Mapping[int, float], b: Mapping[int, float], *, confidence: float = 0.95
 ) -> Interval:
-    """Bound the mean of `a - b` over the seeds that both have.
+    """Return a t interval of the mean of `a - b`, paired over the seeds that both have.
 
-    Seed k of two norms starts from the same other weights and sees the same batches, so what both
-    share cancels in the difference.
+    With the same seed, two norms start from the same other weights and see the same batches, so
+    the effects of both cancel in the difference.
     """
     seeds = sorted(a.keys() & b.keys())
     return t_interval([a[seed] - b[seed] for seed in seeds], confidence=confidence)
 
 
-@lru_cache(maxsize=256)  # a table asks for few of them, and often
+@lru_cache(maxsize=256)  # a table needs few different quantiles, many times
 def _quantile(degrees: int, confidence: float) -> float:
-    """Return the t that a share `confidence` of Student's distribution does not exceed in size."""
+    """Return the t for which Student's distribution has |T| <= t with probability `confidence`."""
     from scipy.special import stdtrit
 
     return float(stdtrit(degrees, (1 + confidence) / 2))
 
 
 def _upper_tail(distance: float, interval: Interval) -> float:
-    """Return the chance of a mean so far off, by Student's distribution; 0 or 1 without spread."""
+    """Return the one-sided p value of a mean this far off, by Student's t; 0 or 1 if sd is 0."""
     from scipy.special import stdtr
 
     if interval.sd == 0:
@@ -79,23 +79,23 @@ def _upper_tail(distance: float, interval: Interval) -> float:
 
 
 def p_value(interval: Interval, *, against: float = 0.0) -> float:
-    """Return the two-sided p value of a mean of `against`, by Student's t test."""
+    """Return the two-sided p value of a t test that the true mean is `against`."""
     return min(1.0, 2 * _upper_tail(abs(interval.mean - against), interval))
 
 
 def equivalence(values: Sequence[float], margin: float) -> float:
-    """Return the p value of two one-sided t tests (TOST) of a mean outside -margin to +margin.
+    """Return the p value of two one-sided t tests (TOST) that the mean is within +-margin.
 
-    It is below `a` exactly where the `1 - 2a` interval lies within the margin (Schuirmann 1987).
+    It is below `a` exactly if the `1 - 2a` interval is within the margin (Schuirmann 1987).
     """
     found = t_interval(values)
     return _upper_tail(margin - abs(found.mean), found)
 
 
 def smallest_difference(interval: Interval, *, error: float, power: float = 0.8) -> float:
-    """Return the difference that a paired t test of such values finds with probability `power`.
+    """Return the difference that a paired t test of such values detects with probability `power`.
 
-    The test is two-sided at `error`; a difference found in the wrong direction is left out.
+    The test is two-sided at level `error`; detections in the wrong direction do not count.
     """
     from scipy.special import nctdtrinc
 
@@ -105,7 +105,7 @@ def smallest_difference(interval: Interval, *, error: float, power: float = 0.8)
 
 
 def holm(p_values: Sequence[float]) -> list[float]:
-    """Return p values corrected for their number (Holm 1979), in their order."""
+    """Return p values corrected for multiple comparisons (Holm 1979), in the given order."""
     ordered = sorted(range(len(p_values)), key=p_values.__getitem__)
     corrected, highest = [0.0] * len(p_values), 0.0
     for rank, place in enumerate(ordered):
@@ -115,7 +115,7 @@ def holm(p_values: Sequence[float]) -> list[float]:
 
 
 def wilson(count: int | float, total: int, *, confidence: float = 0.95) -> tuple[float, float]:
-    """Return the bounds of a share, `count` of `total` (Wilson 1927)."""
+    """Return the bounds of the Wilson interval (1927) of a share, `count` of `total`."""
     from scipy.special import ndtri
 
     z = float(ndtri((1 + confidence) / 2))
@@ -126,25 +126,25 @@ def wilson(count: int | float, total: int, *, confidence: float = 0.95) -> tuple
 
 
 def accuracy_interval(name: str, value: float, n: int) -> tuple[float, float] | None:
-    """Return Wilson's interval of the accuracy on n images; None for a score of another name.
+    """Return the Wilson interval of an accuracy on n images; None for other scores.
 
-    It covers what other images could change, which a spread over seeds does not. Tokens of a text
-    are not independent, so accuracies on them have no such interval.
+    It covers the variation over test images, which the spread over seeds does not. Tokens of a text
+    are not independent, so accuracies on tokens have no such interval.
     """
     return wilson(value * n, n) if name.rpartition("/")[2] == "accuracy" and n else None
 
 
 def binomial(count: int, total: int, *, against: float) -> float:
-    """Return the two-sided p value of a true share, by the exact binomial test."""
+    """Return the two-sided p value of the exact binomial test that the true share is `against`."""
     chances = [
         math.comb(total, k) * against**k * (1 - against) ** (total - k) for k in range(total + 1)
     ]
-    limit = chances[count] * (1 + 1e-7)  # equal chances differ by rounding
+    limit = chances[count] * (1 + 1e-7)  # equal chances may differ by rounding
     return min(1.0, math.fsum(chance for chance in chances if chance <= limit))
 
 
 def least_share(total: int, *, confidence: float = 0.95) -> float:
-    """Return the lower end of the exact interval of a share, where all of `total` are counted.
+    """Return the lower end of the exact interval of a share of `total` out of `total`.
 
     Clopper and Pearson 1934.
     """
@@ -152,7 +152,7 @@ def least_share(total: int, *, confidence: float = 0.95) -> float:
 
 
 def fisher(first: tuple[int, int], second: tuple[int, int]) -> float:
-    """Return the two-sided p value of equal shares, each given as count and total (Fisher 1922)."""
+    """Return Fisher's two-sided p value (1922) that two shares, (count, total), are equal."""
     (count, total), (other, rest) = first, second
     both = count + other
     ways = [math.comb(total, k) * math.comb(rest, both - k) for k in range(both + 1)]
@@ -160,14 +160,14 @@ def fisher(first: tuple[int, int], second: tuple[int, int]) -> float:
 
 
 def trains(record: RunRecord, score: str) -> bool:
-    """Tell whether a run ended with a score clear of the untrained baseline."""
+    """Return whether a run finished with a score clearly better than the untrained baseline."""
     return record.finished and at_baseline([record], score) is None
 
 
 def learned(record: RunRecord) -> bool | None:
-    """Tell whether a finished run ended better than the untrained baseline, by accuracy or loss.
+    """Return whether a run ended better than the untrained baseline, by accuracy or else loss.
 
-    None for a run that did not finish, for one of a single update, and where no baseline is known.
+    None if the run did not finish, had a single update, or has no known baseline.
     """
     score = next((f"test/{name}" for name in ("accuracy", "loss") if name in record.floors), "")
     if not record.finished or record.budget.steps <= 1 or score not in record.scores:
@@ -176,12 +176,12 @@ def learned(record: RunRecord) -> bool | None:
 
 
 def at_baseline(records: Sequence[RunRecord], score: str) -> str | None:
-    """Compare the mean score of finished runs with the untrained baseline if it is not clear of it.
+    """Describe the mean score of runs and the untrained baseline, if it is not clearly better.
 
-    None where it is clear, and where the baseline is not known. A record names the baseline of a
-    score by its last word, such as `bleu` for `test_2017/bleu`. Metrics of probes and updates to a
-    target are judged by the model's accuracy over classes, else by its loss; a run of one update
-    shows the start and is not judged.
+    None if the score is clearly better, or the baseline is not known. A record names the baseline
+    of a score by its last word, such as `bleu` for `test_2017/bleu`. For probe metrics and updates
+    to a target, the model's accuracy over classes or else its loss decides; there, runs of a single
+    update only show the start and are skipped.
     """
     if score.startswith("stability/") or "/steps_to" in score:
         records = [record for record in records if record.budget.steps > 1]
@@ -210,11 +210,11 @@ def clear_of(
     higher_is_better: bool,
     n: int | None = None,
 ) -> bool:
-    """Tell whether a score of several seeds is better than the untrained baseline.
+    """Return whether a score over several seeds is clearly better than the untrained baseline.
 
-    A loss must be better by 1 nat. The Wilson interval of an accuracy on `n` examples must begin 2
-    points above; without `n` the mean is taken as exact. Any other score must be better by its t
-    interval over seeds, or, for one run, by 0.5.
+    A loss must be better by 1 nat. The Wilson interval of an accuracy on `n` examples must start at
+    least 2 points above; without `n` the mean is taken as exact. The t interval over seeds of any
+    other score must be better; a single run must be better by more than 0.5.
     """
     mean = statistics.fmean(values)
     if name.endswith(("loss", "nll")):
