@@ -34,7 +34,7 @@ ARROWS = 85  # pairs of rooms of which one imports the other
 CLIMBS = {("inspect.screen", "commands._terminal")}  # how a terminal is printed to
 
 # The most there may be. Lower a number when it has become smaller; do not raise it.
-LINES, FILES, TEST_LINES = 37_500, 211, 27_000
+LINES, FILES, TEST_LINES = 32_050, 193, 22_050
 LONGEST = 400
 OVERRIDES_WITH_DOCSTRINGS = 22
 SHORT_PRIVATE_FUNCTIONS = 18
