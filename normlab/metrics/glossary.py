@@ -1,4 +1,4 @@
-"""The meaning of each metric of a record: unit, better direction, source. Used by the reference.
+"""What each metric of a record means: unit, better direction, source. The reference is built on it.
 
 Scores are looked up by the last part of their path, `bleu` for `test_2017/best_loss/bleu`; probe
 metrics by probe and metric, `tid/mean` for `stability/tid/mean/encoder.0.self`.

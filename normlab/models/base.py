@@ -30,7 +30,7 @@ class Spec:
 
 
 class Longest(NamedTuple):
-    """The longest sequence of a task in tokens, and the words for an error: `of` what, `cure`."""
+    """The longest sequence of a task in tokens, and two phrases for the error if it is too long."""
 
     tokens: int
     of: str
@@ -66,7 +66,7 @@ class Text(Spec):
 
 @dataclass(frozen=True)
 class Image(Spec):
-    """Images of `height` x `width` pixels with `channels` values each, sorted into `classes`."""
+    """Images of `height` x `width` pixels with `channels` values each, for classification."""
 
     needs: ClassVar[str] = (
         "a model of images, such as model=resnet8, resnet20 or vit, or lstm, gru or rnn"
@@ -209,7 +209,7 @@ class SubLayer(Protocol):
     """A part of a layer that probes measure: `sublayer` names its kind in one word.
 
     It is called like the modules of an `Anatomy`, and returns values, or a tuple of values and
-    states. Its parameters count as its kind, except those of norms and embeddings.
+    states. Its parameters count as its kind, except the parameters of norms and embeddings.
     """
 
     sublayer: str

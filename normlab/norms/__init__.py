@@ -1,1 +1,1 @@
-"""Norms: each a set of axes to pool statistics over, from nothing to the whole batch."""
+"""Norms, which differ in the axes that they pool statistics over, from none to the whole batch."""

@@ -144,7 +144,7 @@ class NoisyBatchNorm(BatchNorm):
 
     so the next layer gets inputs whose distribution drifts, and a larger gain cannot drown the
     noise. It follows the "noisy" batch norm of Santurkar et al. 2018 (section 2.2), who also draw
-    noise per sample, and add it after the gain. Here all tokens of an update, on all processes,
+    noise per sample, and apply it after the gain. Here all tokens of an update, on all processes,
     move by the same amount: this is pure drift, the internal covariate shift of Ioffe and Szegedy
     2015. Outside a run there is no noise.
     """

@@ -212,7 +212,7 @@ class Pool:
             bits = -stream.valid[..., None].int() if known is None else stream.bits
         (wide,) = widen(x)
         every = None
-        if self.size is not None and len(x) % self._largest(len(x)):  # a group lacks a sequence
+        if self.size is not None and len(x) % self._largest(len(x)):  # a group is not full
             every = self.reshape(torch.full_like(wide[..., :1], -1, dtype=torch.int))
         kept = every if bits is None else self.reshape(bits)
         values = self.reshape(wide)

@@ -185,7 +185,7 @@ class PowerNorm(GroupScaling):
     ) -> Callable[[Tensor], Tensor]:
         """Return a hook that subtracts nu z from the gradient of `z` and enters the new moment.
 
-        The hook then multiplies by `factor`, which divides by `s` instead of the forward's square.
+        It then multiplies by `factor`, which replaces the forward pass's square in `du` by s.
         """
         trains, nu = self.regime == "train", self.gradient_moment.to(z).clone()
 

@@ -27,8 +27,8 @@ Rows = Float[Tensor, "G D"]
 class Entry(NamedTuple):
     """How a batch, or each of its G ghost batches, enters the windows.
 
-    `slot` is its row in the windows, `kept` the square stored there, and `square` the one that the
-    batch is divided by. `full`: the moments come from the full window, after the warm-up.
+    `slot` is its row in the windows, `kept` the square stored there, and `square` the divisor's.
+    `full` says whether moments come from the windows: after the warm-up, once they are full.
     """
 
     slot: int

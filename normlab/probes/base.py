@@ -100,7 +100,7 @@ class Probe(ABC):  # noqa: B024 - a probe overrides what it needs
         return {}
 
     def figures(self, found: Mapping[str, Values]) -> Values:
-        """Combine the metrics of all sites into those of the step, by site and whole."""
+        """Return the metrics of a step by site and for the whole model, given each site's."""
         return all_by_site(found, largest=self.largest)
 
     def hear(self, numbers: Mapping[str, float]) -> None:
