@@ -144,7 +144,7 @@ class RMSNorm(TokenNorm):
 class PartialRMSNorm(RMSNorm):
     """pRMSNorm: the root mean square of the first features only (Zhang and Sennrich 2019).
 
-    The first `share` of the features (rounded down, at least one) is measured; all are scaled.
+    The first `share` of features (rounded down, at least one) make the statistic; all are scaled.
     """
 
     share: float

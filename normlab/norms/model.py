@@ -48,7 +48,7 @@ class ModelNorms:
         return found
 
     def begin_step(self, step: int, total: int | None) -> None:
-        """Set all norms to a step, from 1, of `total` (None if not known); freeze them if due."""
+        """Set all norms' clock to a step of `total` (if known); freeze statistics if due."""
         clock = Clock(step, total)
         for norm in self._named.values():
             norm.clock = clock
