@@ -109,7 +109,7 @@ def _origin(task: Task, config: Mapping[str, Any]) -> str:
 
 
 def _scoring(trainer: Trainer, split: str, condition: Condition | None = None) -> float:
-    """Return the seconds to score a split: those of its middle batch, scaled by tokens."""
+    """Estimate the seconds to score a split: the time of its middle batch, scaled by tokens."""
     task, runtime, evaluator = trainer.task, trainer.runtime, trainer.evaluator
     condition, lengths = condition or Condition(), task.lengths(split)
     batches = eval_batches(lengths, batch_size=condition.batch_size or task.eval_batch_size)

@@ -104,7 +104,7 @@ class Made(NamedTuple):
 class Runs:
     """All evidence: runs, timings, and the findings of checks.
 
-    `made` has the runs by study and scale; a packed run belongs to its folder's study and scale.
+    `made` maps study and scale to runs; a packed run belongs to its folder's study and scale.
     `damaged` lists what could not be read, `configs` is the folder with the studies.
     """
 

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class Judge:
-    """Judges the parts of claims that jobs decide, from their runs and the published `results`."""
+    """Judges the claim parts that the jobs can settle, from their runs and published `results`."""
 
     def __init__(self, jobs: Sequence[Job], results: Path) -> None:
         self.jobs, self.results, self.configs = jobs, results, CONFIG_DIR

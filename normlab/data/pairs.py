@@ -219,7 +219,7 @@ def _givers(
     """
     givers = order[~lone[order]]
     found = np.full(len(order), -1)
-    here = np.cumsum(~lone[order]) - ~lone[order]  # number of givers before each position
+    here = np.cumsum(~lone[order]) - ~lone[order]  # givers before each position
     todo = np.arange(len(order) if len(givers) else 0)
     for way in (*(-step for step in range(1, TRIES + 1)), *range(TRIES)):
         at = here[todo] + way

@@ -29,7 +29,7 @@ PAIR_SPECIALS = ("< pad >", "< s >", "< /s >", "< unk >")
 # Both segmentations split off punctuation, so no piece of a text is equal to one of these.
 SPECIALS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "[BOS]", "[EOS]")
 CONTINUES = "##"
-MAX_ALPHABET = 1000  # a WordPiece vocabulary has at most so many characters, the most frequent
+MAX_ALPHABET = 1000  # the most characters of a WordPiece vocabulary, by frequency
 
 
 class _Vocabulary:
@@ -162,7 +162,7 @@ def _learned(
         **options,
     )
     segmenter.train_from_iterator(lines, trainer=trainer)
-    # The trainer registers special tokens to be matched in text, which must not happen.
+    # The trainer would match special tokens in the text itself, which must not happen.
     return Segmenter.from_str(json.dumps({**json.loads(segmenter.to_str()), "added_tokens": []}))
 
 
@@ -235,7 +235,7 @@ def moses_tokens(lines: Iterable[str], *, lang: str) -> list[str]:
 
 
 def moses_text(lines: Iterable[str], *, lang: str) -> list[str]:
-    """Return plain text of lines of Moses tokens, unescaped."""
+    """Detokenize and unescape lines of Moses tokens."""
     from sacremoses import MosesDetokenizer
 
     moses = MosesDetokenizer(lang=lang)

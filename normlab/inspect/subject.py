@@ -184,7 +184,7 @@ def with_padding(
     rows: int = 0,
     value: float = 0.0,
 ) -> Padded:
-    """Run a copy of a norm with `value` at padding, and with added columns and rows of padding.
+    """Run a copy of a norm with padding set to `value`, and with extra columns and rows of padding.
 
     Without `valid` all tokens are real and the norm gets no mask, as with images.
     """

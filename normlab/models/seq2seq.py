@@ -136,7 +136,7 @@ class Layer(nn.Module):
                 attention.out_proj.centered = asked
 
     def folds(self) -> Sequence[Fold]:
-        """Return the norms that only the first linear layer of a branch reads."""
+        """Return the norms whose output feeds only the first linear layer of a branch."""
         return [
             Fold(residual, residual.branch_norm, into=(linear,))
             for residual, linear in self.branches

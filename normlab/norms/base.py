@@ -229,7 +229,7 @@ class RunningNorm(Norm):
 
     @abstractmethod
     def enter(self, rows: slice, mean: Tensor, var: Tensor, share: Tensor) -> None:
-        """Move the given table rows towards a mean and a variance by a share from 0 to 1."""
+        """Move the given table rows towards a mean and a variance by a fraction, 0 to 1."""
 
     @property
     def regime(self) -> Regime:

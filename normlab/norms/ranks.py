@@ -135,7 +135,7 @@ def _sum_(tensors: Iterable[Tensor]) -> None:
 
 
 def sum_scalars(values: list[float]) -> list[float]:
-    """Return the sums of plain numbers over processes, in float64."""
+    """Sum plain numbers across processes, in float64."""
     if world().size == 1:
         return list(values)
     device = torch.device("cuda" if dist.get_backend() == "nccl" else "cpu")

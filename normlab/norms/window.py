@@ -27,7 +27,8 @@ Rows = Float[Tensor, "G D"]
 class Entry(NamedTuple):
     """How a batch, or each of its G ghost batches, enters the windows.
 
-    `slot` is its row in the windows, `kept` the square stored there, and `square` the divisor's.
+    `slot` is its row in the windows, `kept` the mean square stored there, and `square` the mean
+    square of the divisor.
     `full` says whether moments come from the windows: after the warm-up, once they are full.
     """
 

@@ -91,7 +91,7 @@ class Probe(ABC):  # noqa: B024 - a probe overrides what it needs
         self._found: dict[str, Values] = {}
         self._waiting: dict[str, list[Seen]] = {}
         self._pending: list[Values] = []
-        self._kept: dict[str, tuple[float, int, float]] = {}  # sum, count and largest by metric
+        self._kept: dict[str, tuple[float, int, float]] = {}  # sum, count and maximum per metric
 
     # Methods that a probe overrides
 

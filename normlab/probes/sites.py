@@ -2,8 +2,8 @@
 
 A site is the short name of a norm, residual connection or attention: `encoder.0.self` for
 `encoder.layers.0.self_residual` and everything in it. Parameters are grouped by layer (`encoder.0`)
-and by kind (`attention`). Modules and parameters outside these conventions keep their own names and
-get the kind `other`.
+and by kind (`attention`). Modules and parameters that do not follow these conventions keep their
+full names and get the kind `other`.
 """
 
 import re
@@ -43,8 +43,8 @@ M = TypeVar("M", bound=nn.Module)
 class Seen:
     """One call of a module, or a recurrent layer's calls for one batch, concatenated by position.
 
-    `given` are the module's arguments and `y` its output. `grad` is the gradient of `y`, for probes
-    that wait for the backward pass.
+    `given` holds the module's arguments and `y` its output. `grad` is the gradient of `y`, for
+    probes that wait for the backward pass.
     """
 
     site: str

@@ -75,7 +75,7 @@ def study_page(
 
 
 def _said(now: Mapping[str, Any], key: str) -> str:
-    """Format the value of a key in `progress.json`, which may be anything."""
+    """Format a value of `progress.json`, which may be of any type."""
     value = now[key]
     if not isinstance(value, int | float) or not math.isfinite(value):
         return str(value)

@@ -1,8 +1,8 @@
-"""The plan for several studies: seed by seed, the most decisive per hour first, until decided.
+"""The run order across several studies: one seed at a time, until every claim is decided.
 
-A unit is one seed of all rows and points of a study, since half a seed decides nothing. Units are
-ordered by the study's undecided parts of claims, divided by the hours to its next planned analysis.
-Runs that studies share are made once.
+A unit is one seed of all rows and points of a study, since half a seed decides nothing. The unit
+expected to settle the most per hour comes first: the study's undecided parts of claims, divided by
+the hours to its next planned analysis. Runs that studies share are made once.
 """
 
 from collections.abc import Callable, Collection, Iterable, Sequence
@@ -299,7 +299,7 @@ def read_rows(text: str, study: Study, scale: str) -> list[str]:
 
 
 def read_seeds(text: str) -> list[int]:
-    """Return the seeds in the value of `seeds=`: `1,2,3`, `1-5` or both."""
+    """Parse the value of `seeds=`, such as `1,2,3`, `1-5` or a mix, into a list of seeds."""
     seeds: list[int] = []
     for part in text.split(","):
         first, dash, last = part.strip().partition("-")

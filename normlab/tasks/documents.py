@@ -115,12 +115,12 @@ class DocumentTask(Task):
     Attributes:
         corpus: where the documents come from.
         vocab_size, pieces, lowercase: see `DocumentTokenizer.train`.
-        max_length: tokens per training example, marks included.
-        eval_max_length: the same in validation and test; None is the longest of training.
-        length_change: when training changes to another `max_length`.
+        max_length: tokens per training example, including special tokens.
+        eval_max_length: the same for validation and test; None is the longest used in training.
+        length_change: when to switch training to another `max_length`.
         accumulate: micro-batches per step, to convert the step of `length_change` into batches.
-        test_batch_sizes, test_eval_stats: further settings under which the test is scored; the
-            batch sizes also with batch statistics, if `test_eval_stats` has them.
+        test_batch_sizes, test_eval_stats: further settings to score the test with. If
+            `test_eval_stats` has batch statistics, every batch size is also scored with them.
     """
 
     corpus: DocumentCorpus

@@ -126,7 +126,7 @@ class Console(Sink):
                 TextColumn("{task.fields[left]}", table_column=Column(min_width=11, no_wrap=True)),
                 TextColumn("{task.fields[figures]}", table_column=narrow),
                 console=self._console,
-                refresh_per_second=4,  # drawing takes processor time from training
+                refresh_per_second=4,  # drawing takes CPU time away from training
             )
             self._task = self._progress.add_task(str(stage), left="", figures="")
             self._progress.start()
