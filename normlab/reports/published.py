@@ -111,7 +111,7 @@ def _others(runs: Pack, asked: Asked) -> list[Key]:
         said = "; ".join([*wrong][:3]) + (f"; {len(wrong) - 3} more" if len(wrong) > 3 else "")
         raise ValueError(
             f"{runs.folder} holds other experiments than those asked for ({said}): leave out the "
-            "overrides that differ, or give --publish another folder; to begin anew, remove "
+            "overrides that differ, or give --publish another folder; to start over, remove "
             f"{runs.folder}, and accept that with normlab study publish --accept {runs.folder}"
         )
     return [key for key in runs.records if key not in asked]
