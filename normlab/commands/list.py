@@ -112,7 +112,7 @@ def _studies() -> Listing:
         rows.append([option.name, option.description, "; ".join(said)])
     note = (
         "hours: one run after the other, on a core with AVX512 or, at scale=paper, on a GPU, as "
-        "the study's file estimates; normlab study plan STUDY measures them here"
+        "the study's file estimates"
     )
     return Listing(["study", "what it is", "cost by scale"], rows, [note])
 

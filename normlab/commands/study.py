@@ -15,8 +15,8 @@ from normlab.commands._terminal import complain, print_prose, print_table
 from normlab.config.registry import CONFIG_DIR
 from normlab.records.store import without_collection
 from normlab.studies import runs as studied
-from normlab.studies.costs import COLUMNS, Costs
-from normlab.studies.loop import each_once
+from normlab.studies.costs import COLUMNS, cost_table
+from normlab.studies.loop import each_once, places
 from normlab.studies.queue import Job, Queue, asked
 from normlab.studies.runs import Run
 from normlab.studies.show import carry_out_shown
@@ -49,8 +49,8 @@ _PLAN = """examples:
   normlab study plan bert_norms scale=small data_dir=FOLDER --commands
   normlab study plan bert_norms scale=small data_dir=FOLDER --so-far
 
-No run of the study is made. What a run costs is measured by training each configuration for some
-seconds, and kept in the folder of runs. --no-measure trains nothing.
+Nothing is trained. The time comes from the runs of the study that have ended, your own or the
+published ones, with the name of their machine.
 """
 _TUNE = """examples:
   normlab study tune batching scale=small data_dir=FOLDER
@@ -79,7 +79,7 @@ _RESULTS = CONFIG_DIR.parent / "results"
 _UNITS = {"s": 1, "m": 60, "min": 60, "h": 3600, "d": 86400}
 _VERBS = {
     "run": ("make the runs of studies, then their tables", _RUN),
-    "plan": ("say what studies take: runs, updates, data, memory, hours", _PLAN),
+    "plan": ("say what studies take: runs, updates, data, hours", _PLAN),
     "tune": ("choose learning rates by the same trials for every row", _TUNE),
     "publish": ("write tables, pages and records into results/", _PUBLISH),
     "verify": ("check that published tables and pages follow from their records", None),
@@ -124,7 +124,6 @@ def parser(verb: str) -> argparse.ArgumentParser:
         for name, text in (
             ("--commands", "print the `normlab train` of each run to go"),
             ("--so-far", "show the table of what has ended"),
-            ("--no-measure", "train nothing: stored costs and the estimates of the study's file"),
         ):
             instead.add_argument(name, action="store_true", help=text)
     if verb == "publish":
@@ -245,16 +244,9 @@ def _plan(arguments: argparse.Namespace) -> int:
             print(f"normlab train {shlex.join(each_once(run.planned.overrides))}")
         return 0
     for job in to_make:
-        left, runs = _left(job, "it is made again"), job.asked()
-        costs = Costs(runs[0].folder.parents[1], arguments.processes)
+        left = _left(job, "it is made again")
         print_prose(_head(job, left))
-        if not arguments.no_measure and any(costs.of(run) is None for run in left):
-            try:
-                studied.check_data(job.study, job.scale, left)
-                costs.measure(left, job.study.scale(job.scale).minutes, print_prose)
-            except ValueError as error:
-                complain(str(error))
-        rows, notes = costs.table(job.study, job.scale, runs, left)
+        rows, notes = cost_table(job, left, judge.results, len(places(arguments.processes)))
         print_table(COLUMNS, rows, notes=notes, numeric=(COLUMNS[0], *COLUMNS[3:]), labels=2)
         if (said := untuned(job, arguments.words)) is not None:
             complain(said)

@@ -20,7 +20,6 @@ from typing import NamedTuple, Protocol, runtime_checkable
 INTERRUPTED = 130
 """Exit status of a run that was told to stop and has saved."""
 LOG_FILE = "log.txt"
-TRAIN = ("normlab", "train")
 _NVIDIA = Path("/proc/driver/nvidia/gpus")
 _PARENT = "NORMLAB_SWEEP"
 _PR_SET_PDEATHSIG = 1  # linux/prctl.h
@@ -143,7 +142,7 @@ def each_once(overrides: Sequence[str]) -> list[str]:
 class _Job:
     """The process of a run."""
 
-    def __init__(self, cell: Cell, place: Place, module: Sequence[str]) -> None:
+    def __init__(self, cell: Cell, place: Place) -> None:
         self.cell, self.place, self.begun = cell, place, time.monotonic()
         given = each_once(cell.overrides)
         if not any(override.startswith("observe.threads=") for override in given):
@@ -153,7 +152,7 @@ class _Job:
         self._log.unlink(missing_ok=True)  # a run that outlived its sweep may still write into it
         with self._log.open("wb") as file:
             self.process = subprocess.Popen(
-                [sys.executable, "-m", *module, *given],
+                [sys.executable, "-m", "normlab", "train", *given],
                 env={**os.environ, **place.variables, _PARENT: str(os.getpid())},
                 stdout=file,
                 stderr=subprocess.STDOUT,
@@ -174,14 +173,13 @@ def carry_out(
     *,
     deadline: float = math.inf,
     show: Show | None = None,
-    module: Sequence[str] = TRAIN,
 ) -> list[Ended]:
     """Carry out the runs of a plan and return the ended ones, in the order in which they ended.
 
-    `processes` is as in `places`, and `python -m MODULE` starts a run. At `deadline`, in the clock
-    of `time.monotonic`, the running runs are asked to stop and returned as interrupted; no others
-    are started. Ctrl-C reaches the processes directly, SIGTERM is passed on; both raise
-    KeyboardInterrupt once all runs have saved. A run stopped as hopeless has status 0.
+    `processes` is as in `places`. At `deadline`, in the clock of `time.monotonic`, the running runs
+    are asked to stop and returned as interrupted; no others are started. Ctrl-C reaches the
+    processes directly, SIGTERM is passed on; both raise KeyboardInterrupt once all runs have saved.
+    A run stopped as hopeless has status 0.
     """
     show, free = show or Show(), places(processes)
     running: dict[Cell, _Job] = {}
@@ -207,7 +205,7 @@ def carry_out(
                 while free and not stopped and (cell := plan.next()) is not None:
                     show.say(f"{cell.name} begins")
                     dropped.discard(cell)  # a plan may return a run again
-                    running[cell] = _Job(cell, free.pop(0), module)
+                    running[cell] = _Job(cell, free.pop(0))
                 if now >= next_beat:
                     next_beat = now + show.every
                     seconds = {cell: now - job.begun for cell, job in running.items()}

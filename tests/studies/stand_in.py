@@ -2,7 +2,6 @@
 
 `-m normlab train OVERRIDES` writes the rows that a test has planned, one after the other, and then
 the record, in the folder where the run belongs; told to stop, it ends as a run that has saved.
-`-m normlab.bench.cost` prints `cost.json` if there is one.
 """
 
 import json
@@ -21,10 +20,6 @@ PROGRAM = """\
 import json, os, signal, sys, time
 os.chdir({folder!r})
 words = [word for word in sys.argv[4:] if not word.startswith("observe.threads=")]
-if sys.argv[2] == "normlab.bench.cost":
-    with open("measured", "a") as measured:
-        measured.write(" ".join(words) + "\\n")
-    sys.exit(print(open("cost.json").read()) if os.path.exists("cost.json") else "no cost today")
 planned = json.load(open("planned.json"))[" ".join(words)]
 with open("calls", "a") as calls:
     calls.write(planned["name"] + "\\n")

@@ -170,7 +170,7 @@ def test_rows_whose_rates_are_not_chosen_are_named_where_runs_would_count(place,
     ):
         other = text.replace("  smoke:", "  none:") if name == "smoke" else text
         file.write_text(f"{other}  {name}: {size}, {more}{tuning}}}\n")
-        argv = ["one", f"scale={name}", *words, "--no-measure", "--processes", "1"]
+        argv = ["one", f"scale={name}", *words, "--processes", "1"]
         assert command.main(["plan", *argv]) == 0
         assert (said in " ".join(capsys.readouterr().err.split())) == warned, (more, words)
 

@@ -9,32 +9,15 @@ import sys
 import pytest
 
 from normlab.commands import study as command
-from normlab.config.compose import compose, to_dict
 from normlab.studies import load_study
 from normlab.studies import runs as studied
-from normlab.studies.costs import Costs
 from normlab.train.run import NUMERICS
 from tests.studies.queues import bleu, plan
-
-COST = {
-    "environment": {"device": "EPYC", "device_type": "cpu", "threads": 2, "precision": "fp32"},
-    "data": {"label": "toy", "origin": "here", "sizes": {"test": 5, "train": 2000, "valid": 7}},
-    "start_seconds": 4.0,
-    "update_seconds": 0.1,
-    "updates_measured": 9,
-    "tokens_per_update": 500.0,
-    "updates_per_epoch": 250.0,
-    "validation_seconds": 2.0,
-    "test_seconds": 8.0,
-    "memory_bytes": 512 * 2**20,
-}
-"""What a run of 3,000 updates with 12 validations takes: 4 + 300 + 24 + 8 = 336 seconds."""
 
 
 @pytest.fixture(autouse=True)
 def wide(place, monkeypatch):
     monkeypatch.setenv("COLUMNS", "300")
-    (place.folder / "cost.json").write_text(json.dumps(COST))
 
 
 def printed(capsys, verb, *argv):
@@ -71,7 +54,7 @@ def test_every_run_is_made_and_the_table_shown(place, capsys):
 def test_other_code_is_asked_for_by_name(place, capsys):
     plan(place, lambda run: {**bleu(3.0)(run), "code": NUMERICS})
     printed(capsys, "run")
-    argv = ("plan", "--no-measure", "one:observe.other_code=rerun")
+    argv = ("plan", "one:observe.other_code=rerun")
     assert head(printed(capsys, *argv)[1]).endswith("4 ended, 0 to go")
     for path in (place.folder / "runs").rglob("record.json"):
         record = json.loads(path.read_text())
@@ -86,35 +69,21 @@ def cells(lines):
     return [re.split(r" {2,}", line.strip()) for line in lines[rule + 1 : rule + 3]]
 
 
-def test_a_plan_says_by_row_what_it_takes_and_runs_nothing(place, capsys):
+def test_a_plan_takes_the_time_from_runs_that_have_ended(place, capsys):
     code, lines, _ = printed(capsys, "plan")
     assert code == 0 and place.lines("calls") == []
-    assert lines[1].startswith("measuring: training 2 configuration(s) for about 2 s each, 1 at")
-    assert lines[2].strip() == "ln: 100 ms per update, 9 updates measured"
-    assert cells(lines) == [
-        ["1", "ln", "2", "2", "3,000", "100", "512", "0.19"],
-        ["2", "bn", "2", "2", "3,000", "100", "512", "0.19"],
-    ]
-    assert "data: toy, here" in lines and "time: 22m 24s one run after the other" in lines
-    assert "measured here (EPYC, 2 thread(s) per run, fp32)" in lines
+    assert cells(lines) == [[n, row, "2", "2", "3,000", "?", "?"] for n, row in ("1 ln", "2 bn")]
+    assert "?: unknown until the first run of the row has ended" in lines
+    assert "data: the built-in corpus" in lines and not any("time:" in line for line in lines)
     assert lines[-1] == "  not measured: 1 worse (no runs)"
-    printed(capsys, "plan", "seeds=5-9")
-    assert len(place.lines("measured")) == 2, "what was measured is kept"
-    (place.folder / "cost.json").unlink()
-    code, lines, _ = printed(capsys, "plan", "batch_size=9")
-    assert code == 0 and any("not measured: no cost today" in line for line in lines)
-    assert [row[-3:] for row in cells(lines)] == [["-", "-", "~0.02"]] * 2
-
-
-def test_a_cost_is_kept_by_what_changes_it(tmp_path):
-    costs = Costs(tmp_path, 1)
-
-    def key(*overrides):
-        return costs.key(to_dict(compose(["task=toy", "precision=fp32", *overrides])))
-
-    free = ("optim.lr=1e-4", "budget.steps=10", "seed=5")
-    assert {key(each) for each in free} == {key()}
-    assert key() not in {key("batch_size=9"), key("precision=fp64")}
+    plan(place, bleu(3.0), seeds=(1, 2, 3))
+    printed(capsys, "run", "--publish", "published")
+    _, lines, _ = printed(capsys, "plan", "seeds=2-3")
+    assert [row[3:] for row in cells(lines)] == [["1", "3,000", "0.4", "0.01"]] * 2
+    assert "min/run: the median of finished runs (2 own on CPU)" in lines
+    _, lines, _ = printed(capsys, "plan", "seeds=3", "--processes", "2")
+    assert "time: 50s one run after the other, 25s with 2 at once" in lines
+    assert "min/run: the median of finished runs (4 published on CPU)" in lines
 
 
 def test_the_commands_of_runs_are_printed_alone_and_nothing_runs(place, capsys):
