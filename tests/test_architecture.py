@@ -170,7 +170,7 @@ def having(*texts):
 
 
 def test_one_file_lists_the_places_of_norms_and_one_function_compares_runs():
-    assert having('"encoder_norm"', '"hidden_norm"') == ["config.sites"]
+    assert having('"encoder_norm"', '"hidden_norm"') == ["config.schema"]
     assert having("def why_not_paired(") == ["records.pairs"]
 
 

@@ -10,6 +10,7 @@ import shutil
 import sys
 import uuid
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 
 import hydra
@@ -19,7 +20,7 @@ from omegaconf import DictConfig
 
 from normlab.commands.compare import main as compare
 from normlab.commands.train import train_and_say
-from normlab.config.compose import CONFIG_NAME, from_hydra, register, to_dict, with_recipe
+from normlab.config.compose import CONFIG_NAME, from_hydra, register, with_recipe
 from normlab.config.registry import CONFIG_DIR
 from normlab.config.schema import RunConfig
 from normlab.records.files import atomic_write
@@ -27,6 +28,7 @@ from normlab.records.record import RunRecord
 from normlab.records.store import RECORD_FILE, RunStore
 from normlab.studies.loop import INTERRUPTED, Cell, Grid, carry_out
 from normlab.studies.show import Lines, carry_out_shown
+from normlab.train.run import Run
 
 SEARCH_RESULT = "optimization_results.yaml"  # the file in which Hydra's sweepers save their result
 
@@ -38,6 +40,7 @@ def run_hydra(argv: list[str], *, again: str) -> int:
     """
     register()
     cells: list[Cell] = []
+    ended: set[Path] = set()  # folders of runs that had ended before
     processes: list[int | None] = []
     own = _sweeps_folder(argv) / uuid.uuid4().hex  # for this sweep only
 
@@ -53,10 +56,12 @@ def run_hydra(argv: list[str], *, again: str) -> int:
             note = own / f"{runtime.job.num:06}" if grid else None
             record = _train_elsewhere(config, overrides, note)
             return None if record is None else objective(record, config, direction)
-        try:
-            folder = RunStore(config.runs_dir).run_dir(to_dict(from_hydra(config)))
-        except Exception:  # the run of a wrong config fails later with its own message
-            folder = own / str(len(cells))
+        folder = own / str(len(cells))
+        with suppress(Exception):  # the run of a wrong config fails later with its own message
+            run = Run(from_hydra(config))
+            folder = run.folder
+            if run.finished(processes=1) is not None:
+                ended.add(folder)
         cells.append(Cell(" ".join(overrides), overrides, folder))
         processes.append(config.observe.processes)
         if grid:
@@ -80,7 +85,7 @@ def run_hydra(argv: list[str], *, again: str) -> int:
             print(result.read_text(encoding="utf-8") if result.exists() else "", end="")
             return 0
         if cells:
-            return _sweep(cells, processes[0], again)
+            return _sweep(cells, ended, processes[0], again)
         notes = [path.read_text(encoding="utf-8") for path in sorted(own.glob("[0-9]*"))]
         shutil.rmtree(own, ignore_errors=True)
         if notes:
@@ -94,16 +99,19 @@ def run_hydra(argv: list[str], *, again: str) -> int:
         raise ValueError(f"{said}; start the sweep again to resume") from error
 
 
-def _sweep(cells: list[Cell], processes: int | None, again: str) -> int:
-    """Carry out runs in parallel, show them, and compare the ended ones; `again` resumes."""
+def _sweep(cells: list[Cell], ended: set[Path], processes: int | None, again: str) -> int:
+    """Carry out runs in parallel except the `ended` ones, and compare all; `again` resumes."""
     names = short_names([cell.overrides for cell in cells])
     cells = [cell._replace(name=name) for cell, name in zip(cells, names, strict=True)]
-    ended = carry_out_shown(Grid(cells), processes, again=again)
+    left = [cell for cell in cells if cell.folder not in ended]
+    if len(left) < len(cells):
+        print(f"{len(cells) - len(left)} of {len(cells)} runs have ended before and are skipped")
+    done = carry_out_shown(Grid(left), processes, again=again) if left else []
     folders = dict.fromkeys(cell.folder for cell in cells)
     if there := [str(folder) for folder in folders if (folder / RECORD_FILE).is_file()]:
         print()
         compare(there)
-    return 1 if any(done.status for done in ended) else 0
+    return 1 if any(each.status for each in done) else 0
 
 
 def _train_elsewhere(

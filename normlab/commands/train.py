@@ -97,8 +97,7 @@ def summary(record: "RunRecord") -> str:
 def help_text() -> str:
     """Return the help page: usage, examples, config groups with their options, keys."""
     from normlab.config.registry import option_names, run_groups
-    from normlab.config.schema import top_level_keys
-    from normlab.config.sites import NORM_KEYS
+    from normlab.config.schema import NORM_KEYS, top_level_keys
 
     width = shutil.get_terminal_size().columns
 

@@ -7,8 +7,7 @@ express, so it is added to the overrides before Hydra reads them. No torch here.
 """
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import fields
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, cast
 
@@ -24,12 +23,11 @@ from omegaconf.errors import OmegaConfBaseException
 from normlab.config import ranges, registry, suggest
 from normlab.config.machine import MOST_THREADS, settled_precision
 from normlab.config.registry import CONFIG_DIR, START_FILE, TARGET, named
-from normlab.config.schema import OPTIONS, PARTS, Precision, RunConfig
-from normlab.config.sites import NORM_KEYS, label
+from normlab.config.schema import NORM_KEYS, OPTIONS, PARTS, Precision, RunConfig, label
 from normlab.config.suggest import typed
 
 CONFIG_NAME = "config"
-# Top-level keys that composition copies into the nodes that read them, under the same name.
+# Top-level keys that composition copies into the task's nodes, under the same name.
 _COPIED = ("batch_size", "max_tokens", "batching", "data_dir")
 _PATH = re.compile(r"(\*|[a-z0-9_]+)(\.(\*|[a-z0-9_]+))*")
 _RULES = "'sites={*.self:bn,encoder.0.*:ln}'"
@@ -53,7 +51,6 @@ def register() -> None:
 def compose(overrides: Sequence[str] = ()) -> DictConfig:
     """Return the checked config of a run; ValueError with a one-line message if it is wrong."""
     suggest.check_arguments(overrides)
-    suggest.check_single(overrides)
     register()
     GlobalHydra.instance().clear()
     try:
@@ -253,7 +250,15 @@ def from_dict(plain: Mapping[str, Any], changes: Sequence[str] = ()) -> DictConf
     read this machine's environment.
     """
     _check_plain(plain, "")
-    check_complete(plain, nodes_alone=True)
+    nodes = ("norm", *OPTIONS, *PARTS)
+    if lacks := [name for name in ("seed", "choices", *nodes) if name not in plain]:
+        raise ValueError(
+            f"the run's config lacks {', '.join(lacks)}: it is damaged, or made by another "
+            "version; compose it again by normlab.compose"
+        )
+    for name in nodes:
+        if not isinstance(node := plain[name], Mapping):
+            raise ValueError(f"the run's config has {node!r:.60} at {name}, not a node")
     config = _typed(plain)
     copies: list[str] = []
     for change in changes:
@@ -261,12 +266,13 @@ def from_dict(plain: Mapping[str, Any], changes: Sequence[str] = ()) -> DictConf
         node, _, last = key.rpartition(".")
         parent = OmegaConf.select(config, node) if node else config
         if not (equals and isinstance(parent, DictConfig) and last in parent) or node == "choices":
-            keys = ", ".join(map(str, config))
-            raise ValueError(f"{change!r}: no such key; give key=value of a run's keys: {keys}")
+            own = f" with {node}={config.choices[node]}" if node in config.choices else ""
+            raise ValueError(f"{change!r}: no such key in a run{own}.{suggest.meant(key)}")
         if isinstance(parent[last], DictConfig):
             raise ValueError(f"{change!r}: {key} cannot be changed whole; give {key}.KEY=value")
-        if key in _COPIED:
-            copies += (f"{copy}={value}" for copy in _copies(plain, key))
+        for task in ("task", "task.corpus", "task.source") if key in _COPIED else ():
+            if key in (OmegaConf.select(config, task) or {}):
+                copies.append(f"{task}.{key}={value}")
     changed = _typed(config, OmegaConf.from_dotlist([*changes, *copies]))
     threads, given = changed.observe.threads, "observe.threads" in typed(changes)
     if isinstance(threads, int) and threads > MOST_THREADS and not given:
@@ -281,37 +287,3 @@ def _typed(*parts: Any) -> DictConfig:
         return cast("DictConfig", OmegaConf.merge(OmegaConf.structured(RunConfig), *parts))
     except Exception as error:  # OmegaConf raises errors of many kinds
         raise ValueError(f"the run's config: {error_line(error)}") from None
-
-
-def check_complete(plain: Mapping[str, Any], *, nodes_alone: bool = False) -> None:
-    """Raise ValueError naming the keys of the schema that a run's plain config lacks.
-
-    With `nodes_alone`, keys newer than the run may be missing: they get their defaults.
-    """
-    nodes = ("norm", *OPTIONS, *PARTS)
-    for name in nodes:
-        if not isinstance(node := plain.get(name, {}), Mapping):
-            raise ValueError(f"the run's config has {node!r:.60} at {name}, not a node")
-    lacks = [name for name in ("seed", "choices", *nodes) if name not in plain]
-    if not nodes_alone:
-        schemas = {"": RunConfig, **{f"{name}.": schema for name, schema in PARTS.items()}}
-        lacks = [
-            f"{prefix}{part.name}"
-            for prefix, schema in schemas.items()
-            for part in fields(schema)
-            if part.name not in plain.get(prefix.rstrip("."), plain)
-        ]
-    if lacks:
-        raise ValueError(
-            f"the run's config lacks {', '.join(lacks)}: it is damaged, or made by another "
-            "version; compose it again by normlab.compose"
-        )
-
-
-def _copies(node: Mapping[str, Any], key: str, prefix: str = "") -> Iterator[str]:
-    """Yield the dotted paths, below the top level, of the keys named `key`."""
-    for name, value in node.items():
-        if prefix and name == key:
-            yield f"{prefix}{name}"
-        if isinstance(value, Mapping) and name not in ("observe", "choices"):
-            yield from _copies(value, key, f"{prefix}{name}.")

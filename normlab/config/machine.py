@@ -27,11 +27,6 @@ _INSTRUCTION_SETS = (
     ("SVE", {"sve"}),
     ("NEON", {"asimd"}),
 )
-# Variables that make the libraries below torch skip instructions, or round differently.
-_LIMITS = (
-    *("ATEN_CPU_CAPABILITY", "ONEDNN_MAX_CPU_ISA", "ONEDNN_DEFAULT_FPMATH_MODE"),
-    *("MKL_ENABLE_INSTRUCTIONS", "MKL_CBWR"),
-)
 
 
 def settled_device(device: str) -> str:
@@ -53,17 +48,13 @@ def settled_precision(precision: str, *, device: str) -> str:
 
 
 def instruction_set(device: str) -> str:
-    """Return the name of a device's kernels: `AVX512-BF16`, `AVX2`, `NEON`, `cuda sm_90`.
-
-    Environment variables that keep libraries from using some of them are appended.
-    """
+    """Return the name of a device's kernels: `AVX512-BF16`, `AVX2`, `NEON`, `cuda sm_90`."""
     if settled_device(device) == "cuda":
         found = gpu()
         return "cuda" if found is None else f"cuda sm_{found[0]}{found[1]}"
     features = processor_features()
     names = (name for name, needed in _INSTRUCTION_SETS if needed <= features)
-    limits = [f"{name}={os.environ[name]}" for name in _LIMITS if os.environ.get(name)]
-    return " ".join([next(names, platform.machine()), *limits])
+    return next(names, platform.machine())
 
 
 @lru_cache(maxsize=1)

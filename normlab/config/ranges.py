@@ -14,7 +14,7 @@ from operator import ge, gt, le, lt
 from typing import Any
 
 from normlab.config.machine import MOST_THREADS
-from normlab.config.sites import NORM_KEYS, SITES, misplaced
+from normlab.config.schema import NORM_KEYS, SITES, misplaced
 
 _NOT_FINITE = ("nan", "inf", "-inf")  # how records write numbers that are not finite
 _LARGEST = 2**63 - 1  # the largest whole number that torch, numpy and data files hold
@@ -164,7 +164,8 @@ def range_of(key: str) -> Range | None:
 
 def check(config: Mapping[str, Any]) -> None:
     """Raise ValueError for the first value of a plain config that cannot work, naming its key."""
-    for key, value in _leaves(config, ""):
+    # Top-level keys first: a task's copy of `batch_size` is not what the user typed.
+    for key, value in sorted(_leaves(config, ""), key=lambda leaf: leaf[0].count(".")):
         if problem := _problem(range_of(key), value):
             raise ValueError(f"{key}={_shown(value)} {problem}")
     for problem in _conflicts(config):
@@ -223,7 +224,7 @@ def _conflicts(config: Mapping[str, Any]) -> Iterator[str]:
         parts, size = get(key), get(f"model.{width}")
         if isinstance(parts, int) and isinstance(size, int) and size % parts:
             yield f"{key}={parts} does not divide the width {size}"
-    yield from misplaced(get("choices") or {}, get("model.qk_norm"))
+    yield from misplaced(get("choices") or {})
     warmup, total = number(get("schedule.warmup")), number(get("schedule.total"))
     if warmup is not None and total is not None and total <= warmup:
         yield (

@@ -1,17 +1,25 @@
-"""The typed schema of a run: the fixed keys of its config, with their types and defaults.
+"""The typed schema of a run: the keys of its config, with types and defaults, and the norm keys.
 
 A wrong key or type fails while the config is composed, with its full path. Groups such as `norm`,
 `placement` and `task` are YAML files instead; their values are checked against the signature of the
 class named in the option's file. No torch here.
+
+`norm` is the norm of all places, `norm@encoder_norm=bn` the norm of the encoder's places: each key
+is a rule on paths (`SITES`). `sites={encoder.0.*:ln,*.ffn:bn}` adds rules; the last rule that
+matches a place decides. Paths are `encoder.0.self`, `decoder.1.cross`, `encoder.0.ffn`,
+`decoder.final`. Some places have no norm unless the last word of a rule names them:
+`encoder.embedding`, `encoder.0.ffn.inner` before the activation, `.hidden` after it, and in an
+attention (`encoder.0.self.q`) `q`, `k`, `v`, `mix` before the output projection and `out` after it.
+A recurrent layer has `recurrent.0.input`, `hidden` and `cell`. `*` matches anything, dots
+included.
 """
 
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, fields
 from enum import Enum
-from typing import Any
+from typing import Any, Literal, NamedTuple
 
-from omegaconf import MISSING
-
-from normlab.config.sites import NORM_KEYS
+MISSING = "???"  # as in omegaconf, which light commands do not import
 
 Batching = Enum("Batching", ("bucket", "random"))
 Precision = Enum("Precision", ("auto", "fp32", "bf16", "fp64"))
@@ -19,6 +27,40 @@ Device = Enum("Device", ("auto", "cpu", "cuda"))
 AverageStatistics = Enum("AverageStatistics", ("recalibrate", "average"))
 TestedWeights = Enum("TestedWeights", ("last", "best"))
 OtherCode = Enum("OtherCode", ("refuse", "accept", "rerun"))
+
+
+class SiteKey(NamedTuple):
+    """A config key that sets the norm of some places.
+
+    Attributes:
+        key: the key in the config; `norm@<key>` on the command line.
+        rule: the pattern of paths that the key is short for.
+        default: the norm if the key is not given: the run's own (`norm`), or `none`.
+        width: the size in the model's config that is the width of the norm.
+    """
+
+    key: str
+    rule: str
+    default: Literal["norm", "none"] = "norm"
+    width: str = "dim"
+
+
+SITES = (
+    SiteKey("norm", "*"),
+    SiteKey("encoder_norm", "encoder.*"),
+    SiteKey("decoder_norm", "decoder.*"),
+    SiteKey("ffn_inner_norm", "*.inner", default="none", width="ffn_dim"),
+    SiteKey("embedding_norm", "*.embedding", default="none"),
+    SiteKey("input_norm", "recurrent.*.input"),
+    SiteKey("hidden_norm", "recurrent.*.hidden"),
+    SiteKey("cell_norm", "recurrent.*.cell"),
+)
+"""All keys that name a norm, in the order of the config."""
+NORM_KEYS = tuple(site.key for site in SITES)
+STACK_NORMS = ("encoder_norm", "decoder_norm")
+STEP_NORMS = ("input_norm", "hidden_norm", "cell_norm")
+"""The keys of a recurrent layer's norms."""
+_LABELED = 4  # rules in a label
 
 
 @dataclass
@@ -117,3 +159,32 @@ def top_level_keys() -> list[str]:
         for key in fields(schema)
         if key.name not in nodes
     ]
+
+
+def label(names: Mapping[str, str]) -> str:
+    """Return a label of the rules in `sites`, with each pattern's norm, for the run's name."""
+    words = {pattern: [part for part in pattern.split(".") if part != "*"] for pattern in names}
+    said = [f"{'.'.join(words[pattern])}_{name}" for pattern, name in names.items()]
+    rest = [f"{len(said) - _LABELED}_more"] if len(said) > _LABELED else []
+    return "+".join(said[:_LABELED] + rest)
+
+
+def misplaced(choices: Mapping[str, Any]) -> Iterator[str]:
+    """Yield messages about norms that do not go together with the placement.
+
+    `choices` are the run's options by group or norm key.
+    """
+    placement, run = choices.get("placement"), choices.get("norm")
+    norms = {site: choices.get(site) or run for site in ("norm", *STACK_NORMS)}
+    for site, norm in norms.items() if placement == "rezero" else ():
+        if norm not in (None, "none"):
+            key = site if site == "norm" else f"norm@{site}"
+            yield (
+                f"placement=rezero has no norms, and {key}={norm} asks for one: give {key}=none; "
+                "for a small gain next to norms give placement=layerscale"
+            )
+    if placement in ("deepnorm", "admin", "b2t") and "none" in norms.values():
+        yield (  # the residual stream grows if no norm follows the sum
+            f"placement={placement} makes the stream larger in each layer, and with norm=none "
+            "nothing brings it back: give norm=ln, or placement=pre, post or rezero"
+        )

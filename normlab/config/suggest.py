@@ -4,8 +4,7 @@ from collections.abc import Sequence
 from difflib import get_close_matches
 
 from normlab.config.registry import option_names, options_with, run_groups
-from normlab.config.schema import OPTIONS, top_level_keys
-from normlab.config.sites import NORM_KEYS
+from normlab.config.schema import NORM_KEYS, OPTIONS, top_level_keys
 
 _LISTS = ("probe", "sink")  # groups from which a run takes several options
 _MOST = 3  # suggestions
@@ -84,7 +83,7 @@ def no_option(group: str, option: str) -> str:
 
 
 def check_arguments(arguments: Sequence[str]) -> None:
-    """Raise ValueError for a wrong flag, or an argument that Hydra's parser cannot read."""
+    """Raise ValueError for a wrong flag, unreadable text, or several options of a single choice."""
     from hydra.core.override_parser.overrides_parser import OverridesParser
 
     parser = OverridesParser.create()
@@ -105,17 +104,11 @@ def check_arguments(arguments: Sequence[str]) -> None:
                 if said.startswith("token recognition error") and not _SPECIAL.intersection(value):
                     said += f"; quote the value: \"{key}='{value}'\""  # such as a path in Chinese
                 raise ValueError(f"{named!r} cannot be read: {said}") from None
-
-
-def check_single(arguments: Sequence[str]) -> None:
-    """Raise ValueError for a list of options if the group takes only one."""
-    for key, value in typed(arguments).items():
-        group = key.lstrip("+")
-        if value.startswith("[") and group not in _LISTS and group in _groups():
-            raise ValueError(
-                f"{group}={value}: {group} takes one option; a sweep over several is "
-                f"normlab train -m {group}={value.strip('[]').replace(' ', '')}"
-            )
+            if value.startswith("[") and key not in _LISTS and key in _groups():
+                raise ValueError(
+                    f"{text}: {key} takes one option; a sweep over several is normlab train -m "
+                    f"{key}={value.strip('[]').replace(' ', '')}"
+                )
 
 
 def check_given_once(arguments: Sequence[str]) -> None:
@@ -123,7 +116,6 @@ def check_given_once(arguments: Sequence[str]) -> None:
 
     This is only for what a person types: studies override values on purpose.
     """
-    check_single(arguments)
     given: dict[str, str] = {}
     for text in arguments:
         for key, value in typed([text]).items():

@@ -11,7 +11,7 @@ import re
 from collections.abc import Mapping
 from typing import Any, cast
 
-from normlab.config.sites import STACK_NORMS, STEP_NORMS
+from normlab.config.schema import STACK_NORMS, STEP_NORMS
 
 # Escaped: control characters except tab and newline, and marks that change the text direction.
 _CONTROL = re.compile(

@@ -12,7 +12,7 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, TypeVar
 
-from normlab.config.sites import NORM_KEYS
+from normlab.config.schema import NORM_KEYS
 from normlab.records.record import Parts, RunRecord, parts
 
 _T = TypeVar("_T")

@@ -9,7 +9,7 @@ from torch import nn
 
 from normlab.config import ranges
 from normlab.config.registry import OPTION, check, instantiate, option_names, option_settings
-from normlab.config.sites import NORM_KEYS, SITES
+from normlab.config.schema import NORM_KEYS, SITES
 from normlab.config.suggest import of_option
 from normlab.models.base import ModelArchitecture, stacks
 from normlab.models.layers import initialize

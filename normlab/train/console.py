@@ -1,8 +1,9 @@
 """A run's output on the standard error: a progress bar on a terminal, plain lines in a pipe.
 
 The bar shows the phase and its progress, the training time left, the loss and the speed; each
-validation and note prints a line above it. In a pipe each row is one line, and after some silent
-seconds a line says what is being done. Both end with a summary of at most twenty lines.
+validation and note prints a line above it. In a pipe each row is one short line, and after some
+silent seconds a line says what is being done; `metrics.jsonl` has all values. Both end with a
+summary of at most twenty lines.
 """
 
 import math
@@ -26,8 +27,8 @@ from normlab.records.store import RECORD_FILE
 from normlab.tasks.progress import TRAINING, Stage
 from normlab.train.sinks import NO_SCORES, Pace, Row, RunInfo, Sink
 
-SPEED = "train/tokens_per_second"
-_NOT_IN_LINES = ("step", "tokens", "time/seconds")
+LOSS, SPEED = "train/loss", "train/tokens_per_second"
+_SAMPLE = ("  source", "  reference", "  output")
 _SIZE = ("model", "recipe", "scale")  # choices that are not part of a run's name
 _SILENT = 5.0  # seconds without a line in a pipe; more in a long run
 _HEADLINES = 5
@@ -81,17 +82,14 @@ class Console(Sink):
         values = {name: score.value for name, score in scores.items()}
         if SPEED in row:
             self._speed = f"{figure(row[SPEED])} {'tok' if unit == 'tokens' else unit}/s"
-        if not self._rich:
-            texts = [
-                f"{name} {figure(value)}"
-                for name, value in {**row, **values}.items()
-                if name not in _NOT_IN_LINES and not name.startswith("stability/")
-            ]
-            place = f"step {step}" if total is None else f"step {step}/{total}"
-            self.note(_joined(place, *texts, self._left).replace(SPEED, f"train/{unit}_per_second"))
-        elif values:
-            main = islice(_by_rank(values), _HEADLINES)
-            self.note(_joined(f"step {step}", *(f"{name} {figure(value)}" for name, value in main)))
+        if self._rich and not values:  # the bar shows the rest
+            return
+        shown = dict(islice(_by_rank(values), _HEADLINES)) if values else {}
+        if LOSS in row:
+            shown[LOSS] = row[LOSS]
+        texts = [f"{name} {figure(value)}" for name, value in shown.items()]
+        place = f"step {step}" if total is None else f"step {step}/{total}"
+        self.note(_joined(place, *texts, self._speed if SPEED in row else "", self._left))
 
     def sample(self, source: str, reference: str, output: str) -> None:
         self._samples.append((source, reference, output))
@@ -106,11 +104,11 @@ class Console(Sink):
             self._progress = None
         if record is None or self._run is None:
             return
-        for line in _page(record, self._run.run_dir, self._samples):
-            if self._rich:  # cut samples at the edge, so that they can be read at a glance
-                self._console.print(line, overflow="ellipsis", no_wrap=True)
-            else:
-                self._console.print(line, soft_wrap=True)
+        lines = _page(record, self._run.run_dir, self._samples)
+        for line in lines if self._rich else ():
+            if line.plain.startswith(_SAMPLE):  # cut, so that it can be read at a glance
+                line.truncate(self._console.width, overflow="ellipsis")
+        self._console.print(*lines, sep="\n", soft_wrap=True)  # in one write: a pipe may be shared
 
     @property
     def _left(self) -> str:
@@ -168,8 +166,8 @@ def _page(record: RunRecord, folder: Path, samples: list[tuple[str, str, str]]) 
             Text.assemble(f"  {name:<24}", (f"{figure(value):>10}", "bold"), between, known)
         )
     for texts in samples[:3]:
-        for label, text in zip(("source", "reference", "output"), texts, strict=True):
-            lines.append(Text.assemble((f"  {label:<11}", "dim"), one_line(text)))
+        for label, text in zip(_SAMPLE, texts, strict=True):
+            lines.append(Text.assemble((f"{label:<13}", "dim"), one_line(text)))
     lines.append(Text(f"record: {folder / RECORD_FILE}"))
     run = shlex.quote(str(folder))
     then = f"predict {run}" if samples else f"inspect {run}"

@@ -8,15 +8,14 @@ import json
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from omegaconf import OmegaConf
 from torch import nn
 
 from normlab.config.registry import instantiate
-from normlab.config.sites import NORM_KEYS
-from normlab.models.base import incremental
+from normlab.config.schema import NORM_KEYS
 from normlab.norms import ranks
 from normlab.norms.base import running_norms
 from normlab.norms.batch import BatchNorm, PositionBatchNorm
@@ -41,13 +40,15 @@ from normlab.train.build import (
 from normlab.train.checkpoint import Checkpoints, load_checkpoint, reading, start_from
 from normlab.train.evaluate import BEST, best_by, judged_by, renamed, score_weights
 from normlab.train.loop import Trainer
-from normlab.train.run import Run
 from normlab.train.runtime import Runtime
 from normlab.train.sinks import Live, RunInfo, Sink, SinkGroup
 from normlab.train.stopping import Validations
 
+if TYPE_CHECKING:
+    from normlab.train.run import Run
 
-def carry_out(run: Run) -> RunRecord:
+
+def carry_out(run: "Run") -> RunRecord:
     """Train a run and write its record, as the only process or as one of several."""
     config = run.config
     check_nodes(config)
@@ -80,7 +81,7 @@ def carry_out(run: Run) -> RunRecord:
             return record
 
 
-def _sinks(run: Run) -> SinkGroup:
+def _sinks(run: "Run") -> SinkGroup:
     """Return the sinks of the run's metrics; only the main rank has any."""
     if not ranks.is_main():
         return SinkGroup({})
@@ -92,7 +93,7 @@ def _sinks(run: Run) -> SinkGroup:
 class _Fit:
     """A run in training."""
 
-    def __init__(self, run: Run, task: Task, runtime: Runtime, sinks: SinkGroup):
+    def __init__(self, run: "Run", task: Task, runtime: Runtime, sinks: SinkGroup):
         self.run, self.task, self.runtime, self.sinks = run, task, runtime, sinks
         self.config = run.config
         self.environment = runtime.environment()
@@ -313,31 +314,19 @@ def notices(model: nn.Module, milestones: Mapping[str, int], total: int | None) 
     if late:
         where = f"the run ends at step {total:,}, within a norm's own schedule"
         yield f"warning: {where}: {_listed(late)}"
-    decoder = _decoder(model)
-    if decoder is not None:
-        recurrent = getattr(decoder, "recurrent", None)
-        if not (incremental(decoder) if recurrent is None else recurrent.incremental):
-            yield (
-                "decoding reads the whole prefix again for each token: in evaluation a norm looks "
-                "at other tokens"
-            )
     if sees := seeing_future(model):
         yield (
-            f"warning: {', '.join(sees)} shows a token the later ones of its sequence, in training "
-            "too: losses and scores are those of a model that has seen what it predicts"
+            f"warning: {', '.join(sees)} leaks later tokens of a sequence to earlier ones, in "
+            "training too: losses and scores are of a model that has seen what it predicts"
         )
 
 
 def seeing_future(model: nn.Module) -> list[str]:
     """Return the classes of the norms that let a decoder see later tokens."""
-    decoder = _decoder(model)
-    parts = decoder.modules() if decoder is not None else ()
+    if not hasattr(model, "start_decoding"):  # it predicts no next token
+        return []
+    parts = getattr(model, "decoder", model).modules()
     return sorted({type(m).__name__ for m in parts if getattr(m, "sees_future", False)})
-
-
-def _decoder(model: nn.Module) -> nn.Module | None:
-    """Return the part of a model that predicts the next token; None if it has none."""
-    return getattr(model, "decoder", model) if hasattr(model, "start_decoding") else None
 
 
 def _listed(milestones: Mapping[str, int]) -> str:

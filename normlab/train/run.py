@@ -21,7 +21,7 @@ from filelock import FileLock, Timeout
 
 from normlab.config.machine import settled_precision
 from normlab.config.registry import OPTION, TARGET, option_settings
-from normlab.config.sites import NORM_KEYS
+from normlab.config.schema import NORM_KEYS
 from normlab.records.files import remove_leftovers
 from normlab.records.pairs import MadeBy, same_code
 from normlab.records.record import RunRecord
@@ -74,10 +74,9 @@ class Run:
     """One run: its fully resolved config and its folder."""
 
     def __init__(self, config: "DictConfig"):
-        from normlab.config.compose import check_complete, to_dict
+        from normlab.config.compose import from_dict, to_dict
 
-        self.config: dict[str, Any] = to_dict(config)
-        check_complete(self.config)
+        self.config: dict[str, Any] = to_dict(from_dict(to_dict(config)))
         self.config["precision"] = settled_precision(
             self.config["precision"], device=self.config["device"]
         )

@@ -34,29 +34,15 @@ Mode = Literal["auto", "online", "offline", "disabled"]
 CLOUD = "https://api.wandb.ai"  # where netrc kept logins before W&B's cloud moved
 
 GROUPING = ("task", "corpus", "scale", "batch", "norm", "placement")
-_STEP = "step"
-_LOSS = "valid/loss.min"
-_COLUMNS = (*(f"config:{key}.value" for key in (*GROUPING, "seed")), "summary:test/loss")
-SECTIONS: Mapping[str, Mapping[str, Sequence[str]]] = {
-    "Comparison by norm": {
-        "bars": (_LOSS, "test/loss", "test/bleu", "test/mlm_accuracy", "stability/spikes/count"),
-    },
-    "Training": {
-        "lines": ("train/loss", "valid/loss", "valid/bleu", "valid/mlm_accuracy", "train/lr"),
-    },
-    "Stability": {
-        "log lines": ("train/grad_norm", "stability/updates/ratio"),
-        "lines": ("stability/residual/growth", "stability/spikes/count"),
-    },
-    "Batch statistics": {
-        "lines": (
-            *("stability/tid/mean", "stability/tid/var"),
-            *("stability/fluctuation/mean", "stability/fluctuation/var", "train/padding_share"),
-        ),
-    },
-    "Throughput": {"lines": ("train/tokens_per_second", "time/seconds")},
+_BARS = "Comparison by norm"
+SECTIONS: Mapping[str, Sequence[str]] = {
+    _BARS: ("valid/loss.min", "test/loss", "test/bleu", "test/mlm_accuracy"),
+    "Training": ("train/loss", "valid/loss", "valid/bleu", "valid/mlm_accuracy", "train/lr"),
+    "Stability": ("train/grad_norm", "stability/residual/growth", "stability/spikes/count"),
+    "Batch statistics": ("stability/tid/mean", "stability/tid/var", "train/padding_share"),
+    "Throughput": ("train/tokens_per_second", "time/seconds"),
 }
-"""The metrics of each section by the kind of panel: bars of the summary, lines by step."""
+"""The metrics of each section of a workspace: bars in the first, lines by step in the others."""
 
 
 class Login(NamedTuple):
@@ -124,35 +110,32 @@ def workspace(
     sections = [
         ws.Section(
             name=title,
-            panels=[_panel(kind, name) for kind, names in kinds.items() for name in names],
+            panels=[_panel(metric, bars=title == _BARS) for metric in metrics],
             is_open=True,
-            panel_settings=ws.SectionPanelSettings(x_axis=_STEP),
         )
-        for title, kinds in SECTIONS.items()
+        for title, metrics in SECTIONS.items()
     ]
     return ws.Workspace(
         entity=entity,
         project=project,
         name=name,
         sections=sections,
-        settings=ws.WorkspaceSettings(x_axis=_STEP, max_runs=100, ignore_outliers=False),
+        settings=ws.WorkspaceSettings(x_axis="step", max_runs=100),
         runset_settings=ws.RunsetSettings(
             filters=[expr.Config(key).isin(list(values)) for key, values in where.items()],
             groupby=[expr.Config(key) for key in GROUPING],
-            pinned_columns=["run:displayName", *_COLUMNS],
         ),
     )
 
 
-def _panel(kind: str, metric: str) -> Any:
-    """Return a panel that shows a group's mean, and its range."""
+def _panel(metric: str, *, bars: bool) -> Any:
+    """Return a panel of a metric's mean and range in each group."""
     import wandb_workspaces.reports.v2 as wr
 
     how: dict[str, Any] = {"groupby_aggfunc": "mean", "groupby_rangefunc": "minmax"}
-    if kind == "bars":
+    if bars:
         return wr.BarPlot(title=metric, metrics=[metric], groupby=wr.Config("norm"), **how)
-    log = True if kind == "log lines" else None
-    return wr.LinePlot(title=metric, x=_STEP, y=[metric], log_y=log, **how)
+    return wr.LinePlot(title=metric, x="step", y=[metric], **how)
 
 
 class Wandb(Sink):

@@ -3,7 +3,6 @@
 train     steps of training by norm, or with and without probes
 norms     norms alone and in a model, batch norm folded: the timings that claims rest on
 decode    beam search by norm
-images    ResNet-8 beside a plain torch loop
 peers     other toolkits: see scripts/bench/peers.sh
 
 SUBJECT --help describes the options of one. What counts is the ratio to the first contender. A busy
@@ -14,7 +13,7 @@ import sys
 from importlib import import_module
 from pathlib import Path
 
-SUBJECTS = ("train", "norms", "decode", "images", "peers")
+SUBJECTS = ("train", "norms", "decode", "peers")
 
 
 def main(argv: list[str]) -> int:

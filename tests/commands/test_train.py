@@ -163,5 +163,6 @@ def test_a_real_sweep_skips_what_is_finished_and_lists_what_failed(copied, corpu
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     output = done.stdout + done.stderr
     assert done.returncode == 1 and "Traceback" not in output, output
-    assert "1 of 2 runs done" in output and "accumulate=0 must be above 0" in output
+    assert "1 of 2 runs have ended before and are skipped" in output
+    assert "0 of 1 runs done" in output and "accumulate=0 must be above 0" in output
     assert (copied / "record.json").stat().st_mtime_ns == before

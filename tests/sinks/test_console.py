@@ -50,11 +50,9 @@ def test_a_pipe_gets_one_plain_line_a_row(tmp_path):
     lines = show(tmp_path, terminal=False, width=40, note="[early] stop").splitlines()
     assert lines[:2] == [RUN_ID, "model=tiny scale=smoke"]
     del lines[0]
-    assert lines[1] == "step 10/100  train/loss 4.5  train/tokens_per_second 1,234"
-    assert re.fullmatch(
-        r"step 50/100  train/loss 3.25  train/tokens_per_second 2,346  left \d+s", lines[2]
-    )
-    assert re.fullmatch(r"step 50/100  valid/bleu 12.34  valid/loss 3.1  left \d+s", lines[3])
+    assert lines[1] == "step 10/100  train/loss 4.5  1,234 tok/s"
+    assert re.fullmatch(r"step 50/100  train/loss 3.25  2,346 tok/s  left \d+s", lines[2])
+    assert re.fullmatch(r"step 50/100  valid/loss 3.1  valid/bleu 12.34  left \d+s", lines[3])
     assert lines[4:] == ["[early] stop"]
 
 
@@ -66,7 +64,7 @@ def test_a_terminal_shows_phase_time_loss_and_speed_in_80_columns(tmp_path):
     bar = [line for line in lines if line.startswith("training")][-1]
     for part in ("training 51/100", "0:00:0", "left ", "loss 3.25", "2,346"):
         assert part in bar
-    assert "step 50  valid/loss 3.1  valid/bleu 12.34" in text
+    assert "step 50/100  valid/loss 3.1  valid/bleu 12.34" in text
 
 
 @pytest.mark.parametrize("terminal", [True, False])

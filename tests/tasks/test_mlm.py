@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import torch
 
-from normlab.config.sites import NORM_KEYS as SITES
+from normlab.config.schema import NORM_KEYS as SITES
 from normlab.data.vocabulary import DocumentTokenizer
 from normlab.norms.ranks import Shard
 from normlab.tasks.base import Condition
