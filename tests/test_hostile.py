@@ -73,14 +73,14 @@ def in_one_line(act: Callable[[], object]) -> None:
         assert "\n" not in str(error).strip(), error
 
 
-@often(50)
+@often(25)
 @given(st.sampled_from(list(places(CONFIG))), VALUES, st.booleans())
 def test_a_config_is_refused_in_one_line_or_fits(path, value, remove):
     hostile = changed(CONFIG, path, value, remove=remove)
     in_one_line(lambda: check_nodes(to_dict(from_dict(hostile))))
 
 
-@often(100)
+@often(50)
 @given(st.sampled_from(list(places(RECORD))), VALUES, st.booleans(), st.binary(max_size=6))
 def test_a_record_is_refused_in_one_line_or_can_be_listed(path, value, remove, noise):
     def listed(text: bytes) -> None:
@@ -95,7 +95,7 @@ def test_a_record_is_refused_in_one_line_or_can_be_listed(path, value, remove, n
     in_one_line(lambda: listed(text[:at] + noise + text[at + 1 :]))
 
 
-@often(30)
+@often(20)
 @given(st.lists(st.binary(max_size=60), min_size=6, max_size=6), st.booleans())
 def test_a_text_of_any_bytes_is_refused_in_one_line_or_read(tmp_path_factory, contents, packed):
     folder = tmp_path_factory.mktemp("text")

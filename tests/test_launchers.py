@@ -1,5 +1,9 @@
-"""Sweeps by Hydra's plugins: Optuna searches, and launchers that carry cells out elsewhere."""
+"""Sweeps by Hydra's plugins: Optuna searches, and launchers that carry cells out elsewhere.
 
+Each starts several processes, so only `NORMLAB_SLURM=1` runs them; the objective is always tested.
+"""
+
+import os
 from pathlib import Path
 
 import pytest
@@ -13,6 +17,10 @@ from normlab.records.store import RunStore
 from tests.records.examples import record
 from tests.tiny_runs import QUICK, Ended, RunProcess, nothing, tiny, write_corpus
 
+on_request = pytest.mark.skipif(
+    os.environ.get("NORMLAB_SLURM") != "1", reason="NORMLAB_SLURM=1 runs it"
+)
+
 
 @pytest.fixture(scope="module")
 def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
@@ -24,6 +32,7 @@ def sweep(corpus: Path, runs: Path, *overrides: str) -> Ended:
     return RunProcess(["train", "-m", *argv], runs.parent / "log", prepare=nothing).wait(240)
 
 
+@on_request
 def test_a_search_finds_the_best_rate_and_a_diverged_trial_is_the_worst(corpus, tmp_path):
     pytest.importorskip("hydra_plugins.hydra_optuna_sweeper", reason="pip install '.[optuna]'")
     runs = tmp_path / "runs"
@@ -50,6 +59,7 @@ def test_a_search_for_the_worst_score_is_refused():
         objective(replace(run, scores=scores), config, "maximize")
 
 
+@on_request
 def test_a_cell_that_fails_elsewhere_is_listed_and_costs_only_itself(corpus: Path, tmp_path: Path):
     pytest.importorskip("hydra_plugins.hydra_submitit_launcher", reason="pip install '.[slurm]'")
     elsewhere = ("hydra/launcher=submitit_local", "hydra.launcher.cpus_per_task=1")
@@ -61,6 +71,7 @@ def test_a_cell_that_fails_elsewhere_is_listed_and_costs_only_itself(corpus: Pat
     assert len(RunStore(tmp_path / "runs").records()) == 1
 
 
+@on_request
 def test_a_sweep_on_ray(corpus: Path, tmp_path: Path):
     reason = "Ray needs an environment of its own: bash scripts/environment.sh ray"
     pytest.importorskip("hydra_plugins.hydra_ray_launcher", reason=reason)

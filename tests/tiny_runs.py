@@ -23,6 +23,7 @@ _PLACES = (("im Garten", "in the garden"), ("am Abend", "in the evening"), ("heu
 
 SETTINGS = (
     *("task=translation", "task.vocab_size=90", "task.test_search.beam=2"),
+    *("task.valid_search.length_offset=5", "task.test_search.length_offset=5"),
     *("model=tiny", "model.dim=16", "model.ffn_dim=32", "model.num_heads=2"),
     *("model.encoder_layers=1", "model.decoder_layers=1", "model.max_positions=64"),
     *("sink=[jsonl]", "device=cpu", "precision=fp32", "observe.threads=1", "batch_size=6"),

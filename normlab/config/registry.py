@@ -13,6 +13,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
 from functools import lru_cache, partial
 from importlib import import_module
+from itertools import takewhile
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeVar, Union, cast, get_args, get_origin
 from typing import get_type_hints as hints_of
@@ -31,7 +32,7 @@ OPTION, TARGET = "option", "_target_"
 START_FILE = "checkpoints/last.pt"
 """The file from which another run starts, in a run's folder."""
 
-_COMMAND = re.compile(r"^[`$ ]*(normlab|torchrun|python|bash)\s")
+_NO_PROSE = re.compile(r"(@package|normlab|torchrun|python|bash)\s")
 _SENTENCE_END = re.compile(r"(?<=[.!?])\s+(?=[A-Z])")
 _NOT_OF_A_RUN = ("claim", "study")  # groups that a run does not choose from
 _LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # libyaml is about ten times as fast
@@ -64,16 +65,14 @@ def sha256(path: Path) -> str:
 
 @dataclass(frozen=True)
 class Option:
-    """One option of a group, as described by the comment at the top of its file.
+    """One option of a group.
 
-    `command` is the command that the comment starts with (or ""), `details` is the rest of the
-    comment, and `description` its first sentence.
+    `details` is the comment at the top of its file without commands, `description` its first
+    sentence.
     """
 
-    group: str
     name: str
     path: Path
-    command: str
     description: str
     details: str
 
@@ -96,24 +95,18 @@ def option_names(group: str, root: Path | None = None) -> list[str]:
 
 def options(group: str, root: Path | None = None) -> list[Option]:
     """Return the options of a group; ValueError with the groups' names if there is none such."""
-    found = [_read(path, group) for path in sorted(((root or CONFIG_DIR) / group).glob("*.yaml"))]
+    found = [_read(path) for path in sorted(((root or CONFIG_DIR) / group).glob("*.yaml"))]
     if not found:
         raise ValueError(f"no config group {group!r}; there are {', '.join(groups())}")
     return found
 
 
-def _read(path: Path, group: str) -> Option:
-    commands, prose = [], []
-    for line in path.read_text(encoding="utf-8").splitlines():
-        if not line.startswith("#"):
-            break
-        text = line.lstrip("#").strip()
-        if not text.startswith("@package"):
-            (commands if _COMMAND.match(text) else prose).append(text)
+def _read(path: Path) -> Option:
+    lines = takewhile(lambda line: line.startswith("#"), path.read_text("utf-8").splitlines())
+    prose = [text for line in lines if not _NO_PROSE.match(text := line.lstrip("#").strip())]
     details = "\n".join(prose).strip()
     first = _SENTENCE_END.split(details.split("\n\n")[0].replace("\n", " "))[0]
-    command = commands[0].strip("`$ ") if commands else ""
-    return Option(group, path.stem, path, command, first, details)
+    return Option(path.stem, path, first, details)
 
 
 def options_with(group: str) -> dict[str, list[str]]:

@@ -36,20 +36,18 @@ class SiteKey(NamedTuple):
         key: the key in the config; `norm@<key>` on the command line.
         rule: the pattern of paths that the key is short for.
         default: the norm if the key is not given: the run's own (`norm`), or `none`.
-        width: the size in the model's config that is the width of the norm.
     """
 
     key: str
     rule: str
     default: Literal["norm", "none"] = "norm"
-    width: str = "dim"
 
 
 SITES = (
     SiteKey("norm", "*"),
     SiteKey("encoder_norm", "encoder.*"),
     SiteKey("decoder_norm", "decoder.*"),
-    SiteKey("ffn_inner_norm", "*.inner", default="none", width="ffn_dim"),
+    SiteKey("ffn_inner_norm", "*.inner", default="none"),
     SiteKey("embedding_norm", "*.embedding", default="none"),
     SiteKey("input_norm", "recurrent.*.input"),
     SiteKey("hidden_norm", "recurrent.*.hidden"),

@@ -51,11 +51,13 @@ def test_the_peak_is_the_best_of_the_products_of_the_weights(runtime, monkeypatc
     assert peak(model, runtime) == 2 * 2048 * 5 * 4
 
 
-def test_doctor_measures_a_run(capsys):
+def test_doctor_measures_a_run(capsys, monkeypatch):
+    for name in ("_WARM_UP", "_MEASUREMENTS", "_STEPS"):
+        monkeypatch.setattr(speed, name, 1)
     assert cli(["doctor", "--speed", *TOY, "--json"]) == 0
     found = json.loads(capsys.readouterr().out)
-    assert found["tokens_per_second"]["n"] == 5 and found["precision"] == "fp32"
-    assert 0 < found["share_of_peak"] < 2 and found["peak_gflop_per_second"] > 0.1
+    assert found["tokens_per_second"]["n"] == 1 and found["precision"] == "fp32"
+    assert found["share_of_peak"] > 0 and found["peak_gflop_per_second"] > 0.1
     assert cli(["doctor", "--speed", *TOY]) == 0
     text = capsys.readouterr().out
     assert "tokens per second of training" in text and "% of this machine's peak" in text

@@ -43,11 +43,10 @@ def test_folders_with_options_are_groups(root):
 
 def test_the_opening_comment_is_the_description(root):
     bn, ln = registry.options("norm")
-    assert (bn.group, bn.name, bn.path) == ("norm", "bn", root / "norm" / "bn.yaml")
-    assert bn.command == "normlab train norm=bn"
+    assert (bn.name, bn.path) == ("bn", root / "norm" / "bn.yaml")
     assert bn.description == "Batch norm (Ioffe et al. 2015), pooled over all tokens."
     assert bn.details.endswith("Keeps running statistics.\n\nMore.")
-    assert (ln.command, ln.description, ln.details) == ("", "", "")
+    assert (ln.description, ln.details) == ("", "")
 
 
 @pytest.mark.parametrize("text", ["a: &a [1]\nb: *a\n", "a: [\n"])

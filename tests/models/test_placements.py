@@ -282,11 +282,6 @@ def test_a_calibration_pass_leaves_no_trace_and_is_its_seed_s():
             r"norm@decoder_norm=bn asks for one: give norm@decoder_norm=none",
         ),
         (["placement=deepnorm", "norm=none"], r"placement=deepnorm .* norm=none .* give norm=ln"),
-        (["placement=peri", "norm@embedding_norm=ln"], r"leave it out, or .*placement=sandwich"),
-        (
-            ["placement=hybrid", "model.qk_norm=l2"],
-            r"hybrid has .* give model.qk_norm=none instead of l2",
-        ),
     ],
 )
 def test_what_makes_no_sense_is_refused_in_one_line(overrides, said):

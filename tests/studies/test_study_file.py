@@ -61,7 +61,7 @@ def written(tmp_path):
 def test_a_study_says_what_it_is_and_how_to_start_it(name):
     option = next(option for option in options("study") if option.name == name)
     study = load_study(name)
-    assert option.command.startswith(f"normlab study run {name}")
+    assert option.path.read_text("utf-8").startswith(f"# normlab study run {name}")
     assert study.description == option.description != ""
     pilot = all(scale.pilot for scale in study.scales.values())
     assert pilot or [scale for scale in study.scales if scale in SCALES] == list(SCALES)

@@ -90,17 +90,6 @@ def test_averaging_is_exact_where_float32_sums_are_not():
     assert average_weights(states)["w"].item() == 2**23
 
 
-def test_whole_numbers_come_from_the_last_state_and_dtypes_stay():
-    states = [
-        {"count": torch.tensor(1), "w": torch.ones(1, dtype=torch.bfloat16)},
-        {"count": torch.tensor(5), "w": torch.zeros(1, dtype=torch.bfloat16)},
-    ]
-    mean = average_weights(states)
-    assert mean["count"].item() == 5
-    assert mean["w"].dtype == torch.bfloat16
-    assert mean["w"].item() == 0.5
-
-
 @pytest.mark.parametrize(
     ("changed", "said"),
     [

@@ -51,9 +51,7 @@ def contender(norm, runtime, *more):
     return start(norm, to_dict(compose([*TOY, f"norm={norm}", *more])), runtime)
 
 
-@pytest.mark.parametrize(
-    ("norm", "bound"), [("none", 258), ("ln", 272), ("rms", 349), ("bn", 451), ("in", 553)]
-)
+@pytest.mark.parametrize(("norm", "bound"), [("none", 258), ("ln", 272), ("bn", 451)])
 def test_operators_of_a_training_step(norm, bound, runtime):
     running = contender(norm, runtime, "probe=[]")
     found = counted(running.trainer.step)

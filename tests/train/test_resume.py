@@ -177,7 +177,7 @@ UNSYNCED = ("batch_size=4", "norm.sync=false", "validate.average=0")
 
 
 def start_ranks(place: Place, *kills: Kill | None) -> list[Ended]:
-    """Start a run in two ranks, of which some are killed, and wait for both."""
+    """Start a run in two ranks, one of which may be killed, and wait for both."""
     port = free_port()
     argv = place.argv(*UNSYNCED)
     logs = [place.log.with_name(f"rank{rank}") for rank in (0, 1)]
@@ -188,38 +188,23 @@ def start_ranks(place: Place, *kills: Kill | None) -> list[Ended]:
     return [rank.wait(240) for rank in ranks]
 
 
-@pytest.fixture(scope="module")
-def two_ranks(corpus: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Return the folder of a run of two ranks that nobody disturbed."""
-    alone = Place(corpus, tmp_path_factory.mktemp("two_ranks"))
+def test_a_rank_that_loses_the_other_says_so_and_the_run_resumes_later(
+    place: Place, tmp_path: Path
+):
+    alone = Place(place.corpus, tmp_path / "two_ranks")
     assert [end.status for end in start_ranks(alone)] == [0, 0]
     assert RunStore(alone.folder).read(alone.folder).environment["world_size"] == 2
-    return alone.folder
-
-
-def test_two_ranks_that_are_killed_end_as_if_nothing_had_been(place: Place, two_ranks: Path):
-    kill = Kill("normlab.train.loop.Trainer.step", 8)
-    assert {end.status for end in start_ranks(place, kill, kill)} == {-signal.SIGKILL}
-    one = place.start(*UNSYNCED)
-    assert one.status == 1
-    assert "start it with as many" in one.output
-    assert "Traceback" not in one.output
-    again = start_ranks(place)
-    assert [end.status for end in again] == [0, 0], again
-    assert_same(place.folder, two_ranks)
-
-
-def test_a_rank_that_loses_the_other_says_so_and_the_run_resumes_later(
-    place: Place, two_ranks: Path
-):
     left, lost = start_ranks(place, None, Kill("normlab.train.loop.Trainer._loss", 5, "after"))
     assert lost.status == -signal.SIGKILL and left.status == 1
     (line,) = [text for text in left.output.splitlines() if text.startswith("normlab train: ")]
     assert "rank 0 of 2: another rank has ended" in line
     assert "Start the same command again" in line and "Traceback" not in left.output
+    one = place.start(*UNSYNCED)
+    assert one.status == 1 and "start it with as many" in one.output
+    assert "Traceback" not in one.output
     again = start_ranks(place)
     assert [end.status for end in again] == [0, 0], again
-    assert_same(place.folder, two_ranks)
+    assert_same(place.folder, alone.folder)
 
 
 def test_the_second_of_two_processes_on_a_run_is_refused(place: Place, undisturbed: Path):
