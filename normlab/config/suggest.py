@@ -15,9 +15,7 @@ _SYNONYMS = {  # common names of options that have other names here
 # Hydra's own flags. Any other word that starts with a dash is a key written as a flag.
 _FLAGS = {
     *("-h", "--help", "--hydra-help", "--version", "-c", "--cfg", "--resolve", "-p"),
-    *("--package", "-r", "--run", "-m", "--multirun", "-sc", "--shell-completion"),
-    *("-cp", "--config-path", "-cn", "--config-name", "-cd", "--config-dir", "-i", "--info"),
-    "--experimental-rerun",
+    *("--package", "-r", "--run", "-m", "--multirun", "-sc", "--shell-completion", "-i", "--info"),
 }
 _SPECIAL = frozenset("{}[](),'\"$`!\\\n")  # special to Hydra's grammar or a shell, even in quotes
 
@@ -69,8 +67,6 @@ def of_option(group: str, option: str, there: Sequence[str]) -> str:
 
 def no_option(group: str, option: str) -> str:
     """Return the message for an unknown option: what the group has, or which package to install."""
-    if not group:
-        return f"no config {option!r}: there is one, configs/config.yaml; leave --config-name out"
     if group.startswith("hydra/"):
         package = f"hydra-{option.partition('_')[0]}-{group.rpartition('/')[2]}"
         return (

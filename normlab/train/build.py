@@ -46,9 +46,9 @@ def check_nodes(config: Mapping[str, Any]) -> None:
     """Raise ValueError for a node of a plain config that cannot be built, before building any."""
     nodes: dict[str, tuple[Any, type, tuple[str, ...]]] = {
         "task": (config["task"], Task, ()),
-        "model": (_sizes(config), ModelArchitecture, ()),
+        "model": (_own(config, "model"), ModelArchitecture, ()),
         "placement": (config["placement"], Placement, ("dropout",)),
-        "optim": (_without_groups(config), torch.optim.Optimizer, ("params",)),
+        "optim": (_own(config, "optim"), torch.optim.Optimizer, ("params",)),
         "schedule": (config["schedule"], Schedule, ()),
     }
     nodes |= {
@@ -109,16 +109,12 @@ def build_trainer(
 
 def check_scores(config: Mapping[str, Any], task: Task) -> None:
     """Raise ValueError, before training, if a run needs a score that its task does not have."""
-    there = task.score_names()
-    targets = config["observe"]["targets"]
-    named = {"validate.select_by": [config["validate"]["select_by"]]}
-    named["observe.targets"] = list(task.targets if targets is None else targets)
-    for key, names in named.items():
-        for name in names:
-            if there and name not in there:
-                raise ValueError(
-                    f"{key}={name} is no score of this task; it has {', '.join(sorted(there))}"
-                )
+    there, targets = task.score_names(), config["observe"]["targets"]
+    named = [("observe.targets", name) for name in (task.targets if targets is None else targets)]
+    for key, name in [("validate.select_by", config["validate"]["select_by"]), *named]:
+        if there and name not in there:
+            known = ", ".join(sorted(there))
+            raise ValueError(f"{key}={name} is no score of this task; it has {known}")
 
 
 def build_model(config: Mapping[str, Any], task: Task) -> nn.Module:
@@ -127,7 +123,7 @@ def build_model(config: Mapping[str, Any], task: Task) -> nn.Module:
     Raises:
         ValueError: the model does not fit the task, or has no place for one of the given norms.
     """
-    sizes = instantiate(_sizes(config), "model", ModelArchitecture)
+    sizes = instantiate(_own(config, "model"), "model", ModelArchitecture)
     placement = instantiate(config["placement"], "placement", Placement, dropout=sizes.dropout)
     norms = _norms(config)
     model = sizes.build(task.spec(), placement, norms)
@@ -188,8 +184,7 @@ def build_optimizer(config: Mapping[str, Any], model: nn.Module) -> torch.optim.
     rate; BERT decays neither norms nor biases. Kinds with equal settings share a group, and the
     kinds without settings are the first. Without the key there is a single group.
     """
-    node = _without_groups(config)
-    settings = group_settings(config["optim"])
+    node, settings = _own(config, "optim"), group_settings(config["optim"])
     if not settings:
         return instantiate(node, "optim", torch.optim.Optimizer, params=model.parameters())
     groups: dict[tuple[tuple[str, float], ...], list[nn.Parameter]] = {(): []}
@@ -245,16 +240,9 @@ def make_fast(model: nn.Module) -> None:
         block.compile(dynamic=True)
 
 
-def _sizes(config: Mapping[str, Any]) -> dict[str, Any]:
-    return _without(config, "model", "depth")  # the numbers of layers already use its value
+def _own(config: Mapping[str, Any], key: str) -> dict[str, Any]:
+    """Return a node without the keys that its class does not know.
 
-
-def _without_groups(config: Mapping[str, Any]) -> dict[str, Any]:
-    return _without(config, "optim", "groups")  # torch's optimizers do not know it
-
-
-def _without(config: Mapping[str, Any], key: str, name: str) -> dict[str, Any]:
-    """Return a node of the config without one of its keys; ValueError if it is not a mapping."""
-    if not isinstance(node := config[key], Mapping):
-        raise ValueError(f"{key}={node!r:.60} is no node: it must be a mapping with an option")
-    return {each: value for each, value in node.items() if each != name}
+    The numbers of layers already have the value of `model.depth`; `optim.groups` is read here.
+    """
+    return {name: value for name, value in config[key].items() if name not in ("depth", "groups")}

@@ -180,8 +180,7 @@ def start_from(model: nn.Module, node: Mapping[str, Any]) -> str:
     Returns a line that says what was copied. Raises ValueError for a file that is missing, damaged
     or changed since it was named, or if nothing matches.
     """
-    folder = str(node["run_dir"])
-    path = Path(folder) / START_FILE
+    path = Path(node["run_dir"]) / START_FILE
     weights = weights_of(load_checkpoint(path), path)
     if sha256(path) != node["sha256"]:
         raise ValueError(f"{path} has changed since this run was configured: start the run anew")
@@ -193,16 +192,12 @@ def start_from(model: nn.Module, node: Mapping[str, Any]) -> str:
     ]
     if not taken:
         raise ValueError(
-            f"start_from={folder}: no name and shape of its weights matches this model; give the "
-            "same task and model"
+            f"{path}: no name and shape of its weights matches this model; give the same task and "
+            "model"
         )
     for name in taken:
         own[name].copy_(weights[name])
-    unused = len(weights.keys() - set(taken))
-    return (
-        f"start_from={folder}: {len(taken)} of {len(own)} tensors taken, the others are "
-        f"initialized; {unused} of the file are not used"
-    )
+    return f"{path}: {len(taken)} of {len(own)} tensors taken, the others are initialized"
 
 
 def check_kept(checkpoints: Checkpoints, best_by: Sequence[str], step: int, average: int) -> None:

@@ -184,13 +184,10 @@ def rescored(folder: Path, task: Task) -> dict[str, Score]:
 def _fold(model: nn.Module, *, recalibrate: bool) -> Sequence[str]:
     """Fold norms for inference and return their names; ValueError if none can be folded."""
     norms = running_norms(model)
-    cure = "norm.eval_stats=running"
-    if norms and recalibrate:
-        cure = "validate.average_statistics=average, or validate.average=0 for the last weights"
-    if (norms and recalibrate) or any(norm.eval_stats == "recalibrated" for norm in norms):
+    if any(recalibrate or norm.eval_stats == "recalibrated" for norm in norms):
         raise ValueError(
-            "--fold needs the running statistics of training, and this run recalibrates them "
-            f"before the test: give {cure}"
+            "--fold needs the running statistics of training, and this run recalibrates them: give "
+            "norm.eval_stats=running, or validate.average_statistics=average for averaged weights"
         )
     if not (folded := fold_norms(model)):
         raise ValueError(

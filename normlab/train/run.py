@@ -128,13 +128,11 @@ class Run:
             return True
         if self.other_code == "rerun":
             return False
-        numerics, own = self.made_by
-        changed = [name for name in own if made_by[1].get(name, own[name]) != own[name]]
         raise ValueError(
             f"{self.folder} was made by other code (numerics {made_by[0]}, commit {commit}) than "
-            f"this (numerics {numerics}{', changed norm: ' if changed else ''}"
-            f"{', '.join(changed)}); its numbers may differ. observe.other_code=accept takes it as "
-            "it is, observe.other_code=rerun trains again, another runs_dir keeps both"
+            f"this (numerics {NUMERICS}), or with another file of your norm: give "
+            "observe.other_code=accept to take it as it is, observe.other_code=rerun to train "
+            "it again, or another runs_dir"
         )
 
     def takes_arithmetic(self, begun: Sequence[str], here: Sequence[str]) -> bool:

@@ -1,7 +1,7 @@
 """TensorBoard: a copy of a run as event files in `tensorboard/` of the run folder.
 
-Rows become scalars of the same names, the config a text, and the sample outputs a text at the end.
-A resumed run starts another file, which makes TensorBoard drop the steps after the checkpoint.
+Rows become scalars of the same names, and the config a text. A resumed run starts another file,
+which makes TensorBoard drop the steps after the checkpoint.
 """
 
 import json
@@ -9,7 +9,6 @@ from collections.abc import Mapping
 from importlib.util import find_spec
 from typing import Any
 
-from normlab.records.labels import in_markdown
 from normlab.records.record import RunRecord, Score
 from normlab.train.sinks import NO_SCORES, Row, RunInfo, Sink, merged
 
@@ -26,7 +25,6 @@ class TensorBoard(Sink):
                 "'.[tensorboard]'"
             )
         self._writer: Any = None
-        self._samples: list[tuple[str, str, str]] = []
 
     def open(self, run: RunInfo) -> None:
         from torch.utils.tensorboard import SummaryWriter
@@ -45,18 +43,10 @@ class TensorBoard(Sink):
                 self._writer.add_scalar(name, value, row["step"])
         self._writer.flush()
 
-    def sample(self, source: str, reference: str, output: str) -> None:
-        self._samples.append((source, reference, output))
-
     def close(self, record: RunRecord | None) -> None:
         if self._writer is None:
             return
         if record is not None:
             for name, score in record.scores.items():
                 self._writer.add_scalar(name, score.value, record.outcome.step)
-            if self._samples:
-                rows = [("source", "reference", "output"), ("---",) * 3]
-                rows += [tuple(map(in_markdown, sample)) for sample in self._samples]
-                table = "\n".join(f"| {' | '.join(row)} |" for row in rows)
-                self._writer.add_text("samples", table, record.outcome.step)
         self._writer.close()

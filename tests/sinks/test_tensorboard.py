@@ -1,4 +1,4 @@
-"""What TensorBoard itself reads from the files: curves without doubles, the config, samples."""
+"""What TensorBoard itself reads from the files: curves without doubles, the config."""
 
 import pytest
 
@@ -35,7 +35,6 @@ def test_a_killed_run_that_goes_on_has_each_step_once(tmp_path, read):
     resumed.open(info(tmp_path, resumed_step=3))
     for step in (4, 5, 6):
         resumed.log({"step": step, "train/loss": step + 0.5})
-    resumed.sample("ein | Hund", "a dog", "a\ncat")
     resumed.close(record())
     for reader in (read(tmp_path), found.Reload()):  # anew, and by one that was looking on
         expected = [(1, 1.0), (2, 2.0), (3, 3.0), (4, 4.5), (5, 5.5), (6, 6.5)]
@@ -44,8 +43,6 @@ def test_a_killed_run_that_goes_on_has_each_step_once(tmp_path, read):
         assert curve(reader, "test/bleu") == [(100, pytest.approx(23.456))]
     config = found.Tensors("config/text_summary")[0].tensor_proto.string_val[0].decode()
     assert '"batch_size": 32' in config
-    (text,) = found.Tensors("samples/text_summary")
-    assert r"| ein \| Hund | a dog | a cat |" in text.tensor_proto.string_val[0].decode()
 
 
 def test_without_the_package_it_says_what_to_install(monkeypatch, tmp_path, capsys):
