@@ -183,7 +183,7 @@ def start_from(model: nn.Module, node: Mapping[str, Any]) -> str:
     path = Path(node["run_dir"]) / START_FILE
     weights = weights_of(load_checkpoint(path), path)
     if sha256(path) != node["sha256"]:
-        raise ValueError(f"{path} has changed since this run was configured: start the run anew")
+        raise ValueError(f"{path} has changed since this run was configured: start the run again")
     own = model.state_dict()
     taken = [
         name

@@ -181,7 +181,7 @@ def judged_by(validate: Mapping[str, Any]) -> str:
 
 
 def best_by(validate: Mapping[str, Any], headline: str | None) -> list[str]:
-    """Return the scores for each of which a run keeps its best weights.
+    """Return the scores by each of which a run keeps its best weights.
 
     `headline` is the task's main score, if that is not the loss.
     """

@@ -49,7 +49,7 @@ class Turns:
         """Yield items while turns last, and wait between turns.
 
         `count` says what an item holds, by name; the sums are part of the answer. May be called
-        for each epoch anew.
+        again for each epoch.
         """
         source = iter(items)
         while True:
