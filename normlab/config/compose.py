@@ -39,8 +39,7 @@ _RECIPES: dict[str | None, dict[str, str]] = {
 }
 _TASK = "toy"  # the default of configs/config.yaml
 _BY_PLACEMENT = ("optim.lr", "schedule.warmup")  # in a recipe, as `lr: {pre: 1.5e-3, post: 5e-4}`
-# The options use torch's momentum; the code behind a recipe may use another.
-_MOMENTUM = {("rbn", "bn"): 0.05}
+_RBN_MOMENTUM = 0.05  # of batch norm in the code behind recipe=rbn; the option has torch's
 
 
 def register() -> None:
@@ -149,10 +148,9 @@ def _settle_recipe(config: DictConfig, choices: Any, written: Mapping[str, str])
                 f"placement={next(iter(values))}, another recipe, or {key}=VALUE"
             )
         OmegaConf.update(config, key, values[placement])
-    for key in NORM_KEYS:
-        momentum = _MOMENTUM.get((str(recipe), str(choices.get(key))))
-        if momentum is not None and f"{key}.momentum" not in written:
-            config[key].momentum = momentum
+    for key in NORM_KEYS if recipe == "rbn" else ():
+        if choices.get(key) == "bn" and f"{key}.momentum" not in written:
+            config[key].momentum = _RBN_MOMENTUM
 
 
 def _settle_batch_size(config: DictConfig, written: Mapping[str, str]) -> None:
@@ -160,10 +158,9 @@ def _settle_batch_size(config: DictConfig, written: Mapping[str, str]) -> None:
     sizes = [key for key in ("max_tokens", "batch_size") if config[key] is not None]
     said = [key for key in sizes if key in written]
     if not sizes or len(said) == 2:
-        how = "are both set" if sizes else "are not set"
         raise ValueError(
-            f"batch_size={config.batch_size} and max_tokens={config.max_tokens} {how}: "
-            f"give exactly one (sequences a batch, or tokens a batch)"
+            f"batch_size={config.batch_size} and max_tokens={config.max_tokens}: give exactly one "
+            "(sequences per batch, or tokens per batch)"
         )
     for key in sizes:
         if key != (said or sizes)[0]:

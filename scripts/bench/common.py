@@ -55,7 +55,7 @@ def require_positive(arguments: argparse.Namespace, *names: str) -> None:
 
 
 def bench_config(overrides: Sequence[str]) -> dict[str, Any]:
-    """Return the plain config of a measured run: `TRANSLATION`, or the one of the task that is named."""
+    """Return the plain config of a measured run: `TRANSLATION`, or the task that is named."""
     chosen = next((o.removeprefix("task=") for o in overrides if o.startswith("task=")), None)
     config = to_dict(compose([*_BY_TASK.get(chosen, TRANSLATION), *overrides]))
     if chosen is None:

@@ -30,7 +30,7 @@ def composed(*overrides):
         ("nrom=bn", ["nrom does not exist", "Did you mean norm?"]),
         ("norm=bnn", ["'bnn'", "'norm'", "Did you mean bn", *option_names("norm")]),
         ("batch_size=many", ["batch_size", "many"]),
-        ("batch_size=null", ["batch_size=None and max_tokens=None are not set"]),
+        ("batch_size=null", ["batch_size=None and max_tokens=None: give exactly one"]),
         ("+nothing=1", ["'nothing' not in 'RunConfig'"]),
         ("sites={*:bn}", ["give norm=bn"]),
         ("batching=sorted", ["batching", "sorted", "bucket", "random"]),

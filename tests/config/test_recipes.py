@@ -178,7 +178,7 @@ def test_a_typed_batch_size_drops_the_other_whoever_set_it():
         config = composed(f"{given}={value}")
         assert config[given] == config["task"][given] == value
         assert config[other] is config["task"][other] is None
-    with pytest.raises(ValueError, match="batch_size=8 and max_tokens=512 are both set"):
+    with pytest.raises(ValueError, match="batch_size=8 and max_tokens=512: give exactly one"):
         composed("batch_size=8", "max_tokens=512")
 
 
