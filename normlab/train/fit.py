@@ -308,12 +308,17 @@ def notices(model: nn.Module, milestones: Mapping[str, int], total: int | None) 
 
     `milestones` are the last steps of these schedules by name, `total` is the run's steps.
     """
-    if milestones:
-        yield f"norms' own schedules: {_listed(milestones)}"
-    late = {name: step for name, step in milestones.items() if total and step > total}
-    if late:
+    said = {
+        name: f"{name} from step {step + 1:,}"  # its step is the last one before the freeze
+        if name == "freeze_statistics"
+        else f"{name.replace('/', ' ')} until step {step:,}"
+        for name, step in milestones.items()
+    }
+    if said:
+        yield f"norms' own schedules: {', '.join(said.values())}"
+    if late := [said[name] for name, step in milestones.items() if total and step > total]:
         where = f"the run ends at step {total:,}, within a norm's own schedule"
-        yield f"warning: {where}: {_listed(late)}"
+        yield f"warning: {where}: {', '.join(late)}"
     if sees := seeing_future(model):
         yield (
             f"warning: {', '.join(sees)} leaks later tokens of a sequence to earlier ones, in "
@@ -327,12 +332,3 @@ def seeing_future(model: nn.Module) -> list[str]:
         return []
     parts = getattr(model, "decoder", model).modules()
     return sorted({type(m).__name__ for m in parts if getattr(m, "sees_future", False)})
-
-
-def _listed(milestones: Mapping[str, int]) -> str:
-    return ", ".join(
-        f"{name} from step {step + 1:,}"  # its step is the last one before the freeze
-        if name == "freeze_statistics"
-        else f"{name.replace('/', ' ')} until step {step:,}"
-        for name, step in milestones.items()
-    )

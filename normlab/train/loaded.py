@@ -173,12 +173,11 @@ def rescored(folder: Path, task: Task) -> dict[str, Score]:
     splits = hypotheses_splits(folder)
     if not splits:
         raise ValueError(f"{folder} keeps no {HYPOTHESES_FILE}")
-    found: dict[str, Score] = {}
-    for split in splits:
-        lines = read_hypotheses(folder, split)
-        scores = score_lines(split, lines)
-        found |= {f"{split}/{name}": score for name, score in scores.items()}
-    return found
+    return {
+        f"{split}/{name}": score
+        for split in splits
+        for name, score in score_lines(split, read_hypotheses(folder, split)).items()
+    }
 
 
 def _fold(model: nn.Module, *, recalibrate: bool) -> Sequence[str]:

@@ -45,14 +45,13 @@ def own_norms(config: Mapping[str, Any]) -> dict[str, str]:
     """Return the norms of a run that are not normlab's, each with the hash of its file."""
     nodes = [config.get(key) for key in NORM_KEYS] + [*(config.get("sites") or {}).values()]
     names = {str(n[OPTION]) for n in nodes if isinstance(n, Mapping) and OPTION in n}
-    return {name: _hash_of(name) for name in sorted(names - GOLDEN_NORMS)}
-
-
-def _hash_of(option: str) -> str:
-    module = str(option_settings("norm", option, "norm")[TARGET]).rpartition(".")[0]
-    spec = find_spec(module)
-    assert spec is not None and spec.origin is not None, f"{module} has been imported"
-    return hashlib.sha256(Path(spec.origin).read_bytes()).hexdigest()[:10]
+    found: dict[str, str] = {}
+    for name in sorted(names - GOLDEN_NORMS):
+        module = str(option_settings("norm", name, "norm")[TARGET]).rpartition(".")[0]
+        spec = find_spec(module)
+        assert spec is not None and spec.origin is not None, f"{module} has been imported"
+        found[name] = hashlib.sha256(Path(spec.origin).read_bytes()).hexdigest()[:10]
+    return found
 
 
 def train(config: "DictConfig") -> RunRecord:

@@ -47,12 +47,10 @@ class RunInfo:
 
     @property
     def run_id(self) -> str:
-        """The run's name, which includes its fingerprint and seed."""
         return run_id(self.config)
 
     @property
     def fingerprint(self) -> str:
-        """The fingerprint of the experiment, which all its seeds share."""
         return fingerprint(self.config)
 
     @property

@@ -103,10 +103,8 @@ def workspace(
         import wandb_workspaces.expr as expr
         import wandb_workspaces.workspaces as ws
     except ModuleNotFoundError:
-        raise ValueError(
-            "a workspace needs the package wandb-workspaces: "
-            "pip install -c constraints.txt wandb-workspaces"
-        ) from None
+        cure = "pip install -c constraints.txt wandb-workspaces"
+        raise ValueError(f"a workspace needs the package wandb-workspaces: {cure}") from None
     sections = [
         ws.Section(
             name=title,
