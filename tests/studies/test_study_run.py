@@ -72,7 +72,9 @@ def cells(lines):
 def test_a_plan_takes_the_time_from_runs_that_have_ended(place, capsys):
     code, lines, _ = printed(capsys, "plan")
     assert code == 0 and place.lines("calls") == []
-    assert cells(lines) == [[n, row, "2", "2", "3,000", "?", "?"] for n, row in ("1 ln", "2 bn")]
+    assert cells(lines) == [
+        [n, row, "2", "2", "3,000", "?", "?"] for n, row in (("1", "ln"), ("2", "bn"))
+    ]
     assert "?: unknown until the first run of the row has ended" in lines
     assert "data: the built-in corpus" in lines and not any("time:" in line for line in lines)
     assert lines[-1] == "  not measured: 1 worse (no runs)"

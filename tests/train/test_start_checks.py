@@ -10,8 +10,8 @@ from tests.tiny_runs import QUICK, tiny
 BY_POSITION = "norm=bn_position"
 REFUSED = {
     "fewer rows than a hypothesis may have": (
-        (BY_POSITION, "norm.num_positions=20"),
-        r"norm\.num_positions=20 is less than the 64 positions .* give norm\.num_positions=64",
+        (BY_POSITION, "norm.num_positions=9"),
+        r"norm\.num_positions=9 is less than the (\d+) positions .* give norm\.num_positions=\1",
     ),
     "of one site": (
         ("norm@decoder_norm=bn_sample", "decoder_norm.num_positions=9"),
