@@ -32,7 +32,7 @@ OPTION, TARGET = "option", "_target_"
 START_FILE = "checkpoints/last.pt"
 """The file from which another run starts, in a run's folder."""
 
-_NO_PROSE = re.compile(r"(@package|normlab|torchrun|python|bash)\s")
+_NO_PROSE = re.compile(r"[`$ ]*(@package|normlab|torchrun|python|bash)\s")
 _SENTENCE_END = re.compile(r"(?<=[.!?])\s+(?=[A-Z])")
 _NOT_OF_A_RUN = ("claim", "study")  # groups that a run does not choose from
 _LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # libyaml is about ten times as fast
