@@ -105,6 +105,8 @@ class Console(Sink):
         if record is None or self._run is None:
             return
         lines = _page(record, self._run.run_dir, self._samples)
+        if self._rich:
+            lines[:1] = lines[0].wrap(self._console, self._console.width)
         for line in lines if self._rich else ():
             if line.plain.startswith(_SAMPLE):  # cut, so that it can be read at a glance
                 line.truncate(self._console.width, overflow="ellipsis")
