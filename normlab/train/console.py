@@ -173,10 +173,8 @@ def _page(record: RunRecord, folder: Path, samples: list[tuple[str, str, str]]) 
     lines.append(Text(f"record: {folder / RECORD_FILE}"))
     run = shlex.quote(str(folder))
     then = f"predict {run}" if samples else f"inspect {run}"
-    runs = folder.parents[1]
-    compare = "compare" if runs == Path("runs") else f"compare {shlex.quote(str(runs))}"
     lines.append(Text("next:"))
-    lines += [Text(f"  normlab {what}") for what in (f"report {run}", then, compare)]
+    lines += [Text(f"  normlab {what}") for what in (f"report {run}", then, "compare")]
     return lines
 
 
