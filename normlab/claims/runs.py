@@ -12,7 +12,7 @@ from normlab.records.labels import norm_label
 from normlab.records.packed import Address, Key, address_of
 from normlab.records.pairs import spelled
 from normlab.records.record import RunRecord
-from normlab.records.store import RunStore, Selection
+from normlab.records.store import RunStore
 from normlab.studies import Study, load_study, rate_name
 
 Where = Mapping[str, object]
@@ -170,9 +170,9 @@ class Runs:
         """Return what a study plans at a scale; raises `ValueError` for an unknown one."""
         return Plan(load_study(study, self.configs), scale)
 
-    def _of_study(self, study: str, scale: str) -> Selection:
-        """Return the records of a study at a scale as a selection."""
-        return Selection([record for record, _ in self.made.get((study, scale), ())])
+    def _of_study(self, study: str, scale: str) -> list[RunRecord]:
+        """Return the records of a study at a scale."""
+        return [record for record, _ in self.made.get((study, scale), ())]
 
 
 def _relative(place: Path, root: Path) -> str:

@@ -22,6 +22,7 @@ from normlab.metrics.spread import at_baseline, least_share, trains
 from normlab.records.labels import norm_label
 from normlab.records.pairs import spelled, varying, why_not_paired
 from normlab.records.record import RunRecord
+from normlab.records.store import select
 from normlab.studies import load_study, unchosen
 
 Chosen = dict[str, str | int | float | bool | None]
@@ -157,7 +158,7 @@ class StudyEndpoint(Endpoint, frozen=True, kw_only=True):
         planned, hours = study.cost(self.scale)
         seeds = target - have
         # Completing a seed that has some of its runs could pair runs from two machines.
-        there = runs.of_study(self.study, self.scale).records if have else ()
+        there = runs.of_study(self.study, self.scale) if have else ()
         made = {record.seed for record in there}
         new = list(islice((seed for seed in count(1) if seed not in made), seeds))
         given = "" if sorted(scale.seeds) == new else f" seeds={_spans(new)}"
@@ -328,7 +329,7 @@ def collect(runs: Runs, endpoint: StudyEndpoint, *, strict: bool = True) -> Samp
 
 def _chosen(runs: Runs, endpoint: StudyEndpoint, where: Where) -> list[RunRecord]:
     try:
-        return runs.of_study(endpoint.study, endpoint.scale).select(where)
+        return select(runs.of_study(endpoint.study, endpoint.scale), where)
     except ValueError:  # no run has this key yet, for example a key of a task that nobody ran
         return []
 

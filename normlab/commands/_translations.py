@@ -7,8 +7,8 @@ from pathlib import Path
 
 from normlab.commands._terminal import folded, print_prose, print_table
 from normlab.metrics.spread import p_value, paired_interval
-from normlab.records.aggregate import Cell
 from normlab.records.labels import in_prose, one_line
+from normlab.records.pairs import Cell
 from normlab.records.record import RunRecord
 from normlab.reports.arrange import Arranged
 from normlab.reports.comparison import not_alike

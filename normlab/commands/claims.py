@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 from normlab.commands._arguments import as_path, command_parser
 from normlab.commands._terminal import complain, print_prose
 from normlab.config.registry import CONFIG_DIR
-from normlab.records.store import without_collection
 
 if TYPE_CHECKING:
     from normlab.claims.ledger import Entry, Outcome
@@ -31,7 +30,6 @@ _RESULTS = _CHECKOUT / "results"
 _PAGE, _COMPUTED, _HTML = "claims.md", "computed.json", "claims.html"
 
 
-@without_collection()
 def main(argv: list[str]) -> int:
     """Show, write or verify the ledger; return 1 if a record is damaged or a page is stale.
 

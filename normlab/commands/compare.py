@@ -7,7 +7,7 @@ from normlab.commands._arguments import add_compared, as_path, command_parser
 from normlab.commands._runs import conditions, none_below, read_places
 from normlab.commands._terminal import complain, print_prose, print_table
 from normlab.commands._translations import show_bootstrap, show_samples
-from normlab.records.store import select, without_collection
+from normlab.records.store import select
 from normlab.reports.arrange import arranged
 from normlab.reports.runs import found_run
 from normlab.reports.study_table import BOLD
@@ -38,7 +38,6 @@ Lines fit the terminal's width, in a pipe 80 columns or what COLUMNS says.
 _SAMPLES = 5
 
 
-@without_collection()
 def main(argv: list[str]) -> int:
     """Print the table; return 1 if a record is damaged or a row is refused, with a message.
 

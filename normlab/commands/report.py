@@ -10,7 +10,6 @@ from normlab.commands._runs import nearest, none_below
 from normlab.commands._terminal import at_work, complain
 from normlab.config.registry import option_names
 from normlab.records.packed import address_of
-from normlab.records.store import without_collection
 
 if TYPE_CHECKING:
     from normlab.reports.arrange import Arranged
@@ -58,7 +57,6 @@ def main(argv: list[str]) -> int:
     places = [_existing(as_path(name)) for name in arguments.runs]
     out, told = arguments.out, set[str]()
 
-    @without_collection()
     def write(*, reload: int = 0) -> "tuple[Arranged, bool]":
         """Write the page; return the runs, and whether all of them could be read."""
         found, problems = read_runs(places)

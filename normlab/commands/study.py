@@ -13,7 +13,6 @@ from normlab.commands._study_queue import Judge, Publisher, print_tables, untune
 from normlab.commands._study_tune import tune
 from normlab.commands._terminal import complain, print_prose, print_table
 from normlab.config.registry import CONFIG_DIR
-from normlab.records.store import without_collection
 from normlab.studies import runs as studied
 from normlab.studies.costs import COLUMNS, cost_table
 from normlab.studies.loop import each_once, places
@@ -173,7 +172,6 @@ def main(argv: list[str]) -> int:
     return _published(arguments.results, arguments.words, write=verb == "publish")
 
 
-@without_collection()
 def _published(root: Path, studies: Sequence[str], *, write: bool) -> int:
     """Verify or regenerate what is published of some or all studies; return 1 if it is wrong."""
     from normlab.reports.published import verify

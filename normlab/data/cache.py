@@ -15,7 +15,7 @@ from pathlib import Path
 
 from filelock import FileLock
 
-from normlab.records.files import atomic_write, check_is_file, read_json
+from normlab.records.files import atomic_write, check_is_file, from_json, read_file
 
 MANIFEST = "manifest.json"
 MAX_BYTES = 4 * 2**30
@@ -86,7 +86,7 @@ def cached_folder(name: str, build: Callable[[Path], None], *, root: Path | None
 def is_whole(entry: Path) -> bool:
     """Return whether every file in an entry's manifest exists and has the right checksum."""
     try:
-        manifest = read_json(entry / MANIFEST)
+        manifest = from_json(read_file(entry / MANIFEST))
         return bool(manifest) and all(
             Path(name).name == name and file_checksum(entry / name) == digest
             for name, digest in manifest.items()

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
-from normlab.records.aggregate import deviation
+from normlab.records.pairs import deviation
 
 if TYPE_CHECKING:
     from normlab.records.record import RunRecord

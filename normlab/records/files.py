@@ -1,23 +1,21 @@
-"""Files that are written whole or not at all, and safe reading of files from anywhere.
+"""Files that are written whole or not at all, and safe reading of files from strangers.
 
 A reader sees the old file or the new one, never a mix: the content is written to a temporary file
-in the same folder (a rename does not cross file systems), synced to disk and then renamed.
-
-A path to read may be a folder, a pipe that never answers or an endless device, and JSON may nest
-without limit. All of these raise a one-line `ValueError`; errors of the system are `OSError`.
+in the same folder, synced to disk and then renamed. A path to read may be a pipe that never answers
+or an endless device, and JSON may nest without limit: these raise a one-line `ValueError`.
 """
 
 import contextlib
 import json
 import os
-import platform
 import secrets
-import stat
+import time
 from collections.abc import Generator
 from pathlib import Path
 from typing import IO, Any
 
 _SUFFIX = ".partial"
+_LEFT_SECONDS = 3600.0
 _MOST_BYTES = 2**30  # larger than any text file of a run
 
 
@@ -29,10 +27,9 @@ def atomic_write(path: Path | str, mode: str = "w") -> Generator[IO[Any]]:
     and Ctrl-C, the temporary file is removed and the old file stays; an `OSError` names `path`.
     """
     path = Path(path)
-    remove_leftovers(path.parent)
-    # Each writer has its own temporary file: two processes that save one file do not mix bytes.
-    writer = f"{platform.node()}.{os.getpid()}-{secrets.token_hex(4)}"
-    temporary = path.with_name(f".{path.name}.{writer}{_SUFFIX}")
+    remove_leftovers(path.parent, after=_LEFT_SECONDS)
+    # Each writer has its own temporary file: two that save one file do not mix bytes.
+    temporary = path.with_name(f".{path.name}.{secrets.token_hex(8)}{_SUFFIX}")
     text: dict[str, Any] = {} if mode == "wb" else {"encoding": "utf-8", "newline": "\n"}
     try:
         with open(temporary, mode.replace("w", "x"), **text) as file:
@@ -61,26 +58,17 @@ def sync_folder(folder: Path) -> None:
             os.close(descriptor)
 
 
-def remove_leftovers(folder: Path | str) -> None:
-    """Remove temporary files in `folder` left by killed processes of this machine."""
-    for path in Path(folder).glob(f".*.{platform.node()}.*{_SUFFIX}"):
-        process = path.name.removesuffix(_SUFFIX).rpartition(".")[2].partition("-")[0]
-        if not process.isdecimal() or os.name == "nt":  # os.kill would end it there
-            continue
-        try:
-            os.kill(int(process), 0)
-        except (ProcessLookupError, OverflowError):
-            path.unlink(missing_ok=True)
-        except PermissionError:  # it runs as another user
-            pass
+def remove_leftovers(folder: Path | str, *, after: float = 0.0) -> None:
+    """Remove temporary files in `folder` that nobody has written to for `after` seconds."""
+    for path in Path(folder).glob(f".*{_SUFFIX}"):
+        with contextlib.suppress(OSError):  # it was renamed meanwhile
+            if time.time() - path.stat().st_mtime > after:
+                path.unlink()
 
 
 @contextlib.contextmanager
 def only_writer(path: Path) -> Generator[None]:
-    """Hold a lock that makes this process the only writer of a file, and create its folder.
-
-    For read-modify-write: of two concurrent writers, one would lose its change.
-    """
+    """Create the folder of a file and hold a lock on it, for a read followed by a write."""
     from filelock import FileLock  # only a few commands need it
 
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -88,29 +76,19 @@ def only_writer(path: Path) -> Generator[None]:
         yield
 
 
-def check_is_file(path: Path | str) -> os.stat_result:
-    """Return the status of a regular file or a link to one; raises ValueError for anything else."""
-    status = os.stat(path)
-    if not stat.S_ISREG(status.st_mode):
-        names = {stat.S_IFDIR: "a folder", stat.S_IFIFO: "a pipe", stat.S_IFSOCK: "a socket"}
-        kind = names.get(stat.S_IFMT(status.st_mode), "a device")
-        raise ValueError(f"{path}: {kind}, not a file; remove it")
-    return status
+def check_is_file(path: Path | str) -> None:
+    """Raise ValueError for a path that is not a regular file; OSError if there is none."""
+    if not Path(path).is_file():
+        os.stat(path)  # raises FileNotFoundError
+        raise ValueError(f"{path}: not a regular file; remove it")
 
 
 def read_file(path: Path | str) -> bytes:
     """Return the content of a regular file of at most 1 GiB; ValueError for anything else."""
-    if (size := check_is_file(path).st_size) > _MOST_BYTES:
+    check_is_file(path)
+    if (size := os.path.getsize(path)) > _MOST_BYTES:
         raise ValueError(f"{path}: {size} bytes, more than it can have; remove it")
     return Path(path).read_bytes()
-
-
-def read_json(path: Path | str) -> Any:
-    """Return the content of a JSON file; raises OSError and ValueError, as its two steps do.
-
-    Decoding errors do not name the file: the caller says what to do about it.
-    """
-    return from_json(read_file(path))
 
 
 def from_json(text: bytes | str) -> Any:

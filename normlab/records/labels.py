@@ -5,8 +5,6 @@ character could clear a terminal or hide a line, a newline could add a row to a 
 `=` makes a formula of a cell. Text for a terminal, page or sheet goes through the functions here.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping
 from typing import Any, cast
@@ -17,7 +15,6 @@ from normlab.config.schema import STACK_NORMS, STEP_NORMS
 _CONTROL = re.compile(
     "[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028\u2029\u202a-\u202e\u2066-\u2069\ufeff]"
 )
-_BREAKS = re.compile(r"\s+")
 _MARKUP = re.compile(r"<(?=[A-Za-z/!?])")
 _FORMULA = ("=", "+", "-", "@", "\t", "\r")
 
@@ -30,17 +27,12 @@ def norm_label(choices: Mapping[str, Any]) -> str:
     The label is `-` for a config without norms.
     """
     norm = choices.get("norm")
-    ends = [choices.get(site) or norm for site in STACK_NORMS]
-    sites = sorted(key for key in choices if key.endswith("_norm") and key not in STACK_NORMS)
-    extra = [
-        f"{site.removesuffix('_norm')}_{choices[site]}"
-        for site in sites
-        if choices[site] not in (None, norm if site in STEP_NORMS else "none")
-    ]
-    parts = [
-        part for part in [*dict.fromkeys(ends), *extra, choices.get("sites")] if part is not None
-    ]
-    return "+".join(str(part) for part in parts) or "-"
+    parts = [*dict.fromkeys(choices.get(site) or norm for site in STACK_NORMS)]
+    for site in sorted(key for key in choices if key.endswith("_norm") and key not in STACK_NORMS):
+        if choices[site] not in (None, norm if site in STEP_NORMS else "none"):
+            parts.append(f"{site.removesuffix('_norm')}_{choices[site]}")
+    parts.append(choices.get("sites"))
+    return "+".join(str(part) for part in parts if part is not None) or "-"
 
 
 def placement_label(choices: Mapping[str, Any], config: Mapping[str, Any]) -> str | None:
@@ -79,16 +71,12 @@ def _node(config: Mapping[str, Any], key: str) -> Mapping[str, Any]:
 
 def printable(text: str) -> str:
     r"""Return text with control characters escaped, as `\x1b`; tabs and newlines stay."""
-    if text.isascii() and text.isprintable():
-        return text
     return _CONTROL.sub(lambda found: repr(found[0])[1:-1], text)
 
 
 def one_line(text: str) -> str:
     """Return text with control characters escaped, on one line."""
-    if text.isascii() and text.isprintable():
-        return text
-    return printable(_BREAKS.sub(" ", text)) if not text.isprintable() else text
+    return text if text.isprintable() else printable(re.sub(r"\s+", " ", text))
 
 
 def in_prose(text: str) -> str:

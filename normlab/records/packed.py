@@ -14,7 +14,7 @@ import io
 import json
 import re
 import zlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -22,13 +22,13 @@ from typing import Any, NamedTuple
 import msgspec
 
 from normlab.records.files import atomic_write, read_file
-from normlab.records.record import RunRecord, number, plain
+from normlab.records.record import Row, RunRecord, plain
 
 RECORDS = "records.jsonl"
 CURVES = "curves.jsonl.gz"
 HYPOTHESES = "hypotheses.jsonl.gz"
 PACK = (RECORDS, CURVES, HYPOTHESES)
-MEND_PUBLISHED = "restore it, or publish its seed again"
+MEND_PUBLISHED = "restore it, or remove its folder and publish again"
 MOST_UNPACKED = 2**28
 """The most bytes of unpacked text; the test splits of a thousand runs are smaller."""
 _ADDRESS = re.compile(r"(?P<folder>.+):(?P<name>[^:]+?)(?:@seed(?P<seed>\d+))?")
@@ -53,7 +53,7 @@ class _Line(msgspec.Struct, frozen=True):
     point: str
     seed: int
     run_id: str | None = None
-    rows: list[dict[str, Any]] = []
+    rows: list[Row] = []
     splits: dict[str, list[str]] = {}
 
     @property
@@ -62,81 +62,74 @@ class _Line(msgspec.Struct, frozen=True):
 
 
 class Pack:
-    """The packed runs of a folder; each file is read on first use."""
+    """The packed runs of a folder, which need not exist yet; each file is read on first use.
+
+    Raises ValueError naming a damaged file and line.
+    """
 
     def __init__(self, folder: Path) -> None:
-        """Use a folder, which need not exist yet."""
         self.folder = folder
-        self.damaged: dict[str, Key | None] = {}
-        """What is wrong with each damaged line, and its run if that is known."""
 
     @cached_property
     def records(self) -> dict[Key, RunRecord | None]:
         """Return the records in file order; None for a run that was not made."""
         found: dict[Key, RunRecord | None] = {}
-        path = self.folder / RECORDS
-        try:
-            lines = read_file(path).splitlines()
-        except OSError as error:
-            self.damaged[f"{path}: cannot be read: {error.strerror}"] = None
-            return found
-        for count, line in enumerate(lines, start=1):
-            origin, key = f"{path}, line {count}", None
-            try:
-                key = (place := _decoded(line, origin)).key
-                if key in found:
-                    raise ValueError(f"{origin}: {key} is there twice; {MEND_PUBLISHED}")
-                read = RunRecord.from_json
-                record = read(line, origin=origin, mend=MEND_PUBLISHED) if place.run_id else None
-                found[key] = record
-            except ValueError as error:
-                self.damaged[str(error)] = key
+        for origin, text, line in self._lines(RECORDS):
+            if line.key in found:
+                raise ValueError(f"{origin}: {line.key} is there twice; {MEND_PUBLISHED}")
+            read = RunRecord.from_json
+            record = read(text, origin=origin, mend=MEND_PUBLISHED) if line.run_id else None
+            found[line.key] = record
         return found
 
     @cached_property
-    def curves(self) -> dict[Key, list[dict[str, Any]]]:
-        """Return the logged rows of each run; raises ValueError naming a damaged line."""
-        found: dict[Key, list[dict[str, Any]]] = {}
-        for origin, line in self._lines(CURVES):
+    def curves(self) -> dict[Key, list[Row]]:
+        """Return the logged rows of each run."""
+        found: dict[Key, list[Row]] = {}
+        for origin, _, line in self._lines(CURVES):
             if any(type(row.get("step")) is not int for row in line.rows):
                 raise ValueError(f"{origin}: damaged (a row without a step); {MEND_PUBLISHED}")
-            found[line.key] = [as_numbers(row) for row in line.rows]
+            found[line.key] = line.rows
         return found
 
     @cached_property
     def hypotheses(self) -> dict[Key, dict[str, list[str]]]:
-        """Return the translations of each run by split; raises ValueError naming a damaged line."""
-        return {line.key: line.splits for _, line in self._lines(HYPOTHESES)}
+        """Return the hypotheses of each run by test split."""
+        return {line.key: line.splits for _, _, line in self._lines(HYPOTHESES)}
 
-    def address(self, key: Key) -> Path:
-        return Path(f"{self.folder}:{key.name}@seed{key.seed}")
+    @cached_property
+    def addresses(self) -> dict[Key, Path]:
+        """Return the addresses of the runs that were made."""
+        made = (key for key, record in self.records.items() if record is not None)
+        return {key: Path(f"{self.folder}:{key.name}@seed{key.seed}") for key in made}
 
-    def _lines(self, name: str) -> list[tuple[str, _Line]]:
+    def _lines(self, name: str) -> Iterator[tuple[str, bytes, _Line]]:
+        """Yield the origin, the text and the content of each line of a file."""
         path = self.folder / name
+        if not path.exists():
+            return
         try:
-            with gzip.GzipFile(fileobj=io.BytesIO(read_file(path))) as file:
-                text = file.read(MOST_UNPACKED + 1)
-        except FileNotFoundError:
-            return []
+            text = read_file(path)
+            if path.suffix == ".gz":
+                with gzip.GzipFile(fileobj=io.BytesIO(text)) as file:
+                    text = file.read(MOST_UNPACKED + 1)
         except (OSError, EOFError, zlib.error) as error:
             raise ValueError(f"{path}: damaged ({error}); {MEND_PUBLISHED}") from None
         if len(text) > MOST_UNPACKED:
-            raise ValueError(f"{path}: unpacks to more than {MOST_UNPACKED} bytes; remove it")
-        origins = ((f"{path}, line {n}", line) for n, line in enumerate(text.splitlines(), 1))
-        return [(origin, _decoded(line, origin)) for origin, line in origins]
-
-
-def _decoded(line: bytes, origin: str) -> _Line:
-    try:
-        return msgspec.json.decode(line, type=_Line)
-    except (ValueError, RecursionError) as error:
-        raise ValueError(f"{origin}: damaged ({error}); {MEND_PUBLISHED}") from None
+            raise ValueError(f"{path}: more than {MOST_UNPACKED} bytes of text; remove it")
+        for count, line in enumerate(text.splitlines(), start=1):
+            origin = f"{path}, line {count}"
+            try:
+                # Not strict for curves, where "nan" and "inf" are numbers.
+                content = msgspec.json.decode(line, type=_Line, strict=name != CURVES)
+            except (ValueError, RecursionError) as error:
+                raise ValueError(f"{origin}: damaged ({error}); {MEND_PUBLISHED}") from None
+            yield origin, line, content
 
 
 def pack(folder: Path) -> Pack:
     """Return the packed runs of a folder, cached until a file changes."""
-    files = [folder / name for name in PACK]
-    stats = [path.stat() for path in files if path.exists()]
+    stats = [path.stat() for name in PACK if (path := folder / name).exists()]
     return _pack(folder, *((stat.st_ino, stat.st_size, stat.st_mtime_ns) for stat in stats))
 
 
@@ -157,8 +150,7 @@ class Address(NamedTuple):
         """Parse an address; return None for other text."""
         if (found := _ADDRESS.fullmatch(str(place))) is None:
             return None
-        seed = int(found["seed"]) if found["seed"] else None
-        return cls(Path(found["folder"]), found["name"], seed)
+        return cls(Path(found["folder"]), found["name"], found["seed"] and int(found["seed"]))
 
 
 def address_of(place: Path) -> Address | None:
@@ -175,11 +167,8 @@ def runs_at(place: Path) -> tuple[Pack, list[Key]] | None:
     if (address := address_of(place)) is None:
         return None
     runs = pack(address.folder)
-    made = [key for key, record in runs.records.items() if record is not None]
-    named = [key for key in made if address.name in (key.name, key.row)]
+    named = [key for key in runs.addresses if address.name in (key.name, key.row)]
     keys = [key for key in named if address.seed in (None, key.seed)]
-    if not keys and runs.damaged:
-        raise ValueError(next(iter(runs.damaged)))
     if not keys:
         there = [f"seed{key.seed}" for key in named] or [key.name for key in runs.records]
         raise ValueError(f"{place}: no such run; there are {', '.join(dict.fromkeys(there))}")
@@ -190,10 +179,10 @@ def run_at(place: Path) -> tuple[Pack, Key] | None:
     """Return the one run at an address; None for other paths, ValueError for several runs."""
     if (found := runs_at(place)) is None:
         return None
-    runs, keys = found
-    if len(keys) > 1:
-        raise ValueError(f"{place}: {len(keys)} runs; name one, such as {runs.address(keys[0])}")
-    return runs, keys[0]
+    runs, (key, *others) = found
+    if others:
+        raise ValueError(f"{place}: several runs; name one, such as {runs.addresses[key]}")
+    return runs, key
 
 
 def write_pack(
@@ -218,11 +207,3 @@ def write_pack(
             gzip.GzipFile(filename="", mode="wb", fileobj=file, mtime=0) as packed,
         ):
             packed.writelines(f"{json.dumps(plain(line))}\n".encode() for line in own)
-
-
-def as_numbers(row: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a logged row with numbers (also the texts "nan" and "inf") as floats or ints."""
-    return {
-        name: value if (real := number(value)) is None or isinstance(value, int) else real
-        for name, value in row.items()
-    }

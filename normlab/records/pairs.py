@@ -1,4 +1,4 @@
-"""How two runs differ, and whether they may be compared: `why_not_paired`.
+"""Which runs may be compared: the two runs of a pair, and the seeds of one experiment (`Cell`).
 
 A difference in scores has a single cause only if everything else is the same. Runs are paired by
 seed, and the two runs of a pair share their data, number of processes, code and arithmetic. Whole
@@ -6,19 +6,23 @@ seeds may run on another machine, but not one run of a pair: bf16 and float32 ro
 and so do the kernels of different instruction sets.
 """
 
-from __future__ import annotations
-
 import json
+import math
+import statistics
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import combinations, pairwise
 from typing import Any, TypeVar
 
 from normlab.config.schema import NORM_KEYS
-from normlab.records.record import Parts, RunRecord, parts
+from normlab.records.record import Parts, RunRecord, Score
 
 _T = TypeVar("_T")
 MadeBy = tuple[int | str, Mapping[str, str]]
 """The numerics of a run and the hashes of its own norms (`RunRecord.made_by`)."""
 ABSENT = "(absent)"
+_DATA = ("source", "sizes", "checksums")
 
 
 def why_not_paired(
@@ -35,7 +39,7 @@ def why_not_paired(
     them the data may differ too. `precision=False` and `code=False` let these differ as well.
     """
     if "task" not in (may_differ or ()):
-        for key in ("source", "sizes", "checksums"):
+        for key in _DATA:
             if a.data.get(key) != b.data.get(key):
                 return f"different data ({key})"
     if a.environment.get("world_size") != b.environment.get("world_size"):
@@ -44,7 +48,9 @@ def why_not_paired(
         return "different code"
     kinds = arithmetic(a), arithmetic(b)
     if kinds[0] != kinds[1]:
-        compared = not precision or _precisions_are_compared(a, b)
+        # If both configs name a precision, and the two differ, precision is what is compared.
+        named = {record.config.get("precision", "auto") for record in (a, b)}
+        compared = not precision or (len(named) == 2 and "auto" not in named)
         if not compared or (kinds[0][0], kinds[0][2]) != (kinds[1][0], kinds[1][2]):
             return f"different arithmetic ({'; '.join(map(' '.join, kinds))})"
     if may_differ is not None and (keys := settings(a.parts, b.parts, may_differ)):
@@ -57,37 +63,24 @@ def same_code(a: MadeBy, b: MadeBy) -> bool:
     return a[0] == b[0] and all(a[1][name] == b[1][name] for name in a[1].keys() & b[1].keys())
 
 
-def code_remark(made_by: Iterable[MadeBy]) -> str | None:
-    """Return a remark if runs were made by different states of the code; None otherwise."""
-    runs = list(made_by)
-    files = {item for _, own in runs for item in own.items()}
-    names = [name for name, _ in files]
-    changed = sorted({name for name in names if names.count(name) > 1})
-    if len({numerics for numerics, _ in runs}) == 1 and not changed:
-        return None
-    remark = "made by different states of the code"
-    return f"{remark}: {', '.join(changed)}" if changed else remark
+def all_same_code(made_by: Iterable[MadeBy]) -> bool:
+    """Return whether every two runs were made by the same code."""
+    return all(same_code(a, b) for a, b in combinations(made_by, 2))
 
 
 def arithmetic(record: RunRecord) -> tuple[str, str, str]:
-    """Return device type, precision and instruction set, such as `("cpu", "fp32", "AVX2")`.
-
-    If a record has no instruction set, it is `unknown (DEVICE)`.
-    """
+    """Return device type, precision and instruction set, such as `("cpu", "fp32", "AVX2")`."""
     return arithmetic_of(record.environment)
 
 
 def arithmetic_of(environment: Mapping[str, Any]) -> tuple[str, str, str]:
-    """Return the arithmetic in the environment of a record, as `arithmetic` does."""
+    """Return the arithmetic in a record's environment; the instruction set may be `unknown`."""
     unknown = f"unknown ({environment.get('device', 'no device named')})"
     kind, precision = (str(environment.get(key)) for key in ("device_type", "precision"))
     return kind, precision, environment.get("instruction_set") or unknown
 
 
-def _precisions_are_compared(a: RunRecord, b: RunRecord) -> bool:
-    """Return whether both configs name a precision, and the two differ."""
-    named = {record.config.get("precision", "auto") for record in (a, b)}
-    return len(named) == 2 and "auto" not in named
+# How configs differ -------------------------------------------------------------------------------
 
 
 def spelled(key: str) -> tuple[str, ...]:
@@ -115,15 +108,6 @@ def _are_numbers(*values: object) -> bool:
     return all(isinstance(value, int | float) and type(value) is not bool for value in values)
 
 
-def diff(a: Mapping[str, Any], b: Mapping[str, Any]) -> dict[str, tuple[Any, Any]]:
-    """Map each dotted key at which two configs differ to its values in `a` and in `b`.
-
-    A key that only one of them has is `ABSENT` in the other. The result is empty exactly when the
-    fingerprints agree.
-    """
-    return settings(parts(a), parts(b), ())
-
-
 def varying(experiments: Sequence[Parts]) -> list[dict[str, Any]]:
     """Return each experiment's values at the dotted keys that differ between any of them.
 
@@ -142,3 +126,124 @@ def without(experiment: Mapping[str, _T], keys: tuple[str, ...]) -> tuple[tuple[
     return tuple(
         (k, value) for k, value in experiment.items() if k not in keys and not k.startswith(below)
     )
+
+
+# The seeds of one experiment ----------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Summary:
+    """A value over seeds: mean, standard deviation (n - 1; None for one seed) and n."""
+
+    mean: float
+    sd: float | None
+    n: int
+
+
+@dataclass(frozen=True)
+class Cell:
+    """The runs of one experiment, one per seed, sorted by seed.
+
+    A score is averaged over the finished seeds, and `outcome` says how many of all seeds finished:
+    dropping diverged seeds silently would bias the comparison.
+    """
+
+    records: tuple[RunRecord, ...]
+
+    @classmethod
+    def of(cls, records: Iterable[RunRecord]) -> "Cell":
+        """Join the seeds of one experiment; raises ValueError naming what is not comparable."""
+        ordered = tuple(sorted(records, key=lambda record: record.seed))
+        first = ordered[0]
+        for before, after in pairwise(ordered):
+            if before.seed == after.seed:
+                raise ValueError(
+                    f"{first.run_id}: seed {after.seed} is given twice; name each run once"
+                )
+        for record in ordered[1:]:
+            for (key, own), (_, other) in zip(_shared(first), _shared(record), strict=True):
+                if own != other:
+                    raise ValueError(
+                        f"{first.run_id} and {record.run_id} are not comparable: {key} is "
+                        f"{own!r} and {other!r}; compare them one at a time"
+                    )
+        return cls(ordered)
+
+    @property
+    def config(self) -> dict[str, Any]:
+        return self.records[0].config
+
+    @property
+    def parts(self) -> Parts:
+        return self.records[0].parts
+
+    @property
+    def seeds(self) -> tuple[int, ...]:
+        return tuple(record.seed for record in self.records)
+
+    @property
+    def outcome(self) -> str:
+        """Return `finished 3/3` if all seeds finished, else counts of the rest: `diverged 2/5`."""
+        counts = Counter(record.outcome.status for record in self.records)
+        others = sorted(counts.keys() - {"finished"}) or ["finished"]
+        return ", ".join(f"{status} {counts[status]}/{len(self.records)}" for status in others)
+
+    def choice(self, group: str) -> str | None:
+        return self.records[0].choice(group)
+
+    def score(self, name: str) -> Summary | None:
+        """Summarise a score over the finished seeds; None if none of them has it.
+
+        Raises ValueError if the seeds were not scored in the same way.
+        """
+        scores = self._scores(name)
+        ways = {(score.signature, score.higher_is_better) for score in scores}
+        if len(ways) > 1:
+            raise ValueError(
+                f"{self.records[0].run_id}: {name} was computed in several ways "
+                f"({' / '.join(sorted(str(signature) for signature, _ in ways))}); "
+                "score the runs again with `normlab eval`"
+            )
+        return summarise([score.value for score in scores])
+
+    def signature(self, name: str) -> str | None:
+        """Return the signature that says how a score was computed; None if there is none."""
+        scores = self._scores(name)
+        return scores[0].signature if scores else None
+
+    def tokens_per_second(self) -> Summary | None:
+        """Summarise the training speed over all seeds, in target tokens per second."""
+        return summarise([record.budget.tokens_per_second for record in self.records])
+
+    def _scores(self, name: str) -> list[Score]:
+        found = (record.figure(name) for record in self.records if record.finished)
+        return [score for score in found if score is not None]
+
+
+def _shared(record: RunRecord) -> list[tuple[str, object]]:
+    """Return what the seeds of an experiment must share in addition to their config."""
+    machine = ("precision", "world_size")
+    return [
+        ("params", record.params),
+        *((f"data.{key}", record.data.get(key)) for key in _DATA),
+        *((f"environment.{key}", record.environment.get(key)) for key in machine),
+    ]
+
+
+def summarise(values: Sequence[float]) -> Summary | None:
+    """Return mean, standard deviation (n - 1) and n; None for no values.
+
+    A mean that is not finite has no deviation: the steps to a target that was never reached are
+    infinite.
+    """
+    if not values:
+        return None
+    mean = statistics.fmean(values)
+    spread = len(values) > 1 and math.isfinite(mean)
+    return Summary(mean, deviation(values, mean) if spread else None, len(values))
+
+
+def deviation(values: Sequence[float], mean: float) -> float:
+    """Return the standard deviation (n - 1) of at least two values about their mean."""
+    squares = math.fsum((value - mean) * (value - mean) for value in values)
+    return math.sqrt(squares / (len(values) - 1))

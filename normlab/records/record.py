@@ -30,6 +30,8 @@ _canonical = json.JSONEncoder(sort_keys=True, separators=(",", ":"), allow_nan=F
 
 Parts = Mapping[str, str]
 """The dotted keys of an experiment's config, sorted, with their values as JSON."""
+Row = dict[str, int | float]
+"""A logged row: the step and the metrics at that step."""
 Status = Literal["finished", "diverged", "interrupted", "failed"]
 # Safe as the name of a file.
 _Name = Annotated[str, msgspec.Meta(pattern=r"^[A-Za-z0-9_][\w.+@=,-]{0,250}\Z")]
@@ -120,11 +122,6 @@ class RunRecord(
     @property
     def finished(self) -> bool:
         return self.outcome.status == "finished"
-
-    @property
-    def tested(self) -> str | None:
-        """Return the name of the weights that `test/bleu` was measured on; None if unknown."""
-        return next((name for name in ("average", "best", "last") if name in self.weights), None)
 
     def figure(self, name: str) -> Score | None:
         """Return a score, or a probe's value as a score for which less is better."""

@@ -1,26 +1,24 @@
 """The folders of runs, `<root>/<task>-<norm>-<placement>-<fingerprint>/seed<k>`, and their files.
 
-The path depends on the config alone, never on the time of day, so the same command finds the same
-folder again. It holds the run's `record.json`, the logged rows in `metrics.jsonl` (a flat JSON
-object with an integer `step` per line), and the output of the tested weights on each test split,
-one sentence per line: `hypotheses.txt` for the split `test`, `hypotheses-<split>.txt` for others.
-Published runs are packed, and have an address instead of a folder (`normlab.records.packed`).
+The path depends on the config alone, so the same command finds the same folder again. It holds the
+run's `record.json`, the logged rows in `metrics.jsonl` (a flat JSON object with an integer `step`
+per line), and the output of the tested weights on each test split, one sentence per line:
+`hypotheses.txt` for the split `test`, `hypotheses-<split>.txt` for others. Published runs are
+packed, and have an address instead of a folder (`normlab.records.packed`).
 """
 
-from __future__ import annotations
-
-import contextlib
-import gc
 import os
 import re
-from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, cast
 
+import msgspec
+
 from normlab.records.files import atomic_write, from_json, read_file
 from normlab.records.labels import norm_label
-from normlab.records.packed import RECORDS, address_of, as_numbers, pack, run_at, runs_at
-from normlab.records.record import MEND_RUN, RunRecord, fingerprint, number
+from normlab.records.packed import RECORDS, address_of, pack, run_at, runs_at
+from normlab.records.record import MEND_RUN, Row, RunRecord, fingerprint
 
 RECORD_FILE = "record.json"
 CONFIG_FILE = "config.yaml"
@@ -31,6 +29,7 @@ HYPOTHESES = "hypotheses"
 HYPOTHESES_FILE = f"{HYPOTHESES}.txt"
 SPIKE_COUNT = "stability/spikes/count"
 _SEED_FOLDER = re.compile(r"seed\d+")
+_ROW = msgspec.json.Decoder(Row, strict=False)  # the texts "nan" and "inf" are numbers
 
 
 def run_label(config: Mapping[str, Any]) -> str:
@@ -40,29 +39,19 @@ def run_label(config: Mapping[str, Any]) -> str:
     return "-".join(str(part).replace("/", "_") for part in parts)
 
 
-def read_progress(run_dir: Path) -> dict[str, Any] | None:
-    """Return the state of a running run: phase, done, total, loss, left; None if unknown."""
-    try:
-        found = from_json(read_file(run_dir / PROGRESS_FILE))
-        return {key: found[key] for key in ("phase", "done", "total", "loss", "left")}
-    except (OSError, ValueError, KeyError, TypeError):
-        return None
-
-
 def run_id(config: Mapping[str, Any]) -> str:
     """Return the name of a run, one word that trackers accept: the experiment and its seed."""
     return f"{run_label(config)}-seed{config['seed']}"
 
 
 class RunStore:
-    """The runs below one folder.
+    """The runs below one folder, which need not exist yet.
 
     After `entries`, `damaged` lists what could not be read, and why, and `open` the folders of runs
     that have a config but no record: they are running, or were killed.
     """
 
     def __init__(self, root: Path | str) -> None:
-        """Use a folder, which need not exist yet."""
         self.root = Path(root)
         self.damaged: list[tuple[Path, str]] = []
         self.open: list[Path] = []
@@ -83,16 +72,11 @@ class RunStore:
         return (run_dir / RECORD_FILE).is_file()
 
     def read(self, run_dir: Path) -> RunRecord:
-        """Read the record of a run; raises `ValueError` naming the file and the damage."""
+        """Read the record of a run, like `read_record`."""
         return read_record(run_dir)
 
     def records(self, **where: object) -> list[RunRecord]:
-        """Return all records that match, in path order.
-
-        `where` maps names to values: a config group, `status`, `fingerprint`, `seed` or a dotted
-        key of the config. `norm` is compared with the whole label: `norm="bn"` is batch norm
-        everywhere, `norm="bn+ln"` the split. Raises `ValueError` for a name that no record has.
-        """
+        """Return all records that match, in path order, as `select` does."""
         return select([record for _, record in self.entries()], where)
 
     def entries(self) -> list[tuple[Path, RunRecord]]:
@@ -102,16 +86,15 @@ class RunStore:
         """
         self.damaged, self.open = [], []
         found: list[tuple[Path, RunRecord]] = []
-        with without_collection():
-            for folder, ended in self.run_folders():
-                if not ended:
-                    self.open.append(folder)
-                    continue
-                try:
-                    found.append((folder, read_record(folder)))
-                except ValueError as error:
-                    # A damaged record is reported: otherwise a seed would be missing silently.
-                    self.damaged.append((folder / RECORD_FILE, str(error)))
+        for folder, ended in self.run_folders():
+            if not ended:
+                self.open.append(folder)
+                continue
+            try:
+                found.append((folder, read_record(folder)))
+            except ValueError as error:
+                # A damaged record is reported: otherwise a seed would be missing silently.
+                self.damaged.append((folder / RECORD_FILE, str(error)))
         return found
 
     def run_folders(self) -> list[tuple[Path, bool]]:
@@ -121,19 +104,19 @@ class RunStore:
         searched, since they hold no other runs. Raises ValueError for an address of no run.
         """
         if (named := runs_at(self.root)) is not None:
-            return [(named[0].address(key), True) for key in named[1]]
+            return [(named[0].addresses[key], True) for key in named[1]]
         found: list[tuple[Path, bool]] = []
         for place, folders, files in os.walk(self.root, onerror=self._unreadable):
             folders.sort()
-            names = {*folders, *files}
+            names, folder = {*folders, *files}, Path(place)
             if is_run := RECORD_FILE in names or CONFIG_FILE in names:
-                found.append((Path(place), RECORD_FILE in names))
+                found.append((folder, RECORD_FILE in names))
             if RECORDS in names:
-                runs = pack(Path(place))
-                made = [key for key, record in runs.records.items() if record is not None]
-                found += [(runs.address(key), True) for key in made]
-                self.damaged += [(runs.folder / RECORDS, message) for message in runs.damaged]
-            if is_run and _SEED_FOLDER.fullmatch(os.path.basename(place)):
+                try:
+                    found += [(address, True) for address in pack(folder).addresses.values()]
+                except ValueError as error:
+                    self.damaged.append((folder / RECORDS, str(error)))
+            if is_run and _SEED_FOLDER.fullmatch(folder.name):
                 folders.clear()
         return found
 
@@ -141,18 +124,6 @@ class RunStore:
         if not isinstance(error, FileNotFoundError | NotADirectoryError):
             place = str(error.filename)
             self.damaged.append((Path(place), f"{place}: cannot be read: {error.strerror}"))
-
-
-@contextlib.contextmanager
-def without_collection() -> Generator[None]:
-    """Disable the garbage collector, which doubles the time to read many records."""
-    was_on = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if was_on:
-            gc.enable()
 
 
 def record_file(place: Path) -> Path:
@@ -167,9 +138,7 @@ def read_record(place: Path, *, mend: str = MEND_RUN) -> RunRecord:
     `mend` says what to do about a damaged `record.json`.
     """
     if (found := run_at(place)) is not None:
-        record = found[0].records[found[1]]
-        assert record is not None, "an address names runs that were made"
-        return record
+        return cast("RunRecord", found[0].records[found[1]])
     path = place / RECORD_FILE
     try:
         return RunRecord.from_json(read_file(path), origin=str(path), mend=mend)
@@ -180,60 +149,51 @@ def read_record(place: Path, *, mend: str = MEND_RUN) -> RunRecord:
     raise ValueError(f"{path}: {problem}")
 
 
-class Selection:
-    """Records that are queried repeatedly: the values of each name are looked up once."""
+def read_progress(run_dir: Path) -> dict[str, Any] | None:
+    """Return the state of a running run: phase, done, total, loss, left; None if unknown."""
+    try:
+        found = from_json(read_file(run_dir / PROGRESS_FILE))
+        return {key: found[key] for key in ("phase", "done", "total", "loss", "left")}
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
 
-    def __init__(self, records: Sequence[RunRecord]) -> None:
-        """Query records; results keep their order."""
-        self.records = records
-        self._values: dict[str, list[str | None]] = {}
 
-    def select(self, where: Mapping[str, object]) -> list[RunRecord]:
-        """Return the records that match every `name: value` of `where` (see `RunStore.records`).
+# Selection by config ------------------------------------------------------------------------------
 
-        Raises `ValueError` for a name that no record has.
-        """
-        kept = range(len(self.records))
-        for name, wanted in where.items():
-            values, text = self._by_place(name), _typed(wanted)
-            kept = [place for place in kept if values[place] == text]
-        return [self.records[place] for place in kept]
-
-    def _by_place(self, name: str) -> list[str | None]:
-        """Return each record's value of a name as text; None if it has none."""
-        if name not in self._values:
-            found = [lookup(record, name, _NOTHING) for record in self.records]
-            values = [None if value is _NOTHING else _typed(value) for value in found]
-            if found and all(value is None for value in values):
-                groups = {key for each in self.records for key in each.config.get("choices", {})}
-                raise ValueError(
-                    f"no record has the key {name!r}; allowed: "
-                    f"{', '.join(sorted({*groups, *_LOOK}))}, "
-                    "or a dotted key of the config such as optim.lr"
-                )
-            self._values[name] = values
-        return self._values[name]
+_NOTHING = object()
 
 
 def select(records: Sequence[RunRecord], where: Mapping[str, object]) -> list[RunRecord]:
-    """Return the records that match, as `Selection.select` does."""
-    return Selection(records).select(where)
+    """Return the records that match every `name: value` of `where`, in their order.
 
-
-_NOTHING = object()
-_LOOK: Mapping[str, Callable[[RunRecord], object]] = {
-    "norm": lambda record: norm_label(record.config.get("choices", {})),
-    "status": lambda record: record.outcome.status,
-    "fingerprint": lambda record: record.fingerprint,
-    "seed": lambda record: record.seed,
-}
+    A name is a config group, `status`, `fingerprint`, `seed` or a dotted key of the config. `norm`
+    is compared with the whole label: `norm="bn"` is batch norm everywhere, `norm="bn+ln"` the
+    split. Raises `ValueError` for a name that no record has.
+    """
+    kept = list(records)
+    for name, wanted in where.items():
+        if records and all(lookup(record, name, _NOTHING) is _NOTHING for record in records):
+            groups = {key for each in records for key in each.config.get("choices", {})}
+            raise ValueError(
+                f"no record has the key {name!r}; allowed: "
+                f"{', '.join(sorted({*groups, 'fingerprint', 'norm', 'seed', 'status'}))}, "
+                "or a dotted key of the config such as optim.lr"
+            )
+        text = _typed(wanted)
+        kept = [record for record in kept if _typed(lookup(record, name, _NOTHING)) == text]
+    return kept
 
 
 def lookup(record: RunRecord, name: str, default: object = None) -> object:
-    """Return a record's value of a name (see `RunStore.records`), or `default`."""
-    if name in _LOOK:
-        return _LOOK[name](record)
-    if name in (choices := record.config.get("choices", {})):
+    """Return a record's value of a name (see `select`), or `default`."""
+    choices = record.config.get("choices", {})
+    if name == "norm":
+        return norm_label(choices)
+    if name in ("fingerprint", "seed"):
+        return getattr(record, name)
+    if name == "status":
+        return record.outcome.status
+    if name in choices:
         return choices[name]
     node: Any = record.config
     for part in name.split("."):
@@ -252,23 +212,26 @@ def _typed(value: object) -> str:
     return str(value).lower() if isinstance(value, bool) else repr(value)
 
 
-def read_rows(path: Path) -> list[dict[str, Any]]:
+# The logged rows and the hypotheses of a run ------------------------------------------------------
+
+
+def read_rows(path: Path) -> list[Row]:
     """Return the rows of a `metrics.jsonl` with "nan" as a float; skips an unfinished last line.
 
     Raises `ValueError` naming file and line if the file is damaged.
     """
-    return [as_numbers(row) for _, row in rows_of(read_file(path), path)]
+    return [row for _, row in rows_of(read_file(path), path)]
 
 
-def rows_of(text: bytes, path: Path) -> Iterator[tuple[bytes, dict[str, Any]]]:
+def rows_of(text: bytes, path: Path) -> Iterator[tuple[bytes, Row]]:
     """Yield each whole line and its row; raises like `read_rows`, naming `path`."""
     *lines, _ = text.split(b"\n")
     for index, line in enumerate(lines, start=1):
         try:
-            row = from_json(line)
+            row = _ROW.decode(line)
             if type(row["step"]) is not int:
                 raise TypeError
-        except (ValueError, TypeError, KeyError):
+        except (ValueError, TypeError, KeyError, RecursionError):
             raise ValueError(
                 f"{path}, line {index}: damaged, not a JSON object with a whole-number step; "
                 "remove the line, or the run folder to train the run again"
@@ -276,13 +239,9 @@ def rows_of(text: bytes, path: Path) -> Iterator[tuple[bytes, dict[str, Any]]]:
         yield line + b"\n", row
 
 
-def series(rows: Sequence[Mapping[str, Any]], name: str) -> list[tuple[int, float]]:
+def series(rows: Sequence[Row], name: str) -> list[tuple[int, float]]:
     """Return the (step, value) pairs of a metric from the rows that have it."""
-    return [
-        (row["step"], value)
-        for row in rows
-        if name in row and (value := number(row[name])) is not None
-    ]
+    return [(int(row["step"]), row[name]) for row in rows if name in row]
 
 
 def hypotheses_file(split: str) -> str:
@@ -290,26 +249,18 @@ def hypotheses_file(split: str) -> str:
     return HYPOTHESES_FILE if split == "test" else f"{HYPOTHESES}-{split}.txt"
 
 
-def hypotheses_splits(place: Path) -> list[str]:
-    """Return the test splits, sorted, that a run (folder or address) has hypotheses of."""
-    if (found := run_at(place)) is not None:
-        return sorted(found[0].hypotheses.get(found[1], ()))
-    names = {path.stem.removeprefix(HYPOTHESES) for path in place.glob(f"{HYPOTHESES}*.txt")}
-    return sorted(name.removeprefix("-") or "test" for name in names)
+def read_hypotheses(place: Path) -> dict[str, list[str]]:
+    """Return the hypotheses of a run (folder or address) by test split, one per line.
 
-
-def read_hypotheses(place: Path, split: str = "test") -> list[str]:
-    """Return the hypotheses of a run (folder or address) on a test split, one per line.
-
-    Raises FileNotFoundError if there are none, and ValueError naming a damaged file.
+    Raises ValueError naming a damaged file.
     """
-    path = place / hypotheses_file(split)
     if (found := run_at(place)) is not None:
-        own = found[0].hypotheses.get(found[1], {})
-        if split not in own:
-            raise FileNotFoundError(str(path))
-        return own[split]
-    try:
-        return read_file(path).decode().split("\n")[:-1]
-    except UnicodeDecodeError as error:
-        raise ValueError(f"{path}: not UTF-8 at byte {error.start}") from None
+        return found[0].hypotheses.get(found[1], {})
+    splits: dict[str, list[str]] = {}
+    for path in place.glob(f"{HYPOTHESES}*.txt"):
+        split = path.stem.removeprefix(HYPOTHESES).removeprefix("-") or "test"
+        try:
+            splits[split] = read_file(path).decode().split("\n")[:-1]
+        except UnicodeDecodeError as error:
+            raise ValueError(f"{path}: not UTF-8 at byte {error.start}") from None
+    return dict(sorted(splits.items()))

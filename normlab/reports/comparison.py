@@ -13,8 +13,7 @@ from statistics import fmean
 from typing import Any, NamedTuple
 
 from normlab.metrics.spread import Interval, at_baseline, holm, learned, p_value, paired_interval
-from normlab.records.aggregate import Cell
-from normlab.records.pairs import same_code, spelled, varying, why_not_paired
+from normlab.records.pairs import Cell, same_code, spelled, varying, why_not_paired
 from normlab.records.record import RunRecord, parts
 
 CONFIDENCE = 0.95

@@ -15,7 +15,7 @@ from msgspec.structs import replace as with_fields
 from normlab.records.files import only_writer
 from normlab.records.packed import MEND_PUBLISHED, PACK, RECORDS, Key, Pack, pack, write_pack
 from normlab.records.record import RunRecord, fingerprint
-from normlab.records.store import hypotheses_splits, read_hypotheses
+from normlab.records.store import read_hypotheses
 from normlab.reports import manifest
 from normlab.reports.manifest import MANIFEST, PAGE, accept, stale, write_files
 from normlab.reports.runs import Run, rows_of_run, thinned
@@ -66,7 +66,7 @@ def publish(
     made = {key: run.folder for key, run in asked.items() if run.record and run.folder}
     curves = {key: thinned(rows_of_run(of)) for key, of in made.items()}
     hypotheses = {
-        key: {split: read_hypotheses(of, split) for split in hypotheses_splits(of)}
+        key: read_hypotheses(of)
         for key, of in made.items()
         if (record := records[key]) is not None and record.finished
     }
@@ -100,7 +100,7 @@ def _others(runs: Pack, asked: Asked) -> list[Key]:
 
     Raises ValueError like `check`.
     """
-    _checked(runs, but=asked)
+    _checked(runs)
     wanted = {(key.row, key.point): label for key, label in asked.items() if label}
     wrong = {
         f"{key.name}: published is {_label(record)}, asked for is {label}": None
@@ -141,22 +141,18 @@ def read(folder: Path) -> list[Run]:
     """Return the runs of a published study; raises ValueError naming each damaged record."""
     runs = _checked(pack(folder))
     return [
-        Run(Planned(*key, ()), record, runs.curves.get(key, ()), record and runs.address(key))
+        Run(Planned(*key, ()), record, runs.curves.get(key, ()), record and runs.addresses[key])
         for key, record in runs.records.items()
     ]
 
 
-def _checked(runs: Pack, but: Collection[Key] = ()) -> Pack:
-    """Return the runs; raises ValueError naming records that are damaged or of another config.
-
-    Runs in `but` may be damaged.
-    """
+def _checked(runs: Pack) -> Pack:
+    """Return the runs; raises ValueError naming records that are damaged or of another config."""
     path = runs.folder / RECORDS
     if not path.exists():
         raise ValueError(f"{runs.folder} holds no {RECORDS}: it is no published study")
-    records = [r for key, r in runs.records.items() if r is not None and key not in but]
-    wrong = [message for message, key in runs.damaged.items() if key not in but]
-    for record in records:
+    wrong: list[str] = []
+    for record in filter(None, runs.records.values()):
         if (computed := fingerprint(record.config)) != record.fingerprint:
             said = f"has the fingerprint {record.fingerprint}, and its config gives {computed}"
             wrong.append(f"{path}: {record.run_id} {said}; {MEND_PUBLISHED}")

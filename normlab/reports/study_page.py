@@ -9,7 +9,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from normlab.records.pairs import ABSENT, diff, varying
+from normlab.records.pairs import ABSENT, varying
 from normlab.records.record import RunRecord, parts
 from normlab.records.store import record_file
 from normlab.reports.charts import by_axis, over_training, row_looks
@@ -169,7 +169,7 @@ def _counted(values: Iterable[object]) -> list[str]:
 
 def _leaves(node: Mapping[str, Any]) -> dict[str, Any]:
     """Return the values of a nested config by dotted keys."""
-    return {key: value for key, (_, value) in diff({}, node).items()}
+    return {key: json.loads(value) for key, value in parts(node).items()}
 
 
 def _written(value: object) -> str:

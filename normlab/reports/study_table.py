@@ -13,8 +13,7 @@ from dataclasses import replace
 from statistics import fmean, median
 
 from normlab.metrics.spread import accuracy_interval, at_baseline
-from normlab.records.aggregate import Cell
-from normlab.records.pairs import code_remark, diff
+from normlab.records.pairs import Cell, all_same_code, settings
 from normlab.records.record import RunRecord
 from normlab.records.store import SPIKE_COUNT
 from normlab.reports.comparison import (
@@ -92,7 +91,7 @@ def _joined(runs: Sequence[Run], columns: Sequence[str]) -> Cell | str:
         return runs[0].state
     for record in records[1:]:
         if record.fingerprint != records[0].fingerprint:
-            apart = ", ".join(diff(records[0].config, record.config))
+            apart = ", ".join(settings(records[0].parts, record.parts, ()))
             return f"{records[0].run_id} and {record.run_id} differ in {apart}"
     try:
         cell = Cell.of(records)
@@ -162,7 +161,7 @@ def _notes(study: Study, scale: str, rows: Sequence[Row], rules: Rules) -> Itera
         yield "no run has finished"
     if any(study.figures.values()):
         yield f"document: what {study.document} says, at its own size and data"
-    if code_remark(record.made_by for record in records) is not None:
+    if not all_same_code(record.made_by for record in records):
         compared = [(row.label, row.cell, row.base) for row in rows if row.cell and row.base]
         apart = [label for label, cell, base in compared if not one_code(cell, base, rules)]
         among = f"except {'; '.join(apart)}" if apart else "in every row"

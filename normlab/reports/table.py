@@ -10,8 +10,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from normlab.metrics.spread import Interval, p_value
-from normlab.records.aggregate import Cell, Summary
 from normlab.records.labels import in_markdown, in_prose, in_sheet, one_line
+from normlab.records.pairs import Cell, Summary
 from normlab.records.record import RunRecord
 
 _CSV = (

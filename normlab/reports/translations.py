@@ -11,9 +11,9 @@ import random
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
-from normlab.records.aggregate import Cell
+from normlab.records.pairs import Cell
 from normlab.records.record import RunRecord
-from normlab.records.store import HYPOTHESES_FILE, hypotheses_splits, read_hypotheses
+from normlab.records.store import HYPOTHESES_FILE, read_hypotheses
 from normlab.reports.comparison import Rules, pairs
 from normlab.reports.runs import Run, by_setting
 
@@ -73,11 +73,13 @@ def side_by_side(
     left_out: list[str] = []
     for members in by_setting(runs).values():
         for run in sorted(members, key=lambda run: run.planned.seed):
-            if run.record and run.folder and SPLIT in hypotheses_splits(run.folder):
-                try:
-                    shown.append((run, run.record, read_hypotheses(run.folder, SPLIT)))
-                except (ValueError, OSError) as error:
-                    left_out.append(str(error))
+            try:
+                lines = read_hypotheses(run.folder).get(SPLIT) if run.folder else None
+            except (ValueError, OSError) as error:
+                left_out.append(str(error))
+                break
+            if run.record and lines is not None:
+                shown.append((run, run.record, lines))
                 break
     if not shown:
         return None
@@ -159,7 +161,8 @@ def _scored(run: Run, references: Sequence[str], lowercase: bool) -> list[str]:
     path, kept = run.folder / HYPOTHESES_FILE, run.record.scores[SCORE]
     again = f"write it again with normlab eval {run.folder} --outputs {path}"
     try:
-        lines = read_hypotheses(run.folder)
+        if (lines := read_hypotheses(run.folder).get(SPLIT)) is None:
+            raise ValueError("there is no such file")
         now = bleu_scores(lines, references, lowercase=lowercase)["bleu"].value
     except (ValueError, OSError) as error:
         raise ValueError(f"{path}: {error}; {again}") from None

@@ -332,7 +332,7 @@ def samples(task: object, folder: Path, count: int = 3) -> list[tuple[str, str, 
     """
     if not (isinstance(task, Translation) and (folder / HYPOTHESES_FILE).is_file()):
         return []
-    text, outputs = task.data.texts["test"], read_hypotheses(folder)
+    text, outputs = task.data.texts["test"], read_hypotheses(folder)["test"]
     chosen = np.linspace(0, len(outputs) - 1, min(count, len(outputs))).astype(int).tolist()
     references = task.data.plain([text.target[i] for i in chosen])
     return [(text.source[i], line, outputs[i]) for i, line in zip(chosen, references, strict=True)]

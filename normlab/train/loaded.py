@@ -15,7 +15,7 @@ from normlab.norms.base import running_norms
 from normlab.records.files import atomic_write
 from normlab.records.packed import address_of
 from normlab.records.record import RunRecord, Score
-from normlab.records.store import HYPOTHESES_FILE, RunStore, hypotheses_splits, read_hypotheses
+from normlab.records.store import HYPOTHESES_FILE, RunStore, read_hypotheses
 from normlab.tasks.base import Batch, Task
 from normlab.train.build import build_evaluator, build_model, build_task, check_nodes
 from normlab.train.checkpoint import FORMAT, Checkpoints, put_weights, reading
@@ -170,13 +170,13 @@ def rescored(folder: Path, task: Task) -> dict[str, Score]:
     score_lines = getattr(task, "score_lines", None)
     if score_lines is None:
         raise ValueError(f"{folder} is of a task that writes no text")
-    splits = hypotheses_splits(folder)
-    if not splits:
+    hypotheses = read_hypotheses(folder)
+    if not hypotheses:
         raise ValueError(f"{folder} keeps no {HYPOTHESES_FILE}")
     return {
         f"{split}/{name}": score
-        for split in splits
-        for name, score in score_lines(split, read_hypotheses(folder, split)).items()
+        for split, lines in hypotheses.items()
+        for name, score in score_lines(split, lines).items()
     }
 
 

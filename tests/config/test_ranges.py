@@ -1,5 +1,6 @@
 """Values that cannot work are refused when a run is composed, by the table of ranges."""
 
+import json
 import math
 from pathlib import Path
 from typing import Annotated
@@ -12,7 +13,6 @@ from normlab.config.compose import compose, from_dict, to_dict
 from normlab.config.machine import MOST_THREADS
 from normlab.config.ranges import RANGES, Range
 from normlab.config.schema import top_level_keys
-from normlab.records.store import RunStore
 from normlab.train.build import build_task, check_scores
 from normlab.train.run import train
 
@@ -128,10 +128,9 @@ def test_the_config_of_a_record_that_lacks_a_part_names_it(part, config):
 
 
 def test_the_configs_of_all_published_records_obey_the_table():
-    found = RunStore(RESULTS).records()
-    assert found
-    for record in found[::10]:
-        ranges.check(record.config)
+    for path in RESULTS.glob("*/*/records.jsonl"):
+        with path.open() as lines:
+            ranges.check(json.loads(next(lines))["config"])
 
 
 def test_the_list_of_keys_has_all_of_the_schema_and_of_the_table():

@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from normlab.records.aggregate import Cell, group, summarise
+from normlab.records.pairs import Cell, summarise
 from tests.records.examples import SIGNATURE, record
 
 
@@ -45,16 +45,6 @@ def test_one_seed_has_no_spread_and_none_no_score():
     assert Cell.of([record(bleu=None)]).score("test/bleu") is None
     assert Cell.of([record()]).score("test/chrf") is None
     assert summarise([]) is None
-
-
-def test_runs_are_grouped_by_experiment():
-    runs = [
-        record(seed=1, norm="ln"),
-        record(seed=1, norm="bn"),
-        record(seed=2, norm="ln"),
-        record(seed=1, norm="ln", batch_size=8),
-    ]
-    assert [len(members) for members in group(runs).values()] == [2, 1, 1]
 
 
 @pytest.mark.parametrize(

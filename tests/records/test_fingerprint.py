@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from normlab.records.pairs import ABSENT, diff, varying, without
+from normlab.records.pairs import ABSENT, settings, varying, without
 from normlab.records.record import fingerprint, parts
 from tests.records.examples import config
 
@@ -23,6 +23,10 @@ nodes = st.recursive(
     max_leaves=6,
 )
 configs = st.dictionaries(st.sampled_from("abcd"), nodes, max_size=3)
+
+
+def diff(a, b):
+    return settings(parts(a), parts(b), ())
 
 
 def shuffled(value, rng):

@@ -3,6 +3,7 @@
 import json
 import os
 from collections.abc import Callable
+from itertools import product
 from pathlib import Path
 
 import pytest
@@ -37,11 +38,13 @@ def made(kind: str, path: Path) -> Path:
     return path
 
 
-@pytest.mark.parametrize("kind", ["a folder", "a pipe", "a device"])
-@pytest.mark.parametrize("reader", READERS)
+@pytest.mark.parametrize(
+    ("reader", "kind"),
+    [*product(READERS, ["a pipe"]), ("file", "a folder"), ("file", "a device")],
+)
 def test_what_is_no_file_is_named_and_never_waited_for(reader, kind, tmp_path):
     path = made(kind, tmp_path / "x")
-    with pytest.raises(ValueError, match=rf"{path}: .*{kind}|{path}.*{kind}") as caught:
+    with pytest.raises(ValueError, match=f"{path}.* not a regular file") as caught:
         READERS[reader](path)
     assert "\n" not in str(caught.value)
 

@@ -51,14 +51,11 @@ def test_keys_are_those_of_the_format():
 
 def test_weights_and_floors_survive():
     plain = record()
-    assert plain.tested is None
     steps, floors = {"last": 12, "best_loss": 8}, {"loss": 6.5, "perplexity": math.inf}
     before = replace(plain, weights=steps, floors=floors)
     after = RunRecord.from_json(before.to_json(), origin="here")
     assert (after.weights, after.floors) == (steps, floors)
     assert after.to_json() == before.to_json()
-    assert after.tested == "last"
-    assert replace(plain, weights={**steps, "best": 8}).tested == "best"
 
 
 @pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf])

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from normlab.records.aggregate import Cell
+from normlab.records.pairs import Cell
 from normlab.reports.comparison import Rules, difference, not_alike, pairs
 from tests.records.examples import record
 

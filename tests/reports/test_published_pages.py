@@ -8,7 +8,7 @@ from msgspec.structs import replace
 
 import normlab
 from normlab.records.packed import CURVES, RECORDS, Key, Pack, write_pack
-from normlab.records.store import hypotheses_splits, read_hypotheses, read_record
+from normlab.records.store import read_hypotheses, read_record
 from normlab.reports.manifest import stale
 from normlab.reports.published import portable, publish, read, rendered
 from normlab.reports.runs import rows_of_run, thinned
@@ -95,12 +95,12 @@ def test_private_folders_are_shortened_at_any_depth(tmp_path):
     assert portable({"a": [{"data_dir": "/x/y"}]}) == {"a": [{"data_dir": "y"}]}
 
 
-def test_every_damaged_record_and_a_row_that_the_study_lost_are_named(folder, tmp_path):
+def test_a_damaged_record_and_a_row_that_the_study_lost_are_named(folder, tmp_path):
     with pytest.raises(ValueError, match=r"no row 'bn' .*: there are ln; put it back, or"):
         rendered(study(rows={"ln": ("norm=ln",)}), folder)
     text = (folder / RECORDS).read_text()
-    (folder / RECORDS).write_text(text.replace('"params"', '"was"', 2))
-    with pytest.raises(ValueError, match=r"line 1: damaged record.*\n.*line 2: damaged record"):
+    (folder / RECORDS).write_text(text.replace('"params"', '"was"', 1))
+    with pytest.raises(ValueError, match="line 1: damaged record"):
         rendered(study(), folder)
     with pytest.raises(ValueError, match=r"holds no records.jsonl: it is no published study"):
         read(tmp_path)
@@ -152,7 +152,7 @@ def published_one(tmp_path, folder, record=None):
     kept = run(record or made("ln", 1, {"test/bleu": 1.0}), "ln", folder=folder)
     of = Pack(publish(tmp_path / "results", study(), "smoke", [kept]))
     (key,) = of.records
-    return of.address(key)
+    return of.addresses[key]
 
 
 def test_numbers_are_shortened_and_read_back(tmp_path):
@@ -205,9 +205,8 @@ def test_translations_of_tested_runs_are_published_and_have_the_bleu_of_their_re
     assert found == kept and 0 < found["test/bleu"].value < 100
     (folder / "hypotheses-test_2017.txt").write_text("one line\n")
     place = published_one(tmp_path, folder, record)
-    assert hypotheses_splits(place) == ["test", "test_2017"]
-    assert read_hypotheses(place, "test_2017") == ["one line"]
+    assert read_hypotheses(place) == {"test": lines, "test_2017": ["one line"]}
     place = published_one(tmp_path, folder, diverged(record, 45))
-    assert hypotheses_splits(place) == [], "a run that was not tested"
+    assert read_hypotheses(place) == {}, "a run that was not tested"
     with pytest.raises(ValueError, match=r"keeps no hypotheses\.txt"):
         rescored(place, task)

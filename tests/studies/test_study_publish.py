@@ -92,7 +92,7 @@ def make_a_file(folder):
 @pytest.mark.parametrize(
     ("spoil", "message"),
     [
-        (spoil_record, r"records.jsonl, line 1: damaged .*; restore it, or publish its seed again"),
+        (spoil_record, r"records.jsonl, line 1: damaged .*; restore it, or remove its folder"),
         (spoil_runs, r"records.jsonl, line 1: damaged .*; restore it"),
         (spoil_manifest, "MANIFEST.sha256, line 1: damaged: <<<<<<< HEAD; restore the file"),
         (make_a_file, "results is no folder: give --publish another folder"),

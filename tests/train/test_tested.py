@@ -56,7 +56,6 @@ def evaluated(folder: Path, weights: str) -> dict[str, Score]:
 def test_the_last_weights_are_tested_and_the_best_beside_them(trained):
     record, folder, decoded = trained()
     assert record.weights == {"last": 12, "best_loss": 4, "best_bleu": 8}
-    assert record.tested == "last"
     assert decoded == 3
     assert of(record, "test") == evaluated(folder, "last")
     assert of(record, "test/best_bleu") == evaluated(folder, "best_bleu")
@@ -71,7 +70,6 @@ def test_the_last_weights_are_tested_and_the_best_beside_them(trained):
 def test_the_best_weights_are_tested_where_that_is_asked_for(trained):
     record, folder, decoded = trained("validate.test=best", "validate.select_by=bleu")
     assert record.weights == {"best": 8, "best_bleu": 8, "best_loss": 4, "last": 12}
-    assert record.tested == "best"
     assert decoded == 3  # of one step, the best and the best by BLEU are scored once
     assert of(record, "test") == of(record, "test/best_bleu") == evaluated(folder, "best_bleu")
     assert of(record, "test/last") != of(record, "test")
