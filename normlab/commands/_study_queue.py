@@ -45,11 +45,11 @@ class Judge:
 
         return [each for each in standings(self._claims, runs, *place) if may(each.endpoint)]
 
-    def count_undecided(self, *, analyses: bool) -> None:
+    def count_undecided(self) -> None:
         """Count each job's undecided parts, and plan its seeds accordingly.
 
-        With planned `analyses`, a job that decides no part makes only its own seeds. If fewer seeds
-        count for an undecided part than are published, the analyses are planned with that number.
+        A job that decides no part makes only its own seeds. If fewer seeds count for an undecided
+        part than are published, the analyses are planned with that number.
         """
         runs = self.runs()
         for job in self.jobs:
@@ -57,9 +57,9 @@ class Judge:
             job.undecided = sum(each.open for each in found)
             counted = [each.finding.seeds for each in found if each.open]
             least = min((seeds for seeds in counted if seeds is not None), default=math.inf)
-            if analyses and least < len(job.published):
+            if least < len(job.published):
                 job.plan(int(least))
-            if analyses and job.seeds and not found:
+            if job.seeds and not found:
                 job.plan(None)
 
     def analyze(self, job: Job) -> int:

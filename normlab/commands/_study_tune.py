@@ -2,7 +2,7 @@
 
 import argparse
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,14 +13,15 @@ from normlab.commands._terminal import complain
 from normlab.config.registry import CONFIG_DIR
 from normlab.records.files import atomic_write, only_writer
 from normlab.studies import SMOKE, Study, Tuning, load_study, rate_name, tuning_of
-from normlab.studies import runs as studied
+from normlab.studies import study_runs as studied
+from normlab.studies.loop import Cell, Plan
 from normlab.studies.queue import read_rows, taken_out
 from normlab.studies.show import carry_out_shown
 from normlab.studies.study import points_of
-from normlab.studies.tuning import Bout, Trials, with_rates
+from normlab.studies.trials import Bout, with_rates
 
 if TYPE_CHECKING:
-    from normlab.studies.runs import Run
+    from normlab.studies.study_runs import Run
 
 _NO_PART = ("device=", "data_dir=", "runs_dir=", "observe.")  # not part of the experiment
 
@@ -39,32 +40,35 @@ class Job:
     def file(self) -> Path:
         return study_file(self.study.name)
 
+    @property
+    def left(self) -> list["Run"]:
+        """Return the runs that have not ended."""
+        runs = [run for bout in self.bouts.values() for own in bout.runs.values() for run in own]
+        return [run for run in runs if not run.has_ended(run.record())]
+
     def found(self) -> dict[str, Any]:
-        rows = [
-            {
-                "row": row,
-                "point": point,
-                "chosen": bout.chosen,
-                "trials": [asdict(trial) for trial in bout.trials if trial.status],
-            }
-            for (row, point), bout in self.bouts.items()
-        ]
+        """Return the trials that have ended, and the choices, as they are published."""
+        rows: list[dict[str, Any]] = []
+        for (row, point), bout in self.bouts.items():
+            trials = bout.trials()
+            chosen = bout.chosen(trials)
+            said = [asdict(trial) for trial in trials]
+            rows.append({"row": row, "point": point, "chosen": chosen, "trials": said})
         return {"tuning": structs.asdict(self.tuning), "rows": rows}
 
-    def with_others(self) -> dict[str, Any]:
-        """Return the trials, with the published ones of the scale's rows that are not tuned now."""
+    def with_others(self, found: dict[str, Any]) -> dict[str, Any]:
+        """Return trials, with the published ones of the scale's rows that are not tuned now."""
         from normlab.reports.tuning import read, with_others
 
         size, path = self.study.scale(self.scale), self.results / self.study.name / "tuning.json"
         at = [(row, point) for row in size.rows for point in points_of(size.grid)]
-        return with_others(self.found(), read(path).get(self.scale), at)
+        return with_others(found, read(path).get(self.scale), at)
 
-    def texts(self) -> tuple[str, str]:
-        """Return the text of the study's file, and the text with the choice (now: any value)."""
+    def texts(self, choices: Mapping[tuple[str, str], str | None]) -> tuple[str, str]:
+        """Return the text of the study's file, and the text with these choices."""
         rates = {
             rate_name(*place): [f"{self.tuning.key}={value}"] if value else None
-            for place, bout in self.bouts.items()
-            for value in [bout.chosen if bout.over else self.tuning.values[0]]
+            for place, value in choices.items()
         }
         before = self.file.read_text("utf-8")
         try:
@@ -86,24 +90,32 @@ def tune(arguments: argparse.Namespace, again: str) -> int:
     jobs = _jobs(arguments.words, arguments.results, write=write)
     for job in jobs:
         if write:  # fail before anything runs if the choice cannot be written
-            job.texts()
-            job.with_others()
-        tried = [run for bout in job.bouts.values() for own in bout.runs.values() for run in own]
-        missing = [run for run in tried if run.record() is None]
-        studied.check_data(job.study, job.scale, missing)
+            job.texts(dict.fromkeys(job.bouts, job.tuning.values[0]))
+            job.with_others(job.found())
+        studied.check_data(job.study, job.scale, job.left)
+    failed = False
     for job in jobs:
-        plan = Trials(list(job.bouts.values()))
+        cells = [_cell(job, run) for run in job.left]
         head = f"tuning {job.study.name} scale={job.scale}"
-        print(f"{head}: {len(plan.bouts)} rows and points, at most {plan.count} runs")
-        carry_out_shown(plan, arguments.processes, again=again, deadline=until)
+        print(f"{head}: {len(job.bouts)} rows and points, {len(cells)} runs to go")
+        ended = carry_out_shown(Plan(cells), arguments.processes, again=again, deadline=until)
+        failed = failed or any(done.status for done in ended)
         found = job.found()
         print(f"\n{job.study.name} at scale={job.scale}\n\n{table(found)}\n{''.join(notes(found))}")
-        if write and all(bout.over for bout in job.bouts.values()):
-            _write(job)
-    bouts = [bout for job in jobs for bout in job.bouts.values()]
-    if not all(bout.over for bout in bouts):
+        if write and not job.left:
+            _write(job, found)
+    if failed:
+        complain("a trial failed, so nothing is chosen; start it again")
+    elif any(job.left for job in jobs):
         print(f"the budget is spent; resume with: {again}")
-    return 1 if any(bout.failed for bout in bouts) else 0
+    return 1 if failed else 0
+
+
+def _cell(job: Job, run: "Run") -> Cell:
+    planned, key = run.planned, f"{job.tuning.key}="
+    value = next(text for text in reversed(planned.overrides) if text.startswith(key))
+    words = (planned.row, planned.point, value, f"seed={planned.seed}")
+    return run.cell(" ".join(filter(None, words)))
 
 
 def _jobs(words: Sequence[str], results: Path, *, write: bool) -> list[Job]:
@@ -132,25 +144,23 @@ def _jobs(words: Sequence[str], results: Path, *, write: bool) -> list[Job]:
     return jobs
 
 
-def _write(job: Job) -> None:
+def _write(job: Job, found: dict[str, Any]) -> None:
     """Write the choice to the study's file, and every trial to the results."""
     from normlab.reports.tuning import publish
 
-    if any(bout.failed for bout in job.bouts.values()):
-        complain(f"{job.study.name}: a trial failed, so nothing is chosen; start it again")
-        return
+    choices = {(row["row"], row["point"]): row["chosen"] for row in found["rows"]}
     # Two tunings may write to the same file; the lock keeps the rates of both.
     with only_writer(job.results / job.study.name / job.file.name):
-        before, after = job.texts()
-        page = publish(job.results, job.study.name, {job.scale: job.with_others()})
+        before, after = job.texts(choices)
+        page = publish(job.results, job.study.name, {job.scale: job.with_others(found)})
         if after != before:
             with atomic_write(job.file) as file:
                 file.write(after)
     print(f"chosen: rates of scale={job.scale} in {job.file}; all trials: {page}")
     former = job.study.scale(job.scale).rates
-    for place, bout in job.bouts.items():
-        if bout.chosen in (job.tuning.values[0], job.tuning.values[-1]):
-            print(f"{rate_name(*place)}: {bout.chosen} is the edge of the values; try wider ones")
-        if bout.chosen is None and (name := rate_name(*place)) in former:
+    for place, chosen in choices.items():
+        if chosen in (job.tuning.values[0], job.tuning.values[-1]):
+            print(f"{rate_name(*place)}: {chosen} is the edge of the values; try wider ones")
+        if chosen is None and (name := rate_name(*place)) in former:
             rate = " ".join(former[name])
             print(f"no value trains for {name}: its former rate, {rate}, is removed")

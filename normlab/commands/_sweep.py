@@ -26,8 +26,8 @@ from normlab.config.schema import RunConfig
 from normlab.records.files import atomic_write
 from normlab.records.record import RunRecord
 from normlab.records.store import RECORD_FILE, RunStore
-from normlab.studies.loop import INTERRUPTED, Cell, Grid, carry_out
-from normlab.studies.show import Lines, carry_out_shown
+from normlab.studies.loop import INTERRUPTED, Cell, Plan, carry_out
+from normlab.studies.show import carry_out_shown
 from normlab.train.run import Run
 
 SEARCH_RESULT = "optimization_results.yaml"  # the file in which Hydra's sweepers save their result
@@ -66,7 +66,7 @@ def run_hydra(argv: list[str], *, again: str) -> int:
         processes.append(config.observe.processes)
         if grid:
             return None  # the runs of a grid are all known, and start together below
-        (done,) = carry_out(Grid(cells[-1:]), 1, show=Lines())
+        (done,) = carry_out(Plan(cells[-1:]), 1)
         if done.status:
             raise ValueError(f"{done.cell.name}: {done.said}")
         return objective(RunStore(config.runs_dir).read(folder), config, direction)
@@ -106,7 +106,7 @@ def _sweep(cells: list[Cell], ended: set[Path], processes: int | None, again: st
     left = [cell for cell in cells if cell.folder not in ended]
     if len(left) < len(cells):
         print(f"{len(cells) - len(left)} of {len(cells)} runs have ended before and are skipped")
-    done = carry_out_shown(Grid(left), processes, again=again) if left else []
+    done = carry_out_shown(Plan(left), processes, again=again) if left else []
     folders = dict.fromkeys(cell.folder for cell in cells)
     if there := [str(folder) for folder in folders if (folder / RECORD_FILE).is_file()]:
         print()

@@ -13,12 +13,11 @@ from normlab.commands._study_queue import Judge, Publisher, print_tables, untune
 from normlab.commands._study_tune import tune
 from normlab.commands._terminal import complain, print_prose, print_table
 from normlab.config.registry import CONFIG_DIR
-from normlab.studies import runs as studied
-from normlab.studies.costs import COLUMNS, cost_table
+from normlab.studies import study_runs as studied
 from normlab.studies.loop import each_once, places
-from normlab.studies.queue import Job, Queue, asked
-from normlab.studies.runs import Run
+from normlab.studies.queue import COLUMNS, Job, Queue, asked, cost_table
 from normlab.studies.show import carry_out_shown
+from normlab.studies.study_runs import Run
 
 _EXAMPLES = """examples:
   normlab study run translation_norms                    20 s per run: does it work?
@@ -38,10 +37,10 @@ _RUN = """examples:
     translation_norms:placement=pre --budget 8h --until-decided --publish results
 
 key=value are those of `normlab train`, for every run; STUDY:key=value is for one study. rows= takes
-names, and the numbers that `study plan` shows. Several studies share a queue, seed by seed, ordered
-by how many open parts of claims they decide per hour, and runs that they share are made once. When
-the budget is spent, running runs save and stop, and the same command resumes. Only whole seeds are
-published, each as it ends. --until-decided counts the published seeds, and makes the next ones.
+names, and the numbers that `study plan` shows. Several studies run one after the other, seed by
+seed, and runs that they share are made once. When the budget is spent, running runs save and stop,
+and the same command resumes. Only whole seeds are published, each as it ends. --until-decided
+counts the published seeds, and makes the next ones.
 """
 _PLAN = """examples:
   normlab study plan bert_norms scale=small data_dir=FOLDER
@@ -60,10 +59,9 @@ _TUNE = """examples:
 `tuning` of a scale in configs/study/STUDY.yaml says what is tried: key, three values or more (two
 for scale=smoke and pilots), seeds, score and overrides; or it names the study whose tuning is used.
 Each value is tried for each row at each point and judged by the validation score of the last
-weights, averaged over seeds; a trial that diverged counts as the worst. From the third value of a
-row on, a trial is pruned if halfway its best score is worse than the median of the finished ones.
-The choice is written into `rates` of the scale, every trial into results/STUDY/tuning.json; a row
-for which no value trains loses its rate. Commit the choice before the runs that count.
+weights, averaged over seeds; a trial that diverged counts as the worst. The choice is written into
+`rates` of the scale, every trial into results/STUDY/tuning.json; a row for which no value trains
+loses its rate. Commit the choice before the runs that count.
 """
 _PUBLISH = """examples:
   normlab study publish translation_norms scale=small data_dir=FOLDER  seeds in runs/
@@ -104,6 +102,7 @@ def parser(verb: str) -> argparse.ArgumentParser:
         text = "studies, scale=SCALE (default: smoke), rows=, seeds=, and values of every run"
         several = "*" if verb == "publish" else "+"
         add("words", nargs=several, metavar="STUDY ... key=value ...", help=text)
+        add("--runs-dir", metavar="FOLDER", help="where the runs are; the same as runs_dir=FOLDER")
     if verb in ("run", "plan", "tune"):
         add("--processes", type=int, help="runs at a time (default: one per GPU or core)")
     if verb in ("run", "tune"):
@@ -151,6 +150,8 @@ def main(argv: list[str]) -> int:
             verbs.add_parser(name, help=text)
         every.parse_args([verb])
     arguments = parser(verb).parse_intermixed_args(rest)
+    if verb != "verify" and arguments.runs_dir:
+        arguments.words.append(f"runs_dir={arguments.runs_dir}")
     again = f"normlab study {shlex.join(argv)}"
     if verb == "tune":
         return tune(arguments, again)
@@ -195,8 +196,6 @@ def _run(arguments: argparse.Namespace, again: str) -> int:
     until = time.monotonic() + arguments.budget
     jobs, judge = _jobs(arguments)
     publisher = Publisher(arguments.publish, jobs)
-    if len(jobs) > 1 or arguments.until_decided:
-        judge.count_undecided(analyses=arguments.until_decided)
     lacking = False
     for job in _to_make(jobs):
         left = _left(job, "it is made again")
@@ -231,7 +230,6 @@ def _run(arguments: argparse.Namespace, again: str) -> int:
 def _plan(arguments: argparse.Namespace) -> int:
     """Print what the remaining runs cost, or their commands, or the table so far."""
     jobs, judge = _jobs(arguments)
-    judge.count_undecided(analyses=arguments.until_decided)
     if arguments.so_far:
         _show_so_far(jobs, judge.results)
         return 0
@@ -258,7 +256,10 @@ def _jobs(arguments: argparse.Namespace) -> tuple[list[Job], Judge]:
     """Return the requested studies, and the judge of their parts."""
     published = arguments.publish or _RESULTS
     jobs = asked(arguments.words, published=published if arguments.until_decided else None)
-    return jobs, Judge(jobs, published)
+    judge = Judge(jobs, published)
+    if arguments.until_decided:
+        judge.count_undecided()
+    return jobs, judge
 
 
 def _to_make(jobs: Sequence[Job], *, quiet: bool = False) -> list[Job]:

@@ -150,7 +150,8 @@ class Address(NamedTuple):
         """Parse an address; return None for other text."""
         if (found := _ADDRESS.fullmatch(str(place))) is None:
             return None
-        return cls(Path(found["folder"]), found["name"], found["seed"] and int(found["seed"]))
+        seed = int(found["seed"]) if found["seed"] else None
+        return cls(Path(found["folder"]), found["name"], seed)
 
 
 def address_of(place: Path) -> Address | None:

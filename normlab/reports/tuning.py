@@ -91,7 +91,7 @@ def _text(trial: Mapping[str, Any]) -> str:
     if trial["score"] is not None:
         return f"{trial['score']:.4g}"
     at = f" at {trial['step']}" if trial["step"] is not None else ""
-    last = f" ({trial['last']:.4g})" if trial["last"] is not None else ""
+    last = f" ({trial['last']:.4g})" if trial.get("last") is not None else ""
     return f"{trial['status']}{at}{last}"
 
 

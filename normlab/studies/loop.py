@@ -15,7 +15,7 @@ import time
 from collections.abc import Generator, Iterable, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import NamedTuple, Protocol, runtime_checkable
+from typing import NamedTuple
 
 INTERRUPTED = 130
 """Exit status of a run that was told to stop and has saved."""
@@ -24,7 +24,6 @@ _NVIDIA = Path("/proc/driver/nvidia/gpus")
 _PARENT = "NORMLAB_SWEEP"
 _PR_SET_PDEATHSIG = 1  # linux/prctl.h
 _WAIT = 0.05  # seconds between polls of the running processes
-_ASK = 0.5  # seconds between checks for hopeless runs
 
 
 class Cell(NamedTuple):
@@ -49,53 +48,34 @@ class Ended(NamedTuple):
         return self.status in (INTERRUPTED, -signal.SIGINT, -signal.SIGTERM)
 
 
-@runtime_checkable
-class Plan(Protocol):
-    """The runs to carry out, and which of them is next.
-
-    `count` is the number of runs that this command carries out, as far as known.
-    """
-
-    @property
-    def count(self) -> int: ...
-
-    def next(self) -> Cell | None:
-        """Return the run to start; None if there is none now."""
-        ...
-
-    def ended(self, done: Ended) -> None:
-        """Take in that a run has ended, or was stopped as hopeless."""
-        ...
-
-    def hopeless(self, cell: Cell) -> bool:
-        """Return whether a running run should be stopped."""
-        ...
-
-
-class Grid:
-    """A plan of given runs, in order."""
+class Plan:
+    """The runs to carry out, in order; a subclass may choose the next one by how others ended."""
 
     def __init__(self, cells: Iterable[Cell]) -> None:
         self._left = list(cells)
-        self.count = len(self._left)
+        self._count = len(self._left)
+
+    @property
+    def count(self) -> int:
+        """The number of runs that this command carries out, as far as known."""
+        return self._count
 
     def next(self) -> Cell | None:
+        """Return the run to start; None if there is none now."""
         return self._left.pop(0) if self._left else None
 
     def ended(self, done: Ended) -> None:
-        pass
-
-    def hopeless(self, cell: Cell) -> bool:
-        return False
+        """Take in that a run has ended."""
 
 
 class Show:
-    """What is shown while runs are carried out, every `every` seconds; nothing by default."""
+    """What is shown while runs are carried out, every `every` seconds; by default only lines."""
 
     every = math.inf
 
     def say(self, line: str) -> None:
         """Print a line of progress."""
+        print(line, flush=True)
 
     def beat(self, running: Mapping[Cell, float], ended: Sequence[Ended], count: int) -> None:
         """Show the running runs with their seconds, and the ended runs, of `count` in all."""
@@ -179,47 +159,37 @@ def carry_out(
     `processes` is as in `places`. At `deadline`, in the clock of `time.monotonic`, the running runs
     are asked to stop and returned as interrupted; no others are started. Ctrl-C reaches the
     processes directly, SIGTERM is passed on; both raise KeyboardInterrupt once all runs have saved.
-    A run stopped as hopeless has status 0.
     """
     show, free = show or Show(), places(processes)
     running: dict[Cell, _Job] = {}
-    dropped: set[Cell] = set()
     found: list[Ended] = []
     told: list[int] = []  # signals received
     stopped = interrupted = False
-    next_beat = next_ask = -math.inf
+    next_beat = -math.inf
 
-    def stop(cells: Iterable[Cell]) -> None:
-        for cell in cells:
-            running[cell].process.terminate()
+    def stop() -> None:
+        for job in running.values():
+            job.process.terminate()
 
     try:
         with _signals_into(told):
             while True:
                 now = time.monotonic()
                 if signal.SIGTERM in told or (now >= deadline and not stopped):
-                    stop(running)
+                    stop()
                 interrupted = interrupted or bool(told)
                 stopped = stopped or interrupted or now >= deadline
                 told.clear()
                 while free and not stopped and (cell := plan.next()) is not None:
                     show.say(f"{cell.name} begins")
-                    dropped.discard(cell)  # a plan may return a run again
                     running[cell] = _Job(cell, free.pop(0))
                 if now >= next_beat:
                     next_beat = now + show.every
                     seconds = {cell: now - job.begun for cell, job in running.items()}
                     show.beat(seconds, found, plan.count)
-                if now >= next_ask:
-                    next_ask = now + _ASK
-                    hopeless = {cell for cell in running if plan.hopeless(cell)} - dropped
-                    dropped |= hopeless
-                    stop(hopeless)
                 ended = [done for job in running.values() if (done := job.ended()) is not None]
                 for done in ended:
                     free.append(running.pop(done.cell).place)
-                    if done.interrupted and done.cell in dropped:
-                        done = done._replace(status=0, said="stopped: hopeless")
                     said = f"failed with status {done.status}: " if done.status else ""
                     if done.interrupted:
                         # A run that somebody else stopped: start no more runs.
@@ -235,7 +205,7 @@ def carry_out(
                 if not ended:
                     time.sleep(_WAIT)
     except BaseException:
-        stop(running)
+        stop()
         raise
     finally:
         for job in running.values():

@@ -1,39 +1,39 @@
 """The run order across several studies: one seed at a time, until every claim is decided.
 
-A unit is one seed of all rows and points of a study, since half a seed decides nothing. The unit
-expected to settle the most per hour comes first: the study's undecided parts of claims, divided by
-the hours to its next planned analysis. Runs that studies share are made once.
+Studies come in the order in which they are named, and all rows and points of a seed before the next
+seed, since half a seed decides nothing. Runs that studies share are made once.
 """
 
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections import Counter
+from collections.abc import Callable, Collection, Sequence
 from itertools import chain, count, islice
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 import yaml
 
-from normlab.records.packed import RECORDS, pack
+from normlab.records.packed import pack
 from normlab.records.record import RunRecord
-from normlab.records.store import RunStore
 from normlab.studies.load import load_study
-from normlab.studies.loop import Cell, Ended
-from normlab.studies.runs import Run, runs_of
+from normlab.studies.loop import Cell, Ended, Plan
 from normlab.studies.study import ANALYSES, SMOKE, Study, rate_name
+from normlab.studies.study_runs import Run, runs_of
+from normlab.train.console import duration
 
+COLUMNS = ("#", "row", "point", "runs", "to go", "updates", "min/run", "hours")
 _KEYS = {"scale": "scale", "seeds": "seeds", "seed": "seeds", "rows": "rows", "row": "rows"}
 _MOST_SEEDS = 1000  # in one range
-_LEAST_HOURS = 1e-6
 
 
 class Job:
     """A study at a scale in a queue.
 
     `own` are its seeds, `rows` the rows to run, `extra` overrides for every run. If a folder of
-    published `results` is given, seeds follow the planned analyses: `published` seeds need not be
-    made, and `taken` ones cannot be, since some of their runs were made elsewhere. `seeds` are made
-    now, each group in `later` only if a part of a claim is undecided at the analysis before it.
-    `counted` is how many published seeds count for the parts, `undecided` how many of the primary
-    parts that the study decides are undecided.
+    published `results` is given, seeds follow the planned analyses, and `published` seeds need not
+    be made. `seeds` are made now, each group in `later` only if a part of a claim is undecided at
+    the analysis before it. `counted` is how many published seeds count for the parts, `undecided`
+    how many of the primary parts that the study decides are undecided.
     """
 
     def __init__(
@@ -52,10 +52,7 @@ class Job:
         self._known: dict[tuple[str, ...], dict[str, Any]] = {}
         first = self._compose(self.own)[self.own[0]]
         self.names = {rate_name(run.planned.row, run.planned.point) for run in first}
-        self.published: Sequence[int] = ()
-        self.taken: Collection[int] = ()
-        if results is not None:
-            self.published, self.taken = _published(results, study.name, scale, first)
+        self.published = [] if results is None else _published(results, study.name, scale, first)
         self.seeds, self.later = list[int](), list[list[int]]()
         self.counted = self.undecided = 0
         self.over = False
@@ -74,13 +71,10 @@ class Job:
     def plan(self, counted: int | None) -> None:
         """Plan the seeds for the analyses, `counted` of them published; None: the own seeds."""
         if counted is None:
-            there = {*self.published, *self.taken}
-            self.seeds, self.later = [seed for seed in self.own if seed not in there], []
+            self.seeds, self.later = [s for s in self.own if s not in self.published], []
         else:
             self.counted = counted
-            self.seeds, self.later = seeds_by_analyses(
-                self.own, self.published, self.taken, counted=counted
-            )
+            self.seeds, self.later = seeds_by_analyses(self.own, self.published, counted=counted)
         self.runs = self._compose([*self.seeds, *chain.from_iterable(self.later)])
 
     def asked(self) -> list[Run]:
@@ -94,43 +88,17 @@ class Job:
         return runs
 
 
-def _published(
-    results: Path, study: str, scale: str, runs: Sequence[Run]
-) -> tuple[list[int], set[int]]:
-    """Return the seeds that are published in full, and those with some runs made elsewhere.
-
-    `runs` are the runs of one seed. Raises ValueError if published runs are damaged.
-    """
-
-    def seeds(records: Iterable[RunRecord | None]) -> dict[Path, set[int]]:
-        found = {run.folder.parent: set[int]() for run in runs}
-        by_label = {folder.name: own for folder, own in found.items()}
-        for record in filter(None, records):
-            label = record.run_id.removesuffix(f"-seed{record.seed}")
-            by_label.get(label, set()).add(record.seed)
-        return found
-
-    folder, whole = results / study / scale, set[int]()
-    if (folder / RECORDS).is_file():
-        here = pack(folder)
-        whole = set.intersection(*seeds(here.records.values()).values())
-        if here.damaged:
-            raise ValueError("\n".join(here.damaged))
-    taken = {
-        seed
-        for folder, own in seeds(RunStore(results).records()).items()
-        for seed in own
-        if not (folder / f"seed{seed}").exists()
-    }
-    return sorted(whole), taken - whole
+def _published(results: Path, study: str, scale: str, runs: Sequence[Run]) -> list[int]:
+    """Return the seeds that are published in full; `runs` are the runs of one seed."""
+    seeds = {run.folder.parent.name: set[int]() for run in runs}
+    for record in filter(None, pack(results / study / scale).records.values()):
+        label = record.run_id.removesuffix(f"-seed{record.seed}")
+        seeds.get(label, set()).add(record.seed)
+    return sorted(set.intersection(*seeds.values()))
 
 
 def seeds_by_analyses(
-    seeds: Sequence[int],
-    published: Collection[int] = (),
-    taken: Collection[int] = (),
-    *,
-    counted: int | None = None,
+    seeds: Sequence[int], published: Collection[int] = (), *, counted: int | None = None
 ) -> tuple[list[int], list[list[int]]]:
     """Return the seeds to make for the next planned analysis, and for each later one.
 
@@ -138,7 +106,7 @@ def seeds_by_analyses(
     """
     have = len(published) if counted is None else counted
     wanted = chain(seeds, (seed for seed in count(1) if seed not in seeds))
-    free = (seed for seed in wanted if seed not in published and seed not in taken)
+    free = (seed for seed in wanted if seed not in published)
     new = list(islice(free, max(0, max(ANALYSES[-1], len(seeds)) - have)))
     ends = [number - have for number in ANALYSES if number > have and number >= len(seeds)]
     ends = ends or [len(new)]
@@ -146,12 +114,12 @@ def seeds_by_analyses(
     return parts[0], parts[1:]
 
 
-class Queue:
+class Queue(Plan):
     """The order in which the runs of several jobs are started.
 
     Args:
-        jobs: in the order in which the user named them, which breaks ties; a job that is `over`
-            starts no runs, but its whole seeds are known.
+        jobs: in the order of their runs; a job that is `over` starts no runs, but its whole seeds
+            are known.
         analyze: returns a job's undecided parts at a planned analysis; None adds no seeds.
         whole: called with a job and its whole seeds whenever another seed is whole.
     """
@@ -180,7 +148,7 @@ class Queue:
             self._reach_analyses(job)
 
     def next(self) -> Cell | None:
-        for job in sorted(self.jobs, key=self.worth, reverse=True):
+        for job in self.jobs:
             seeds = sorted(job.seeds, key=lambda seed: not self._begun(job, seed))
             for run in (run for seed in seeds for run in job.runs[seed] if not job.over):
                 if run.folder not in self.done | self.failed | self._running:
@@ -203,9 +171,6 @@ class Queue:
                     self._whole(job, self.whole_seeds(job))
                     self._reach_analyses(job)
 
-    def hopeless(self, cell: Cell) -> bool:
-        return False
-
     @property
     def count(self) -> int:
         return len(self.done) - self.before + len(self.failed) + len(self.left())
@@ -218,12 +183,6 @@ class Queue:
         """Return the runs still to be made, each once; failed ones are left out."""
         asked = {run.folder: run for job in self.jobs if not job.over for run in job.asked()}
         return [run for folder, run in asked.items() if folder not in self.done | self.failed]
-
-    def worth(self, job: Job) -> float:
-        """Return the undecided parts per hour to the next analysis, by the study's estimate."""
-        lacks = {run.folder for run in job.asked()} - self.done
-        hours = len(lacks) * job.study.scale(job.scale).minutes / 60
-        return job.undecided / max(hours, _LEAST_HOURS)
 
     def _is_whole(self, job: Job, seed: int) -> bool:
         return all(run.folder in self.done for run in job.runs[seed])
@@ -241,6 +200,55 @@ class Queue:
                 job.over = True
             else:
                 job.seeds += job.later.pop(0)
+
+
+def cost_table(
+    job: Job, left: Sequence[Run], results: Path, at_a_time: int
+) -> tuple[list[list[str]], list[str]]:
+    """Return the table rows (`COLUMNS`), one per row and point, and notes on data and time.
+
+    A run is expected to take the median duration of the job's own runs of its row and point that
+    finished, or else of the published ones in `results`. `left` are the runs still to be made.
+    """
+    size = job.study.scale(job.scale)
+    published: dict[tuple[str, str], list[RunRecord]] = {}
+    for key, record in pack(results / job.study.name / job.scale).records.items():
+        if record is not None and record.finished:
+            published.setdefault((key.row, key.point), []).append(record)
+    groups: dict[tuple[str, str], list[Run]] = {}
+    for run in job.asked():
+        groups.setdefault(run.planned[:2], []).append(run)
+    lines, total, machines, unknown = list[list[str]](), 0.0, Counter[str](), False
+    for (row, point), runs in groups.items():
+        own = [record for run in runs if (record := run.record()) is not None and record.finished]
+        ended, to_go = own or published.get((row, point), []), sum(run in left for run in runs)
+        minutes = hours = "?"
+        if ended:
+            seconds = median(record.budget.wall_seconds for record in ended)
+            machines.update(f"{'own' if own else 'published'} on {_machine(r)}" for r in ended)
+            minutes, hours = f"{seconds / 60:.1f}", f"{seconds * to_go / 3600:.2f}"
+            total += seconds * to_go
+        unknown = unknown or (to_go > 0 and not ended)
+        steps = runs[0].config["budget"]["steps"]
+        counts = [str(len(runs)), str(to_go), f"{steps:,}" if steps else "?"]
+        lines.append([str(size.rows.index(row) + 1), row, point, *counts, minutes, hours])
+    lines.sort(key=lambda line: int(line[0]))
+    notes = [f"data: {size.data}"]
+    if machines:
+        at_once = f", {duration(total / at_a_time)} with {at_a_time} at once"
+        time = f"time: {duration(total)} one run after the other"
+        notes.append(time + (at_once if at_a_time > 1 else ""))
+        runs_on = "; ".join(f"{count} {where}" for where, count in machines.items())
+        notes.append(f"min/run: the median of finished runs ({runs_on})")
+    if unknown:
+        notes.append("?: unknown until the first run of the row has ended")
+    if size.pilot:
+        notes.append("a pilot: these runs never count as evidence")
+    return lines, notes
+
+
+def _machine(record: RunRecord) -> str:
+    return str(record.environment.get("device", "an unknown machine"))
 
 
 def asked(words: Sequence[str], *, published: Path | None = None) -> list[Job]:

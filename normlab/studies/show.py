@@ -22,13 +22,6 @@ _PIPE_SECONDS = 10.0  # between lines in a pipe
 _LINES = 8  # terminal lines outside the table
 
 
-class Lines(Show):
-    """Prints only the lines of progress."""
-
-    def say(self, line: str) -> None:
-        print(line, flush=True)
-
-
 class Runs(Show):
     """The runs being carried out, `at_a_time`; shown on standard error by default."""
 

@@ -1,12 +1,13 @@
-"""Which two runs of one seed may be compared, and what is said of others."""
+"""Which two runs of one seed may be compared, and how the seeds of an experiment are averaged."""
 
+import math
 from pathlib import Path
 
 import pytest
 
-from normlab.records.pairs import arithmetic, why_not_paired
+from normlab.records.pairs import Cell, arithmetic, summarise, why_not_paired
 from normlab.records.store import RunStore
-from tests.records.examples import record
+from tests.records.examples import SIGNATURE, record
 
 RESULTS = Path(__file__).resolve().parents[2] / "results"
 HERE = {"device": "A CPU", "device_type": "cpu", "instruction_set": "AVX512-BF16"}
@@ -88,3 +89,72 @@ def test_a_precision_that_a_config_leaves_open_is_that_of_its_arithmetic():
 def test_committed_records_that_left_the_precision_open_pair_with_one_another():
     records = RunStore(RESULTS / "bert_norms").records(precision="auto")
     assert {arithmetic(record) for record in records} == {("cpu", "bf16", "unknown (AMD EPYC)")}
+
+
+# The seeds of one experiment --------------------------------------------------------------------
+
+
+def test_scores_are_averaged_over_finished_seeds_only():
+    cell = Cell.of(
+        [
+            record(seed=3, bleu=33.0),
+            record(seed=1, bleu=30.0),
+            record(seed=2, bleu=0.0, status="diverged", spikes=9.0),
+        ]
+    )
+    score = cell.score("test/bleu")
+    assert score is not None
+    assert (score.mean, score.n) == (31.5, 2)
+    assert score.sd == pytest.approx(3 / math.sqrt(2))  # two values 3 apart, n - 1
+    assert cell.seeds == (1, 2, 3)
+    assert cell.outcome == "diverged 1/3"
+    assert cell.signature("test/bleu") == SIGNATURE
+
+
+@pytest.mark.parametrize(
+    ("statuses", "said"),
+    [
+        (["finished"] * 3, "finished 3/3"),
+        (["finished", "diverged", "diverged"], "diverged 2/3"),
+        (["failed", "interrupted", "finished"], "failed 1/3, interrupted 1/3"),
+    ],
+)
+def test_outcomes_are_counted(statuses, said):
+    runs = [record(seed=seed, status=status) for seed, status in enumerate(statuses)]
+    assert Cell.of(runs).outcome == said
+
+
+def test_one_seed_has_no_spread_and_none_no_score():
+    one = Cell.of([record(bleu=30.0)]).score("test/bleu")
+    assert one is not None and one.sd is None
+    assert Cell.of([record(status="diverged")]).score("test/bleu") is None
+    assert Cell.of([record(bleu=None)]).score("test/bleu") is None
+    assert Cell.of([record()]).score("test/chrf") is None
+    assert summarise([]) is None
+
+
+@pytest.mark.parametrize(
+    ("other", "key"),
+    [
+        ({"data": {"checksums": {"train": "xyz"}}}, "data.checksums"),
+        ({"data": {"source": "elsewhere"}}, "data.source"),
+        ({"data": {"sizes": {"train": 5}}}, "data.sizes"),
+        ({"environment": {"precision": "bf16"}}, "environment.precision"),
+        ({"environment": {"world_size": 2}}, "environment.world_size"),
+        ({"params": 1001}, "params"),
+    ],
+)
+def test_what_is_not_comparable_is_not_averaged(other, key):
+    with pytest.raises(ValueError, match=f"seed1 and .*seed2 are not comparable: {key}"):
+        Cell.of([record(seed=1), record(seed=2, **other)])
+
+
+def test_a_seed_counts_once():
+    with pytest.raises(ValueError, match="seed 1 is given twice"):
+        Cell.of([record(seed=1), record(seed=1)])
+
+
+def test_scores_of_several_kinds_are_not_averaged():
+    cell = Cell.of([record(seed=1), record(seed=2, signature="tok:none")])
+    with pytest.raises(ValueError, match=r"test/bleu was computed in several ways \(nrefs.*none"):
+        cell.score("test/bleu")

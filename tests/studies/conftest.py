@@ -5,14 +5,14 @@ import yaml
 
 from normlab.commands import _study_queue, _study_tune, study
 from normlab.config import machine
-from normlab.studies import load_study, queue, runs
+from normlab.studies import load_study, queue, study_runs
 from tests.studies.queues import CLAIM, STUDY, TUNING
 from tests.studies.stand_in import StandIn
 
 
 @pytest.fixture(scope="module")
 def composed():
-    compose, known = runs.composed, {}
+    compose, known = study_runs.composed, {}
 
     def once(run):
         own = (o for o in run.overrides if not o.startswith("seed="))
@@ -37,8 +37,8 @@ def place(tmp_path, monkeypatch, composed):
     claim = "# normlab claims 1\n# So.\n" + yaml.safe_dump(CLAIM, sort_keys=False)
     (configs / "claim" / "01_so.yaml").write_text(claim)
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(runs, "composed", composed)
-    monkeypatch.setattr(runs, "data_problem", lambda run: None)
+    monkeypatch.setattr(study_runs, "composed", composed)
+    monkeypatch.setattr(study_runs, "data_problem", lambda run: None)
     monkeypatch.setattr(_study_queue, "CONFIG_DIR", configs)
     monkeypatch.setattr(study, "_RESULTS", tmp_path / "published")
     monkeypatch.setattr(queue, "load_study", lambda name: load_study(name, configs))

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from normlab.records.record import Outcome, Score
 from normlab.records.store import run_id
-from normlab.studies import runs as studied
+from normlab.studies import study_runs as studied
 from normlab.studies.loop import each_once
 from tests.records.examples import changed, record
 

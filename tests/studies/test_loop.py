@@ -9,7 +9,7 @@ import time
 
 import pytest
 
-from normlab.studies.loop import LOG_FILE, Cell, Grid, Show, carry_out, places, visible_gpus
+from normlab.studies.loop import LOG_FILE, Cell, Plan, Show, carry_out, places, visible_gpus
 from normlab.studies.show import carry_out_shown
 
 
@@ -38,7 +38,7 @@ class Told(Show):
 
 def sweep(folder, *runs, processes=2, **more):
     cells = [Cell(run, (run,), folder / "runs" / run) for run in runs]
-    return carry_out(Grid(cells), processes, **more)
+    return carry_out(Plan(cells), processes, **more)
 
 
 def test_as_many_run_at_once_as_are_asked_for(tmp_path, stand_in):
@@ -61,7 +61,7 @@ def test_a_failure_costs_itself_and_says_why(tmp_path, stand_in, capsys):
     )
     names = ("norm=ln", "norm=bn", "norm=rms", "norm=in")
     cells = [Cell(name, (name,), tmp_path / name) for name in names]
-    found = carry_out_shown(Grid(cells), 1, again="normlab train")
+    found = carry_out_shown(Plan(cells), 1, again="normlab train")
     assert [done.status for done in found] == [0, 3, 1, 0]
     lines = capsys.readouterr().out.split("2 of 4 runs done\n")[1].splitlines()
     assert lines[0] == "  failed with status 3: norm=bn"
@@ -73,7 +73,7 @@ def test_a_run_that_was_told_to_stop_ends_the_sweep(tmp_path, stand_in, capsys):
     stand_in("echo $$ >> calls; exit 130")
     cells = [Cell(name, (name,), tmp_path / name) for name in ("a=1", "a=2", "a=3")]
     with pytest.raises(KeyboardInterrupt):
-        carry_out_shown(Grid(cells), 1, again="normlab train -m a=1,2,3")
+        carry_out_shown(Plan(cells), 1, again="normlab train -m a=1,2,3")
     assert len((tmp_path / "calls").read_text().split()) == 1
     said = capsys.readouterr().err.splitlines()
     assert said == [

@@ -10,7 +10,7 @@ import pytest
 
 from normlab.commands import study as command
 from normlab.studies import load_study
-from normlab.studies import runs as studied
+from normlab.studies import study_runs as studied
 from normlab.train.run import NUMERICS
 from tests.studies.queues import bleu, plan
 
@@ -54,7 +54,7 @@ def test_every_run_is_made_and_the_table_shown(place, capsys):
 def test_other_code_is_asked_for_by_name(place, capsys):
     plan(place, lambda run: {**bleu(3.0)(run), "code": NUMERICS})
     printed(capsys, "run")
-    argv = ("plan", "one:observe.other_code=rerun")
+    argv = ("plan", "one:observe.other_code=rerun", "--runs-dir", "runs")
     assert head(printed(capsys, *argv)[1]).endswith("4 ended, 0 to go")
     for path in (place.folder / "runs").rglob("record.json"):
         record = json.loads(path.read_text())

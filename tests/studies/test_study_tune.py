@@ -1,7 +1,6 @@
 """Every row is tuned by the same values; the choice goes into the study's file and nothing else."""
 
 import json
-import math
 import re
 
 import pytest
@@ -11,7 +10,7 @@ from normlab.commands import study as command
 from normlab.config.registry import CONFIG_DIR
 from normlab.reports.tuning import read
 from normlab.studies import load_study, tuning_of
-from normlab.studies.tuning import best, sign_of, with_rates, worse_than_median
+from normlab.studies.trials import best, sign_of, with_rates
 
 BEST = {"ln": "2e-3", "bn": "4e-3"}
 TUNING = "{key: optim.lr, values: [1e-3, 2e-3, 4e-3], seeds: [101], score: valid/bleu}"
@@ -66,7 +65,7 @@ def test_the_best_value_of_each_row_is_written_and_then_rows_alone(tuned, capsys
     edit(tuned, ("bn: [norm=bn]", "bn: [norm=bn], none: [norm=none]"))
     trials(tuned, by_best)
     code, out = tuning(capsys, "rows=none")
-    assert code == 0 and "1 rows and points, at most 3 runs" in out
+    assert code == 0 and "1 rows and points, 3 runs to go" in out
     assert len(tuned.lines("calls")) == 6 + 3 and "| ln |" not in out
     rates = study(tuned).scale("smoke").rates
     assert {row: of for row, (of,) in rates.items()} == {
@@ -166,23 +165,6 @@ def test_published_choices_follow_from_their_trials():
                 assert row["chosen"] == chosen, (path, scale, row["row"])
                 checked += 1
     assert checked > 50
-
-
-@pytest.mark.parametrize(
-    ("seen", "others", "pruned"),
-    [
-        ({(0, 50): 5.0}, [{(0, 50): 1.0}, {(0, 50): 3.0}], True),
-        ({(0, 50): 2.0}, [{(0, 50): 1.0}, {(0, 50): 3.0}], False),  # the median itself
-        ({(0, 25): 0.5, (0, 50): 5.0}, [{(0, 50): 1.0}, {(0, 50): 3.0}], False),  # by its best
-        ({(0, 25): 5.0}, [{(0, 25): 1.0}, {(0, 25): 1.0}], False),  # before half of its run
-        ({(1, 25): 5.0}, [{(1, 25): 1.0}, {(1, 25): 1.0}], True),  # of the second seed
-        ({(0, 50): 5.0}, [{(0, 50): 1.0}], False),  # too few others
-        ({(0, 50): 5.0}, [{(0, 25): 1.0}, {(0, 25): 1.0}], False),  # none at its step
-        ({(0, 50): math.nan}, [{(0, 50): 1.0}, {(0, 50): 1.0}], True),
-    ],
-)
-def test_a_trial_is_pruned_that_is_worse_than_the_median_of_the_others(seen, others, pruned):
-    assert worse_than_median(seen, others, warmup=50) == pruned
 
 
 RATES = """\

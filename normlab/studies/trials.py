@@ -1,0 +1,126 @@
+"""The trials of a tuning: the result of each value, the choice, and the text that records it."""
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from statistics import fmean
+
+import yaml
+
+from normlab.metrics.glossary import SCORES, meaning
+from normlab.records.record import RunRecord
+from normlab.studies.study import Tuning
+from normlab.studies.study_runs import Run
+
+
+@dataclass(frozen=True)
+class Trial:
+    """The ended runs of one value, one per seed; `status` is finished, or diverged if one did.
+
+    `score` is the mean over seeds, None if diverged; `step` is where the first run diverged.
+    """
+
+    value: str
+    status: str
+    score: float | None = None
+    step: int | None = None
+    seeds: dict[str, float] = field(default_factory=dict)
+    seconds: float = 0.0
+    commits: tuple[str, ...] = ()
+    runs: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Bout:
+    """The tuning of a row at a point: the runs of each value, by seed."""
+
+    tuning: Tuning
+    runs: Mapping[str, Sequence[Run]]
+
+    def trials(self) -> list[Trial]:
+        """Return the trials of the values for which every run has ended."""
+        trials: list[Trial] = []
+        for value, runs in self.runs.items():
+            records = [record for run in runs if run.has_ended(record := run.record()) and record]
+            if len(records) == len(runs):
+                names = tuple("/".join(run.folder.parts[-2:]) for run in runs)
+                trials.append(_trial(value, names, records, self.tuning.score))
+        return trials
+
+    def chosen(self, trials: Sequence[Trial]) -> str | None:
+        """Return the value with the best mean; None until all were tried, and if all diverged."""
+        if len(trials) < len(self.runs):
+            return None
+        return best({trial.value: trial.score for trial in trials}, sign_of(self.tuning.score))
+
+
+def _trial(value: str, runs: tuple[str, ...], records: Sequence[RunRecord], score: str) -> Trial:
+    seconds = sum(record.budget.wall_seconds for record in records)
+    commits = tuple(dict.fromkeys(map(_commit, records)))
+    for record in records:
+        if not record.finished:
+            step = record.outcome.step
+            return Trial(value, "diverged", step=step, seconds=seconds, commits=commits, runs=runs)
+        if score not in record.scores:
+            there = ", ".join(name for name in record.scores if name.startswith("valid/"))
+            raise ValueError(f"{record.run_id}: no score {score}: there are {there}")
+    seeds = {str(record.seed): record.scores[score].value for record in records}
+    mean = fmean(seeds.values())
+    return Trial(value, "finished", mean, None, seeds, seconds, commits, runs)
+
+
+def _commit(record: RunRecord) -> str:
+    changes = " with changes" if record.environment.get("dirty") else ""
+    return f"{record.environment.get('commit')}{changes}"
+
+
+def best(scores: Mapping[str, float | None], sign: int) -> str | None:
+    """Return the value with the best score, the first one on ties; None if there is no score."""
+    found = {value: sign * score for value, score in scores.items() if score is not None}
+    return min(found, key=lambda value: found[value]) if found else None
+
+
+def sign_of(score: str) -> int:
+    """Return 1 for a score that is better lower, -1 for higher; raises ValueError for others."""
+    known = meaning(score)
+    if known is None or known.better == "-":
+        names = ", ".join(name for name, each in SCORES.items() if each.better != "-")
+        raise ValueError(
+            f"{score} is no score with a direction in normlab/metrics/glossary.py: tune by {names}"
+        )
+    return 1 if known.better == "less" else -1
+
+
+def with_rates(text: str, scale: str, rates: Mapping[str, Sequence[str] | None]) -> str:
+    """Return the text of a study's file with these rates for a scale and nothing else changed.
+
+    None removes the rates of a row. Raises ValueError if the scale is written in braces.
+    """
+    wanted, text = yaml.safe_load(text), text.rstrip("\n") + "\n"
+    before = wanted["scales"][scale].pop("rates", None) or {}
+    after = {name: list(of) for name, of in {**before, **rates}.items() if of is not None}
+    if after:
+        wanted["scales"][scale]["rates"] = after
+    part = re.search(rf"^  {re.escape(scale)}: *(#.*)?\n(    .*\n)*", text, re.MULTILINE)
+    if part is None:
+        raise ValueError(f"scales.{scale}: write one key per line")
+    # In the place of the former rates, or else before the tuning, or else at the end.
+    places = r"^    rates:( *#.*)?.*\n(?:      .*\n)*", r"^()(?=    tuning:)", r"()\Z"
+    old = next(m for each in places if (m := re.search(each, part[0], re.MULTILINE)))
+    lines = [f"    rates:{old[1] or ''}\n"] if after else []
+    for name, values in after.items():
+        lines.append(f"      {_scalar(name)}: [{', '.join(map(_scalar, values))}]\n")
+    own = part[0][: old.start()] + "".join(lines) + part[0][old.end() :]
+    changed = text[: part.start()] + own + text[part.end() :]
+    assert yaml.safe_load(changed) == wanted, "only the rates of one scale change"
+    return changed
+
+
+def _scalar(text: str) -> str:
+    """Format a text as YAML, quoted only if it would otherwise be read back differently."""
+    try:
+        plain = yaml.safe_load(f"[{text}]") == [text] and yaml.safe_load(f"{text}: 1") == {text: 1}
+    except (yaml.YAMLError, TypeError):
+        plain = False
+    return text if plain else json.dumps(text)
