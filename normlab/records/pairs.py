@@ -46,7 +46,7 @@ def why_not_paired(
         return "different numbers of processes"
     if code and not same_code(a.made_by, b.made_by):
         return "different code"
-    kinds = arithmetic(a), arithmetic(b)
+    kinds = arithmetic_of(a.environment), arithmetic_of(b.environment)
     if kinds[0] != kinds[1]:
         # If both configs name a precision, and the two differ, precision is what is compared.
         named = {record.config.get("precision", "auto") for record in (a, b)}
@@ -68,13 +68,8 @@ def all_same_code(made_by: Iterable[MadeBy]) -> bool:
     return all(same_code(a, b) for a, b in combinations(made_by, 2))
 
 
-def arithmetic(record: RunRecord) -> tuple[str, str, str]:
-    """Return device type, precision and instruction set, such as `("cpu", "fp32", "AVX2")`."""
-    return arithmetic_of(record.environment)
-
-
 def arithmetic_of(environment: Mapping[str, Any]) -> tuple[str, str, str]:
-    """Return the arithmetic in a record's environment; the instruction set may be `unknown`."""
+    """Return device type, precision and instruction set, such as `("cpu", "fp32", "AVX2")`."""
     unknown = f"unknown ({environment.get('device', 'no device named')})"
     kind, precision = (str(environment.get(key)) for key in ("device_type", "precision"))
     return kind, precision, environment.get("instruction_set") or unknown
@@ -157,14 +152,11 @@ class Cell:
         first = ordered[0]
         for before, after in pairwise(ordered):
             if before.seed == after.seed:
-                raise ValueError(
-                    f"{first.run_id}: seed {after.seed} is given twice; name each run once"
-                )
-        for record in ordered[1:]:
-            for (key, own), (_, other) in zip(_shared(first), _shared(record), strict=True):
-                if own != other:
+                raise ValueError(f"{first.run_id}: seed {after.seed} is given twice; name it once")
+            for key, own in _shared(before).items():
+                if own != (other := _shared(after)[key]):
                     raise ValueError(
-                        f"{first.run_id} and {record.run_id} are not comparable: {key} is "
+                        f"{before.run_id} and {after.run_id} are not comparable: {key} is "
                         f"{own!r} and {other!r}; compare them one at a time"
                     )
         return cls(ordered)
@@ -220,14 +212,12 @@ class Cell:
         return [score for score in found if score is not None]
 
 
-def _shared(record: RunRecord) -> list[tuple[str, object]]:
+def _shared(record: RunRecord) -> dict[str, object]:
     """Return what the seeds of an experiment must share in addition to their config."""
-    machine = ("precision", "world_size")
-    return [
-        ("params", record.params),
-        *((f"data.{key}", record.data.get(key)) for key in _DATA),
-        *((f"environment.{key}", record.environment.get(key)) for key in machine),
-    ]
+    found: dict[str, object] = {f"data.{key}": record.data.get(key) for key in _DATA}
+    for key in ("precision", "world_size"):
+        found[f"environment.{key}"] = record.environment.get(key)
+    return {"params": record.params, **found}
 
 
 def summarise(values: Sequence[float]) -> Summary | None:

@@ -135,11 +135,6 @@ class RunRecord(
         return str(self.data.get("unit", "tokens"))
 
     @property
-    def loss_unit(self) -> str:
-        """Return the unit of the losses, such as `nats per token`; also for masked models."""
-        return f"nats per {self.unit.removesuffix('s')}"
-
-    @property
     def main_scores(self) -> dict[str, Score]:
         """Return the scores of whole splits under the run's own settings, such as `test/bleu`.
 

@@ -9,7 +9,7 @@ packed, and have an address instead of a folder (`normlab.records.packed`).
 
 import os
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, cast
 
@@ -161,6 +161,12 @@ def read_progress(run_dir: Path) -> dict[str, Any] | None:
 # Selection by config ------------------------------------------------------------------------------
 
 _NOTHING = object()
+_OWN: Mapping[str, Callable[[RunRecord], object]] = {
+    "norm": lambda record: norm_label(record.config.get("choices", {})),
+    "status": lambda record: record.outcome.status,
+    "fingerprint": lambda record: record.fingerprint,
+    "seed": lambda record: record.seed,
+}
 
 
 def select(records: Sequence[RunRecord], where: Mapping[str, object]) -> list[RunRecord]:
@@ -170,13 +176,12 @@ def select(records: Sequence[RunRecord], where: Mapping[str, object]) -> list[Ru
     is compared with the whole label: `norm="bn"` is batch norm everywhere, `norm="bn+ln"` the
     split. Raises `ValueError` for a name that no record has.
     """
-    kept = list(records)
+    kept = [*records]
     for name, wanted in where.items():
         if records and all(lookup(record, name, _NOTHING) is _NOTHING for record in records):
-            groups = {key for each in records for key in each.config.get("choices", {})}
+            groups = {key for record in records for key in record.config.get("choices", {})}
             raise ValueError(
-                f"no record has the key {name!r}; allowed: "
-                f"{', '.join(sorted({*groups, 'fingerprint', 'norm', 'seed', 'status'}))}, "
+                f"no record has the key {name!r}; allowed: {', '.join(sorted({*groups, *_OWN}))}, "
                 "or a dotted key of the config such as optim.lr"
             )
         text = _typed(wanted)
@@ -186,14 +191,9 @@ def select(records: Sequence[RunRecord], where: Mapping[str, object]) -> list[Ru
 
 def lookup(record: RunRecord, name: str, default: object = None) -> object:
     """Return a record's value of a name (see `select`), or `default`."""
-    choices = record.config.get("choices", {})
-    if name == "norm":
-        return norm_label(choices)
-    if name in ("fingerprint", "seed"):
-        return getattr(record, name)
-    if name == "status":
-        return record.outcome.status
-    if name in choices:
+    if name in _OWN:
+        return _OWN[name](record)
+    if name in (choices := record.config.get("choices", {})):
         return choices[name]
     node: Any = record.config
     for part in name.split("."):

@@ -94,7 +94,7 @@ def over_training(study: Study, runs: Sequence[Run]) -> dict[str, Group]:
 
 def loss_unit(records: Iterable[RunRecord]) -> str:
     """Return the unit of the losses, such as nats per token; nats if the runs differ in it."""
-    units = {record.loss_unit for record in records}
+    units = {f"nats per {record.unit.removesuffix('s')}" for record in records}
     return units.pop() if len(units) == 1 else "nats"
 
 

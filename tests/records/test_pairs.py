@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from normlab.records.pairs import Cell, arithmetic, summarise, why_not_paired
+from normlab.records.pairs import Cell, arithmetic_of, summarise, why_not_paired
 from normlab.records.store import RunStore
 from tests.records.examples import SIGNATURE, record
 
@@ -23,7 +23,7 @@ def made(norm="ln", *, precision="fp32", named=None, environment=None, **changes
 
 
 def test_arithmetic_is_device_type_precision_and_instruction_set():
-    assert arithmetic(made()) == ("cpu", "fp32", "AVX512-BF16")
+    assert arithmetic_of(made().environment) == ("cpu", "fp32", "AVX512-BF16")
 
 
 @pytest.mark.parametrize(
@@ -88,7 +88,9 @@ def test_a_precision_that_a_config_leaves_open_is_that_of_its_arithmetic():
 
 def test_committed_records_that_left_the_precision_open_pair_with_one_another():
     records = RunStore(RESULTS / "bert_norms").records(precision="auto")
-    assert {arithmetic(record) for record in records} == {("cpu", "bf16", "unknown (AMD EPYC)")}
+    assert {arithmetic_of(record.environment) for record in records} == {
+        ("cpu", "bf16", "unknown (AMD EPYC)")
+    }
 
 
 # The seeds of one experiment --------------------------------------------------------------------
