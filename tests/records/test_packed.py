@@ -4,7 +4,6 @@ import gzip
 import io
 import math
 import re
-from pathlib import Path
 
 import pytest
 
@@ -16,7 +15,6 @@ from normlab.records.packed import (
     HYPOTHESES,
     PACK,
     RECORDS,
-    Address,
     Key,
     Pack,
     write_pack,
@@ -123,12 +121,6 @@ def test_the_config_of_an_older_run_gets_the_defaults_of_newer_keys():
 def test_an_address_of_no_run_says_what_there_is(folder, address, message):
     with pytest.raises(ValueError, match=message):
         RunStore(f"{folder}:{address}").entries()
-
-
-def test_the_parts_of_an_address():
-    assert Address.of("a/cpu:bn x=1@seed3") == (Path("a/cpu"), "bn x=1", 3)
-    assert Address.of("a/cpu:bn") == (Path("a/cpu"), "bn", None)
-    assert Address.of("runs/toy-ln-pre-0123456789/seed1") is None
 
 
 @pytest.mark.parametrize(

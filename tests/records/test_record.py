@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from normlab.records.record import RunRecord, Score, plain
+from normlab.records.record import RunRecord, Score
 from tests.records.examples import record
 
 names = st.text(max_size=8)
@@ -112,13 +112,6 @@ def test_a_missing_key_is_named(key):
     del content[key]
     with pytest.raises(ValueError, match=rf"here: damaged .* missing required field `{key}`"):
         RunRecord.from_json(json.dumps(content), origin="here")
-
-
-def test_what_cannot_be_recorded_is_named():
-    with pytest.raises(TypeError, match=r"a\.b\[1\]: a set cannot be recorded"):
-        plain({"a": {"b": [1, {2}]}})
-    with pytest.raises(TypeError, match=r"a: key 3 is not a string"):
-        plain({"a": {3: 1}})
 
 
 def test_a_figure_is_a_score_or_what_a_probe_measured():

@@ -141,16 +141,6 @@ def test_parts_that_a_cut_cannot_decide_add_no_seeds(place, capsys):
     assert len(place.lines("calls")) == 2, "the seeds of the study"
 
 
-def test_whole_seeds_that_decide_are_published_though_nothing_is_left_to_make(place, capsys):
-    plan(place, bleu(3.0))
-    night(capsys, "one", "seeds=1-2", "--publish", "results")
-    night(capsys, "one", "--until-decided")
-    code, out = night(capsys, "one", "--until-decided", "--publish", "results")
-    assert code == 0 and "nothing to make, 2 seeds are published" in " ".join(out.split())
-    folder = place.folder / "results" / "one" / "smoke"
-    assert [run.key.seed for run in read(folder)][::2] == [1, 2, 3, 4, 5]
-
-
 def test_rows_whose_rates_are_not_chosen_are_named_where_runs_would_count(place, capsys):
     size = "{overrides: [task=toy], seeds: [1, 2], minutes: 0.5, data: the built-in corpus"
     tuning = "tuning: {key: optim.lr, values: [1e-3, 2e-3, 4e-3], seeds: [101], score: valid/bleu}"
