@@ -11,7 +11,7 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from functools import cached_property
 from html import escape
@@ -201,11 +201,11 @@ _SHAPES = {
 _DECODER = msgspec.json.Decoder(RunRecord, strict=False)
 
 
-def plain(value: object, key: str = "") -> Any:
+def plain(value: Any) -> Any:
     """Convert a nested value to JSON types: dict, list, str, int, finite float, bool, None.
 
     Tuples become lists, numpy scalars numbers, and NaN and infinities their names. Raises
-    `TypeError` naming the dotted key of anything else.
+    `TypeError` for anything else.
     """
     if value is None or isinstance(value, bool | str):
         return value
@@ -214,18 +214,11 @@ def plain(value: object, key: str = "") -> Any:
     if isinstance(value, Real):
         return float(value) if math.isfinite(value) else str(float(value))
     if isinstance(value, list | tuple):
-        items = cast("Sequence[object]", value)
-        return [plain(item, f"{key}[{index}]") for index, item in enumerate(items)]
-    if isinstance(value, msgspec.Struct):
-        value = asdict(value)
-    if not isinstance(value, dict):
-        raise TypeError(f"{key or 'value'}: a {type(value).__name__} cannot be recorded")
-    result: dict[str, Any] = {}
-    for name, item in cast("dict[object, object]", value).items():
-        if not isinstance(name, str):
-            raise TypeError(f"{key or 'value'}: key {name!r} is not a string")
-        result[name] = plain(item, f"{key}.{name}" if key else name)
-    return result
+        return [plain(item) for item in cast("list[Any]", value)]
+    node = cast("dict[Any, Any]", asdict(value) if isinstance(value, msgspec.Struct) else value)
+    if not isinstance(cast("object", node), dict) or not all(isinstance(key, str) for key in node):
+        raise TypeError(f"{value!r:.80} cannot be recorded as JSON")
+    return {key: plain(item) for key, item in node.items()}
 
 
 def number(value: object) -> float | None:

@@ -96,11 +96,9 @@ def test_it_is_the_hash_of_the_obvious_way(value):
 def test_values_that_are_not_plain_hash_like_those_that_are():
     numbers = {"x": {"a": np.float64(0.5), "b": (1, 2), "c": math.nan}, "y": np.int64(3)}
     assert fingerprint(numbers) == by_hand({"x": {"a": 0.5, "b": [1, 2], "c": "nan"}, "y": 3})
-    for value, message in (({2}, r"x\.a\[1\]: a set cannot"), (b"1", r"x\.a\[1\]: a bytes cannot")):
-        with pytest.raises(TypeError, match=message):
+    for value in ({2}, b"1", {3: 1}):
+        with pytest.raises(TypeError, match=rf"^{value} cannot be recorded"):
             fingerprint({"x": {"a": [1, value]}})
-    with pytest.raises(TypeError, match="x: key 3 is not a string"):
-        fingerprint({"x": {3: 1}})
 
 
 @given(st.lists(configs, min_size=1, max_size=5))
