@@ -98,8 +98,9 @@ def tune(arguments: argparse.Namespace, again: str) -> int:
         cells = [_cell(job, run) for run in job.left]
         head = f"tuning {job.study.name} scale={job.scale}"
         print(f"{head}: {len(job.bouts)} rows and points, {len(cells)} runs to go")
-        ended = carry_out_shown(Plan(cells), arguments.processes, again=again, deadline=until)
-        failed = failed or any(done.status for done in ended)
+        if cells:
+            ended = carry_out_shown(Plan(cells), arguments.processes, again=again, deadline=until)
+            failed = failed or any(done.status for done in ended)
         found = job.found()
         print(f"\n{job.study.name} at scale={job.scale}\n\n{table(found)}\n{''.join(notes(found))}")
         if write and not job.left:
