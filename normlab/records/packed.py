@@ -75,8 +75,6 @@ class Pack:
         """Return the records in file order; None for a run that was not made."""
         found: dict[Key, RunRecord | None] = {}
         for origin, text, line in self._lines(RECORDS):
-            if line.key in found:
-                raise ValueError(f"{origin}: {line.key} is there twice; {MEND_PUBLISHED}")
             read = RunRecord.from_json
             record = read(text, origin=origin, mend=MEND_PUBLISHED) if line.run_id else None
             found[line.key] = record

@@ -7,6 +7,7 @@ per line), and the output of the tested weights on each test split, one sentence
 packed, and have an address instead of a folder (`normlab.records.packed`).
 """
 
+import json
 import os
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -205,11 +206,7 @@ def lookup(record: RunRecord, name: str, default: object = None) -> object:
 
 def _typed(value: object) -> str:
     """Format a value as on the command line, so that "32" finds 32 and "true" finds True."""
-    if isinstance(value, str):
-        return value
-    if value is None:
-        return "null"
-    return str(value).lower() if isinstance(value, bool) else repr(value)
+    return value if isinstance(value, str) else json.dumps(value, default=str)
 
 
 # The logged rows and the hypotheses of a run ------------------------------------------------------
