@@ -162,6 +162,7 @@ def read_progress(run_dir: Path) -> dict[str, Any] | None:
 # Selection by config ------------------------------------------------------------------------------
 
 _NOTHING = object()
+_json = json.JSONEncoder(default=str).encode
 _OWN: Mapping[str, Callable[[RunRecord], object]] = {
     "norm": lambda record: norm_label(record.config.get("choices", {})),
     "status": lambda record: record.outcome.status,
@@ -206,7 +207,7 @@ def lookup(record: RunRecord, name: str, default: object = None) -> object:
 
 def _typed(value: object) -> str:
     """Format a value as on the command line, so that "32" finds 32 and "true" finds True."""
-    return value if isinstance(value, str) else json.dumps(value, default=str)
+    return value if isinstance(value, str) else _json(value)
 
 
 # The logged rows and the hypotheses of a run ------------------------------------------------------
