@@ -5,15 +5,14 @@ Nothing here imports torch, so listing and reporting start fast. The package is 
 """
 
 import sys
+from importlib import import_module
 from types import ModuleType
 from typing import Any
 
 
 class _Callable(ModuleType):
     def __call__(self, runs_dir: Any = "runs", **where: object) -> Any:
-        from normlab.notebook import records
-
-        return records(runs_dir, **where)
+        return import_module("normlab.notebook").records(runs_dir, **where)
 
 
 sys.modules[__name__].__class__ = _Callable
