@@ -1,6 +1,5 @@
 """The measurement beside other programs: files, turns, figures. None of the programs is needed."""
 
-import json
 import sys
 
 import pytest
@@ -10,7 +9,7 @@ from normlab.tasks.translation import Translation
 from tests.bench.small import SCRIPTS
 
 from bench.common import bench_task  # isort: skip  (scripts/ is put on the path above)
-from bench.peers import files, run, table  # isort: skip
+from bench.peers import files, table  # isort: skip
 from bench.peers.race import Entry, Program, Race, Turn  # isort: skip
 from bench.peers.work import token_counts  # isort: skip
 
@@ -133,16 +132,3 @@ def test_figures_are_rates_and_ratios_round_by_round():
     assert fast["ratio_to"]["normlab bf16"]["median"] == 1
     assert own["peak_memory_bytes"] == 2**31
     assert own["steps"] == 4
-
-
-def test_a_run_writes_both_files(tmp_path, monkeypatch, work, capsys):
-    monkeypatch.setattr(run, "write", lambda folder, model: work)
-    arguments = [str(tmp_path), "--only", "CTranslate2", "--output", str(tmp_path / "found")]
-    assert run.main(arguments) == 0
-    found = json.loads((tmp_path / "found.json").read_text())
-    assert found["format"] == "normlab.bench.peers/1"
-    assert found["training"] == found["decoding"] == []
-    reasons = {item["name"]: item["reason"] for item in found["missing"]}
-    assert "is missing" in reasons["CTranslate2 fp32, decoding"]
-    assert (tmp_path / "found.md").read_text() == table.page(found)
-    assert capsys.readouterr().out.startswith("# normlab beside")

@@ -7,11 +7,7 @@ import pytest
 import torch
 
 from normlab.config.compose import compose, to_dict
-from normlab.config.registry import START_FILE, sha256
-from normlab.norms.base import Clock
 from normlab.records.record import fingerprint
-from normlab.train.build import make_norm
-from normlab.train.checkpoint import FORMAT, start_from
 from normlab.train.loaded import load_run
 from normlab.train.run import train
 from tests.tiny_runs import tiny
@@ -44,18 +40,6 @@ def test_batch_norm_begins_with_all_that_layer_norm_has(
     for name, value in before.named_parameters():
         assert torch.equal(learned[name], value), name
     assert record.config["start_from"]["sha256"] == config.start_from["sha256"]
-
-
-def test_only_tensors_that_the_model_holds_then_count_as_taken(tmp_path: Path):
-    pn = make_norm("pn", 8)
-    pn.clock = Clock(3, 4)
-    (path := tmp_path / START_FILE).parent.mkdir()
-    weights = {**pn.state_dict(), "weight": torch.full((8,), 2.0)}
-    torch.save({"format": FORMAT, "model": weights}, path)
-    node = {"run_dir": str(tmp_path), "sha256": sha256(path)}
-    found = start_from(own := make_norm("pn", 8), node)
-    assert "4 of 5 tensors taken" in found
-    assert torch.equal(own.weight, torch.full((8,), 2.0)) and own.clock.step == 0
 
 
 def test_the_weights_are_part_of_the_experiment_and_their_folder_is_not(
