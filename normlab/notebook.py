@@ -12,11 +12,10 @@ from typing import TYPE_CHECKING, Any
 from normlab.records.labels import norm_label
 from normlab.records.record import RunRecord
 from normlab.records.store import RunStore, lookup, select, series
-from normlab.reports.arrange import arranged
-from normlab.reports.charts import KINDS, row_looks
-from normlab.reports.figures import draw, drawing, write
+from normlab.reports.charts import KINDS, draw, drawing, row_looks, write
+from normlab.reports.gather import Run, arranged, found_run, rows_of_run
 from normlab.reports.panels import THEMES
-from normlab.reports.runs import Run, found_run, rows_of_run
+from normlab.reports.study_table import build
 from normlab.reports.table import markdown
 
 if TYPE_CHECKING:
@@ -117,7 +116,8 @@ class Records(list[RunRecord]):
 
     def _repr_markdown_(self) -> str:
         """Return the table that `normlab compare` prints."""
-        return markdown(arranged([found_run(None, record) for record in self]).table)
+        runs = arranged([found_run(None, record) for record in self])
+        return markdown(build(*runs, found=True))
 
 
 def records(runs_dir: Path | str = "runs", **where: object) -> Records:

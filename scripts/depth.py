@@ -20,7 +20,7 @@ from typing import Any
 from normlab.inspect.depth import gradients
 from normlab.inspect.model import subject_of_config
 from normlab.records.files import atomic_write
-from normlab.reports.figures import draw, write
+from normlab.reports.charts import draw, write
 from normlab.reports.panels import DARK, LIGHT, Panel, Series, looks_of
 from normlab.reports.table import pipes
 

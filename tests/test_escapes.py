@@ -10,7 +10,7 @@ from normlab.commands._terminal import complain, print_table
 from normlab.records.labels import in_markdown, in_sheet, one_line, printable
 from normlab.records.record import Outcome
 from normlab.records.store import RunStore
-from normlab.reports.study_page import study_page
+from normlab.reports.page import study_page
 from normlab.reports.study_table import build
 from normlab.reports.table import comma_separated, latex, markdown
 from tests.records.examples import changed, record

@@ -26,8 +26,16 @@ from typing import Annotated, Any, Literal
 import msgspec
 from msgspec import Meta, Struct
 
-from normlab.claims.endpoint import Contrast, Document, Level, Trains
-from normlab.claims.evidence import Computed, Endpoint, Published, Text, Timing
+from normlab.claims.endpoint import (
+    Computed,
+    Contrast,
+    Document,
+    Level,
+    Published,
+    Timing,
+    Trains,
+)
+from normlab.claims.sample import Endpoint, Text
 from normlab.config.registry import read_yaml
 from normlab.studies.load import convert
 

@@ -1,16 +1,23 @@
-"""Endpoints decided by the runs of a study: `contrast`, `level`, `document` and `trains`."""
+"""The kinds of endpoints in claim files.
+
+Runs of a study decide `contrast`, `level`, `document` and `trains`; `computed`, `timing` and
+`published` need no runs.
+"""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from itertools import chain
+from pathlib import PurePosixPath
 from statistics import fmean, geometric_mean
-from typing import Annotated, ClassVar
+from typing import Annotated, Any, ClassVar, Literal
 
 from msgspec import Meta, field
 
+from normlab.claims.evidence import BENCH, Runs, Timed, Timings, Where
 from normlab.claims.judge import (
     CONSTANT,
+    FEWEST,
     LOOKS,
     Count,
     Judgement,
@@ -24,23 +31,23 @@ from normlab.claims.judge import (
     stuck,
     tested,
 )
-from normlab.claims.runs import Where, value_of
-from normlab.claims.sample import Chosen, Sample, StudyEndpoint, keys
+from normlab.claims.sample import Chosen, Endpoint, Sample, StudyEndpoint, Text, keys
 from normlab.metrics.spread import p_value, t_interval
 from normlab.records.record import RunRecord
+from normlab.records.store import lookup
 
 Side = Annotated[Chosen, Meta(min_length=1)]
 NOT_ALL = "not all seeds train"
 
 
 class _Valued(StudyEndpoint, frozen=True, kw_only=True):
-    """An endpoint about one value per seed, such as a difference, provided all seeds train."""
+    """An endpoint about one value per seed, provided all seeds train."""
 
     def values(self, sample: Sample) -> dict[int, float]:
-        """Return the value of each seed."""
-        raise NotImplementedError
+        """Return the value of each seed: that of the first side."""
+        return sample.figures(next(iter(sample.cells)))
 
-    def of_values(self, sample: Sample, seeds: Sequence[int], look: Look, says: str) -> Judgement:
+    def of_values(self, values: Sequence[float], look: Look, says: str) -> Judgement:
         """Judge the values of seeds that train."""
         raise NotImplementedError
 
@@ -48,9 +55,9 @@ class _Valued(StudyEndpoint, frozen=True, kw_only=True):
         """Judge the counts of trained seeds after a divergence; None if they decide nothing."""
         return None
 
-    def described(self, values: Mapping[int, float], sample: Sample) -> str:
-        """Summarize values, for example by their mean."""
-        return f"mean {figures(fmean(values.values()))[0]}"
+    def detail(self, sample: Sample, seeds: Sequence[int]) -> str:
+        """Return the values behind a judgement as text."""
+        return ""
 
     def at_look(self, sample: Sample, seeds: Sequence[int], look: Look, says: str) -> Judgement:
         trained, counted = sample.train_text(seeds), list(sample.train_counts(seeds).values())
@@ -61,16 +68,12 @@ class _Valued(StudyEndpoint, frozen=True, kw_only=True):
         odd = [str(seed) for seed in seeds if not math.isfinite(values[seed])]
         floors = [low for side in sample.cells if (low := sample.floor(side, seeds)) is not None]
         if floors or odd:
-            return stuck(floors[0] if floors else f"no finite figure at seed {', '.join(odd)}")
+            return stuck(floors[0] if floors else f"no finite value at seed {', '.join(odd)}")
         if any(train < n for train, n in counted):
             return stuck(NOT_ALL, trained)
-        return self.of_values(sample, seeds, look, says)
-
-    def shown(self, sample: Sample) -> str:
-        ends, values = sample.diverged(sample.seeds), self.values(sample)
-        finite = values and all(map(math.isfinite, values.values()))
-        said = self.described(values, sample) if finite else "no finite figure"
-        return f"{ends} diverged" if ends else said
+        found = self.of_values([values[seed] for seed in seeds], look, says)
+        detail = self.detail(sample, seeds)
+        return replace(found, detail=detail) if detail else found
 
 
 class Contrast(_Valued, frozen=True, kw_only=True):
@@ -105,8 +108,9 @@ class Contrast(_Valued, frozen=True, kw_only=True):
             raise ValueError(f"margin: expected at least {int(self.ratio)}, found {self.margin:g}")
 
     def question(self, says: str) -> str:
-        better, worse = keys(self.better), keys(self.worse)
-        inside, outside = keys(self.inside), keys(self.outside)
+        better, worse, inside, outside = map(
+            keys, (self.better, self.worse, self.inside, self.outside)
+        )
         by = f"a factor {self.margin:g}" if self.ratio else f"{self.margin:g}"
         way = "less" if self.measure else "better"
         if says != "equality":
@@ -132,12 +136,11 @@ class Contrast(_Valued, frozen=True, kw_only=True):
         sides = [sample.figures(side) for side in sample.cells]
         runs = chain.from_iterable(next(iter(sample.cells.values())).values())
         scores = [score for run in runs if run.finished and (score := run.figure(self.scores[0]))]
-        less = self.measure or bool(scores and not scores[0].higher_is_better)
+        sign = -1 if self.measure or (scores and not scores[0].higher_is_better) else 1
         found: dict[int, float] = {}
         for seed in sorted(set.intersection(*map(set, sides))):
             better, worse, *others = (self._scaled(side[seed]) for side in sides)
-            gap = better - worse - (others[0] - others[1] if others else 0.0)
-            found[seed] = -gap if less else gap
+            found[seed] = sign * (better - worse - (others[0] - others[1] if others else 0.0))
         return found
 
     def _scaled(self, value: float) -> float:
@@ -153,57 +156,32 @@ class Contrast(_Valued, frozen=True, kw_only=True):
         differ = says == "equality" and found.verdict == "supported"
         return replace(found, verdict="contradicted") if differ else found
 
-    def of_values(self, sample: Sample, seeds: Sequence[int], look: Look, says: str) -> Judgement:
-        m, values = self.margin, self.values(sample)
-        margin = math.log(m) if self.ratio else m
-        bounds = (1.0, m, 1 / m) if self.ratio else (0.0, m, -m)
-        differences = [values[seed] for seed in seeds]
-        equality = says == "equality"
-        found = decide(differences, margin=margin, equality=equality, error=look.share)
-        detail = self._means(sample, seeds)
-        return at_look(found, look, bounds=bounds, ratio=self.ratio, detail=detail)
+    def of_values(self, values: Sequence[float], look: Look, says: str) -> Judgement:
+        m, equality = self.margin, says == "equality"
+        margin, bounds = (math.log(m), (1.0, m, 1 / m)) if self.ratio else (m, (0.0, m, -m))
+        found = decide(values, margin=margin, equality=equality, error=look.share)
+        return at_look(found, look, bounds=bounds, ratio=self.ratio)
 
-    def _means(self, sample: Sample, seeds: Sequence[int]) -> str:
+    def detail(self, sample: Sample, seeds: Sequence[int]) -> str:
         """Format the sides' means; geometric with `ratio`, so that their quotient is the factor."""
         sides = [[values[seed] for seed in seeds] for values in map(sample.figures, sample.cells)]
-        geometric = self.ratio and all(value > 0 for side in sides for value in side)
-        said = figures(*(geometric_mean(side) if geometric else fmean(side) for side in sides))
+        mean = geometric_mean if self.ratio else fmean
+        said = figures(*map(mean, sides))
         pairs = [f"{a} against {b}" for a, b in zip(said[::2], said[1::2], strict=True)]
         if len(pairs) == 1:
             return pairs[0]
         return f"{keys(self.inside)}: {pairs[0]}; {keys(self.outside)}: {pairs[1]}"
 
-    def described(self, values: Mapping[int, float], sample: Sample) -> str:
-        mean = fmean(values.values())
-        (said,) = figures(math.exp(mean) if self.ratio else mean)
-        name = "a factor" if self.ratio else "a difference of"
-        return f"{name} {said}, {self._means(sample, sorted(values))}"
 
-
-class _OneSetting(_Valued, frozen=True, kw_only=True):
-    """An endpoint about the value of one setting."""
-
-    of: Side
-
-    @property
-    def sides(self) -> list[Where]:
-        return [self.of]
-
-    def values(self, sample: Sample) -> dict[int, float]:
-        return sample.figures(keys(self.of))
-
-
-class Level(_OneSetting, frozen=True, kw_only=True):
+class Level(_Valued, frozen=True, kw_only=True):
     """A bound on one setting's value: is it above, or below?
 
-    level:
-      of: {norm: bn}
-      above: 0.5                        or below
-      margin: 0                         optional
+    level: {of: {norm: bn}, above: 0.5, margin: 0}     or below; the margin is optional
     """
 
     says: ClassVar[tuple[str, ...]] = ("difference", "figure")
 
+    of: Side
     above: float | None = None
     below: float | None = None
     margin: Annotated[float, Meta(ge=0)] = 0.0
@@ -212,37 +190,44 @@ class Level(_OneSetting, frozen=True, kw_only=True):
         if (self.above is None) == (self.below is None):
             raise ValueError("needs exactly one of above and below")
 
+    @property
+    def sides(self) -> list[Where]:
+        return [self.of]
+
     def question(self, says: str) -> str:
         way = f"below {self.below:g}" if self.above is None else f"above {self.above:g}"
         by = f" by more than {self.margin:g}" if self.margin else ""
         return f"{self.figure} {way}{by} with {keys(self.of)}" + self.within()
 
-    def of_values(self, sample: Sample, seeds: Sequence[int], look: Look, says: str) -> Judgement:
+    def of_values(self, values: Sequence[float], look: Look, says: str) -> Judgement:
         sign, bound = (1, self.above) if self.above is not None else (-1, self.below)
         assert bound is not None
-        values = {seed: value for seed, value in self.values(sample).items() if seed in seeds}
-        differences = [sign * (value - bound) for value in values.values()]
+        differences = [sign * (value - bound) for value in values]
         found = decide(differences, margin=self.margin, equality=False, error=look.share)
         if found.interval is None:
-            return at_look(found, look, detail=self.described(values, sample))
+            return at_look(found, look, detail=f"mean {figures(fmean(values))[0]}")
         mean, *ends = (bound + sign * value for value in found.interval)
         found = replace(found, interval=(mean, min(ends), max(ends)))
         return at_look(found, look, bounds=[bound + by * self.margin for by in (-1, 0, 1)])
 
 
-class Document(_OneSetting, frozen=True, kw_only=True):
+class Document(_Valued, frozen=True, kw_only=True):
     """A value stated by an article: does one setting's interval contain it?
 
-    document:
-      of: {norm: bn}
-      value: 28.7
-      data: {task: iwslt}               the article's data; other data are not compared
+    document: {of: {norm: bn}, value: 28.7, data: {task: iwslt}}
+
+    `data` is the article's data; runs on other data are not compared.
     """
 
     says: ClassVar[tuple[str, ...]] = ("figure",)
 
+    of: Side
     value: float
     data: Side
+
+    @property
+    def sides(self) -> list[Where]:
+        return [self.of]
 
     def question(self, says: str) -> str:
         where = keys({**self.data, **self.where})
@@ -251,12 +236,11 @@ class Document(_OneSetting, frozen=True, kw_only=True):
     def refused(self, runs: Sequence[RunRecord]) -> str | None:
         for run in runs:
             for key, wanted in self.data.items():
-                if str(found := value_of(run.config, key)) != str(wanted):
+                if str(found := lookup(run, key)) != str(wanted):
                     return f"other data: {key}={found}, the document's is {key}={wanted}"
         return None
 
-    def of_values(self, sample: Sample, seeds: Sequence[int], look: Look, says: str) -> Judgement:
-        values = [value for seed, value in self.values(sample).items() if seed in seeds]
+    def of_values(self, values: Sequence[float], look: Look, says: str) -> Judgement:
         if constant(values):
             return at_look(Judgement("undecided", reason=CONSTANT), look)
         interval = t_interval(values, confidence=1 - look.share)
@@ -271,12 +255,11 @@ class Document(_OneSetting, frozen=True, kw_only=True):
 class Trains(StudyEndpoint, frozen=True, kw_only=True):
     """A comparison of how many seeds train on one side and on a reference.
 
-    trains:
-      side: {norm: none}
-      reference: {norm: ln}             optional if the part says trains
+    trains: {side: {norm: none}, reference: {norm: ln}}
 
-    A seed trains unless it diverged or its score ended at the untrained baseline, where the run
-    records one. With nuisances, a seed trains if all its runs do.
+    The reference is optional if the part says trains.
+    A seed trains if it finished clearly better than the untrained baseline (`metrics.spread`).
+    With nuisances, a seed trains if all its runs do.
     """
 
     says: ClassVar[tuple[str, ...]] = ("trains", "fails")
@@ -302,5 +285,116 @@ class Trains(StudyEndpoint, frozen=True, kw_only=True):
         found = counts(side, reference, fails=fails, error=look.share)
         return at_look(found, look, found=said)
 
-    def shown(self, sample: Sample) -> str:
-        return sample.train_text(sample.seeds)
+
+# Without runs -------------------------------------------------------------------------------------
+
+
+class Published(Endpoint, frozen=True):
+    """Whether published sources support a part, or why nothing can measure it yet.
+
+    published: {standing: contradicts, reason: "T5 and LLaMA use RMSNorm."}
+    """
+
+    standing: Literal["supports", "contradicts", "missing"]
+    reason: Text
+
+    def question(self, says: str) -> str:
+        missing = self.standing == "missing"
+        return "nothing measures it yet" if missing else "published code and papers"
+
+    def judge(self, runs: Runs, says: str) -> Judgement:
+        if self.standing == "missing":
+            return Judgement("not measured", reason=self.reason)
+        verdict = "supported" if self.standing == "supports" else "contradicted"
+        return Judgement(verdict, found=self.reason, grade="D")
+
+
+class Computed(Endpoint, frozen=True):
+    """A computed check, by name; `only` selects findings by the start of their question.
+
+    computed: {check: batch.mates, only: [bn in training]}
+    """
+
+    check: Annotated[str, Meta(pattern=r"^[a-z_0-9]+\.[a-z_0-9]+$")]
+    only: tuple[str, ...] = ()
+
+    def question(self, says: str) -> str:
+        return f"the check {self.check}" + (f": {'; '.join(self.only)}" if self.only else "")
+
+    def judge(self, runs: Runs, says: str) -> Judgement:
+        pieces = runs.computed.get(self.check, ())
+        chosen = [piece for piece in pieces if piece.question.startswith(self.only or ("",))]
+        if not chosen:
+            known = "; ".join(piece.question for piece in pieces)
+            reason = f"the check has no finding that begins so; it has: {known}"
+            reason = reason if pieces else "not computed"
+            command = "normlab claims --compute"
+            return Judgement("not measured", reason=reason, command=command, cost="seconds")
+        holds = all(piece.standing == "supports" for piece in chosen)
+        said = ". ".join(f"{piece.question}: {piece.finding}" for piece in chosen)
+        return Judgement("supported" if holds else "contradicted", found=said, grade="D")
+
+
+class Timing(Endpoint, frozen=True):
+    """A comparison of two candidates of a group: does the first take less time?
+
+    timing:
+      faster: bn folded
+      than: ln
+      group: "model, 1 sentence"
+      margin: 0.02                 optional: a share of the time
+      report: norms_vit            optional: results/bench/norms_vit.json; default norms.json
+      measured: model=vit          optional: arguments of `python scripts/bench norms` for it
+
+    Names are as in `python scripts/bench norms`. The share of time saved is computed per round in
+    one process, so the interval shows noise, not differences between machines.
+    """
+
+    says: ClassVar[tuple[str, ...]] = ("difference",)
+
+    faster: Text
+    slower: Text = field(name="than")
+    group: Text
+    margin: Annotated[float, Meta(ge=0, lt=1)] = 0.02
+    report: str = "norms"
+    measured: str = ""
+
+    def question(self, says: str) -> str:
+        by = f"by more than {self.margin:.0%}"
+        return f"{self.faster} faster than {self.slower} ({self.group}), {by}"
+
+    def judge(self, runs: Runs, says: str) -> Judgement:
+        for timings in runs.timings:
+            group = {each.name: each for each in timings.groups.get(self.group, ())}
+            named = PurePosixPath(timings.path).stem == self.report
+            if named and self.faster in group and self.slower in group:
+                return self._judged(timings, group[self.faster], group[self.slower])
+        command = " ".join(filter(None, ("python scripts/bench norms", self.measured)))
+        command += f" --json results/{BENCH}/{self.report}.json"
+        reason = "no timings of both"
+        return Judgement("not measured", reason=reason, command=command, cost="minutes")
+
+    def _judged(self, timings: Timings, first: Timed, second: Timed) -> Judgement:
+        pairs = zip(first.ratios_to_first, second.ratios_to_first, strict=True)
+        saved = [1 - own / other for own, other in pairs]
+        medians = first.milliseconds["median"], second.milliseconds["median"]
+        where = timings.environment
+        more: dict[str, Any] = {
+            "detail": " against ".join(figures(*medians)) + " ms",
+            "n": len(saved),
+            "repeats": "round",
+            "grade": "C" if self.group.startswith("model") else "D",  # a norm alone
+            "setting": f"{where['device']} {where['precision']}",
+            "records": (timings.path,),
+        }
+        if len(saved) < FEWEST:
+            reason = f"too few rounds ({len(saved)} of {FEWEST})"
+            return Judgement("not measured", reason=reason, **more)
+        found = decide(saved, margin=self.margin, equality=False)
+        if found.interval is not None:
+            mean, low, high = (f"{value:.1%}" for value in found.interval)
+            more["found"] = f"{mean} [{low}, {high}] of the time saved"
+            if found.smallest is not None and not found.reason:
+                shown = f"{found.smallest:.1%} (80 % power)"
+                more["reason"] = f"these rounds would have shown {shown}"
+        return at_look(found, None, **more)

@@ -1,30 +1,40 @@
-"""Endpoints that need no runs: computed checks, timings and published sources.
+"""What the ledger rests on: runs by study and scale, findings of checks, and timings.
 
 The findings of checks are in `results/computed.json`, timings in `results/bench/norms*.json`.
 """
 
 import json
-from collections.abc import Mapping, Sequence
-from pathlib import Path, PurePosixPath
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, TypeVar
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Literal, NamedTuple, TypeVar
 
 import msgspec
-from msgspec import Meta, Struct, field
+import yaml
+from msgspec import Struct
 
-from normlab.claims.judge import FEWEST, Judgement, at_look, decide, figures
+from normlab.records.labels import norm_label
+from normlab.records.packed import Address, Key, address_of
+from normlab.records.pairs import spelled
+from normlab.records.record import RunRecord
+from normlab.records.store import RunStore
+from normlab.studies import Study, load_study, rate_name
 
-if TYPE_CHECKING:
-    from normlab.claims.runs import Runs
-
-FORMAT = "normlab.computed/1"
-FOLDER = "bench"
-Text = Annotated[str, Meta(min_length=1)]
-_T = TypeVar("_T")
+BENCH = "bench"
+Where = Mapping[str, object]
+"""How runs are selected: options of groups and dotted keys of the config, with their values."""
+Place = tuple[str, str]
+"""A study and a scale."""
+_FORMAT = "normlab.computed/1"
 _NOISE = 1e-9  # smaller float64 values are rounding, which differs between machines
+_NOT_COMPARED = ("seed", "observe", "probe")
+_NO_NORM = norm_label({})
+_GROUPS = ("norm", "sites")  # `clip_grad` is not a group
+_SETTLED = "auto"  # a value that a run replaces with the resolved one
+_T = TypeVar("_T")
 
 
 class Evidence(Struct, frozen=True):
-    """One finding of a check: the statement, what was found, and whether that supports it."""
+    """A finding of a check: the statement, what was found, and whether that supports it."""
 
     question: str
     finding: str
@@ -39,16 +49,12 @@ class _Computed(Struct):
 
 def to_json(checks: Mapping[str, Sequence[Evidence]]) -> str:
     """Serialize the findings of checks by name, to the same bytes on every machine."""
-
-    def plain(piece: Evidence) -> dict[str, Any]:
-        numbers = {
+    content = msgspec.to_builtins({"format": _FORMAT, "checks": checks})
+    for piece in (piece for pieces in content["checks"].values() for piece in pieces):
+        piece["numbers"] = {
             key: 0.0 if abs(value) < _NOISE else float(f"{value:.4g}")
-            for key, value in piece.numbers.items()
+            for key, value in piece["numbers"].items()
         }
-        return {**msgspec.structs.asdict(piece), "numbers": numbers}
-
-    named = {name: [plain(piece) for piece in pieces] for name, pieces in checks.items()}
-    content = {"format": FORMAT, "checks": named}
     return json.dumps(content, sort_keys=True, indent=1, allow_nan=False) + "\n"
 
 
@@ -66,18 +72,12 @@ class Timed(Struct, frozen=True):
 
 
 class Timings(Struct, frozen=True):
-    """A report of `python scripts/bench norms`, with its `path`."""
+    """A report of `python scripts/bench norms`; its `path` is added when it is read."""
 
     format: Literal["normlab.bench.norms/1"]
     environment: dict[str, Any]
     groups: dict[str, tuple[Timed, ...]]
     path: str = ""
-
-
-def read_timings(path: Path, *, named: str) -> Timings:
-    """Read a timing report; raises `ValueError` if it is damaged."""
-    report = _read(path, Timings, f"python scripts/bench norms --json {path}")
-    return msgspec.structs.replace(report, path=named)
 
 
 def _read(path: Path, kind: type[_T], again: str) -> _T:
@@ -87,139 +87,149 @@ def _read(path: Path, kind: type[_T], again: str) -> _T:
         raise ValueError(f"{path}: damaged ({error}); recreate it with {again}") from None
 
 
-class Endpoint(Struct, frozen=True, forbid_unknown_fields=True):
-    """A question about a part: the primary one, which decides it, or a secondary one.
+class Plan:
+    """The planned runs of a study at a scale.
 
-    `says` lists what a part may say for this kind to decide it; empty for anything.
+    `names` maps each row and grid point, as named in an address, to its key in the study's rates;
+    `varied` are the config keys in which the runs differ.
     """
 
-    says: ClassVar[tuple[str, ...]] = ()
+    def __init__(self, study: Study, scale: str) -> None:
+        """Read the plan; raises `ValueError` for an unknown scale."""
+        self.study, self.scale = study, study.scale(scale)
+        planned = study.planned(scale, seeds=[0])
+        self.names = {Key(r.row, r.point, 0).name: rate_name(r.row, r.point) for r in planned}
+        self._runs = [_values(run.overrides) for run in planned]
+        keys = sorted({key for run in self._runs for key in run})
+        varied = [key for key in keys if len({run.get(key) for run in self._runs}) > 1]
+        self.varied = tuple(dict.fromkeys(name for key in varied for name in spelled(key)))
 
-    @property
-    def kind(self) -> str:
-        """Return the endpoint's key in claim files."""
-        return type(self).__name__.lower()
+    def may_choose(self, where: Where) -> set[str]:
+        """Return the rows, with their grid points, whose runs a selection may match.
 
-    @property
-    def family(self) -> tuple[str, str] | None:
-        """Return the study and scale whose p values are corrected together; None without one."""
-        return None
+        A key that a row leaves at the config's default may have any value.
+        """
+        named = zip(self.names.values(), self._runs, strict=True)
+        return {n for n, run in named if all(_may_be(run, *each) for each in where.items())}
 
-    def question(self, says: str) -> str:
-        """Describe what is measured in one line; `says` is the kind of statement of the part."""
-        raise NotImplementedError
-
-    def judge(self, runs: "Runs", says: str) -> Judgement:
-        """Judge the available evidence, before any correction."""
-        raise NotImplementedError
+    def values(self, key: str) -> tuple[str, ...]:
+        """Return the values of a grid key at this scale; empty for other keys."""
+        points = [p for axis in self.scale.grid.values() for p in map(_values, axis.values())]
+        return tuple(dict.fromkeys(written(point[key]) for point in points if key in point))
 
 
-class Published(Endpoint, frozen=True):
-    """Whether published sources support a part, or why nothing can measure it yet.
+def _values(overrides: Sequence[str]) -> dict[str, str]:
+    """Return the last override of each key, without keys that do not define the experiment."""
+    pairs = (each.lstrip("+~").partition("=") for each in overrides)
+    return {key: text for key, _, text in pairs if key.split(".")[0] not in _NOT_COMPARED}
 
-    published: {standing: contradicts, reason: "T5 and LLaMA use RMSNorm."}
+
+def _may_be(run: Mapping[str, str], key: str, value: object) -> bool:
+    """Return whether a planned run may have a value: False if its overrides set another."""
+    if key not in run:
+        return True
+    if key == "norm":
+        chosen = [name for name in run if "@" in name or name in _GROUPS]
+        label = norm_label({name.rpartition("@")[2]: run[name] for name in chosen})
+        return label in (str(value), _NO_NORM)
+    text = run[key]
+    return text in (_SETTLED, str(value)) or written(yaml.safe_load(text)) == written(value)
+
+
+def written(value: object) -> str:
+    """Normalize a config value or the text of an override: `3e-3` becomes `0.003`."""
+    if value is None or isinstance(value, bool):
+        return "null" if value is None else str(value).lower()
+    try:
+        return repr(float(str(value)))
+    except ValueError:
+        return str(value)
+
+
+class Made(NamedTuple):
+    """The record of a run, and its folder or address."""
+
+    record: RunRecord
+    folder: str
+
+
+class Runs:
+    """All evidence: runs, timings, and the findings of checks.
+
+    `made` maps study and scale to runs; a packed run belongs to its folder's study and scale.
+    `damaged` lists what could not be read, `configs` is the folder with the studies.
     """
 
-    standing: Literal["supports", "contradicts", "missing"]
-    reason: Text
+    def __init__(
+        self,
+        configs: Path,
+        made: Mapping[Place, Sequence[Made]] | None = None,
+        *,
+        damaged: Sequence[str] = (),
+        timings: Sequence[Timings] = (),
+        computed: Mapping[str, Sequence[Evidence]] | None = None,
+    ) -> None:
+        self.configs, self.damaged, self.timings = configs, damaged, timings
+        self.made, self.computed = made or {}, computed or {}
+        every = (each for members in self.made.values() for each in members)
+        self._folders = {id(record): folder for record, folder in every}
+        self._plans: dict[Place, Plan] = {}
 
-    def question(self, says: str) -> str:
-        missing = self.standing == "missing"
-        return "nothing measures it yet" if missing else "published code and papers"
+    @classmethod
+    def read(
+        cls,
+        places: Iterable[Path],
+        *,
+        root: Path,
+        configs: Path,
+        computed: Mapping[str, Sequence[Evidence]] | None = None,
+        made_for: Mapping[Path, Collection[Place]] | None = None,
+    ) -> "Runs":
+        """Read all runs below some folders; paths below `root` are made relative to it.
 
-    def judge(self, runs: "Runs", says: str) -> Judgement:
-        if self.standing == "missing":
-            return Judgement("not measured", reason=self.reason)
-        verdict = "supported" if self.standing == "supports" else "contradicted"
-        return Judgement(verdict, found=self.reason, grade="D")
+        `made_for` gives the studies and scales of unpacked runs; without an entry they do not
+        count. If a study has several copies of a run, the first counts.
+        """
+        made: dict[Place, dict[str, Made]] = {}
+        damaged: list[str] = []
+        timings: list[Timings] = []
+        for place in places:
+            for path in sorted((place / BENCH).glob("norms*.json")):
+                report = _read(path, Timings, f"python scripts/bench norms --json {path}")
+                timings.append(msgspec.structs.replace(report, path=_relative(path, root)))
+            store = RunStore(place)
+            for folder, record in store.entries():
+                own = set((made_for or {}).get(folder, ()))
+                if (address := address_of(folder)) is not None:
+                    own.add((address.folder.parent.name, address.folder.name))
+                for study in own:
+                    runs = made.setdefault(study, {})
+                    runs.setdefault(record.run_id, Made(record, _relative(folder, root)))
+            damaged += [message for _, message in store.damaged]
+        found = {study: list(runs.values()) for study, runs in made.items()}
+        return cls(configs, found, damaged=damaged, timings=timings, computed=computed)
+
+    def folder(self, record: RunRecord) -> str:
+        """Return the folder or address of a record."""
+        return self._folders[id(record)]
+
+    def names(self, study: str, scale: str) -> set[str]:
+        """Return the rows, with their grid points, that have packed runs."""
+        found = (Address.of(folder) for _, folder in self.made.get((study, scale), ()))
+        names = {address.name for address in found if address is not None}
+        return {rate for name, rate in self.plan(study, scale).names.items() if name in names}
+
+    def plan(self, study: str, scale: str) -> Plan:
+        """Return what a study plans at a scale; raises `ValueError` for an unknown one."""
+        if (study, scale) not in self._plans:
+            self._plans[study, scale] = Plan(load_study(study, self.configs), scale)
+        return self._plans[study, scale]
+
+    def of_study(self, study: str, scale: str) -> list[RunRecord]:
+        """Return the records of a study at a scale."""
+        return [record for record, _ in self.made.get((study, scale), ())]
 
 
-class Computed(Endpoint, frozen=True):
-    """A computed check, by name; `only` selects findings by the start of their question.
-
-    computed: {check: batch.mates, only: [bn in training]}
-    """
-
-    check: Annotated[str, Meta(pattern=r"^[a-z_0-9]+\.[a-z_0-9]+$")]
-    only: tuple[str, ...] = ()
-
-    def question(self, says: str) -> str:
-        return f"the check {self.check}" + (f": {'; '.join(self.only)}" if self.only else "")
-
-    def judge(self, runs: "Runs", says: str) -> Judgement:
-        pieces = runs.computed.get(self.check, ())
-        chosen = [piece for piece in pieces if piece.question.startswith(self.only or ("",))]
-        if not chosen:
-            known = "; ".join(piece.question for piece in pieces)
-            reason = f"the check has no finding that begins so; it has: {known}"
-            command = "normlab claims --compute"
-            reason = reason if pieces else "not computed"
-            return Judgement("not measured", reason=reason, command=command, cost="seconds")
-        holds = all(piece.standing == "supports" for piece in chosen)
-        said = ". ".join(f"{piece.question}: {piece.finding}" for piece in chosen)
-        return Judgement("supported" if holds else "contradicted", found=said, grade="D")
-
-
-class Timing(Endpoint, frozen=True):
-    """A comparison of two candidates of a group: does the first take less time?
-
-    timing:
-      faster: bn folded
-      than: ln
-      group: "model, 1 sentence"
-      margin: 0.02                 optional: a share of the time
-      report: norms_vit            optional: results/bench/norms_vit.json; default norms.json
-      measured: model=vit          optional: arguments of `python scripts/bench norms` for it
-
-    Names are as in `python scripts/bench norms`. The share of time saved is computed per round in
-    one process, so the interval shows noise, not differences between machines.
-    """
-
-    says: ClassVar[tuple[str, ...]] = ("difference",)
-
-    faster: Text
-    slower: Text = field(name="than")
-    group: Text
-    margin: Annotated[float, Meta(ge=0, lt=1)] = 0.02
-    report: str = "norms"
-    measured: str = ""
-
-    def question(self, says: str) -> str:
-        by = f"by more than {self.margin:.0%}"
-        return f"{self.faster} faster than {self.slower} ({self.group}), {by}"
-
-    def judge(self, runs: "Runs", says: str) -> Judgement:
-        for timings in runs.timings:
-            group = {each.name: each for each in timings.groups.get(self.group, ())}
-            named = PurePosixPath(timings.path).stem == self.report
-            if named and self.faster in group and self.slower in group:
-                return self._judged(timings, group[self.faster], group[self.slower])
-        command = " ".join(filter(None, ("python scripts/bench norms", self.measured)))
-        command += f" --json results/{FOLDER}/{self.report}.json"
-        reason = "no timings of both"
-        return Judgement("not measured", reason=reason, command=command, cost="minutes")
-
-    def _judged(self, timings: Timings, first: Timed, second: Timed) -> Judgement:
-        pairs = zip(first.ratios_to_first, second.ratios_to_first, strict=True)
-        saved = [1 - own / other for own, other in pairs]
-        medians = first.milliseconds["median"], second.milliseconds["median"]
-        where = timings.environment
-        more: dict[str, Any] = {
-            "detail": " against ".join(figures(*medians)) + " ms",
-            "n": len(saved),
-            "repeats": "round",
-            "grade": "C" if self.group.startswith("model") else "D",  # a norm alone
-            "setting": f"{where['device']} {where['precision']}",
-            "records": (timings.path,),
-        }
-        if len(saved) < FEWEST:
-            reason = f"too few rounds ({len(saved)} of {FEWEST})"
-            return Judgement("not measured", reason=reason, **more)
-        found = decide(saved, margin=self.margin, equality=False)
-        if found.interval is not None:
-            mean, low, high = (f"{value:.1%}" for value in found.interval)
-            more["found"] = f"{mean} [{low}, {high}] of the time saved"
-            if found.smallest is not None and not found.reason:
-                shown = f"{found.smallest:.1%} (80 % power)"
-                more["reason"] = f"these rounds would have shown {shown}"
-        return at_look(found, None, **more)
+def _relative(place: Path, root: Path) -> str:
+    resolved, top = place.resolve(), root.resolve()
+    return (resolved.relative_to(top) if resolved.is_relative_to(top) else place).as_posix()

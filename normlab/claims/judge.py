@@ -53,8 +53,7 @@ class Judgement:
     `interval` has mean and ends; `smallest` is the difference that these seeds detect with 80 %
     power. `n` counts seeds (or rounds), `look` the seeds of the look that counts, `seeds` all
     usable seeds. `excluded` says why runs do not count, `records` are the files or addresses of the
-    evidence. `command` would measure more, at `cost`, once the `untuned` rows are tuned. If
-    `stuck`, no number of seeds can decide it.
+    evidence. `command` would measure more, at `cost`. If `stuck`, no number of seeds can decide it.
     """
 
     verdict: Verdict
@@ -77,7 +76,6 @@ class Judgement:
     records: tuple[str, ...] = ()
     command: str | None = None
     cost: str | None = None
-    untuned: tuple[str, ...] = ()
     repeats: str = "seed"
     stuck: bool = False
 

@@ -14,9 +14,9 @@ from typing import Any
 
 from normlab.claims.claim import Claim, Part
 from normlab.claims.endpoint import Document
-from normlab.claims.evidence import Endpoint
+from normlab.claims.evidence import Runs
 from normlab.claims.judge import DECIDED, ERROR, Judgement, Verdict
-from normlab.claims.runs import Runs
+from normlab.claims.sample import Endpoint
 from normlab.metrics.spread import holm
 from normlab.records.record import plain
 
@@ -37,7 +37,6 @@ class Outcome:
     verdict: Verdict
     reason: str = ""
     p_holm: float | None = None
-    compared: int = 0
 
     @property
     def name(self) -> str:
@@ -158,9 +157,9 @@ def _corrected(outcome: Outcome, family: Sequence[float] = ()) -> Outcome:
     if found in DECIDED and p is not None and p >= ERROR and not holds:
         found, reason = "undecided", NOT_SURVIVED
     if found in DECIDED:  # nothing more has to be measured
-        finding = replace(finding, command=None, cost=None, untuned=())
+        finding = replace(finding, command=None, cost=None)
     own = {"finding": finding, "verdict": found, "reason": reason}
-    return replace(outcome, p_holm=p, compared=len(family), **own)
+    return replace(outcome, p_holm=p, **own)
 
 
 def standings(claims: Sequence[Claim], runs: Runs, study: str, scale: str) -> list[Outcome]:
@@ -172,23 +171,19 @@ def standings(claims: Sequence[Claim], runs: Runs, study: str, scale: str) -> li
 
 
 def to_plain(entries: Sequence[Entry]) -> dict[str, Any]:
-    """Return the ledger as plain values."""
-    names = ("id", "name", "documents", "statement", "figure", "literature", "see")
+    """Return the verdicts and what they rest on as plain values, for JSON."""
+
+    def listed(outcomes: Sequence[Outcome]) -> list[dict[str, Any]]:
+        names = ("name", "question", "verdict", "reason", "p_holm")
+        own = [{name: getattr(each, name) for name in names} for each in outcomes]
+        return [asdict(o.finding) | each for o, each in zip(outcomes, own, strict=True)]
+
     claims = [
         {
-            **{name: getattr(entry.claim, name) for name in names},
-            **{name: getattr(entry, name) for name in ("verdict", "grades")},
-            "parts": [_plain(each) for each in entry.primary],
-            "secondary": [_plain(each) for each in entry.secondary],
+            **{"id": entry.claim.id, "statement": entry.claim.statement},
+            **{"verdict": entry.verdict, "grades": entry.grades},
+            **{"parts": listed(entry.primary), "secondary": listed(entry.secondary)},
         }
         for entry in entries
     ]
     return plain({"format": FORMAT, "claims": claims})
-
-
-def _plain(outcome: Outcome) -> dict[str, Any]:
-    names = ("name", "question", "verdict", "reason", "p_holm")
-    own = {name: getattr(outcome, name) for name in names}
-    part, kind = outcome.part, outcome.endpoint.kind
-    said = {"kind": kind, "statement": part.statement, "says": part.says, "note": part.note}
-    return {**asdict(outcome.finding), **said, **own}

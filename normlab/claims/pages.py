@@ -1,17 +1,15 @@
-"""The ledger as Markdown and HTML pages; the same evidence always gives the same bytes."""
+"""The ledger as a Markdown page; the same evidence always gives the same bytes."""
 
 import posixpath
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from textwrap import fill
-from typing import Any
 
-from normlab.claims.claim import DOCUMENTS, Part
+from normlab.claims.claim import Part
 from normlab.claims.judge import p_text
 from normlab.claims.ledger import VERDICTS, Entry, Outcome
 from normlab.records.labels import in_markdown
 from normlab.records.packed import RECORDS, Address
-from normlab.reports.page import page, signed
 
 _WIDTH = 100
 _COLUMNS = ("part", "question", "found", "seeds", "p", "corrected", "verdict")
@@ -33,13 +31,6 @@ _MEANINGS: Mapping[str, str] = {
     "undecided": "measured, but no part is decided",
     "not measured": "no evidence counts yet",
 }
-_HOURS = (
-    "Hours are for one core with AVX512, one run after the other (with AVX2 alone about three "
-    "times as many), or for one GPU at `scale=paper`; `normlab study plan STUDY` measures them. "
-    "The trials of `normlab study tune` are extra. Further seeds get new numbers, so that both "
-    "sides of a pair come from one machine and one code; `rows=NAME,NAME` makes only the sides "
-    "that a part compares."
-)
 _RULES = "docs/explanation/verdicts.md"
 
 
@@ -91,27 +82,11 @@ def test_text(outcome: Outcome) -> str:
 
 
 def measure_text(outcome: Outcome) -> str:
-    """Return the command that would measure more, its cost, and what to tune first; "" if none."""
+    """Return the command that would measure more, with its cost; "" if there is none."""
     found = outcome.finding
     if found.command is None:
         return ""
-    first = _tune(outcome)
-    first = f"`{first}` first, as {no_rate(found.untuned)}; then " if first else ""
-    return f"{first}`{found.command}`" + (f" ({found.cost})" if found.cost else "")
-
-
-def _tune(outcome: Outcome) -> str:
-    """Return the command that tunes the learning rates that a study lacks; "" if none."""
-    if not outcome.finding.untuned or outcome.endpoint.family is None:
-        return ""
-    study, scale = outcome.endpoint.family
-    return f"normlab study tune {study} scale={scale}"
-
-
-def no_rate(names: Sequence[str]) -> str:
-    """Say which rows have no tuned learning rate, or how many if there are more than three."""
-    said = " and ".join(names) if len(names) <= 3 else f"{len(names)} rows"
-    return f"no rate is chosen for {said}"
+    return f"`{found.command}`" + (f" ({found.cost})" if found.cost else "")
 
 
 def markdown(entries: Sequence[Entry]) -> str:
@@ -137,27 +112,9 @@ def markdown(entries: Sequence[Entry]) -> str:
         fill(f"{meanings}. {rules}", _WIDTH),
         f"{len(entries)} claims: {said}.",
         _table(["#", "claim", "from", "its value", "verdict"], rows),
-        *_rest(entries),
         *(_section(entry) for entry in entries),
     ]
     return "\n\n".join(blocks) + "\n"
-
-
-def _rest(entries: Sequence[Entry]) -> list[str]:
-    """Return a table of the commands that would decide the open parts; empty if there are none."""
-    by_command: dict[str, list[Outcome]] = {}
-    for outcome in (each for entry in entries for each in entry.primary):
-        if (command := outcome.finding.command) is not None:
-            by_command.setdefault(command, []).append(outcome)
-    rows: list[list[str]] = []
-    for command, parts in sorted(by_command.items()):
-        first = next((f"`{said}`, then " for each in parts if (said := _tune(each))), "")
-        names = ", ".join(f"[{o.claim}](#claim-{o.claim}) {o.name}" for o in parts)
-        rows.append([names, f"{first}`{command}`", parts[0].finding.cost or "-"])
-    if not rows:
-        return []
-    table = _table(["parts", "to measure", "cost"], rows)
-    return ["## What would decide the rest", fill(_HOURS, _WIDTH), table]
 
 
 def _section(entry: Entry) -> str:
@@ -226,21 +183,3 @@ def _bold(text: str, verdict: str) -> str:
 def _table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     cells = [columns, ["---"] * len(columns), *rows]
     return "\n".join("| " + " | ".join(in_markdown(cell) for cell in row) + " |" for row in cells)
-
-
-def html(entries: Sequence[Entry], *, text: str) -> str:
-    """Return the HTML page; `text` is the Markdown page in the same folder."""
-    verdicts = Counter(entry.verdict for entry in entries)
-    documents = Counter(name for entry in entries for name in entry.claim.documents)
-    values: dict[str, Any] = {
-        "title": _TITLE,
-        "written": _WRITTEN,
-        "care": _CARE,
-        "rules": _address(_RULES),
-        "verdicts": [(name, verdicts[name], _MEANINGS[name]) for name in VERDICTS],
-        "documents": [(name, documents[name]) for name in DOCUMENTS if documents[name]],
-        "address": _address,
-    }
-    helpers = part_text, p_text, seeds_text, measure_text, rests_on, signed
-    values |= {each.__name__: each for each in helpers}
-    return page("claims.html", entries=entries, text=text, **values)

@@ -8,23 +8,22 @@ only in what is compared. Runs that do not count are listed with the reason.
 import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
-from itertools import count, groupby, islice, product
+from itertools import count, islice, product
 from statistics import fmean
-from typing import Annotated, Any
+from typing import Annotated, Any, ClassVar
 
-from msgspec import Meta, field
+from msgspec import Meta, Struct, field
 
-from normlab.claims.evidence import Endpoint, Text
+from normlab.claims.evidence import Plan, Runs, Where, written
 from normlab.claims.judge import FEWEST, LOOKS, Count, Judgement, Look, reached, sequential
-from normlab.claims.runs import Plan, Runs, Where, value_of, written
 from normlab.metrics.spread import at_baseline, least_share, trains
-from normlab.records.labels import norm_label
 from normlab.records.pairs import spelled, varying, why_not_paired
 from normlab.records.record import RunRecord
-from normlab.records.store import select
-from normlab.studies import load_study, unchosen
+from normlab.records.store import lookup, select
 
+Text = Annotated[str, Meta(min_length=1)]
 Chosen = dict[str, str | int | float | bool | None]
 """How runs are selected: options of groups and dotted keys of the config, with their values."""
 _Point = tuple[str, ...]  # the values of the nuisance keys
@@ -36,6 +35,33 @@ def keys(where: Where) -> str:
     words = {None: "null", True: "true", False: "false"}
     said = {k: words[v] if v is None or isinstance(v, bool) else v for k, v in where.items()}
     return " ".join(f"{key}={value}" for key, value in said.items())
+
+
+class Endpoint(Struct, frozen=True, forbid_unknown_fields=True):
+    """A question about a part: the primary one, which decides it, or a secondary one.
+
+    `says` lists what a part may say for this kind to decide it; empty for anything.
+    """
+
+    says: ClassVar[tuple[str, ...]] = ()
+
+    @property
+    def kind(self) -> str:
+        """Return the endpoint's key in claim files."""
+        return type(self).__name__.lower()
+
+    @property
+    def family(self) -> tuple[str, str] | None:
+        """Return the study and scale whose p values are corrected together; None without one."""
+        return None
+
+    def question(self, says: str) -> str:
+        """Describe what is measured in one line; `says` is the kind of statement of the part."""
+        raise NotImplementedError
+
+    def judge(self, runs: Runs, says: str) -> Judgement:
+        """Judge the available evidence, before any correction."""
+        raise NotImplementedError
 
 
 class StudyEndpoint(Endpoint, frozen=True, kw_only=True):
@@ -96,10 +122,6 @@ class StudyEndpoint(Endpoint, frozen=True, kw_only=True):
         """Judge some seeds of a sample; `says` is the kind of statement of the part."""
         raise NotImplementedError
 
-    def shown(self, sample: "Sample") -> str:
-        """Describe the results of runs that decide nothing."""
-        raise NotImplementedError
-
     def judge(self, runs: Runs, says: str) -> Judgement:
         plan = runs.plan(self.study, self.scale)
         for side in self.sides:
@@ -108,10 +130,10 @@ class StudyEndpoint(Endpoint, frozen=True, kw_only=True):
                     f"{self.study} at scale={self.scale} plans no run with {keys(asked)}; "
                     f"it plans {'; '.join(plan.names)}"
                 )
-        sample = shown = collect(runs, self)
+        sample = collect(runs, self)
         all_runs = [run for cell in sample.cells.values() for each in cell.values() for run in each]
         n, looks = len(sample.seeds), reached(len(sample.seeds))
-        chosen = sample.seeds[: looks[-1].seeds if looks else 0]
+        chosen = sample.seeds[: looks[-1].seeds] if looks else sample.seeds
         if refused := self.refused(all_runs) or sample.problem:
             found = Judgement("not measured", reason=refused)
         elif plan.scale.pilot:
@@ -124,21 +146,16 @@ class StudyEndpoint(Endpoint, frozen=True, kw_only=True):
         else:
             reason = "no run counts" if sample.excluded else "no runs"
             reason = f"too few seeds ({n} of {FEWEST})" if n else reason
-            found = Judgement("not measured", reason=reason, n=n)
-            loose = collect(runs, self, strict=False)
-            if many := len(loose.seeds):
-                seeds = f"{many} seed{'s' if many != 1 else ''}"
-                said = f"{self.shown(loose)} ({seeds}): decides nothing"
-                found, shown, chosen = replace(found, detail=said), loose, loose.seeds
+            found = Judgement("not measured", reason=reason)
         more = {} if found.stuck or sample.problem else self._next(plan, n, runs)
         return replace(
             found,
             grade=plan.scale.grade,
             setting=self._setting(plan, all_runs),
             excluded=sample.excluded,
-            n=found.n or (len(chosen) if shown is sample else 0),
+            n=found.n or len(chosen),
             seeds=None if sample.problem else n,
-            records=tuple(map(runs.folder, shown.runs(chosen))),
+            records=tuple(map(runs.folder, sample.runs(chosen))),
             **more,
         )
 
@@ -150,7 +167,7 @@ class StudyEndpoint(Endpoint, frozen=True, kw_only=True):
         return ", ".join(str(each) for each in (plan.scale.data_name or task, layers) if each)
 
     def _next(self, plan: Plan, have: int, runs: Runs) -> dict[str, Any]:
-        """Return the command that would reach the next look, its cost, and what to tune first."""
+        """Return the command that would reach the next look, and its cost."""
         study, scale = plan.study, plan.scale
         target = next((look.seeds for look in LOOKS if look.seeds > have), None)
         if target is None:
@@ -161,12 +178,9 @@ class StudyEndpoint(Endpoint, frozen=True, kw_only=True):
         there = runs.of_study(self.study, self.scale) if have else ()
         made = {record.seed for record in there}
         new = list(islice((seed for seed in count(1) if seed not in made), seeds))
-        given = "" if sorted(scale.seeds) == new else f" seeds={_spans(new)}"
-        names = {name for s in self.sides for name in plan.may_choose({**self.where, **s})}
-        missing = unchosen(study, self.scale, lambda name: load_study(name, runs.configs))
+        given = "" if sorted(scale.seeds) == new else f" seeds={','.join(map(str, new))}"
         return {
             "command": f"normlab study run {study.name} scale={self.scale}{given}",
-            "untuned": tuple(name for name in missing if name in names),
             "cost": f"{planned * seeds // len(scale.seeds)} runs, about "
             f"{hours * seeds / len(scale.seeds):.1f} h; data: {scale.data}",
         }
@@ -180,24 +194,16 @@ def _layers(run: RunRecord) -> str | None:
     return "+".join(map(str, found)) or None
 
 
-def _spans(seeds: Sequence[int]) -> str:
-    """Format increasing seeds for `seeds=`, such as `6-8,10`."""
-    runs = groupby(enumerate(seeds), key=lambda each: each[1] - each[0])
-    ends = [(each[0][1], each[-1][1]) for _, group in runs if (each := list(group))]
-    return ",".join(str(a) if a == b else f"{a}-{b}" for a, b in ends)
-
-
 @dataclass(frozen=True)
 class Sample:
     """The seeds that count and their runs, or the `problem` because of which there are none.
 
-    `cells` has the runs by side and seed, one for each nuisance setting in `points`.
+    `cells` has the runs by side and seed, one for each nuisance setting.
     """
 
     endpoint: StudyEndpoint
     cells: Cells
     seeds: tuple[int, ...]
-    points: Sequence[_Point] = ()
     excluded: tuple[str, ...] = ()
     problem: str | None = None
 
@@ -207,20 +213,13 @@ class Sample:
 
     def figures(self, side: str) -> dict[int, float]:
         """Return a side's value per seed: the mean over scores, then over the nuisances."""
-        found = {
-            seed: [self._figure(run) for run in runs] for seed, runs in self.cells[side].items()
-        }
-        return {
-            seed: fmean(value for value in values if value is not None)
-            for seed, values in found.items()
-            if None not in values
-        }
+        cells = self.cells[side].items()
+        finished = {seed: runs for seed, runs in cells if all(run.finished for run in runs)}
+        return {seed: fmean(map(self._value, runs)) for seed, runs in finished.items()}
 
-    def _figure(self, run: RunRecord) -> float | None:
-        found = [run.figure(score) for score in self.endpoint.all_scores]
+    def _value(self, run: RunRecord) -> float:
+        found = (run.figure(score) for score in self.endpoint.all_scores)
         values = [each.value for each in found if each is not None]
-        if not run.finished or len(values) < len(found):
-            return None
         less = values.pop() if self.endpoint.minus else 0.0
         return fmean(value - less for value in values)
 
@@ -230,7 +229,7 @@ class Sample:
         return sum(any(not run.finished for run in runs) for runs in cells)
 
     def train_counts(self, seeds: Sequence[int]) -> dict[str, Count]:
-        """Count per side the seeds whose runs all finish clear of the untrained baseline."""
+        """Count per side the seeds whose runs all train (`metrics.spread.trains`)."""
         scores, n = self.endpoint.scores, len(seeds)
         return {
             side: (sum(all(trains(r, s) for r in cell[seed] for s in scores) for seed in seeds), n)
@@ -240,20 +239,18 @@ class Sample:
     def train_text(self, seeds: Sequence[int]) -> str:
         """Say how many seeds of each side train, and if all do, the least share this implies."""
         n = len(seeds)
-        every = f" (at least {math.floor(100 * least_share(n))} %)" if n >= FEWEST else ""
+        every = f" (at least {math.floor(100 * least_share(n))} %)"
         counts = self.train_counts(seeds).items()
         said = [f"{side} {k}/{n}{every if k == n else ''}" for side, (k, _) in counts]
         return f"train: {', '.join(said)}"
 
     def floor(self, side: str, seeds: Sequence[int]) -> str | None:
-        """Say where seeds of a side end at the untrained baseline by any score; None if nowhere."""
-        by_point = zip(*(self.cells[side][seed] for seed in seeds), strict=True)
-        for point, runs in zip(self.points, by_point, strict=True):
+        """Say by which score a side does not train, in any nuisance setting; None if it trains."""
+        for runs in zip(*(self.cells[side][seed] for seed in seeds), strict=True):
             finished = [run for run in runs if run.finished]
             for score in self.endpoint.all_scores:
                 if (found := at_baseline(finished, score)) is not None:
-                    over = map("=".join, zip(self.endpoint.over, point, strict=True))
-                    return f"{', '.join([side, *over])} at the floor: {found}"
+                    return f"{side}: {found}"
         return None
 
 
@@ -277,23 +274,23 @@ def unfit(record: RunRecord, scores: Sequence[str]) -> str | None:
     return None if last else "tested weights chosen by a score"
 
 
-def collect(runs: Runs, endpoint: StudyEndpoint, *, strict: bool = True) -> Sample:
-    """Collect the runs of a study for an endpoint; `ValueError` if one run is on two sides.
-
-    Unless `strict`, ended runs that decide nothing are included so that they can be shown.
-    """
+def collect(runs: Runs, endpoint: StudyEndpoint) -> Sample:
+    """Collect the runs of a study for an endpoint; `ValueError` if one run is on two sides."""
     over = endpoint.over
     reasons: Counter[str] = Counter()
     sides: dict[str, dict[tuple[int, _Point], RunRecord]] = {}
     found: dict[str, str] = {}
     for label, side in endpoint.labels.items():
-        sides[label] = {}
-        for run in _chosen(runs, endpoint, {**endpoint.where, **side}):
-            why = unfit(run, endpoint.all_scores)
-            if why and (strict or not why.startswith(("lacks", "did not end"))):
+        sides[label], chosen = {}, list[RunRecord]()
+        with suppress(ValueError):  # no run has the key yet, such as a key of a task nobody ran
+            every = runs.of_study(endpoint.study, endpoint.scale)
+            chosen = select(every, {**endpoint.where, **side})
+        for run in chosen:
+            if (why := unfit(run, endpoint.all_scores)) is not None:
                 reasons[why] += 1
                 continue
-            known = sides[label].setdefault((run.seed, _point(run, over)), run)
+            point = tuple(written(lookup(run, key)) for key in over)
+            known = sides[label].setdefault((run.seed, point), run)
             if known.fingerprint != run.fingerprint:
                 keys = varying([known.parts, run.parts])[0]
                 named = ", ".join(key for key in keys if not key.endswith(".option"))
@@ -315,29 +312,15 @@ def collect(runs: Runs, endpoint: StudyEndpoint, *, strict: bool = True) -> Samp
         for label, side in sides.items()
     }
     seeds = sorted(set.intersection(*map(set, cells.values())))
-    if strict:
-        compared = {key: None for side in endpoint.sides for key in side}
-        may = (*plan.varied, *(name for key in compared for name in spelled(key)))
-        differ = {seed: _differ(cells, seed, endpoint.all_scores, may) for seed in seeds}
-        reasons.update(f"sides of {why}" for why in differ.values() if why is not None)
-        seeds = [seed for seed in seeds if differ[seed] is None]
+    compared = {key: None for side in endpoint.sides for key in side}
+    may = (*plan.varied, *(name for key in compared for name in spelled(key)))
+    differ = {seed: _differ(cells, seed, endpoint.all_scores, may) for seed in seeds}
+    reasons.update(f"sides of {why}" for why in differ.values() if why is not None)
+    seeds = [seed for seed in seeds if differ[seed] is None]
     for label, cell in cells.items():
         if short := len({seed for seed, _ in sides[label]} - set(cell)):
             reasons[f"{label}: seeds without all of {', '.join(over)}"] += short
-    return Sample(endpoint, cells, tuple(seeds), points, _said(reasons))
-
-
-def _chosen(runs: Runs, endpoint: StudyEndpoint, where: Where) -> list[RunRecord]:
-    try:
-        return select(runs.of_study(endpoint.study, endpoint.scale), where)
-    except ValueError:  # no run has this key yet, for example a key of a task that nobody ran
-        return []
-
-
-def _point(run: RunRecord, over: tuple[str, ...]) -> _Point:
-    """Return a run's values of the keys in `over`."""
-    labels = {"norm": norm_label(run.config.get("choices", {}))}
-    return tuple(written(labels.get(key, value_of(run.config, key))) for key in over)
+    return Sample(endpoint, cells, tuple(seeds), _said(reasons))
 
 
 def _differ(cells: Cells, seed: int, scores: Sequence[str], may: tuple[str, ...]) -> str | None:

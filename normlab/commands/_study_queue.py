@@ -14,9 +14,9 @@ from normlab.studies.queue import Job
 
 if TYPE_CHECKING:
     from normlab.claims.claim import Claim
-    from normlab.claims.evidence import Endpoint
+    from normlab.claims.evidence import Runs as Evidence
     from normlab.claims.ledger import Outcome
-    from normlab.claims.runs import Runs as Evidence
+    from normlab.claims.sample import Endpoint
 
 
 class Judge:
@@ -30,8 +30,8 @@ class Judge:
 
         In such a part, one side is made by the job, and every side is made by it or published.
         """
-        from normlab.claims.endpoint import StudyEndpoint
         from normlab.claims.ledger import standings
+        from normlab.claims.sample import StudyEndpoint
 
         runs = runs or self.runs()
         place = job.study.name, job.scale
@@ -71,7 +71,7 @@ class Judge:
 
     def runs(self) -> "Evidence":
         """Read all existing runs; a run that jobs share belongs to each of them."""
-        from normlab.claims.runs import Runs
+        from normlab.claims.evidence import Runs
 
         made_for: dict[Path, set[tuple[str, str]]] = {}
         for job in self.jobs:
@@ -114,8 +114,8 @@ class Publisher:
 
     def publish(self, job: Job, seeds: Sequence[int]) -> None:
         """Publish the runs of a job with these seeds."""
+        from normlab.reports.gather import Run as Made
         from normlab.reports.published import publish
-        from normlab.reports.runs import Run as Made
 
         if self.root is None or not seeds:
             return
@@ -147,16 +147,16 @@ def untuned(job: Job, words: Sequence[str]) -> str | None:
     found = [name for name in missing if name in asked]
     if not found or tuning_of(study, scale).key in given:
         return None
-    from normlab.claims.pages import no_rate
-
-    return f"{job.name}: {no_rate(found)}: normlab study tune {study.name} scale={scale} chooses"
+    rows = " and ".join(found) if len(found) <= 3 else f"{len(found)} rows"
+    chooses = f"normlab study tune {study.name} scale={scale} chooses"
+    return f"{job.name}: no rate is chosen for {rows}: {chooses}"
 
 
 def print_tables(jobs: Sequence[Job], results: Path) -> None:
     """Print each study's table from the runs that have ended and the published seeds that count."""
     from normlab.commands.compare import show_table
     from normlab.records.packed import pack
-    from normlab.reports.runs import Run as Made
+    from normlab.reports.gather import Run as Made
     from normlab.reports.study_table import build
     from normlab.studies import Planned
 

@@ -10,9 +10,8 @@ from normlab.metrics.spread import p_value, paired_interval
 from normlab.records.labels import in_prose, one_line
 from normlab.records.pairs import Cell
 from normlab.records.record import RunRecord
-from normlab.reports.arrange import Arranged
 from normlab.reports.comparison import not_alike
-from normlab.reports.runs import by_setting
+from normlab.reports.gather import Arranged, by_setting
 from normlab.reports.table import pipes
 from normlab.reports.translations import SPLIT, Text, bootstrap, checksums, side_by_side
 

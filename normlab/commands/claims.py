@@ -19,7 +19,6 @@ _EXAMPLES = """examples:
   normlab claims --compute        recompute the checks that take seconds
   normlab claims --verify         do the committed pages follow from the records?
   normlab claims --write          rewrite its pages in results/
-  normlab claims --html           the ledger for a browser
   normlab claims --json           the ledger for programs
 
 Without --compute, which needs torch and a few seconds, the findings of the checks are those of the
@@ -27,7 +26,7 @@ last --write, in results/computed.json. --verify computes nothing and changes no
 """
 _CHECKOUT = CONFIG_DIR.parent
 _RESULTS = _CHECKOUT / "results"
-_PAGE, _COMPUTED, _HTML = "claims.md", "computed.json", "claims.html"
+_PAGE, _COMPUTED = "claims.md", "computed.json"
 
 
 def main(argv: list[str]) -> int:
@@ -44,7 +43,6 @@ def main(argv: list[str]) -> int:
         ("compute", "recompute the checks of the norms"),
         ("verify", "verify that the committed pages follow from the records; 1 if one does not"),
         ("write", "write the ledger, its summary in plain words, and what the checks computed"),
-        ("html", f"write the ledger for a browser, {_HTML} in the folder of --results"),
     ):
         what.add_argument(f"--{name}", action="store_true", help=text)
     add("--json", action="store_true", help="print JSON")
@@ -55,10 +53,10 @@ def main(argv: list[str]) -> int:
         raise ValueError(f"{results}: no such folder")
     from normlab.claims import summary
     from normlab.claims.claim import load_all
-    from normlab.claims.evidence import Computed, read_computed, to_json
+    from normlab.claims.endpoint import Computed
+    from normlab.claims.evidence import Runs, read_computed, to_json
     from normlab.claims.ledger import ledger, to_plain
-    from normlab.claims.pages import html, markdown
-    from normlab.claims.runs import Runs
+    from normlab.claims.pages import markdown
 
     claims = load_all(CONFIG_DIR / "claim")
     parts = [part for claim in claims for part in claim.parts]
@@ -80,12 +78,10 @@ def main(argv: list[str]) -> int:
     if asked.write or asked.verify:
         texts = {_PAGE: markdown(entries), "summary.md": summary.page(entries)}
         texts[_COMPUTED] = to_json(computed)
-    elif asked.html:
-        texts[_HTML] = html(entries, text=_PAGE)
     pages = {results / name: text for name, text in texts.items()}
     if asked.verify:
         return _verify(pages, runs.damaged, results)
-    if asked.write or asked.html:
+    if asked.write:
         _write(pages, results)
     elif asked.json:
         print(json.dumps(to_plain(chosen), indent=1, sort_keys=True))

@@ -8,9 +8,8 @@ from normlab.commands._runs import conditions, none_below, read_places
 from normlab.commands._terminal import complain, print_prose, print_table
 from normlab.commands._translations import show_bootstrap, show_samples
 from normlab.records.store import select
-from normlab.reports.arrange import arranged
-from normlab.reports.runs import found_run
-from normlab.reports.study_table import BOLD
+from normlab.reports.gather import arranged, found_run
+from normlab.reports.study_table import BOLD, build
 from normlab.reports.table import markdown
 
 if TYPE_CHECKING:
@@ -74,7 +73,7 @@ def main(argv: list[str]) -> int:
     elif arguments.samples is not None:
         show_samples(runs, arguments)
     else:
-        table = runs.table
+        table = build(*runs, found=True)
         if arguments.markdown:
             print(markdown(table), end="")
         else:
@@ -106,6 +105,7 @@ def show_table(table: "Table", baseline: str) -> None:
     print_table(head, scores, numeric=columns, labels=labels, notes=[] if gaps else notes)
     if gaps:
         print()
-        print_prose(f"difference to {baseline} at the same point, paired by seed")
+        at = " at the same point" if labels == 2 else ""
+        print_prose(f"difference to {baseline}{at}, paired by seed")
         head = [*head[:labels], *columns]
         print_table(head, gaps, numeric=columns, labels=labels, notes=notes)

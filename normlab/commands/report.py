@@ -3,7 +3,7 @@
 import time
 from difflib import get_close_matches
 from pathlib import Path
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING
 
 from normlab.commands._arguments import add_compared, as_path, command_parser
 from normlab.commands._runs import nearest, none_below
@@ -12,7 +12,7 @@ from normlab.config.registry import option_names
 from normlab.records.packed import address_of
 
 if TYPE_CHECKING:
-    from normlab.reports.arrange import Arranged
+    from normlab.reports.gather import Arranged
 
 _EXAMPLES = """examples:
   normlab report                          a page of all runs in runs/: report/report.html
@@ -22,7 +22,7 @@ _EXAMPLES = """examples:
 
 Runs are folders of runs, as a sweep leaves one, run folders, or record.json files. Their page is
 one file that opens without a network: one row per experiment, differences to the baseline paired by
-seed, curves, how the runs trained, samples of what they translated, where their configs differ.
+seed, curves, how the runs trained, where their configs differ.
 Tables and charts download as SVG and CSV. Figures by layer and over training are made of the probes
 of a run: train with probe=full. Each figure is drawn for light and for dark pages.
 
@@ -36,11 +36,10 @@ def main(argv: list[str]) -> int:
 
     Raises ValueError for places without runs, or a baseline or score that no run has.
     """
-    from normlab.commands._translations import text_of_test
     from normlab.records.files import atomic_write
-    from normlab.reports.arrange import arranged
-    from normlab.reports.runs import read_runs
-    from normlab.reports.study_page import study_page
+    from normlab.reports.gather import arranged, read_runs
+    from normlab.reports.page import study_page
+    from normlab.reports.study_table import build
 
     parser = command_parser("report", "Write the page of any runs, and their figures.", _EXAMPLES)
     text = "run folders and folders of runs; default: runs"
@@ -71,9 +70,8 @@ def main(argv: list[str]) -> int:
         runs = arranged(found, baseline=arguments.baseline, scores=arguments.score)
         heading = ", ".join(map(str, places))
         page = study_page(
-            *(runs.study, runs.scale, runs.table, runs.runs, out),
+            *(runs.study, runs.scale, build(*runs, found=True), runs.runs, out),
             template="runs.html",
-            text_of=_later if reload else text_of_test,
             heading=heading,
             problems=problems,
             reload=reload,
@@ -96,7 +94,7 @@ def main(argv: list[str]) -> int:
     runs, whole = write()  # the last page does not reload
     print(out / "report.html")
     if arguments.figures is not None:
-        from normlab.reports.figures import draw_all
+        from normlab.reports.charts import draw_all
 
         with at_work("drawing figures"):
             paths, lacking = draw_all(runs.runs, out, arguments.figures)
@@ -104,10 +102,6 @@ def main(argv: list[str]) -> int:
             complain(line)
         print(*paths, sep="\n")
     return 0 if whole else 1
-
-
-def _later(_: object) -> NoReturn:
-    raise ValueError("they follow when --watch ends")
 
 
 def _existing(place: Path) -> Path:

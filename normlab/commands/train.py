@@ -81,7 +81,7 @@ def _is_first_rank() -> bool:
 
 def summary(record: "RunRecord") -> str:
     """Return the last line of a run: its outcome and test scores."""
-    from normlab.metrics.spread import learned
+    from normlab.metrics.spread import NOT_CLEAR, learned
 
     scores = ", ".join(
         f"{name} {score.value:.4g}"
@@ -89,7 +89,7 @@ def summary(record: "RunRecord") -> str:
         if name.startswith("test")
     )
     reason = f" ({record.outcome.reason})" if record.outcome.reason else ""
-    but = ", but no better than the untrained baseline:" if learned(record) is False else ""
+    but = f", but {NOT_CLEAR}:" if learned(record) is False else ""
     ended = f"{record.outcome.status} at step {record.outcome.step}{reason}{but}"
     return f"{record.run_id}: {ended} {scores}"
 

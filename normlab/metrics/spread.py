@@ -25,6 +25,9 @@ NATS = 1.0
 POINTS = 0.02
 UNITS = 0.5
 """How far a score must be from the untrained baseline: a loss, an accuracy, any other score."""
+NOT_CLEAR = "not clearly better than the untrained baseline"
+CLEAR = f"a loss by {NATS:g} nat, an accuracy by {100 * POINTS:g} points"
+"""What every table, page and message says of runs that fail the rule, which is `clear_of`."""
 
 
 @dataclass(frozen=True)
@@ -176,9 +179,9 @@ def learned(record: RunRecord) -> bool | None:
 
 
 def at_baseline(records: Sequence[RunRecord], score: str) -> str | None:
-    """Describe the mean score of runs and the untrained baseline, if it is not clearly better.
+    """Describe the mean score of runs if it is not clearly better than the untrained baseline.
 
-    None if the score is clearly better, or the baseline is not known. A record names the baseline
+    None if it is (by `clear_of`), or the baseline is not known. A record names the baseline
     of a score by its last word, such as `bleu` for `test_2017/bleu`. For probe metrics and updates
     to a target, the model's accuracy over classes or else its loss decides; there, runs of a single
     update only show the start and are skipped.
@@ -197,9 +200,9 @@ def at_baseline(records: Sequence[RunRecord], score: str) -> str | None:
     n, higher = min(each.n for each in scores), scores[0].higher_is_better
     if clear_of(floor, values, name, higher_is_better=higher, n=n):
         return None
-    asked = f" less {NATS:g} nat" if name.endswith(("loss", "nll")) else ""
-    asked = f" and {100 * POINTS:g} points" if "accuracy" in name else asked
-    return f"{score} {statistics.fmean(values):.4g}, floor {floor:.4g}{asked}"
+    needed = f"; {NATS:g} nat is needed" if name.endswith(("loss", "nll")) else ""
+    needed = f"; {100 * POINTS:g} points are needed" if "accuracy" in name else needed
+    return f"{score} {statistics.fmean(values):.4g} is {NOT_CLEAR} ({floor:.4g}{needed})"
 
 
 def clear_of(

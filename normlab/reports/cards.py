@@ -5,13 +5,12 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from statistics import fmean
-from typing import Any, NamedTuple
+from typing import Any
 
-from normlab.metrics.spread import clear_of, paired_interval
+from normlab.metrics.spread import NOT_CLEAR, clear_of, paired_interval
 from normlab.records.labels import in_markdown
 from normlab.records.record import number
 from normlab.reports.page import page
-from normlab.reports.panels import Panel, Series, data, looks_of
 from normlab.reports.table import pipes
 
 FORMAT = "normlab.card/1"
@@ -20,6 +19,7 @@ BASELINES = ("ln", "rms", "bn", "none")
 BOARD = "cards.md"
 FOLDER = "cards"
 Card = Mapping[str, Any]
+_NEEDED = ("name", "scale", "overrides", "description", "environment")
 _ROUNDING = 1e-3  # nats per token
 _RANKED = {"translation": "test/nll", "language_model": "test/loss", "bert": "test/mlm_loss"}
 _NOTES = (
@@ -29,8 +29,8 @@ _NOTES = (
     "alone x ln, step x ln: time relative to `ln`, by itself (forward and backward) and of a whole "
     "step",
     "nll, BLEU, losses, accuracy: short runs on the built-in corpora and on handwritten digits (a "
-    "small residual network), mean of seeds; the page of a card marks a score that is not clear of "
-    "the untrained baseline",
+    "small residual network), mean of seeds; the page of a card marks a score that is "
+    f"{NOT_CLEAR}",
     "largest lr: doubled until it no longer trains, by the loss in training (in the cards that are "
     "published: on held-out text); + where the largest that was tried does",
     "grad growth: gradient of the last over the first layer of a deep decoder; first update: how "
@@ -49,15 +49,13 @@ def read_card(path: Path) -> dict[str, Any]:
     """Read a `card.json`; raises ValueError naming a file that is not a card."""
     try:
         found = json.loads(path.read_text("utf-8"))
-        needed = ("name", "scale", "overrides", "description", "environment")
-        _ = cells(found), [found[key] for key in needed]
-        if found["format"] != FORMAT:
-            raise ValueError(found["format"])
-    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-        raise ValueError(
-            f"{path}: damaged, or no card ({error!r:.80}); make it again with normlab norm card"
-        ) from None
-    return found
+        _ = cells(found), [found[key] for key in _NEEDED]
+        if found["format"] == FORMAT:
+            return found
+        error = f"format {found['format']}"
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as caught:
+        error = f"{caught!r:.80}"
+    raise ValueError(f"{path}: damaged, or no card ({error}); make it again with normlab norm card")
 
 
 def card_pages(root: Path) -> dict[Path, str]:
@@ -115,98 +113,64 @@ def _values(scores: Mapping[str, Any]) -> dict[int, float]:
     return {int(seed): float(number(value) or 0.0) for seed, value in scores.items()}
 
 
-class Beside(NamedTuple):
-    """A baseline's score, and the difference of a card from it, paired by seed."""
-
-    baseline: str
-    value: float
-    difference: float
-    interval: str
-
-
-def beside(card: Card, baselines: Mapping[str, Card], task: str, score: str) -> list[Beside]:
-    """Compare a score of a short run with baselines that share seeds and number of steps."""
-    own = card["examinations"][task]["figures"]
-    mine = _values(own["scores"][score])
-    found: list[Beside] = []
-    for name, other in baselines.items():
-        figures = other["examinations"].get(task, {}).get("figures", {})
-        theirs = _values(figures.get("scores", {}).get(score, {}))
-        shared = sorted(mine.keys() & theirs.keys())
-        if not shared or figures["steps"] != own["steps"]:
-            continue
-        bounds = ""
-        if len(shared) > 1:
-            interval = paired_interval(mine, theirs)
-            bounds = f"[{interval.low:+.3g}, {interval.high:+.3g}]"
-        gap = fmean(mine[seed] - theirs[seed] for seed in shared)
-        found.append(Beside(name, fmean(theirs[seed] for seed in shared), gap, bounds))
-    return found
-
-
 def baselines_for(card: Card, folders: Sequence[Path]) -> dict[str, Card]:
     """Return the baselines' cards at a card's scale and placement, except the card itself.
 
-    If several folders have an examination of a baseline, the first folder counts.
+    If several folders have a baseline, the first folder counts.
     """
     placement = [text for text in card["overrides"] if text.startswith("placement")]
     suffix = "".join(f"-{text.partition('=')[2]}" for text in placement if text != "placement=pre")
     found: dict[str, Card] = {}
     for name in (f"{baseline}{suffix}" for baseline in BASELINES):
-        paths = [folder / name / CARD_FILE for folder in folders if name != card["name"]]
-        cards = [read_card(path) for path in paths if path.is_file()]
-        for other in (each for each in reversed(cards) if each["scale"] == card["scale"]):
-            known = found.get(name, {}).get("examinations", {})
-            found[name] = {**other, "examinations": {**known, **other["examinations"]}}
+        for path in (folder / name / CARD_FILE for folder in folders if name != card["name"]):
+            if path.is_file() and (other := read_card(path))["scale"] == card["scale"]:
+                found.setdefault(name, other)
     return found
 
 
 def card_page(card: Card, baselines: Mapping[str, Card]) -> str:
     """Return the page of a card, reproducible to the byte from the card and the baselines."""
-    every = {card["name"]: card, **baselines}
-    runs = [task for task, found in card["examinations"].items() if "curves" in found["figures"]]
-    curves = {task: _curves(task, every) for task in runs}
+    runs = [task for task, found in card["examinations"].items() if "scores" in found["figures"]]
     return page(
         "card.html",
-        data([panel for own in curves.values() for panel in own], looks_of({n: n for n in every})),
         card=card,
         facts=[(title, [_written(value)]) for title, value in cells(card).items()],
         baselines=baselines,
-        curves=curves,
-        scores={task: _scores(task, card, baselines) for task in runs},
+        scores={task: scores(task, card, baselines) for task in runs},
         written=_written,
     )
 
 
-def _scores(task: str, card: Card, baselines: Mapping[str, Card]) -> list[dict[str, Any]]:
-    """Return each score of a short run: its mean, untrained baseline, and comparisons."""
+def scores(task: str, card: Card, baselines: Mapping[str, Card]) -> list[dict[str, Any]]:
+    """Return each score of a short run: its mean, untrained baseline, and `differences`.
+
+    These are from baselines that share seeds and the number of steps: the baseline, its mean, the
+    difference paired by seed, and its interval.
+    """
     figures = card["examinations"][task]["figures"]
     found: list[dict[str, Any]] = []
     for name, by_seed in figures["scores"].items():
-        if not by_seed:
+        if not (mine := _values(by_seed)):
             continue
-        values, floor = [*_values(by_seed).values()], number(figures["floors"].get(name))
+        values, floor = [*mine.values()], number(figures["floors"].get(name))
         higher = figures["higher_is_better"][name]
         low = floor is not None and not clear_of(floor, values, name, higher_is_better=higher)
-        compared = beside(card, baselines, task, name)
+        differences: list[tuple[str, float, float, str]] = []
+        for baseline, other in baselines.items():
+            its = other["examinations"].get(task, {}).get("figures", {})
+            theirs = _values(its.get("scores", {}).get(name, {}))
+            shared = sorted(mine.keys() & theirs.keys())
+            if shared and its["steps"] == figures["steps"]:
+                gap = fmean(mine[seed] - theirs[seed] for seed in shared)
+                bounds = ""
+                if len(shared) > 1:
+                    interval = paired_interval(mine, theirs)
+                    bounds = f"[{interval.low:+.3g}, {interval.high:+.3g}]"
+                mean = fmean(theirs[seed] for seed in shared)
+                differences.append((baseline, mean, gap, bounds))
         score = {"name": name, "value": f"{fmean(values):.4g}", "floor": _written(floor)}
-        found.append({**score, "at_floor": low, "beside": compared})
+        found.append({**score, "not_clear": NOT_CLEAR if low else "", "differences": differences})
     return found
-
-
-def _curves(task: str, cards: Mapping[str, Card]) -> list[Panel]:
-    """Return the validation loss over training, one line per card."""
-    lines: list[Series] = []
-    for name, each in cards.items():
-        found = each["examinations"].get(task)
-        if found and found["applies"]:
-            curves = [
-                {float(step): v for step, v in curve if isinstance(v, int | float)}
-                for curve in found["figures"]["curves"].values()
-            ]
-            lines.append(Series.of_seeds(name, "", "", curves))
-    drawn = tuple(line for line in lines if line.x)
-    return [Panel(f"{task} validation loss", "Validation loss", "nats", drawn)] if drawn else []
 
 
 def _written(value: object, least: float = 0.0) -> str:

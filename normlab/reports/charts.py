@@ -1,17 +1,43 @@
-"""The charts of runs: curves over training, probes, scores over a numeric axis, and by layer."""
+"""The charts of runs: curves over training, probes, scores over a numeric axis, and by layer.
+
+Pages draw them with `templates/charts.js`; figures for papers are drawn here with matplotlib, for
+light and for dark pages. The lines of a figure differ in hue, dashes and marker, so that they can
+be told apart in grayscale print and by colour-blind readers (hues of Okabe and Ito 2008, "Color
+Universal Design", lightened for dark pages to the same contrast).
+"""
 
 import math
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
-from typing import NamedTuple
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
 
+from normlab.records.files import atomic_write
+from normlab.records.labels import one_line
 from normlab.records.record import RunRecord
 from normlab.records.store import series
-from normlab.reports.panels import LOG_FROM, Look, Panel, Series, looks_of
-from normlab.reports.runs import Run, by_setting
+from normlab.reports.gather import Run, by_setting
+from normlab.reports.panels import (
+    DASHES,
+    LIGHT,
+    LOG_FROM,
+    MARKS,
+    STEP,
+    THEMES,
+    Look,
+    Panel,
+    Series,
+    Theme,
+    looks_of,
+)
 from normlab.reports.table import Table
 from normlab.studies import Study
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
 TRAIN, VALID = "train/loss", "valid/loss"
 _NUMBER = re.compile(r"-?[\d.]+(e-?\d+)?")
@@ -49,13 +75,6 @@ _BY_LAYER = {
 }
 
 
-class Group(NamedTuple):
-    """Charts that belong together; `more` has those that are shown on request."""
-
-    shown: Sequence[Panel]
-    more: Sequence[Panel] = ()
-
-
 def row_looks(runs: Iterable[Run], rows: Iterable[str] = ()) -> dict[str, Look]:
     """Return the look of each row, chosen by the norm of its first run that has a config."""
     norms: dict[str, str] = {}
@@ -66,29 +85,29 @@ def row_looks(runs: Iterable[Run], rows: Iterable[str] = ()) -> dict[str, Look]:
     return looks_of({row: norms.get(row, row) for row in named})
 
 
-def over_training(study: Study, runs: Sequence[Run]) -> dict[str, Group]:
+def over_training(study: Study, runs: Sequence[Run]) -> dict[str, list[Panel]]:
     """Return curves of losses and scores (`learning`), and of gradients and probes (`stability`).
 
     The charts of the study's own scores, and the most informative ones, come first.
     """
     logged = sorted({name for run in runs for row in run.rows for name in row})
 
-    def group(first: Iterable[str], *others: tuple[str, int]) -> Group:
+    def charts(first: Iterable[str], *others: tuple[str, int]) -> list[Panel]:
         """Return charts of the first metrics, then of those that match a (prefix, slashes) pair."""
-        rest = [
+        rest = (
             name
             for start, slashes in others
             for name in logged
             if name.startswith(start) and name.count("/") == slashes
-            if name not in (*first, TRAIN, VALID, _UNSHOWN)
-        ]
-        made = [[_curves(runs, name) for name in names] for names in (first, rest)]
-        return Group(*([panel for panel in panels if panel.series] for panels in made))
+            if name not in (TRAIN, VALID, _UNSHOWN)
+        )
+        made = (_curves(runs, name) for name in dict.fromkeys([*first, *rest]))
+        return [panel for panel in made if panel.series]
 
     columns = [f"valid/{column.partition('/')[2]}" for column in study.columns]
     return {
-        "learning": group(dict.fromkeys([TRAIN, VALID, *columns]), ("valid/", 1)),
-        "stability": group(_OVER_TRAINING, ("stability/", 2), ("train/", 1)),
+        "learning": charts([TRAIN, VALID, *columns], ("valid/", 1)),
+        "stability": charts(_OVER_TRAINING, ("stability/", 2), ("train/", 1)),
     }
 
 
@@ -125,14 +144,14 @@ def _finite(run: Run, name: str) -> dict[float, float]:
     return {float(step): y for step, y in series(run.rows, name) if math.isfinite(y)}
 
 
-def by_axis(study: Study, table: Table) -> dict[str, Group]:
+def by_axis(study: Study, table: Table) -> dict[str, list[Panel]]:
     """Return the charts of the table's scores over each numeric grid axis, as `by AXIS`."""
-    found: dict[str, Group] = {}
+    found: dict[str, list[Panel]] = {}
     for axis, values in study.grid.items():
         if all(_NUMBER.fullmatch(value) for value in values):
             panels = [_over_axis(axis, table, column) for column in table.columns]
             if shown := [panel for panel in panels if len(panel.ticks) > 1]:
-                found[f"by {axis}"] = Group(shown)
+                found[f"by {axis}"] = shown
     return found
 
 
@@ -221,3 +240,157 @@ KINDS = {
     "over_training": Kind("Stability over training", _OVER_TRAINING),
 }
 """The figures of `normlab report --figures` and of `Records.plot`."""
+
+
+# Figures for papers ------------------------------------------------------------------------------
+
+_STROKES: dict[str, Any] = dict(
+    zip(DASHES, ("-", (0, (5, 1.6)), (0, (1.2, 1.2)), (0, (6, 1.5, 1.2, 1.5))), strict=True)
+)
+_MARKS: dict[str, str] = dict(zip(MARKS, "os^DvP", strict=True))
+_WIDTH, _HEIGHT, _LEGEND_ROW = 3.2, 2.5, 0.17  # inches of a plot, and of a legend row
+_LETTERS = 15  # legend letters per inch
+_NAMES_FIT = 24  # the most ticks of a panel that are all labelled
+_BAND = "lowest to highest seed, about the mean"
+_RC: dict[Any, Any] = {
+    "font.family": "DejaVu Sans",
+    "font.size": 8.0,
+    "axes.titlesize": 8.5,
+    "axes.titlelocation": "left",
+    "axes.labelsize": 7.5,
+    "axes.linewidth": 0.6,
+    "axes.grid": True,
+    "axes.grid.axis": "y",
+    "axes.axisbelow": True,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.unicode_minus": False,
+    "grid.linewidth": 0.5,
+    "legend.frameon": False,
+    "legend.fontsize": 7.5,
+    "lines.linewidth": 1.3,
+    "lines.markersize": 3.0,
+    "xtick.labelsize": 7.0,
+    "ytick.labelsize": 7.0,
+    "svg.fonttype": "path",  # paths, since a reader's machine may lack the font
+    "svg.hashsalt": "normlab",
+}
+
+
+@contextmanager
+def drawing(theme: Theme = LIGHT) -> Iterator[None]:
+    """Set matplotlib's settings while a figure is drawn or written, overriding the user's."""
+    import matplotlib
+
+    quiet = ("axes.edgecolor", "axes.labelcolor", "xtick.color", "ytick.color")
+    colours: dict[Any, Any] = {
+        **dict.fromkeys(("figure.facecolor", "axes.facecolor"), theme.paper),
+        **dict.fromkeys(quiet, theme.quiet),
+        **dict.fromkeys(("axes.titlecolor", "text.color"), theme.ink),
+        "grid.color": theme.grid,
+    }
+    with matplotlib.rc_context():
+        matplotlib.rcdefaults()
+        matplotlib.rcParams.update(colours | _RC)
+        yield
+
+
+def write(figure: "Figure", path: Path, *, title: str) -> None:
+    """Write a figure as `.svg` or `.png`, by the suffix of its path; reproducible to the byte."""
+    form = path.suffix.removeprefix(".")
+    # A date or a library version would change the bytes.
+    nothing = {"svg": {"Date": None, "Creator": None}, "png": {"Software": None}}
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with drawing(), atomic_write(path, "wb") as file:
+        figure.savefig(file, format=form, dpi=200, metadata={**nothing[form], "Title": title})
+
+
+def draw_all(runs: Sequence[Run], out: Path, form: str) -> tuple[list[Path], list[str]]:
+    """Draw each figure that the runs have in each theme; return the files and what is missing."""
+    looks = row_looks(runs)
+    paths: list[Path] = []
+    lacking: list[str] = []
+    for name, kind in KINDS.items():
+        if not (panels := kind.panels(runs)):
+            lacking.append(f"figure {name} is left out: {kind.needs}")
+            continue
+        for theme in THEMES:
+            ending = "" if theme is LIGHT else f"-{theme.name}"
+            paths.append(out / f"{name}{ending}.{form}")
+            write(draw(panels, looks, theme), paths[-1], title=kind.title)
+    return paths, lacking
+
+
+def draw(panels: Sequence[Panel], looks: Mapping[str, Look], theme: Theme) -> "Figure":
+    """Draw panels on one sheet, one plot per facet, above a shared legend."""
+    from matplotlib.figure import Figure
+    from matplotlib.ticker import LogFormatter
+
+    plots = [(panel, facet) for panel in panels for facet in panel.facets or ("",)]
+    several = max(len(panel.facets) for panel in panels)
+    columns = min(several if several > 1 else len(panels), 3)
+    rows = -(-len(plots) // columns)
+    with drawing(theme):
+        figure = Figure(layout="constrained")
+        shared: dict[str, Axes] = {}
+        for number, (panel, facet) in enumerate(plots, 1):
+            axes = figure.add_subplot(rows, columns, number, sharey=shared.get(panel.name))
+            title = one_line(", ".join(filter(None, (panel.title, facet))))
+            axes.set_title(title, parse_math=False)
+            if shared.setdefault(panel.name, axes) is axes and panel.logarithmic:
+                axes.set_yscale("log")
+                axes.yaxis.set_major_formatter(LogFormatter())
+                axes.yaxis.set_minor_formatter(LogFormatter())
+            _draw_facet(axes, panel, facet, looks, theme)
+        handles: dict[str, Any] = {}
+        for axes in figure.axes:
+            for handle, label in zip(*axes.get_legend_handles_labels(), strict=True):
+                handles.setdefault(label, handle)
+        # The rows come first, in their order, then the meaning of the marks.
+        marks = [label for label in (_BAND, "divergence") if label in handles]
+        labels = [label for label in handles if label not in marks] + marks
+        fit = int(columns * _WIDTH * _LETTERS / (max(map(len, labels)) + 8))
+        across = max(1, min(len(labels), fit))
+        below = -(-len(labels) // across) * _LEGEND_ROW + 0.1
+        figure.set_size_inches(columns * _WIDTH, rows * _HEIGHT + below)
+        drawn = [handles[label] for label in labels]
+        legend = figure.legend(drawn, labels, loc="outside lower left", ncols=across)
+        for text in legend.get_texts():
+            text.set_parse_math(False)
+    return figure
+
+
+def _draw_facet(
+    axes: "Axes", panel: Panel, facet: str, looks: Mapping[str, Look], theme: Theme
+) -> None:
+    lines = [line for line in panel.series if line.facet == facet]
+    for line in lines:
+        look = looks[line.row]
+        if any(n > 1 for n in line.n):
+            band = {"color": theme.hues[look.hue], "alpha": 0.15, "linewidth": 0}
+            axes.fill_between(line.x, line.low, line.high, **band, label=_BAND)
+        # Lines start their marks at different offsets, so that the marks of coinciding lines
+        # stay apart.
+        every = (0.05 * MARKS.index(look.mark), 0.3)
+        style = {"linestyle": _STROKES[look.dashes], "marker": _MARKS[look.mark]}
+        style |= {"color": theme.hues[look.hue], "label": one_line(look.name)}
+        axes.plot(line.x, line.mean, **style, markevery=every)
+        for _, step, value in line.lost:  # a cross, at the top if the loss is unknown
+            where = axes.get_xaxis_transform() if value is None else axes.transData
+            cross = {"color": theme.hues[look.hue], "marker": "X", "markersize": 7.0}
+            style = {"linestyle": "none", "zorder": 4, "transform": where, "clip_on": False}
+            y = 1.0 if value is None else value
+            axes.plot([step], [y], **cross, **style, label="divergence")
+    axes.set_ylabel(panel.unit)
+    if panel.tick_names:  # with many layers, label every second or third
+        xs = sorted({x for line in lines for x in line.x})
+        names = dict(zip(panel.ticks, panel.tick_names, strict=True))
+        ticks = xs[:: -(-len(xs) // _NAMES_FIT)]
+        axes.set_xticks(ticks, [names[x] for x in ticks], rotation=90)
+        return
+    axes.set_xlabel(panel.across)
+    if panel.across == STEP:
+        axes.set_xlim(left=0)
+        axes.xaxis.set_major_formatter("{x:,.0f}")
+    else:
+        axes.set_xticks(panel.ticks)

@@ -12,22 +12,29 @@ from itertools import combinations
 from statistics import fmean
 from typing import Any, NamedTuple
 
-from normlab.metrics.spread import Interval, at_baseline, holm, learned, p_value, paired_interval
+from normlab.metrics.spread import (
+    NOT_CLEAR,
+    Interval,
+    at_baseline,
+    holm,
+    learned,
+    p_value,
+    paired_interval,
+)
 from normlab.records.pairs import Cell, same_code, spelled, varying, why_not_paired
-from normlab.records.record import RunRecord, parts
+from normlab.records.record import parts
 
 CONFIDENCE = 0.95
 SEEDS_TO_DECIDE = 5
-# The config keys that name a row.
-_NAMED = tuple(
+NAMED = tuple(
     f"{name}."
     for key in ("norm", "placement", "batch_size", "max_tokens", "accumulate")
     for name in spelled(key)
 )
+"""The config keys that name a row by themselves."""
 # The config keys for how long a run trains and how it is tested.
 _FIXED = ("budget.", "task.test_search.", "validate.test.", "validate.average.")
 _SHOWN = ("norm", "placement", "task", "task/corpus")  # options that name a row
-_LISTED = 3  # the most rows named in a note
 
 
 class Rules(NamedTuple):
@@ -55,25 +62,23 @@ def pairs(row: Cell, baseline: Cell, rules: Rules) -> tuple[list[int], str]:
         )
         (seeds if reason is None else left_out.setdefault(reason, [])).append(seed)
     left, right = varying([row.parts, baseline.parts]) if rules.found else ({}, {})
-    if any(f"{key}.".startswith(_NAMED) for key in left):
-        fixed = [key for key in left if f"{key}.".startswith(_FIXED)]
-        if fixed:
-            said = (f"{key} {left[key]}, the baseline's {right[key]}" for key in fixed)
-            return seeds, "; ".join(said)
-    if left_out and not seeds:
-        said = (f"{reason} (seeds {_spaced(its)})" for reason, its in left_out.items())
-        return seeds, "; ".join(said)
+    fixed = [key for key in left if f"{key}.".startswith(_FIXED)]
     lost = [
         f"{count} of {len(cell.seeds)} of the {name}"
         for cell, name in ((row, "row"), (baseline, "baseline"))
         if (count := diverged_seeds(cell))
     ]
-    if lost:
-        return seeds, f"seeds diverged: {', '.join(lost)}; the others are not a fair sample"
-    if not seeds:
+    why: list[str] = []
+    if fixed and any(f"{key}.".startswith(NAMED) for key in left):
+        why = [f"{key} {left[key]}, the baseline's {right[key]}" for key in fixed]
+    elif left_out and not seeds:
+        why = [f"{reason} (seeds {_spaced(its)})" for reason, its in left_out.items()]
+    elif lost:
+        why = [f"seeds diverged: {', '.join(lost)}", "the others are not a fair sample"]
+    elif not seeds:
         there = "; ".join(_spaced(side) or "none" for side in (own, others))
-        return seeds, f"no seed in common that finished ({there})"
-    return seeds, ""
+        why = [f"no seed in common that finished ({there})"]
+    return seeds, "; ".join(why)
 
 
 def difference(row: Cell, baseline: Cell, score: str, rules: Rules) -> Interval | None:
@@ -113,8 +118,8 @@ def best(cells: Sequence[Cell], score: str, rules: Rules) -> Cell | None:
     """Return the row that is significantly better than every other row; None if there is none.
 
     Rows without the score are left out. The others must have at least five seeds, all of them
-    finished and clear of the untrained baseline, and paired runs must share their code; p is
-    corrected by Holm over all pairs of rows. Probe metrics have no best row.
+    finished and clearly better than the untrained baseline, and paired runs must share their code;
+    p is corrected by Holm over all pairs of rows. Probe metrics have no best row.
     """
     if score.startswith("stability/") or any(map(diverged_seeds, cells)):
         return None
@@ -148,20 +153,16 @@ def one_code(a: Cell, b: Cell, rules: Rules) -> bool:
 
 
 def marks(cell: Cell) -> list[str]:
-    """Return the warnings about a row's runs: `did not learn 2/5`, `sees the future`."""
+    """Return the warnings about a row's runs: how many did not learn, `sees the future`."""
     flat = sum(learned(record) is False for record in cell.records)
-    found = [f"did not learn {flat}/{len(cell.records)}"] if flat else []
+    found = [f"{flat}/{len(cell.records)} {NOT_CLEAR}"] if flat else []
     return [*found, "sees the future"] if any(r.sees_future for r in cell.records) else found
 
 
 def future_note(cells: Mapping[str, Cell]) -> list[str]:
     """Return a note naming the rows whose models see the tokens that they predict."""
-
-    def norms(records: Sequence[RunRecord]) -> str:
-        return ", ".join(sorted({norm for record in records for norm in record.sees_future}))
-
-    seen = {label: norms(cell.records) for label, cell in cells.items()}
-    rows = "; ".join(f"{label} ({own})" for label, own in seen.items() if own)
+    seen = {k: {norm for r in cell.records for norm in r.sees_future} for k, cell in cells.items()}
+    rows = "; ".join(f"{label} ({', '.join(sorted(own))})" for label, own in seen.items() if own)
     said = "a norm shows these models the tokens that they predict, so that their losses and "
     return [f"sees the future: {rows}: {said}scores are no language model's"] if rows else []
 
@@ -204,7 +205,7 @@ def told_apart(configs: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
 def not_alike(cells: Mapping[str, Cell], axes: Sequence[str] = ()) -> list[str]:
     """Return notes on differences between rows that neither their labels nor `axes` name."""
     apart = told_apart([cell.config for cell in cells.values()])
-    below = (*_NAMED, *(f"{axis}." for axis in axes))
+    below = (*NAMED, *(f"{axis}." for axis in axes))
     notes: list[str] = []
     for key in apart[0] if apart else ():
         if f"{key}.".startswith(below) or all(f"{key}=" in label for label in cells):
@@ -212,14 +213,9 @@ def not_alike(cells: Mapping[str, Cell], axes: Sequence[str] = ()) -> list[str]:
         found: dict[str, list[str]] = {}
         for label, own in zip(cells, apart, strict=True):
             found.setdefault(str(own[key]), []).append(label)
-        said = "; ".join(f"{value} ({_some(labels)})" for value, labels in found.items())
+        said = "; ".join(f"{value} ({', '.join(labels)})" for value, labels in found.items())
         notes.append(f"NOT ALIKE: rows differ in {key}: {said}")
     return notes
-
-
-def _some(labels: Sequence[str]) -> str:
-    more = len(labels) - _LISTED
-    return ", ".join([*labels[:_LISTED], *([f"{more} more"] if more > 0 else [])])
 
 
 def _spaced(seeds: Iterable[int]) -> str:

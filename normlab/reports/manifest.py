@@ -16,11 +16,11 @@ from normlab.records.files import atomic_write, only_writer
 
 MANIFEST = "MANIFEST.sha256"
 PAGE = "report.html"
-TABLES = ("table.md", "table.tex", "table.csv", PAGE)
-"""The files that are generated from the runs of a study."""
+TABLES = ("table.md", "table.tex", "table.csv", PAGE, "card.html")
+"""The files that are generated from the runs of a study or from a card."""
 BLOCK = "<!-- normlab: "
 """The start of a block that `scripts/blocks.py` writes; a page with blocks is not evidence."""
-_MADE = (MANIFEST, "claims.md", "claims.html", "summary.md", "cards.md")
+_MADE = (MANIFEST, "claims.md", "summary.md", "cards.md")
 
 
 def accept(root: Path, paths: Iterable[Path], *, named: bool = True) -> list[str]:
@@ -69,13 +69,11 @@ def by_file(root: Path) -> dict[Path, str]:
         return {path: f"{path}: missing or empty; it lists all evidence"}
     found: dict[Path, str] = {}
     for name in sorted({*listed, *there}):
-        if name not in there:
-            found[root / name] = f"{root / name}: missing, and {MANIFEST} lists it"
-        elif name not in listed:
-            found[root / name] = f"{root / name}: not in {MANIFEST}"
-        elif listed[name] != there[name]:
-            said = f"changed since it was published, as {MANIFEST} says"
-            found[root / name] = f"{root / name}: {said}"
+        if listed.get(name) != there.get(name):
+            why = f"changed since it was published, as {MANIFEST} says"
+            why = why if name in there else f"missing, and {MANIFEST} lists it"
+            why = why if name in listed else f"not in {MANIFEST}"
+            found[root / name] = f"{root / name}: {why}"
     return found
 
 
@@ -98,18 +96,14 @@ def _found(root: Path) -> dict[str, str]:
     for folder, _, files in os.walk(root):
         for path in (Path(folder) / name for name in files if not name.startswith(".")):
             place = path.relative_to(root)
-            content = b"" if _is_made(place) else path.read_bytes()
+            # Tables and pages of studies and cards are generated; those in health/ are measured.
+            of_study = len(place.parts) == 3 and place.parts[0] != "health"
+            if place.name in TABLES if of_study else place.as_posix() in _MADE:
+                continue
+            content = path.read_bytes()
             if content and not (path.suffix == ".md" and BLOCK.encode() in content):
                 found[place.as_posix()] = hashlib.sha256(content).hexdigest()
     return found
-
-
-def _is_made(place: Path) -> bool:
-    """Return whether a file is generated from evidence; tables in health/ are measurements."""
-    top, name = place.parts[0], place.name
-    if len(place.parts) == 3 and top != "health":
-        return name in TABLES or (top == "cards" and name == "card.html")
-    return place.as_posix() in _MADE
 
 
 def write_files(files: Mapping[Path, str]) -> None:

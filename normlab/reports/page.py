@@ -1,42 +1,52 @@
-"""The frame of every HTML page: one self-contained file with its style and scripts inside.
+"""HTML pages: one self-contained file each, with its style and scripts inside.
 
 A policy in the page forbids all requests, so a page that opens is complete. All text is escaped,
 including control characters.
 """
 
+import json
+import math
+import os
 import re
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict
 from functools import cache
 from importlib.resources import files
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
 from normlab.records.labels import one_line
-from normlab.reports.panels import DARK, LIGHT, Theme
+from normlab.records.record import RunRecord, parts
+from normlab.records.store import record_file
+from normlab.reports.charts import by_axis, over_training, row_looks
+from normlab.reports.gather import Run
+from normlab.reports.panels import DARK, LIGHT, Theme, data
+from normlab.reports.study_table import data_name
+from normlab.reports.table import Table, figure
+from normlab.studies import Study
 
 if TYPE_CHECKING:
     from jinja2 import Environment
     from markupsafe import Markup
 
-_MINUS = re.compile(r"(?<![\w-])-(?=\d)")
 _POLICY = (
     "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; "
     "img-src data:; base-uri 'none'; form-action 'none'"
 )
+_SHORT = 180.0  # shorter times are not in hours: "0.0 h" says nothing
 
 
 def page(template: str, charts: Mapping[str, Any] | None = None, **values: object) -> str:
-    """Render a template that extends `page.html`.
+    """Render a template that extends `page.html`, with the data for `charts.js`, if any.
 
-    `charts` is the data for `charts.js`, if any. A style sheet and a script named after the
-    template follow those of all pages. Raises jinja2's error for a name that the template uses but
-    `values` lacks.
+    Raises jinja2's error for a name that the template uses but `values` lacks.
     """
     from markupsafe import Markup
 
-    own = template.removesuffix(".html")
     drawn = [] if charts is None else ["charts.js"]
-    script = _text("tools.js", "tables.js", *drawn, "report.js", f"{own}.js")
+    script = _text("tools.js", "tables.js", *drawn, "report.js")
     return (
         _environment()
         .get_template(template)
@@ -44,7 +54,7 @@ def page(template: str, charts: Mapping[str, Any] | None = None, **values: objec
             **values,
             colours=Markup(_colours(LIGHT)),
             dark_colours=Markup(_colours(DARK)),
-            style=Markup(_text("report.css", f"{own}.css")),
+            style=Markup(_text("report.css")),
             script=Markup(script),
             data=_printable(charts),
             policy=_POLICY,
@@ -53,10 +63,9 @@ def page(template: str, charts: Mapping[str, Any] | None = None, **values: objec
 
 
 def _text(*names: str) -> str:
-    """Return the text of style sheets or scripts; a missing file counts as empty."""
+    """Return the text of style sheets or scripts."""
     folder = files("normlab.reports") / "templates"
-    found = [folder / name for name in dict.fromkeys(names)]
-    return "".join(path.read_text("utf-8") for path in found if path.is_file())
+    return "".join((folder / name).read_text("utf-8") for name in names)
 
 
 def _printable(value: Any) -> Any:
@@ -83,23 +92,10 @@ def duration(seconds: float) -> str:
     return f"{whole} s"
 
 
-def signed(text: str) -> str:
-    """Replace the hyphens before negative numbers with minus signs."""
-    return _MINUS.sub("\N{MINUS SIGN}", text)
-
-
-def breakable(path: str) -> "Markup":
-    """Return a path escaped, with places where a narrow column may break it."""
+def _marked(pattern: str, by: str, text: str) -> "Markup":
     from markupsafe import Markup, escape
 
-    return Markup(re.sub(r"(?<=[/_])(?=\w)", "<wbr>", str(escape(one_line(path)))))
-
-
-def coded(text: str) -> "Markup":
-    """Return text escaped, with backticks turned into code tags."""
-    from markupsafe import Markup, escape
-
-    return Markup(re.sub(r"`([^`]+)`", r"<code>\1</code>", str(escape(one_line(text)))))
+    return Markup(re.sub(pattern, by, str(escape(one_line(text)))))
 
 
 @cache
@@ -121,6 +117,107 @@ def _environment() -> "Environment":
     )
     made.policies["json.dumps_kwargs"] = {"separators": (",", ":"), "allow_nan": False}
     made.policies["json.dumps_kwargs"]["sort_keys"] = True
-    made.filters |= {each.__name__: each for each in (duration, breakable, coded, signed)}
-    made.filters["link"] = quote
+    made.filters |= {
+        "duration": duration,
+        "breakable": lambda path: _marked(r"(?<=[/_])(?=\w)", "<wbr>", path),
+        "coded": lambda text: _marked(r"`([^`]+)`", r"<code>\1</code>", text),
+        "link": quote,
+    }
     return made
+
+
+# The page of a study or of any runs ---------------------------------------------------------------
+
+
+def study_page(
+    study: Study,
+    scale: str,
+    table: Table,
+    runs: Sequence[Run],
+    home: Path,
+    *,
+    template: str = "study.html",
+    **values: Any,
+) -> str:
+    """Return the page of a study, reproducible from its evidence; `home` is the study's folder.
+
+    The template for arbitrary runs, `runs.html`, also takes `heading`, `problems` (what could not
+    be read) and `reload` (seconds, or 0).
+    """
+    records = [run.record for run in runs if run.record is not None]
+    looks = row_looks(runs, dict.fromkeys(row.name for row in table.rows))
+    groups = {**by_axis(study, table), **over_training(study, runs)}
+    units = {record.unit for record in records}
+    return page(
+        template,
+        data([panel for group in groups.values() for panel in group], looks),
+        study=study,
+        scale=scale,
+        table=table,
+        data_name=data_name(study, scale, records),
+        directions={column: _direction(table, column) for column in table.columns},
+        settings=[asdict(look) for look in looks.values()],
+        points=list(dict.fromkeys(row.point for row in table.rows)),
+        overview=[(name, own) for name, own in _overview(runs, records).items() if own],
+        groups=groups,
+        unit=units.pop() if len(units) == 1 else "units",
+        without=[run.record.run_id for run in runs if run.record is not None and not run.rows],
+        diverged=[record for record in records if record.outcome.status == "diverged"],
+        recorded={
+            "configuration": facts(run.settings for run in runs),
+            "environment": facts({"": r.environment} for r in records),
+            "code": facts({"": {"numerics": r.numerics, **r.own_norms}} for r in records),
+            "data": facts({"": record.data} for record in records),
+        },
+        runs=runs,
+        link_of=lambda run: Path(os.path.relpath(record_file(run.folder), home)).as_posix(),
+        score_of=_score,
+        **values,
+    )
+
+
+def _direction(table: Table, column: str) -> str:
+    """Return which direction of a score is better, "" if no row has the score."""
+    entries = [row.entries[column] for row in table.rows]
+    found = {entry.higher_is_better for entry in entries if entry.summary is not None}
+    return "".join(f"{'higher' if higher else 'lower'} is better" for higher in sorted(found))
+
+
+def _score(record: RunRecord, column: str) -> str:
+    if (found := record.figure(column)) is None:
+        return "\N{EN DASH}"
+    return "not reached" if math.isinf(found.value) else figure(found.value, column)
+
+
+def _overview(runs: Sequence[Run], records: Sequence[RunRecord]) -> dict[str, list[str]]:
+    """Return the main facts about the runs, each with its values."""
+    outcomes = [run.outcome for run in runs]
+    steps = [record.budget.steps for record in records if record.finished]
+    bounds = dict.fromkeys(f"{n:,}" for n in (min(steps), max(steps))) if steps else {}
+    labels = _counted(record.data.get("label") for record in records)
+    seconds = math.fsum(record.budget.wall_seconds for record in records)
+    time = f"{seconds / 3600:.1f} h" if seconds >= _SHORT else duration(seconds)
+    return {
+        "runs": [f"{outcomes.count(each)} {each}" for each in _counted(outcomes)],
+        "seeds": [", ".join(map(str, sorted({run.planned.seed for run in runs})))],
+        "updates": [" to ".join(bounds)] if steps else [],
+        "data": labels or _counted(record.data.get("source") for record in records),
+        "hardware": _counted(record.environment.get("device") for record in records),
+        "precision": _counted(record.environment.get("precision") for record in records),
+        "training time, all runs": [time] if records else [],
+    }
+
+
+def facts(nodes: Iterable[Mapping[str, Any]]) -> list[tuple[str, list[str]]]:
+    """Return the dotted keys of parts of records, each with its distinct values as text."""
+    found: dict[str, list[str]] = {}
+    for key, text in (pair for node in nodes for pair in parts(node).items()):
+        value = json.loads(text)
+        found.setdefault(key, []).append(value if isinstance(value, str) else text)
+    return [(key, _counted(values)) for key, values in sorted(found.items())]
+
+
+def _counted(values: Iterable[object]) -> list[str]:
+    """Return the distinct values as text, the most frequent first."""
+    counts = Counter(str(value) for value in values if value is not None)
+    return sorted(counts, key=lambda value: (-counts[value], value))

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from normlab.reports.runs import significant
+from normlab.reports.gather import significant
 
 STEP = "training step"
 LOG_FROM = 10.0

@@ -17,9 +17,9 @@ from normlab.records.packed import MEND_PUBLISHED, PACK, RECORDS, Key, Pack, pac
 from normlab.records.record import RunRecord, fingerprint
 from normlab.records.store import read_hypotheses
 from normlab.reports import manifest
+from normlab.reports.gather import Run, rows_of_run, thinned
 from normlab.reports.manifest import MANIFEST, PAGE, accept, stale, write_files
-from normlab.reports.runs import Run, rows_of_run, thinned
-from normlab.reports.study_page import study_page
+from normlab.reports.page import study_page
 from normlab.reports.study_table import build
 from normlab.reports.table import comma_separated, latex, markdown
 from normlab.studies import Planned, Study, load_study
@@ -32,16 +32,12 @@ Asked = Mapping[Key, str | None]
 
 
 def check(root: Path, study: str, scale: str, asked: Asked) -> None:
-    """Check that runs can be added to a published folder; write nothing.
+    """Check, before runs are made, that they can be added to a published folder.
 
-    Raises ValueError, saying what to do, for a folder that cannot be written, for a damaged record,
-    and if another experiment is published at a requested row and point.
+    Raises ValueError for a damaged record or manifest, and if another experiment is published at a
+    requested row and point.
     """
     folder = root / study / scale
-    there = next(path for path in (folder, *folder.absolute().parents) if os.path.lexists(path))
-    if not there.is_dir() or not os.access(there, os.W_OK | os.X_OK):
-        wrong = "cannot be written" if there.is_dir() else "is no folder"
-        raise ValueError(f"{there} {wrong}: give --publish another folder, or mend this one")
     manifest.read(root)
     if os.path.lexists(folder / RECORDS):
         _others(pack(folder), asked)
@@ -54,8 +50,7 @@ def publish(
 
     A run without a folder has neither curves nor hypotheses. Other runs in the folder are removed;
     with `add` all of them stay, even at rows and points that the study does not have. Raises
-    ValueError, before anything is written, if the runs or those that stay are damaged, and if
-    another experiment is published at a row and point to which runs are added.
+    ValueError, before anything is written, if runs are damaged, or as `check` does.
     """
     folder = root / study.name / scale
     asked = {run.key: run for run in runs}
@@ -98,35 +93,36 @@ def _label(record: RunRecord) -> str:
 def _others(runs: Pack, asked: Asked) -> list[Key]:
     """Return the published runs other than the requested ones: other rows, points and seeds.
 
-    Raises ValueError like `check`.
+    Raises ValueError as `check` does.
     """
     _checked(runs)
     wanted = {(key.row, key.point): label for key, label in asked.items() if label}
-    wrong = {
-        f"{key.name}: published is {_label(record)}, asked for is {label}": None
-        for key, record in runs.records.items()
-        if record and (label := wanted.get((key.row, key.point))) not in (None, _label(record))
-    }
-    if wrong:
-        said = "; ".join([*wrong][:3]) + (f"; {len(wrong) - 3} more" if len(wrong) > 3 else "")
-        raise ValueError(
-            f"{runs.folder} holds other experiments than those asked for ({said}): leave out the "
-            "overrides that differ, or give --publish another folder; to start over, remove "
-            f"{runs.folder}, and accept that with normlab study publish --accept {runs.folder}"
-        )
+    for key, record in runs.records.items():
+        label = wanted.get((key.row, key.point))
+        if record and label not in (None, _label(record)):
+            raise ValueError(
+                f"{runs.folder} holds other experiments ({key.name}: published is "
+                f"{_label(record)}, this run is {label}): leave out the overrides that differ, or "
+                "give --publish another folder"
+            )
     return [key for key in runs.records if key not in asked]
 
 
-def rendered(study: Study, folder: Path) -> dict[Path, str]:
+def rendered(study: Study | None, folder: Path) -> dict[Path, str]:
     """Return the text of the files of a published study that are made from its records.
 
-    Raises ValueError naming each damaged file, or a row that the study no longer has.
+    The study is by default the one named by the folder. Raises ValueError naming each damaged file,
+    a study that does not exist, or a row that it no longer has.
     """
+    try:
+        study = study or load_study(folder.parent.name)
+    except ValueError as error:
+        raise ValueError(f"{folder}: {error}") from None
     runs, scale = read(folder), folder.name
-    for row in {run.planned.row for run in runs} - {*study.rows}:
+    if lost := {run.planned.row for run in runs} - {*study.rows}:
         raise ValueError(
-            f"{folder / RECORDS}: the study {study.name} has no row {row!r} (any more): there are "
-            f"{', '.join(study.rows)}; put it back, or remove {folder} and publish again"
+            f"{folder / RECORDS}: the study {study.name} has no row {min(lost)!r} (any more): "
+            f"there are {', '.join(study.rows)}; put it back, or remove {folder} and publish again"
         )
     table = build(study, scale, runs)
     return {
@@ -161,17 +157,13 @@ def _checked(runs: Pack) -> Pack:
     return runs
 
 
-def portable(config: Mapping[str, Any]) -> dict[str, Any]:
+def portable(node: Any, key: str = "") -> Any:
     """Return a config whose folders, at any depth, are shortened to their last name."""
-    return {key: _portable(key, value) for key, value in config.items()}
-
-
-def _portable(key: str, value: Any) -> Any:
-    if key in _PLACES and isinstance(value, str):
-        return Path(value).name
-    if isinstance(value, list):
-        return [_portable("", item) for item in value]
-    return portable(value) if isinstance(value, Mapping) else value
+    if isinstance(node, Mapping):
+        return {name: portable(value, name) for name, value in node.items()}
+    if isinstance(node, list):
+        return [portable(item) for item in node]
+    return Path(node).name if key in _PLACES and isinstance(node, str) else node
 
 
 # Verification -------------------------------------------------------------------------------------
@@ -236,18 +228,10 @@ def _made(root: Path, changed: Collection[Path], study: str | None) -> list[Made
     touched = {folder for path in changed for folder in (path, *path.parents)}
     again = "normlab study publish"
     found: list[Made] = [
-        (folder, partial(_study, folder), f"{again} {folder.parent.name} --results {root}")
+        (folder, partial(rendered, None, folder), f"{again} {folder.parent.name} --results {root}")
         for folder in folders
         if folder not in touched
     ]
     if study is None and (root / FOLDER).is_dir() and root / FOLDER not in touched:
         found.append((root / BOARD, partial(card_pages, root), again))
     return found
-
-
-def _study(folder: Path) -> dict[Path, str]:
-    try:
-        study = load_study(folder.parent.name)
-    except ValueError as error:
-        raise ValueError(f"{folder}: {error}") from None
-    return rendered(study, folder)

@@ -10,9 +10,9 @@ reason, and diverged seeds are counted, never dropped.
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from statistics import fmean, median
+from statistics import median
 
-from normlab.metrics.spread import accuracy_interval, at_baseline
+from normlab.metrics.spread import CLEAR, NOT_CLEAR, at_baseline
 from normlab.records.pairs import Cell, all_same_code, settings
 from normlab.records.record import RunRecord
 from normlab.records.store import SPIKE_COUNT
@@ -30,14 +30,14 @@ from normlab.reports.comparison import (
     scored_by,
     values,
 )
-from normlab.reports.runs import Run, by_setting
+from normlab.reports.gather import Run, by_setting
 from normlab.reports.table import Entry, Row, Table, figure
 from normlab.studies import STABILITY, Study
 
 BOLD = (
     "bold: better than every other row at its point, p below 0.05 after Holm over all pairs of "
-    f"rows; all rows have {SEEDS_TO_DECIDE} seeds or more, all of them finished and clear of the "
-    "untrained baseline, and the two runs of each pair have the same code"
+    f"rows; all rows have {SEEDS_TO_DECIDE} seeds or more, all of them finished and clearly better "
+    "than the untrained baseline, and the two runs of each pair have the same code"
 )
 
 
@@ -47,11 +47,13 @@ def build(study: Study, scale: str, runs: Iterable[Run], *, found: bool = False)
     joined = {place: _joined(members, study.columns) for place, members in groups.items()}
     overrides = [each for row in study.rows.values() for each in row]
     rules = Rules(not any(each.startswith("precision=") for each in overrides), found)
+    records = [run.record for members in groups.values() for run in members if run.record]
+    speeds = found and len({record.environment.get("device") for record in records}) == 1
     rows: list[Row] = []
     for (name, point), members in groups.items():
         first = joined.get((study.baseline, point))
         base = first if isinstance(first, Cell) and name != study.baseline else None
-        rows.append(_row(study, members, joined[name, point], base, rules))
+        rows.append(_row(study, members, joined[name, point], base, rules, speeds))
     for point in dict.fromkeys(row.point for row in rows):
         here = [row for row in rows if row.point == point and row.cell is not None]
         for column in study.columns:
@@ -67,7 +69,6 @@ def build(study: Study, scale: str, runs: Iterable[Run], *, found: bool = False)
         columns=study.columns,
         rows=tuple(rows),
         notes=tuple(_notes(study, scale, rows, rules)),
-        details=tuple(_intervals(rows, study.columns)),
         apart=f"document ({study.document_data})" if any(study.figures.values()) else "",
     )
 
@@ -103,32 +104,40 @@ def _joined(runs: Sequence[Run], columns: Sequence[str]) -> Cell | str:
 
 
 def _row(
-    study: Study, runs: Sequence[Run], cell: Cell | str, base: Cell | None, rules: Rules
+    study: Study,
+    runs: Sequence[Run],
+    cell: Cell | str,
+    base: Cell | None,
+    rules: Rules,
+    speeds: bool,
 ) -> Row:
     """Return a row; if `cell` is text, it is the reason why the row has no scores."""
     name, point, _ = runs[0].key
     said = study.figures.get(name, {})
-    entries = {column: Entry(column, document=said.get(column)) for column in study.columns}
-    row = Row(name, point, entries, said=said.get(STABILITY))
     if isinstance(cell, str):
         outcome = cell if cell == runs[0].state else "refused"
-        return replace(row, outcome=outcome, stability=outcome, problem=cell)
-    for column, entry in entries.items():
-        entries[column] = replace(
-            entry,
-            summary=cell.score(column),
-            values=values(cell, column),
-            higher_is_better=higher_is_better(cell, column),
-            difference=base and difference(cell, base, column, rules),
+        empty = {column: Entry(column, document=said.get(column)) for column in study.columns}
+        return Row(name, point, empty, outcome, outcome, said.get(STABILITY), problem=cell)
+    entries = {
+        column: Entry(
+            column,
+            cell.score(column),
+            values(cell, column),
+            higher_is_better(cell, column),
+            said.get(column),
+            base and difference(cell, base, column, rules),
         )
+        for column in study.columns
+    }
     others = [run.state for run in runs if run.record is None]
     outcome = cell.outcome + (f", {len(others)} {others[0]}" if others else "")
     ended = [outcome, *([] if "diverged" in outcome else ["diverged 0"]), *marks(cell)]
     spikes = [r.stability[SPIKE_COUNT] for r in cell.records if SPIKE_COUNT in r.stability]
     ended.append(f"spikes {median(spikes):g}" if spikes else "spikes not counted")
-    if rules.found and (speed := cell.tokens_per_second()) is not None:
+    if speeds and (speed := cell.tokens_per_second()) is not None:
         ended.append(f"{speed.mean:,.0f} {cell.records[0].unit}/s")
-    return replace(row, outcome=outcome, stability="; ".join(ended), cell=cell, base=base)
+    stability = "; ".join(ended)
+    return Row(name, point, entries, outcome, stability, said.get(STABILITY), cell=cell, base=base)
 
 
 def _notes(study: Study, scale: str, rows: Sequence[Row], rules: Rules) -> Iterator[str]:
@@ -141,12 +150,15 @@ def _notes(study: Study, scale: str, rows: Sequence[Row], rules: Rules) -> Itera
         yield from refused or ["no run has ended"]
         return
     yield _made_of(records)
+    if rules.found and len({record.environment.get("device") for record in records}) > 1:
+        yield "speeds are left out, since the runs had different devices"
     if weights := sorted({_weights(record) for record in records if record.finished} - {""}):
         yield f"tested: {', or '.join(weights)}"
+    at = " at the same point" if any(row.point for row in rows) else ""
     yield (
         "mean +- standard deviation over the seeds that finished; in brackets the difference "
-        f"to {study.baseline} at the same point, paired by seed, with its 95 % t interval and "
-        "p value, not corrected for multiple comparisons"
+        f"to {study.baseline}{at}, paired by seed, with its 95 % t interval and p value, not "
+        "corrected for multiple comparisons"
     )
     if any(entry.best for row in rows for entry in row.entries.values()):
         yield BOLD
@@ -178,7 +190,7 @@ def _notes(study: Study, scale: str, rows: Sequence[Row], rules: Rules) -> Itera
 
 
 def _untrained(cells: Mapping[str, Cell], columns: Sequence[str]) -> Iterator[str]:
-    """Yield a note with each score's untrained baseline and the rows that are not clear of it."""
+    """Yield a note with each score's untrained baseline and the rows not clearly better than it."""
     found: list[str] = []
     low: list[str] = []
     for column in columns:
@@ -188,17 +200,15 @@ def _untrained(cells: Mapping[str, Cell], columns: Sequence[str]) -> Iterator[st
         if known := [record.floors[name] for record in scored]:
             bounds = dict.fromkeys(figure(value, column) for value in (min(known), max(known)))
             found.append(f"{column} {' to '.join(bounds)}")
-        own = [
-            label
-            for label, cell in cells.items()
-            if at_baseline([r for r in cell.records if r.finished], column) is not None
-        ]
-        if own:
+        ended = {k: [r for r in cell.records if r.finished] for k, cell in cells.items()}
+        if own := [label for label, its in ended.items() if at_baseline(its, column) is not None]:
             low.append(f"{column} ({'; '.join(own)})")
     if found or low:
-        clear = "; not clear of it, so a difference says nothing: " if low else ""
-        said = ", ".join(found) or "not of these scores"
-        yield f"untrained baseline: {said}{clear}{'; '.join(low)}"
+        yield f"untrained baseline: {', '.join(found) or 'not of these scores'}"
+    flat = any(NOT_CLEAR in mark for cell in cells.values() for mark in marks(cell))
+    if low or flat:
+        rows = f", so a difference says nothing: {'; '.join(low)}" if low else ""
+        yield f"{NOT_CLEAR} ({CLEAR}){rows}"
 
 
 def _differences(study: Study, rows: Sequence[Row], rules: Rules) -> Iterator[str]:
@@ -208,41 +218,19 @@ def _differences(study: Study, rows: Sequence[Row], rules: Rules) -> Iterator[st
         if row.cell is None or row.base is None:
             continue
         paired, obstacle = pairs(row.cell, row.base, rules)
-        own, others = (
-            {seed for column in study.columns for seed in values(cell, column)}
-            for cell in (row.cell, row.base)
-        )
-        common = sorted(set(paired) & others)
-        seeds = " ".join(map(str, common))
+        both = ([r.seed for r in cell.records if r.finished] for cell in (row.cell, row.base))
         if obstacle:
             said = f"not compared with {study.baseline}, {obstacle}"
-        elif not own or not others or own == others == set(common):
+        elif all(seeds == paired for seeds in both):
             continue
-        elif len(common) < 2:
-            said = f"seed {seeds} is the only pair, and a difference takes two"
         else:
-            said = f"only seeds {seeds} are pairs"
+            said = f"only seeds {' '.join(map(str, paired))} are pairs"
         found.setdefault(said, []).append(row.label)
-    shared = "on the same hardware and precision"
+    shared = "hardware and precision"
     if rules.found:
-        shared = "of the same data, code, hardware and precision"
+        shared = "data, code, hardware and precision"
     if said := "; ".join(f"{what} ({'; '.join(labels)})" for what, labels in found.items()):
-        yield f"differences: {said}; a pair has a seed of both rows {shared}"
-
-
-def _intervals(rows: Sequence[Row], columns: Sequence[str]) -> Iterator[str]:
-    """Yield notes with the intervals of accuracies, by their numbers of test images."""
-    for column in columns:
-        texts: list[str] = []
-        for row in rows:
-            found = [r.scores[column] for r in row.records if r.finished and column in r.scores]
-            mean = fmean(score.value for score in found) if found else 0.0
-            n = min((score.n for score in found), default=0)
-            if (bounds := accuracy_interval(column, mean, n)) is not None:
-                texts.append(" ".join([row.label, " to ".join(figure(b, column) for b in bounds)]))
-        if texts:
-            said = "Wilson's 95 % interval of the mean, by the number of images"
-            yield f"{column}: {said}: {'; '.join(texts)}"
+        yield f"differences: {said}; the two runs of a pair have the same seed, {shared}"
 
 
 def _made_of(records: Sequence[RunRecord]) -> str:
@@ -266,8 +254,5 @@ def _weights(record: RunRecord) -> str:
     if record.weights:
         averaged = "average" in record.weights
         return "the mean of the last validations" if averaged else "the last weights"
-    validate = record.config.get("validate") or {}
-    if validate.get("average"):
-        return f"the mean of the last {validate['average']} validations"
-    by = validate.get("select_by")
+    by = (record.config.get("validate") or {}).get("select_by")
     return f"the weights of the best valid/{by}, not the last" if by else ""

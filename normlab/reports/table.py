@@ -102,15 +102,14 @@ class Row:
 class Table:
     """A study's table: its title, columns and rows, and notes for the reader.
 
-    `details` are further notes, for the study's page. `apart` is the heading of the column for the
-    article's values on its own data, "" for a study without such values.
+    `apart` is the heading of the column for the article's values on its own data, "" for a study
+    without such values.
     """
 
     title: str
     columns: tuple[str, ...]
     rows: tuple[Row, ...]
     notes: tuple[str, ...] = ()
-    details: tuple[str, ...] = ()
     apart: str = ""
 
     @property

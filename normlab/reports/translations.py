@@ -15,7 +15,7 @@ from normlab.records.pairs import Cell
 from normlab.records.record import RunRecord
 from normlab.records.store import HYPOTHESES_FILE, read_hypotheses
 from normlab.reports.comparison import Rules, pairs
-from normlab.reports.runs import Run, by_setting
+from normlab.reports.gather import Run, by_setting
 
 if TYPE_CHECKING:
     from normlab.metrics.bleu import Bootstrap
@@ -25,8 +25,7 @@ Text = tuple[Sequence[str], Sequence[str]]
 TextOf = Callable[[RunRecord], Text]
 """Returns the text of a run's test; raises ValueError where it cannot be had."""
 SPLIT, SCORE = "test", "test/bleu"
-_DRAW = 1  # seed of the sampling: the same sentences on every page
-_ROWS = 40  # the most rows shown: no reader compares more
+_DRAW = 1  # seed of the sampling: the same sentences each time
 
 
 class Said(NamedTuple):
@@ -38,16 +37,13 @@ class Said(NamedTuple):
     name: str
     text: str
     chrf: float | None = None
-    row: str = ""
-    at: str = ""
 
 
 class SideBySide(NamedTuple):
     """Sentences of one test set: `data` is its name, `total` its size.
 
     `sentences` maps line numbers in the split, from 1, to texts. `missing` says why there are no
-    sources and references; it is "" if they are there or were not requested. `left_out` has a line
-    for each run whose translations cannot be shown.
+    sources and references. `left_out` has a line for each run whose translations cannot be shown.
     """
 
     data: str
@@ -62,13 +58,8 @@ def checksums(record: RunRecord) -> object:
     return (record.data.get("checksums") or {}).get(SPLIT)
 
 
-def side_by_side(
-    runs: Iterable[Run], text_of: TextOf | None = None, *, count: int = 5
-) -> SideBySide | None:
-    """Return `count` sentences of the first run's test; None if no run left translations.
-
-    Without `text_of`, only translations are shown, without sources and references.
-    """
+def side_by_side(runs: Iterable[Run], text_of: TextOf, *, count: int) -> SideBySide | None:
+    """Return `count` sentences of the first run's test; None if no run left translations."""
     shown: list[tuple[Run, RunRecord, list[str]]] = []
     left_out: list[str] = []
     for members in by_setting(runs).values():
@@ -87,12 +78,12 @@ def side_by_side(
 
     first, text, missing = shown[0][1], None, ""
     try:
-        text = None if text_of is None else text_of(first)
+        text = text_of(first)
     except ValueError as error:
         missing = str(error)
     total = len(shown[0][2] if text is None else text[1])
     whole: list[tuple[Run, list[str]]] = []
-    for run, record, lines in shown[:_ROWS]:
+    for run, record, lines in shown:
         if checksums(record) != checksums(first):
             left_out.append(f"{record.run_id}: it translated another test")
         elif len(lines) != total:
@@ -105,7 +96,7 @@ def side_by_side(
         for run, lines in whole:
             chrf = None if text is None else sentence_chrf(lines[n], text[1][n])
             row, at, seed = run.key
-            said.append(Said(f"{row} {at}".strip() + f" seed {seed}", lines[n], chrf, row, at))
+            said.append(Said(f"{row} {at}".strip() + f" seed {seed}", lines[n], chrf))
         sentences[n + 1] = said
     label = str(first.data.get("label") or first.data.get("source") or "unknown data")
     return SideBySide(label, total, sentences, missing, left_out)

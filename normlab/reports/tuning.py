@@ -79,12 +79,12 @@ def table(found: Mapping[str, Any]) -> str:
     points = any(row["point"] for row in found["rows"])
     lines: list[list[str]] = []
     for row in found["rows"]:
-        trials = {trial["value"]: trial for trial in row["trials"]}
-        texts = [_text(trials[value]) if value in trials else "-" for value in values]
+        trials = {trial["value"]: _text(trial) for trial in row["trials"]}
         chosen = row["chosen"] or ("none" if len(trials) == len(values) else "-")
-        lines.append([row["row"], *([row["point"]] if points else []), *texts, chosen])
-    head = ["row", *(["point"] if points else []), *values, "chosen"]
-    return "\n".join(pipes(head, lines, words=2 if points else 1))
+        name = [row["row"], row["point"]] if points else [row["row"]]
+        lines.append([*name, *(trials.get(value, "-") for value in values), chosen])
+    name = ["row", "point"] if points else ["row"]
+    return "\n".join(pipes([*name, *values, "chosen"], lines, words=len(name)))
 
 
 def _text(trial: Mapping[str, Any]) -> str:

@@ -20,7 +20,7 @@ from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedCo
 from rich.table import Column
 from rich.text import Text
 
-from normlab.metrics.spread import accuracy_interval, learned
+from normlab.metrics.spread import CLEAR, NOT_CLEAR, accuracy_interval, learned
 from normlab.records.labels import one_line
 from normlab.records.record import RunRecord, Score
 from normlab.records.store import RECORD_FILE
@@ -149,7 +149,7 @@ def _page(record: RunRecord, folder: Path, samples: list[tuple[str, str, str]]) 
     """Return the summary: outcome, main scores, samples, the record's path, what to type next."""
     outcome, budget, unit = record.outcome, record.budget, record.unit
     where = " in ".join(part for part in (outcome.reason, outcome.layer) if part)
-    but = ", but no better than the untrained baseline," if learned(record) is False else ""
+    but = f", but {NOT_CLEAR} ({CLEAR})," if learned(record) is False else ""
     lines = [
         Text.assemble(
             (outcome.status + but, f"bold {_COLORS.get(outcome.status, 'red')}"),

@@ -4,11 +4,10 @@ from dataclasses import replace
 from typing import Any
 
 from normlab.claims.claim import Claim, Part
-from normlab.claims.endpoint import Contrast
-from normlab.claims.evidence import Computed, Endpoint, Published
+from normlab.claims.endpoint import Computed, Contrast, Published
 from normlab.claims.judge import Judgement
 from normlab.claims.ledger import Entry, Outcome
-from normlab.claims.pages import html
+from normlab.claims.sample import Endpoint
 
 ADDRESS = "results/norms/cpu:{}@seed{}"
 COMMAND = "normlab study run norms scale=small"
@@ -48,7 +47,7 @@ def compared(verdict: Any, n: int = 5, **changes: Any) -> Outcome:
     }
     asked = values.pop("endpoint", endpoint())
     reason = values.get("reason", "")
-    return outcome(asked, Judgement(verdict, **values), verdict, reason, 0.012, 2)
+    return outcome(asked, Judgement(verdict, **values), verdict, reason, 0.012)
 
 
 def open_outcome(verdict: Any = "not measured", **changes: Any) -> Outcome:
@@ -123,8 +122,3 @@ def entries() -> list[Entry]:
             decided("words", open_outcome(excluded=("tested weights chosen by loss: 3",))),
         ),
     ]
-
-
-def made() -> str:
-    """Return the page of that ledger."""
-    return html(entries(), text="claims.md")

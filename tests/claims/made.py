@@ -6,8 +6,8 @@ import yaml
 from msgspec.structs import replace
 
 from normlab.claims.claim import load
+from normlab.claims.evidence import Made, Runs
 from normlab.claims.ledger import ledger
-from normlab.claims.runs import Made, Runs
 from normlab.records.record import Score
 from tests.records.examples import record
 

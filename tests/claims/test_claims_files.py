@@ -6,9 +6,8 @@ import pytest
 import yaml
 
 from normlab.claims.claim import load, load_all
-from normlab.claims.endpoint import Contrast
-from normlab.claims.evidence import Computed, Timing
-from normlab.claims.runs import Plan
+from normlab.claims.endpoint import Computed, Contrast, Timing
+from normlab.claims.evidence import Plan
 from normlab.config.compose import compose, to_dict
 from normlab.config.registry import CONFIG_DIR, option_names, options, read_yaml
 from normlab.studies import load_study

@@ -89,7 +89,7 @@ def test_each_row_is_compared_with_the_baseline_and_what_they_differ_in_is_said(
     assert rows["rms"][1].startswith("33.50 +- 0.71<br>(+2.50 [-3.85, +8.85], p = ")
     assert "NOT ALIKE: rows differ in optim.lr: 0.0005 (ln, bn+ln, bn); 0.002 (rms)" in out
     assert "the others are not a fair sample (bn)" in out
-    assert "seed 1 is the only pair, and a difference takes two (bn+ln)" in out
+    assert "only seeds 1 are pairs (bn+ln)" in out
     assert next(iter(compare(capsys, "--baseline", "rms")[3])) == "rms"
     with pytest.raises(ValueError, match=r"gn: no row is called that; there are bn\+ln; bn; ln"):
         main(["--baseline", "gn"])

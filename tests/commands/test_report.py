@@ -105,7 +105,7 @@ def test_what_a_run_is_doing_is_on_the_page(runs, capsys):
 
 
 def test_figures_are_drawn_for_light_and_dark_next_to_the_page(runs, capsys, monkeypatch):
-    monkeypatch.setattr("normlab.reports.figures.write", lambda figure, path, title: None)
+    monkeypatch.setattr("normlab.reports.charts.write", lambda figure, path, title: None)
     code, out, err = report(capsys, "runs", "--figures", "svg")
     names = [
         f"report/{name}{dark}.svg" for name in ("loss", "over_training") for dark in ("", "-dark")

@@ -11,7 +11,7 @@ from normlab.inspect import card as cards
 from normlab.inspect import runs
 from normlab.inspect.card import SCALES, examined, findings
 from normlab.inspect.question import questions
-from normlab.reports.cards import baselines_for, beside, board, card_page, read_card
+from normlab.reports.cards import baselines_for, board, card_page, read_card, scores
 
 
 def test_every_question_has_a_text():
@@ -196,16 +196,15 @@ def test_the_board_sorts_by_the_short_runs_and_pages_pair_by_seed(tmp_path):
     own = {**card_of("ln", [9.0, 9.0]), "examinations": {"pictures": picture()}}
     (tmp_path / "own" / "ln").mkdir(parents=True)
     (tmp_path / "own" / "ln" / "card.json").write_text(json.dumps(own))
-    found = baselines_for(cards["mine"], [tmp_path / "own", tmp_path])
-    assert list(found["ln"]["examinations"]) == ["translation", "pictures"]
-    (only,) = beside(cards["mine"], found, "translation", "test/nll")
-    assert (only.baseline, round(only.difference, 3)) == ("ln", -0.45)
-    assert only.interval == "[-1.09, +0.185]"
+    first = baselines_for(cards["mine"], [tmp_path / "own", tmp_path])
+    assert list(first["ln"]["examinations"]) == ["pictures"], "the first folder counts"
+    (nll,) = (s for s in scores("translation", cards["mine"], found) if s["name"] == "test/nll")
+    ((baseline, _, difference, interval),) = nll["differences"]
+    assert (baseline, round(difference, 3), interval) == ("ln", -0.45, "[-1.09, +0.185]")
     cards["mine"]["examinations"]["translation"]["figures"]["floors"] = {"test/nll": 3.0}
     page = card_page(cards["mine"], found)
-    assert "untrained baseline 3: not clear of it" in page and page.count("not clear") == 1
-    assert "mine &lt;of&gt; tests." in page and "Beside it: ln, none" in page
-    assert page.count('class="chart"') == 1 and '"row":"ln"' in page
+    assert "untrained baseline 3: not clearly better than" in page and page.count("not cl") == 1
+    assert "mine &lt;of&gt; tests." in page and "Compared with: ln, none" in page
     (tmp_path / "ln" / "card.json").write_text("{}")
     with pytest.raises(ValueError, match=r"card\.json: damaged, or no card"):
         baselines_for(cards["mine"], [tmp_path])

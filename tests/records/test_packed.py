@@ -20,7 +20,7 @@ from normlab.records.packed import (
     write_pack,
 )
 from normlab.records.store import RunStore, read_hypotheses, read_record
-from normlab.reports.runs import rows_of_run
+from normlab.reports.gather import rows_of_run
 from tests.records.examples import record
 
 RUNS = {

@@ -9,9 +9,9 @@ from typing import Any
 from msgspec.structs import replace
 
 from normlab.records.record import Outcome, RunRecord, Score
+from normlab.reports.gather import Run
 from normlab.reports.manifest import PAGE
 from normlab.reports.published import publish
-from normlab.reports.runs import Run
 from normlab.studies import Planned, Scale, Study
 from tests.records.examples import SIGNATURE, record
 

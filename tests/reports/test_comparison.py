@@ -21,14 +21,6 @@ def compare(row, baseline):
     return difference(row, baseline, "test/bleu", FOUND)
 
 
-def test_the_difference_is_paired_by_seed_with_its_t_interval():
-    found = compare(cell(25.0, 26.0, norm="bn"), cell(30.0, 32.0, 40.0, norm="ln"))
-    # Gaps -5 and -6: sd 0.7071, t of one degree 12.7062, half of the interval 6.3531.
-    assert found is not None and (found.mean, found.n) == (-5.5, 2)
-    assert (found.low, found.high) == pytest.approx((-11.8531, 0.8531), abs=1e-4)
-    assert compare(cell(25.0, norm="bn"), cell(30.0, norm="ln")) is None, "it takes two pairs"
-
-
 @pytest.mark.parametrize(
     ("changes", "reason"),
     [

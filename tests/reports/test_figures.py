@@ -9,11 +9,10 @@ import pytest
 from msgspec.structs import replace
 
 from normlab.records.record import Outcome
-from normlab.reports import figures
-from normlab.reports.arrange import arranged, names
+from normlab.reports import charts
 from normlab.reports.charts import KINDS, loss_unit, row_looks
+from normlab.reports.gather import Run, arranged, found_run, names
 from normlab.reports.panels import DARK, HUES, LIGHT, looks_of
-from normlab.reports.runs import Run, found_run
 from tests.records.examples import record
 
 nan, inf = math.nan, math.inf
@@ -67,7 +66,7 @@ def named(figure: Any) -> list[str]:
 
 def draw(*runs, kind="loss", theme=LIGHT):
     found = arranged(runs).runs
-    return figures.draw(KINDS[kind].panels(found), row_looks(found), theme)
+    return charts.draw(KINDS[kind].panels(found), row_looks(found), theme)
 
 
 def test_a_line_is_the_run_and_its_axis_names_what_the_task_counts():
@@ -124,16 +123,11 @@ def test_a_divergence_is_a_cross_at_its_step_and_the_last_loss():
     assert "bn" in named(axes.figure) and draw(lost).axes
 
 
-def test_what_is_not_finite_is_left_out():
+def test_what_is_not_finite_is_left_out_and_a_steep_start_makes_the_axis_logarithmic():
     (axes,) = draw(run(loss_rows({10: 5.0, 20: nan, 30: inf, 40: 4.0}))).axes
-    assert points(drawn(axes)[0]) == [(10, 5.0), (40, 4.0)]
+    assert points(drawn(axes)[0]) == [(10, 5.0), (40, 4.0)] and axes.get_yscale() == "linear"
+    assert draw(run(loss_rows({10: 10.0, 20: 2.0}))).axes[0].get_yscale() == "log"
     assert KINDS["loss"].panels([run(loss_rows({10: nan}))]) == ()
-
-
-@pytest.mark.parametrize(("first", "scale"), [(10.0, "log"), (4.0, "linear")])
-def test_a_steep_start_makes_the_axis_logarithmic(first, scale):
-    (axes,) = draw(run(loss_rows({10: first, 20: 2.0}))).axes
-    assert axes.get_yscale() == scale
 
 
 def test_layers_are_across_in_the_order_of_depth_and_stacks_share_their_scale():
@@ -162,6 +156,10 @@ def test_experiments_are_named_by_what_sets_them_apart():
     placed = [run(placement=p, choices={"placement": p}) for p in ("pre", "post")]
     assert labels(*placed, run(norm="bn")) == ["ln pre", "ln post", "bn pre"]
     assert labels(*(run(batch_size=n) for n in (8, 32))) == ["ln 8", "ln 32"]
+    apart = [run(norm="ln", batching="random"), run(norm="bn", batching="bucket")]
+    assert labels(*apart) == ["ln batching=random", "bn batching=bucket"]
+    many = {"optim": {"lr": 1.0}, "batching": "x", "clip_grad": 3, "patience": 4}
+    assert labels(run(), run(norm="bn", **many)) == ["ln", "bn"], "notes name what differs"
 
 
 @pytest.mark.parametrize(("norm", "shown"), [("a$x$b", "a$x$b"), ("a\u202eb\x1b", r"a\u202eb\x1b")])
@@ -175,9 +173,7 @@ def test_the_bytes_are_the_same_each_time_and_those_of_the_dark_variant_differ(t
     rows = loss_rows({10: 50.0, 20: 0.00002, 30: 3.0})
 
     def write(name, theme=LIGHT):
-        figures.write(
-            draw(run(rows), run(rows, norm="bn"), theme=theme), tmp_path / name, title="x"
-        )
+        charts.write(draw(run(rows), run(rows, norm="bn"), theme=theme), tmp_path / name, title="x")
         return (tmp_path / name).read_bytes()
 
     first = write("a.svg")

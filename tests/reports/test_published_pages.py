@@ -1,7 +1,6 @@
 """What is published can be read again, makes the same tables, and holds no private folder."""
 
 import itertools
-import math
 
 import pytest
 from msgspec.structs import replace
@@ -9,9 +8,9 @@ from msgspec.structs import replace
 import normlab
 from normlab.records.packed import CURVES, RECORDS, Key, Pack, write_pack
 from normlab.records.store import read_hypotheses, read_record
+from normlab.reports.gather import rows_of_run, thinned
 from normlab.reports.manifest import stale
 from normlab.reports.published import portable, publish, read, rendered
-from normlab.reports.runs import rows_of_run, thinned
 from normlab.reports.study_table import build
 from normlab.reports.table import comma_separated, latex, markdown
 from normlab.train.loaded import rescored
@@ -153,14 +152,6 @@ def published_one(tmp_path, folder, record=None):
     of = Pack(publish(tmp_path / "results", study(), "smoke", [kept]))
     (key,) = of.records
     return of.addresses[key]
-
-
-def test_numbers_are_shortened_and_read_back(tmp_path):
-    rows = [{"step": 3, "tokens": 1234567, "train/loss": 1.23456789, "valid/loss": math.inf}]
-    folder = kept_run(tmp_path / "run", [*rows, {"step": 4, "train/loss": math.nan}])
-    first, last = rows_of_run(published_one(tmp_path, folder))
-    assert first == {"step": 3, "tokens": 1234567, "train/loss": 1.23457, "valid/loss": math.inf}
-    assert math.isnan(last["train/loss"])
 
 
 def test_curves_go_with_their_records_and_to_tables(tmp_path):

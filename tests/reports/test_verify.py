@@ -52,14 +52,6 @@ def change_curve(results):
     return path
 
 
-def lose(place):
-    def change(results):
-        (results / place).unlink()
-        return results / place
-
-    return change
-
-
 def add(results):
     path = results / STUDY / "more.jsonl"
     shutil.copy(results / STUDY / RECORDS, path)
@@ -79,24 +71,12 @@ def edit(place, old, new):
     return change
 
 
-def forget(results):
-    """Take the lines of records out of the manifest."""
-    path = results / MANIFEST
-    lines = [line for line in path.read_text().splitlines() if RECORDS not in line]
-    path.write_text("\n".join(lines) + "\n")
-    return results / STUDY / RECORDS
-
-
 CHANGES = {
     "a score": change_score,
     "a point of a curve": change_curve,
-    "the records deleted": lose(f"{STUDY}/{RECORDS}"),
     "a file added": add,
-    "a table": edit(f"results/{STUDY}/table.md", "5.4", "5.3"),
-    "a table deleted": lose(f"{STUDY}/table.csv"),
     "a page": edit(f"results/{STUDY}/report.html", "5.4", "5.3"),
     "a table of a script": edit("results/depth_gradients/table.md", "0.506", "0.606"),
-    "the manifest": forget,
     "a line of the manifest": edit(f"results/{MANIFEST}", "  ", " "),
 }
 

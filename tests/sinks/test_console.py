@@ -159,4 +159,4 @@ def test_a_run_that_never_learned_is_said_to_be_at_the_baseline(
     )
     assert learned(end) is answer
     for said in (show(tmp_path, terminal=False, end=end), summary(end)):
-        assert ("but no better than the untrained baseline" in said) == (answer is False)
+        assert ("but not clearly better than the untrained baseline" in said) == (answer is False)

@@ -200,8 +200,8 @@ def test_seeds_are_planned_by_the_analyses(seeds, published, first, later):
 
 
 def test_every_claim_of_the_project_can_be_asked_by_study():
+    from normlab.claims.evidence import Runs
     from normlab.claims.ledger import standings
-    from normlab.claims.runs import Runs
     from normlab.config.registry import CONFIG_DIR
 
     claims = load_all(CONFIG_DIR / "claim")

@@ -1,0 +1,360 @@
+"""Runs as reports use them: read from disk, named as rows of a table, and arranged in a grid.
+
+The published curves of a run have its validations and at most about a hundred training rows, with
+`step`, `tokens`, `train/...`, `valid/...` and probe metrics (except those by layer) to six
+significant digits. Training rows are a power of two apart, so that a seed that ended early has the
+same steps as one that did not.
+
+Among runs without a plan, a row is an experiment with its seeds joined. If numeric settings are
+crossed with something else, as in a sweep over norms and batch sizes, they become the axes of a
+grid, and a row is compared with the baseline at the same numbers. If the runs have several tasks,
+the task is the grid axis.
+"""
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from difflib import get_close_matches
+from pathlib import Path
+from statistics import fmean
+from typing import Any, NamedTuple
+
+from normlab.records.files import read_file
+from normlab.records.labels import corpus_label, norm_label, placement_label
+from normlab.records.packed import Key, run_at
+from normlab.records.pairs import ABSENT
+from normlab.records.record import RunRecord, fingerprint
+from normlab.records.store import (
+    CONFIG_FILE,
+    METRICS_FILE,
+    RECORD_FILE,
+    RunStore,
+    read_record,
+    read_rows,
+    record_file,
+)
+from normlab.reports.comparison import NAMED, told_apart
+from normlab.studies import Planned, Study
+
+_MOST_ROWS = 100
+NOT_RUN, NOT_ENDED = "not run", "not ended"
+"""Why a run has no record."""
+USUAL = "ln"
+"""The norm that the others are compared with unless the user names another row."""
+_TESTS = (
+    *("test/bleu", "test/chrf", "test/mlm_accuracy", "test/nsp_accuracy"),
+    *("test/bits_per_character", "test/accuracy"),
+)
+_LISTED = 8  # the most names in an error message
+_IN_NAMES = 3  # the most keys that all names have
+_BATCH = {"batch_size", "max_tokens"}
+Settings = Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Run:
+    """A run: its place in a table, its record if it has ended, and its logged rows.
+
+    `folder` is the run's folder or address, `state` says why there is no record.
+    """
+
+    planned: Planned
+    record: RunRecord | None = None
+    rows: Sequence[dict[str, Any]] = ()
+    folder: Path | None = None
+    state: str = NOT_RUN
+    config: Settings | None = None
+
+    @property
+    def key(self) -> Key:
+        """Return row, point and seed."""
+        return Key(self.planned.row, self.planned.point, self.planned.seed)
+
+    @property
+    def outcome(self) -> str:
+        """Return how the run ended, or why it has no record."""
+        return self.state if self.record is None else self.record.outcome.status
+
+    @property
+    def settings(self) -> Settings:
+        """Return the config; empty for a run that was not made."""
+        return (self.config or {}) if self.record is None else self.record.config
+
+    @property
+    def name(self) -> str:
+        """Return the last two parts of the run's folder: the experiment and the seed."""
+        return "" if self.folder is None else "/".join(self.folder.resolve().parts[-2:])
+
+    @property
+    def norm(self) -> str:
+        """Return the label of the norms, such as `bn` or `bn+ln`."""
+        return norm_label(self.settings.get("choices", {}))
+
+
+def found_run(
+    folder: Path | None,
+    record: RunRecord | None,
+    rows: Sequence[dict[str, Any]] = (),
+    config: Settings | None = None,
+) -> Run:
+    """Return a run that was found on disk and has no place in a table yet."""
+    seed = int((record.config if record is not None else config or {})["seed"])
+    return Run(Planned("", "", seed, ()), record, rows, folder, NOT_ENDED, config)
+
+
+def by_setting(runs: Iterable[Run]) -> dict[tuple[str, str], list[Run]]:
+    """Group the runs by row and point, keeping their order."""
+    groups: dict[tuple[str, str], list[Run]] = {}
+    for run in runs:
+        groups.setdefault(run.key[:2], []).append(run)
+    return groups
+
+
+def read_runs(places: Sequence[Path]) -> tuple[list[Run], list[str]]:
+    """Read the runs at or below some places, unfinished ones too; also return what is unreadable.
+
+    A place is a folder of runs, a run's folder, its `record.json`, or an address.
+    """
+    folders: dict[Path, Path] = {}  # by real path, since places may overlap
+    problems: dict[str, None] = {}
+    for place in places:
+        store = RunStore(place.parent if place.name == RECORD_FILE else place)
+        found = [folder for folder, _ in store.run_folders()]
+        folders |= {folder.parent.resolve() / folder.name: folder for folder in found}
+        problems |= dict.fromkeys(message for _, message in store.damaged)
+        if not found and len(places) > 1:
+            problems[f"{place}: no run there{'' if place.exists() else ', no such path'}"] = None
+    runs: list[Run] = []
+    for folder in folders.values():
+        rows: list[dict[str, Any]] = []
+        try:
+            rows = thinned(rows_of_run(folder))
+        except (ValueError, OSError) as error:  # the run is shown without them
+            problems[str(error)] = None
+        try:
+            if record_file(folder).is_file():
+                runs.append(found_run(folder, read_record(folder), rows))
+            else:
+                runs.append(found_run(folder, None, rows, read_config(folder / CONFIG_FILE)))
+        except (ValueError, OSError) as error:
+            problems[str(error)] = None
+    return runs, [*problems]
+
+
+def read_config(path: Path) -> dict[str, Any]:
+    """Read the config of a run without a record; raises ValueError naming the file and the cure."""
+    from normlab.config.registry import parse_config  # only a run without a record needs it
+
+    try:
+        config = parse_config(read_file(path).decode())
+        _ = fingerprint(config), int(config["seed"])
+    except Exception as error:  # a stranger's file may hold anything
+        raise ValueError(
+            f"{path}: no config of a run ({type(error).__name__}: {error}); start the run again, "
+            "or leave its folder out"
+        ) from None
+    return config
+
+
+# The rows of a run --------------------------------------------------------------------------------
+
+
+def thinned(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Return the rows of a run that are published."""
+    validations = {n for n, row in enumerate(rows) if any(key.startswith("valid/") for key in row)}
+    training = [n for n in range(len(rows)) if n not in validations]
+    apart = 1
+    while len(training) > _MOST_ROWS * apart:
+        apart *= 2
+    kept = {*training[:1], *training[apart - 1 :: apart], *training[-1:], *validations}
+    return [
+        {name: significant(value) for name, value in rows[n].items() if _drawn(name)}
+        for n in sorted(kept)
+    ]
+
+
+def rows_of_run(place: Path) -> list[dict[str, Any]]:
+    """Read the rows of a run: its `metrics.jsonl`, or the published rows of an address.
+
+    Empty for a run that has none; raises ValueError naming the damaged file, and where.
+    """
+    if (found := run_at(place)) is not None:
+        return found[0].curves.get(found[1], [])
+    path = place / METRICS_FILE
+    return read_rows(path) if path.is_file() else []
+
+
+def significant(value: Any) -> Any:
+    """Round a float to six significant digits; return anything else unchanged."""
+    return float(f"{value:.6g}") if isinstance(value, float) else value
+
+
+def _drawn(name: str) -> bool:
+    if name.startswith("stability/"):
+        return name.count("/") == 2
+    return name in ("step", "tokens") or name.startswith(("train/", "valid/"))
+
+
+# Rows and points of runs without a plan -----------------------------------------------------------
+
+
+class Arranged(NamedTuple):
+    """Runs in the form that a study's table takes; `scale` is "" if no run chose one."""
+
+    study: Study
+    scale: str
+    runs: list[Run]
+
+
+def arranged(
+    found: Sequence[Run], *, baseline: str | None = None, scores: Sequence[str] = ()
+) -> Arranged:
+    """Arrange runs: the baseline first, then the other rows by the first score, best first.
+
+    `baseline` names the row that the others are compared with, `scores` the columns. Raises
+    ValueError, naming the choices, for a baseline that is no row or a score that no run has.
+    """
+    experiments: dict[str, list[Run]] = {}
+    for run in found:
+        experiments.setdefault(fingerprint(run.settings), []).append(run)
+    members = [*experiments.values()]
+    columns = _columns(found, scores)
+    places = _places([own[0].settings for own in members], baseline)
+    merits: dict[str, float] = {}
+    for (row, _), own in zip(places, members, strict=True):
+        merits.setdefault(row, _merit(own, columns[0]))
+    norms = [(own[0].norm, row) for (row, _), own in zip(places, members, strict=True)]
+    asked = baseline or USUAL
+    first = asked if asked in merits else next((row for norm, row in norms if norm == asked), None)
+    if baseline is not None and first is None:
+        raise ValueError(f"--baseline {baseline}: no row is called that{_said(baseline, merits)}")
+    rows = sorted(merits, key=lambda row: (row != first, -merits[row]))
+    settings = sorted(
+        zip(places, members, strict=True),
+        key=lambda each: (*each[0][1].values(), rows.index(each[0][0])),
+    )
+    grid: dict[str, dict[str, tuple[str, ...]]] = {}
+    runs: list[Run] = []
+    for (row, at), own in settings:
+        words = {axis: f"{v:.12g}" if isinstance(v, float) else str(v) for axis, v in at.items()}
+        for axis, value in words.items():
+            grid.setdefault(axis, {})[value] = ()
+        point = " ".join(map("=".join, words.items()))
+        for run in sorted(own, key=lambda run: run.planned.seed):
+            runs.append(replace(run, planned=Planned(row, point, run.planned.seed, ())))
+    study = Study(
+        **{"name": "runs", "description": "", "document": "", "table": "Runs", "claims": ()},
+        rows={row: () for row in rows},
+        grid=grid,
+        columns=tuple(columns),
+        figures={},
+        scales={},
+    )
+    scales = {run.settings.get("choices", {}).get("scale") for run in found} - {None, "none"}
+    return Arranged(study, ", ".join(sorted(scales)), runs)
+
+
+def _merit(runs: Sequence[Run], column: str) -> float:
+    """Return a score's mean over the finished seeds, negated if lower is better."""
+    ended = [run.record for run in runs if run.record is not None and run.record.finished]
+    scores = [record.scores[column] for record in ended if column in record.scores]
+    values = [score.value * (1 if score.higher_is_better else -1) for score in scores]
+    return -math.inf if not values or math.isnan(mean := fmean(values)) else mean
+
+
+def _columns(runs: Sequence[Run], scores: Sequence[str]) -> list[str]:
+    """Return the scores to show: the requested ones, else the main test scores and the loss."""
+    records = [run.record for run in runs if run.record is not None]
+    known = dict.fromkeys(name for record in records for name in record.scores)
+    for name in scores:
+        if name not in known:
+            raise ValueError(f"--score {name}: no run has this score{_said(name, sorted(known))}")
+    tests = [name for name in known if name.startswith("test/") and name.count("/") == 1]
+    usual = [name for name in _TESTS if name in tests] or tests[:1]
+    return list(scores) or [*usual, "valid/loss"]
+
+
+def _said(name: str, known: Iterable[str]) -> str:
+    """Return a suggestion for a name that does not exist, or else some names that do."""
+    if near := get_close_matches(name, known := [*known], n=1):
+        return f". Did you mean {near[0]}?"
+    more = f", and {len(known) - _LISTED} more" if len(known) > _LISTED else ""
+    return f"; there are {'; '.join(known[:_LISTED]) or 'none'}{more}"
+
+
+_Place = tuple[str, dict[str, Any]]
+"""A row, and its value on each axis."""
+
+
+def _places(configs: Sequence[Settings], baseline: str | None) -> list[_Place]:
+    """Return the row and grid point of each experiment; without axes unless they fill a grid."""
+    norms, _, tasks, _ = zip(*map(_label, configs), strict=True) if configs else ((), (), (), ())
+    if len({*tasks}) > 1:
+        found: dict[int, _Place] = {}
+        for task in dict.fromkeys(tasks):
+            own = [n for n, of in enumerate(tasks) if of == task]
+            rows = names([configs[n] for n in own])
+            found |= {n: (row, {"task": task}) for n, row in zip(own, rows, strict=True)}
+        return [found[n] for n in range(len(configs))]
+    plain: list[_Place] = [(row, {}) for row in names(configs)]
+    apart = told_apart(configs)
+    axes = _axes(configs, apart)
+    if not axes or baseline in dict(plain):
+        return plain
+    points = [{key: own[key] for key in axes} for own in apart]
+    places = [*zip(names(configs, axes), points, strict=True)]
+    reach: dict[str, list[dict[str, Any]]] = {}
+    for row, at in places:
+        reach.setdefault(row, []).append(at)
+    usual = [row for (row, _), norm in zip(places, norms, strict=True) if norm == USUAL]
+    first = [baseline] if baseline in reach else usual[:1] or [*reach]
+    filled = any(all(at in reach[row] for at in points) for row in first)
+    return places if filled and len(reach) > 1 else plain
+
+
+def _axes(configs: Sequence[Settings], apart: Sequence[Settings]) -> list[str]:
+    """Return the numeric keys that take several values for one norm, all else being equal."""
+    found: list[str] = []
+    for key in apart[0] if apart else ():
+        values = [own[key] for own in apart]
+        if any(isinstance(v, bool) or not isinstance(v, int | float) for v in values):
+            continue
+        numbers: dict[str, set[float]] = {}
+        for config, own in zip(configs, apart, strict=True):
+            rest = [_label(config)[:3], {name: own[name] for name in own if name != key}]
+            numbers.setdefault(repr(rest), set()).add(own[key])
+        if any(len(each) > 1 for each in numbers.values()):
+            found.append(key)
+    return found
+
+
+def names(configs: Sequence[Settings], axes: Sequence[str] = ()) -> list[str]:
+    """Name experiments by the norm and by what differs among them, leaving out some axes.
+
+    If more than three keys differ, only names that would be the same have them; notes say the rest.
+    """
+    labels = [_label(config)[: 3 if _BATCH & {*axes} else 4] for config in configs]
+    vary = [n for n in range(1, 4) if len({each[n : n + 1] for each in labels}) > 1]
+    found = [" ".join([own[0], *(own[n] for n in vary)]) for own in labels]
+    apart = told_apart(configs)
+    keys = [key for key in (apart[0] if apart else ()) if not f"{key}.".startswith(NAMED)]
+    if len(keys := [key for key in keys if key not in axes]) <= _IN_NAMES:
+        found = [
+            " ".join([name, *(f"{key}={own[key]}" for key in keys if own[key] != ABSENT)])
+            for name, own in zip(found, apart, strict=True)
+        ]
+    for label in dict.fromkeys(found):
+        same = [n for n, each in enumerate(found) if each == label]
+        for n, own in zip(same, told_apart([configs[n] for n in same]), strict=True):
+            said = (f"{key}={value}" for key, value in own.items() if key not in axes)
+            found[n] = " ".join([label, *said])
+    return found
+
+
+def _label(config: Settings) -> tuple[str, str, str, str]:
+    """Return norm, placement, task (with its corpus) and batch."""
+    choices = config.get("choices", {})
+    size, tokens = config.get("batch_size"), config.get("max_tokens")
+    batch = str(size) if size is not None else f"{tokens} tokens" if tokens is not None else "-"
+    task = "/".join(filter(None, (choices.get("task"), corpus_label(config))))
+    return norm_label(choices), placement_label(choices, config) or "-", task or "-", batch
