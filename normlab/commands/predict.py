@@ -47,11 +47,9 @@ def main(argv: list[str]) -> int:
         print("\n".join(translations))
     elif (generate := getattr(run.task, "generate", None)) is not None:
         prompt = "\n".join(lines)
-        print(prompt, end="", flush=True)
-        with run.runtime.autocast():
-            for piece in generate(run.model, prompt, settings, seed=arguments.seed):
-                print(piece, end="", flush=True)
-        print()
+        with at_work("generating"), run.runtime.autocast():
+            text = generate(run.model, prompt, settings, seed=arguments.seed)
+        print(prompt + text)
     else:
         task = run.record.choice("task")
         raise ValueError(f"{arguments.run}: task={task} writes no text; normlab eval scores it")

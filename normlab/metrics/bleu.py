@@ -1,29 +1,29 @@
-"""BLEU and chrF by sacreBLEU, with its signature on every score.
+"""BLEU and chrF by sacreBLEU, with its signature on every score, and its paired bootstrap.
 
-Two kinds of BLEU must not be mixed: BLEU on detokenised, cased text (`tokenize="13a"`, comparable
+Two kinds of BLEU must not be mixed: BLEU on detokenized, cased text (`tokenize="13a"`, comparable
 between systems) and BLEU on lowercased tokens, which the IWSLT'14 papers report.
-
-sacreBLEU's paired bootstrap tests whether a difference would hold on other sentences (Koehn 2004,
-"Statistical Significance Tests for Machine Translation Evaluation").
 """
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 from importlib.util import find_spec
-from typing import Any, Literal, cast
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from sacrebleu.metrics.bleu import BLEU
 from sacrebleu.metrics.chrf import CHRF
-from sacrebleu.significance import PairedTest, Result
+from sacrebleu.significance import PairedTest
 
 from normlab.records.record import Score
 
 Tokenize = Literal["13a", "none", "zh", "ja-mecab", "ko-mecab"]
-# Languages written without spaces between words: 13a would count a sentence as one word.
-_OWN: dict[str, Tokenize] = {"zh": "zh", "ja": "ja-mecab", "ko": "ko-mecab"}
-_NEEDS = {"ja": "MeCab", "ko": "mecab_ko"}
+# Languages written without spaces between words, in which 13a would count a sentence as one word:
+# sacreBLEU's tokenizer, and the module that it needs. It has none for the others.
+_OWN: dict[str, tuple[Tokenize, str]] = {
+    "zh": ("zh", "re"),
+    "ja": ("ja-mecab", "MeCab"),
+    "ko": ("ko-mecab", "mecab_ko"),
+}
 _NONE = ("th", "lo", "km", "my", "bo", "dz")
 
 
@@ -33,16 +33,12 @@ def tokenizer_of(language: str) -> Tokenize:
     Raises ValueError for a language that the installed sacreBLEU cannot split into words.
     """
     code = re.split("[-_]", language.lower())[0]
-    if code in _NONE:
-        raise ValueError(
-            f"BLEU of target language {language}: sacreBLEU cannot cut it into words; do so first "
-            "(task.corpus.form=tokenized)"
-        )
-    module = _NEEDS.get(code)
-    if module is not None and find_spec(module) is None:
-        needs = f"needs {module}: pip install 'sacrebleu[{code}]'"
-        raise ValueError(f"BLEU of target language {language} {needs}")
-    return _OWN.get(code, "13a")
+    name, module = _OWN.get(code, ("13a", "re"))
+    if code in _NONE or find_spec(module) is None:
+        cure = "set task.corpus.form=tokenized and give text that is split into words"
+        cure = cure if code in _NONE else f"pip install 'sacrebleu[{code}]'"
+        raise ValueError(f"sacreBLEU cannot split target language {language} into words: {cure}")
+    return name
 
 
 def bleu_scores(
@@ -56,10 +52,10 @@ def bleu_scores(
 
     Returns `bleu`, its `brevity_penalty`, min(1, exp(1 - 1 / ratio)) (Papineni et al. 2002), and
     the `length_ratio`: translation tokens divided by reference tokens. `tokenize="none"` splits at
-    spaces, for text that is already tokenised.
+    spaces, for text that is already tokenized.
     """
     _check(hypotheses, references)
-    # `force` only silences a warning about tokenised text, which the caller has declared.
+    # `force` only silences a warning about tokenized text, which the caller has declared.
     metric = BLEU(lowercase=lowercase, tokenize=tokenize, force=tokenize == "none")
     found = metric.corpus_score(list(hypotheses), [list(references)])
     ratio = found.sys_len / found.ref_len if found.ref_len else 0.0
@@ -69,7 +65,7 @@ def bleu_scores(
 
 
 def corpus_chrf(hypotheses: Sequence[str], references: Sequence[str]) -> Score:
-    """Score translations by corpus chrF2 (0 to 100; Popovic 2015) on detokenised text."""
+    """Score translations by corpus chrF2 (0 to 100; Popovic 2015) on detokenized text."""
     _check(hypotheses, references)
     metric = CHRF()
     value = metric.corpus_score(list(hypotheses), [list(references)]).score
@@ -77,12 +73,11 @@ def corpus_chrf(hypotheses: Sequence[str], references: Sequence[str]) -> Score:
 
 
 def sentence_chrf(translation: str, reference: str) -> float:
-    """Score one translation by chrF2 (0 to 100; Popovic 2015) on detokenised text."""
+    """Score one translation by chrF2 (0 to 100; Popovic 2015) on detokenized text."""
     return float(CHRF().sentence_score(translation, [reference]).score)
 
 
-@dataclass(frozen=True)
-class Bootstrap:
+class Bootstrap(NamedTuple):
     """BLEU of two sides on the same sentences, the p value of the difference, and the signature."""
 
     baseline: float
@@ -101,10 +96,10 @@ def paired_bootstrap(
 ) -> Bootstrap:
     """Test the BLEU difference between two sides, each with one or more outputs per sentence.
 
-    The bootstrap resamples sentences together with all their outputs: counts are summed over a
-    sentence's outputs, so that two outputs of one sentence are not treated as two sentences. Both
-    sides have the same number of outputs. With one output this is `sacrebleu --paired-bs`; the seed
-    is `SACREBLEU_SEED`, by default 12345.
+    The paired bootstrap (Koehn 2004) tests whether the difference would hold on other sentences. It
+    resamples sentences together with all their outputs, so that two outputs of one sentence are not
+    treated as two sentences. Both sides have the same number of outputs. With one output this is
+    `sacrebleu --paired-bs`; the seed is `SACREBLEU_SEED`, by default 12345.
     """
     for output in (*baseline, *other):
         _check(output, references)
@@ -117,8 +112,8 @@ def paired_bootstrap(
         n_samples=samples,
     )
     signatures, found = test()
-    one, two = cast("list[Result]", found["BLEU"])
-    assert two.p_value is not None, "sacreBLEU gives the p value with every side but the first"
+    results: list[Any] = found["BLEU"]
+    one, two = results
     # sacreBLEU gives the smallest p value if the outputs of both sides are identical.
     p = 1.0 if sides[0] == sides[1] else two.p_value
     return Bootstrap(one.score, two.score, p, str(signatures["BLEU"]))

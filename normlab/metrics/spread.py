@@ -12,9 +12,7 @@ from __future__ import annotations
 import math
 import statistics
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from functools import lru_cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from normlab.records.pairs import deviation
 
@@ -30,8 +28,7 @@ CLEAR = f"a loss by {NATS:g} nat, an accuracy by {100 * POINTS:g} points"
 """What every table, page and message says of runs that fail the rule, which is `clear_of`."""
 
 
-@dataclass(frozen=True)
-class Interval:
+class Interval(NamedTuple):
     """A mean with its standard deviation (n - 1), n, and the bounds of its confidence interval."""
 
     mean: float
@@ -63,7 +60,6 @@ def paired_interval(
     return t_interval([a[seed] - b[seed] for seed in seeds], confidence=confidence)
 
 
-@lru_cache(maxsize=256)  # a table needs few different quantiles, many times
 def _quantile(degrees: int, confidence: float) -> float:
     """Return the t for which Student's distribution has |T| <= t with probability `confidence`."""
     from scipy.special import stdtrit
@@ -119,9 +115,7 @@ def holm(p_values: Sequence[float]) -> list[float]:
 
 def wilson(count: int | float, total: int, *, confidence: float = 0.95) -> tuple[float, float]:
     """Return the bounds of the Wilson interval (1927) of a share, `count` of `total`."""
-    from scipy.special import ndtri
-
-    z = float(ndtri((1 + confidence) / 2))
+    z = statistics.NormalDist().inv_cdf((1 + confidence) / 2)
     share, scale = count / total, 1 + z * z / total
     middle = (share + z * z / (2 * total)) / scale
     half = z / scale * math.sqrt((share * (1 - share) + z * z / (4 * total)) / total)
@@ -139,18 +133,14 @@ def accuracy_interval(name: str, value: float, n: int) -> tuple[float, float] | 
 
 def binomial(count: int, total: int, *, against: float) -> float:
     """Return the two-sided p value of the exact binomial test that the true share is `against`."""
-    chances = [
-        math.comb(total, k) * against**k * (1 - against) ** (total - k) for k in range(total + 1)
-    ]
+    counts = range(total + 1)
+    chances = [math.comb(total, k) * against**k * (1 - against) ** (total - k) for k in counts]
     limit = chances[count] * (1 + 1e-7)  # equal chances may differ by rounding
     return min(1.0, math.fsum(chance for chance in chances if chance <= limit))
 
 
 def least_share(total: int, *, confidence: float = 0.95) -> float:
-    """Return the lower end of the exact interval of a share of `total` out of `total`.
-
-    Clopper and Pearson 1934.
-    """
+    """Return the lower end of the Clopper-Pearson interval (1934) of `total` out of `total`."""
     return ((1 - confidence) / 2) ** (1 / total)
 
 

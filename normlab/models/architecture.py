@@ -15,9 +15,9 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from normlab.models.base import Fold, GeneratesText, StackArchitecture, Text, incremental
-from normlab.models.cache import CachedDecoding, Lineage, PrefixDecoding, SelfCache
+from normlab.models.cache import CachedDecoding, LayerCache, Lineage, PrefixDecoding
 from normlab.models.layers import Embedding, Linear
-from normlab.models.seq2seq import Encoder, Parts
+from normlab.models.seq2seq import Parts, TransformerStack
 from normlab.norms.base import Stream
 from normlab.placements.base import Norms, Placement
 
@@ -43,12 +43,12 @@ class TextArchitecture(StackArchitecture):
         kind = CausalLM if spec.causal else MaskedLM
         return kind(self, spec, Parts(self, placement, norms))
 
-    def encoder(self, spec: Text, parts: Parts) -> Encoder:
+    def encoder(self, spec: Text, parts: Parts) -> TransformerStack:
         """Build the stack, with its token embedding."""
         tokens = parts.tokens(spec.vocab, spec.pad_id)
         name = "decoder" if spec.causal else "encoder"
         entry = parts.embedding(name, tokens, scaled=self.scale_embeddings)
-        return Encoder(entry, parts, name, num_layers=self.num_layers)
+        return TransformerStack(entry, parts, name, num_layers=self.num_layers)
 
 
 class CausalLM(GeneratesText):
@@ -67,10 +67,10 @@ class CausalLM(GeneratesText):
 
     def start_decoding(self, count: int, *, max_length: int) -> CachedDecoding | PrefixDecoding:
         if not incremental(self):
-            device = self.decoder.embedding.tokens.weight.device
-            return PrefixDecoding(lambda ids: self(ids, Stream()), count, device)
+            empty = self.decoder.embedding.tokens.weight.new_empty(count, 0)
+            return PrefixDecoding(lambda ids, *_: self(ids, Stream()), empty, Stream())
         lineage = Lineage(1)
-        caches = [SelfCache(lineage, max_length=max_length) for _ in self.decoder.layers]
+        caches = [LayerCache(lineage, max_length) for _ in self.decoder.layers]
         return CachedDecoding(self.decoder.step, caches, lineage)
 
 
@@ -95,7 +95,7 @@ class MaskedLM(nn.Module):
         self, ids: Int[Tensor, "B P"], stream: Stream, segments: Int[Tensor, "B P"]
     ) -> Float[Tensor, "B P D"]:
         """Return the stream after all layers; `segments` is 0 for first-segment tokens, else 1."""
-        return self.encoder(ids, stream, self.segments(segments))
+        return self.encoder(ids, stream, added=self.segments(segments))
 
     def token_logits(
         self, x: Float[Tensor, "B P D"], places: Int[Tensor, "B M"], real: Int[Tensor, "N"]

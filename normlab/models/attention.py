@@ -29,7 +29,7 @@ from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
 from normlab.models.base import QkNorm
-from normlab.models.cache import LayerCache, SelfCache
+from normlab.models.cache import LayerCache
 from normlab.models.layers import Linear
 from normlab.norms.base import Norm, Stream
 from normlab.norms.local import LayerNorm, RMSNorm, UnitNorm
@@ -185,7 +185,7 @@ class SelfAttention(Attention):
         )
 
     def forward(
-        self, x: Float[Tensor, "B P D"], stream: Stream, cache: SelfCache | None = None
+        self, x: Float[Tensor, "B P D"], stream: Stream, cache: LayerCache | None = None
     ) -> Float[Tensor, "B P D"]:
         """Attend to the real positions of the stream, or to earlier positions if causal.
 
@@ -212,10 +212,10 @@ class CrossAttention(Attention):
 
     def project_memory(
         self, memory: Float[Tensor, "B S D"], source: Stream
-    ) -> tuple[Float[Tensor, "B H S K"], Float[Tensor, "B H S K"]]:
-        """Return keys and values of the memory; decoding computes them once per sentence."""
+    ) -> tuple[Float[Tensor, "B H S K"], Float[Tensor, "B H S K"], Stream]:
+        """Return the memory's keys, values and stream; decoding needs them once per sentence."""
         key, value = map(self.split, self.kv_proj(memory).chunk(2, dim=-1))
-        return _at(self.k_norm, key, source), _at(self.v_norm, value, source)
+        return _at(self.k_norm, key, source), _at(self.v_norm, value, source), source
 
     def forward(
         self,
@@ -231,7 +231,7 @@ class CrossAttention(Attention):
             query, key, value, visible = cache.at_memory(query)
         else:
             assert memory is not None and source is not None
-            key, value = self.project_memory(memory, source)
+            key, value, _ = self.project_memory(memory, source)
             visible = source.keys
         return self.project_mix(self.mix(query, key, value, visible).view(x.shape), stream)
 
@@ -258,12 +258,12 @@ def qk_sites(kind: QkNorm, *, dim: int, heads: int, length: int) -> dict[Site, n
     """
     if kind in ("l2", "cosine"):
         return {"q": HeadNorm(_query(kind, dim, length)), "k": HeadNorm(UnitNorm(dim))}
+    sites: Mapping[str, tuple[Site, ...]] = {"none": (), "qkv": ("q", "k", "v")}
     builders: Mapping[str, Callable[[], Norm]] = {
         "ln": lambda: LayerNorm(dim, eps=_EPS, affine=True),
         "rms_heads": lambda: RMSNormByHead(dim, heads=heads, eps=_EPS),
     }
     norm = builders.get(kind, lambda: RMSNorm(dim, eps=_EPS, affine=True))
-    sites: Mapping[str, tuple[Site, ...]] = {"none": (), "qkv": ("q", "k", "v")}
     return {site: HeadNorm(norm()) for site in sites.get(kind, ("q", "k"))}
 
 

@@ -183,7 +183,7 @@ def stacks(model: nn.Module) -> dict[str, Anatomy]:
 
 
 class Fold(NamedTuple):
-    """A norm that can be folded: the attribute `name` of `owner`.
+    """A norm that can be folded: the attribute `name` of `owner`. A module's `folds()` lists them.
 
     Either only the linear layers `into` read its output, or its input is the output of the linear
     layer or convolution `behind`.
@@ -195,29 +195,14 @@ class Fold(NamedTuple):
     behind: nn.Linear | nn.Conv2d | None = None
 
 
-@runtime_checkable
-class Folding(Protocol):
-    """A module with norms that can be folded into neighboring layers."""
-
-    def folds(self) -> Sequence[Fold]:
-        """Return the norms and the layers that they fold into."""
-        ...
-
-
-@runtime_checkable
-class SubLayer(Protocol):
-    """A part of a layer that probes measure: `sublayer` names its kind in one word.
-
-    It is called like the modules of an `Anatomy`, and returns values, or a tuple of values and
-    states. Its parameters count as its kind, except the parameters of norms and embeddings.
-    """
-
-    sublayer: str
-
-
 def sublayer(module: nn.Module) -> str | None:
-    """Return the kind of a sub-layer; None for other modules."""
-    return module.sublayer if isinstance(module, SubLayer) else None
+    """Return the kind of a sub-layer that probes measure, in one word; None for other modules.
+
+    Its class declares the kind as `sublayer`. It is called like the modules of an `Anatomy`, and
+    returns values, or a tuple of values and states. Its parameters count as its kind, except the
+    parameters of norms and embeddings.
+    """
+    return getattr(module, "sublayer", None)
 
 
 def incremental(module: nn.Module) -> bool:

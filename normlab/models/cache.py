@@ -9,7 +9,7 @@ keys belong to a hypothesis's own past, so that it sees only those.
 from collections.abc import Callable, Sequence
 
 import torch
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Bool, Float, Int, Shaped
 from torch import Tensor
 
 from normlab.norms.base import Stream
@@ -44,16 +44,28 @@ def _side_by_side(heads: Float[Tensor, "N H 1 K"], width: int) -> Float[Tensor, 
     return heads.transpose(1, 2).flatten(0, 1).unflatten(0, (-1, width)).transpose(1, 2)
 
 
-class SelfCache:
-    """Keys and values of the positions so far in one layer's self-attention."""
+class LayerCache:
+    """Keys and values of one layer: of the positions so far, and of the memory if it reads one."""
 
-    def __init__(self, lineage: Lineage, *, max_length: int):
-        """Start empty; the buffer for `max_length` positions is allocated at the first position."""
+    def __init__(
+        self,
+        lineage: Lineage,
+        max_length: int,
+        memory: tuple[Float[Tensor, "G H S K"], Float[Tensor, "G H S K"], Stream] | None = None,
+    ):
+        """Start empty; the buffer for `max_length` positions is allocated at the first position.
+
+        `memory` are the memory's keys, values and stream.
+        """
         self.lineage = lineage
         self.max_length = max_length
         self.used = 0
         self.key: Tensor
         self.value: Tensor
+        self.memory = None
+        if memory is not None:
+            key, value, source = memory
+            self.memory = key.transpose(2, 3).contiguous().mT, value.contiguous(), source
 
     def extended(
         self,
@@ -77,6 +89,14 @@ class SelfCache:
         past = slice(self.used)
         return query, self.key[:, :, past], self.value[:, :, past], self.lineage.visible
 
+    def at_memory(
+        self, query: Float[Tensor, "N H 1 K"]
+    ) -> tuple[Tensor, Tensor, Tensor, Tensor | None]:
+        """Return the queries with the memory's keys and values, and what they may see."""
+        assert self.memory is not None
+        key, value, source = self.memory
+        return _side_by_side(query, self.lineage.width), key, value, source.keys
+
     def keep(self, groups: Int[Tensor, "F"]) -> None:
         """Keep only the sentences `groups`."""
 
@@ -86,37 +106,13 @@ class SelfCache:
             return new
 
         self.key, self.value = kept(self.key), kept(self.value)
-
-
-class LayerCache(SelfCache):
-    """Keys and values of one decoder layer, for its self-attention and for the memory."""
-
-    def __init__(
-        self,
-        lineage: Lineage,
-        key: Float[Tensor, "G H S K"],
-        value: Float[Tensor, "G H S K"],
-        source: Stream,
-        *,
-        max_length: int,
-    ):
-        super().__init__(lineage, max_length=max_length)
-        self.memory_key = key.transpose(2, 3).contiguous().transpose(2, 3)
-        self.memory_value = value.contiguous()
-        self.source = source
-
-    def at_memory(
-        self, query: Float[Tensor, "N H 1 K"]
-    ) -> tuple[Tensor, Tensor, Tensor, Tensor | None]:
-        """Return the queries with the memory's keys and values, and what they may see."""
-        query = _side_by_side(query, self.lineage.width)
-        return query, self.memory_key, self.memory_value, self.source.keys
-
-    def keep(self, groups: Int[Tensor, "F"]) -> None:
-        super().keep(groups)
-        self.memory_key = self.memory_key.index_select(0, groups)
-        self.memory_value = self.memory_value.index_select(0, groups)
-        self.source = self.source.picked(groups)
+        if self.memory is not None:
+            key, value, source = self.memory
+            self.memory = (
+                key.index_select(0, groups),
+                value.index_select(0, groups),
+                source.picked(groups),
+            )
 
 
 class CachedDecoding:
@@ -127,8 +123,8 @@ class CachedDecoding:
 
     def __init__(
         self,
-        step: Callable[[Tensor, Stream, Sequence[SelfCache]], Tensor],
-        caches: Sequence[SelfCache],
+        step: Callable[[Tensor, Stream, Sequence[LayerCache]], Tensor],
+        caches: Sequence[LayerCache],
         lineage: Lineage,
     ):
         self.step = step
@@ -155,41 +151,26 @@ class PrefixDecoding:
     """Decoding that re-runs the whole prefix at each step.
 
     It is slower, but correct for norms whose statistics need other positions or hypotheses: each
-    step sees exactly the prefix decoded so far. `run` returns the values of a prefix `[N, L]`.
+    step sees exactly the prefix decoded so far. `run` returns the values of prefixes `[N, L]`,
+    given each one's row of `memory` and its stream; a language model ignores both.
     """
-
-    def __init__(self, run: Callable[[Tensor], Tensor], count: int, device: torch.device):
-        self.run = run
-        self.prefix = torch.empty(count, 0, dtype=torch.long, device=device)
-
-    def advance(self, ids: Int[Tensor, "N"]) -> Float[Tensor, "N D"]:
-        """Append the next token of each sequence; return the values at its position."""
-        self.prefix = torch.cat([self.prefix, ids[:, None]], dim=1)
-        return self.run(self.prefix)[:, -1]
-
-    def select(self, rows: Int[Tensor, "M"], groups: Int[Tensor, "F"] | None) -> None:
-        """Keep the hypotheses `rows` in that order."""
-        self.prefix = self.prefix[rows]
-
-
-class PrefixTranslation(PrefixDecoding):
-    """Prefix decoding of `width` hypotheses per sentence, each with its sentence's memory."""
 
     def __init__(
         self,
         run: Callable[[Tensor, Tensor, Stream], Tensor],
-        memory: Float[Tensor, "G S D"],
+        memory: Shaped[Tensor, "N *_"],
         source: Stream,
-        *,
-        width: int,
     ):
-        self.memory = memory.repeat_interleave(width, dim=0)
-        self.source = source.repeated(width)
-        super().__init__(
-            lambda prefix: run(prefix, self.memory, self.source), len(self.memory), memory.device
-        )
+        self.run, self.memory, self.source = run, memory, source
+        self.prefix = torch.empty(len(memory), 0, dtype=torch.long, device=memory.device)
+
+    def advance(self, ids: Int[Tensor, "N"]) -> Float[Tensor, "N D"]:
+        """Append the next token of each sequence; return the values at its position."""
+        self.prefix = torch.cat([self.prefix, ids[:, None]], dim=1)
+        return self.run(self.prefix, self.memory, self.source)[:, -1]
 
     def select(self, rows: Int[Tensor, "M"], groups: Int[Tensor, "F"] | None) -> None:
-        super().select(rows, groups)
+        """Keep the hypotheses `rows` in that order."""
+        self.prefix = self.prefix[rows]
         if groups is not None:
             self.memory, self.source = self.memory[rows], self.source.picked(rows)

@@ -17,7 +17,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 from torch.func import functional_call
 
-from normlab.models.base import Fold, Folding
+from normlab.models.base import Fold
 from normlab.models.layers import Linear
 from normlab.norms.base import Norm, RunningNorm, Stream
 from normlab.norms.local import NoNorm
@@ -39,7 +39,7 @@ def fold(model: nn.Module) -> list[str]:
         if isinstance(module, Linear) and module.centered:
             module.settle()
     for module in names:
-        for place in module.folds() if isinstance(module, Folding) else ():
+        for place in getattr(module, "folds", tuple)():
             norm = getattr(place.owner, place.name)
             if isinstance(norm, Norm) and _folded(norm, place):
                 setattr(place.owner, place.name, NoNorm(norm.dim))

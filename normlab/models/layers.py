@@ -17,7 +17,7 @@ import torch.nn.functional as F
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from normlab.models.base import Activation, Fold, Positions
+from normlab.models.base import Activation, Fold, Positions, stacks
 from normlab.norms.base import Norm, Stream
 from normlab.placements.base import Role
 from normlab.placements.dropout import Dropout
@@ -157,8 +157,6 @@ class StreamEmbedding(nn.Module):
         self.positions = POSITIONS[positions](max_positions, tokens.embedding_dim)
         self.norm = norm
         self.dropout = Dropout(dropout)
-        self.disturb: Callable[[Tensor], Tensor] | None = None
-        """Set by `noisy`: adds noise to the token embeddings."""
 
     def forward(
         self, ids: Int[Tensor, "B P"], stream: Stream, added: Float[Tensor, "B P D"] | None = None
@@ -173,10 +171,7 @@ class StreamEmbedding(nn.Module):
                 f"a sequence reaches position {end}, the model has {self.max_positions}: "
                 f"raise model.max_positions or lower the length limit of the task"
             )
-        vectors = self.tokens(ids)
-        if self.disturb is not None:
-            vectors = self.disturb(vectors)
-        x = vectors * self.scale + self.positions.weight[stream.start : end]
+        x = self.tokens(ids) * self.scale + self.positions.weight[stream.start : end]
         x = (x if added is None else x + added) * stream.real(ids)[..., None]
         return self.dropout(self.norm(x, stream))
 
@@ -278,45 +273,24 @@ def noisy(model: nn.Module, deviation: float) -> Iterator[None]:
             standard deviation over the embedding table without padding.
     """
     draw = torch.Generator().manual_seed(_NOISE_SEED)
-    entry = next(filter(_takes_tokens, model.modules()), None)
+    modules = list(model.modules())
+    # An embedding without padding is not of tokens, such as a class token.
+    tables = [m for m in modules if isinstance(m, Embedding) and m.padding_idx is not None]
+    entry, size = model, deviation
+    if tables:
+        weight = tables[0].table.detach()
+        real = torch.arange(len(weight), device=weight.device) != tables[0].padding_idx
+        scale = next((m.scale for m in modules if isinstance(m, StreamEmbedding)), 1.0)
+        entry, size = next(iter(stacks(model).values())).entry, deviation * scale
+        size *= float(weight[real].float().std())
 
-    def noise(like: Tensor, size: float) -> Tensor:
-        return torch.randn(like.shape, generator=draw).mul_(size).to(like)
+    def add(_: nn.Module, given: tuple[Any, ...]) -> tuple[Any, ...]:
+        x, *others = given
+        noise = torch.randn(x.shape, generator=draw).mul_(size).to(x)
+        return (x + (noise * others[0].real(x)[..., None] if tables else noise), *others)
 
-    if isinstance(entry, StreamEmbedding):  # stacks without noise may share its table
-        size = deviation * _deviation(entry.tokens)
-        entry.disturb = lambda vectors: vectors + noise(vectors, size)
-        try:
-            yield
-        finally:
-            entry.disturb = None
-        return
-
-    def on_vectors(table: Any, given: tuple[Tensor], vectors: Tensor) -> Tensor:
-        real = given[0].ne(table.padding_idx)
-        return vectors + noise(vectors, deviation * _deviation(table)) * real[..., None]
-
-    def on_input(_: nn.Module, given: tuple[Any, ...]) -> tuple[Any, ...]:
-        values, *others = given
-        return (values + noise(values, deviation), *others)
-
-    if entry is None:
-        hook = model.register_forward_pre_hook(on_input)
-    else:
-        hook = entry.register_forward_hook(on_vectors)
+    hook = entry.register_forward_pre_hook(add)
     try:
         yield
     finally:
         hook.remove()
-
-
-def _takes_tokens(module: nn.Module) -> bool:
-    # an embedding without padding is not of tokens, such as a class token
-    padded = isinstance(module, Embedding) and module.padding_idx is not None
-    return padded or isinstance(module, StreamEmbedding)
-
-
-@torch.no_grad()
-def _deviation(table: Embedding) -> float:
-    real = torch.arange(table.num_embeddings, device=table.weight.device) != table.padding_idx
-    return float(table.table[real].float().std())

@@ -203,8 +203,8 @@ class RecurrentLM(GeneratesText):
     def start_decoding(self, count: int, *, max_length: int) -> "StateDecoding | PrefixDecoding":
         if self.recurrent.incremental:
             return StateDecoding(self.embedding, self.recurrent, count)
-        device = self.embedding.weight.device
-        return PrefixDecoding(lambda ids: self(ids, Stream()), count, device)
+        empty = self.embedding.weight.new_empty(count, 0)
+        return PrefixDecoding(lambda ids, *_: self(ids, Stream()), empty, Stream())
 
 
 class StateDecoding:

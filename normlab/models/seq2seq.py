@@ -1,14 +1,14 @@
 """The encoder-decoder Transformer of Vaswani et al. 2017, with any norm and placement.
 
-From the inside out: the layers, the stacks, the model. A layer is a list of sub-layers, each inside
-a residual that the placement built. `forward` always passes
-values with their own stream, so a norm on the target stream cannot get the source's padding.
+From the inside out: the layer, the stack, the model. The placement builds the residual around each
+sub-layer. Values always come with their own stream, so a norm on the target stream cannot get the
+source's padding.
 """
 
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, Literal
+from typing import Any, Literal
 
 import torch.nn.functional as F
 from jaxtyping import Float, Int
@@ -30,8 +30,8 @@ from normlab.models.base import (
     TextToText,
     incremental,
 )
-from normlab.models.cache import CachedDecoding, LayerCache, Lineage, PrefixTranslation, SelfCache
-from normlab.models.layers import Embedding, FeedForward, Linear, StreamEmbedding
+from normlab.models.cache import CachedDecoding, LayerCache, Lineage, PrefixDecoding
+from normlab.models.layers import Embedding, FeedForward, StreamEmbedding
 from normlab.norms.base import Norm, Stream
 from normlab.norms.local import NoNorm
 from normlab.placements.base import Norms, Place, Placement, Residual, Site, StackName
@@ -115,12 +115,44 @@ class Parts:
 
 
 class Layer(nn.Module):
-    """A layer of a stack; `branches` pairs each residual with the first linear layer inside it."""
+    """Self-attention, cross-attention if the layer reads a memory, then feed-forward.
 
-    feed_forward: FeedForward
-    branches: Sequence[tuple[Residual, Linear]]
+    `W` is the width of the values passed from layer to layer: `D`, or `n D` if the placement has
+    `n` streams. `branches` pairs each residual with the first linear layer inside it.
+    """
 
-    def center(self) -> None:
+    def __init__(self, parts: Parts, place: Place, *, cross: bool):
+        super().__init__()
+        places = [place.at("self"), *([place.at("cross")] if cross else []), place.at("ffn")]
+        own, *between, last = parts.residuals(places)
+        self.self_attention = parts.self_attention(places[0])
+        self.self_residual = own
+        self.branches = [(own, self.self_attention.qkv_proj)]
+        self.cross_attention = self.cross_residual = None
+        if cross:
+            self.cross_attention = parts.cross_attention(places[1])
+            (self.cross_residual,) = between
+            self.branches += [(self.cross_residual, self.cross_attention.q_proj)]
+        self.feed_forward = parts.feed_forward(places[-1])
+        self.ffn_residual = last
+        self.branches += [(last, self.feed_forward.fc1)]
+        self._center()
+
+    def forward(
+        self,
+        x: Float[Tensor, "B P W"],
+        stream: Stream,
+        memory: Float[Tensor, "B S D"] | None = None,
+        source: Stream | None = None,
+        cache: LayerCache | None = None,
+    ) -> Float[Tensor, "B P W"]:
+        """Transform the stream, attending to the memory; with a cache, its next position."""
+        x = self.self_residual(x, stream, lambda h: self.self_attention(h, stream, cache))
+        if self.cross_residual is not None and (cross := self.cross_attention) is not None:
+            x = self.cross_residual(x, stream, lambda h: cross(h, stream, memory, source, cache))
+        return self.ffn_residual(x, stream, lambda h: self.feed_forward(h, stream))
+
+    def _center(self) -> None:
         """Center the linear layers in front of the norms with `center_weights`.
 
         A norm on the stream reads the sum of the sub-layers' outputs, so their last linear layers
@@ -128,12 +160,10 @@ class Layer(nn.Module):
         """
         inner = self.feed_forward.inner_norm
         norms = [m for m in self.modules() if isinstance(m, Norm) and m is not inner]
-        asked = any(norm.center_weights for norm in norms)
         self.feed_forward.fc1.centered = inner.center_weights
-        self.feed_forward.fc2.centered = asked
-        for attention in self.children():
-            if isinstance(attention, Attention):
-                attention.out_proj.centered = asked
+        last = [m.out_proj for m in self.children() if isinstance(m, Attention)]
+        for linear in (*last, self.feed_forward.fc2):
+            linear.centered = any(norm.center_weights for norm in norms)
 
     def folds(self) -> Sequence[Fold]:
         """Return the norms whose output feeds only the first linear layer of a branch."""
@@ -144,76 +174,12 @@ class Layer(nn.Module):
         ]
 
 
-class EncoderLayer(Layer):
-    """Self-attention, then feed-forward; in a stack called decoder the attention is causal.
-
-    `W` is the width of the values passed from layer to layer: `D`, or `n D` if the placement has
-    `n` streams.
-    """
-
-    def __init__(self, parts: Parts, place: Place):
-        super().__init__()
-        places = [place.at("self"), place.at("ffn")]
-        own, ffn = parts.residuals(places)
-        self.self_attention = parts.self_attention(places[0])
-        self.self_residual = own
-        self.feed_forward = parts.feed_forward(places[1])
-        self.ffn_residual = ffn
-        self.branches = [(own, self.self_attention.qkv_proj), (ffn, self.feed_forward.fc1)]
-        self.center()
-
-    def forward(
-        self, x: Float[Tensor, "B S W"], source: Stream, cache: SelfCache | None = None
-    ) -> Float[Tensor, "B S W"]:
-        """Transform the source stream; with a cache, only its next position."""
-        x = self.self_residual(x, source, lambda h: self.self_attention(h, source, cache))
-        return self.ffn_residual(x, source, lambda h: self.feed_forward(h, source))
-
-
-class DecoderLayer(Layer):
-    """Causal self-attention, cross-attention, then feed-forward."""
-
-    def __init__(self, parts: Parts, place: Place):
-        super().__init__()
-        places = [place.at("self"), place.at("cross"), place.at("ffn")]
-        own, cross, ffn = parts.residuals(places)
-        self.self_attention = parts.self_attention(places[0])
-        self.self_residual = own
-        self.cross_attention = parts.cross_attention(places[1])
-        self.cross_residual = cross
-        self.feed_forward = parts.feed_forward(places[2])
-        self.ffn_residual = ffn
-        self.branches = [
-            (own, self.self_attention.qkv_proj),
-            (cross, self.cross_attention.q_proj),
-            (ffn, self.feed_forward.fc1),
-        ]
-        self.center()
-
-    def forward(
-        self,
-        y: Float[Tensor, "B P W"],
-        target: Stream,
-        memory: Float[Tensor, "B S D"] | None = None,
-        source: Stream | None = None,
-        cache: LayerCache | None = None,
-    ) -> Float[Tensor, "B P W"]:
-        """Transform the target stream, attending to the memory; with a cache, its next position."""
-        y = self.self_residual(y, target, lambda h: self.self_attention(h, target, cache))
-        y = self.cross_residual(
-            y, target, lambda h: self.cross_attention(h, target, memory, source, cache)
-        )
-        return self.ffn_residual(y, target, lambda h: self.feed_forward(h, target))
-
-
 class TransformerStack(Stack):
-    """Base class of encoder and decoder: embedding, opening, layers and closing norm.
+    """An encoder or a decoder: embedding, opening, layers and closing norm.
 
-    `embedding` has a `norm` and `max_positions`; `other` is the number of layers in the other
-    stack, 0 if there is none.
+    A decoder is causal, and reads a memory if there is an encoder. `embedding` has a `norm` and
+    `max_positions`; `other` is the number of layers in the other stack, 0 if there is none.
     """
-
-    layer: ClassVar[type[EncoderLayer | DecoderLayer]]
 
     def __init__(
         self,
@@ -229,13 +195,32 @@ class TransformerStack(Stack):
         self.both_ways = name == "encoder"
         self.opening = parts.placement.opening(parts.norms, parts.sizes.dim, name)
         place = Place(stack=name, layer=0, layers=num_layers, sublayer="self", other_layers=other)
+        cross = name == "decoder" and other > 0
         self.layers: Any = nn.ModuleList(
-            self.layer(parts, replace(place, layer=number)) for number in range(num_layers)
+            Layer(parts, replace(place, layer=number), cross=cross) for number in range(num_layers)
         )
         self.final_norm = parts.placement.final(parts.norms, parts.sizes.dim, name)
 
+    def forward(
+        self,
+        ids: Int[Tensor, "B P"] | Float[Tensor, "B H W C"],
+        stream: Stream,
+        memory: Float[Tensor, "B S D"] | None = None,
+        source: Stream | None = None,
+        *,
+        added: Float[Tensor, "B P D"] | None = None,
+    ) -> Float[Tensor, "B P D"]:
+        """Return the stream after all layers; `memory` and `source` are the encoder's output.
+
+        `added` are extra vectors for the embedding to add.
+        """
+        x = self.opening(self.embedding(ids, stream, added), stream)
+        for layer in self.layers:
+            x = layer(x, stream, memory, source)
+        return self.final_norm(x, stream)
+
     def step(
-        self, ids: Int[Tensor, "N"], stream: Stream, caches: Sequence[SelfCache]
+        self, ids: Int[Tensor, "N"], stream: Stream, caches: Sequence[LayerCache]
     ) -> Float[Tensor, "N D"]:
         """Return the stream at the next position of `N` sequences, with one cache per layer."""
         x = self.opening(self.embedding(ids[:, None], stream), stream)
@@ -252,43 +237,6 @@ class TransformerStack(Stack):
             room=self.embedding.max_positions,
             blocks=self.layers,
         )
-
-
-class Encoder(TransformerStack):
-    """The encoder; if it is named decoder, it is a causal stack without a memory."""
-
-    layer = EncoderLayer
-
-    def forward(
-        self,
-        ids: Int[Tensor, "B P"] | Float[Tensor, "B H W C"],
-        source: Stream,
-        added: Float[Tensor, "B S D"] | None = None,
-    ) -> Float[Tensor, "B S D"]:
-        """Return the memory: the source stream after all layers (`added`: see the embedding)."""
-        x = self.opening(self.embedding(ids, source, added), source)
-        for layer in self.layers:
-            x = layer(x, source)
-        return self.final_norm(x, source)
-
-
-class Decoder(TransformerStack):
-    """The decoder, which attends to the memory."""
-
-    layer = DecoderLayer
-
-    def forward(
-        self,
-        ids: Int[Tensor, "B P"],
-        target: Stream,
-        memory: Float[Tensor, "B S D"],
-        source: Stream,
-    ) -> Float[Tensor, "B P D"]:
-        """Return the target stream after all layers."""
-        y = self.opening(self.embedding(ids, target), target)
-        for layer in self.layers:
-            y = layer(y, target, memory, source)
-        return self.final_norm(y, target)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -334,11 +282,11 @@ class Seq2Seq(nn.Module):
             )
         if sizes.share_embeddings == "none":
             output = parts.tokens(spec.target_vocab)
-        layers = sizes.encoder_layers, sizes.decoder_layers
         source = parts.embedding("encoder", source_tokens, scaled=True)
         target = parts.embedding("decoder", target_tokens, scaled=True)
-        self.encoder = Encoder(source, parts, "encoder", num_layers=layers[0], other=layers[1])
-        self.decoder = Decoder(target, parts, "decoder", num_layers=layers[1], other=layers[0])
+        depth, other = sizes.encoder_layers, sizes.decoder_layers
+        self.encoder = TransformerStack(source, parts, "encoder", num_layers=depth, other=other)
+        self.decoder = TransformerStack(target, parts, "decoder", num_layers=other, other=depth)
         self.output = output
 
     def encode(self, ids: Int[Tensor, "B S"], source: Stream) -> Float[Tensor, "B S D"]:
@@ -361,21 +309,19 @@ class Seq2Seq(nn.Module):
 
     def start_decoding(
         self, memory: Float[Tensor, "G S D"], source: Stream, *, width: int, max_length: int
-    ) -> CachedDecoding | PrefixTranslation:
+    ) -> CachedDecoding | PrefixDecoding:
         """Start decoding `width` hypotheses per sentence, in the fastest way the norms allow."""
         if not incremental(self.decoder):
 
             def run(ids: Tensor, memory: Tensor, source: Stream) -> Tensor:
                 return self.decoder(ids, Stream(), memory, source)
 
-            return PrefixTranslation(run, memory, source, width=width)
+            memory = memory.repeat_interleave(width, dim=0)
+            return PrefixDecoding(run, memory, source.repeated(width))
         lineage = Lineage(width)
-        projected = [
-            layer.cross_attention.project_memory(memory, source) for layer in self.decoder.layers
-        ]
         caches = [
-            LayerCache(lineage, key, value, source, max_length=max_length)
-            for key, value in projected
+            LayerCache(lineage, max_length, layer.cross_attention.project_memory(memory, source))
+            for layer in self.decoder.layers
         ]
         return CachedDecoding(self.decoder.step, caches, lineage)
 

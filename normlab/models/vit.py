@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from normlab.models.base import Fold, Image, StackArchitecture
 from normlab.models.layers import POSITIONS, Embedding, Linear
-from normlab.models.seq2seq import Encoder, Parts
+from normlab.models.seq2seq import Parts, TransformerStack
 from normlab.norms.base import Norm, Stream
 from normlab.placements.base import Norms, Placement
 from normlab.placements.dropout import Dropout
@@ -79,7 +79,7 @@ class ViT(nn.Module):
     def __init__(self, sizes: ViTArchitecture, spec: Image, parts: Parts):
         super().__init__()
         entry = PatchEmbedding(sizes, spec, parts.embedding_norm("encoder"))
-        self.encoder = Encoder(entry, parts, "encoder", num_layers=sizes.num_layers)
+        self.encoder = TransformerStack(entry, parts, "encoder", num_layers=sizes.num_layers)
         self.pool: Pool = sizes.pool
         self.classes = Linear(sizes.dim, spec.classes)
 

@@ -11,6 +11,7 @@ itself.
 """
 
 import math
+import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -86,12 +87,15 @@ class Norms:
         return [self.rules[number][0] for number in sorted(self._unused)]
 
     def listed(self) -> str:
-        """List all requested paths once, with N in place of the layer's number."""
-        paths = (
-            ".".join("N" if part.isdecimal() else part for part in path.split("."))
-            for path in self.places
-        )
-        return ", ".join(dict.fromkeys(paths))
+        """List all requested paths once, with ranges of layers, such as `encoder.0-5.self`."""
+        layers: dict[str, list[str]] = {}
+        for path in self.places:
+            number = re.search(r"(?<=\.)\d+", path)
+            layers.setdefault(re.sub(r"(?<=\.)\d+", "{}", path), []).append(
+                number[0] if number else ""
+            )
+        ends = {path: dict.fromkeys((of[0], of[-1])) for path, of in layers.items()}
+        return ", ".join(path.format("-".join(of)) for path, of in ends.items())
 
 
 @dataclass(frozen=True, kw_only=True)

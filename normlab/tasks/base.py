@@ -6,12 +6,11 @@ divides them by the batches' counts, summed beforehand over all micro-batches an
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
-from dataclasses import dataclass, replace
-from functools import partial
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 import torch
@@ -57,6 +56,17 @@ class Batch:
         return replace(self, **moved)
 
 
+class Draw(NamedTuple):
+    """What the random draws of a training epoch depend on: crops, pairs of segments and masks.
+
+    `limit` is the most tokens per example; None is the task's own.
+    """
+
+    seed: int
+    epoch: int
+    limit: int | None = None
+
+
 @dataclass(frozen=True)
 class Condition:
     """A change of settings under which a test is repeated; None keeps the run's own setting.
@@ -88,35 +98,41 @@ class Condition:
         return self.eval_stats is None or bool(running_norms(model))
 
 
-def conditions_of(sizes: Sequence[int], statistics: Sequence[EvalStats]) -> list[Condition]:
-    """Return conditions by size, by statistics, and by size with batch statistics if asked for."""
-    by_size = [Condition(batch_size=size) for size in sizes]
-    both = [replace(each, eval_stats="batch") for each in by_size if "batch" in statistics]
-    return [*by_size, *(Condition(eval_stats=each) for each in statistics), *both]
-
-
+@dataclass(kw_only=True, eq=False)
 class Task(ABC):
     """Data, batches, summed losses and scores.
 
     Attributes:
         batch_size, max_tokens, batching: how training examples share batches; one size is None.
         eval_batch_size: examples per batch in validation and test.
-        conditions: the conditions under which the test is repeated.
-        headline: the score that the task is judged by, if that is not the loss.
-        padded: whether examples differ in length, so that batches have padding.
+        test_batch_sizes, test_eval_stats: settings under which the test is repeated; the batch
+            sizes also with batch statistics, if `test_eval_stats` has them.
         length_buckets: upper bounds of the length groups that get test scores of their own.
         targets: values per validation score; a record says after how many steps each was reached.
+        headline: the score that the task is judged by, if that is not the loss.
+        padded: whether examples differ in length, so that batches have padding.
+        tallied: the names that `tally` returns, each with its shape after the first dimension.
     """
 
     batch_size: int | None
     max_tokens: int | None
-    batching: Batching
+    batching: Batching = "random"
     eval_batch_size: int
-    conditions: Sequence[Condition] = ()
-    headline: str | None = None
-    padded: bool = True
+    test_batch_sizes: Sequence[int] = ()
+    test_eval_stats: Sequence[EvalStats] = ()
     length_buckets: Sequence[int] = ()
-    targets: Mapping[str, Sequence[float]] = {}
+    targets: Mapping[str, Sequence[int | float]] = field(default_factory=dict)
+    headline: ClassVar[str | None] = None
+    padded: ClassVar[bool] = True
+    tallied: ClassVar[Mapping[str, tuple[int, ...]]]
+
+    @property
+    def conditions(self) -> list[Condition]:
+        """The conditions under which the test is repeated."""
+        sizes = [Condition(batch_size=size) for size in self.test_batch_sizes]
+        stats = [Condition(eval_stats=each) for each in self.test_eval_stats]
+        both = [replace(each, eval_stats="batch") for each in sizes]
+        return [*sizes, *stats, *(both if "batch" in self.test_eval_stats else [])]
 
     @property
     @abstractmethod
@@ -132,29 +148,21 @@ class Task(ABC):
         """Return the model's input and output sizes; this reads the data."""
 
     @abstractmethod
-    def lengths(self, split: str) -> np.ndarray:
-        """Return the length in tokens of each example of a split, per stream: int64 [n, k]."""
+    def lengths(self, split: str, draw: Draw | None = None) -> np.ndarray:
+        """Return the tokens of each example of a split, per stream: int64 [n, k].
 
-    def training_lengths(self, seed: int, epoch: int) -> np.ndarray:
-        """Return the lengths of an epoch's training examples, in the form of `lengths`."""
-        return self.lengths("train")
-
-    @abstractmethod
-    def training_batch(self, indices: np.ndarray, epoch: int, *, seed: int) -> Any:
-        """Return a batch of an epoch's training examples."""
+        With a `draw` these are the examples of a training epoch, without it the scored examples.
+        """
 
     @abstractmethod
-    def evaluation_batch(self, split: str, indices: np.ndarray, *, padding: float) -> Any:
-        """Return a batch of the examples that a split is scored on (see `batch`)."""
+    def collate(
+        self, split: str, indices: np.ndarray, draw: Draw | None = None, *, padding: float = 0.0
+    ) -> Any:
+        """Return a batch of the examples that `lengths` lists (see `batch` for `padding`)."""
 
     @abstractmethod
     def losses(self, model: Any, batch: Any) -> dict[str, Tensor]:
         """Return the SUMS of the losses; `batch.counts` has the denominators, by the same names."""
-
-    @property
-    @abstractmethod
-    def tallied(self) -> Mapping[str, tuple[int, ...]]:
-        """The names that `tally` returns, each with its shape after the first dimension."""
 
     @abstractmethod
     def tally(self, model: Any, batch: Any) -> dict[str, Tensor]:
@@ -182,27 +190,34 @@ class Task(ABC):
 
     def train_batches(self, shard: Shard, seed: int) -> BatchStream:
         """Return one rank's training batches, in an order that depends on `seed` alone."""
-        return self.indices(shard, seed, collate=partial(self.training_batch, seed=seed))
+        return self.indices(
+            shard, seed, lambda indices, epoch: self.collate("train", indices, Draw(seed, epoch))
+        )
 
     def calibration_batches(self, shard: Shard, seed: int) -> Iterator[Batch]:
         """Return batches like those at the end of training, for estimating statistics."""
         return self.train_batches(shard, seed)
 
-    def indices(self, shard: Shard, seed: int, **options: Any) -> BatchStream:
-        """Return the stream of indices of training examples that share a batch."""
+    def indices(
+        self,
+        shard: Shard,
+        seed: int,
+        collate: Callable[[np.ndarray, int], Any] = lambda indices, epoch: indices,
+    ) -> BatchStream:
+        """Return the stream of training batches that `collate` makes of indices and the epoch."""
         return BatchStream(
-            partial(self.training_lengths, seed),
+            lambda epoch: self.lengths("train", Draw(seed, epoch)),
             batching=self.batching,
             batch_size=self.batch_size,
             max_tokens=self.max_tokens,
             seed=seed,
             shard=shard,
-            **options,
+            collate=collate,
         )
 
     def planned(self, shard: Shard, seed: int) -> list[np.ndarray]:
         """Return the lengths, int64 [n, k], in each micro-batch of a rank's first epoch."""
-        lengths, stream = self.training_lengths(seed, 0), self.indices(shard, seed)
+        lengths, stream = self.lengths("train", Draw(seed, 0)), self.indices(shard, seed)
         return [lengths[next(stream)] for _ in range(stream.batches_per_epoch)]
 
     def padding_share(self) -> float:
@@ -212,14 +227,13 @@ class Task(ABC):
         return 1 - sum(int(x.sum()) for x in lengths) / places
 
     def batch(self, split: str, indices: Sequence[int], *, padding: float = 0.0) -> Any:
-        """Return a batch of chosen examples, in which each stream has a share `padding` of padding.
+        """Return a batch of scored examples, in which a share `padding` of each stream is padding.
 
         `padding` is from 0 to below 1; a stream that has more padding anyway is left unchanged.
         """
         if not 0 <= padding < 1:
             raise ValueError(f"padding={padding}: a share from 0 to below 1")
-        self.split(split)
-        return self.evaluation_batch(split, np.asarray(indices, np.int64), padding=padding)
+        return self.collate(split, np.asarray(indices, np.int64), padding=padding)
 
     def reach(self, room: int) -> int:
         """Return the most positions that a run may feed a model with `room` positions."""
@@ -228,14 +242,6 @@ class Task(ABC):
     def fewest_pooled(self, lengths: np.ndarray) -> int:
         """Return the fewest tokens that a norm may get from a batch with these lengths [n, k]."""
         return int(lengths.sum(axis=0).min())
-
-    @contextmanager
-    def some(self, split: str, count: int) -> Iterator[int]:
-        """Within the block, only about `count` examples of a split are scored: every n-th batch.
-
-        Yields n; a task that cuts down its data itself yields 1.
-        """
-        yield max(1, len(self.lengths(split)) // count)
 
     def split(self, name: str) -> Any:
         """Return the data of a split; ValueError if there is no such split."""
@@ -254,6 +260,7 @@ class Task(ABC):
             self.scores({name: np.ones(shape).tolist() for name, shape in self.tallied.items()})
         )
 
+    @torch.no_grad()
     def evaluate(
         self,
         model: Any,
@@ -262,35 +269,25 @@ class Task(ABC):
         *,
         outputs: Path | None = None,
         batch_size: int | None = None,
+        limit: int | None = None,
+        each: Callable[[np.ndarray, Any], None] = lambda indices, batch: None,
     ) -> dict[str, Score]:
         """Score a split, each rank its share; returns the same scores on all ranks, without split.
 
-        If the model generates text, rank 0 writes it to the file `outputs`. `batch_size` is the
-        number of examples per batch; None is the task's own.
-        """
-        return self.tally_scores(model, split, shard, batch_size=batch_size)
-
-    @torch.no_grad()
-    def tally_scores(
-        self,
-        model: Any,
-        split: str,
-        shard: Shard,
-        *,
-        batch_size: int | None,
-        each: Callable[[np.ndarray, Any], None] = lambda indices, batch: None,
-    ) -> dict[str, Score]:
-        """Score a split by its sums; a test also per length group, such as `length_33_64/loss`.
-
-        `each` is called with each batch's indices and the batch.
+        A test is also scored per length group, such as `length_33_64/loss`. Rank 0 writes generated
+        text to the file `outputs`. `batch_size` is the number of examples per batch, None the
+        task's own; a `limit` scores at most so many examples, spread over the split. `each` is
+        called with each batch's indices and the batch.
         """
         lengths, device = self.lengths(split), next(model.parameters()).device
+        chosen = spread(len(lengths), limit)
         bucket = np.searchsorted(self.length_buckets, lengths[:, 0])
         count = len(self.length_buckets) + 1
         sums = {name: np.zeros((count, *shape)) for name, shape in self.tallied.items()}
         size = batch_size or self.eval_batch_size
-        for indices in counted(eval_batches(lengths, batch_size=size, shard=shard), len):
-            batch = self.batch(split, indices.tolist()).to(device)
+        for part in counted(eval_batches(lengths[chosen], batch_size=size, shard=shard), len):
+            indices = chosen[part]
+            batch = self.collate(split, indices).to(device)
             for name, values in self.tally(model, batch).items():
                 rows = bucket[indices][: len(values)]
                 np.add.at(sums[name], rows, values.double().cpu().numpy())
@@ -303,9 +300,9 @@ class Task(ABC):
             bounds = [0, *self.length_buckets]
             names = [f"length_{low + 1}_{high}" for low, high in pairwise(bounds)]
             for number, name in enumerate([*names, f"length_over_{bounds[-1]}"]):
-                part = {key: of[number].tolist() for key, of in sums.items()}
-                found = self.scores(part) if part["tokens"] else {}  # a group may be empty
-                scores |= {f"{name}/{figure}": score for figure, score in found.items()}
+                group = {key: of[number].tolist() for key, of in sums.items()}
+                found = self.scores(group) if group["tokens"] else {}  # a group may be empty
+                scores |= {f"{name}/{metric}": score for metric, score in found.items()}
         return scores
 
     def recalibrated(
@@ -317,7 +314,7 @@ class Task(ABC):
         statistics do not belong to the weights (averaged weights).
         """
         kinds = {norm.eval_stats for norm in running_norms(model)}
-        if not kinds & ({"recalibrated", "running"} if force else {"recalibrated"}):
+        if "recalibrated" not in kinds and not (force and "running" in kinds):
             return nullcontext()
 
         @torch.no_grad()
@@ -327,6 +324,18 @@ class Task(ABC):
                 self.losses(model, batch.to(device))
 
         return recalibrated(model, run)
+
+
+def spread(total: int, limit: int | None) -> np.ndarray:
+    """Return the indices of at most `limit` examples of `total`, evenly spaced; None: of all."""
+    count = total if limit is None else min(limit, total)
+    return np.linspace(0, total - 1, count).round().astype(np.int64)
+
+
+def step_by_step(model: Any, ids: Int[Tensor, "B P"], state: Any) -> Float[Tensor, "B*P V"]:
+    """Return the logits after each token, fed one position at a time, row by row."""
+    steps = [model.decode_step(column, state) for column in ids.unbind(1)]
+    return torch.stack(steps, dim=1).flatten(0, 1)
 
 
 def label_smoothed_cross_entropy(

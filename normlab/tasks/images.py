@@ -1,9 +1,9 @@
 """Image classification: one image is one example, one token of the budget and many positions."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
@@ -14,19 +14,17 @@ from torch import Tensor, nn
 from normlab.data.images import Augmentation, Images, ImageSource
 from normlab.metrics.counts import mean_score, unigram_nll
 from normlab.models.base import Image
-from normlab.norms.base import EvalStats
 from normlab.records.record import Score
 from normlab.tasks.base import (
     Batch,
+    Draw,
     Task,
-    conditions_of,
     label_smoothed_cross_entropy,
     log_probabilities,
 )
 
 LOSS = "loss"
 _BINS = 15
-_TALLIED = 3  # count, confidence and hits per bin
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,21 +43,14 @@ class Classification(Task):
         source: where the images come from.
         augmentation: how training images are shifted and mirrored.
         label_smoothing: share of the target distribution spread over the classes.
-        test_batch_sizes, test_eval_stats: further settings under which the test is scored; the
-            batch sizes also with batch statistics, if `test_eval_stats` has them.
     """
 
     source: ImageSource
     augmentation: Augmentation
     label_smoothing: float
-    batch_size: int | None
-    max_tokens: int | None
-    eval_batch_size: int
-    test_batch_sizes: Sequence[int]
-    test_eval_stats: Sequence[EvalStats]
-    batching = "random"
     headline = "accuracy"
     padded = False
+    tallied: ClassVar[Mapping[str, tuple[int, ...]]] = {"nll": (), "bins": (3, _BINS)}
 
     def __post_init__(self) -> None:
         if self.batch_size is None:
@@ -67,7 +58,6 @@ class Classification(Task):
                 f"max_tokens={self.max_tokens}: a batch of images is counted in images; give "
                 "batch_size"
             )
-        self.conditions = conditions_of(self.test_batch_sizes, self.test_eval_stats)
 
     @cached_property
     def data(self) -> dict[str, Images]:
@@ -107,19 +97,26 @@ class Classification(Task):
     def splits(self) -> Mapping[str, Images]:
         return self.data
 
-    def lengths(self, split: str) -> np.ndarray:
+    def lengths(self, split: str, draw: Draw | None = None) -> np.ndarray:
         images = self.split(split)
         height, width = images.pixels.shape[1:3]
         return np.full((len(images), 1), height * width)
 
-    def training_batch(self, indices: np.ndarray, epoch: int, *, seed: int) -> ImageBatch:
-        chosen = self.data["train"].pick(indices)
-        pixels = self.augmentation(chosen.pixels, indices=indices, seed=seed, epoch=epoch)
-        return _batch(pixels, chosen.labels)
-
-    def evaluation_batch(self, split: str, indices: np.ndarray, *, padding: float) -> ImageBatch:
-        chosen = self.data[split].pick(indices)
-        return _batch(chosen.pixels, chosen.labels)
+    def collate(
+        self, split: str, indices: np.ndarray, draw: Draw | None = None, *, padding: float = 0.0
+    ) -> ImageBatch:
+        chosen = self.split(split).pick(indices)
+        pixels = chosen.pixels
+        if draw is not None:
+            pixels = self.augmentation(pixels, indices=indices, seed=draw.seed, epoch=draw.epoch)
+        count, height, width, _ = pixels.shape
+        return ImageBatch(
+            pixels=torch.from_numpy(np.ascontiguousarray(pixels)),
+            labels=torch.from_numpy(chosen.labels),
+            counts={LOSS: count},
+            tokens=count,
+            positions=count * height * width,
+        )
 
     def logits(self, model: nn.Module, batch: ImageBatch) -> Float[Tensor, "B K"]:
         """Return the logits of images, standardized to mean 0 and variance 1 per channel."""
@@ -130,19 +127,15 @@ class Classification(Task):
         logits = self.logits(model, batch)
         return {LOSS: label_smoothed_cross_entropy(logits, batch.labels, self.label_smoothing)[0]}
 
-    @property
-    def tallied(self) -> Mapping[str, tuple[int, ...]]:
-        return {"nll": (), "bins": (_TALLIED, _BINS)}
-
     def tally(self, model: nn.Module, batch: ImageBatch) -> dict[str, Tensor]:
         logits = self.logits(model, batch)
         confidence, named = logits.double().softmax(-1).max(-1)
         hits = (named == batch.labels).double()
         place = (confidence * _BINS).ceil().long().clamp(1, _BINS) - 1
-        of_each = torch.stack([torch.ones_like(hits), confidence, hits], dim=1)
+        count_confidence_hits = torch.stack([torch.ones_like(hits), confidence, hits], dim=1)
         return {
             "nll": -log_probabilities(logits, batch.labels).double(),
-            "bins": of_each[:, :, None] * F.one_hot(place, _BINS)[:, None],
+            "bins": count_confidence_hits[:, :, None] * F.one_hot(place, _BINS)[:, None],
         }
 
     def scores(self, sums: Mapping[str, Any]) -> dict[str, Score]:
@@ -166,14 +159,3 @@ class Classification(Task):
             "loss": unigram_nll(classes.tolist()) / float(classes.sum()),
             "accuracy": float(classes.max() / classes.sum()),
         }
-
-
-def _batch(pixels: np.ndarray, labels: np.ndarray) -> ImageBatch:
-    count, height, width, _ = pixels.shape
-    return ImageBatch(
-        pixels=torch.from_numpy(np.ascontiguousarray(pixels)),
-        labels=torch.from_numpy(np.ascontiguousarray(labels)),
-        counts={LOSS: count},
-        tokens=count,
-        positions=count * height * width,
-    )

@@ -1,32 +1,215 @@
-"""Causal language modelling: predict each token of a document from the tokens before it.
+"""Language modelling on documents: the base of causal and masked tasks, and the causal task.
 
 The teacher-forced loss is the training loss; `one_by_one` is the loss on the same tokens when the
 model is fed one token at a time, as in generation.
 """
 
 import math
-from collections.abc import Iterator, Mapping
+from abc import abstractmethod
+from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
+from functools import cached_property, lru_cache
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
-from jaxtyping import Int
+from jaxtyping import Bool, Int
 from torch import Tensor
 
+from normlab.data.batching import EVAL_SEED, BatchStream
+from normlab.data.documents import DocumentCorpus
+from normlab.data.prepare import PreparedDocuments, prepare_documents
 from normlab.data.targets import Windows, text_windows
-from normlab.data.vocabulary import DocumentTokenizer
+from normlab.data.vocabulary import DocumentTokenizer, Pieces
 from normlab.metrics.counts import mean_score, perplexity, unigram_nll
-from normlab.models.base import GeneratesText
+from normlab.models.base import GeneratesText, Longest, Text
 from normlab.models.decoding import SamplingSettings, continuation
 from normlab.norms.base import Stream
 from normlab.norms.ranks import Shard
 from normlab.records.record import Score
-from normlab.tasks.base import label_smoothed_cross_entropy, log_probabilities
-from normlab.tasks.documents import DocumentTask, Pass, TextBatch
+from normlab.tasks.base import (
+    Batch,
+    Draw,
+    Task,
+    label_smoothed_cross_entropy,
+    log_probabilities,
+    spread,
+    step_by_step,
+)
 from normlab.tasks.progress import counted
 
 LOSS = "loss"
+
+
+@dataclass(frozen=True, kw_only=True)
+class TextBatch(Batch):
+    """The common fields of batches with one stream of text."""
+
+    ids: Int[Tensor, "B P"]
+    valid: Bool[Tensor, "B P"]
+
+
+@dataclass(frozen=True)
+class LengthChange:
+    """The step from which examples have another `max_length` (both None: it never changes).
+
+    Instead of `step`, `after` gives the share of `steps` before the change: 0.9 in BERT.
+    """
+
+    step: int | None
+    max_length: int | None
+    after: float | None = None
+    steps: int | None = None
+
+    def __post_init__(self):
+        if self.after is not None and self.steps is not None and self.step is None:
+            object.__setattr__(self, "step", int(self.after * self.steps + 1e-9) + 1)
+        if (self.step is None) != (self.max_length is None):
+            raise ValueError(
+                f"task.length_change.step={self.step} and task.length_change.max_length="
+                f"{self.max_length}: set both or neither (after, in place of step, needs "
+                "budget.steps)"
+            )
+
+
+NEVER = LengthChange(None, None)
+SCORED = Draw(EVAL_SEED, 0)
+"""The draw of examples that are scored, the same in every run."""
+
+
+class DocumentStream(BatchStream):
+    """Training batches of documents, which may change to another `max_length` on the way.
+
+    Epochs keep counting when the length changes, so that no masks repeat. With `changed` the length
+    is the last one from the start.
+    """
+
+    def __init__(self, task: "DocumentTask", shard: Shard, seed: int, *, changed: bool = False):
+        later, self._drawn = task.length_change, 0
+        step = math.inf if later.step is None else later.step
+        self._change_at = -1 if changed else (step - 1) * task.accumulate
+
+        def now(epoch: int) -> Draw:
+            return Draw(seed, epoch, later.max_length if self._drawn > self._change_at else None)
+
+        super().__init__(
+            lambda epoch: task.lengths("train", now(epoch)),
+            batching=task.batching,
+            batch_size=task.batch_size,
+            max_tokens=task.max_tokens,
+            seed=seed,
+            shard=shard,
+            collate=lambda indices, epoch: task.collate("train", indices, now(epoch)),
+        )
+
+    def __next__(self) -> Any:
+        self._drawn += 1
+        if self._drawn == self._change_at + 1:
+            self._go_to(self._epoch + (self._index > 0), 0)
+        return super().__next__()
+
+    def state_dict(self) -> dict[str, Any]:
+        return {"drawn": self._drawn, **super().state_dict()}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        self._drawn = state["drawn"]
+        super().load_state_dict(state)
+
+
+@dataclass(kw_only=True, eq=False)
+class DocumentTask(Task):
+    """A language model of documents.
+
+    Attributes:
+        corpus: where the documents come from.
+        vocab_size, pieces, lowercase: see `DocumentTokenizer.train`.
+        max_length: tokens per training example, including special tokens.
+        eval_max_length: the same for validation and test; None is the longest used in training.
+        length_change: when to switch training to another `max_length`.
+        accumulate: micro-batches per step, to convert the step of `length_change` into batches.
+    """
+
+    corpus: DocumentCorpus
+    vocab_size: int
+    pieces: Pieces
+    lowercase: bool
+    max_length: int
+    eval_max_length: int | None
+    length_change: LengthChange
+    accumulate: int
+    causal: ClassVar[bool]
+
+    def __post_init__(self):
+        if list(self.length_buckets) != sorted(set(self.length_buckets)):
+            raise ValueError(f"task.length_buckets={self.length_buckets} must ascend")
+        self.longest = max(self.max_length, self.length_change.max_length or 0)
+        self.eval_limit = self.eval_max_length or self.longest
+        self._examples = lru_cache(maxsize=4)(self.examples)
+
+    @abstractmethod
+    def examples(self, split: str, draw: Draw, limit: int) -> Any:
+        """Return examples of up to `limit` tokens, with `lengths` and `describe`."""
+
+    def drawn(self, split: str, draw: Draw | None = None) -> Any:
+        """Return the examples of a draw; None is the examples that are scored."""
+        limit = self.eval_limit if draw is None else draw.limit or self.max_length
+        return self._examples(split, draw or SCORED, limit)
+
+    @abstractmethod
+    def blind_sums(self, split: str) -> dict[str, float]:
+        """Return a split's sums of `tally` for a model that knows only the target frequencies."""
+
+    @cached_property
+    def data(self) -> PreparedDocuments:
+        """Return the tokenized corpus, prepared on first use."""
+        return prepare_documents(
+            self.corpus,
+            vocab_size=self.vocab_size,
+            pieces=self.pieces,
+            lowercase=self.lowercase,
+            max_length=self.max_length,
+        )
+
+    @property
+    def splits(self) -> Mapping[str, Any]:
+        return self.data.splits
+
+    def describe(self) -> dict[str, Any]:
+        draws = {**dict.fromkeys(self.splits), "train": Draw(0, 0)}
+        return {
+            **self.data.description,
+            "examples": {split: self.drawn(split, d).describe() for split, d in draws.items()},
+            "padding_share": self.padding_share(),
+        }
+
+    def spec(self) -> Text:
+        return Text(
+            vocab=len(self.data.tokenizer),
+            pad_id=DocumentTokenizer.pad_id,
+            longest=Longest(
+                self.reach(0),
+                "examples have up to",
+                "raise it (learned positions beyond the longest training length stay as they were "
+                "drawn), or lower task.max_length or task.eval_max_length",
+            ),
+            causal=self.causal,
+        )
+
+    def reach(self, room: int) -> int:
+        return max(self.longest, self.eval_limit)
+
+    def lengths(self, split: str, draw: Draw | None = None) -> np.ndarray:
+        self.split(split)
+        return self.drawn(split, draw).lengths[:, None]
+
+    def train_batches(self, shard: Shard, seed: int) -> DocumentStream:
+        return DocumentStream(self, shard, seed)
+
+    def calibration_batches(self, shard: Shard, seed: int) -> DocumentStream:
+        return DocumentStream(self, shard, seed, changed=True)
+
+    def floors(self) -> dict[str, float]:
+        return {name: score.value for name, score in self.scores(self.blind_sums("test")).items()}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,13 +234,16 @@ class LanguageModeling(DocumentTask):
 
     one_by_one: int
     causal = True
+    tallied: ClassVar[Mapping[str, tuple[int, ...]]] = {"tokens": (), "nll": (), "characters": ()}
 
-    def examples(self, one: Pass) -> Windows:
-        data = self.data.splits[one.split]
-        return text_windows(data.documents, data.text.lengths, max_length=one.limit)
+    def examples(self, split: str, draw: Draw, limit: int) -> Windows:
+        data = self.data.splits[split]
+        return text_windows(data.documents, data.text.lengths, max_length=limit)
 
-    def collate(self, one: Pass, indices: np.ndarray, *, padding: float = 0.0) -> WindowBatch:
-        windows, data = self.drawn(one), self.data.splits[one.split]
+    def collate(
+        self, split: str, indices: np.ndarray, draw: Draw | None = None, *, padding: float = 0.0
+    ) -> WindowBatch:
+        windows, data = self.drawn(split, draw), self.data.splits[split]
         text = windows.batch(data, indices, padding=padding)
         valid = torch.from_numpy(text.valid)
         places = valid.flatten().nonzero()[:, 0]
@@ -85,15 +271,8 @@ class LanguageModeling(DocumentTask):
 
     @torch.no_grad()
     def stepwise(self, model: GeneratesText, batch: WindowBatch) -> tuple[Tensor, Tensor]:
-        rows, length = batch.ids.shape
-        state = model.start_decoding(rows, max_length=length)
-        steps = [model.decode_step(batch.ids[:, t], state) for t in range(length)]
-        by_step = torch.stack(steps, dim=1).flatten(0, 1)[batch.places]
-        return self.logits(model, batch), by_step
-
-    @property
-    def tallied(self) -> Mapping[str, tuple[int, ...]]:
-        return {"tokens": (), "nll": (), "characters": ()}
+        state = model.start_decoding(len(batch.ids), max_length=batch.ids.shape[1])
+        return self.logits(model, batch), step_by_step(model, batch.ids, state)[batch.places]
 
     def tally(self, model: GeneratesText, batch: WindowBatch) -> dict[str, Tensor]:
         nll = -log_probabilities(self.logits(model, batch), batch.tgt_out)
@@ -106,7 +285,7 @@ class LanguageModeling(DocumentTask):
         }
 
     def blind_sums(self, split: str) -> dict[str, float]:
-        data, windows = self.data.splits[split], self.drawn(self.evaluated(split))
+        data, windows = self.data.splits[split], self.drawn(split)
         counts = np.bincount(data.text.ids, minlength=len(self.data.tokenizer))
         counts[DocumentTokenizer.eos_id] += windows.ends.sum()
         return {
@@ -132,47 +311,38 @@ class LanguageModeling(DocumentTask):
 
     @torch.no_grad()
     def evaluate(
-        self,
-        model: GeneratesText,
-        split: str,
-        shard: Shard,
-        *,
-        outputs: Path | None = None,
-        batch_size: int | None = None,
+        self, model: GeneratesText, split: str, shard: Shard, **options: Any
     ) -> dict[str, Score]:
         """Score a split; the test also one token at a time, to compare with teacher forcing.
 
-        That adds `one_by_one/loss` and, over the same tokens, `one_by_one/teacher_forced_loss`.
+        That adds `one_by_one/loss` and, over the same tokens, `one_by_one/teacher_forced_loss`, of
+        windows that are evenly spaced over the split.
         """
-        scores = super().evaluate(model, split, shard, outputs=outputs, batch_size=batch_size)
-        if split == "test" and batch_size is None and self.one_by_one:
-            scores |= self._one_by_one(model, split)
-        return scores
-
-    def _one_by_one(self, model: GeneratesText, split: str) -> dict[str, Score]:
-        """Score windows that are evenly spaced over the split, one window per batch."""
-        count = len(self.lengths(split))
+        scores = super().evaluate(model, split, shard, **options)
+        if split != "test" or options.get("batch_size") or not self.one_by_one:
+            return scores
         device = next(model.parameters()).device
         sums, tokens = np.zeros(2), 0
-        chosen = np.unique(np.linspace(0, count - 1, min(self.one_by_one, count)).round())
+        chosen = np.unique(spread(len(self.lengths(split)), self.one_by_one))
         for index in counted(chosen.tolist()):
-            batch = self.batch(split, [int(index)]).to(device)
+            batch = self.batch(split, [index]).to(device)
             both = self.stepwise(model, batch)
             sums += [-float(log_probabilities(logits, batch.tgt_out).sum()) for logits in both]
             tokens += batch.tokens
-        return {
-            f"one_by_one/{name}": mean_score(total, tokens, higher_is_better=False)
-            for name, total in zip(("teacher_forced_loss", LOSS), sums.tolist(), strict=True)
+        names = ("one_by_one/teacher_forced_loss", "one_by_one/loss")
+        return scores | {
+            name: mean_score(total, tokens, higher_is_better=False)
+            for name, total in zip(names, sums.tolist(), strict=True)
         }
 
     def generate(
         self, model: GeneratesText, prompt: str, settings: SamplingSettings, *, seed: int
-    ) -> Iterator[str]:
-        """Yield the continuation of a prompt, piece by piece; `model` is in evaluation mode.
+    ) -> str:
+        """Return the continuation of a prompt; `model` is in evaluation mode.
 
         Raises ValueError if the prompt leaves no room for a token.
         """
-        tokenizer = self.data.tokenizer
+        tokenizer, eos_id = self.data.tokenizer, DocumentTokenizer.eos_id
         ids = [DocumentTokenizer.bos_id]
         ids += [token for found, _ in tokenizer.encode(prompt.splitlines()) for token in found]
         room = model.room or len(ids) + settings.max_tokens
@@ -181,21 +351,9 @@ class LanguageModeling(DocumentTask):
                 f"the prompt has {len(ids) - 1} tokens, and the model has {room} positions: give "
                 "a shorter prompt"
             )
-        shown = tokenizer.decode(ids)
-        drawn: list[int] = []
-        eos_id = DocumentTokenizer.eos_id
-        for token in continuation(
-            model,
-            ids,
-            settings,
-            special=[token for token in range(DocumentTokenizer.first_ordinary) if token != eos_id],
-            eos_id=eos_id,
-            room=room,
-            seed=seed,
-        ):
-            drawn.append(token)
-            text = tokenizer.decode(ids + drawn)
-            # A character of several bytes is complete only with its last piece.
-            if not text.endswith("\N{REPLACEMENT CHARACTER}"):
-                yield text[len(shown) :]
-                shown = text
+        special = [token for token in range(DocumentTokenizer.first_ordinary) if token != eos_id]
+        options = {"special": special, "eos_id": eos_id, "room": room, "seed": seed}
+        drawn = list(continuation(model, ids, settings, **options))
+        # The last character of several bytes may lack its last piece.
+        text = tokenizer.decode(ids + drawn).rstrip("\N{REPLACEMENT CHARACTER}")
+        return text[len(tokenizer.decode(ids)) :]

@@ -6,6 +6,7 @@ over pairs of segments.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 import torch
@@ -20,8 +21,8 @@ from normlab.metrics.counts import mean_score, perplexity, unigram_nll
 from normlab.models.architecture import MaskedLM
 from normlab.norms.base import Stream
 from normlab.records.record import Score
-from normlab.tasks.base import label_smoothed_cross_entropy, log_probabilities
-from normlab.tasks.documents import DocumentTask, Pass, TextBatch
+from normlab.tasks.base import Draw, label_smoothed_cross_entropy, log_probabilities
+from normlab.tasks.lm import SCORED, DocumentTask, TextBatch
 
 MLM, NSP = "mlm", "nsp"
 TOP = 5
@@ -32,8 +33,8 @@ _PART = 1000  # examples assembled at a time
 class MaskedBatch(TextBatch):
     """Corrupted examples as tensors.
 
-    `places` holds the columns to predict, padded to the longest row, `real` the flat indices of
-    those that are not padding, and `labels` the true tokens there, row by row. `follows` is 0 if
+    `places` holds the columns to predict, padded to the longest row, `real` the flat indices of the
+    columns that are not padding, and `labels` the true tokens there, row by row. `follows` is 0 if
     the second segment follows the first and 1 if it comes from elsewhere.
     """
 
@@ -63,24 +64,30 @@ class MaskedLanguageModeling(DocumentTask):
     whole_word: bool
     headline = "mlm_accuracy"
     causal = False
+    tallied: ClassVar[Mapping[str, tuple[int, ...]]] = dict.fromkeys(
+        ("tokens", "nll", "hits", "hits_in_top", "pairs", "pair_nll", "pair_hits"), ()
+    )
 
-    def examples(self, one: Pass) -> Pairs:
-        data = self.data.splits[one.split]
+    def examples(self, split: str, draw: Draw, limit: int) -> Pairs:
+        data = self.data.splits[split]
         return segment_pairs(
             data.documents,
             data.text.lengths,
-            max_length=one.limit,
+            max_length=limit,
             short_share=self.short_share,
-            seed=one.seed,
-            epoch=one.epoch,
+            seed=draw.seed,
+            epoch=draw.epoch,
             nsp=self.nsp,
         )
 
-    def collate(self, one: Pass, indices: np.ndarray, *, padding: float = 0.0) -> MaskedBatch:
-        pairs = self.drawn(one)
-        whole = pairs.batch(self.data.splits[one.split], indices, padding=padding)
+    def collate(
+        self, split: str, indices: np.ndarray, draw: Draw | None = None, *, padding: float = 0.0
+    ) -> MaskedBatch:
+        pairs = self.drawn(split, draw)
+        whole = pairs.batch(self.data.splits[split], indices, padding=padding)
         rows, width = whole.ids.shape
-        keys = {"seed": one.seed, "epoch": one.epoch, "examples": indices}
+        seed, epoch, _ = draw or SCORED
+        keys = {"seed": seed, "epoch": epoch, "examples": indices}
         masked = mask_tokens(
             whole.ids,
             whole.maskable,
@@ -126,11 +133,6 @@ class MaskedLanguageModeling(DocumentTask):
             found[NSP] = label_smoothed_cross_entropy(pairs, batch.follows, 0.0)[0]
         return found
 
-    @property
-    def tallied(self) -> Mapping[str, tuple[int, ...]]:
-        pairs = ("pairs", "pair_nll", "pair_hits") if self.nsp else ()
-        return dict.fromkeys(("tokens", "nll", "hits", "hits_in_top", *pairs), ())
-
     def tally(self, model: MaskedLM, batch: MaskedBatch) -> dict[str, Tensor]:
         tokens, pairs = self.logits(model, batch)
         row = batch.real // batch.places.shape[1]
@@ -143,36 +145,29 @@ class MaskedLanguageModeling(DocumentTask):
             "hits_in_top": best.any(-1).double(),
         }
         zero = torch.zeros(len(batch.ids), dtype=torch.float64, device=nll.device)
-        found = {name: zero.index_add(0, row, values.double()) for name, values in by_token.items()}
-        if self.nsp:
-            found |= {
-                "pairs": torch.ones_like(zero),
-                "pair_nll": -log_probabilities(pairs, batch.follows),
-                "pair_hits": (pairs.argmax(-1) == batch.follows).double(),
-            }
-        return found
+        return {
+            **{name: zero.index_add(0, row, each.double()) for name, each in by_token.items()},
+            "pairs": torch.ones_like(zero),
+            "pair_nll": -log_probabilities(pairs, batch.follows),
+            "pair_hits": (pairs.argmax(-1) == batch.follows).double(),
+        }
 
     def blind_sums(self, split: str) -> dict[str, float]:
-        pairs, data = self.drawn(self.evaluated(split)), self.data.splits[split]
+        pairs, data = self.drawn(split), self.data.splits[split]
         counts = np.zeros(len(self.data.tokenizer), dtype=np.int64)
         for indices in np.array_split(np.arange(len(pairs)), len(pairs) // _PART + 1):
             found = pairs.batch(data, indices)
             counts += np.bincount(found.ids[found.maskable], minlength=len(counts))
-        frequent = np.sort(counts)[::-1]
-        sums = {
+        frequent, classes = np.sort(counts)[::-1], np.bincount(pairs.is_next, minlength=2)
+        return {
             "tokens": float(counts.sum()),
             "nll": unigram_nll(counts.tolist()),
             "hits": float(frequent[0]),
             "hits_in_top": float(frequent[:TOP].sum()),
+            "pairs": float(len(pairs)),
+            "pair_nll": unigram_nll(classes.tolist()),
+            "pair_hits": float(classes.max()),
         }
-        if self.nsp:
-            classes = np.bincount(pairs.is_next, minlength=2)
-            sums |= {
-                "pairs": float(len(pairs)),
-                "pair_nll": unigram_nll(classes.tolist()),
-                "pair_hits": float(classes.max()),
-            }
-        return sums
 
     def scores(self, sums: Mapping[str, float]) -> dict[str, Score]:
         """Return `loss` (the sum of both), each loss, accuracies, and masked-token perplexity."""

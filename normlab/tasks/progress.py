@@ -1,7 +1,4 @@
-"""Progress of long work: the worker reports it, and a listener may show it.
-
-Reports never change the work, and without a listener they cost nothing. No torch here.
-"""
+"""Progress of long work, reported to a listener if there is one. No torch here."""
 
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import contextmanager

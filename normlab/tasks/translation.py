@@ -1,18 +1,17 @@
 """Translation: parallel text, a seq2seq model, label-smoothed cross-entropy, BLEU."""
 
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
 from jaxtyping import Bool, Int
 from torch import Tensor
 
-from normlab.data.batching import Batching, eval_batches
+from normlab.data.batching import eval_batches
 from normlab.data.corpus import Corpus
 from normlab.data.encoded import EncodedPairs, EncodedText
 from normlab.data.prepare import PreparedTranslation, prepare_translation
@@ -27,13 +26,11 @@ from normlab.norms.ranks import Shard, gather_objects, is_main
 from normlab.records.files import atomic_write
 from normlab.records.record import Score
 from normlab.records.store import HYPOTHESES_FILE, read_hypotheses
-from normlab.tasks.base import Batch, Task, label_smoothed_cross_entropy
+from normlab.tasks.base import Batch, Draw, Task, label_smoothed_cross_entropy, step_by_step
 from normlab.tasks.progress import counted
 
 LOSS = "loss"
-_NAMES = (
-    *("loss", "nll", "perplexity", "bleu", "brevity_penalty", "length_ratio", "chrf", "bleu_tok"),
-)
+_BY_TEXT = ("bleu", "brevity_penalty", "length_ratio", "chrf", "bleu_tok")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -46,6 +43,33 @@ class TranslationBatch(Batch):
     tgt_valid: Bool[Tensor, "B P"]
     places: Int[Tensor, "N"]
     tgt_out: Int[Tensor, "N"]
+
+
+def padded(pairs: EncodedPairs, indices: np.ndarray, *, padding: float = 0.0) -> TranslationBatch:
+    """Assemble sentences into a padded batch.
+
+    Each side ends with the end mark, and at least a share `padding` of each is padding.
+    """
+    pad_id, bos_id, eos_id = Tokenizer.pad_id, Tokenizer.bos_id, Tokenizer.eos_id
+    options = {"pad_id": pad_id, "suffix": eos_id, "padding": padding}
+    source = pairs.source.padded(indices, **options)
+    both = pairs.target.padded(indices, prefix=bos_id, **options)
+    tgt_in, tgt_out = both[:, :-1].contiguous(), both[:, 1:]
+    source_valid, tgt_valid = source != pad_id, tgt_out != pad_id
+    places = tgt_valid.flatten().nonzero()[:, 0]
+    tokens, positions = len(places), source.numel() + tgt_in.numel()
+    return TranslationBatch(
+        source=source,
+        source_valid=source_valid,
+        tgt_in=tgt_in,
+        tgt_valid=tgt_valid,
+        places=places,
+        tgt_out=tgt_out.flatten()[places],
+        counts={LOSS: tokens},
+        tokens=tokens,
+        positions=positions,
+        padding=positions - tokens - int(source_valid.sum()),
+    )
 
 
 @dataclass(kw_only=True, eq=False)
@@ -63,14 +87,11 @@ class Translation(Task):
     vocab_size: int
     joint_vocabulary: bool
     max_length: int
-    batch_size: int | None
-    max_tokens: int | None
-    batching: Batching
-    eval_batch_size: int
     label_smoothing: float
     valid_search: SearchSettings
     test_search: SearchSettings
     headline = "bleu"
+    tallied: ClassVar[Mapping[str, tuple[int, ...]]] = {"loss": (), "nll": (), "tokens": ()}
 
     @cached_property
     def data(self) -> PreparedTranslation:
@@ -101,14 +122,13 @@ class Translation(Task):
     def splits(self) -> Mapping[str, EncodedPairs]:
         return self.data.pairs
 
-    def lengths(self, split: str) -> np.ndarray:
+    def lengths(self, split: str, draw: Draw | None = None) -> np.ndarray:
         return self.split(split).lengths
 
-    def training_batch(self, indices: np.ndarray, epoch: int, *, seed: int) -> TranslationBatch:
-        return self.collate(self.data.pairs["train"], indices)
-
-    def evaluation_batch(self, split: str, indices: np.ndarray, *, padding: float) -> Any:
-        return self.collate(self.split(split), indices, padding=padding)
+    def collate(
+        self, split: str, indices: np.ndarray, draw: Draw | None = None, *, padding: float = 0.0
+    ) -> TranslationBatch:
+        return padded(self.split(split), indices, padding=padding)
 
     def reach(self, room: int) -> int:
         searched = {name: self.test_search for name in self.test_splits()}
@@ -119,63 +139,29 @@ class Translation(Task):
         ]
         return max(super().reach(room), *limits)
 
-    def collate(
-        self, pairs: EncodedPairs, indices: np.ndarray, *, padding: float = 0.0
-    ) -> TranslationBatch:
-        """Assemble sentences into a padded batch.
-
-        Each side ends with the end mark, and at least a share `padding` of each is padding.
-        """
-        pad_id, bos_id, eos_id = Tokenizer.pad_id, Tokenizer.bos_id, Tokenizer.eos_id
-        options = {"pad_id": pad_id, "suffix": eos_id, "padding": padding}
-        source = pairs.source.padded(indices, **options)
-        both = pairs.target.padded(indices, prefix=bos_id, **options)
-        tgt_in, tgt_out = both[:, :-1].contiguous(), both[:, 1:]
-        source_valid, tgt_valid = source != pad_id, tgt_out != pad_id
-        places = tgt_valid.flatten().nonzero()[:, 0]
-        tokens, positions = len(places), source.numel() + tgt_in.numel()
-        return TranslationBatch(
-            source=source,
-            source_valid=source_valid,
-            tgt_in=tgt_in,
-            tgt_valid=tgt_valid,
-            places=places,
-            tgt_out=tgt_out.flatten()[places],
-            counts={LOSS: tokens},
-            tokens=tokens,
-            positions=positions,
-            padding=positions - tokens - int(source_valid.sum()),
-        )
+    def logits(self, model: Seq2Seq, batch: TranslationBatch) -> Tensor:
+        """Return the logits `[N, V]` of the real target tokens under teacher forcing."""
+        source, target = Stream(batch.source_valid), Stream(batch.tgt_valid)
+        x = model(batch.source, source, batch.tgt_in, target)
+        return model.project(x.flatten(0, 1).index_select(0, batch.places))
 
     def losses(self, model: Seq2Seq, batch: TranslationBatch) -> dict[str, Tensor]:
-        loss, _ = self._cross_entropy(model, batch)
-        return {LOSS: loss}
+        return {LOSS: self._losses(model, batch)[0]}
+
+    def _losses(self, model: Seq2Seq, batch: TranslationBatch) -> tuple[Tensor, Tensor]:
+        logits = self.logits(model, batch)
+        return label_smoothed_cross_entropy(logits, batch.tgt_out, self.label_smoothing)
+
+    def tally(self, model: Seq2Seq, batch: TranslationBatch) -> dict[str, Tensor]:
+        loss, nll = self._losses(model, batch)
+        return {"loss": loss[None], "nll": nll[None], "tokens": torch.tensor([batch.tokens])}
 
     @torch.no_grad()
     def stepwise(self, model: Seq2Seq, batch: TranslationBatch) -> tuple[Tensor, Tensor]:
-        source, target = Stream(batch.source_valid), Stream(batch.tgt_valid)
-        stream = model(batch.source, source, batch.tgt_in, target)
-        whole = model.project(stream).flatten(0, 1)
-        length = batch.tgt_in.shape[1]
-        memory = model.encode(batch.source, source)
+        source = Stream(batch.source_valid)
+        memory, length = model.encode(batch.source, source), batch.tgt_in.shape[1]
         state = model.start_decoding(memory, source, width=1, max_length=length)
-        steps = [model.decode_step(batch.tgt_in[:, t], state) for t in range(length)]
-        return whole[batch.places], torch.stack(steps, dim=1).flatten(0, 1)[batch.places]
-
-    def _cross_entropy(self, model: Seq2Seq, batch: TranslationBatch) -> tuple[Tensor, Tensor]:
-        """Return the summed loss and negative log-likelihood; projects only the real tokens."""
-        source, target = Stream(batch.source_valid), Stream(batch.tgt_valid)
-        stream = model(batch.source, source, batch.tgt_in, target)
-        logits = model.project(stream.flatten(0, 1).index_select(0, batch.places))
-        return label_smoothed_cross_entropy(logits, batch.tgt_out, self.label_smoothing)
-
-    @property
-    def tallied(self) -> Mapping[str, tuple[int, ...]]:
-        return {"loss": (), "nll": (), "tokens": ()}
-
-    def tally(self, model: Seq2Seq, batch: TranslationBatch) -> dict[str, Tensor]:
-        loss, nll = self._cross_entropy(model, batch)
-        return {"loss": loss[None], "nll": nll[None], "tokens": torch.tensor([batch.tokens])}
+        return self.logits(model, batch), step_by_step(model, batch.tgt_in, state)[batch.places]
 
     def scores(self, sums: Mapping[str, Any]) -> dict[str, Score]:
         tokens = int(sums["tokens"])
@@ -192,7 +178,7 @@ class Translation(Task):
         shard: Shard,
         *,
         outputs: Path | None = None,
-        batch_size: int | None = None,
+        **options: Any,
     ) -> dict[str, Score]:
         """Score a split by loss, perplexity, BLEU and chrF; `model` is in evaluation mode.
 
@@ -206,30 +192,15 @@ class Translation(Task):
             tokens = (best.tokens for best in self.decode(model, batch, settings))
             found.extend(zip(indices.tolist(), tokens, strict=True))
 
-        scores = self.tally_scores(model, split, shard, batch_size=batch_size, each=translate)
+        scores = super().evaluate(model, split, shard, each=translate, **options)
         everybody = sorted(pair for share in gather_objects(found) for pair in share)
-        return scores | self._text_scores(split, [ids for _, ids in everybody], outputs)
-
-    @contextmanager
-    def some(self, split: str, count: int) -> Iterator[int]:
-        pairs = self.split(split)
-        chosen = np.linspace(0, len(pairs) - 1, min(count, len(pairs))).round().astype(int)
-        with self.reduced(split, chosen):
-            yield 1
-
-    @contextmanager
-    def reduced(self, split: str, chosen: np.ndarray) -> Iterator[None]:
-        """Within the block, the split has only the `chosen` sentences, since BLEU needs all."""
-        whole = self.data
-        self.data = replace(
-            whole,
-            pairs={**whole.pairs, split: whole.pairs[split].select(chosen)},
-            texts={**whole.texts, split: whole.texts[split].pick(chosen.tolist())},
-        )
-        try:
-            yield
-        finally:
-            self.data = whole
+        chosen, tokens = zip(*everybody, strict=True)
+        lines = self.data.target_tokenizer.decode_batch(tokens)
+        plain = self.data.plain(lines)
+        if outputs is not None and is_main():
+            with atomic_write(outputs) as file:
+                file.writelines(line + "\n" for line in plain)
+        return scores | self.score_lines(split, plain, decoded=lines, chosen=chosen)
 
     @torch.no_grad()
     def translate(self, model: Seq2Seq, lines: Sequence[str]) -> list[str]:
@@ -249,7 +220,7 @@ class Translation(Task):
         device = next(model.parameters()).device
         found: dict[int, list[int]] = {}
         for indices in counted(eval_batches(pairs.lengths, batch_size=self.eval_batch_size), len):
-            best = self.decode(model, self.collate(pairs, indices).to(device), self.test_search)
+            best = self.decode(model, padded(pairs, indices).to(device), self.test_search)
             found |= zip(indices.tolist(), (each.tokens for each in best), strict=True)
         lines = self.data.target_tokenizer.decode_batch(found[i] for i in sorted(found))
         return self.data.plain(lines)
@@ -260,47 +231,46 @@ class Translation(Task):
         ids = {"bos_id": Tokenizer.bos_id, "eos_id": Tokenizer.eos_id, "pad_id": Tokenizer.pad_id}
         return search(model, batch.source, stream, settings, **ids)
 
-    def _text_scores(
-        self, split: str, ids: list[list[int]], outputs: Path | None
+    def score_lines(
+        self,
+        split: str,
+        lines: Sequence[str],
+        *,
+        decoded: list[str] | None = None,
+        chosen: Sequence[int] | None = None,
     ) -> dict[str, Score]:
-        """Score decoded sentences, given in the split's order, and write them to `outputs`."""
-        lines = self.data.target_tokenizer.decode_batch(ids)
-        plain = self.data.plain(lines)
-        if outputs is not None and is_main():
-            with atomic_write(outputs) as file:
-                file.writelines(line + "\n" for line in plain)
-        return self.score_lines(split, plain) | {"bleu_tok": self._token_score(split, lines)}
+        """Score plain translations by BLEU and its parts, and chrF.
 
-    def score_lines(self, split: str, lines: Sequence[str]) -> dict[str, Score]:
-        """Score plain translations, given in the split's order, by BLEU and its parts, and chrF."""
+        `chosen` are the indices of the translated sentences; None is the whole split. `decoded` are
+        the same lines as the tokenizer returned them, for `bleu_tok`.
+        """
         self.split(split)
-        data = self.data
-        references = data.plain(data.texts[split].target)
+        data, target = self.data, self.data.texts[split].target
+        target = target if chosen is None else [target[i] for i in chosen]
+        references = data.plain(target)
         lowercase = data.form != "raw"  # tokenized text has lost its case
-        return {
-            **bleu_scores(lines, references, lowercase=lowercase, tokenize=_bleu_tokenizer(data)),
-            "chrf": corpus_chrf(lines, references),
-        }
-
-    def _token_score(self, split: str, lines: list[str]) -> Score:
-        """Score decoded lines of a split with BLEU on lowercased Moses tokens."""
-        references = self.data.words(self.data.texts[split].target)
-        words = self.data.words(lines)
-        return bleu_scores(words, references, lowercase=True, tokenize="none")["bleu"]
+        tokenize = _bleu_tokenizer(data)
+        found = bleu_scores(lines, references, lowercase=lowercase, tokenize=tokenize)
+        found["chrf"] = corpus_chrf(lines, references)
+        if decoded is not None:
+            words, expected = data.words(decoded), data.words(target)
+            by_token = bleu_scores(words, expected, lowercase=True, tokenize="none")
+            found["bleu_tok"] = by_token["bleu"]
+        return found
 
     def score_names(self) -> Sequence[str]:
         _bleu_tokenizer(self.corpus)
-        return _NAMES
+        return [*super().score_names(), *_BY_TEXT]
 
     def floors(self) -> dict[str, float]:
-        """Return BLEU and chrF of copying the source, and the losses of one guess for all tokens.
+        """Return BLEU and chrF of copying the source, and losses of the best constant prediction.
 
-        Each loss is that of its best guess: the target-token frequencies or, for the smoothed loss,
-        these frequencies smoothed like the targets (the loss is their entropy).
+        That is the frequencies of the target tokens, smoothed like the targets for the smoothed
+        loss, which then is their entropy.
         """
         data, smoothing = self.data, self.label_smoothing
         source = data.texts["test"].source
-        copied = self.score_lines("test", data.plain(source))
+        copied = self.score_lines("test", data.plain(source), decoded=source)
         target = data.pairs["test"].target
         counts = np.bincount(target.ids, minlength=len(data.target_tokenizer))
         counts[data.target_tokenizer.eos_id] += len(target)
@@ -311,9 +281,7 @@ class Translation(Task):
             "loss": float(-(guess * np.log(guess)).sum()),
             "nll": nll / tokens,
             "perplexity": perplexity(nll, tokens).value,
-            "bleu": copied["bleu"].value,
-            "bleu_tok": self._token_score("test", source).value,
-            "chrf": copied["chrf"].value,
+            **{name: copied[name].value for name in ("bleu", "bleu_tok", "chrf")},
         }
 
 

@@ -12,7 +12,7 @@ the best weights are tested too, and their scores are named `test/best_loss/bleu
 import math
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from itertools import islice
@@ -25,7 +25,7 @@ from torch import Tensor, nn
 
 from normlab.data.batching import eval_batches
 from normlab.metrics.counts import mean_score
-from normlab.norms.ranks import Shard, gather_objects
+from normlab.norms.ranks import gather_objects
 from normlab.records.record import Score
 from normlab.records.store import hypotheses_file
 from normlab.tasks.base import Condition, Task
@@ -78,19 +78,17 @@ class Evaluator:
     ) -> dict[str, Score]:
         """Score a split; names are paths such as `valid/bleu`, or `valid/batch_size_1/bleu`.
 
-        With a `limit`, about that many examples are scored, spread over the split.
+        With a `limit`, at most that many examples are scored, spread over the split.
 
         Running statistics are recalibrated first if a norm's `eval_stats` says so, or all of them
         with `recalibrate`. The model's mode is restored afterwards.
         """
         say(Stage(VALIDATING if split == "valid" else TESTING))
         condition = condition or Condition()
-        world = self.runtime.world
-        part = nullcontext(1) if limit is None else self.task.some(split, limit)
-        with self._scoring(model, condition, recalibrate=recalibrate), part as every:
-            shard = Shard(world.rank, world.size * every)
+        size = condition.batch_size
+        with self._scoring(model, condition, recalibrate=recalibrate):
             scores = self.task.evaluate(
-                model, split, shard, outputs=outputs, batch_size=condition.batch_size
+                model, split, self.runtime.world, outputs=outputs, batch_size=size, limit=limit
             )
         path = f"{split}/{condition.name}".rstrip("/")
         return {f"{path}/{name}": score for name, score in scores.items()}

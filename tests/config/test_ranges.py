@@ -98,7 +98,7 @@ def test_a_range_can_stand_with_the_parameter_of_a_class():
 @pytest.mark.parametrize("task", ["toy", "lm", "mlm"])
 def test_a_run_that_goes_by_an_unknown_score_fails_before_its_data_are_read(task, monkeypatch):
     monkeypatch.setattr("normlab.tasks.translation.prepare_translation", None)
-    monkeypatch.setattr("normlab.tasks.documents.prepare_documents", None)
+    monkeypatch.setattr("normlab.tasks.lm.prepare_documents", None)
     plain = to_dict(compose([f"task={task}"]))
     assert "loss" in build_task(plain).score_names()
     check_scores(plain, build_task(plain))

@@ -5,7 +5,7 @@ import math
 import pytest
 
 from normlab.config.compose import compose, to_dict
-from normlab.tasks.documents import DocumentTask
+from normlab.tasks.lm import DocumentTask
 from normlab.train.build import (
     build_model,
     build_optimizer,

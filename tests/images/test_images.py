@@ -79,12 +79,7 @@ def test_archives_are_read_in_their_order_and_labelled_as_jpeg(tmp_path, monkeyp
     ("members", "size", "message"),
     [
         ([("cifar10/train/dog/0.jpg", jpeg()[:300])], None, r"dog/0\.jpg is no 32x32 image"),
-        ([("cifar10/train/dog/0.jpg", jpeg(16))], None, "no 32x32 image"),
-        (
-            [("cifar10/train/dragon/0.jpg", jpeg())],
-            None,
-            "dragon/0.jpg is no 32x32 image in a folder named by its class",
-        ),
+        ([("cifar10/train/dragon/0.jpg", jpeg())], None, "in a folder named by its class"),
         ([("cifar10/train/dog/0.jpg", jpeg())], 2, "has 1 images of train, and CIFAR-10 has 2"),
     ],
 )
@@ -92,6 +87,11 @@ def test_a_damaged_source_is_named(tmp_path, monkeypatch, members, size, message
     with pytest.raises(ValueError, match=message):
         decoded(tmp_path, monkeypatch, members, size=size)
     assert not list((tmp_path / "cache").glob("cifar10-*/*.npy")), "nothing half decoded stays"
+
+
+def test_an_empty_folder_says_where_the_images_come_from(tmp_path):
+    with pytest.raises(ValueError, match=r"cifar-10-binary\.tar\.gz \(https://"):
+        cifar10.Cifar10(data_dir=str(tmp_path), valid_size=1, train_size=None).published()
 
 
 def test_the_binary_archive(tmp_path, monkeypatch):
@@ -105,15 +105,6 @@ def test_the_binary_archive(tmp_path, monkeypatch):
     found = cifar10.Cifar10(data_dir=str(tmp_path), valid_size=10, train_size=None).splits()
     assert (found["test"].labels.tolist(), found["test"].pixels.max()) == ([3], 7)
     assert sorted(found["train"].labels) == sorted(found["valid"].labels) == [*range(10)]
-
-
-def test_a_damaged_archive_and_an_empty_folder_say_where_the_pictures_come_from(tmp_path):
-    with pytest.raises(ValueError, match=r"cifar-10-binary\.tar\.gz \(https://"):
-        cifar10.Cifar10(data_dir=str(tmp_path), valid_size=1, train_size=None).published()
-    for split in cifar10.SIZES:
-        (tmp_path / f"{split}_jpeg.tar.xz").write_bytes(b"\xfd7zXZ nothing")
-    with pytest.raises(ValueError, match=r"cannot read .*train_jpeg\.tar\.xz.*get it again"):
-        cifar10.Cifar10(data_dir=str(tmp_path), valid_size=1, train_size=None).published()
 
 
 @pytest.mark.parametrize(
@@ -137,66 +128,39 @@ def test_folded_norms_are_gone_and_the_classes_stay(overrides, count):
         torch.testing.assert_close(task.logits(model, batch), expected)
 
 
-def test_variation_depends_on_seed_epoch_and_picture_alone():
-    vary = Augmentation(shift=2, flip=True)
-    pixels = digits()["train"].pixels[:12]
-    numbers = np.arange(12)
+def test_augmentation_depends_on_seed_epoch_and_image_alone_and_shifts_or_mirrors():
+    vary = Augmentation(shift=1, flip=True)
+    pixels = np.arange(1, 26, dtype=np.uint8).reshape(1, 5, 5, 1).repeat(400, 0)
+    numbers = np.arange(400)
     whole = vary(pixels, indices=numbers, seed=1, epoch=3)
     part = vary(pixels[4:7], indices=numbers[4:7], seed=1, epoch=3)
     assert np.array_equal(whole[4:7], part)
-    assert not np.array_equal(whole, vary(pixels, indices=numbers, seed=1, epoch=4))
-    assert not np.array_equal(whole, vary(pixels, indices=numbers, seed=2, epoch=3))
+    for seed, epoch in ((1, 4), (2, 3)):
+        assert not np.array_equal(whole, vary(pixels, indices=numbers, seed=seed, epoch=epoch))
+    shifted = np.lib.stride_tricks.sliding_window_view(np.pad(pixels[0, :, :, 0], 1), (5, 5))
+    cuts = shifted.reshape(9, 5, 5)
+    allowed = {image.tobytes() for image in (*cuts, *cuts[:, :, ::-1])}
+    assert {image.tobytes() for image in whole[..., 0]} == allowed
 
 
-def test_variation_is_a_shift_and_a_mirror_image():
-    pixels = np.arange(1, 26, dtype=np.uint8).reshape(1, 5, 5, 1).repeat(400, 0)
-    varied = Augmentation(shift=1, flip=True)(pixels, indices=np.arange(400), seed=1, epoch=0)
-    padded = np.pad(pixels[0, :, :, 0], 1)
-    allowed = set()
-    for down in range(3):
-        for right in range(3):
-            cut = padded[down : down + 5, right : right + 5]
-            allowed |= {cut.tobytes(), np.ascontiguousarray(cut[:, ::-1]).tobytes()}
-    assert {np.ascontiguousarray(picture).tobytes() for picture in varied[..., 0]} == allowed
-
-
-TORCHS = {
-    "bn": lambda dim: nn.BatchNorm2d(dim),
-    "in": lambda dim: nn.InstanceNorm2d(dim, affine=True),
-    "gn_sample": lambda dim: nn.GroupNorm(8, dim),
-    "seqn": lambda dim: nn.GroupNorm(1, dim),
-    "ln": lambda dim: nn.LayerNorm(dim),
-    "gn": lambda dim: nn.GroupNorm(8, dim),
-}
-OF_A_POSITION = {"ln", "gn"}
-
-
-def by_torch(norm, x, *, one_by_one):
-    """Apply a module of torch to pictures, or to each of their positions."""
-    if not one_by_one:
-        return norm(x)
-    pixels = x.permute(0, 2, 3, 1)
-    return norm(pixels.flatten(0, 2)).view_as(pixels).permute(0, 3, 1, 2)
-
-
-@pytest.mark.parametrize("option", TORCHS)
-def test_norms_on_pictures_are_those_of_torch(option):
+@pytest.mark.parametrize(
+    ("option", "theirs"),
+    [("bn", nn.BatchNorm2d(16)), ("gn_sample", nn.GroupNorm(8, 16)), ("seqn", nn.GroupNorm(1, 16))],
+)
+def test_norms_on_images_are_those_of_torch(option, theirs):
     torch.manual_seed(1)
-    ours, theirs = make_norm(option, 16).double(), TORCHS[option](16).double()
+    ours, theirs = make_norm(option, 16).double(), theirs.double()
     x = torch.randn(3, 16, 4, 5, dtype=torch.float64) * 3 + 1
     x = x.contiguous(memory_format=torch.channels_last)
     for _ in range(2):  # running statistics, too
         mine, other = x.clone().requires_grad_(), x.clone().requires_grad_()
-        y = normalized(ours, mine)
-        z = by_torch(theirs, other, one_by_one=option in OF_A_POSITION)
+        y, z = normalized(ours, mine), theirs(other)
         torch.testing.assert_close(y, z)
         pull = torch.randn_like(y)
         y.backward(pull)
         z.backward(pull)
         torch.testing.assert_close(mine.grad, other.grad)
-    ours.eval(), theirs.eval()
-    z = by_torch(theirs, x, one_by_one=option in OF_A_POSITION)
-    torch.testing.assert_close(normalized(ours, x), z)
+    torch.testing.assert_close(normalized(ours.eval(), x), theirs.eval()(x))
 
 
 def test_resnet20_has_the_published_layers():

@@ -5,15 +5,16 @@ import torch
 from torch import nn
 
 from normlab.config.compose import compose, to_dict
-from normlab.models.layers import Embedding, noisy
+from normlab.models.layers import noisy
 from normlab.norms.ranks import Shard
 from normlab.tasks.base import Condition
-from normlab.train.build import build_evaluator, build_model, build_task
-from normlab.train.evaluate import Weights
+from normlab.train.build import build_model, build_task
+from normlab.train.evaluate import Evaluator, Weights
 from normlab.train.runtime import Runtime
 from tests.models.small import logits, sentences, seq2seq
 
 DIGITS = ("task=digits", "model.width=4", "task.test_batch_sizes=[]", "task.test_eval_stats=[]")
+ALONE = Runtime(torch.device("cpu"), "fp64", Shard(0, 1))
 
 
 class Echo(nn.Module):
@@ -21,12 +22,6 @@ class Echo(nn.Module):
 
     def forward(self, values, other):
         return values, other
-
-
-def built(*overrides):
-    config = to_dict(compose([*overrides, "observe.threads=1", "precision=fp64"]))
-    task = build_task(config)
-    return config, task, build_model(config, task).to(torch.float64).eval()
 
 
 def test_noise_on_an_input_has_the_deviation_asked_for_and_begins_anew():
@@ -46,38 +41,30 @@ def test_noise_on_an_input_has_the_deviation_asked_for_and_begins_anew():
 
 @pytest.mark.parametrize("unit", [False, True])
 def test_noise_on_tokens_is_in_deviations_of_their_table_and_leaves_padding(unit):
-    model = nn.Sequential(Embedding(50, 64, padding_idx=3, unit=unit))
-    model[0].initialize(torch.Generator().manual_seed(0))
-    ids = torch.randint(4, 50, (200, 20), generator=torch.Generator().manual_seed(1))
-    ids[:, 15:] = 3
-    plain = model(ids)
+    embedding = (model := seq2seq(dim=64, vocab=50, fixnorm=unit)).encoder.embedding
+    ids, stream = sentences([15] * 200, vocab=50, width=20)
+    plain = embedding(ids, stream)
     with noisy(model, 0.5):
-        added = model(ids) - plain
-    assert torch.equal(added[:, 15:], torch.zeros(200, 5, 64))
-    spread = model[0].table[torch.arange(50) != 3].std()
-    assert float((added[:, :15].std() / spread).detach()) == pytest.approx(0.5, rel=0.02)
-    assert torch.equal(model(ids), plain)
+        added = (embedding(ids, stream) - plain).detach() / embedding.scale
+    assert not added[:, 15:].any()
+    spread = embedding.tokens.table[1:].std().item()
+    assert added[:, :15].std().item() / spread == pytest.approx(0.5, rel=0.02)
+    assert torch.equal(embedding(ids, stream), plain)
 
 
-def test_a_test_is_repeated_under_noise(tmp_path):
-    config, task, model = built(*DIGITS, "observe.test_noise=[0.5,50]", "norm=bn")
-    evaluator = build_evaluator(config, task, Runtime(torch.device("cpu"), "fp64", Shard(0, 1)))
-    scores = evaluator.test(model, Weights("last", 1, model.state_dict()), outputs=tmp_path)
-    plain = evaluator.scores(model, "test")
-    assert scores["test/loss"] == plain["test/loss"]
-    found = [scores[f"test/{name}loss"].value for name in ("", "noise_0.5/", "noise_50/")]
-    assert len(set(found)) == 3
-
-
-def test_statistics_are_estimated_anew_without_the_noise():
-    _, task, model = built(*DIGITS, "norm=bn", "norm.eval_stats=recalibrated")
-    config = to_dict(compose([*DIGITS, "norm=bn", "observe.test_noise=[]"]))
-    evaluator = build_evaluator(config, task, Runtime(torch.device("cpu"), "fp64", Shard(0, 1)))
+def test_a_test_is_repeated_under_noise_and_statistics_are_estimated_without_it(tmp_path):
+    config = to_dict(compose([*DIGITS, "norm=bn", "norm.eval_stats=recalibrated"]))
+    task = build_task(config)
+    model = build_model(config, task).double()
+    evaluator = Evaluator(task, ALONE, recalibration_batches=3, noise=[0.5, 50])
     inputs = []
     model.stem.register_forward_pre_hook(lambda _, given: inputs.append(float(given[0].std())))
+    scores = evaluator.test(model, Weights("last", 1, model.state_dict()), outputs=tmp_path)
+    found = [scores[f"test/{name}loss"].value for name in ("", "noise_0.5/", "noise_50/")]
+    assert len(set(found)) == 3
+    inputs.clear()
     evaluator.scores(model, "test", condition=Condition(noise=50.0))
-    assert max(inputs[:-1]) < 3
-    assert inputs[-1] > 30
+    assert max(inputs[:3]) < 3 and min(inputs[3:]) > 30
 
 
 def test_a_translation_is_disturbed_at_its_source_alone():

@@ -11,12 +11,7 @@ from tests.models.small import BOS, DIM, sentences, seq2seq
 LENGTHS = ([5, 3, 7], [4, 6, 2])
 
 
-def copy_norm(ours, theirs):
-    theirs.weight.copy_(ours.weight)
-    theirs.bias.copy_(ours.bias)
-
-
-def copy_linear(ours, theirs):
+def copy(ours, theirs):
     theirs.weight.copy_(ours.weight)
     theirs.bias.copy_(ours.bias)
 
@@ -29,28 +24,28 @@ def torch_twin(model, *, norm_first) -> Any:
     stacks = [(model.encoder, twin.encoder), (model.decoder, twin.decoder)]
     for ours, theirs in stacks:
         if norm_first:
-            copy_norm(ours.final_norm, theirs.norm)
+            copy(ours.final_norm, theirs.norm)
         else:
             theirs.norm = None
         for layer, layer_twin in zip(ours.layers, theirs.layers, strict=True):
             attention = layer_twin.self_attn
             attention.in_proj_weight.copy_(layer.self_attention.qkv_proj.weight)
             attention.in_proj_bias.copy_(layer.self_attention.qkv_proj.bias)
-            copy_linear(layer.self_attention.out_proj, attention.out_proj)
-            copy_linear(layer.feed_forward.fc1, layer_twin.linear1)
-            copy_linear(layer.feed_forward.fc2, layer_twin.linear2)
-            copy_norm(layer.self_residual.norm, layer_twin.norm1)
+            copy(layer.self_attention.out_proj, attention.out_proj)
+            copy(layer.feed_forward.fc1, layer_twin.linear1)
+            copy(layer.feed_forward.fc2, layer_twin.linear2)
+            copy(layer.self_residual.norm, layer_twin.norm1)
             if ours is model.encoder:
-                copy_norm(layer.ffn_residual.norm, layer_twin.norm2)
+                copy(layer.ffn_residual.norm, layer_twin.norm2)
                 continue
             cross = layer.cross_attention
             attention = layer_twin.multihead_attn
             for name in ("weight", "bias"):
                 both = [getattr(part, name) for part in (cross.q_proj, cross.kv_proj)]
                 getattr(attention, f"in_proj_{name}").copy_(torch.cat(both))
-            copy_linear(cross.out_proj, attention.out_proj)
-            copy_norm(layer.cross_residual.norm, layer_twin.norm2)
-            copy_norm(layer.ffn_residual.norm, layer_twin.norm3)
+            copy(cross.out_proj, attention.out_proj)
+            copy(layer.cross_residual.norm, layer_twin.norm2)
+            copy(layer.ffn_residual.norm, layer_twin.norm3)
     return twin
 
 
@@ -86,19 +81,11 @@ def test_outputs_and_gradients_equal_those_of_torchs_transformer(place, norm_fir
     weighing = torch.randn(found[target.valid].shape, dtype=torch.double)
     (found[target.valid] * weighing).sum().backward()
     (expected[target.valid] * weighing).sum().backward()
-    for ours, theirs in [
-        (model.encoder.layers[0].feed_forward.fc1, twin.encoder.layers[0].linear1),
-        (
-            model.decoder.layers[1].self_attention.out_proj,
-            twin.decoder.layers[1].self_attn.out_proj,
-        ),
-        (model.encoder.layers[1].self_residual.norm, twin.encoder.layers[1].norm1),
-    ]:
-        torch.testing.assert_close(ours.weight.grad, theirs.weight.grad, rtol=1e-9, atol=1e-10)
     cross = model.decoder.layers[0].cross_attention
-    torch.testing.assert_close(
-        torch.cat([cross.q_proj.weight.grad, cross.kv_proj.weight.grad]),
-        twin.decoder.layers[0].multihead_attn.in_proj_weight.grad,
-        rtol=1e-9,
-        atol=1e-10,
-    )
+    for parts, other in (
+        ([model.encoder.layers[0].feed_forward.fc1], twin.encoder.layers[0].linear1.weight),
+        ([model.encoder.layers[1].self_residual.norm], twin.encoder.layers[1].norm1.weight),
+        ([cross.q_proj, cross.kv_proj], twin.decoder.layers[0].multihead_attn.in_proj_weight),
+    ):
+        grad = torch.cat([part.weight.grad for part in parts])
+        torch.testing.assert_close(grad, other.grad, rtol=1e-9, atol=1e-10)

@@ -6,7 +6,7 @@ from torch import nn
 
 from normlab.models.attention import SelfAttention, qk_sites
 from normlab.models.layers import Linear
-from normlab.models.seq2seq import EncoderLayer, Parts
+from normlab.models.seq2seq import Layer, Parts
 from normlab.norms.base import Clock, Norm, RunningNorm, Stream
 from normlab.norms.model import ModelNorms
 from normlab.placements.base import Place
@@ -64,7 +64,7 @@ def _layer(option):
     """Return a layer of an encoder with a placement that has no norm."""
     sizes = architecture(dim=SHAPE[2], num_heads=HEADS, ffn_dim=HIDDEN)
     place = Place(stack="encoder", layer=0, layers=1, sublayer="self")
-    return EncoderLayer(Parts(sizes, placement(option), norms("none")), place)
+    return Layer(Parts(sizes, placement(option), norms("none")), place, cross=False)
 
 
 def _ours(subject):

@@ -11,8 +11,7 @@ from normlab.models.architecture import CausalLM
 from normlab.models.decoding import SamplingSettings, continuation
 from normlab.norms.base import Stream
 from normlab.norms.ranks import Shard
-from normlab.tasks.documents import NEVER
-from normlab.tasks.lm import LanguageModeling
+from normlab.tasks.lm import NEVER, LanguageModeling
 from tests.tasks.sentences import SmallDocuments, text_model, values_of
 
 ALONE = Shard(0, 1)
@@ -104,17 +103,13 @@ def test_bits_per_character_by_hand():
     assert (found.value, found.n) == (pytest.approx(shorter * bits / 3), 3)
 
 
-EXACT = [("ln", {}), ("bn", {})]
-LOOKING = [("in", {})]
-
-
-@pytest.mark.parametrize(("norm", "norm_values"), [*EXACT, *LOOKING])
-def test_one_token_at_a_time(task, norm, norm_values):
-    model = text_model(task, norm, norm_values=norm_values)
+@pytest.mark.parametrize(("norm", "exact"), [("bn", True), ("in", False)])
+def test_one_token_at_a_time(task, norm, exact):
+    model = text_model(task, norm)
     scores = task.evaluate(model, "test", ALONE)
     found, forced = scores["one_by_one/loss"], scores["one_by_one/teacher_forced_loss"]
     assert found.n == forced.n < scores["loss"].n
-    if (norm, norm_values) in EXACT:
+    if exact:
         assert found.value == pytest.approx(forced.value, rel=1e-10)
     else:
         assert abs(found.value - forced.value) > 1e-3
@@ -146,18 +141,14 @@ def forced(task, model, prompt, count):
 
 @pytest.mark.parametrize(
     ("pieces", "norm", "settings"),
-    [
-        ("bpe", "ln", {"temperature": 0.0}),
-        ("wordpiece", "bn", {"top_k": 1}),
-        ("bpe", "in", {"top_k": 1}),
-    ],
+    [("wordpiece", "bn", {"temperature": 0.0}), ("bpe", "in", {"top_k": 1})],
 )
 @torch.no_grad()
 def test_greedy_is_the_likeliest_under_teacher_forcing(pieces, norm, settings):
     task = lm(pieces=pieces, vocab_size={"bpe": 330, "wordpiece": 70}[pieces])
     model = text_model(task, norm)
     prompt = "the blue\na river"
-    text = "".join(task.generate(model, prompt, sampling(**settings), seed=1))
+    text = task.generate(model, prompt, sampling(**settings), seed=1)
     ids = forced(task, model, prompt, 8)
     decode = task.data.tokenizer.decode
     expected = decode(ids)[len(decode(prompt_ids(task, prompt))) :]
@@ -191,7 +182,7 @@ def fixed(task, room=20, **likely):
     return Fixed(logits, room)
 
 
-@pytest.mark.parametrize("settings", [{}, {"temperature": 0.0}, {"top_k": 5}, {"top_k": 10_000}])
+@pytest.mark.parametrize("settings", [{}, {"temperature": 0.0}, {"top_k": 5}])
 def test_special_tokens_are_never_drawn(task, settings):
     model = fixed(task, room=400, word=1.0)
     special = [i for i in range(DocumentTokenizer.first_ordinary) if i != EOS]
@@ -213,19 +204,19 @@ def test_special_tokens_are_never_drawn(task, settings):
         assert len(set(tokens)) <= 5
 
 
-@pytest.mark.parametrize(("max_tokens", "count"), [(1, 1), (5, 5), (100, 19)])
+@pytest.mark.parametrize(("max_tokens", "count"), [(5, 5), (100, 19)])
 def test_it_stops_at_max_tokens_and_at_the_last_position(task, max_tokens, count):
     model = fixed(task, word=50.0)
     settings = sampling(max_tokens=max_tokens)
-    assert list(task.generate(model, "the", settings, seed=0)) == [" the"] * count
+    assert task.generate(model, "the", settings, seed=0) == " the" * count
     assert len(model.fed) == 1 + count <= 20
 
 
 def test_a_prompt_that_leaves_no_room_is_refused(task):
     model = fixed(task, room=4, word=50.0)
-    assert "".join(task.generate(model, "a a a", sampling(), seed=0)) == " the"
+    assert task.generate(model, "a a a", sampling(), seed=0) == " the"
     with pytest.raises(ValueError, match="the prompt has 4 tokens, and the model has 4 positions"):
-        list(task.generate(model, "a a a a", sampling(), seed=0))
+        task.generate(model, "a a a a", sampling(), seed=0)
 
 
 def test_a_character_of_several_bytes_comes_whole(task):
@@ -238,5 +229,5 @@ def test_a_character_of_several_bytes_comes_whole(task):
         return logits[None]
 
     model.decode_step = step
-    pieces = list(task.generate(model, "a", sampling(max_tokens=5, temperature=0.0), seed=0))
-    assert pieces == ["\u00df", "\u00df"]
+    text = task.generate(model, "a", sampling(max_tokens=5, temperature=0.0), seed=0)
+    assert text == "\u00df\u00df"

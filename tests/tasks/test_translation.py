@@ -38,7 +38,7 @@ def test_a_batch_is_as_laid_out_by_hand(task):
         EncodedText.from_sentences([[9], [5, 6, 7], [8, 9]]),
         EncodedText.from_sentences([[11, 12], [13], [14, 15, 16]]),
     )
-    batch = task.collate(pairs, np.array([2, 1]))
+    batch = module.padded(pairs, np.array([2, 1]))
     assert batch.source.tolist() == [[8, 9, EOS, PAD], [5, 6, 7, EOS]]
     assert batch.source_valid.tolist() == [[True, True, True, False], [True] * 4]
     assert batch.tgt_in.tolist() == [[BOS, 14, 15, 16], [BOS, 13, EOS, PAD]]
@@ -49,20 +49,18 @@ def test_a_batch_is_as_laid_out_by_hand(task):
     assert batch.positions == 2 * 4 + 2 * 4 and batch.padding == 1 + 2
 
 
-@pytest.mark.parametrize("smoothing", [0.0, 0.1])
-def test_the_loss_is_that_of_every_real_token(smoothing):
-    task = translation(label_smoothing=smoothing)
+def forced(model, batch):
+    """Return teacher-forced log-probabilities [B, P, V], padding included."""
+    source, target = Stream(batch.source_valid), Stream(batch.tgt_valid)
+    return model.project(model(batch.source, source, batch.tgt_in, target)).log_softmax(-1)
+
+
+def test_the_loss_is_that_of_every_real_token(task):
     model = built(task)
     batch = next(task.train_batches(Shard(0, 1), 1))
-    logits = model.project(
-        model(batch.source, Stream(batch.source_valid), batch.tgt_in, Stream(batch.tgt_valid))
-    )
-    log_probabilities = logits.log_softmax(-1)
-    expected, column = torch.zeros((), dtype=torch.double), iter(batch.tgt_out.tolist())
-    for row in range(len(batch.source)):
-        for place in range(int(batch.tgt_valid[row].sum())):
-            table = log_probabilities[row, place]
-            expected -= (1 - smoothing) * table[next(column)] + smoothing * table.mean()
+    tables = forced(model, batch)[batch.tgt_valid]
+    picked = tables.gather(1, batch.tgt_out[:, None])
+    expected = -(0.9 * picked.sum() + 0.1 * tables.mean(-1).sum())
     assert task.losses(model, batch)["loss"].item() == pytest.approx(expected.item(), rel=1e-12)
 
 
@@ -84,18 +82,23 @@ def test_evaluation_means_are_over_tokens(task):
     model = built(task, "bn")
     scores = task.evaluate(model, "valid", Shard(0, 1))
     pairs = task.data.pairs["valid"]
-    nll = tokens = 0.0
-    for index in range(len(pairs)):
-        batch = task.collate(pairs, np.array([index]))
-        logits = model.project(
-            model(batch.source, Stream(batch.source_valid), batch.tgt_in, Stream(batch.tgt_valid))
-        )[0]
-        nll += torch.nn.functional.cross_entropy(logits, batch.tgt_out, reduction="sum").item()
-        tokens += batch.tokens
+    batches = [task.batch("valid", [index]) for index in range(len(pairs))]
+    tokens = sum(batch.tokens for batch in batches)
+    nll = sum(
+        -forced(model, batch)[0].gather(1, batch.tgt_out[:, None]).sum().item() for batch in batches
+    )
     assert scores["nll"].value == pytest.approx(nll / tokens, rel=1e-9)
     assert scores["perplexity"].value == pytest.approx(math.exp(nll / tokens), rel=1e-9)
     assert scores["loss"].n == tokens and scores["bleu"].n == len(pairs)
     assert not scores["loss"].higher_is_better and scores["bleu"].higher_is_better
+
+
+def test_a_limit_scores_sentences_spread_over_the_split(task, tmp_path):
+    scores = task.evaluate(built(task), "test", Shard(0, 1), outputs=tmp_path / "some.txt", limit=3)
+    lines = (tmp_path / "some.txt").read_text("utf-8").splitlines()
+    references = [task.data.texts["test"].target[i] for i in (0, 10, 19)]
+    assert scores["bleu"].n == len(lines) == 3 < scores["loss"].n < 100
+    assert scores["chrf"] == module.corpus_chrf(lines, references)
 
 
 class Ranks:
