@@ -89,7 +89,8 @@ class _Standardize(torch.autograd.Function):
             pulls = pulls.sum(4, keepdim=True)
         mean_pull, var_pull = ctx.all_reduce(pulls)[..., : x.shape[2], :] * scale / counts
         slope = scale * var_pull
-        dx = torch.addcmul(torch.addcmul(-mean_pull, mean, slope), x, slope, value=-1)
+        shift = torch.addcmul(-mean_pull, mean, slope)
+        dx = torch.addcmul(shift, x, slope, value=-1, out=products)
         dbias, dweight = sums.sum((1, 2) if ctx.pool.groups > 1 else (1, 2, 3))
         return dx.addcmul_(g, scale * weight), dweight, dbias, *[None] * 5
 

@@ -262,7 +262,8 @@ class Pool:
             y = y.squeeze(2).unflatten(1, (-1, like.shape[1]))
         if self.interleaved:
             y = y.transpose(0, 1)
-        return y.flatten(0, 1)[: len(like)]
+        y = y.flatten(0, 1)
+        return y if len(y) == len(like) else y[: len(like)]
 
     def _largest(self, sequences: int) -> int:
         assert self.size is not None
@@ -274,8 +275,11 @@ class Pool:
         """Return the mean and variance of each group, summed over processes by `all_reduce`."""
         x, kept, *counts = groups[:4]
         mean, count, var_count = self.mean(x, *counts, by=all_reduce)
-        centered = select(x - mean[:, :, : x.shape[2]], kept)
-        squares = all_reduce(centered.square().sum(self.dims, keepdim=True))
+        mean_here = mean[:, :, : x.shape[2]]
+        # `x` is 0 where it does not count and `kept` is -1 where it does
+        centered = x - mean_here if kept is None else torch.addcmul(x, mean_here, kept.to(x))
+        squares = centered.square() if centered.requires_grad else centered.square_()
+        squares = all_reduce(squares.sum(self.dims, keepdim=True))
         return Moments(mean, squares / var_count.clamp(min=1), count, var_count)
 
     def mean(
