@@ -18,7 +18,7 @@ from normlab.studies.loop import Cell, Plan
 from normlab.studies.queue import read_rows, taken_out
 from normlab.studies.show import carry_out_shown
 from normlab.studies.study import points_of
-from normlab.studies.trials import Bout, with_rates
+from normlab.studies.trials import Bout, sign_of, with_rates
 
 if TYPE_CHECKING:
     from normlab.studies.study_runs import Run
@@ -131,6 +131,7 @@ def _jobs(words: Sequence[str], results: Path, *, write: bool) -> list[Job]:
     jobs: list[Job] = []
     for study in [load_study(word) for word in words if "=" not in word]:
         tuning = tuning_of(study, scale, load_study)
+        sign_of(tuning.score)  # raises for a score without a direction
         rows = read_rows(given["rows"], study, scale) if "rows" in given else None
         tried: dict[tuple[str, str], dict[str, list[Run]]] = {}
         trials = study.trials(scale, tuning, extra, rows=rows)

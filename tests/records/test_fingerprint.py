@@ -3,6 +3,7 @@
 import hashlib
 import json
 import math
+import re
 
 import numpy as np
 import pytest
@@ -97,7 +98,7 @@ def test_values_that_are_not_plain_hash_like_those_that_are():
     numbers = {"x": {"a": np.float64(0.5), "b": (1, 2), "c": math.nan}, "y": np.int64(3)}
     assert fingerprint(numbers) == by_hand({"x": {"a": 0.5, "b": [1, 2], "c": "nan"}, "y": 3})
     for value in ({2}, b"1", {3: 1}):
-        with pytest.raises(TypeError, match=rf"^{value} cannot be recorded"):
+        with pytest.raises(TypeError, match=rf"^{re.escape(str(value))} cannot be recorded"):
             fingerprint({"x": {"a": [1, value]}})
 
 

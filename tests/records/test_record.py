@@ -4,7 +4,7 @@ import json
 import math
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
@@ -20,6 +20,7 @@ values = st.recursive(
 )
 
 
+@settings(max_examples=40)
 @given(
     # `choices` is a node, which a reader insists on
     config=st.dictionaries(names.filter(lambda name: name != "choices"), values, max_size=4),

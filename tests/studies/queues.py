@@ -1,5 +1,7 @@
 """Two small studies and a claim for tests of a queue, and what their runs come to."""
 
+import shutil
+
 from normlab.commands import study as command
 from normlab.studies import load_study
 
@@ -65,6 +67,13 @@ def bleu(gap, noise=0.1):
         return {"scores": {"test/bleu": 30.0 - own}}
 
     return of
+
+
+def publish(capsys, seeds):
+    """Make and publish some seeds of the first study, and forget its runs."""
+    night(capsys, "one", f"seeds={seeds}")
+    assert command.main(["publish", "one", f"seeds={seeds}", "--results", "results"]) == 0
+    shutil.rmtree("runs")
 
 
 def night(capsys, *argv, budget="1h"):

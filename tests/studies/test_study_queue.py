@@ -2,7 +2,6 @@
 
 import json
 import re
-import shutil
 import time
 
 import pytest
@@ -14,7 +13,7 @@ from normlab.reports.published import read
 from normlab.studies import load_study
 from normlab.studies import study_runs as studied
 from normlab.studies.queue import seeds_by_analyses
-from tests.studies.queues import bleu, night, plan
+from tests.studies.queues import bleu, night, plan, publish
 
 
 def test_runs_that_studies_share_are_made_once_and_stand_in_both_tables(place, capsys):
@@ -94,15 +93,14 @@ def test_an_open_part_goes_on_to_the_last_look_and_no_further(place, capsys):
 
 def test_looks_go_on_from_what_somebody_else_published(place, capsys):
     plan(place, bleu(0.5, noise=3.0), range(1, 14))
-    folder = place.folder / "results" / "one" / "smoke"
-    night(capsys, "one", "seeds=1-7", "--publish", "results")
-    shutil.rmtree(place.folder / "runs")
+    publish(capsys, "1-10")
     argv = ("one", "--until-decided", "--publish", "results")
     code, out = night(capsys, *argv)
-    made = [int(call.split("seed=")[1]) for call in place.lines("calls")[14:]]
-    assert code == 0 and made == [seed for seed in range(8, 13) for _ in "ab"]
-    assert [int(n) for n in re.findall(r"planned analysis at (\d+) seeds", out)] == [8, 12]
-    assert [run.key.seed for run in read(folder)][::2] == [*range(1, 13)]
+    made = [int(call.split("seed=")[1]) for call in place.lines("calls")[20:]]
+    assert code == 0 and made == [11, 11, 12, 12]
+    assert [int(n) for n in re.findall(r"planned analysis at (\d+) seeds", out)] == [12]
+    runs = read(place.folder / "results" / "one" / "smoke")
+    assert [run.key.seed for run in runs][::2] == [*range(1, 13)]
     assert "finished 12/12" in out, "the table is of all seeds"
     code, out = night(capsys, *argv)
     assert (code, len(place.lines("calls"))) == (0, 24)
@@ -114,22 +112,19 @@ def test_looks_go_on_from_what_somebody_else_published(place, capsys):
 
 def test_what_published_seeds_decide_is_not_made_again(place, capsys):
     plan(place, bleu(3.0))
-    night(capsys, "one", "seeds=1-5", "--publish", "results")
-    shutil.rmtree(place.folder / "runs")
+    publish(capsys, "1-5")
     code, out = night(capsys, "one", "--until-decided", "--publish", "results")
     assert (code, len(place.lines("calls"))) == (0, 10)
     said = "one scale=smoke: nothing to make, 5 seeds are published, and every part of a claim"
     assert said in " ".join(out.split())
     argv = ("one", "--until-decided", "--publish", "results", "--commands")
     assert "normlab train" not in night(capsys, *argv)[1]
-    assert night(capsys, *argv[:-1], "--so-far")[1].count("finished 5/5") == 2
 
 
 def test_published_seeds_whose_sides_are_of_unlike_code_are_no_pairs(place, capsys):
     of = bleu(3.0)
     plan(place, lambda run: {**of(run), "code": f"of {run.row}" if run.seed == 2 else "abc"})
-    night(capsys, "one", "seeds=1-5", "--publish", "results")
-    shutil.rmtree(place.folder / "runs")
+    publish(capsys, "1-5")
     code, out = night(capsys, "one", "--until-decided", "--publish", "results")
     made = [int(call.split("seed=")[1]) for call in place.lines("calls")[10:]]
     assert (code, made) == (0, [6, 6]) and "planned analysis at 5 seeds" in out
