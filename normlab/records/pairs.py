@@ -149,10 +149,11 @@ class Cell:
     def of(cls, records: Iterable[RunRecord]) -> "Cell":
         """Join the seeds of one experiment; raises ValueError naming what is not comparable."""
         ordered = tuple(sorted(records, key=lambda record: record.seed))
-        first = ordered[0]
         for before, after in pairwise(ordered):
             if before.seed == after.seed:
-                raise ValueError(f"{first.run_id}: seed {after.seed} is given twice; name it once")
+                raise ValueError(
+                    f"{before.run_id}: seed {after.seed} is given twice; name each run once"
+                )
             for key, own in _shared(before).items():
                 if own != (other := _shared(after)[key]):
                     raise ValueError(

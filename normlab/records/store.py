@@ -239,7 +239,7 @@ def rows_of(text: bytes, path: Path) -> Iterator[tuple[bytes, Row]]:
 
 def series(rows: Sequence[Row], name: str) -> list[tuple[int, float]]:
     """Return the (step, value) pairs of a metric from the rows that have it."""
-    return [(int(row["step"]), row[name]) for row in rows if name in row]
+    return [(int(row["step"]), float(row[name])) for row in rows if name in row]
 
 
 def hypotheses_file(split: str) -> str:

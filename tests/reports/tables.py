@@ -8,7 +8,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from normlab.records.record import Outcome, RunRecord, Score
+from normlab.records.record import Outcome, RunRecord, Score, plain
 from normlab.reports.gather import Run
 from normlab.reports.manifest import PAGE
 from normlab.reports.published import publish
@@ -95,7 +95,7 @@ def run_rows(level: float, last: int = 100) -> list[dict[str, Any]]:
 def kept_run(folder: Path, rows: list[dict[str, Any]]) -> Path:
     """Write rows as a run leaves them; return its folder."""
     folder.mkdir(parents=True, exist_ok=True)
-    (folder / "metrics.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    (folder / "metrics.jsonl").write_text("".join(json.dumps(plain(row)) + "\n" for row in rows))
     return folder
 
 
