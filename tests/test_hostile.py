@@ -73,7 +73,7 @@ def in_one_line(act: Callable[[], object]) -> None:
         assert "\n" not in str(error).strip(), error
 
 
-@often(25)
+@often(15)
 @given(st.sampled_from(list(places(CONFIG))), VALUES, st.booleans())
 def test_a_config_is_refused_in_one_line_or_fits(path, value, remove):
     hostile = changed(CONFIG, path, value, remove=remove)

@@ -106,6 +106,7 @@ SMALL = [
     *("task.vocab_size=90", "device=cpu", "precision=fp32", "observe.threads=1", "sink=[jsonl]"),
     *("probe=[]", "schedule.warmup=20", "optim.lr=1e-2", "observe.log_every=1"),
     *("max_tokens=200", "budget.epochs=2", "validate.recalibration_batches=2"),
+    *("task.valid_search.length_offset=5", "task.test_search.length_offset=5"),
 ]
 
 
