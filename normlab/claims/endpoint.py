@@ -44,7 +44,7 @@ class _Valued(StudyEndpoint, frozen=True, kw_only=True):
     """An endpoint about one value per seed, provided all seeds train."""
 
     def values(self, sample: Sample) -> dict[int, float]:
-        """Return the value of each seed: that of the first side."""
+        """Return the value of each seed, by default on the first side."""
         return sample.figures(next(iter(sample.cells)))
 
     def of_values(self, values: Sequence[float], look: Look, says: str) -> Judgement:

@@ -23,7 +23,7 @@ from normlab.records.record import plain
 FORMAT = "normlab.claims/3"
 NOT_SURVIVED = "does not survive the correction for the study's other endpoints"
 VERDICTS = ("supported", "contradicted", "mixed", "undecided", "not measured")
-"""The verdicts of claims; `judge.Verdict` has those of parts."""
+"""The verdicts of claims; parts have those in `judge.Verdict`."""
 
 
 @dataclass(frozen=True)

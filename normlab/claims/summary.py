@@ -38,7 +38,7 @@ _ENGLISH = _Language(
     "In English",
     """\
 The documents say why Transformers use layer norm (LN) and not batch norm (BN). Each claim is split
-into parts that can be true or false by themselves. A part is tested by training runs, at least
+into parts that can be true or false on their own. A part is tested by training runs, at least
 five that differ in their random start, or by a computation, timings on one machine, or published
 sources.
 

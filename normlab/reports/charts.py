@@ -118,7 +118,7 @@ def loss_unit(records: Iterable[RunRecord]) -> str:
 
 
 def _curves(runs: Iterable[Run], name: str) -> Panel:
-    """Return the chart of a metric over training; that of the training loss marks divergences."""
+    """Return the chart of a metric over training; the training loss also marks divergences."""
     lines: list[Series] = []
     for (row, at), members in by_setting(runs).items():
         curves = [_finite(run, name) for run in members]

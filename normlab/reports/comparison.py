@@ -31,7 +31,7 @@ NAMED = tuple(
     for key in ("norm", "placement", "batch_size", "max_tokens", "accumulate")
     for name in spelled(key)
 )
-"""The config keys that name a row by themselves."""
+"""The config keys that name a row."""
 # The config keys for how long a run trains and how it is tested.
 _FIXED = ("budget.", "task.test_search.", "validate.test.", "validate.average.")
 _SHOWN = ("norm", "placement", "task", "task/corpus")  # options that name a row

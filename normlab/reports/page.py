@@ -158,7 +158,7 @@ def study_page(
         directions={column: _direction(table, column) for column in table.columns},
         settings=[asdict(look) for look in looks.values()],
         points=list(dict.fromkeys(row.point for row in table.rows)),
-        overview=[(name, own) for name, own in _overview(runs, records).items() if own],
+        overview=_overview(runs, records),
         groups=groups,
         unit=units.pop() if len(units) == 1 else "units",
         without=[run.record.run_id for run in runs if run.record is not None and not run.rows],
@@ -189,23 +189,16 @@ def _score(record: RunRecord, column: str) -> str:
     return "not reached" if math.isinf(found.value) else figure(found.value, column)
 
 
-def _overview(runs: Sequence[Run], records: Sequence[RunRecord]) -> dict[str, list[str]]:
-    """Return the main facts about the runs, each with its values."""
+def _overview(runs: Sequence[Run], records: Sequence[RunRecord]) -> list[tuple[str, list[str]]]:
+    """Return how many runs there are, their seeds and their training time."""
     outcomes = [run.outcome for run in runs]
-    steps = [record.budget.steps for record in records if record.finished]
-    bounds = dict.fromkeys(f"{n:,}" for n in (min(steps), max(steps))) if steps else {}
-    labels = _counted(record.data.get("label") for record in records)
     seconds = math.fsum(record.budget.wall_seconds for record in records)
     time = f"{seconds / 3600:.1f} h" if seconds >= _SHORT else duration(seconds)
-    return {
-        "runs": [f"{outcomes.count(each)} {each}" for each in _counted(outcomes)],
-        "seeds": [", ".join(map(str, sorted({run.planned.seed for run in runs})))],
-        "updates": [" to ".join(bounds)] if steps else [],
-        "data": labels or _counted(record.data.get("source") for record in records),
-        "hardware": _counted(record.environment.get("device") for record in records),
-        "precision": _counted(record.environment.get("precision") for record in records),
-        "training time, all runs": [time] if records else [],
-    }
+    return [
+        ("runs", [f"{outcomes.count(each)} {each}" for each in _counted(outcomes)]),
+        ("seeds", [*map(str, sorted({run.planned.seed for run in runs}))]),
+        *([("training time, all runs", [time])] if records else []),
+    ]
 
 
 def facts(nodes: Iterable[Mapping[str, Any]]) -> list[tuple[str, list[str]]]:

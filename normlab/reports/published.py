@@ -111,8 +111,8 @@ def _others(runs: Pack, asked: Asked) -> list[Key]:
 def rendered(study: Study | None, folder: Path) -> dict[Path, str]:
     """Return the text of the files of a published study that are made from its records.
 
-    The study is by default the one named by the folder. Raises ValueError naming each damaged file,
-    a study that does not exist, or a row that it no longer has.
+    By default the folder names the study. Raises ValueError naming each damaged file, a study that
+    does not exist, or a row that it no longer has.
     """
     try:
         study = study or load_study(folder.parent.name)

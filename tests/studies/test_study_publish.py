@@ -1,6 +1,5 @@
 """Publishing a queue: other experiments stay as they are, and a problem does not end the runs."""
 
-import shutil
 
 import pytest
 
@@ -80,17 +79,11 @@ def spoil_manifest(folder):
     (folder.parents[1] / manifest.MANIFEST).write_text(CONFLICT)
 
 
-def make_a_file(folder):
-    shutil.rmtree(folder.parents[1])
-    folder.parents[1].write_text("")
-
-
 @pytest.mark.parametrize(
     ("spoil", "message"),
     [
         (spoil_record, r"records.jsonl, line 1: damaged .*; restore it, or remove its folder"),
         (spoil_manifest, "MANIFEST.sha256, line 1: damaged: <<<<<<< HEAD; restore the file"),
-        (make_a_file, "results is no folder: give --publish another folder"),
     ],
 )
 def test_what_cannot_be_added_to_is_named_before_any_run(place, folder, capsys, spoil, message):
