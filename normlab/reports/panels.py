@@ -44,19 +44,11 @@ class Theme:
 
 
 LIGHT = Theme(
-    "light",
-    paper="#ffffff",
-    ink="#1b1f24",
-    quiet="#5b636d",
-    grid="#e4e7eb",
+    *("light", "#ffffff", "#1b1f24", "#5b636d", "#e4e7eb"),
     hues=("#0072b2", "#d55e00", "#009e73", "#b8558f", "#3a9bd9", "#b87a00", "#1b1f24"),
 )
 DARK = Theme(
-    "dark",
-    paper="#0f1318",
-    ink="#e8ebef",
-    quiet="#9aa4b0",
-    grid="#262d36",
+    *("dark", "#0f1318", "#e8ebef", "#9aa4b0", "#262d36"),
     hues=("#4aa8e8", "#ff8a3d", "#2fd3a2", "#e79ac6", "#9ad5fb", "#f0bd4c", "#e8ebef"),
 )
 THEMES = (LIGHT, DARK)
@@ -150,14 +142,10 @@ class Panel:
         return tuple(dict.fromkeys(line.facet for line in self.series))
 
     @property
-    def values(self) -> list[float]:
-        """Return all values of the vertical axis."""
-        return [y for line in self.series for ys in (line.low, line.mean, line.high) for y in ys]
-
-    @property
     def logarithmic(self) -> bool:
         """Return whether the vertical axis is logarithmic."""
-        return self.log_from is not None and _reaches(self.values, self.log_from)
+        values = [y for line in self.series for y in (*line.low, *line.mean, *line.high)]
+        return self.log_from is not None and _reaches(values, self.log_from)
 
     @property
     def summary(self) -> str:
