@@ -27,9 +27,7 @@ from normlab.records.record import parts
 CONFIDENCE = 0.95
 SEEDS_TO_DECIDE = 5
 NAMED = tuple(
-    f"{name}."
-    for key in ("norm", "placement", "batch_size", "max_tokens", "accumulate")
-    for name in spelled(key)
+    f"{name}." for key in ("norm", "placement", "batch_size", "max_tokens") for name in spelled(key)
 )
 """The config keys that name a row."""
 # The config keys for how long a run trains and how it is tested.

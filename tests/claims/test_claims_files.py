@@ -79,10 +79,7 @@ def test_each_kind_of_endpoint_is_read(tmp_path, body, says, expected):
             {"statment": "x"},
             r"the file: .* unknown field `statment`; there are .*statement",
         ),
-        ({"id": "7"}, r"id: Expected `int`, got `str`, found '7'"),
         ({"id": 8}, r"id: 8 does not open the file's name; name it 08_"),
-        ({"documents": ["D9"]}, r"documents\[0\]: Invalid enum value 'D9', found \['D9'\]"),
-        ({"parts": []}, r"parts: Expected `array` of length >= 1"),
         ({"parts": ["x"]}, r"parts\[0\]: expected keys and values, found 'x'"),
         ({"parts": [part({}, says="so")]}, r"parts\[0\].says: Invalid enum value 'so'"),
         (
@@ -99,20 +96,12 @@ def test_each_kind_of_endpoint_is_read(tmp_path, body, says, expected):
         ),
         ({"parts": [contrast(margin=0.5, ratio=True)]}, r"margin: expected at least 1, found 0.5"),
         (
-            {"parts": [contrast(worse={"norm": ["ln"]})]},
-            r"worse.norm: Expected .*`array`, found",
-        ),
-        (
             {"parts": [contrast(**{"in": {"batching": "x"}})]},
             r"in: an interaction needs both in and than_in",
         ),
         (
             with_endpoint("level", {**PLACE, "of": {"norm": "bn"}}, "figure"),
             r"level: needs exactly one of above and below",
-        ),
-        (
-            with_endpoint("timing", {"faster": "a", "than": "c", "group": "b", "margin": 2}),
-            r"margin: Expected `float` < 1.0, found 2",
         ),
     ],
 )

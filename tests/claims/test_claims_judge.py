@@ -12,7 +12,6 @@ from normlab.claims.judge import (
     counts,
     decide,
     interval_text,
-    less_often,
     reached,
     sequential,
 )
@@ -141,12 +140,6 @@ def test_looks_do_not_err_more_often_than_they_may():
 )
 def test_counts_of_seeds_that_train_decide(side, reference, fails, error, verdict):
     assert counts(side, reference, fails=fails, error=error).verdict == verdict
-
-
-def test_counts_are_tested_exactly():
-    assert less_often((0, 5), (5, 5), error=0.01).p == pytest.approx(2 / 252)
-    assert counts((8, 8), None, fails=False, error=0.015).p == pytest.approx(2 * 0.5**8)
-    assert counts((4, 8), None, fails=True, error=0.015).p == 1
 
 
 def test_an_end_is_not_written_like_a_bound_that_it_is_not():

@@ -1,6 +1,5 @@
 """Publishing a queue: other experiments stay as they are, and a problem does not end the runs."""
 
-
 import pytest
 
 from normlab.commands import study as command
