@@ -20,7 +20,13 @@ def runs(tmp_path, monkeypatch):
         record(seed=2, bleu=32.0, norm="ln", spikes=1.0),
         record(seed=1, bleu=25.0, norm="bn"),
         record(seed=2, bleu=1.0, norm="bn", status="diverged"),
-        record(seed=1, bleu=28.0, norm="bn", choices={"decoder_norm": "ln"}, decoder="ln"),
+        record(
+            seed=1,
+            bleu=28.0,
+            norm="bn",
+            choices={"decoder_norm": "ln"},
+            decoder_norm={"option": "ln"},
+        ),
     ]:
         store.write(kept, store.run_dir(kept.config))
     return store
@@ -61,7 +67,7 @@ def test_where_paths_and_scores_choose_runs_and_columns(runs, capsys):
     assert compare(capsys, *twice)[3]["ln"][1] == "31.00 +- 1.41"
     out = compare(capsys, "--score", "test/bleu")[1]
     assert "test/bleu" in out and "valid/loss" not in out
-    with pytest.raises(ValueError, match=r"--score test/blue: no run has this .* test/bleu$"):
+    with pytest.raises(ValueError, match=r"--score test/blue: no run has this .* test/bleu\?$"):
         main(["--score", "test/blue"])
     with pytest.raises(ValueError, match="--where norm: expected KEY=VALUE"):
         main(["--where", "norm"])
@@ -72,11 +78,11 @@ def test_rows_of_one_norm_have_what_sets_them_apart_in_their_names(runs, capsys)
     keep(runs, small, record(norm="gn", batch_size=None, max_tokens=4096, accumulate=4))
     keep(runs, record(norm="ln", optim={"lr": 1e-3, "name": "other"}))
     assert set(compare(capsys, "--where", "norm=ln")[3]) == {
-        "ln model=small optim.lr=0.0005 optim.name=(absent)",
-        "ln model=tiny optim.lr=0.0005 optim.name=(absent)",
+        "ln model=small optim.lr=0.0005",
+        "ln model=tiny optim.lr=0.0005",
         "ln model=tiny optim.lr=0.001 optim.name=other",
     }
-    assert "gn 4 x 4096 tokens" in compare(capsys)[3]
+    assert "gn 4096 tokens" in compare(capsys)[3], "with more than three keys notes name them"
 
 
 def test_each_row_is_compared_with_the_baseline_and_what_they_differ_in_is_said(runs, capsys):
@@ -86,12 +92,13 @@ def test_each_row_is_compared_with_the_baseline_and_what_they_differ_in_is_said(
     )
     _, out, _, rows = compare(capsys)
     # Gaps 3 and 2, as `test_comparison` has them by hand.
-    assert rows["rms"][1].startswith("33.50 +- 0.71<br>(+2.50 [-3.85, +8.85], p = ")
-    assert "NOT ALIKE: rows differ in optim.lr: 0.0005 (ln, bn+ln, bn); 0.002 (rms)" in out
-    assert "the others are not a fair sample (bn)" in out
-    assert "only seeds 1 are pairs (bn+ln)" in out
-    assert next(iter(compare(capsys, "--baseline", "rms")[3])) == "rms"
-    with pytest.raises(ValueError, match=r"gn: no row is called that; there are bn\+ln; bn; ln"):
+    named = ("rms optim.lr=0.002", "ln optim.lr=0.0005", "bn+ln optim.lr=0.0005")
+    assert {*named} < {*rows} and "NOT ALIKE" not in out
+    assert rows[named[0]][1].startswith("33.50 +- 0.71<br>(+2.50 [-3.85, +8.85], p = ")
+    assert "the others are not a fair sample (bn optim.lr=0.0005)" in out
+    assert "only seeds 1 are pairs (bn+ln optim.lr=0.0005)" in out
+    assert next(iter(compare(capsys, "--baseline", "rms")[3])) == named[0]
+    with pytest.raises(ValueError, match=r"gn: no row is called that"):
         main(["--baseline", "gn"])
 
 

@@ -127,7 +127,7 @@ def test_the_same_evidence_makes_the_same_bytes_and_every_run_leads_to_its_recor
     assert "training time, all runs 0.1 h" in read.text
     assert all((path.parent / name).is_file() for name in ("table.md", "table.tex", "table.csv"))
     recorded = dict(row for row in read.rows("pairs") if len(row) == 2)
-    assert recorded["optim.lr"] == "0.0005" and recorded["point"] == "batch_size=8 batch_size=32"
+    assert recorded["optim.lr"] == "0.0005" and recorded["point"] == "batch_size=32 batch_size=8"
 
 
 def test_what_runs_count_and_their_environments_are_said(tmp_path):
