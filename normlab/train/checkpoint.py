@@ -40,7 +40,6 @@ class Checkpoints:
 
     @property
     def last(self) -> Path:
-        """The path of the full state."""
         return self.folder / "last.pt"
 
     def best(self, score: str) -> Path:

@@ -65,14 +65,12 @@ class Runtime:
         return cls(torch.device(device), precision, world)
 
     def autocast(self) -> AbstractContextManager[Any]:
-        """Return the autocast context in which the model runs."""
         if self.precision != "bf16":
             return nullcontext()
         return torch.autocast(self.device.type, dtype=torch.bfloat16)
 
     @property
     def parameter_dtype(self) -> torch.dtype:
-        """The precision of the weights."""
         return torch.float64 if self.precision == "fp64" else torch.float32
 
     def peak_memory_bytes(self) -> int:

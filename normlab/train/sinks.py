@@ -60,7 +60,6 @@ class RunInfo:
 
     @property
     def total_steps(self) -> int | None:
-        """The budget in steps; None if it is not counted in steps."""
         return self.config["budget"]["steps"]
 
 
@@ -235,7 +234,6 @@ class Pace:
 
     @property
     def left(self) -> float | None:
-        """The seconds of training left; None if unknown."""
         done, total = self._last.done, self._last.total
         if self._first is None or total is None or done <= self._first[0]:
             return None
