@@ -15,14 +15,11 @@
     that the stream has accumulated before branch i.
 
 Source: Liu et al. 2020 ("Understanding the Difficulty of Training Transformers"), section 4.3, and
-the authors' Transformer-Clinic. Their profiling batch includes padding (`padding: include`).
+the authors' Transformer-Clinic. Their profiling batch includes padding; here padding is left out.
 """
 
 from collections.abc import Callable
 from contextlib import ExitStack
-from dataclasses import dataclass
-from functools import partial
-from typing import Any, Literal
 
 import torch
 from jaxtyping import Bool, Float
@@ -33,38 +30,32 @@ from normlab.norms.ranks import sum_over_ranks
 from normlab.placements.base import Branch, NormResidual, Norms, Place
 from normlab.placements.post import Post
 
-Padding = Literal["exclude", "include"]
+Profiler = Callable[["AdminResidual", Tensor, Tensor, Stream], None]
+"""Sets the residual's omega, given its input and branch."""
 
 
 class AdminResidual(NormResidual):
-    """y = norm(omega * x + dropout(branch(x))); `profile` sets omega from the earlier branches.
+    """y = norm(omega * x + dropout(branch(x))); `profile` sets omega from the earlier branches."""
 
-    `first` says whether this is the stack's first residual; `padding` whether padding is counted.
-    """
+    profiler: Profiler | None = None
 
-    def __init__(self, norm: Norm, dropout: float, *, first: bool, padding: Padding):
+    def __init__(self, norm: Norm, dropout: float, *, first: bool):
         super().__init__(norm, dropout)
         self.omega = nn.Parameter(torch.ones(norm.dim))
-        self.first = first
-        self.padding: Padding = padding
+        self.first = first  # of its stack
 
     def forward(self, x: Tensor, stream: Stream, branch: Branch) -> Tensor:
-        return self.norm(self.omega * x + self.dropout(branch(x)), stream)
+        added = self.dropout(branch(x))
+        if self.profiler is not None:
+            self.profiler(self, x, added, stream)
+        return self.norm(self.omega * x + added, stream)
 
-    def counted(self, x: Tensor, stream: Stream) -> Bool[Tensor, "B P"]:
-        """Return which tokens of `x` count when variances are profiled."""
-        return (stream if self.padding == "exclude" else Stream()).real(x)
 
-
-@dataclass(eq=False, kw_only=True)
 class Admin(Post):
-    """Admin placement; `padding` says whether the profile counts padding."""
-
-    padding: Padding
+    """Admin placement."""
 
     def residual(self, norms: Norms, dim: int, place: Place) -> AdminResidual:
-        norm = norms.at(place.path, dim)
-        return AdminResidual(norm, self.dropout, first=place.first, padding=self.padding)
+        return AdminResidual(norms.at(place.path, dim), self.dropout, first=place.first)
 
 
 def needs_profile(model: nn.Module) -> bool:
@@ -83,20 +74,14 @@ def profile(model: nn.Module, run_batch: Callable[[], object], *, seed: int) -> 
     """
     devices = {parameter.device for parameter in model.parameters() if parameter.is_cuda}
     total = torch.ones((), dtype=torch.float64)
-    streams: dict[nn.Module, Stream] = {}
 
-    def enter(residual: nn.Module, arguments: tuple[Any, ...]) -> None:
+    def take(residual: AdminResidual, x: Tensor, added: Tensor, stream: Stream) -> None:
         nonlocal total
-        assert isinstance(residual, AdminResidual)
-        x, streams[residual], *_ = arguments
         if residual.first:
             total = torch.ones((), dtype=torch.float64, device=x.device)
         residual.omega.copy_(total.sqrt())
-        total = variance(residual.omega * x, residual.counted(x, streams[residual]))
-
-    def leave(residual: AdminResidual, _: nn.Module, __: tuple[Any, ...], out: Tensor) -> None:
-        nonlocal total
-        total = total + variance(out, residual.counted(out, streams[residual]))
+        real = stream.real(x)
+        total = variance(residual.omega * x, real) + variance(added, real)
 
     with ExitStack() as stack:
         stack.enter_context(torch.random.fork_rng(list(devices)))
@@ -105,9 +90,8 @@ def profile(model: nn.Module, run_batch: Callable[[], object], *, seed: int) -> 
         for module in model.modules():
             module.training = not isinstance(module, Norm)
             if isinstance(module, AdminResidual):
-                stack.callback(module.register_forward_pre_hook(enter).remove)
-                hook = module.dropout.register_forward_hook(partial(leave, module))
-                stack.callback(hook.remove)
+                module.profiler = take
+                stack.callback(delattr, module, "profiler")
         run_batch()
 
 

@@ -17,44 +17,31 @@ last sub-layer as a second stream.
 """
 
 from dataclasses import dataclass
-from typing import ClassVar
 
 import torch
 from torch import Tensor
 
-from normlab.norms.base import Stream
-from normlab.placements.base import XAVIER, Branch, Norms, Place, Residual, Role
+from normlab.norms.base import Norm, Stream
+from normlab.placements.base import XAVIER, Branch, Norms, Place, Residual, Role, Sublayer
 from normlab.placements.post import Post, PostResidual
 
 
-class FirstResidual(PostResidual):
-    """(norm(x + dropout(branch(x))), x)."""
+class B2TResidual(PostResidual):
+    """A sub-layer of a post-norm layer that also carries the layer's input, `bottom`, to its end.
 
-    streams: ClassVar[int] = 2
+    The first sub-layer takes `bottom` from its input; the last one adds it and returns one stream.
+    """
 
-    def forward(self, x: Tensor, stream: Stream, branch: Branch) -> Tensor:
-        return torch.cat([super().forward(x, stream, branch), x], dim=-1)
-
-
-class MiddleResidual(PostResidual):
-    """(norm(x + dropout(branch(x))), bottom) of (x, bottom)."""
-
-    streams: ClassVar[int] = 2
+    def __init__(self, norm: Norm, dropout: float, *, sublayer: Sublayer):
+        super().__init__(norm, dropout)
+        self.first, self.last = sublayer == "self", sublayer == "ffn"
+        self.streams = 1 if self.last else 2
 
     def forward(self, x: Tensor, stream: Stream, branch: Branch) -> Tensor:
-        x, bottom = x.chunk(2, dim=-1)
+        x, bottom = (x, x) if self.first else x.chunk(2, dim=-1)
+        if self.last:
+            return self.norm(bottom + x + self.dropout(branch(x)), stream)
         return torch.cat([super().forward(x, stream, branch), bottom], dim=-1)
-
-
-class LastResidual(PostResidual):
-    """norm(bottom + x + dropout(branch(x))) of (x, bottom)."""
-
-    def forward(self, x: Tensor, stream: Stream, branch: Branch) -> Tensor:
-        x, bottom = x.chunk(2, dim=-1)
-        return self.norm(bottom + x + self.dropout(branch(x)), stream)
-
-
-_KINDS = {"self": FirstResidual, "cross": MiddleResidual, "ffn": LastResidual}
 
 
 @dataclass(eq=False, kw_only=True)
@@ -64,7 +51,8 @@ class B2T(Post):
     rescaled: bool
 
     def residual(self, norms: Norms, dim: int, place: Place) -> Residual:
-        return _KINDS[place.sublayer](norms.at(place.path, dim), self.dropout)
+        norm = norms.at(place.path, dim)
+        return B2TResidual(norm, self.dropout, sublayer=place.sublayer)
 
     def gain(self, role: Role, place: Place) -> float:
         return XAVIER[role] * (place.layers**-0.5 if self.rescaled else 1.0)

@@ -54,14 +54,13 @@ class Norms:
 
     def __init__(self, rules: Iterable[tuple[str, NormFactory]]):
         self.rules = list(rules)
-        self.places: dict[str, Norm | None] = {}
-        """The norm of each path; None where no rule names the path."""
+        self.places: dict[str, Norm | None] = {}  # None where no rule names the path
         self._unused = set(range(len(self.rules)))
 
     def at(self, path: str, dim: int) -> Norm:
         """Build the norm at `path`, for tensors of width `dim`."""
         norm = self._built(path, dim, "*")
-        assert norm is not None, "the first rule is that of all places"
+        assert norm is not None, "the first rule matches every path"
         return norm
 
     def named(self, path: str, dim: int) -> Norm | None:
@@ -143,7 +142,7 @@ class Residual(nn.Module, ABC):
     """
 
     branch_norm: ClassVar[str | None] = None
-    streams: ClassVar[int] = 1
+    streams: int = 1
 
     def __init__(self, dropout: float):
         super().__init__()
@@ -157,22 +156,34 @@ class Residual(nn.Module, ABC):
 
 
 class NormResidual(Residual):
-    """A residual connection with one norm."""
+    """A residual connection with one norm, and a constant `factor` if the wiring has one."""
 
-    def __init__(self, norm: Norm, dropout: float):
+    def __init__(self, norm: Norm, dropout: float, factor: float = 1.0):
         super().__init__(dropout)
         self.norm = norm
+        self.factor = factor
 
 
 @dataclass(eq=False, kw_only=True)
-class Placement(ABC):
-    """Where the norms of a stack are; dropout is applied to the output of each sub-layer."""
+class Placement:
+    """Where the norms of a stack are; dropout is applied to the output of each sub-layer.
+
+    `kind` is the class of residual connections that have one norm and the `factor` of their place;
+    `closing` says whether a norm follows the last layer.
+    """
+
+    kind: ClassVar[type[NormResidual]]
+    closing: ClassVar[bool] = True
 
     dropout: float
 
-    @abstractmethod
     def residual(self, norms: Norms, dim: int, place: Place) -> Residual:
         """Build the residual connection of one sub-layer of width `dim`."""
+        return self.kind(norms.at(place.path, dim), self.dropout, self.factor(place))
+
+    def factor(self, place: Place) -> float:
+        """Return the constant by which a wiring scales the stream or the branch."""
+        return 1.0
 
     def residuals(self, norms: Norms, dim: int, places: Sequence[Place]) -> Sequence[Residual]:
         """Build the residual connections of one layer, in the order of its sub-layers."""
@@ -184,7 +195,7 @@ class Placement(ABC):
 
     def final(self, norms: Norms, dim: int, stack: StackName) -> nn.Module:
         """Build the module after the last layer; called like a norm, it returns `D` features."""
-        return norms.at(f"{stack}.final", dim)
+        return norms.at(f"{stack}.final", dim) if self.closing else NoNorm(dim)
 
     def inner(
         self, norms: Norms, site: Site, dim: int, place: Place, *, heads: int
@@ -198,11 +209,3 @@ class Placement(ABC):
     def gain(self, role: Role, place: Place) -> float:
         """Return the gain of the Xavier initialization for a linear layer's role."""
         return XAVIER[role]
-
-
-def by_depth(role: Role, place: Place) -> float:
-    """Return GPT-2's factor on initial weights: 1 / sqrt(connections) for the last one of a branch.
-
-    Radford et al. 2019, section 2.3; Shoeybi et al. 2019 call it scaled initialization.
-    """
-    return place.connections**-0.5 if role in ("out", "fc2") else 1.0

@@ -23,20 +23,16 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
-from normlab.norms.base import Norm, Stream
-from normlab.placements.base import Branch, NormResidual, Norms, Place, Residual, Role
+from normlab.norms.base import Stream
+from normlab.placements.base import Branch, NormResidual, Place, Role
 from normlab.placements.post import Post
 
 
 class DeepNormResidual(NormResidual):
     """y = norm(alpha x + dropout(branch(x)))."""
 
-    def __init__(self, norm: Norm, dropout: float, alpha: float):
-        super().__init__(norm, dropout)
-        self.alpha = alpha
-
     def forward(self, x: Tensor, stream: Stream, branch: Branch) -> Tensor:
-        return self.norm(self.alpha * x + self.dropout(branch(x)), stream)
+        return self.norm(self.factor * x + self.dropout(branch(x)), stream)
 
 
 @dataclass(eq=False, kw_only=True)
@@ -47,24 +43,20 @@ class DeepNorm(Post):
     inverse, 1.15.
     """
 
+    kind = DeepNormResidual
+
     encoder_beta: float
 
-    def residual(self, norms: Norms, dim: int, place: Place) -> Residual:
-        return DeepNormResidual(norms.at(place.path, dim), self.dropout, self.alpha(place))
-
-    def gain(self, role: Role, place: Place) -> float:
-        return 1.0 if role in ("q", "k") else self.beta(place)
-
-    def alpha(self, place: Place) -> float:
-        """Return the factor on the stream."""
+    def factor(self, place: Place) -> float:
         if not place.other_layers:
             return (2 * place.layers) ** 0.25
         if place.stack == "encoder":
             return 0.81 * (place.layers**4 * place.other_layers) ** (1 / 16)
         return (3 * place.layers) ** 0.25
 
-    def beta(self, place: Place) -> float:
-        """Return the initial gain of values, outputs and the feed-forward layer."""
+    def gain(self, role: Role, place: Place) -> float:
+        if role in ("q", "k"):
+            return 1.0
         if not place.other_layers:
             return (8 * place.layers) ** -0.25
         if place.stack == "encoder":

@@ -24,18 +24,8 @@ from dataclasses import dataclass
 from torch import Tensor, nn
 
 from normlab.norms.base import Stream
-from normlab.placements.base import (
-    XAVIER,
-    Branch,
-    NormResidual,
-    Norms,
-    Place,
-    Residual,
-    Role,
-    Site,
-    by_depth,
-)
-from normlab.placements.pre import Pre
+from normlab.placements.base import Branch, NormResidual, Norms, Place, Residual, Site
+from normlab.placements.pre import DepthScaledPre
 
 
 class PlainResidual(Residual):
@@ -54,11 +44,10 @@ class NormedStreamResidual(NormResidual):
 
 
 @dataclass(eq=False, kw_only=True)
-class Hybrid(Pre):
-    """HybridNorm placement; `star` is HybridNorm*, `depth_scaled` uses GPT-2's initial weights."""
+class Hybrid(DepthScaledPre):
+    """HybridNorm placement; `star` is HybridNorm*."""
 
     star: bool
-    depth_scaled: bool
 
     def residual(self, norms: Norms, dim: int, place: Place) -> Residual:
         if self.star and place.layer == 0:
@@ -73,6 +62,3 @@ class Hybrid(Pre):
         if site in ("q", "k", "v"):
             return norms.at(f"{place.path}.{site}", dim)
         return super().inner(norms, site, dim, place, heads=heads)
-
-    def gain(self, role: Role, place: Place) -> float:
-        return XAVIER[role] * (by_depth(role, place) if self.depth_scaled else 1.0)

@@ -19,16 +19,16 @@ import torch
 from torch import Tensor, nn
 
 from normlab.norms.base import Norm, Stream
-from normlab.placements.base import Branch, Norms, Place, Residual
+from normlab.placements.base import Branch, Place
 from normlab.placements.pre import Pre, PreResidual
 
 
 class LayerScaleResidual(PreResidual):
     """y = x + gain * dropout(branch(norm(x)))."""
 
-    def __init__(self, norm: Norm, dropout: float, start: float):
+    def __init__(self, norm: Norm, dropout: float, factor: float):
         super().__init__(norm, dropout)
-        self.gain = nn.Parameter(torch.full((norm.dim,), start))
+        self.gain = nn.Parameter(torch.full((norm.dim,), factor))
 
     def forward(self, x: Tensor, stream: Stream, branch: Branch) -> Tensor:
         return x + self.gain * self.dropout(branch(self.norm(x, stream)))
@@ -38,7 +38,9 @@ class LayerScaleResidual(PreResidual):
 class LayerScale(Pre):
     """LayerScale placement: pre-norm whose branches are initially scaled by `start`."""
 
+    kind = LayerScaleResidual
+
     start: float
 
-    def residual(self, norms: Norms, dim: int, place: Place) -> Residual:
-        return LayerScaleResidual(norms.at(place.path, dim), self.dropout, self.start)
+    def factor(self, place: Place) -> float:
+        return self.start

@@ -18,16 +18,12 @@ import math
 
 from torch import Tensor
 
-from normlab.norms.base import Norm, Stream
-from normlab.placements.base import Branch, NormResidual, Norms, Place, Placement, Residual
+from normlab.norms.base import Stream
+from normlab.placements.base import Branch, NormResidual, Place, Placement
 
 
 class ScaledPreResidual(NormResidual):
     """y = x + dropout(branch(factor * norm(x)))."""
-
-    def __init__(self, norm: Norm, dropout: float, factor: float):
-        super().__init__(norm, dropout)
-        self.factor = factor
 
     def forward(self, x: Tensor, stream: Stream, branch: Branch) -> Tensor:
         return x + self.dropout(branch(self.factor * self.norm(x, stream)))
@@ -36,6 +32,7 @@ class ScaledPreResidual(NormResidual):
 class LayerNormScaling(Placement):
     """LayerNorm Scaling placement."""
 
-    def residual(self, norms: Norms, dim: int, place: Place) -> Residual:
-        factor = 1 / math.sqrt(place.layer + 1)
-        return ScaledPreResidual(norms.at(place.path, dim), self.dropout, factor)
+    kind = ScaledPreResidual
+
+    def factor(self, place: Place) -> float:
+        return 1 / math.sqrt(place.layer + 1)

@@ -13,17 +13,8 @@ Source: Vaswani et al. 2017, section 3.1.
 
 from torch import Tensor
 
-from normlab.norms.base import Norm, Stream
-from normlab.norms.local import NoNorm
-from normlab.placements.base import (
-    Branch,
-    NormResidual,
-    Norms,
-    Place,
-    Placement,
-    Residual,
-    StackName,
-)
+from normlab.norms.base import Stream
+from normlab.placements.base import Branch, NormResidual, Placement
 
 
 class PostResidual(NormResidual):
@@ -36,8 +27,5 @@ class PostResidual(NormResidual):
 class Post(Placement):
     """Post-norm placement (the original Transformer, BERT, fairseq's IWSLT'14 README recipe)."""
 
-    def residual(self, norms: Norms, dim: int, place: Place) -> Residual:
-        return PostResidual(norms.at(place.path, dim), self.dropout)
-
-    def final(self, norms: Norms, dim: int, stack: StackName) -> Norm:
-        return NoNorm(dim)
+    kind = PostResidual
+    closing = False

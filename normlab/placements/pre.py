@@ -11,12 +11,13 @@
 Source: Xiong et al. 2020 ("On Layer Normalization in the Transformer Architecture"), figure 1(b).
 """
 
+from dataclasses import dataclass
 from typing import ClassVar
 
 from torch import Tensor
 
 from normlab.norms.base import Stream
-from normlab.placements.base import Branch, NormResidual, Norms, Place, Placement, Residual
+from normlab.placements.base import XAVIER, Branch, NormResidual, Place, Placement, Role
 
 
 class PreResidual(NormResidual):
@@ -31,5 +32,19 @@ class PreResidual(NormResidual):
 class Pre(Placement):
     """Pre-norm placement (GPT-2, and PowerNorm's and RBN's IWSLT'14 recipes)."""
 
-    def residual(self, norms: Norms, dim: int, place: Place) -> Residual:
-        return PreResidual(norms.at(place.path, dim), self.dropout)
+    kind = PreResidual
+
+
+@dataclass(eq=False, kw_only=True)
+class DepthScaledPre(Pre):
+    """A pre-norm wiring that can start with GPT-2's initial weights (`depth_scaled`).
+
+    The last linear layer of each branch is divided by sqrt(residual connections of the stack):
+    Radford et al. 2019, section 2.3; Shoeybi et al. 2019 call it scaled initialization.
+    """
+
+    depth_scaled: bool
+
+    def gain(self, role: Role, place: Place) -> float:
+        scaled = self.depth_scaled and role in ("out", "fc2")
+        return XAVIER[role] * (place.connections**-0.5 if scaled else 1.0)

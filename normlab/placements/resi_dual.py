@@ -15,27 +15,17 @@ Source: Xie et al. 2023 ("ResiDual: Transformer with Dual Residual Connections")
 closing layer norm has an eps of 1e-7; here it is `norm.eps`, as everywhere.
 """
 
-from typing import ClassVar
-
 import torch
 from torch import Tensor, nn
 
 from normlab.norms.base import Norm, Stream
-from normlab.placements.base import (
-    Branch,
-    NormResidual,
-    Norms,
-    Place,
-    Placement,
-    Residual,
-    StackName,
-)
+from normlab.placements.base import Branch, NormResidual, Norms, Placement, StackName
 
 
 class ResiDualResidual(NormResidual):
     """(norm(x + f), r + f) of (x, r), where f = dropout(branch(x))."""
 
-    streams: ClassVar[int] = 2
+    streams = 2
 
     def forward(self, x: Tensor, stream: Stream, branch: Branch) -> Tensor:
         x, dual = x.chunk(2, dim=-1)
@@ -67,11 +57,10 @@ class ResiDualEnd(nn.Module):
 class ResiDual(Placement):
     """ResiDual placement."""
 
+    kind = ResiDualResidual
+
     def opening(self, norms: Norms, dim: int, stack: StackName) -> nn.Module:
         return Twice()
-
-    def residual(self, norms: Norms, dim: int, place: Place) -> Residual:
-        return ResiDualResidual(norms.at(place.path, dim), self.dropout)
 
     def final(self, norms: Norms, dim: int, stack: StackName) -> nn.Module:
         return ResiDualEnd(norms.at(f"{stack}.final", dim))

@@ -19,9 +19,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from normlab.norms.base import Norm, Stream
-from normlab.norms.local import NoNorm
-from normlab.placements.base import Branch, Norms, Place, Placement, Residual, StackName
+from normlab.norms.base import Stream
+from normlab.placements.base import Branch, Norms, Place, Placement, Residual
 
 
 class ReZeroResidual(Residual):
@@ -39,6 +38,8 @@ class ReZeroResidual(Residual):
 class ReZero(Placement):
     """ReZero placement, without norms; `shared` gives the sub-layers of a layer one gain."""
 
+    closing = False
+
     shared: bool
 
     def residual(self, norms: Norms, dim: int, place: Place) -> ReZeroResidual:
@@ -49,6 +50,3 @@ class ReZero(Placement):
         for residual in built[1:] if self.shared else ():
             residual.gain = built[0].gain
         return built
-
-    def final(self, norms: Norms, dim: int, stack: StackName) -> Norm:
-        return NoNorm(dim)

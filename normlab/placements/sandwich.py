@@ -18,22 +18,11 @@ Revisiting Normalization Layer in the Transformer Architecture"; no code). Some 
 second norm after the addition, which is a different wiring.
 """
 
-from dataclasses import dataclass
-
 from torch import Tensor
 
 from normlab.norms.base import Norm, Stream
-from normlab.placements.base import (
-    XAVIER,
-    Branch,
-    Norms,
-    Place,
-    Residual,
-    Role,
-    StackName,
-    by_depth,
-)
-from normlab.placements.pre import Pre, PreResidual
+from normlab.placements.base import Branch, Norms, Place, Residual, StackName
+from normlab.placements.pre import DepthScaledPre, PreResidual
 
 
 class SandwichResidual(PreResidual):
@@ -52,17 +41,11 @@ class SandwichResidual(PreResidual):
         return x + self.dropout(self.out_norm(branch(self.norm(x, stream)), stream))
 
 
-@dataclass(eq=False, kw_only=True)
-class Sandwich(Pre):
-    """Sandwich-LN placement; `depth_scaled` uses GPT-2's initial weights (see `by_depth`)."""
-
-    depth_scaled: bool
+class Sandwich(DepthScaledPre):
+    """Sandwich-LN placement."""
 
     def residual(self, norms: Norms, dim: int, place: Place) -> Residual:
         return SandwichResidual.built(norms, dim, place, self.dropout)
-
-    def gain(self, role: Role, place: Place) -> float:
-        return XAVIER[role] * (by_depth(role, place) if self.depth_scaled else 1.0)
 
 
 class Peri(Sandwich):
