@@ -548,7 +548,7 @@ SUBJECTS: Mapping[str, Subject] = {
         path="layers.py",
         build=lambda module: module.ScaleNorm(SHAPE[2] ** 0.5),
         option="scale",
-        names={"g": "scale"},
+        names={"gain": "scale"},
     ),
     "dyt": Subject(
         **_DYT,

@@ -200,7 +200,7 @@ def test_the_loop_knows_no_concrete_task_norm_or_probe():
                 "tasks.base",
                 "tasks.progress",
                 "probes.base",
-                "norms.model",
+                "norms.model_norms",
                 "norms.ranks",
             }, name
 

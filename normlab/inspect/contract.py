@@ -37,7 +37,7 @@ from normlab.inspect.worked import (
     sees,
 )
 from normlab.norms.base import RunningNorm, normalized_by
-from normlab.norms.recalibration import recalibrated
+from normlab.norms.model_norms import recalibrated
 
 BATCH, POSITION, FEATURE = AXES
 

@@ -15,8 +15,8 @@ from normlab.data.batching import eval_batches
 from normlab.inspect.model import Subject
 from normlab.inspect.question import Finding, Table, question
 from normlab.norms.base import normalized_by, running_norms
+from normlab.norms.model_norms import recalibrated
 from normlab.norms.ranks import Shard
-from normlab.norms.recalibration import recalibrated
 from normlab.tasks.base import Batch, log_probabilities
 
 SENTENCES = 256

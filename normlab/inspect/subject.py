@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from normlab.config.registry import Option
 from normlab.norms.base import Clock, Norm, RunningNorm
-from normlab.norms.model import ModelNorms
+from normlab.norms.model_norms import ModelNorms
 from normlab.norms.pool import Axis, Stream
 from normlab.train.build import make_norm
 

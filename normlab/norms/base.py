@@ -39,7 +39,7 @@ Regime = Literal["train", "batch", "running"]
 """The statistics in use: those of the batch, with an update of the tables or without one, or the
 tables."""
 Watcher = Callable[[Moments, int], None]
-"""Called with the moments of a batch, `[rows, columns]`, and the number of the first row."""
+"""Takes the moments of a batch, `[rows, columns]`, and the number of the first row."""
 
 
 class Clock(NamedTuple):
@@ -265,11 +265,8 @@ class RunningNorm(Norm):
 
     @property
     def all_reduce(self) -> AllReduce:
-        """The function that sums tables over the processes that share batch statistics.
-
-        Outside training each process uses its own statistics, unless all of them run `in_step`.
-        """
-        if not self.sync or not (self.training or self.in_step):
+        """The sum of tables over processes, in training and when all processes run `in_step`."""
+        if not (self.training or self.in_step):
             return here
         return self.summed or (here if world().size == 1 else self._sum_over_processes)
 
@@ -281,9 +278,14 @@ class RunningNorm(Norm):
         return all_reduce_sum(table)
 
     @property
+    def divided(self) -> bool:
+        """Whether a batch is normalized in parts: ghost batches, or each process's own part."""
+        return self.ghost is not None or (not self.sync and world().size > 1)
+
+    @property
     def of_groups(self) -> AllReduce:
-        """How processes sum the moments of groups: a ghost batch never spans processes."""
-        return self.all_reduce if self.ghost is None else here
+        """How processes sum the moments that a batch is normalized by."""
+        return self.all_reduce if self.sync and not self.divided else here
 
     def require_tokens(self, known: int | None) -> None:
         """Refuse to train on a batch of too few tokens, which would teach nothing or give NaN.
@@ -304,11 +306,11 @@ class RunningNorm(Norm):
     @torch.no_grad()
     def see_groups(self, found: Moments, first: int = 0) -> None:
         """Pass the moments of the groups, `[G, 1, R, columns]`, to `see` as one batch."""
-        if self.ghost is None:
-            self.see(Moments(*(table.detach().flatten(0, 2) for table in found)), first)
-        else:
+        if self.divided:
             sums = self.all_reduce(found.sums()[:, :, 0].sum(1))
             self.see(pooled(sums, found.mean.dtype), first)
+        else:
+            self.see(Moments(*(table.detach().flatten(0, 2) for table in found)), first)
 
     @torch.no_grad()
     def see(self, found: Moments, first: int = 0) -> None:
@@ -382,17 +384,15 @@ def normalized_by(
     processes run `in_step`, each with the same number of batches, synced norms pool statistics over
     all processes. All modes are restored on exit.
     """
-    norms: list[tuple[RunningNorm, EvalStats, bool]] = [
-        (norm, norm.eval_stats, norm.in_step) for norm in running_norms(model)
-    ]
-    modes = [(module, module.training) for module in model.modules()]
+    former = {norm: (norm.eval_stats, norm.in_step) for norm in running_norms(model)}
+    modes = {module: module.training for module in model.modules()}
     try:
         model.eval()
-        for norm, *_ in norms:
+        for norm in former:
             norm.eval_stats, norm.in_step = eval_stats, in_step
         yield
     finally:
-        for norm, stats, step in norms:
-            norm.eval_stats, norm.in_step = stats, step
-        for module, was_training in modes:
+        for norm, before in former.items():
+            norm.eval_stats, norm.in_step = before
+        for module, was_training in modes.items():
             module.training = was_training

@@ -111,17 +111,19 @@ class RMSNorm(TokenNorm):
     """`x / sqrt(mean(x^2) + eps)` of each token (Zhang and Sennrich 2019, equation 4): no shift.
 
     `eps` is added to the mean square with `eps_inside`, else to its root, as in the authors' code.
+    In their pRMSNorm the mean is over the first `share` of the features, rounded down.
     """
 
     eps: float
     eps_inside: bool = True
+    share: float = 1.0
 
     def __post_init__(self) -> None:
         super().__post_init__()
         self.forgo_shift()
 
     def forward(self, x: Float[Tensor, "B P D"], stream: Stream) -> Float[Tensor, "B P D"]:
-        if not self.eps_inside:
+        if not self.eps_inside or self.share < 1:
             return super().forward(x, stream)
         wide, weight, _ = widen(x, self.weight, self.bias)
         if x.is_cpu and not torch.compiler.is_compiling():
@@ -132,61 +134,37 @@ class RMSNorm(TokenNorm):
         return z * self.weight.to(z)
 
     def formula(self, x: Float[Tensor, "*_ D"]) -> Float[Tensor, "*_ D"]:
-        return x / self.root(x)
-
-    def root(self, x: Float[Tensor, "*_ N"]) -> Float[Tensor, "*_ 1"]:
-        """Return the root mean square over the last axis, with eps."""
-        root = torch.linalg.vector_norm(x, dim=-1, keepdim=True) * x.shape[-1] ** -0.5
-        return (root.square() + self.eps).sqrt() if self.eps_inside else root + self.eps
-
-
-@dataclass(eq=False, repr=False, kw_only=True)
-class PartialRMSNorm(RMSNorm):
-    """pRMSNorm: the root mean square of the first features only (Zhang and Sennrich 2019).
-
-    The first `share` of features (rounded down, at least one) make the statistic; all are scaled.
-    """
-
-    share: float
-
-    forward = TokenNorm.forward
-
-    def formula(self, x: Float[Tensor, "*_ D"]) -> Float[Tensor, "*_ D"]:
-        return x / self.root(x[..., : max(1, int(self.dim * self.share))])
+        first = max(1, int(self.dim * self.share))
+        root = torch.linalg.vector_norm(x[..., :first], dim=-1, keepdim=True) * first**-0.5
+        return x / ((root.square() + self.eps).sqrt() if self.eps_inside else root + self.eps)
 
 
 class UnitNorm(TokenNorm):
-    """`factor g x / ||x||`: g is a learned scalar that starts at `gain`, or the constant 1."""
-
-    gain: Tensor
-
-    def __init__(self, dim: int, *, gain: float | None = None, factor: float = 1.0) -> None:
-        super().__init__(dim, affine=False)
-        self.factor = factor
-        value = torch.tensor(1.0 if gain is None else gain)
-        self._affine("gain", value, learned=gain is not None)
-
-    def formula(self, x: Float[Tensor, "*_ D"]) -> Float[Tensor, "*_ D"]:
-        return F.normalize(x, dim=-1) * (self.factor * self.gain.to(x))
-
-
-@dataclass(eq=False, repr=False, kw_only=True)
-class ScaleNorm(TokenNorm):
-    """`g x / ||x||` with one learned scalar g, initially sqrt(D) (Nguyen and Salazar 2019, eq. 2).
+    """`factor g x / ||x||`: g is a learned scalar that starts at `gain`, or the constant 1.
 
     Lengths below `eps` count as `eps`.
     """
 
-    affine: bool = field(init=False, default=False)
-    eps: float
+    gain: Tensor
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        self.g = nn.Parameter(torch.tensor(self.dim**0.5))
+    def __init__(
+        self, dim: int, *, gain: float | None = None, factor: float = 1.0, eps: float = 1e-12
+    ) -> None:
+        super().__init__(dim, affine=False)
+        self.factor, self.eps = factor, eps
+        value = torch.tensor(1.0 if gain is None else gain)
+        self._affine("gain", value, learned=gain is not None)
 
     def formula(self, x: Float[Tensor, "*_ D"]) -> Float[Tensor, "*_ D"]:
         length = torch.linalg.vector_norm(x, dim=-1, keepdim=True)
-        return x * (self.g.to(x) / length.clamp(min=self.eps))
+        return x * (self.factor * self.gain.to(x) / length.clamp(min=self.eps))
+
+
+class ScaleNorm(UnitNorm):
+    """`g x / ||x||`, with g learned and initially sqrt(D) (Nguyen and Salazar 2019, equation 2)."""
+
+    def __init__(self, dim: int, *, eps: float) -> None:
+        super().__init__(dim, gain=dim**0.5, eps=eps)
 
 
 @dataclass(eq=False, repr=False, kw_only=True)

@@ -63,7 +63,7 @@ class SquareNorm(RunningNorm):
     def see_gradient(self, mean: Tensor, count: Tensor) -> None:
         """Enter a training batch's gradient moment, `[G, 1, 1, D]`, now or at the update's end."""
         found = [(mean.flatten(0, 2), count.flatten(0, 2))]
-        if self.ghost is not None:
+        if self.divided:
             found = [_pooled(found, self.all_reduce)]
         if self.held is None:
             self.enter_gradient(*found[0])

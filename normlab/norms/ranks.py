@@ -107,25 +107,13 @@ def all_reduce_sum(x: Tensor) -> Tensor:
     return x if world().size == 1 else _AllReduceSum.apply(x)
 
 
+@torch.no_grad()
 def sum_gradients(params: Iterable[nn.Parameter]) -> None:
     """Sum gradients over processes in place; a missing gradient must be missing on every rank."""
-    _sum_(param.grad for param in params if param.grad is not None)
-
-
-@torch.no_grad()
-def average_(tensors: Iterable[Tensor]) -> None:
-    """Replace each floating-point tensor by its mean over processes, in place."""
-    _sum_(members := list(tensors))
-    for member in members:
-        member.div_(world().size)
-
-
-@torch.no_grad()
-def _sum_(tensors: Iterable[Tensor]) -> None:
-    """Replace tensors by their sums over processes, with one message per dtype."""
-    by_dtype: dict[torch.dtype, list[Tensor]] = {}
-    for tensor in tensors if world().size > 1 else ():
-        by_dtype.setdefault(tensor.dtype, []).append(tensor)
+    by_dtype: dict[torch.dtype, list[Tensor]] = {}  # one message each
+    for param in params if world().size > 1 else ():
+        if param.grad is not None:
+            by_dtype.setdefault(param.grad.dtype, []).append(param.grad)
     for members in by_dtype.values():
         flat = torch.cat([member.reshape(-1) for member in members])
         dist.all_reduce(flat)

@@ -61,7 +61,7 @@ class RegularizedBatchNorm(BatchNorm):
         running = (moment.to(batch.mean).clone() for moment in self.running_moments())
         of_mean, of_var = self.terms(batch.mean, batch.var, *running)
         total = self.penalty_mean * of_mean.sum() + self.penalty_var * of_var.sum()
-        return total / world().size if self.sync and self.ghost is None else total
+        return total if self.divided else total / world().size
 
     def terms(self, m: Tensor, v: Tensor, mu: Tensor, var: Tensor) -> tuple[Tensor, Tensor]:
         """Return both penalty terms, unsummed, from the batch's moments and the running ones."""

@@ -22,8 +22,8 @@ from normlab.data.batching import Batching, BatchStream, eval_batches
 from normlab.models.base import Spec
 from normlab.models.layers import noisy
 from normlab.norms.base import EvalStats, normalized_by, running_norms
+from normlab.norms.model_norms import recalibrated
 from normlab.norms.ranks import Shard, sum_scalars
-from normlab.norms.recalibration import recalibrated
 from normlab.records.record import Score
 from normlab.tasks.progress import counted
 

@@ -14,7 +14,7 @@ from normlab.config.suggest import of_option
 from normlab.models.base import ModelArchitecture, stacks
 from normlab.models.layers import initialize
 from normlab.norms.base import Norm
-from normlab.norms.model import ModelNorms
+from normlab.norms.model_norms import ModelNorms
 from normlab.placements.admin import needs_profile, profile
 from normlab.placements.base import NormFactory, Norms, Placement
 from normlab.probes.base import Probe, ProbeGroup

@@ -19,7 +19,6 @@ from torch import Tensor, nn
 
 from normlab.config.registry import START_FILE, sha256
 from normlab.norms import ranks
-from normlab.norms.model import ModelNorms
 from normlab.records.files import atomic_write, check_is_file, remove_leftovers
 
 FORMAT = "normlab.checkpoint/1"
@@ -226,22 +225,12 @@ def restore_random_state(state: Mapping[str, Tensor], device: torch.device) -> N
         torch.cuda.set_rng_state(state["cuda"], device)
 
 
-def gather_states(norms: ModelNorms, device: torch.device) -> dict[str, list[Any]]:
-    """Return every process's random state and unsynced running statistics, in rank order."""
-    own = {"random": random_state(device), "statistics": norms.own_statistics()}
-    gathered = ranks.gather_objects(own)
-    return {name: [state[name] for state in gathered] for name in own}
-
-
-def restore_states(
-    state: Mapping[str, Sequence[Any]], norms: ModelNorms, device: torch.device
-) -> None:
-    """Restore this process's part; ValueError if the number of processes differs."""
-    count, world = len(state["random"]), ranks.world()
+def restore_rank(random: Sequence[Mapping[str, Tensor]], device: torch.device) -> None:
+    """Restore this process's random state; ValueError if the number of processes differs."""
+    count, world = len(random), ranks.world()
     if count != world.size:
         raise ValueError(
             f"the checkpoint was written by {count} processes and this run has {world.size}: start "
             "it with as many"
         )
-    restore_random_state(state["random"][world.rank], device)
-    norms.restore_statistics(state["statistics"][world.rank])
+    restore_random_state(random[world.rank], device)

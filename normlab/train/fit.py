@@ -19,7 +19,7 @@ from normlab.config.schema import NORM_KEYS
 from normlab.norms import ranks
 from normlab.norms.base import running_norms
 from normlab.norms.batch import BatchNorm, PositionBatchNorm
-from normlab.norms.model import ModelNorms
+from normlab.norms.model_norms import ModelNorms
 from normlab.norms.ranks import Shard
 from normlab.records.files import atomic_write
 from normlab.records.pairs import arithmetic_of

@@ -18,7 +18,7 @@ import torch
 from torch import Tensor, nn
 
 from normlab.norms import ranks
-from normlab.norms.model import ModelNorms
+from normlab.norms.model_norms import ModelNorms
 from normlab.probes.base import ProbeGroup, StepView
 from normlab.records.record import Outcome, Score
 from normlab.tasks.base import Batch, Task
@@ -26,10 +26,9 @@ from normlab.tasks.progress import TRAINING, Stage, say
 from normlab.train.checkpoint import (
     Checkpoints,
     check_kept,
-    gather_states,
     random_state,
     restore_random_state,
-    restore_states,
+    restore_rank,
 )
 from normlab.train.evaluate import Evaluator, best_by
 from normlab.train.runtime import Runtime
@@ -276,7 +275,6 @@ class Trainer:
 
     def _validate(self) -> None:
         """Score the validation split, log it, and save the weights if they are the best so far."""
-        self.norms.share_statistics()
         at = self.progress
         scores = self.evaluator.scores(self.model, "valid")
         self.validations.seen.append(this := Validation(at.step, at.tokens, scores))
@@ -299,16 +297,10 @@ class Trainer:
         self._clock = now
 
     def save(self) -> None:
-        """Write the full state, from which `resume` continues bitwise on a CPU.
-
-        The saved weights are those for inference: running statistics that each rank keeps for
-        itself are averaged. Each rank's own statistics are saved next to them.
-        """
+        """Write the full state, from which `resume` continues bitwise on a CPU."""
         self._tick()
         self.sinks.sync()
-        states = gather_states(self.norms, self.runtime.device)
-        own = self.norms.own_statistics()
-        self.norms.share_statistics()
+        random = ranks.gather_objects(random_state(self.runtime.device))
         self.checkpoints.save(
             self.checkpoints.last,
             {
@@ -319,10 +311,9 @@ class Trainer:
                 "probes": self.probes.state_dict(),
                 "progress": asdict(self.progress),
                 "validations": self.validations.state_dict(),
-                **states,
+                "random": random,
             },
         )
-        self.norms.restore_statistics(own)
 
     def resume(self, state: Mapping[str, Any]) -> None:
         """Restore what `save` wrote; ValueError if weights needed by the test are missing."""
@@ -335,4 +326,4 @@ class Trainer:
         if self.validations.seen:
             average = self.validate["average"]
             check_kept(self.checkpoints, self.best_by, self.progress.step, average)
-        restore_states(state, self.norms, self.runtime.device)
+        restore_rank(state["random"], self.runtime.device)

@@ -13,7 +13,7 @@ from normlab.models.layers import initialize
 from normlab.models.recurrent import Recurrent
 from normlab.norms import ranks
 from normlab.norms.base import RunningNorm, Stream, running_norms
-from normlab.norms.model import ModelNorms
+from normlab.norms.model_norms import ModelNorms
 from normlab.placements import admin
 from normlab.placements.base import Norms
 from normlab.placements.pre import Pre
@@ -55,8 +55,6 @@ def _forward_backward(option, sync, rows):
         grads.append(x.grad)
         of_weights.append(norm.weight.grad)
         norm.zero_grad()
-    if not sync:
-        ModelNorms(norm).share_statistics()
     found = torch.cat(outputs, 1), torch.cat(grads, 1), torch.stack(of_weights)
     return [t.detach() for t in (*found, *norm.running_moments(), *norm.tables.values())]
 
@@ -190,7 +188,7 @@ def _disagreement():
 
 
 def _several():
-    unsynced = _forward_backward("bn", False, _own_rows())
+    unsynced = [_forward_backward(option, False, _own_rows()) for option in ("bn", "mabn")]
     parts = _short_and_long, _gradients_of_two_ranks, _collectives, _disagreement
     return [unsynced, *(part() for part in parts)]
 
@@ -218,11 +216,13 @@ def test_ranks_whose_batches_differ_in_length_have_the_same_statistics(several):
             torch.testing.assert_close(grad, whole.grad[rows, :length])
 
 
-def test_unsynced_ranks_differ_until_they_are_averaged(several):
+def test_unsynced_ranks_normalize_alone_and_remember_together(several):
     alone = [_forward_backward("bn", False, rows) for rows in (slice(0, 2), slice(2, 6))]
-    for rank, own in zip(several[0], alone, strict=True):
-        torch.testing.assert_close(rank[0], own[0])
-        torch.testing.assert_close(rank[3], (alone[0][3] + alone[1][3]) / 2)
+    whole = _forward_backward("bn", False, slice(0, 6))
+    for (bn, mabn), own in zip(several[0], alone, strict=True):
+        torch.testing.assert_close(bn[0], own[0])
+        torch.testing.assert_close(bn[3:], whole[3:])
+        torch.testing.assert_close(mabn[3:], several[0][0][1][3:], rtol=0, atol=0)
 
 
 def test_gradients_are_summed_by_dtype(several):

@@ -15,7 +15,7 @@ from normlab.config.registry import CONFIG_DIR
 from normlab.models.base import Image, Longest, Text, TextToText
 from normlab.models.recurrent import Noise, Recurrent, StateDecoding
 from normlab.norms.base import Stream, running_norms
-from normlab.norms.model import ModelNorms
+from normlab.norms.model_norms import ModelNorms
 from normlab.train.build import build_model, make_norm
 from tests.models.small import PAD, VOCAB, Words, assert_close, sentences, unsettle
 

@@ -8,8 +8,7 @@ import torch
 
 from normlab.config.registry import option_names
 from normlab.norms.base import Clock, RunningNorm, Stream
-from normlab.norms.model import ModelNorms
-from normlab.norms.recalibration import recalibrated
+from normlab.norms.model_norms import ModelNorms, recalibrated
 from normlab.train.build import make_norm
 
 RUNNING = [n for n in option_names("norm") if isinstance(make_norm(n, 8), RunningNorm)]

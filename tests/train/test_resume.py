@@ -173,7 +173,6 @@ class Rank:
 
 
 UNSYNCED = ("batch_size=4", "norm.sync=false", "validate.average=0")
-"""Ranks have statistics of their own until they share them."""
 
 
 def start_ranks(place: Place, *kills: Kill | None) -> list[Ended]:

@@ -85,27 +85,6 @@ def test_clipping_bounds_the_update_and_not_the_logged_norm(corpus: Path, tmp_pa
     assert (after - before).norm().item() == pytest.approx(0.5 * 0.01, rel=1e-4)
 
 
-def steps_that_are_saved(corpus: Path, folder: Path, saves: tuple[int, ...]):
-    values = ("norm=pn", "norm.warmup_share=0", "norm.sync=false", "batch_size=4")
-    trainer = build_trainer(corpus, folder, *EXACT, *values)
-    for _ in range(4):
-        trainer.step()
-        if trainer.progress.step in saves:
-            trainer.save()
-    return weights(trainer.model)
-
-
-def test_a_checkpoint_moves_no_statistics_that_ranks_keep_by_themselves(
-    corpus: Path, tmp_path: Path
-):
-    """PowerNorm divides by its running statistics, so that to move them moves the weights."""
-    plain = on_ranks(2, steps_that_are_saved, corpus, tmp_path, ())
-    saved = on_ranks(2, steps_that_are_saved, corpus, tmp_path, (1, 2))
-    for rank in (0, 1):
-        assert largest_difference(plain[rank], saved[rank]) == 0
-    assert largest_difference(*plain) > 0  # in what they keep by themselves
-
-
 def parameters_after_a_run(corpus: Path, runs: Path, *overrides: str) -> dict[str, torch.Tensor]:
     record = normlab.train(normlab.compose(tiny(corpus, runs, *QUICK, *overrides)))
     assert record.finished

@@ -1,13 +1,16 @@
-"""What a run does with all norms of a model: per step, per micro-batch and per checkpoint."""
+"""All norms of a model: what a training step does with them, and recalibration."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from copy import deepcopy
 
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from normlab.norms.base import Clock, Norm, RunningNorm, running_norms
-from normlab.norms.ranks import average_, world
+from normlab.norms.base import Clock, Norm, RunningNorm, normalized_by, running_norms
+from normlab.norms.pool import Moments, pooled
+from normlab.norms.ranks import sum_over_ranks
 
 
 class ModelNorms:
@@ -85,30 +88,56 @@ class ModelNorms:
             norm.extra_loss = None
         return torch.stack(terms).sum() if terms else None
 
-    def share_statistics(self) -> None:
-        """Replace unsynced running statistics by their mean over processes.
 
-        Needed before evaluating or saving: with `sync=false` each process has its own. Variances
-        are averaged too; the variance between the means of processes is ignored.
-        """
-        average_(self._unsynced.values())
+class Tally:
+    """The moments of many batches pooled in float64, as if they were one long batch."""
 
-    def own_statistics(self) -> dict[str, Tensor]:
-        """Return a CPU copy of the running statistics that processes do not share."""
-        return {name: table.detach().cpu().clone() for name, table in self._unsynced.items()}
+    def __init__(self, norm: RunningNorm) -> None:
+        """Start empty, in the shape of a norm's tables."""
+        mean, _ = norm.running_moments()
+        self.sums = mean.new_zeros(4, *mean.shape, dtype=torch.float64)
 
-    @torch.no_grad()
-    def restore_statistics(self, own: Mapping[str, Tensor]) -> None:
-        """Restore the running statistics that `own_statistics` returned."""
-        for name, table in self._unsynced.items():
-            table.copy_(own[name])
+    def add(self, found: Moments, first: int = 0) -> None:
+        """Add a batch's moments to the rows from `first` on."""
+        self.sums[:, first : first + len(found.mean)] += found.sums()
 
-    @property
-    def _unsynced(self) -> dict[str, Tensor]:
-        """The running statistics of norms without `sync`, by name; empty for a single process."""
-        return {
-            f"{place}.{name}": table
-            for place, norm in self._named.items()
-            if world().size > 1 and isinstance(norm, RunningNorm) and not norm.sync
-            for name, table in norm.tables.items()
-        }
+    def result(self) -> Moments:
+        """Return the pooled moments over all batches and processes, `[rows, columns]` each."""
+        return pooled(sum_over_ranks(self.sums), torch.float64)
+
+
+@contextmanager
+def recalibrated(model: nn.Module, run_batches: Callable[[], None]) -> Iterator[None]:
+    """Use recalibrated running statistics inside the context; restore the former ones on exit.
+
+    `run_batches` feeds batches to the model, which is in eval mode (no dropout) with its norms
+    using batch statistics. The new statistics are the moments pooled over all batches of all
+    processes, which may feed different numbers of batches ("precise BN", Wu and Johnson 2021).
+    Rows that no batch reached keep their statistics.
+
+    Raises:
+        ValueError: `run_batches` fed no tokens to any norm.
+    """
+    norms = running_norms(model)
+    former = [deepcopy(norm.state_dict()) for norm in norms]
+    tallies = [Tally(norm) for norm in norms]
+    ends = [norm.watch(tally.add) for norm, tally in zip(norms, tallies, strict=True)]
+    try:
+        try:
+            with normalized_by(model, "batch"), torch.no_grad():
+                run_batches()
+        finally:
+            for end in ends:
+                end()
+        pooled = [tally.result() for tally in tallies]
+        if norms and not any(bool((found.count > 1).any()) for found in pooled):
+            raise ValueError(
+                "recalibration fed no tokens to any norm: give run_batches at least one batch"
+            )
+        for norm, found in zip(norms, pooled, strict=True):
+            mean, var = norm.estimates(found)
+            norm.enter(slice(None), mean, var, (found.count >= norm.fewest).to(mean))
+        yield
+    finally:
+        for norm, state in zip(norms, former, strict=True):
+            norm.load_state_dict(state)
