@@ -384,15 +384,16 @@ def normalized_by(
     processes run `in_step`, each with the same number of batches, synced norms pool statistics over
     all processes. All modes are restored on exit.
     """
-    former = {norm: (norm.eval_stats, norm.in_step) for norm in running_norms(model)}
+    norms = running_norms(model)
+    former: list[tuple[EvalStats, bool]] = [(norm.eval_stats, norm.in_step) for norm in norms]
     modes = {module: module.training for module in model.modules()}
     try:
         model.eval()
-        for norm in former:
+        for norm in norms:
             norm.eval_stats, norm.in_step = eval_stats, in_step
         yield
     finally:
-        for norm, before in former.items():
+        for norm, before in zip(norms, former, strict=True):
             norm.eval_stats, norm.in_step = before
         for module, was_training in modes.items():
             module.training = was_training

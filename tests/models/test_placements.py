@@ -119,7 +119,7 @@ def test_residual_keeps_a_post_norm_stream_beside_the_sum_of_all_branches():
 def test_deepnorm_has_the_constants_of_its_table(stack, layers, other, alpha, beta):
     """Those of 6 + 6 layers and of 12 were computed apart."""
     built, place = placement("deepnorm"), at(stack, layers, other)
-    assert built.residual(norms(), DIM, place).alpha == pytest.approx(alpha, rel=1e-3)
+    assert built.residual(norms(), DIM, place).factor == pytest.approx(alpha, rel=1e-3)
     for role in XAVIER:
         expected = 1 if role in ("q", "k") else beta
         assert built.gain(role, place) == pytest.approx(expected, rel=1e-3)
