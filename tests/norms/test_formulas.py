@@ -61,70 +61,10 @@ def test_norms_on_real_tokens_are_those_of_torch(option, reference):
     compare(norm, apply, *tensors())
 
 
-@pytest.mark.parametrize(("option", "axes"), [("seqn", (1, 2)), ("global", (0, 1, 2))])
-def test_pooled_together_without_padding(option, axes):
-    norm, (x, _) = make_norm(option, DIM).double(), tensors()
-    mean, var = x.mean(axes, keepdim=True), x.var(axes, unbiased=False, keepdim=True)
+def test_sequence_norm_pools_positions_and_features():
+    norm, (x, _) = make_norm("seqn", DIM).double(), tensors()
+    mean, var = x.mean((1, 2), keepdim=True), x.var((1, 2), unbiased=False, keepdim=True)
     torch.testing.assert_close(norm(x, Stream()), (x - mean) / (var + norm.eps).sqrt())
-
-
-def gradient_of(detach):
-    """Return input, upstream gradient, output, gradient, and the deviation of the input."""
-    x, g = tensors()
-    y = make_norm("ln", DIM, affine=False, eps=0.0, detach=detach).double()(x, Stream())
-    (gradient,) = torch.autograd.grad(y, x, g)
-    return x, g, y, gradient, x.std(-1, correction=0)
-
-
-@pytest.mark.parametrize(
-    ("detach", "mean_left", "variance_left"),
-    [("none", False, False), ("mean", True, False), ("std", False, True), ("both", True, True)],
-)
-def test_a_gradient_keeps_mean_and_variance_through_detached_statistics_alone(
-    detach, mean_left, variance_left
-):
-    """The theorem of Xu et al. 2019: through the others it loses its mean, or a part of it."""
-    _, g, _, gradient, std = gradient_of(detach)
-    mean, bound = g.mean(-1) / std, g.var(-1, correction=0) / std.square()
-    torch.testing.assert_close(gradient.mean(-1), mean if mean_left else torch.zeros_like(mean))
-    variance = gradient.var(-1, correction=0)
-    if variance_left:
-        torch.testing.assert_close(variance, bound)
-    else:
-        assert (variance < bound).all()
-
-
-def test_layer_norm_of_the_gradient_alone_leaves_the_tokens_as_they_are():
-    x, _, y, gradient, _ = gradient_of("value")
-    assert torch.equal(y, x)
-    torch.testing.assert_close(gradient, gradient_of("none")[3])
-
-
-def test_padding_moves_the_statistics_it_is_included_in():
-    """[1..5] has mean 3 and variance 2; with five zeros next to them mean 1.5, variance 3.25."""
-    x = torch.tensor([1.0, 2, 3, 4, 5, 0, 0, 0, 0, 0]).view(1, 10, 1)
-    stream, found = Stream(torch.arange(10)[None] < 5), {}
-    for padding in ("exclude", "include", "fill"):
-        norm = make_norm("bn", 1, padding=padding, momentum=1.0, unbiased=False)
-        norm(x, stream)
-        found[padding] = (norm.running_mean.item(), norm.running_var.item())
-    assert found["exclude"] == pytest.approx((3, 2))
-    assert found["include"] == pytest.approx((1.5, 3.25))
-    assert found["fill"] == pytest.approx((3, 1))  # the variance times 5 real of 10 tokens
-
-
-def test_the_documents_worked_example():
-    """Two samples, three tokens, four features: position 0 has the mean 1.5 over both samples."""
-    first = torch.arange(1.0, 13).view(3, 4)
-    x = torch.stack([first, first - 2])
-    norm = make_norm("bn_sample", 4, momentum=1.0, unbiased=False, num_positions=3)
-    norm(x, Stream())
-    assert norm.running_mean.flatten().tolist() == pytest.approx([1.5, 5.5, 9.5])
-    expected = torch.tensor([1.0, 2, 3, 4, -1, 0, 1, 2]).var(unbiased=False)
-    assert norm.running_var.flatten()[0].item() == pytest.approx(expected.item())
-    norm = make_norm("bn", 4, momentum=1.0, unbiased=False)
-    norm(x, Stream())
-    assert norm.running_mean.flatten().tolist() == pytest.approx([4.0, 5.0, 6.0, 7.0])
 
 
 def test_interleaved_groups_are_a_view_of_the_batch_as_in_cifar10_fast():

@@ -43,7 +43,7 @@ def _model_norms(*norms, **settings):
     return ModelNorms(torch.nn.Sequential(*norms), **settings)
 
 
-@pytest.mark.parametrize("option", RUNNING)
+@pytest.mark.parametrize("option", ["bn", "pn", "mabn"])
 def test_eval_by_the_batch_depends_on_it(option):
     norm = _trained(option, 3, eval_stats="batch").eval()
     x, stream = _batch(9)
@@ -84,7 +84,7 @@ from normlab.norms.base import Stream
 torch.manual_seed(0)
 batch = torch.randn(4, 6, 8, dtype=torch.float64)
 stream = Stream(torch.arange(6)[None] < torch.tensor([6, 2, 4, 5])[:, None])
-for option in ("ln", "rms", "in", "bn", "pn"):
+for option in ("rms", "bn", "pn"):
     plain, norm = (make_norm(option, 8).double() for _ in range(2))
     compiled = torch.compile(norm, fullgraph=option != "pn", backend="aot_eager")
     found = []
@@ -136,7 +136,7 @@ def test_a_warm_up_is_a_share_of_the_run_unless_it_is_given_in_steps(option):
         make_norm(option, 8, warmup_share=2.0)
 
 
-@pytest.mark.parametrize("option", RUNNING)
+@pytest.mark.parametrize("option", ["bn", *WARMUPS])
 def test_two_forwards_before_one_backward_have_the_gradients_of_each(option):
     norm = _trained(option)
     state = {name: value.clone() for name, value in norm.state_dict().items()}
@@ -159,7 +159,7 @@ def test_two_forwards_before_one_backward_have_the_gradients_of_each(option):
 
 
 @pytest.mark.parametrize("saved", [2, PAST - 2])
-@pytest.mark.parametrize("option", RUNNING)
+@pytest.mark.parametrize("option", ["bn_noisy", *WARMUPS])
 def test_a_saved_norm_resumes_bitwise(option, saved):
     norm, resumed = _trained(option, saved), make_norm(option, 8).double()
     resumed.load_state_dict(norm.state_dict())
