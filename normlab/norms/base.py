@@ -31,13 +31,11 @@ from normlab.norms.pool import (
 )
 from normlab.norms.ranks import all_reduce_sum, world
 
-uncompiled = _disable_dynamo
-"""Keeps a method out of compiled graphs. `torch.compiler.disable` would import the compiler, which
-takes seconds."""
+uncompiled = _disable_dynamo  # like torch.compiler.disable, which takes seconds to import
+"""Keeps a method out of compiled graphs."""
 EvalStats = Literal["running", "batch", "recalibrated"]
 Regime = Literal["train", "batch", "running"]
-"""The statistics in use: those of the batch, with an update of the tables or without one, or the
-tables."""
+"""The statistics in use: the batch's, with an update of the tables or without, or the tables."""
 Watcher = Callable[[Moments, int], None]
 """Takes the moments of a batch, `[rows, columns]`, and the number of the first row."""
 
@@ -67,12 +65,9 @@ class Norm(nn.Module, ABC):
     """Written by the run before each step."""
     extra_loss: Tensor | None = None
     """A term that the last training forward adds to the summed loss. The run takes it once."""
-    most_positions: int | None = None
-    """The most positions per call; None for any number."""
-    by_position: bool = False
-    """Whether a recurrent layer calls the norm once per position, starting with the first."""
-    center_weights: bool = False
-    """Whether the rows of the weights before the norm are centred."""
+    most_positions: int | None = None  # per call; None for any number
+    by_position: bool = False  # a recurrent layer calls the norm once per position
+    center_weights: bool = False  # of the linear layers in front of the norm, by row
 
     def __init__(self, dim: int, *, scale: bool, shift: bool) -> None:
         super().__init__()
@@ -117,17 +112,14 @@ class Norm(nn.Module, ABC):
             self._affine("bias", value, learned=False)
 
     def last_steps(self, total: int | None) -> dict[str, int]:
-        """Return the last step of each phase in a run of `total` steps.
-
-        Raises ValueError if a phase is given as a share of the run and `total` is not known.
-        """
+        """Return the last step of each phase; ValueError if a share of the unknown `total`."""
         last: dict[str, int] = {}
         for phase in self.phases:
             share, steps = getattr(self, f"{phase}_share"), getattr(self, f"{phase}_steps")
             if steps is None and total is None:
                 raise ValueError(
-                    f"norm.{phase}_share={share} is a share of budget.steps, which this run does "
-                    f"not have: give norm.{phase}_steps, or budget.steps"
+                    f"norm.{phase}_share={share} is a share of budget.steps, which is not set: "
+                    f"give norm.{phase}_steps or budget.steps"
                 )
             last[phase] = round(share * total) if steps is None else steps
         return last
@@ -138,7 +130,7 @@ class Norm(nn.Module, ABC):
         return step == 0 or step <= self.last_steps(total)[phase]
 
     def __getstate__(self) -> dict[str, Any]:
-        """Drop `extra_loss` from copies: it belongs to the original's last forward pass."""
+        """Leave out `extra_loss`, which belongs to the last forward pass."""
         return {**vars(self), "extra_loss": None}
 
 
@@ -155,8 +147,7 @@ class RunningNorm(Norm):
     once_an_update: ClassVar[bool] = False
     """Whether all calls of an update enter the tables together, at its end. Positions of a
     recurrence that share a row always do; one by one, the first would hardly count."""
-    fewest: ClassVar[int] = 2
-    """The fewest values for a statistic: a variance needs two, a mean square one."""
+    fewest: ClassVar[int] = 2  # values for a statistic: a variance needs two, a mean square one
 
     dim: int = field(kw_only=False)
     eps: float
@@ -184,8 +175,7 @@ class RunningNorm(Norm):
     def forward(self, x: Float[Tensor, "B P D"], stream: Stream) -> Float[Tensor, "B P D"]:
         """Normalize `x` by batch statistics or by running statistics, depending on `regime`.
 
-        Raises:
-            ValueError: the batch has too few tokens, or more positions than there are table rows.
+        Raises ValueError if the batch has too few tokens, or more positions than table rows.
         """
         rows = self.rows_of(stream.start, x.shape[1])
         if self.regime == "running":
@@ -252,9 +242,9 @@ class RunningNorm(Norm):
         return self
 
     def batch_divisor(self) -> Tensor | None:
-        """Return what the centered values of the last training batch were divided by, `[columns]`.
+        """Return the deviation that divided the last training batch, `[columns]`.
 
-        None if its output depended on anything besides that batch's own statistics.
+        None if the output depended on more than the batch's own mean and deviation.
         """
         return None
 
@@ -288,19 +278,14 @@ class RunningNorm(Norm):
         return self.all_reduce if self.sync and not self.divided else here
 
     def require_tokens(self, known: int | None) -> None:
-        """Refuse to train on a batch of too few tokens, which would teach nothing or give NaN.
-
-        If their number is not known here, `update` leaves the tables unchanged instead.
-        """
+        """Refuse to train on too few tokens; if their number is unknown, `update` skips them."""
         fewest = 1 if self.by_position or "position" not in self.pools else self.fewest
         if not self.training or known is None or known >= fewest:
             return
         if not self.sync or world().size == 1:
             raise ValueError(
                 f"{type(self).__name__} cannot train on a batch of {('no', 'one')[known]} token: "
-                f"its statistics need at least {('one', 'two')[fewest - 1]}. Raise batch_size or "
-                "max_tokens, drop short sentences, or take a norm that does not pool over the "
-                "batch (norm=ln)"
+                f"its statistics need {('one', 'two')[fewest - 1]}. Raise batch_size or max_tokens"
             )
 
     @torch.no_grad()
@@ -314,9 +299,9 @@ class RunningNorm(Norm):
 
     @torch.no_grad()
     def see(self, found: Moments, first: int = 0) -> None:
-        """Pass a batch's moments `[rows, columns]` to the watchers; in training update the tables.
+        """Show a batch's moments `[rows, columns]` to the watchers; in training update the tables.
 
-        The moments belong to the table rows from `first` on.
+        `first` is the first of the table's rows that they belong to.
         """
         for watcher in self.watchers:
             watcher(found, first)

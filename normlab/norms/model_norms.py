@@ -1,14 +1,15 @@
 """All norms of a model: what a training step does with them, and recalibration."""
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from copy import deepcopy
+from functools import partial
 
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from normlab.norms.base import Clock, Norm, RunningNorm, normalized_by, running_norms
+from normlab.norms.base import Clock, Norm, normalized_by, running_norms
 from normlab.norms.pool import Moments, pooled
 from normlab.norms.ranks import sum_over_ranks
 
@@ -29,16 +30,15 @@ class ModelNorms:
         by_batch = any(norm.eval_stats == "batch" for norm in self._running)
         if freeze_statistics is not None and by_batch:
             raise ValueError(
-                f"freeze_statistics={freeze_statistics}: norm.eval_stats=batch takes no running "
-                "statistics that could be frozen; give norm.eval_stats=running"
+                f"freeze_statistics={freeze_statistics}: norm.eval_stats=batch has no running "
+                "statistics to freeze; give norm.eval_stats=running"
             )
 
     def milestones(self, total: int | None) -> dict[str, int]:
         """Return the last step of each phase of the norms in a run of `total` steps.
 
         Phases without steps are left out. A phase is called `BatchRenorm/warmup`; if norms of the
-        same class differ, later ones are called by their path in the model,
-        `decoder.layers.0.self_residual.norm/warmup`.
+        same class differ, later ones are called by their path in the model.
         """
         found: dict[str, int] = {}
         if (last := self._last_unfrozen(total)) is not None:
@@ -67,10 +67,7 @@ class ModelNorms:
         if self._freeze_statistics is None:
             return None
         if total is None:
-            raise ValueError(
-                f"freeze_statistics={self._freeze_statistics} is a share of the steps of a run: "
-                "give budget.steps"
-            )
+            raise ValueError(f"freeze_statistics={self._freeze_statistics}: give budget.steps")
         return round(self._freeze_statistics * total)
 
     def commit(self) -> None:
@@ -89,23 +86,6 @@ class ModelNorms:
         return torch.stack(terms).sum() if terms else None
 
 
-class Tally:
-    """The moments of many batches pooled in float64, as if they were one long batch."""
-
-    def __init__(self, norm: RunningNorm) -> None:
-        """Start empty, in the shape of a norm's tables."""
-        mean, _ = norm.running_moments()
-        self.sums = mean.new_zeros(4, *mean.shape, dtype=torch.float64)
-
-    def add(self, found: Moments, first: int = 0) -> None:
-        """Add a batch's moments to the rows from `first` on."""
-        self.sums[:, first : first + len(found.mean)] += found.sums()
-
-    def result(self) -> Moments:
-        """Return the pooled moments over all batches and processes, `[rows, columns]` each."""
-        return pooled(sum_over_ranks(self.sums), torch.float64)
-
-
 @contextmanager
 def recalibrated(model: nn.Module, run_batches: Callable[[], None]) -> Iterator[None]:
     """Use recalibrated running statistics inside the context; restore the former ones on exit.
@@ -120,21 +100,27 @@ def recalibrated(model: nn.Module, run_batches: Callable[[], None]) -> Iterator[
     """
     norms = running_norms(model)
     former = [deepcopy(norm.state_dict()) for norm in norms]
-    tallies = [Tally(norm) for norm in norms]
-    ends = [norm.watch(tally.add) for norm, tally in zip(norms, tallies, strict=True)]
+    sums = [
+        mean.new_zeros(4, *mean.shape, dtype=torch.float64)
+        for mean, _ in (norm.running_moments() for norm in norms)
+    ]
+
+    def add(total: Tensor, found: Moments, first: int) -> None:
+        total[:, first : first + len(found.mean)] += found.sums()
+
     try:
-        try:
-            with normalized_by(model, "batch"), torch.no_grad():
-                run_batches()
-        finally:
-            for end in ends:
-                end()
-        pooled = [tally.result() for tally in tallies]
-        if norms and not any(bool((found.count > 1).any()) for found in pooled):
+        with ExitStack() as stack:
+            for norm, total in zip(norms, sums, strict=True):
+                stack.callback(norm.watch(partial(add, total)))
+            stack.enter_context(normalized_by(model, "batch"))
+            stack.enter_context(torch.no_grad())
+            run_batches()
+        moments = [pooled(sum_over_ranks(total), torch.float64) for total in sums]
+        if norms and not any(bool((found.count > 1).any()) for found in moments):
             raise ValueError(
                 "recalibration fed no tokens to any norm: give run_batches at least one batch"
             )
-        for norm, found in zip(norms, pooled, strict=True):
+        for norm, found in zip(norms, moments, strict=True):
             mean, var = norm.estimates(found)
             norm.enter(slice(None), mean, var, (found.count >= norm.fewest).to(mean))
         yield
