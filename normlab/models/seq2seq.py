@@ -96,7 +96,7 @@ class Parts:
         )
 
     def _inside(self, site: Site, dim: int, place: Place) -> nn.Module | None:
-        return self.placement.inner(self.norms, site, dim, place, heads=self.sizes.num_heads)
+        return self.placement.inner(self.norms, site, dim, place)
 
     def _attention(self, place: Place) -> dict[str, Any]:
         dim, heads = self.sizes.dim, self.sizes.num_heads
@@ -194,7 +194,14 @@ class TransformerStack(Stack):
         self.embedding: Any = embedding
         self.both_ways = name == "encoder"
         self.opening = parts.placement.opening(parts.norms, parts.sizes.dim, name)
-        place = Place(stack=name, layer=0, layers=num_layers, sublayer="self", other_layers=other)
+        place = Place(
+            stack=name,
+            layer=0,
+            layers=num_layers,
+            sublayer="self",
+            other_layers=other,
+            heads=parts.sizes.num_heads,
+        )
         cross = name == "decoder" and other > 0
         self.layers: Any = nn.ModuleList(
             Layer(parts, replace(place, layer=number), cross=cross) for number in range(num_layers)

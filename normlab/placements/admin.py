@@ -6,7 +6,6 @@
 
     y = norm(omega x + f(x))
 
-    closing norm: none, since the last layer ends in one.
     at initialization: one batch passes through the model as in training, and in each stack
 
         omega_1 = 1,  omega_{i+1}^2 = omega_i^2 Var(x_i) + Var(f_i)

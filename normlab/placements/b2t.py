@@ -8,7 +8,6 @@
 
     y = norm(x + x' + f(x')),  x' = norm(x + attention(x))
 
-    closing norm: none, since the last layer ends in one.
     at initialization: all weights of a layer are divided by sqrt(layers of the stack).
 
 Source: Takase et al. 2023 ("B2T Connection: Serving Stability and Performance in Deep

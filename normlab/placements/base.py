@@ -1,13 +1,10 @@
 """Base class of placements, and `Norms`, which builds the norm for each path in the model.
 
 A placement wires the residual connections of a stack: a layer asks it for one residual per
-sub-layer and never knows which wiring it got. What a placement builds may depend on the `Place`.
-
-If the published wiring calls for it, a placement also sets the scale of the initial weights
-(`gain`), norms inside sub-layers (`inner`), and modules at both ends of the stack (`opening`,
-`final`). A wiring with a second stream concatenates it to the first: `opening`, or the residual of
-a layer's first sub-layer, returns `[B, P, n D]`, where the first `D` features are the stream
-itself.
+sub-layer. A published wiring may also set the scale of the initial weights (`gain`), norms inside
+sub-layers (`inner`), and modules at both ends of the stack (`opening`, `final`). A second stream
+is concatenated to the first: `opening`, or the residual of a layer's first sub-layer, then returns
+`[B, P, n D]`, where the first `D` features are the stream itself.
 """
 
 import math
@@ -106,6 +103,7 @@ class Place:
         layer: number of the layer in its stack, from 0.
         layers: number of layers in the stack.
         other_layers: number of layers in the other stack; 0 if there is none.
+        heads: number of attention heads.
     """
 
     stack: StackName
@@ -113,6 +111,7 @@ class Place:
     layers: int
     sublayer: Sublayer
     other_layers: int = 0
+    heads: int = 1
 
     def at(self, sublayer: Sublayer) -> "Place":
         """Return the place of another sub-layer of the same layer."""
@@ -137,8 +136,8 @@ class Place:
 class Residual(nn.Module, ABC):
     """A residual connection around a sub-layer, with its norms, dropout and scale.
 
-    `branch_norm` is the attribute name of the norm that only the sub-layer reads, if there is one.
-    `streams` is how many streams the output concatenates; the first is the stream itself.
+    `branch_norm` is the attribute name of the norm that only the sub-layer reads, if there is one;
+    `streams` is how many streams the output concatenates.
     """
 
     branch_norm: ClassVar[str | None] = None
@@ -197,9 +196,7 @@ class Placement:
         """Build the module after the last layer; called like a norm, it returns `D` features."""
         return norms.at(f"{stack}.final", dim) if self.closing else NoNorm(dim)
 
-    def inner(
-        self, norms: Norms, site: Site, dim: int, place: Place, *, heads: int
-    ) -> nn.Module | None:
+    def inner(self, norms: Norms, site: Site, dim: int, place: Place) -> nn.Module | None:
         """Build the module at a site inside a sub-layer, called like a norm; None for no module.
 
         `dim` is the width there; at q, k and v it is one head's width, as all heads share the norm.

@@ -6,7 +6,6 @@
 
     y = norm(alpha x + f(x))
 
-    closing norm: none, since the last layer ends in one.
     at initialization: Xavier's gain is beta for values, outputs and the feed-forward layer, 1 for
     queries and keys; the model's update in a step is then bounded for any depth.
 

@@ -10,7 +10,6 @@
 
     y = n + f(n),  n = norm(x): the branch is added to the norm's output instead of its input
 
-    closing norm: one.
     at initialization: GPT-2's factor on the last linear layer of each sub-layer.
 
 Source: Zhuo et al. 2025 ("HybridNorm: Towards Stable and Efficient Transformer Training via Hybrid
@@ -56,9 +55,7 @@ class Hybrid(DepthScaledPre):
             return NormedStreamResidual(norms.at(place.path, dim), self.dropout)
         return PlainResidual(self.dropout)
 
-    def inner(
-        self, norms: Norms, site: Site, dim: int, place: Place, *, heads: int
-    ) -> nn.Module | None:
+    def inner(self, norms: Norms, site: Site, dim: int, place: Place) -> nn.Module | None:
         if site in ("q", "k", "v"):
             return norms.at(f"{place.path}.{site}", dim)
-        return super().inner(norms, site, dim, place, heads=heads)
+        return super().inner(norms, site, dim, place)

@@ -6,7 +6,6 @@
 
     y = x + g f(norm(x))
 
-    closing norm: one.
     at initialization: g = start in all features, so every layer is close to the identity.
 
 Source: Touvron et al. 2021 ("Going deeper with Image Transformers"). They choose smaller values of

@@ -6,7 +6,6 @@
 
     y = x + f(norm(x) / sqrt(l)) in layer l = 1, 2, ... of its stack
 
-    closing norm: one.
     at initialization: the stream's variance grows more slowly than with pre-norm. The initial
     weights are not scaled by depth as well: the authors' code warns against doing both.
 

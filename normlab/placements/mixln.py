@@ -3,7 +3,6 @@
         x --> post-norm layers --> pre-norm layers --> norm
               the first share       the rest
 
-    closing norm: one.
     at initialization: like post-norm in the first layers and like pre-norm in the rest.
 
 Source: Li et al. 2025 ("Mix-LN: Unleashing the Power of Deeper Layers by Combining Pre-LN and

@@ -10,7 +10,6 @@
 
     cross-attention is plain pre-norm.
 
-    closing norm: one.
     at initialization: all gains are 1.
 
 Source: Shleifer et al. 2021 ("NormFormer: Improved Transformer Pretraining with Extra
@@ -68,11 +67,9 @@ class NormFormer(Pre):
             return ScaledStreamResidual(norms.at(place.path, dim), self.dropout)
         return super().residual(norms, dim, place)
 
-    def inner(
-        self, norms: Norms, site: Site, dim: int, place: Place, *, heads: int
-    ) -> nn.Module | None:
+    def inner(self, norms: Norms, site: Site, dim: int, place: Place) -> nn.Module | None:
         if site == "hidden":
             return norms.at(f"{place.path}.{site}", dim)
         if site == self.head_gains and place.sublayer == "self":
-            return HeadGains(heads)
-        return super().inner(norms, site, dim, place, heads=heads)
+            return HeadGains(place.heads)
+        return super().inner(norms, site, dim, place)

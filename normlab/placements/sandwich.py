@@ -6,7 +6,6 @@
 
     y = x + norm(f(norm(x)))
 
-    closing norm: one.
     at initialization: the last norm alone sets the size of the branch, whatever the weights.
 
 Source: Ding et al. 2021 (CogView), with GPT-2's initial weights. Their layer norm first divides its

@@ -7,7 +7,6 @@
     self-attention:  out_proj(norm(mixed heads))     feed-forward:  fc2(norm(activation(fc1(x))))
     cross-attention has no second norm.
 
-    closing norm: one.
     at initialization: the weights of values, outputs and the feed-forward layer are larger,
 
         N encoder, M decoder layers     factor
@@ -29,12 +28,10 @@ from normlab.placements.pre import Pre
 class SubLN(Pre):
     """Sub-LN placement."""
 
-    def inner(
-        self, norms: Norms, site: Site, dim: int, place: Place, *, heads: int
-    ) -> nn.Module | None:
+    def inner(self, norms: Norms, site: Site, dim: int, place: Place) -> nn.Module | None:
         if site == "hidden" or (site == "mix" and place.sublayer == "self"):
             return norms.at(f"{place.path}.{site}", dim)
-        return super().inner(norms, site, dim, place, heads=heads)
+        return super().inner(norms, site, dim, place)
 
     def gain(self, role: Role, place: Place) -> float:
         unscaled = role in ("q", "k") or place.sublayer == "cross"
