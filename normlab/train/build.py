@@ -240,9 +240,11 @@ def make_fast(model: nn.Module) -> None:
         block.compile(dynamic=True)
 
 
-def _own(config: Mapping[str, Any], key: str) -> dict[str, Any]:
+def _own(config: Mapping[str, Any], key: str) -> Any:
     """Return a node without the keys that its class does not know.
 
     The numbers of layers already have the value of `model.depth`; `optim.groups` is read here.
     """
-    return {name: value for name, value in config[key].items() if name not in ("depth", "groups")}
+    if not isinstance(node := config[key], dict):
+        return node  # `check` refuses it
+    return {name: value for name, value in node.items() if name not in ("depth", "groups")}
