@@ -122,14 +122,19 @@ def test_data_that_are_missing_are_told_and_nothing_runs(place, capsys, monkeypa
     assert said in err
 
 
-def test_the_real_command_tells_of_data_that_are_not_there(place, monkeypatch):
+@pytest.mark.parametrize(("status", "problem"), [(0, None), (1, "no folder none")])
+def test_the_last_line_of_a_preparation_says_what_is_wrong(place, monkeypatch, status, problem):
     monkeypatch.undo()
-    monkeypatch.chdir(place.folder)
+
+    def prepared(command, **_):
+        assert command[-1] == "--json" and "task=toy" in command
+        said = "a warning\nnormlab inspect: no folder none\n"
+        return subprocess.CompletedProcess(command, status, "", said)
+
+    monkeypatch.setattr(subprocess, "run", prepared)
     study = load_study("one", place.folder / "configs")
-    overrides = ("task=translation", "data_dir=none", "seed=1")
-    planned = study.planned("smoke")[0]._replace(overrides=overrides)
-    problem = studied.data_problem(studied.runs_of([planned])[0])
-    assert problem is not None and "none" in problem and not problem.startswith("normlab")
+    run = studied.runs_of(study.planned("smoke")[:1])[0]
+    assert studied.data_problem(run) == problem
 
 
 def test_a_light_import(monkeypatch):
