@@ -19,31 +19,18 @@ parts:
 Errors name the file, the key and the fix.
 """
 
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import msgspec
 from msgspec import Meta, Struct
 
-from normlab.claims.endpoint import (
-    Computed,
-    Contrast,
-    Document,
-    Level,
-    Published,
-    Timing,
-    Trains,
-)
+from normlab.claims.endpoint import KINDS
 from normlab.claims.sample import Endpoint, Text
 from normlab.config.registry import read_yaml
 from normlab.studies.load import convert
 
 DOCUMENTS = ("D0", "D1", "D2", "D3", "D4")
-KINDS: Mapping[str, type[Endpoint]] = {
-    kind.__name__.lower(): kind
-    for kind in (Contrast, Trains, Level, Document, Computed, Timing, Published)
-}
 
 
 class Part(Struct, frozen=True, forbid_unknown_fields=True):

@@ -108,9 +108,8 @@ class Contrast(_Valued, frozen=True, kw_only=True):
             raise ValueError(f"margin: expected at least {int(self.ratio)}, found {self.margin:g}")
 
     def question(self, says: str) -> str:
-        better, worse, inside, outside = map(
-            keys, (self.better, self.worse, self.inside, self.outside)
-        )
+        better, worse = keys(self.better), keys(self.worse)
+        inside, outside = keys(self.inside), keys(self.outside)
         by = f"a factor {self.margin:g}" if self.ratio else f"{self.margin:g}"
         way = "less" if self.measure else "better"
         if says != "equality":
@@ -168,9 +167,8 @@ class Contrast(_Valued, frozen=True, kw_only=True):
         mean = geometric_mean if self.ratio else fmean
         said = figures(*map(mean, sides))
         pairs = [f"{a} against {b}" for a, b in zip(said[::2], said[1::2], strict=True)]
-        if len(pairs) == 1:
-            return pairs[0]
-        return f"{keys(self.inside)}: {pairs[0]}; {keys(self.outside)}: {pairs[1]}"
+        places = [keys(self.inside), keys(self.outside)] if self.inside else []
+        return "; ".join(map(": ".join, zip(places, pairs, strict=True))) if places else pairs[0]
 
 
 class Level(_Valued, frozen=True, kw_only=True):
@@ -286,9 +284,6 @@ class Trains(StudyEndpoint, frozen=True, kw_only=True):
         return at_look(found, look, found=said)
 
 
-# Without runs -------------------------------------------------------------------------------------
-
-
 class Published(Endpoint, frozen=True):
     """Whether published sources support a part, or why nothing can measure it yet.
 
@@ -299,8 +294,8 @@ class Published(Endpoint, frozen=True):
     reason: Text
 
     def question(self, says: str) -> str:
-        missing = self.standing == "missing"
-        return "nothing measures it yet" if missing else "published code and papers"
+        known = self.standing != "missing"
+        return "published code and papers" if known else "nothing measures it yet"
 
     def judge(self, runs: Runs, says: str) -> Judgement:
         if self.standing == "missing":
@@ -377,24 +372,29 @@ class Timing(Endpoint, frozen=True):
     def _judged(self, timings: Timings, first: Timed, second: Timed) -> Judgement:
         pairs = zip(first.ratios_to_first, second.ratios_to_first, strict=True)
         saved = [1 - own / other for own, other in pairs]
-        medians = first.milliseconds["median"], second.milliseconds["median"]
+        medians = figures(first.milliseconds["median"], second.milliseconds["median"])
         where = timings.environment
         more: dict[str, Any] = {
-            "detail": " against ".join(figures(*medians)) + " ms",
+            "detail": f"{' against '.join(medians)} ms",
             "n": len(saved),
             "repeats": "round",
             "grade": "C" if self.group.startswith("model") else "D",  # a norm alone
             "setting": f"{where['device']} {where['precision']}",
             "records": (timings.path,),
         }
-        if len(saved) < FEWEST:
-            reason = f"too few rounds ({len(saved)} of {FEWEST})"
-            return Judgement("not measured", reason=reason, **more)
+        if (n := len(saved)) < FEWEST:
+            return Judgement("not measured", reason=f"too few rounds ({n} of {FEWEST})", **more)
         found = decide(saved, margin=self.margin, equality=False)
         if found.interval is not None:
             mean, low, high = (f"{value:.1%}" for value in found.interval)
             more["found"] = f"{mean} [{low}, {high}] of the time saved"
             if found.smallest is not None and not found.reason:
-                shown = f"{found.smallest:.1%} (80 % power)"
-                more["reason"] = f"these rounds would have shown {shown}"
+                shown = f"these rounds would have shown {found.smallest:.1%} (80 % power)"
+                more["reason"] = shown
         return at_look(found, None, **more)
+
+
+KINDS: dict[str, type[Endpoint]] = {
+    kind.__name__.lower(): kind
+    for kind in (Contrast, Trains, Level, Document, Computed, Timing, Published)
+}
