@@ -38,8 +38,8 @@ def test_another_experiment_at_a_published_row_is_refused_before_any_run(
     night(capsys, "one", *RESULTS)
     before = contents(folder.parents[1])
     said = (
-        r"(?s)results/one/smoke holds other .*; bn: published is toy-bn-pre-\w+, "
-        "asked for is toy-bn-.* leave out .* another folder; .* remove results/one/smoke, and"
+        r"results/one/smoke holds other experiments \(ln: published is toy-ln-pre-\w+, this run is "
+        r"toy-ln-.*\): leave out the overrides that differ, or give --publish another folder"
     )
     with pytest.raises(ValueError, match=said):
         command.main(
