@@ -8,40 +8,21 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from normlab.config.compose import compose
-    from normlab.norms.base import Norm, Stream
-    from normlab.notebook import Picture, Records, records
-    from normlab.records.record import RunRecord
-    from normlab.train.build import make_norm
-    from normlab.train.loaded import LoadedRun, load_run
-    from normlab.train.run import train
-
+    from normlab.config.compose import compose as compose
+    from normlab.norms.base import Norm as Norm
+    from normlab.norms.base import Stream as Stream
+    from normlab.notebook import records as records
+    from normlab.train.build import make_norm as make_norm
+    from normlab.train.loaded import load_run as load_run
+    from normlab.train.run import train as train
 
 _HOMES = {
-    "LoadedRun": "normlab.train.loaded",
-    "load_run": "normlab.train.loaded",
-    "make_norm": "normlab.train.build",
-    "compose": "normlab.config.compose",
-    "Norm": "normlab.norms.base",
-    "Picture": "normlab.notebook",
-    "Records": "normlab.notebook",
-    "RunRecord": "normlab.records.record",
-    "Stream": "normlab.norms.base",
+    "Norm": "norms.base",
+    "Stream": "norms.base",
+    "compose": "config.compose",
+    "load_run": "train.loaded",
+    "make_norm": "train.build",
 }
-
-__all__ = [
-    "LoadedRun",
-    "Norm",
-    "Picture",
-    "Records",
-    "RunRecord",
-    "Stream",
-    "compose",
-    "load_run",
-    "make_norm",
-    "records",
-    "train",
-]
 
 
 def __getattr__(name: str) -> Any:
@@ -49,8 +30,8 @@ def __getattr__(name: str) -> Any:
         return import_module(f"normlab.{name}")
     if name not in _HOMES:
         raise AttributeError(f"module 'normlab' has no attribute {name!r}")
-    return getattr(import_module(_HOMES[name]), name)
+    return getattr(import_module(f"normlab.{_HOMES[name]}"), name)
 
 
 def __dir__() -> list[str]:
-    return __all__
+    return sorted([*_HOMES, "records", "train"])

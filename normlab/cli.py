@@ -9,16 +9,6 @@ from importlib import import_module
 
 from normlab.commands import COMMANDS, names
 
-_NO_MEMORY = re.compile("out of memory|can't allocate memory")  # torch's messages
-_CURES = {
-    errno.ENOSPC: "what was there is kept: make room, then start the same command again",
-    errno.EACCES: "what was there is kept: give yourself the right to it, or name another place",
-    errno.EEXIST: "a file is where a folder has to be: move it, or name another place",
-    errno.EIO: "the disk or its network fails: look at it, then start the same command again",
-}
-_CURES |= {errno.EDQUOT: _CURES[errno.ENOSPC], errno.EROFS: _CURES[errno.EACCES]}
-_CURES |= {errno.ENOTDIR: _CURES[errno.EEXIST]}
-
 
 def main(argv: list[str] | None = None) -> int:
     """Run `normlab ARGV` and return its exit status."""
@@ -86,9 +76,9 @@ def _message(error: Exception) -> str | None:
 
         return error_line(error)
     if isinstance(error, OSError):
-        cure = _CURES.get(error.errno or 0)
-        return f"{error}; {cure}" if cure else str(error)
-    if isinstance(error, RuntimeError) and _NO_MEMORY.search(str(error)):
-        said = str(error).splitlines()[0]
-        return f"{said}; this machine has too little memory: make the model or the batch smaller"
+        full = error.errno in (errno.ENOSPC, errno.EDQUOT)
+        return f"{error}{'; make room, then run the same command again' if full else ''}"
+    memory = re.search("out of memory|can't allocate memory", str(error))  # torch's messages
+    if isinstance(error, RuntimeError) and memory:
+        return f"{str(error).splitlines()[0]}; make the model or the batch smaller"
     return str(error) if isinstance(error, ValueError) else None

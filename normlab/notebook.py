@@ -13,8 +13,8 @@ from normlab.records.labels import norm_label
 from normlab.records.record import RunRecord
 from normlab.records.store import RunStore, lookup, select, series
 from normlab.reports.charts import KINDS, draw, drawing, row_looks, write
-from normlab.reports.gather import Run, arranged, found_run, rows_of_run
-from normlab.reports.panels import THEMES
+from normlab.reports.gather import arranged, found_run, rows_of_run
+from normlab.reports.panels import LIGHT
 from normlab.reports.study_table import build
 from normlab.reports.table import markdown
 
@@ -49,26 +49,23 @@ class Records(list[RunRecord]):
         super().__init__(record for _, record in found)
         self.folders = [folder for folder, _ in found]
 
-    def to_frame(self, *keys: str, stability: bool = False) -> "pandas.DataFrame":
+    def to_frame(self, *keys: str) -> "pandas.DataFrame":
         """Return one row per run: what the run is, the `keys` asked for, and all of its scores.
 
-        `keys` are dotted keys of the config, such as `optim.lr`. With `stability`, the metrics of
-        the probes are columns too.
+        `keys` are dotted keys of the config, such as `optim.lr`.
         """
         import pandas
 
-        rows = [
+        return pandas.DataFrame(
             {
                 **_named(record),
                 "status": record.outcome.status,
                 "step": record.outcome.step,
                 **{key: lookup(record, key) for key in keys},
                 **{name: score.value for name, score in record.scores.items()},
-                **(record.stability if stability else {}),
             }
             for record in self
-        ]
-        return pandas.DataFrame(rows)
+        )
 
     def curves(self, *names: str) -> "pandas.DataFrame":
         """Return metrics over training, one row per run and step (of its curves, if published).
@@ -79,40 +76,28 @@ class Records(list[RunRecord]):
         import pandas
 
         rows: list[dict[str, Any]] = []
-        for run in self._runs():
+        for folder, record in zip(self.folders, self, strict=True):
             steps: dict[int, dict[str, float]] = {}
             for name in names or ("train/loss", "valid/loss"):
-                for step, value in series(run.rows, name):
+                for step, value in series(rows_of_run(folder), name):
                     steps.setdefault(step, {})[name] = value
-            assert run.record is not None
-            what = _named(run.record)
-            rows += [{**what, "step": step, **steps[step]} for step in sorted(steps)]
-        if self and not rows:
-            raise ValueError(f"no run has {' or '.join(names)} over training")
+            rows += [{**_named(record), "step": step, **steps[step]} for step in sorted(steps)]
         return pandas.DataFrame(rows)
 
-    def plot(self, kind: str = "loss", *, theme: str = "light") -> Picture:
+    def plot(self, kind: str = "loss") -> Picture:
         """Plot the runs; the seeds of an experiment are one line with a band.
 
-        `kind` is a figure of `normlab report --figures`, `theme` is light or dark. Raises
-        ValueError for an unknown kind or theme, or if no run has the metrics that the kind needs.
+        `kind` is a figure of `normlab report --figures`. Raises ValueError for an unknown kind, or
+        if no run has the metrics that it needs.
         """
-        themes = {known.name: known for known in THEMES}
-        if kind not in KINDS or theme not in themes:
-            raise ValueError(
-                f"kind={kind!r}, theme={theme!r}: there are the kinds {', '.join(KINDS)} and the "
-                f"themes {', '.join(themes)}"
-            )
-        runs = arranged(self._runs()).runs
+        if kind not in KINDS:
+            raise ValueError(f"no figure {kind!r}: there are {', '.join(KINDS)}")
+        pairs = zip(self.folders, self, strict=True)
+        runs = arranged([found_run(place, run, rows_of_run(place)) for place, run in pairs]).runs
         panels = KINDS[kind].panels(runs)
         if not panels:
             raise ValueError(f"kind {kind!r}: no run has it ({KINDS[kind].needs})")
-        return Picture(draw(panels, row_looks(runs), themes[theme]), KINDS[kind].title)
-
-    def _runs(self) -> list[Run]:
-        """Return the runs with their logged rows; a record without a log next to it has none."""
-        folders = zip(self, self.folders, strict=True)
-        return [found_run(folder, record, rows_of_run(folder)) for record, folder in folders]
+        return Picture(draw(panels, row_looks(runs), LIGHT), KINDS[kind].title)
 
     def _repr_markdown_(self) -> str:
         """Return the table that `normlab compare` prints."""

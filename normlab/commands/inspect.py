@@ -1,7 +1,7 @@
 """`normlab inspect [RUN] [key=value ...]`: examine a model without training, or its data."""
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,7 +12,7 @@ from normlab.records.packed import address_of
 
 if TYPE_CHECKING:
     from normlab.inspect.model import Subject
-    from normlab.inspect.question import Finding, Question
+    from normlab.inspect.question import Table
 
 SHEET_FILE = "inspect.json"
 _EXAMPLES = """\
@@ -60,7 +60,8 @@ def main(argv: list[str]) -> int:
         with at_work(f"{each.name}, {number + 1} of {len(asked)}"):
             findings[each.name] = each.ask(subject)
         if not arguments.json:
-            _show(each, findings[each.name])
+            found = findings[each.name]
+            show(f"{each.name}: {each.text}", found.answer, found.table)
     text = json.dumps(sheet(subject, findings), indent=1, sort_keys=True, allow_nan=False) + "\n"
     file = arguments.out or folder / SHEET_FILE
     with atomic_write(file) as opened:
@@ -86,11 +87,14 @@ def _subject(words: list[str]) -> "tuple[Subject, Path]":
     return subject_of_run(folder, changes), Path() if changes else folder
 
 
-def _show(asked: "Question", finding: "Finding") -> None:
+def show(title: str, text: str, table: "Table", drawing: Sequence[str] = ()) -> None:
+    """Print a title, a paragraph, a drawing and a table whose numbers are right-aligned."""
     print()
-    print_prose(f"{asked.name}: {asked.text}")
-    print_prose(finding.answer, indent="  ")
-    columns, rows = finding.table
+    print_prose(title)
+    print_prose(text, indent="  ")
+    for line in drawing:
+        print(line)
+    columns, rows = table
     if rows:
         first = zip(columns, rows[0], strict=True)
         numeric = [column for column, value in first if not isinstance(value, str)]

@@ -13,10 +13,10 @@ from normlab.config.compose import compose, to_dict
 from normlab.config.registry import options
 from normlab.config.suggest import check_given_once
 from normlab.inspect.depth import first_update, gradients
+from normlab.inspect.explain import SHAPE, axes_in_words, dependence, in_order, sees_in_words
 from normlab.inspect.model import Subject, subject_of, subject_of_run
 from normlab.inspect.question import Finding, Question, Table, question
 from normlab.inspect.subject import normal, on_table, trained
-from normlab.inspect.worked import SHAPE, axes_in_words, dependence, in_order, sees_in_words
 from normlab.norms.base import RunningNorm
 from normlab.records.labels import norm_label
 from normlab.records.record import RunRecord, plain

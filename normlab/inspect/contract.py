@@ -13,6 +13,7 @@ from pathlib import Path
 import torch
 from torch import Tensor, nn
 
+from normlab.inspect.explain import PADDED, SEEN, axes_in_words, dependence, in_order, sees
 from normlab.inspect.question import Finding, question, questions
 from normlab.inspect.subject import (
     AXES,
@@ -27,14 +28,6 @@ from normlab.inspect.subject import (
     tables,
     train_step,
     with_padding,
-)
-from normlab.inspect.worked import (
-    PADDED,
-    SEEN,
-    axes_in_words,
-    dependence,
-    in_order,
-    sees,
 )
 from normlab.norms.base import RunningNorm, normalized_by
 from normlab.norms.model_norms import recalibrated
@@ -58,14 +51,15 @@ def examine(norm: BareNorm) -> Iterator[tuple[str, Finding]]:
     for asked in questions("norm"):
         try:
             kept = asked.ask(norm)
-            yield asked.name, kept if isinstance(kept, Finding) else Finding(kept, holds=True)
+            found = kept if isinstance(kept, Finding) else Finding(kept, holds=True)
         except Broken as broken:
-            yield asked.name, Finding(str(broken), holds=False)
+            found = Finding(str(broken), holds=False)
         except Exception as error:
             calls = traceback.extract_tb(error.__traceback__)
             lines = [f" ({Path(file).name}:{e.lineno})" for e in calls if e.filename == file]
             said = str(error).strip().partition("\n")[0] + "".join(lines[-1:])
-            yield asked.name, Finding(f"raises {type(error).__name__}: {said}", holds=False)
+            found = Finding(f"raises {type(error).__name__}: {said}", holds=False)
+        yield asked.name, found
 
 
 @question("shape", of="norm")
@@ -76,15 +70,14 @@ def shape(norm: BareNorm) -> str:
         before = x.clone()
         y = call(norm.new(), x)
         given, got = (" x ".join(map(str, t.shape)) for t in (x, y))
-        must(given == got, f"of {given} values it makes {got}: the output has the input's shape")
+        must(given == got, f"returns shape {got} for an input of shape {given}")
         must(torch.equal(x, before), "writes into its input, which the residual branch reads too")
-        finite = y.isfinite().all()
-        must(finite, f"makes NaN or infinity of {size[0]} sequences of {size[1]} tokens")
+        must(y.isfinite().all(), f"returns NaN or infinity for {size[0]} x {size[1]} tokens")
     for value, training in product((0.0, 3.0), (True, False)):
         x = torch.full((4, 6, norm.width), value, dtype=torch.float64)
         finite = call(norm.new().train(training), x).isfinite().all()
-        must(finite, f"makes NaN or infinity where every value is {value:g}: bound its divisor")
-    return "the input's shape, finite; the input stays as it was"
+        must(finite, f"returns NaN or infinity if every value is {value:g}: bound its divisor")
+    return "the input's shape, finite; the input is unchanged"
 
 
 @question("precision", of="norm")
@@ -97,14 +90,14 @@ def precision(norm: BareNorm) -> str:
     for dtype in (torch.float32, torch.float64, torch.bfloat16):
         own = norm.new(torch.float64 if dtype == torch.float64 else torch.float32)
         made = call(own, x.to(dtype), valid).dtype
-        must(made == dtype, f"of {dtype} values it makes {made}: end `forward` with `.to(x.dtype)`")
+        must(made == dtype, f"returns {made} for {dtype}: end `forward` with `.to(x.dtype)`")
     own, exact = norm.new(torch.float32), norm.new(torch.float32)
     x = (x + 300).bfloat16()
     with torch.autocast("cpu", dtype=torch.bfloat16):
         y = call(own, x, valid).float()[valid]
     close = torch.allclose(y, call(exact, x.float(), valid)[valid], rtol=1e-2, atol=1e-2)
-    cure = "take it from `widen(x)` of normlab/norms/pool.py, in float32"
-    must(close, f"bf16 values of mean 300 lose their statistics: {cure}")
+    cure = "compute them in float32, from `widen(x)` of normlab/norms/pool.py"
+    must(close, f"statistics of bf16 values with mean 300 are inaccurate: {cure}")
     wrong = [name for name, table in tables(own).items() if table.dtype != torch.float32]
     must(not wrong, f"keeps {', '.join(wrong)} in another dtype than float32")
     return "the input's dtype; statistics in float32 under bf16"
@@ -117,13 +110,13 @@ def pools(norm: BareNorm) -> str:
     declared = set(norms[0].pools)
     found = {SEEN[each] for own in norms for each in sees(dependence(own, features=2))}
     remembered = {BATCH, POSITION} if isinstance(norms[0], RunningNorm) else set()
-    said = f"declares pools={{{', '.join(in_order(declared))}}}, but an output"
     beyond, without = found - declared, declared - found - remembered
     mixes = beyond == {FEATURE} and bool(declared & {BATCH, POSITION})
+    said = f"declares pools={{{', '.join(in_order(declared))}}}, but its output"
     more, less = (" and ".join(in_order(axes)) for axes in (beyond, without))
-    must(not beyond or mixes, f"{said} changes along {more} too: name all axes that it pools over")
-    must(not without, f"{said} does not change along {less}: it does not pool over it")
-    also = "; an output changes with its token's other features too" if beyond else ""
+    must(not beyond or mixes, f"{said} also depends on {more}: declare all axes it pools over")
+    must(not without, f"{said} does not depend on {less}")
+    also = "; an output depends on its token's other features too" if beyond else ""
     return f"over {axes_in_words(declared).replace(', ', ' and ')}, as declared{also}"
 
 
@@ -140,8 +133,8 @@ def padding(norm: BareNorm) -> str:
             moved = " and ".join(what for what, before, after in pairs if differ(before, after))
             must(
                 not moved,
-                f"in {mode} the {moved} of real tokens change with padding, or with "
-                "`stream.valid`, which is None without padding: go by `stream.real(x)`",
+                f"in {mode} padding changes the {moved} of real tokens: use `stream.real(x)` "
+                "(`stream.valid` is None without padding)",
             )
             must(not padded.leaked.any(), f"in {mode} a gradient flows into padding")
     return "outputs, gradients and statistics are the same with and without padding"
@@ -162,9 +155,9 @@ def independent(norm: BareNorm) -> str:
         depends = differ(whole, y)
         must(
             depends != declared,
-            f"in eval a sequence has {'another' if depends else 'the same'} output {how}, and "
-            f"`{flag}` is {declared}: name what it pools over in `pools`, take running statistics "
-            "by RunningNorm, count positions from `stream.start`",
+            f"`{flag}` is {declared}, but in eval a sequence has "
+            f"{'another' if depends else 'the same'} output {how}: declare `pools`, keep running "
+            "statistics by RunningNorm, count positions from `stream.start`",
         )
     found = [f"{'the same' if yes else 'another'} {how}" for how, yes, _ in flags.values()]
     return f"in eval a sequence is {' and '.join(found)}, as declared"
@@ -194,8 +187,8 @@ def gradient(norm: BareNorm) -> str:
         fast_mode=True,
         raise_exception=False,
     )
-    must(right, "the backward pass is not exact: if that is meant, declare exact_gradient = False")
-    return f"{reached}, the one of what training computes"
+    must(right, "the backward pass is not exact: if intended, declare exact_gradient = False")
+    return f"{reached}, and it is exact"
 
 
 @question("saved", of="norm")
@@ -213,13 +206,13 @@ def saved(norm: BareNorm) -> str:
         for number in range(stop + 1, stop + 4):
             pairs = zip(train_step(own, number), train_step(other, number), strict=True)
             same = all(torch.equal(mine, loaded) for mine, loaded in pairs)
-            said = f"{at} its output or gradient at step {number} is another: what it keeps must be"
-            must(same, f"{said} a buffer (`keep`, `register_buffer`)")
+            cure = "its state must be in buffers (`keep`, `register_buffer`)"
+            must(same, f"{at} its output or gradient differs at step {number}: {cure}")
         altered = _altered(_state(own), _state(other))
         must(not altered, f"{at} {altered} differ")
         x = norm.values(4, 6)
         same = torch.equal(look(own.eval(), x), look(other.eval(), x))
-        must(same, f"{at} eval gives another output")
+        must(same, f"{at} its output in eval differs")
     return "eval changes nothing; training resumes bit for bit from the saved state"
 
 
@@ -234,12 +227,8 @@ def running(norm: BareNorm) -> str | Finding:
     with normalized_by(model, "batch"):
         call(own, x.clone().requires_grad_(), valid)[valid].sum().backward()
     altered = _altered(before, _state(own))
-    must(not altered, f"with the statistics of a batch in eval it changes {altered}")
-
-    def feed() -> None:
-        run(own, x, valid)
-
-    with recalibrated(model, feed):
+    must(not altered, f"in eval with batch statistics it changes {altered}")
+    with recalibrated(model, lambda: run(own, x, valid)):
         moved = _altered(before, _state(own))
     must(
         moved,
@@ -247,7 +236,7 @@ def running(norm: BareNorm) -> str | Finding:
         "`self.regime` is running, and let `enter` move the tables",
     )
     altered = _altered(before, _state(own))
-    must(not altered, f"after recalibration {altered} are not as before")
+    must(not altered, f"recalibration does not restore {altered}")
     return "running statistics can be bypassed, recalibrated and restored"
 
 

@@ -2,7 +2,6 @@
 
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
-from contextlib import AbstractContextManager, nullcontext
 from itertools import islice
 from typing import Any
 
@@ -12,7 +11,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from normlab.data.batching import eval_batches
-from normlab.inspect.model import Subject
+from normlab.inspect.model import Subject, taking
 from normlab.inspect.question import Finding, Table, question
 from normlab.norms.base import normalized_by, running_norms
 from normlab.norms.model_norms import recalibrated
@@ -131,14 +130,13 @@ def stepwise(subject: Subject) -> Finding:
     the whole is processed at once, but not step by step.
     """
     picked = subject.generator("stepwise").permutation(subject.number("valid"))[:DECODED]
-    ways: dict[str, tuple[str, AbstractContextManager[None]]]
-    ways = {"eval": ("as evaluated", nullcontext())}
+    ways = {"eval": ("as evaluated", "eval")}
     if subject.keeps_statistics:
-        ways["batch"] = ("of the sentence", normalized_by(subject.model, "batch"))
+        ways["batch"] = ("of the sentence", "training")
     values: dict[str, Any] = {"sentences": len(picked)}
     rows, answers = [], []
     for name, (statistics, mode) in ways.items():
-        with mode:
+        with taking(subject.model, mode):
             found = _compare(subject, np.sort(picked).tolist())
         if found is None:
             return Finding.none("the task does not generate text")

@@ -21,9 +21,8 @@ from normlab.bench.speed import runtime_of
 from normlab.config.compose import compose, to_dict
 from normlab.inspect.question import Finding, questions
 from normlab.models.attention import AttentionCore
-from normlab.models.base import Anatomy, stacks
-from normlab.norms.base import Norm, normalized_by, running_norms
-from normlab.norms.local import NoNorm
+from normlab.models.base import stacks
+from normlab.norms.base import normalized_by, running_norms
 from normlab.placements.base import Residual
 from normlab.probes.sites import real_values, sites
 from normlab.records.record import plain
@@ -57,17 +56,6 @@ class Subject:
     def seed(self) -> int:
         """The seed of the run, also used for the random draws of questions."""
         return int(self.config["seed"])
-
-    @property
-    def stacks(self) -> dict[str, Anatomy]:
-        """The stacks of the model by name."""
-        return stacks(self.model)
-
-    @property
-    def norms(self) -> set[str]:
-        """The names of the model's norms, without identities (`NoNorm`)."""
-        found = sites(self.model, Norm).items()
-        return {name for name, norm in found if not isinstance(norm, NoNorm)}
 
     @property
     def keeps_statistics(self) -> bool:
@@ -169,16 +157,6 @@ class Pass:
         return {name: Values(*real_values(y, given)) for name, (given, y) in found.items()}
 
     @property
-    def norms(self) -> dict[str, Values]:
-        """The input of each norm; positions that a recurrence feeds one at a time are joined."""
-        found: dict[str, Values] = {}
-        for name, calls in self.calls["norm"].items():
-            first = max(n for n, ((_, stream), _) in enumerate(calls) if stream.start == 0)
-            each = [(x, stream.real(x)) for (x, stream), _ in calls[first:]]
-            found[name] = Values(*(torch.cat(parts, 1) for parts in zip(*each, strict=True)))
-        return found
-
-    @property
     def attentions(self) -> dict[str, Attention]:
         """The inputs of each attention; the residual around it says which queries are real."""
         found: dict[str, Attention] = {}
@@ -230,7 +208,7 @@ def watched(
             seen.entered[name] = (given[0].detach().requires_grad_(), *given[1:])
             return seen.entered[name]
 
-        for kind, place in {"norm": Norm, "residual": Residual, "attention": AttentionCore}.items():
+        for kind, place in {"residual": Residual, "attention": AttentionCore}.items():
             for name, module in sites(model, place).items():
                 keep(kind, name, module)
         for name, stack in stacks(model).items():

@@ -36,6 +36,7 @@ from normlab.inspect.model import (
 )
 from normlab.inspect.question import Finding, Table, question
 from normlab.inspect.subject import look as look_at_norm
+from normlab.models.base import stacks
 
 SETS = 50
 MATES = 31
@@ -71,9 +72,7 @@ def batch_mates(subject: Subject) -> Finding:
     for mode in MODES:
         batches = (subject.batch("train", [sentence, *chosen]) for chosen in sets)
         passes = [of_first(look(subject, batch, mode)) for batch in batches]
-        ends, weights = passes[0]
-        values[mode] = {name: deviation([x[name] for x, _ in passes]) for name in ends}
-        attention[mode] = {n: total_variation([w[n] for _, w in passes]) for n in weights}
+        values[mode], attention[mode] = changes_over_sets(passes)
         most = max(values[mode].values())
         answers.append(f"in {mode} its values change {by_how_much(most)}")
         if most >= ROUNDING and attention[mode]:
@@ -97,9 +96,20 @@ def batch_mates(subject: Subject) -> Finding:
     return Finding(", ".join(answers), found, table, board=board)
 
 
-def of_first(
-    seen: Pass,
-) -> tuple[dict[str, Float[Tensor, "_ D"]], dict[str, Float[Tensor, "H _ _"]]]:
+Outputs = dict[str, Float[Tensor, "_ D"]]
+Weights = dict[str, Float[Tensor, "H _ _"]]
+
+
+def changes_over_sets(
+    passes: Sequence[tuple[Outputs, Weights]],
+) -> tuple[dict[str, float], dict[str, float]]:
+    """Return the deviation of each output and the total variation of each attention over sets."""
+    outputs, weights = passes[0]
+    values = {name: deviation([x[name] for x, _ in passes]) for name in outputs}
+    return values, {name: total_variation([w[name] for _, w in passes]) for name in weights}
+
+
+def of_first(seen: Pass) -> tuple[Outputs, Weights]:
     """Return each stack's output and each attention's weights for a batch's first sentence."""
     last = {name: end.all[0, end.valid[0]] for name, end in seen.outputs("stack").items()}
     return last, {
@@ -148,14 +158,16 @@ def computed_mates() -> list[Evidence]:
     }
     generator = torch.Generator().manual_seed(SEED)
     maps = torch.randn(2, WIDTH, WIDTH, generator=generator, dtype=torch.float64)
+
+    def of_norm(norm: Norm, set_: Float[Tensor, "B P D"]) -> tuple[Outputs, Weights]:
+        y = look_at_norm(norm, torch.cat([sentence, set_]))[0]
+        query, key = (each[None, None] for each in y @ maps / math.sqrt(WIDTH))
+        return {"": y}, {"": attention_weights(query, key, None)}
+
     pieces = []
     for text, norm in norms.items():
-        outs = [look_at_norm(norm, torch.cat([sentence, set_]))[0] for set_ in others]
-        pairs = [y @ maps / math.sqrt(WIDTH) for y in outs]  # random queries and keys
-        weights = total_variation(
-            [attention_weights(q[None, None], k[None, None], None) for q, k in pairs]
-        )
-        values = deviation(outs)
+        found = changes_over_sets([of_norm(norm, set_) for set_ in others])
+        values, weights = (each[""] for each in found)
         answer = "identical"
         if changes(values):
             answer = f"values change by {percent(values)}, attention by {percent(weights)}"
@@ -196,7 +208,7 @@ def leak(subject: Subject) -> Finding:
         with taking(model, mode), torch.enable_grad(), watched(model, leaves=True) as seen:
             subject.losses(subject.batch("train", picked), model)
             found[mode] = {name: derivative(name, seen, seed) for name in seen.outputs("stack")}
-    ways = {name: stack.both_ways for name, stack in subject.stacks.items()}
+    ways = {name: stack.both_ways for name, stack in stacks(subject.model).items()}
     rows, answers = [], []
     for mode, by_stack in found.items():
         leaks = []

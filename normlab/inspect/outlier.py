@@ -1,7 +1,6 @@
 """Outliers: does the norm stop a 999 from saturating attention, and which tokens does it affect?"""
 
 import math
-from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from typing import Any
 
@@ -14,7 +13,7 @@ from normlab.inspect.computed import piece
 from normlab.inspect.model import Pass, Subject, look, movement
 from normlab.inspect.question import Cell, Finding, Table, question
 from normlab.inspect.subject import run
-from normlab.norms.base import Norm, normalized_by
+from normlab.norms.base import Norm
 from normlab.probes.activations import describe_attention
 from normlab.train.build import make_norm
 
@@ -50,21 +49,20 @@ def outlier(subject: Subject) -> Finding:
     picked = generator.permutation(subject.number("valid"))[:SENTENCES]
     batch = subject.batch("valid", picked.tolist())
     place = float(generator.random())  # the feature's place in the width, in [0, 1)
-    modes: dict[str, AbstractContextManager[None]] = {"as evaluated": nullcontext()}
+    modes = {"as evaluated": "eval"}
     if subject.keeps_statistics:
-        modes["of the batch"] = normalized_by(subject.model, "batch")
+        modes["of the batch"] = "training"
     values: dict[str, Any] = {}
     rows: list[tuple[Cell, ...]] = []
     answers = []
     for statistics, mode in modes.items():
-        with mode:
-            before = look(subject, batch)
-            if not before.attentions:
-                return Finding.none("the model has no attention, and so no softmax over tokens")
-            passes = {
-                stack: look(subject, batch, enter=partial(_add, stack, place))
-                for stack in before.outputs("stack")
-            }
+        before = look(subject, batch, mode)
+        if not before.attentions:
+            return Finding.none("the model has no attention, and so no softmax over tokens")
+        passes = {
+            stack: look(subject, batch, mode, enter=partial(_add, stack, place))
+            for stack in before.outputs("stack")
+        }
         unchanged = worst(before)
         rows.append(("-", statistics, *unchanged.values(), None, None))
         found = {stack: {**worst(seen), **moved(before, seen)} for stack, seen in passes.items()}

@@ -5,22 +5,22 @@ import sys
 
 import numpy as np
 import torch
-from jaxtyping import Float
+from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from normlab.claims.evidence import Evidence
 from normlab.inspect.computed import WIDTH, close, draw_tokens, new_norm, option, piece
-from normlab.inspect.model import MODES, Subject, by_how_much, look, movement, stacks
+from normlab.inspect.explain import PADDED, document
+from normlab.inspect.model import MODES, Subject, by_how_much, look, movement
 from normlab.inspect.question import Finding, Table, question
 from normlab.inspect.subject import padding_moves, run, with_padding
-from normlab.inspect.worked import PADDED, document
+from normlab.models.base import stacks
 from normlab.norms.base import running_norms
 from normlab.norms.batch import BatchNorm
 
 FIVE = (1.0, 2.0, 3.0, 4.0, 5.0)
 SHARES = tuple(step / 10 for step in range(9))
 SENTENCES = 32
-FEWEST = 8  # the least number of sentences to pick
 
 
 @question("padding", of="model")
@@ -80,21 +80,19 @@ def positions(model: nn.Module) -> int:
     return min([*rooms, *(number for number in rows if number > 1)], default=sys.maxsize)
 
 
-def alike(lengths: np.ndarray, *, longest: int, generator: np.random.Generator) -> np.ndarray:
-    """Return the indices of at most 32 examples of the most common combination of lengths.
+def alike(
+    lengths: Int[np.ndarray, "n k"], *, longest: int, generator: np.random.Generator
+) -> Int[np.ndarray, " m"]:
+    """Return the indices of at most 32 examples with the most common combination of lengths.
 
-    `lengths` is `[n, k]`: the length of each example in each stream. Combinations with a length
-    above `longest` are skipped, unless there is no other. If the most common one has fewer than 8
-    examples, the examples nearest to it in length are added.
+    `lengths` has the length of each example in each stream. Combinations with a length above
+    `longest` are skipped, unless there is no other.
     """
-    combinations, counts = np.unique(lengths, axis=0, return_counts=True)
-    most = combinations.max(1)
-    fitting = most <= max(longest, most.min())
-    common = int(np.argmax(np.where(fitting, counts, 0)))
+    kinds, kind, counts = np.unique(lengths, axis=0, return_inverse=True, return_counts=True)
+    fitting = kinds.max(1) <= max(longest, kinds.max(1).min())
     order = generator.permutation(len(lengths))
-    far = np.abs(lengths[order] - combinations[common]).sum(1)
-    number = min(max(int(counts[common]), FEWEST), SENTENCES)
-    return np.sort(order[np.argsort(far, kind="stable")[:number]])
+    common = kind.reshape(-1)[order] == np.argmax(np.where(fitting, counts, 0))
+    return np.sort(order[common][:SENTENCES])
 
 
 @question("padding.pollutes", of="claim")

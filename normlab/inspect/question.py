@@ -26,9 +26,9 @@ NO_TABLE = Table()
 class Finding:
     """The answer to a question.
 
-    `answer` is one plain sentence, `values` has all numbers behind it, `table` those to display.
-    `holds` says whether a norm keeps its contract, `why_not` why the question does not apply to
-    the subject (else empty). `board` has the entries for the board of all norms, by column.
+    `values` has all numbers behind the `answer`, `table` those to display, `board` the entries for
+    the board of norms by column. `holds` says whether a norm keeps its contract, `why_not` why the
+    question does not apply to the subject (else empty).
     """
 
     answer: str

@@ -22,7 +22,6 @@ AXES: tuple[str, ...] = get_args(Axis)
 STEPS = 12  # the length of a run, enough for every schedule to end
 HALF_WAY, LONG_RUN = 500, 1000  # the step at which `explain` shows norms that start without pooling
 WIDTH = 4  # of the articles' example tensor
-_WIDTHS = (16, 64, 512)
 _ROUNDING = 1e-9  # in float64, far above the effect of summation order
 VALID = torch.arange(6) < torch.tensor([6, 2, 4, 5])[:, None]
 """The real tokens of four sequences."""
@@ -31,17 +30,11 @@ VALID = torch.arange(6) < torch.tensor([6, 2, 4, 5])[:, None]
 class BareNorm:
     """A norm, new or trained, in float64; each call returns a fresh copy."""
 
+    width = 64
+
     def __init__(self, build: Callable[[int], Norm]) -> None:
-        """Build the norm at the first width it accepts; raises the last error if there is none."""
-        for width in _WIDTHS:
-            try:
-                with _seeded():
-                    self._made = build(width)
-                break
-            except ValueError:
-                if width == _WIDTHS[-1]:
-                    raise
-        self.width = self._made.dim
+        with _seeded():
+            self._made = build(self.width)
         self._trained: dict[int, Norm] = {}
 
     def new(self, dtype: torch.dtype = torch.float64) -> Norm:

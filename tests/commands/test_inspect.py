@@ -5,14 +5,15 @@ import pytest
 import normlab
 from normlab.cli import main
 from normlab.inspect.model import FORMAT
-from tests.tiny_runs import tiny, write_corpus
+from tests.tiny_runs import QUICK, tiny, write_corpus
 
 
 @pytest.fixture
 def config(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     corpus = write_corpus(tmp_path / "corpus", train=60)
-    return tiny(corpus, tmp_path / "runs", "norm=bn", "observe.log_every=4")
+    steps = ("budget.steps=2", "validate.every=2", "observe.log_every=2")
+    return tiny(corpus, tmp_path / "runs", *QUICK, "norm=bn", *steps)
 
 
 def read(path):
@@ -46,8 +47,8 @@ def test_a_run_keeps_its_sheet_and_changes_make_another(config, tmp_path, capsys
     (folder,) = (path.parent for path in (tmp_path / "runs").rglob("record.json"))
     assert main(["inspect", str(folder), "--only", "stepwise"]) == 0
     sheet = read(folder / "inspect.json")
-    assert (sheet["subject"]["run"], sheet["subject"]["step"]) == (record.run_id, 12)
-    assert f"run {record.run_id}, step 12" in " ".join(capsys.readouterr().out.split())
+    assert (sheet["subject"]["run"], sheet["subject"]["step"]) == (record.run_id, 2)
+    assert f"run {record.run_id}, step 2" in " ".join(capsys.readouterr().out.split())
     assert main(["inspect", str(folder), "norm.eval_stats=batch", "--only", "stepwise"]) == 0
     assert read(folder / "inspect.json") == sheet
     other = read(tmp_path / "inspect.json")

@@ -14,7 +14,7 @@ from normlab.config.compose import compose, to_dict
 from normlab.train.build import build_task
 from normlab.train.loop import Trainer
 from tests.docs.pages import ROOT
-from tests.tiny_runs import tiny, write_corpus
+from tests.tiny_runs import QUICK, tiny, write_corpus
 from tests.train.trainers import trainer_of
 
 PACKAGE = f"{ROOT}/normlab/"
@@ -49,8 +49,8 @@ def walked(tmp_path_factory):
     """Return the files that the code of each walk enters."""
     place = tmp_path_factory.mktemp("walk")
     corpus = write_corpus(place / "text", seed=77)  # no other test has it in the cache
-    words = tiny(corpus, place / "runs", "norm=bn", "budget.steps=2", "validate.every=2")
-    words = [*words, "probe=[]"]
+    words = tiny(corpus, place / "runs", *QUICK, "norm=bn", "budget.steps=1", "validate.every=1")
+    words = [*words, "probe=[]", "task.test_search.length_offset=2"]
     found = {walk: [] for walk in WALKS}
     text, gradient, verdict = found.values()
     config = to_dict(compose(words))

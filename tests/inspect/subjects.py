@@ -6,7 +6,6 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
-import pytest
 import torch
 
 from normlab.config.registry import option_names
@@ -21,9 +20,6 @@ OVER_BATCH, OVER_TIME = (
     {norm for norm in option_names("norm") if axis in make_norm(norm, 16).pools}
     for axis in ("batch", "position")
 )
-# One norm of each way to see other tokens, both placements, and one with a warm-up.
-_KINDS = {"none": "pre", "ln": "post", "in": "pre", "bn_position": "pre", "bn": "post", "pn": "pre"}
-EVERY_KIND = pytest.mark.parametrize(("norm", "placement"), _KINDS.items())
 SENTENCES = 400
 LARGER = ("task.vocab_size=300", "model.max_positions=256")
 """Words are tokens, so that sentences are short and many of one length; room for much padding."""

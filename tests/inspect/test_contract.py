@@ -99,27 +99,27 @@ WRONG = {
     "pools over more": (
         wrong(lambda self, x, s: x / root(x, (1, 2))),
         "pools",
-        rf"declares pools=\{{{FEATURE}}}, but an output changes along {POSITION} too: name",
+        rf"declares pools=\{{{FEATURE}}}, but its output also depends on {POSITION}: declare",
     ),
     "pools over less": (
         wrong(pools=frozenset({FEATURE, BATCH})),
         "pools",
-        f"does not change along {BATCH}: it does not pool over it",
+        f"does not depend on {BATCH}",
     ),
     "one feature": (wrong(lambda self, x, s: x, forward=lambda self, x, s: x[..., :1]), "shape"),
     "in place": (wrong(forward=lambda self, x, s: x.mul_(2)), "shape", "its input"),
     "no floor": (wrong(lambda self, x, s: x / x.std(-1, keepdim=True)), "shape", "is 0"),
-    "float32": (wrong(forward=without_cast), "precision", r"bfloat16 values.*to\(x.dtype\)"),
+    "float32": (wrong(forward=without_cast), "precision", r"bfloat16: .*to\(x.dtype\)"),
     "bf16 statistics": (wrong(forward=without_widening), "precision", "widen"),
     "padding": (
         wrong(lambda self, x, s: x / root(x, 1), pools=frozenset({POSITION})),
         "padding",
-        "in training the outputs and gradients of real tokens.*stream.valid",
+        "in training padding changes the outputs and gradients of real tokens.*stream.valid",
     ),
     "alone": (
         wrong(lambda self, x, s: x / root(x, (0, 1)), pools=ALL, batch_independent=True),
         "independent",
-        "another output alone, and `batch_independent` is True",
+        "`batch_independent` is True, but in eval a sequence has another output alone",
     ),
     "start": (
         wrong(lambda self, x, s: by_token(x) * places(x.shape[1], 1)),
@@ -129,7 +129,7 @@ WRONG = {
     "slow for nothing": (wrong(incremental=False), "independent", "the same output token by token"),
     "detached": (wrong(lambda self, x, s: x / root(x, -1).detach()), "gradient", "exact_gradient"),
     "idle": (wrong(forward=lambda self, x, s: by_token(x)), "gradient", "weight, bias"),
-    "counts in Python": (Counts, "saved", "must be a buffer"),
+    "counts in Python": (Counts, "saved", "must be in buffers"),
     "deaf": (Deaf, "running", "recalibration changes nothing"),
     "raises": (
         wrong(lambda self, x, s: x / self.scale),

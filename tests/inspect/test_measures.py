@@ -10,13 +10,12 @@ import torch
 import torch.nn.functional as F
 
 from normlab.claims.evidence import to_json
-from normlab.inspect.computed import compute, names, rank_correlation
+from normlab.inspect.computed import compute, names, rank_correlation, variances_of_means
 from normlab.inspect.inference import by_length, differences, loss
 from normlab.inspect.model import Pass, by_how_much, look, movement, percent
 from normlab.inspect.others import attention_weights, derivative, total_variation
 from normlab.inspect.outlier import through
 from normlab.inspect.padding import alike
-from normlab.inspect.sampling import Sums, describe
 from normlab.models.attention import AttentionCore
 from normlab.norms.base import Stream
 from normlab.probes.sites import sites
@@ -145,30 +144,7 @@ def test_the_most_common_combination_of_lengths_is_taken():
     assert picked([(5, 6)] * 9 + [(5, 7)] * 4) == [(5, 6)] * 9
 
 
-SIZES = [1, 2, 4, 8, 16, 32]
-
-
-def orders(groups, sets=2000, largest=32):
-    rng = np.random.default_rng(7)
-    return np.stack([rng.permutation(groups)[:largest] for _ in range(sets)])
-
-
-def test_independent_tokens_have_the_law_of_tokens_and_equal_ones_are_worth_one():
-    number = np.random.default_rng(5).integers(3, 9, 600)
-    tokens = np.random.default_rng(3).normal(2.0, 3.0, (number.sum(), 24))
-    found = describe(Sums.of(tokens, number), orders(600), SIZES)
-    assert found["slope"] == pytest.approx(-1, abs=0.03)
-    assert found["design_effect"] == pytest.approx([1] * 6, abs=0.12)
-    assert found["sigma2"] == pytest.approx(24 * 9, rel=0.02)
-    alike = describe(Sums.of(tokens[:600].repeat(4, 0), np.full(600, 4)), orders(600), SIZES)
-    assert alike["design_effect"] == pytest.approx([4] * 6, rel=0.12)
-
-
-def test_resampling_by_hand():
-    sums = Sums.of(np.array([[1.0], [3.0], [6.0], [0.0]]), np.array([2, 1, 1]))
-    found = describe(sums, np.array([[0, 1], [2, 0]]), [1, 2])
-    assert found["tokens"] == pytest.approx([2 / (1 / 2 + 1), 3])
-    variance = np.array(found["variance"]) * found["sigma2"]
-    # Means 2 and 0 of single sentences, 10 / 3 and 4 / 3 of pairs, out of three.
-    assert variance == pytest.approx([2 / (1 - 1 / 3), 2 / (1 - 2 / 3)])
-    assert sums.variance == pytest.approx(46 / 4 - 2.5**2)
+def test_the_variance_of_a_mean_falls_with_independent_tokens():
+    independent, equal = (variances_of_means(4, alike) for alike in (0.0, 1.0))
+    assert [n * each for n, each in independent.items()] == pytest.approx([1] * 6, rel=0.12)
+    assert [n * each for n, each in equal.items()] == pytest.approx([4] * 6, rel=0.12)

@@ -15,7 +15,6 @@ if TYPE_CHECKING:
     from omegaconf import DictConfig
 
 FIRST_RATE = 1e-3
-_UPWARDS = 2  # doublings before the rate is halved
 TRAINS = "trains"
 
 
@@ -111,47 +110,31 @@ def rate(examined: Examined) -> Finding:
     """What is the largest learning rate that trains?
 
     Short runs use a constant rate after a short warm-up. It starts at 0.001 and is doubled until a
-    run does not train. If 0.001 itself does not, it may be too small or too large, so up to two
-    larger rates are tried before smaller ones. A run trains if its training loss over the last
-    tenth is below that of word frequencies, which a model reaches by learning only its biases.
+    run does not train; if 0.001 itself does not, it is halved until one does. A run trains if its
+    training loss over the last tenth is below that of word frequencies, which a model reaches by
+    learning only its biases.
     """
     tried: dict[float, Trial] = {}
-    rate: float | None = FIRST_RATE
-    while rate is not None and len(tried) < examined.sizes.most_rates:
+    rate, largest = FIRST_RATE, 0.0
+    while rate not in tried and len(tried) < examined.sizes.most_rates:
         tried[rate] = _try(examined, rate)
-        rate = next_rate(tried)
-    largest = max(_trained(tried), default=None)
-    is_open = largest is not None and 2 * largest not in tried
+        largest = max((r for r, trial in tried.items() if trial.ended == TRAINS), default=0.0)
+        rate = 2 * largest or rate / 2
+    is_open = largest > 0 and 2 * largest not in tried
     steps = examined.sizes.rate_steps
     values = {
         "steps": steps,
-        "largest": largest,
+        "largest": largest or None,
         "open": is_open,
-        "training_losses": {f"{rate:g}": trial.training for rate, trial in tried.items()},
     }
     rows = [(rate, *trial) for rate, trial in sorted(tried.items())]
     table = Table(("learning rate", "training loss", "how it ended"), rows)
-    if largest is None:
+    if not largest:
         answer = f"none of {min(tried):g} to {max(tried):g} trains in {steps} updates"
         return Finding(answer, values, table, board={"largest lr": "none"})
     bound = ", the largest that was tried" if is_open else f"; {2 * largest:g} does not"
     answer = f"{largest:g}{bound} ({steps} updates, training loss below that of word frequencies)"
     return Finding(answer, values, table, board={"largest lr": f"{largest:g}{'+' * is_open}"})
-
-
-def _trained(tried: Mapping[float, Trial]) -> list[float]:
-    """Return the rates of the runs that trained."""
-    return [rate for rate, trial in tried.items() if trial.ended == TRAINS]
-
-
-def next_rate(tried: Mapping[float, Trial]) -> float | None:
-    """Return the rate to try next; None once a rate trains and its double was tried."""
-    if good := _trained(tried):
-        return None if 2 * max(good) in tried else 2 * max(good)
-    largest = max(tried)
-    if largest < FIRST_RATE * 2**_UPWARDS and tried[largest].training is not None:
-        return 2 * largest
-    return min(tried) / 2
 
 
 def _try(examined: Examined, rate: float) -> Trial:
