@@ -164,7 +164,7 @@ def examined(arguments: Sequence[str], folder: Path) -> Examined:
     if own["scale"] not in SCALES:
         raise ValueError(f"scale={own['scale']}: a card has {' and '.join(SCALES)}")
     if not any(argument.startswith("norm=") for argument in chosen):
-        raise ValueError("whose card? give norm=OPTION; `normlab list norms` lists the options")
+        raise ValueError("no norm: give norm=OPTION; `normlab list norms` lists the options")
     choices = to_dict(compose(chosen))["choices"]
     placement = [] if choices["placement"] == "pre" else [choices["placement"]]
     changed = [text.removeprefix("norm.") for text in chosen if "." in text.partition("=")[0]]

@@ -334,13 +334,13 @@ def variance_of_the_mean() -> list[Evidence]:
     Sets are drawn from single values, from sentences of 16 independent tokens, and from sentences
     whose tokens have a correlation of 0.1.
     """
-    length, alike, near = 16, 0.1, 0.1
+    length, correlation, near = 16, 0.1, 0.1
     single, independent, correlated = (
-        variances_of_means(*drawn) for drawn in ((1, 0.0), (length, 0.0), (length, alike))
+        variances_of_means(*drawn) for drawn in ((1, 0.0), (length, 0.0), (length, correlation))
     )
     slope = float(np.polyfit(np.log([*single]), np.log([*single.values()]), 1)[0])
     ratio = single[8] / single[256]
-    tokens, expected = 32 * length, 1 + (length - 1) * alike
+    tokens, expected = 32 * length, 1 + (length - 1) * correlation
     per_sentence, design = 1 / (32 * independent[tokens]), tokens * correlated[tokens]
     by_one = "one value per sample: the variance of the mean falls as 1/N, 32 times from 8 to 256"
     falls = f"as N^{slope:.2f}, {ratio:.3g} times"
@@ -349,10 +349,10 @@ def variance_of_the_mean() -> list[Evidence]:
         f"sigma^2 / 32 is {per_sentence:.3g} times too large for 32 sentences of independent "
         "tokens: N counts tokens"
     )
-    by_token = f"N counts tokens also where two of a sentence correlate by {alike}"
+    by_token = f"N counts tokens also where two of a sentence correlate by {correlation}"
     too_small = (
         f"sigma^2 / {tokens} is {design:.2f} times too small: {tokens} tokens equal "
-        f"{1 / correlated[tokens]:.0f} independent ones (1 + {length - 1} x {alike} = "
+        f"{1 / correlated[tokens]:.0f} independent ones (1 + {length - 1} x {correlation} = "
         f"{expected:g} expected)"
     )
     holds = [abs(value - 1) < near for value in (-slope, per_sentence, design)]
@@ -363,18 +363,18 @@ def variance_of_the_mean() -> list[Evidence]:
     ]
 
 
-def variances_of_means(length: int, alike: float) -> dict[int, float]:
+def variances_of_means(length: int, correlation: float) -> dict[int, float]:
     """Return Var(mean) / sigma^2 by the number of tokens in a set of 8 to 256 sentences.
 
     Sets are drawn without replacement from 2048 sentences, whose tokens have a correlation of
-    `alike`. Dividing variances by 1 - N / 2048 corrects for this finite population (Cochran 1977,
+    `correlation`. Dividing variances by 1 - N / 2048 corrects for this finite population (Cochran 1977,
     section 2.6).
     """
     samples, sizes, sets = 2048, (8, 16, 32, 64, 128, 256), 256
     generator = np.random.default_rng(SEED)
     sentence = generator.standard_normal((samples, 1, WIDTH))
     token = generator.standard_normal((samples, length, WIDTH))
-    values = np.sqrt(alike) * sentence + np.sqrt(1 - alike) * token
+    values = np.sqrt(correlation) * sentence + np.sqrt(1 - correlation) * token
     orders = np.stack([generator.permutation(samples)[: sizes[-1]] for _ in range(sets)])
     sums, number = values.sum(1), samples * length
     squares = np.square(values.reshape(number, WIDTH)).sum(0)

@@ -65,9 +65,6 @@ def document() -> Float[Tensor, "2 3 4"]:
     return torch.tensor(DOCUMENT, dtype=torch.float64)
 
 
-# Cells that share statistics ----------------------------------------------------------------------
-
-
 def by_axes(pools: Set[str]) -> Cells:
     """Return which cells share a statistic: those that differ only along the pooled axes."""
     sizes = zip(AXES, SHAPE, strict=True)
@@ -147,9 +144,6 @@ def sees(found: Cells) -> list[str]:
 def sees_in_words(found: Cells) -> str:
     """Return what `sees` finds as text."""
     return ", ".join(sees(found)) or "its own value alone"
-
-
-# The articles' example, worked through ------------------------------------------------------------
 
 
 class Line(NamedTuple):

@@ -77,11 +77,11 @@ def statistics(subject: Subject) -> Finding:
         "closed": closed,
     }
     first = "" if subject.step else " (at initialization, before any statistics were taken)"
-    answer = f"{gap:+.3g} nats a token{first}: loss {losses['running']:.4g} against {own:.4g}"
+    answer = f"{gap:+.3g} nats per token{first}: loss {losses['running']:.4g} against {own:.4g}"
     if closed is not None:
         answer += f"; recalibration closes {closed:.0%} of it"
     rows = [(name, value, value - own) for name, value in losses.items()]
-    table = Table(("statistics", "loss", "above the batch's"), rows)
+    table = Table(("statistics", "loss", "above batch"), rows)
     return Finding(answer, values, table, board={"train-eval gap": gap})
 
 
@@ -143,11 +143,12 @@ def stepwise(subject: Subject) -> Finding:
         values[name], loss, apart = found, found["loss"], found["difference"]
         rows.append((statistics, *loss.values(), *apart.values(), found["changed"]))
         if found["same"]:
-            answers.append(f"the same to rounding (at most {apart['largest']:.1g} nats a token)")
+            answers.append(f"the same to rounding (at most {apart['largest']:.1g} nats per token)")
         else:
             answers.append(
-                f"{apart['mean']:.3g} nats a token apart, {found['changed']:.0%} of the next tokens"
-                f" differ, and the loss is {loss['stepwise']:.3g} instead of {loss['whole']:.3g}"
+                f"{apart['mean']:.3g} nats per token apart, {found['changed']:.0%} of the next "
+                f"tokens differ, and the loss is {loss['stepwise']:.3g} instead of "
+                f"{loss['whole']:.3g}"
             )
     columns = ("statistics", "loss, whole", "loss, stepwise", "difference, mean", "largest")
     table = Table((*columns, "next token changed"), rows)

@@ -37,6 +37,7 @@ from normlab.inspect.model import (
 from normlab.inspect.question import Finding, Table, question
 from normlab.inspect.subject import look as look_at_norm
 from normlab.models.base import stacks
+from normlab.norms.base import Norm
 
 SETS = 50
 MATES = 31
@@ -221,7 +222,7 @@ def leak(subject: Subject) -> Finding:
                 if not (what == "later" and ways[stack]) and (each[what] or 0) >= NEGLIGIBLE
             ]
         answers.append(f"in {mode} {', '.join(leaks) or 'nothing leaks'}")
-    columns = ("last value of", "statistics", "by later positions", "by other sentences")
+    columns = ("stack", "statistics", "by later positions", "by other sentences")
     values = {"sentences": len(picked), "attends_both_ways": ways, **found}
     return Finding("; ".join(answers), values, Table(columns, sorted(rows, key=lambda row: row[0])))
 

@@ -25,7 +25,7 @@ SENTENCE = ((10.0, 20.0, 999.0, -5.0), (0.1, 0.2, 0.1, 0.1), (5.0, 5.0, 5.0, 5.0
 _ALIVE = 0.5  # the largest share of rows that may be saturated
 _COLUMNS = (
     *("outlier in", "statistics", "largest logit", "least slope", "most saturated"),
-    *("others in its sentence move", "other sentences move"),
+    *("its sentence moves", "other sentences move"),
 )
 
 

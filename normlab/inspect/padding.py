@@ -40,7 +40,7 @@ def padding(subject: Subject) -> Finding:
         return Finding.none("its batches have no padding")
     room, lengths = positions(subject.model), subject.task.lengths("train")
     generator = subject.generator("padding")
-    picked = alike(lengths, longest=int(room * (1 - SHARES[-1])), generator=generator)
+    picked = same_lengths(lengths, longest=int(room * (1 - SHARES[-1])), generator=generator)
     longest = int(lengths[picked].max())
     shares = [share for share in SHARES if math.ceil(longest / (1 - share)) <= room]
     if len(shares) < 2:
@@ -80,7 +80,7 @@ def positions(model: nn.Module) -> int:
     return min([*rooms, *(number for number in rows if number > 1)], default=sys.maxsize)
 
 
-def alike(
+def same_lengths(
     lengths: Int[np.ndarray, "n k"], *, longest: int, generator: np.random.Generator
 ) -> Int[np.ndarray, " m"]:
     """Return the indices of at most 32 examples with the most common combination of lengths.

@@ -152,5 +152,5 @@ def _try(examined: Examined, rate: float) -> Trial:
         where = f" in {outcome.layer}" if outcome.layer else ""
         return Trial(None, f"{outcome.status} at step {outcome.step}{where}")
     _, training = series(_metrics(config), "train/loss")[-1]  # over the last tenth of the run
-    ended = TRAINS if training < record.floors["loss"] else "stays at the frequencies of words"
+    ended = TRAINS if training < record.floors["loss"] else "no better than word frequencies"
     return Trial(training, ended)

@@ -2,11 +2,10 @@
 
 bash reads a page's blocks with stand-ins on its PATH that write down how they were called, so that
 quotes, loops and redirections are bash's own. What it called is then parsed by the command itself,
-and composed where it trains; what answers at once is carried out.
+and composed where it trains.
 """
 
 import argparse
-import contextlib
 import subprocess
 import tomllib
 from functools import cache
@@ -31,7 +30,6 @@ PROGRAMS = (
     "nvidia-cuda-mps-control",
 )
 FLAGS = ("-m", "--cfg", "job", "--help", "hydra/launcher=ray")  # Ray is installed elsewhere
-AT_ONCE = ("list", "explain")
 
 
 def called(page, folder):
@@ -158,16 +156,6 @@ def test_the_commands_of_a_page_are_understood(page, tmp_path, only_parse):
     assert bool(calls) == bool(fenced(page.read_text(), "bash"))
     for words in calls:
         check(words)
-
-
-def test_what_answers_at_once_answers(tmp_path, capsys):
-    calls = [words[1:] for words in called(ROOT / "docs" / "tutorial.md", tmp_path)]
-    quick = [words for words in calls if words and words[0] in AT_ONCE]
-    assert {words[0] for words in quick} == set(AT_ONCE)
-    for words in quick:
-        with contextlib.chdir(tmp_path):
-            assert main(words) == 0
-        assert capsys.readouterr().out
 
 
 def test_a_page_whose_command_is_wrong_is_found(tmp_path, only_parse):

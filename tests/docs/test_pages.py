@@ -13,14 +13,19 @@ import normlab
 from normlab.config.registry import option_names, options
 from normlab.metrics.glossary import PROBES, meaning
 from normlab.notebook import Records
-from normlab.records.record import Score
 from tests.docs.pages import IN_STEP, ROOT, fenced
+
+
+class Direction(msgspec.Struct):
+    """The part of a score that the glossary has too."""
+
+    higher_is_better: bool | None = None
 
 
 class Measured(msgspec.Struct):
     """The part of a published record that has names of figures."""
 
-    scores: dict[str, Score] = {}
+    scores: dict[str, Direction] = {}
     stability: dict[str, Any] = {}
 
 

@@ -50,7 +50,7 @@ def walked(tmp_path_factory):
     place = tmp_path_factory.mktemp("walk")
     corpus = write_corpus(place / "text", seed=77)  # no other test has it in the cache
     words = tiny(corpus, place / "runs", *QUICK, "norm=bn", "budget.steps=1", "validate.every=1")
-    words = [*words, "probe=[]", "task.test_search.length_offset=2"]
+    words = [*words, "probe=[]"]
     found = {walk: [] for walk in WALKS}
     text, gradient, verdict = found.values()
     config = to_dict(compose(words))

@@ -14,12 +14,10 @@ from normlab.inspect.computed import compute, names, rank_correlation, variances
 from normlab.inspect.inference import by_length, differences, loss
 from normlab.inspect.model import Pass, by_how_much, look, movement, percent
 from normlab.inspect.others import attention_weights, derivative, total_variation
-from normlab.inspect.outlier import through
-from normlab.inspect.padding import alike
+from normlab.inspect.padding import same_lengths
 from normlab.models.attention import AttentionCore
 from normlab.norms.base import Stream
 from normlab.probes.sites import sites
-from normlab.train.build import make_norm
 from tests.inspect.subjects import subject, trained
 
 KEPT = Path(__file__).resolve().parents[2] / "results" / "computed.json"
@@ -120,24 +118,9 @@ def test_differences_by_hand():
     assert differences(whole, whole, targets)["same"]
 
 
-def test_layer_norm_of_the_documents_sentence_by_hand():
-    found = through(make_norm("ln", 4))
-    # Of 10, 20, 999, -5: mean 256, variance 736382 / 4.
-    expected = [(value - 256) / math.sqrt(736382 / 4) for value in (10, 20, 999, -5)]
-    assert found["values"][0] == pytest.approx(expected, rel=1e-6)
-    # "I" on itself 4 / 2, on "eat" 0, on "love" y_1 y_2 / 2 with y_2 = -a, 3 a, -a, -a.
-    a = 0.025 / math.sqrt(0.001875 + 1e-5)
-    love = a * (-expected[0] + 3 * expected[1] - expected[2] - expected[3]) / 2
-    weights = [math.exp(2), math.exp(love), 1]
-    shares = [weight / sum(weights) for weight in weights]
-    assert found["slope"][0] == pytest.approx(1 - sum(p * p for p in shares), rel=1e-5)
-    assert found["slope"][2] == pytest.approx(2 / 3)  # "eat" looks at all three alike
-    assert found["largest_logit"] == pytest.approx(2, rel=1e-5)
-
-
 def test_the_most_common_combination_of_lengths_is_taken():
     def picked(lengths):
-        found = alike(np.array(lengths), longest=100, generator=np.random.default_rng(0))
+        found = same_lengths(np.array(lengths), longest=100, generator=np.random.default_rng(0))
         return [lengths[index] for index in found]
 
     assert picked([(5, 6)] * 9 + [(5, 7)] * 40 + [(5, 8)] * 20) == [(5, 7)] * 32
@@ -145,6 +128,6 @@ def test_the_most_common_combination_of_lengths_is_taken():
 
 
 def test_the_variance_of_a_mean_falls_with_independent_tokens():
-    independent, equal = (variances_of_means(4, alike) for alike in (0.0, 1.0))
+    independent, equal = (variances_of_means(4, same_lengths) for same_lengths in (0.0, 1.0))
     assert [n * each for n, each in independent.items()] == pytest.approx([1] * 6, rel=0.12)
     assert [n * each for n, each in equal.items()] == pytest.approx([4] * 6, rel=0.12)

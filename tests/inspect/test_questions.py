@@ -137,15 +137,12 @@ def test_the_decoder_of_post_norm_grows_towards_the_top_and_that_of_pre_norm_doe
     assert len(by_stack(post.values["layers"])["encoder"]) == 7
 
 
-@pytest.mark.parametrize("sizes", [["batch_size=64"], ["batch_size=null", "max_tokens=3000"]])
-def test_a_large_batch_is_cut_to_32_sentences(tmp_path, sizes):
-    assert len(training_batch(subject(tmp_path, "norm=ln", *sizes)).source) == 32
-
-
-def test_a_small_batch_is_the_runs_first(tmp_path):
+def test_gradients_are_of_the_runs_first_batch_or_of_32_sentences(tmp_path):
     about = subject(tmp_path, "norm=ln", "seed=3")
     first = next(about.task.train_batches(Shard(0, 1), 3))
     assert torch.equal(training_batch(about).tgt_out, first.tgt_out)
+    for sizes in (["batch_size=64"], ["batch_size=null", "max_tokens=3000"]):
+        assert len(training_batch(subject(tmp_path, "norm=ln", *sizes)).source) == 32
 
 
 @pytest.mark.parametrize(("ask", "number"), [(others.leak, 1), (others.batch_mates, 2)])
