@@ -366,9 +366,8 @@ def variance_of_the_mean() -> list[Evidence]:
 def variances_of_means(length: int, correlation: float) -> dict[int, float]:
     """Return Var(mean) / sigma^2 by the number of tokens in a set of 8 to 256 sentences.
 
-    Sets are drawn without replacement from 2048 sentences, whose tokens have a correlation of
-    `correlation`. Dividing variances by 1 - N / 2048 corrects for this finite population (Cochran 1977,
-    section 2.6).
+    Sets are drawn without replacement from 2048 sentences, whose tokens are correlated. Dividing
+    variances by 1 - N / 2048 corrects for this finite population (Cochran 1977, section 2.6).
     """
     samples, sizes, sets = 2048, (8, 16, 32, 64, 128, 256), 256
     generator = np.random.default_rng(SEED)

@@ -128,6 +128,6 @@ def test_the_most_common_combination_of_lengths_is_taken():
 
 
 def test_the_variance_of_a_mean_falls_with_independent_tokens():
-    independent, equal = (variances_of_means(4, same_lengths) for same_lengths in (0.0, 1.0))
+    independent, equal = (variances_of_means(4, each) for each in (0.0, 1.0))
     assert [n * each for n, each in independent.items()] == pytest.approx([1] * 6, rel=0.12)
     assert [n * each for n, each in equal.items()] == pytest.approx([4] * 6, rel=0.12)
