@@ -188,7 +188,6 @@ def test_the_board_sorts_by_the_short_runs_and_pages_pair_by_seed(tmp_path):
     ]
     found = baselines_for(cards["mine"], [tmp_path])
     assert list(found) == ["ln", "none"]
-<<<<<<< HEAD
     own = {**card_of("ln", [9.0, 9.0]), "examinations": {"pictures": picture()}}
     (tmp_path / "own" / "ln").mkdir(parents=True)
     (tmp_path / "own" / "ln" / "card.json").write_text(json.dumps(own))
@@ -197,11 +196,6 @@ def test_the_board_sorts_by_the_short_runs_and_pages_pair_by_seed(tmp_path):
     (nll,) = (s for s in scores("translation", cards["mine"], found) if s["name"] == "test/nll")
     ((baseline, _, difference, interval),) = nll["differences"]
     assert (baseline, round(difference, 3), interval) == ("ln", -0.45, "[-1.09, +0.185]")
-=======
-    (only,) = beside(cards["mine"], found, "translation", "test/nll")
-    assert (only.baseline, round(only.difference, 3)) == ("ln", -0.45)
-    assert only.interval == "[-1.09, +0.185]"
->>>>>>> b6730538 (inspect: plainer messages, shorter tests)
     cards["mine"]["examinations"]["translation"]["figures"]["floors"] = {"test/nll": 3.0}
     page = card_page(cards["mine"], found)
     assert "untrained baseline 3: not clearly better than" in page and page.count("not cl") == 1
