@@ -26,8 +26,7 @@ from normlab.norms.base import Norm
 from normlab.norms.batch import BatchNorm
 from normlab.train.build import make_norm
 
-SEED = 1
-WIDTH, LENGTH = 64, 12
+SEED, WIDTH, LENGTH = 1, 64, 12
 
 
 def names() -> list[str]:

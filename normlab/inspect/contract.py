@@ -228,7 +228,11 @@ def running(norm: BareNorm) -> str | Finding:
         call(own, x.clone().requires_grad_(), valid)[valid].sum().backward()
     altered = _altered(before, _state(own))
     must(not altered, f"in eval with batch statistics it changes {altered}")
-    with recalibrated(model, lambda: run(own, x, valid)):
+
+    def feed() -> None:
+        run(own, x, valid)
+
+    with recalibrated(model, feed):
         moved = _altered(before, _state(own))
     must(
         moved,

@@ -196,9 +196,6 @@ def line_through(xs: Sequence[float], ys: Sequence[float]) -> Line | None:
     return Line(center, divisor) if fits else None
 
 
-# The output of `normlab explain` ------------------------------------------------------------------
-
-
 class Section(NamedTuple):
     """A part of the output: its title, a paragraph, a drawing line by line, and a table."""
 
