@@ -5,7 +5,7 @@ at a time. A norm that pools over the batch is a `RunningNorm`: inference uses i
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Literal, NamedTuple
@@ -291,11 +291,13 @@ class RunningNorm(Norm):
     @torch.no_grad()
     def see_groups(self, found: Moments, first: int = 0) -> None:
         """Pass the moments of the groups, `[G, 1, R, columns]`, to `see` as one batch."""
+        self.see(self.whole(found), first)
+
+    def whole(self, found: Moments) -> Moments:
+        """Return the moments of the whole batch, `[rows, columns]`, from those of its groups."""
         if self.divided:
-            sums = self.all_reduce(found.sums()[:, :, 0].sum(1))
-            self.see(pooled(sums, found.mean.dtype), first)
-        else:
-            self.see(Moments(*(table.detach().flatten(0, 2) for table in found)), first)
+            return pooled(self.all_reduce(found.sums()[:, :, 0].sum(1)), found.mean.dtype)
+        return Moments(*(table.detach().flatten(0, 2) for table in found))
 
     @torch.no_grad()
     def see(self, found: Moments, first: int = 0) -> None:
@@ -316,12 +318,9 @@ class RunningNorm(Norm):
     @torch.no_grad()
     def commit(self) -> None:
         """Enter the moments held during an update into the tables, pooled as one batch."""
-        held, self.held = self.held or [], None
-        if len(held) > 1:
-            sums = torch.stack([found.sums() for found in held]).sum(0)
-            held = [pooled(sums, held[0].mean.dtype)]
-        for found in held:
-            self.update(found)
+        held, self.held = self.held, None
+        if held:
+            self.update(as_one(held))
 
     def update(self, found: Moments, first: int = 0) -> None:
         """Move the rows from `first` on towards a batch's moments, if it has enough values."""
@@ -346,6 +345,13 @@ class RunningNorm(Norm):
         """Restore the clock and the number of batches of a saved norm."""
         step, total, self.batches = (int(number) for number in state.tolist())
         self.clock = Clock(step, None if total < 0 else total)
+
+
+def as_one(held: Sequence[Moments]) -> Moments:
+    """Return the moments of several batches as those of one batch."""
+    if len(held) == 1:
+        return held[0]
+    return pooled(torch.stack([found.sums() for found in held]).sum(0), held[0].mean.dtype)
 
 
 def check_groups(groups: int | None, dim: int) -> None:

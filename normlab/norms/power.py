@@ -1,6 +1,6 @@
 """PowerNorm: division by a running root mean square, with its own backward (Shen et al. 2020)."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import ClassVar, Literal
 
@@ -8,8 +8,8 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from normlab.norms.base import RunningNorm, check_groups, uncompiled
-from normlab.norms.pool import AllReduce, Axis, Grouped, Groups, Moments, here, select
+from normlab.norms.base import RunningNorm, as_one, check_groups, uncompiled
+from normlab.norms.pool import Axis, Grouped, Groups, Moments, select
 
 SquarePadding = Literal["exclude", "include", "forward"]
 
@@ -18,6 +18,8 @@ SquarePadding = Literal["exclude", "include", "forward"]
 class SquareNorm(RunningNorm):
     """A norm that divides by the batch's root mean square, in inference by the running one.
 
+    With `groups`, each group of a token's features is first divided by its own root mean square
+    (appendix of the PowerNorm paper, and all of its code); inference is then no fixed map.
     `padding` says which tokens count: with `exclude` only real tokens, with `include` all, with
     `forward` real tokens in the forward pass and all in the gradient moment, as in published code.
     """
@@ -28,86 +30,18 @@ class SquareNorm(RunningNorm):
     fewest: ClassVar[int] = 1
 
     padding: SquarePadding
+    groups: int | None = field(init=False, default=None)
     warmup_share: float
     warmup_steps: int | None
     running_square: Tensor = field(init=False)
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        self.held_gradients: list[tuple[Tensor, Tensor]] = []
+        check_groups(self.groups, self.dim)
+        self.held_gradients: list[Moments] = []
         self.register_buffer("running_square", torch.ones(1, self.dim))
 
     forward = uncompiled(RunningNorm.forward)
-
-    def formula(self, u: Grouped, m: Moments, count: Tensor) -> Grouped:
-        """Normalize `u` by the mean square of each group, `m.var`, and apply gain and shift.
-
-        `count` is the number of tokens that a gradient moment is averaged over.
-        """
-        raise NotImplementedError
-
-    def normalize(self, groups: Groups) -> tuple[Grouped, Moments]:
-        u, kept, *_ = groups
-        with torch.set_grad_enabled(self.exact_gradient and torch.is_grad_enabled()):
-            squares = select(u.square(), kept)
-            square, count = self.pool.mean(squares, groups.count, by=self.of_groups)
-        found = Moments(torch.zeros_like(square), square, count, count)
-        y = self.formula(u, found, groups.var_count)
-        return y if self.padding == "forward" else select(y, kept), found
-
-    def entering(self, count: Tensor, square: Tensor) -> Float[Tensor, "1 D"]:
-        """Return the batch's mean square, or the running one if the batch has no tokens."""
-        return torch.where(count > 0, square.to(self.running_square), self.running_square)
-
-    @torch.no_grad()
-    def see_gradient(self, mean: Tensor, count: Tensor) -> None:
-        """Enter a training batch's gradient moment, `[G, 1, 1, D]`, now or at the update's end."""
-        found = [(mean.flatten(0, 2), count.flatten(0, 2))]
-        if self.divided:
-            found = [_pooled(found, self.all_reduce)]
-        if self.held is None:
-            self.enter_gradient(*found[0])
-        else:
-            self.held_gradients += found
-
-    def enter_gradient(self, mean: Float[Tensor, "1 D"], count: Float[Tensor, "1 1"]) -> None:
-        """Enter the last batch's gradient moment into the tables, unless it had no tokens."""
-        raise NotImplementedError
-
-    @torch.no_grad()
-    def commit(self) -> None:
-        super().commit()
-        held, self.held_gradients = self.held_gradients, []
-        if held:
-            self.enter_gradient(*(held[0] if len(held) == 1 else _pooled(held, here)))
-
-    def running_moments(self) -> tuple[Tensor, Tensor]:
-        return torch.zeros_like(self.running_square), self.running_square
-
-    def enter(self, rows: slice, mean: Tensor, var: Tensor, share: Tensor) -> None:
-        self.running_square[rows].lerp_(var, share)
-
-
-def _pooled(means: Sequence[tuple[Tensor, Tensor]], all_reduce: AllReduce) -> tuple[Tensor, Tensor]:
-    """Return the pooled mean and count of all groups."""
-    sums = torch.cat([torch.cat([count, count * mean], -1) for mean, count in means])
-    total = all_reduce(sums.sum(0, keepdim=True))
-    return total[:, 1:] / total[:, :1].clamp(min=1), total[:, :1]
-
-
-@dataclass(eq=False, repr=False, kw_only=True)
-class GroupScaling(SquareNorm):
-    """A norm that first divides each of `groups` feature groups of a token by its root mean square.
-
-    This comes before the batch's mean square is taken (appendix of the paper, and all of its code).
-    `groups=None` skips it, which makes the norm a fixed map in inference.
-    """
-
-    groups: int | None
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        check_groups(self.groups, self.dim)
 
     def scaled(self, x: Float[Tensor, "*_ D"]) -> Float[Tensor, "*_ D"]:
         """Scale each feature group of each token to a mean square of 1."""
@@ -117,14 +51,31 @@ class GroupScaling(SquareNorm):
         square = grouped.square().mean(-1, keepdim=True)
         return (grouped * (square + self.eps).rsqrt()).flatten(-2)
 
+    def formula(self, u: Grouped, m: Moments, count: Tensor) -> Grouped:
+        """Normalize `u` by the mean square of each group, `m.var`, and apply gain and shift.
+
+        `count` is the number of tokens that a gradient moment is averaged over.
+        """
+        raise NotImplementedError
+
     def normalize(self, groups: Groups) -> tuple[Grouped, Moments]:
-        return super().normalize(groups._replace(x=self.scaled(groups.x)))
+        u, kept = self.scaled(groups.x), groups.kept
+        with torch.set_grad_enabled(self.exact_gradient and torch.is_grad_enabled()):
+            squares = select(u.square(), kept)
+            square, count = self.pool.mean(squares, groups.count, by=self.of_groups)
+        found = Moments(torch.zeros_like(square), square, count, count)
+        y = self.formula(u, found, groups.var_count)
+        return y if self.padding == "forward" else select(y, kept), found
 
     def by_running(self, x: Float[Tensor, "B P D"], rows: slice) -> Float[Tensor, "B P D"]:
         return super().by_running(self.scaled(x), rows)
 
+    def entering(self, count: Tensor, square: Tensor) -> Float[Tensor, "1 D"]:
+        """Return the batch's mean square, or the running one if the batch has no tokens."""
+        return torch.where(count > 0, square.to(self.running_square), self.running_square)
+
     def update(self, found: Moments, first: int = 0) -> None:
-        """Update the running mean square with a batch's.
+        """Move the running mean square towards a batch's.
 
         In the warm-up a plain average over all batches comes first; the step by `momentum` is taken
         there too, as in the authors' code.
@@ -136,19 +87,49 @@ class GroupScaling(SquareNorm):
             self.running_square.lerp_(square, 1 / self.batches)
         self.running_square.lerp_(square, self.momentum)
 
+    @torch.no_grad()
+    def see_gradient(self, mean: Tensor, count: Tensor) -> None:
+        """Enter a training batch's gradient moment, `[G, 1, 1, D]`, now or at the update's end."""
+        found = self.whole(Moments(mean, torch.zeros_like(mean), count, count))
+        if self.held is None:
+            self.enter_gradient(found.mean, found.count)
+        else:
+            self.held_gradients.append(found)
 
-class PowerNormV(GroupScaling):
+    def enter_gradient(self, mean: Float[Tensor, "1 D"], count: Float[Tensor, "1 1"]) -> None:
+        """Enter the last batch's gradient moment into the tables, unless it had no tokens."""
+        raise NotImplementedError
+
+    @torch.no_grad()
+    def commit(self) -> None:
+        super().commit()
+        held, self.held_gradients = self.held_gradients, []
+        if held:
+            found = as_one(held)
+            self.enter_gradient(found.mean, found.count)
+
+    def running_moments(self) -> tuple[Tensor, Tensor]:
+        return torch.zeros_like(self.running_square), self.running_square
+
+    def enter(self, rows: slice, mean: Tensor, var: Tensor, share: Tensor) -> None:
+        self.running_square[rows].lerp_(var, share)
+
+
+@dataclass(eq=False, repr=False, kw_only=True)
+class PowerNormV(SquareNorm):
     """PN-V: each feature divided by its root mean square over the batch, with exact gradients.
 
     The authors' repository has no code for it.
     """
+
+    groups: int | None
 
     def formula(self, u: Grouped, m: Moments, count: Tensor) -> Grouped:
         return self.gain_and_shift(u * self.inverse(m.var))
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
-class PowerNorm(GroupScaling):
+class PowerNorm(SquareNorm):
     """PN: divides by the batch's root mean square in the warm-up, then by the running one.
 
     z = u / sqrt(square + eps) (algorithm 2), where the running square is the one before the batch.
@@ -163,6 +144,7 @@ class PowerNorm(GroupScaling):
 
     exact_gradient: ClassVar[bool] = False
 
+    groups: int | None
     backward_momentum: float
     backward: Literal["code", "paper"]
     gradient_moment: Tensor = field(init=False)
