@@ -173,9 +173,7 @@ class Recurrent(Stack):
 
     def _aligned(self, x: Tensor, stream: Stream) -> tuple[Tensor, Stream]:
         """Pad to the longest sequence of all processes if norms communicate at each step."""
-        if not self.training or world().size == 1:
-            return x, stream
-        if not any(norm.sync for norm in running_norms(self)):
+        if not self.training or world().size == 1 or not running_norms(self):
             return x, stream
         more = max(gather_objects(x.shape[1])) - x.shape[1]
         if more == 0:

@@ -278,11 +278,9 @@ class RunningNorm(Norm):
         return self.all_reduce if self.sync and not self.divided else here
 
     def require_tokens(self, known: int | None) -> None:
-        """Refuse to train on too few tokens; if their number is unknown, `update` skips them."""
+        """Refuse to train a single process on too few tokens; `update` skips them elsewhere."""
         fewest = 1 if self.by_position or "position" not in self.pools else self.fewest
-        if not self.training or known is None or known >= fewest:
-            return
-        if not self.sync or world().size == 1:
+        if self.training and known is not None and known < fewest and world().size == 1:
             raise ValueError(
                 f"{type(self).__name__} cannot train on a batch of {('no', 'one')[known]} token: "
                 f"its statistics need {('one', 'two')[fewest - 1]}. Raise batch_size or max_tokens"
