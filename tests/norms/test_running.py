@@ -1,8 +1,5 @@
 """What norms remember: training, eval, warm-ups, saved state, recalibration, compilation."""
 
-import subprocess
-import sys
-
 import pytest
 import torch
 
@@ -10,6 +7,7 @@ from normlab.config.registry import option_names
 from normlab.norms.base import Clock, RunningNorm, Stream
 from normlab.norms.model_norms import ModelNorms, recalibrated
 from normlab.train.build import make_norm
+from tests.train.trainers import on_ranks
 
 RUNNING = [n for n in option_names("norm") if isinstance(make_norm(n, 8), RunningNorm)]
 WARMUPS = [n for n in RUNNING if make_norm(n, 8).phases]
@@ -76,31 +74,21 @@ def test_what_cannot_be_frozen_is_named():
         _model_norms(make_norm("ln", 8), freeze_statistics=0.5).milestones(None)
 
 
-COMPILE = """
-import torch
-from normlab.train.build import make_norm
-from normlab.norms.base import Stream
-
-torch.manual_seed(0)
-batch = torch.randn(4, 6, 8, dtype=torch.float64)
-stream = Stream(torch.arange(6)[None] < torch.tensor([6, 2, 4, 5])[:, None])
-for option in ("rms", "bn", "pn"):
-    plain, norm = (make_norm(option, 8).double() for _ in range(2))
-    compiled = torch.compile(norm, fullgraph=option != "pn", backend="aot_eager")
-    found = []
-    for module, call in ((norm, compiled), (plain, plain)):
-        x = batch.clone().requires_grad_()
-        y = call(x, stream) * stream.valid[..., None]
-        (y * batch.cos()).sum().backward()
-        found.append((y, x.grad, module.state_dict()))
-    torch.testing.assert_close(*found, msg=lambda m: f"{option}: {m}")
-"""
+def _compiled_and_plain():
+    """Return what a compiled norm and a plain one make of a batch: output, gradient, state."""
+    found = {}
+    for option in ("rms", "bn", "pn"):
+        norms = [make_norm(option, 8).double() for _ in range(2)]
+        norms[0].compile(fullgraph=option != "pn", backend="aot_eager")
+        found[option] = [[*_step(norm, 1), norm.state_dict()] for norm in norms]
+    return found
 
 
 def test_norms_compile_and_those_without_a_backward_pass_of_their_own_as_one_graph():
     """In a process of its own: the shape checks of the tests cannot be compiled."""
-    result = subprocess.run([sys.executable, "-c", COMPILE], capture_output=True, text=True)
-    assert result.returncode == 0, result.stderr
+    (found,) = on_ranks(1, _compiled_and_plain)
+    for both in found.values():
+        torch.testing.assert_close(*both)
 
 
 def test_a_batch_of_one_token_and_a_position_beyond_the_rows_are_refused():
