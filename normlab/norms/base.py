@@ -292,7 +292,7 @@ class RunningNorm(Norm):
         self.see(self.whole(found), first)
 
     def whole(self, found: Moments) -> Moments:
-        """Return the moments of the whole batch, `[rows, columns]`, from those of its groups."""
+        """Pool the moments of groups, `[G, 1, R, columns]`, over the batch: `[rows, columns]`."""
         if self.divided:
             return pooled(self.all_reduce(found.sums()[:, :, 0].sum(1)), found.mean.dtype)
         return Moments(*(table.detach().flatten(0, 2) for table in found))
@@ -346,7 +346,7 @@ class RunningNorm(Norm):
 
 
 def as_one(held: Sequence[Moments]) -> Moments:
-    """Return the moments of several batches as those of one batch."""
+    """Return the moments of several batches, pooled as one batch."""
     if len(held) == 1:
         return held[0]
     return pooled(torch.stack([found.sums() for found in held]).sum(0), held[0].mean.dtype)

@@ -105,9 +105,8 @@ class PositionBatchNorm(BatchNorm):
             start = min(start, self.num_positions - length)
         if start + length > self.num_positions:
             raise ValueError(
-                f"{type(self).__name__} keeps statistics for num_positions={self.num_positions} "
-                f"positions, and position {start + length - 1} came: raise norm.num_positions or "
-                "lower the maximal length"
+                f"num_positions={self.num_positions} is too few for position {start + length - 1}: "
+                "raise norm.num_positions, or shorten the sequences"
             )
         return slice(start, start + length)
 
@@ -166,8 +165,7 @@ class NoisyBatchNorm(BatchNorm):
         if not self.training or self.clock.step == 0:
             return y
         draw = torch.Generator().manual_seed(self._seed + self.clock.step)
-        shift, scale = torch.rand(2, self.dim, generator=draw)
+        shift, scale = torch.rand(2, self.dim, generator=draw).to(self.weight)
         shift, scale = self.noise_shift * (2 * shift - 1), 1 + (self.noise_scale - 1) * scale
-        shift, scale = shift.to(self.weight), scale.to(self.weight)
         moved = torch.addcmul(self.bias * (1 - scale), self.weight, shift)
         return torch.addcmul(moved, y, scale).to(y.dtype)

@@ -1,4 +1,4 @@
-"""All norms of a model: what a training step does with them, and recalibration."""
+"""All norms of a model: their part in a training step, and recalibration."""
 
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager

@@ -77,7 +77,7 @@ def world() -> Shard:
 
 
 def is_main() -> bool:
-    """Return whether this process is the one that prints and writes."""
+    """Return whether this process prints and writes files; only rank 0 does."""
     return world().rank == 0
 
 

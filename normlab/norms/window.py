@@ -28,8 +28,7 @@ class Entry(NamedTuple):
     """How a batch, or each of its G ghost batches, enters the windows.
 
     `slot` is its row in the windows, `kept` the mean square stored there, and `square` the mean
-    square of the divisor.
-    `full` says whether moments come from the windows: after the warm-up, once they are full.
+    square that divides. `full`: moments come from the windows, which are full and past the warm-up.
     """
 
     slot: int
