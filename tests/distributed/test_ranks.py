@@ -62,14 +62,14 @@ def _forward_backward(option, sync, rows):
 RECURRENT = ("recurrent bn", "recurrent bn_position")
 
 
-def _recurrence(option, rows):
+def _recurrence(option, rows, **values):
     """Run a recurrence likewise, on sequences that are as long as the longest of their rank."""
     x, pull, valid = (tensor[rows] for tensor in _data())
     width = int(valid.sum(1).max())
     node = to_dict(OmegaConf.load(CONFIG_DIR / "model" / "lstm.yaml"))
     given = {"dim": 4, "initial_noise": 0.0}
     arch: Any = instantiate({**node, **given}, "model", ModelArchitecture)
-    model = Recurrent(arch, Norms([("*", _made(option))]), 4)
+    model = Recurrent(arch, Norms([("*", _made(option, **values))]), 4)
     initialize(model, 1)
     model, x = model.double(), x[:, :width].requires_grad_()
     short = valid[:, :width]
@@ -105,8 +105,8 @@ def _network(rows):
     return [t.detach() for t in (logits, pixels.grad, *of_weights, *tables)]
 
 
-def _made(option):
-    return lambda dim: make_norm(option, dim, momentum=1.0)
+def _made(option, **values):
+    return lambda dim: make_norm(option, dim, momentum=1.0, **values)
 
 
 def _own_rows():
@@ -189,6 +189,7 @@ def _disagreement():
 
 def _several():
     unsynced = [_forward_backward(option, False, _own_rows()) for option in ("bn", "mabn")]
+    unsynced.append(_recurrence("bn", _own_rows(), sync=False))
     parts = _short_and_long, _gradients_of_two_ranks, _collectives, _disagreement
     return [unsynced, *(part() for part in parts)]
 
@@ -219,10 +220,12 @@ def test_ranks_whose_batches_differ_in_length_have_the_same_statistics(several):
 def test_unsynced_ranks_normalize_alone_and_remember_together(several):
     alone = [_forward_backward("bn", False, rows) for rows in (slice(0, 2), slice(2, 6))]
     whole = _forward_backward("bn", False, slice(0, 6))
-    for (bn, mabn), own in zip(several[0], alone, strict=True):
-        torch.testing.assert_close(bn[0], own[0])
-        torch.testing.assert_close(bn[3:], whole[3:])
-        torch.testing.assert_close(mabn[3:], several[0][0][1][3:], rtol=0, atol=0)
+    (_, mabn, recurrent), _ = several[0]
+    for rank, own in zip(several[0], alone, strict=True):
+        torch.testing.assert_close(rank[0][0], own[0])
+        torch.testing.assert_close(rank[0][3:], whole[3:])
+        torch.testing.assert_close(rank[1][3:], mabn[3:], rtol=0, atol=0)
+        torch.testing.assert_close(rank[2][2:], recurrent[2:], rtol=0, atol=0)
 
 
 def test_gradients_are_summed_by_dtype(several):
