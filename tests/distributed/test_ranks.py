@@ -36,7 +36,7 @@ STEPS = 6  # past the end of each warm-up
 
 
 def _forward_backward(option, sync, rows):
-    """Take the steps on some sentences; return outputs, gradients and running statistics."""
+    """Train on some sentences; return outputs, gradients and running statistics."""
     data, pull, valid = (tensor[rows] for tensor in _data())
     others = (torch.arange(6) >= 2)[rows, None]  # in one step the first rank has padding alone
     norm = make_norm(option, 4, sync=sync, momentum=0.5).double()
@@ -63,7 +63,7 @@ RECURRENT = ("recurrent bn", "recurrent bn_position")
 
 
 def _recurrence(option, rows, **values):
-    """Run a recurrence likewise, on sequences that are as long as the longest of their rank."""
+    """Run a recurrent network on the rank's sequences, padded to the longest of them."""
     x, pull, valid = (tensor[rows] for tensor in _data())
     width = int(valid.sum(1).max())
     node = to_dict(OmegaConf.load(CONFIG_DIR / "model" / "lstm.yaml"))
@@ -83,11 +83,11 @@ def _recurrence(option, rows, **values):
     return [t.detach() for t in (y, of_x, *(p.grad for p in model.parameters()), *tables)]
 
 
-PICTURES = "pictures bn"
+IMAGES = "images bn"
 
 
 def _network(rows):
-    """Train a step of a residual network on some pictures; return what every rank must have."""
+    """Train a residual network on some images; return outputs, gradients and statistics."""
     generator = torch.Generator().manual_seed(7)
     pixels = torch.randn(6, 8, 8, 1, generator=generator, dtype=torch.float64)[rows]
     pull = torch.randn(6, 3, generator=generator, dtype=torch.float64)[rows]
@@ -118,7 +118,7 @@ def _synced(rows=None):
     rows = _own_rows() if rows is None else rows
     found = {option: _forward_backward(option, True, rows) for option in BATCH}
     found |= {name: _recurrence(name.split()[1], rows) for name in RECURRENT}
-    return found | {PICTURES: _network(rows)}
+    return found | {IMAGES: _network(rows)}
 
 
 def test_synced_ranks_equal_one_process():
@@ -196,7 +196,7 @@ def _several():
 
 @pytest.fixture(scope="module")
 def several():
-    """Return what two ranks made of each of several things, one after the other."""
+    """Return the results of several functions that two ranks ran one after the other."""
     return list(zip(*on_ranks(2, _several), strict=True))
 
 

@@ -17,7 +17,7 @@ from tests.models.small import architecture, norms, placement
 
 
 class Centered(nn.Module):
-    """A product with centred rows, then a norm."""
+    """A linear layer with centered rows, then a norm."""
 
     def __init__(self, norm):
         super().__init__()
@@ -83,7 +83,7 @@ def _norms(module):
 
 
 def _begin(module, step):
-    """Let step and batches stand as after so many steps of one micro-batch each."""
+    """Set the clock to `step` and the number of batches to `step - 1`."""
     for norm in _norms(module):
         norm.clock = Clock(step)
         if isinstance(norm, RunningNorm):

@@ -110,7 +110,7 @@ def test_a_nan_at_padding_reaches_no_real_token_and_no_table(option, padding):
 
 @pytest.mark.parametrize("option", RUNNING)
 def test_a_batch_without_a_real_token_changes_no_statistics(option, monkeypatch):
-    """It is refused, or leaves them alone where a device would have to be waited for."""
+    """The batch is refused, or ignored if the number of tokens is known only on the device."""
     windows = {"window": 2} if option in ("mabn", "un") else {}
     norm = make_norm(option, 8, **windows).double()
     norm.clock = Clock(9, 9)  # past each warm-up
@@ -128,7 +128,7 @@ def test_a_batch_without_a_real_token_changes_no_statistics(option, monkeypatch)
 
 
 def _remembered(norm):
-    """Return a copy of the tables; of a window of squares, which a batch must enter, the least."""
+    """Return copies of the tables; every batch enters the window of squares, so only its sign."""
     found = {name: table.clone() for name, table in norm.tables.items()}
     if "squares" in found:
         found["squares"] = (found["squares"] > 0).all()
