@@ -34,10 +34,6 @@ def strokes(figure):
     return [path.evaluate("path => getComputedStyle(path).stroke") for path in paths]
 
 
-def background(page):
-    return page.evaluate("getComputedStyle(document.body).backgroundColor")
-
-
 def test_every_chart_is_drawn(visit):
     page = visit()
     figures = page.locator("figure.chart")
@@ -88,15 +84,6 @@ def test_exact_values_are_shown_by_hovering_and_as_a_table(visit):
     last = table.locator("tbody tr").last
     assert last.locator("th").inner_text() == "100"
     assert last.locator("td").first.inner_text() == "1.15674 (1.10674 to 1.20674)"
-
-
-def test_the_theme_follows_the_reader_and_can_be_switched(visit):
-    page = visit(scheme="dark")
-    before, lines = background(page), strokes(drawn(page))
-    assert before == "rgb(15, 19, 24)"
-    page.locator("#theme").press("Enter")
-    assert background(page) == "rgb(255, 255, 255)"
-    assert strokes(page.locator(LOSS))[0] != lines[0]
 
 
 def test_nothing_is_wider_than_a_phone_and_without_scripts_charts_are_said_in_words(visit):

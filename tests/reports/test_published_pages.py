@@ -125,15 +125,6 @@ def steps(rows):
     return [row["step"] for row in rows]
 
 
-def test_few_rows_are_all_kept_without_what_no_curve_shows():
-    kept = thinned(run_rows(1.0))
-    assert steps(kept) == steps(run_rows(1.0))
-    assert {name for row in kept for name in row} == {
-        *("step", "tokens", "train/loss", "train/grad_norm"),
-        *("stability/tid/mean", "valid/loss", "valid/bleu"),
-    }
-
-
 def test_of_many_rows_about_a_hundred_stay_and_every_validation():
     validations = [{"step": step, "valid/loss": 2.0} for step in range(7, 10_000, 10)]
     kept = thinned([*training(1000), *validations])
