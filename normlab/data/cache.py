@@ -9,7 +9,7 @@ import shutil
 import tarfile
 import urllib.request
 import zlib
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -37,11 +37,6 @@ def file_checksum(path: Path) -> str:
     check_is_file(path)
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
-
-
-def write_lines(path: Path, lines: Iterable[str]) -> None:
-    """Write lines of text, UTF-8, into a folder that is being built."""
-    path.write_bytes("".join(line + "\n" for line in lines).encode())
 
 
 def cached_folder(name: str, build: Callable[[Path], None], *, root: Path | None = None) -> Path:
@@ -109,24 +104,30 @@ def offline() -> Iterator[None]:
             os.environ[_OFFLINE] = before
 
 
-def download(url: str, name: str, *, root: Path | None = None) -> Path:
+def download(what: str, url: str, name: str, *, root: Path | None = None) -> Path:
     """Return the path of `downloads/<name>` in the cache, downloading it from `url` if missing.
 
-    Raises OSError if the network or the disk fails, if the download breaks off, or if downloads
-    are switched off; no partial file is kept.
+    Raises ValueError that names `what` and says what to do if the network or the disk fails, if
+    the download breaks off, or if downloads are switched off; no partial file is kept.
     """
     path = (cache_root() if root is None else root) / "downloads" / name
     if path.exists():
         return path
-    if os.environ.get(_OFFLINE, "").lower() in ("1", "true", "yes", "on"):
-        raise OSError(f"{path} is not there, and {_OFFLINE} is set")
-    with urllib.request.urlopen(url, timeout=30) as response:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with atomic_write(path, "wb") as file:
-            shutil.copyfileobj(response, file)
-            announced, received = response.headers.get("Content-Length"), file.tell()
-            if announced is not None and received != int(announced):
-                raise OSError(f"{url} broke off after {received:,} of {int(announced):,} bytes")
+    try:
+        if os.environ.get(_OFFLINE, "").lower() in ("1", "true", "yes", "on"):
+            raise OSError(f"{path} does not exist, and {_OFFLINE} is set")
+        with urllib.request.urlopen(url, timeout=30) as response:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            with atomic_write(path, "wb") as file:
+                shutil.copyfileobj(response, file)
+                announced, received = response.headers.get("Content-Length"), file.tell()
+                if announced is not None and received != int(announced):
+                    raise OSError(f"it broke off after {received:,} of {int(announced):,} bytes")
+    except OSError as error:
+        raise ValueError(
+            f"{what} cannot be downloaded ({error}): get {url} on another machine and give its "
+            "folder as data_dir=FOLDER; task=toy and task=digits need no download"
+        ) from error
     return path
 
 

@@ -58,13 +58,7 @@ class Cifar10(ImageSource):
     def _files(self) -> dict[str, Path]:
         """Return the archive of each split; the binary archive holds both splits."""
         if self.data_dir is None:
-            try:
-                return dict.fromkeys(SIZES, download(URL, BINARY))
-            except OSError as error:
-                raise ValueError(
-                    f"CIFAR-10 cannot be downloaded ({error}): get {URL} on another machine and "
-                    "give its folder as data_dir=FOLDER; task=digits needs no download"
-                ) from error
+            return dict.fromkeys(SIZES, download("CIFAR-10", URL, BINARY))
         folder = Path(self.data_dir).expanduser()
         binary = dict.fromkeys(SIZES, folder / BINARY)
         for files in (binary, {split: folder / f"{split}_jpeg.tar.xz" for split in SIZES}):

@@ -6,7 +6,7 @@ import io
 import re
 import zlib
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
@@ -30,7 +30,7 @@ class ParallelText:
 
     source: list[str]
     target: list[str]
-    origins: tuple[str, str] = ("source", "target")
+    origins: Sequence[object] = ("source", "target")
 
     def __post_init__(self) -> None:
         if len(self.source) != len(self.target):
@@ -206,41 +206,41 @@ def read_parallel(folder: Path, stem: str, languages: Sequence[str]) -> Parallel
                 "languages or the form of the text to match it"
             )
         paths.append(path)
-    return paired(map(read_lines, paths), paths)
+    return ParallelText(*map(read_lines, paths), origins=paths)
 
 
-def paired(sides: Iterable[list[str]], origins: Sequence[object]) -> ParallelText:
-    """Pair two sides of a text; `origins` names them in errors."""
-    first, second = map(str, origins)
-    return ParallelText(*sides, origins=(first, second))
+def load_tables(path: str, config: str | None = None, *, files: str, **options: Any) -> Any:
+    """Return the tables by split of a data set of the Hugging Face Hub, or of a local folder.
 
-
-def read_table(
-    path: str, *, splits: Sequence[str], languages: Sequence[str], revision: str | None = None
-) -> dict[str, ParallelText]:
-    """Load `splits` of a data set from the Hugging Face Hub.
-
-    A row holds both sentences, in columns named by language (`de`, `en`) or under `translation`.
+    Raises ValueError with the reason; `files` says what a folder given as data_dir must hold.
     """
     import datasets  # slow to import, and not needed for plain files
 
-    tables: Any = datasets.load_dataset(path, revision=revision)
+    try:
+        return datasets.load_dataset(path, config, **options)
+    except Exception as error:
+        cause = " ".join(str(error).split())[:200]
+        raise ValueError(
+            f"cannot load the data set {path} ({type(error).__name__}: {cause}). Run the command "
+            f"again, or set data_dir=FOLDER to a folder with {files}. task=toy and "
+            "task/corpus=pydoc need no data and no network."
+        ) from error
+
+
+def parallel_tables(
+    tables: Any, names: Mapping[str, str], languages: Sequence[str]
+) -> dict[str, ParallelText]:
+    """Return the sentence pairs of tables, by this package's split names (the values of `names`).
+
+    A row holds both sentences, in columns named by language (`de`, `en`) or under `translation`.
+    """
     found: dict[str, ParallelText] = {}
-    for split in splits:
-        table = tables[split].flatten()
+    for theirs, ours in names.items():
+        table = tables[theirs].flatten()
         columns = {name.split(".")[-1]: name for name in table.column_names}
         sides = (
             [str(line).strip().replace("\n", " ") for line in table[columns[language]]]
             for language in languages
         )
-        found[split] = paired(sides, [f"{path}:{split}:{lang}" for lang in languages])
+        found[ours] = ParallelText(*sides, origins=[f"{theirs}:{lang}" for lang in languages])
     return found
-
-
-def unavailable(what: str, tried: str, error: Exception, ways_out: str) -> ValueError:
-    """Return the error for data that could not be loaded: what was tried, and what to do."""
-    cause = " ".join(str(error).split())[:200]
-    return ValueError(
-        f"cannot get {what}: tried {tried}, which failed with {type(error).__name__}: {cause}. "
-        f"{ways_out} Or use task=toy, which needs no data and no network."
-    )

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from normlab.data.cache import file_checksum
-from normlab.data.corpus import REQUIRED, Source, stream_lines, unavailable
+from normlab.data.corpus import REQUIRED, Source, load_tables, stream_lines
 
 RULES = "normlab.text/1"
 """Version of the rules that cut text: raise it when the same text gives other documents."""
@@ -191,11 +191,8 @@ class HubDocuments(CutDocuments):
         return {split: read(self._texts(split)) for split in self._tables}
 
     def key(self) -> str:
-        digest = hashlib.sha256()
-        for split in self._tables:
-            for text in chain([split], self._texts(split)):
-                digest.update(f"{text}\x1e".encode())
-        return f"{digest.hexdigest()} {self.settings()}"
+        prints = {split: table._fingerprint for split, table in self._tables.items()}
+        return f"{prints} {self.settings()}"
 
     def _texts(self, split: str) -> Iterator[str]:
         """Yield the texts of a split, read in batches; a row without text is an empty string."""
@@ -205,25 +202,12 @@ class HubDocuments(CutDocuments):
     @cached_property
     def _tables(self) -> dict[str, Any]:
         """The tables by this package's split names; hardly anything is read yet."""
-        import datasets  # slow to import, and not needed for plain files
-
         name, config = self.path, self.config
         if self.data_dir is not None:
             folder = Path(self.data_dir).expanduser()
             inner = folder / (config or "")
             name, config = str(inner if inner.is_dir() else folder), None
-        try:
-            found: Any = datasets.load_dataset(name, config)
-        except Exception as error:
-            raise unavailable(
-                f"the text of {self.label}",
-                name,
-                error,
-                "Run the command again, or set data_dir=FOLDER to a folder with its Parquet files "
-                f"of https://huggingface.co/datasets/{self.path}, train*.parquet, "
-                "validation*.parquet and test*.parquet, all with rows of the same columns. "
-                "task/corpus=pydoc needs no download.",
-            ) from error
+        found = load_tables(name, config, files=f"the Parquet files of {self.path}")
         names = {"train": "train", "validation": "valid", "valid": "valid", "test": "test"}
         tables = {names[split]: table for split, table in found.items() if split in names}
         if "train" not in tables or self.column not in tables["train"].column_names:
@@ -234,8 +218,10 @@ class HubDocuments(CutDocuments):
         return tables
 
     def _by_row(self, texts: Lines) -> Iterator[Document]:
-        for text in texts:  # each line is a whole paragraph
-            yield from self.whole(text.replace("\n", "\n\n").split("\n"))
+        """Yield each row with text as a document; its lines are paragraphs."""
+        for text in texts:
+            if lines := [line for line in map(str.strip, text.split("\n")) if line]:
+                yield self.cut(lines)
 
     def articles(self, lines: Lines) -> Iterator[Document]:
         """Cut WikiText into its articles; each begins with its title and keeps every line.

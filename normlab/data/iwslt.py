@@ -23,10 +23,9 @@ from normlab.data.corpus import (
     check_german_english,
     decoded,
     find_text,
-    paired,
+    load_tables,
+    parallel_tables,
     read_parallel,
-    read_table,
-    unavailable,
 )
 from normlab.data.vocabulary import moses_tokens
 
@@ -59,8 +58,8 @@ class Iwslt14(Corpus):
         train_from: `valid` trains on the valid split, for data without training text, and holds
             out every 23rd pair of it: "mini-TED", which is not IWSLT'14.
         prepared: which of a folder's prepared texts to read; `auto` prefers the pieces.
-        download: which download to try first without data_dir; the hub's tables lack one of the
-            five test sets, and the label of the results says so.
+        download: what to download without data_dir; the hub's tables lack one of the five test
+            sets, and the label of the results says so.
     """
 
     data_dir: str | None
@@ -110,13 +109,13 @@ class Iwslt14(Corpus):
             text = {**hold_out(text["valid"]), "test": text["test"]}
         if self.languages == LANGUAGES:
             return text
-        return {x: paired([y.target, y.source], y.origins[::-1]) for x, y in text.items()}
+        return {x: ParallelText(y.target, y.source, y.origins[::-1]) for x, y in text.items()}
 
     @cached_property
     def _found(self) -> tuple[Form, Splits]:
         """The texts by name, and their form; `raw` texts have not been through the protocol."""
         if self.data_dir is None:
-            return "raw", self._from_network()
+            return "raw", _load_tables() if self.download == "hub" else _download_archive()
         path = Path(self.data_dir).expanduser()
         archive = path if path.is_file() else path / ARCHIVE
         if archive.is_file():
@@ -140,26 +139,9 @@ class Iwslt14(Corpus):
                 "split (mini-TED, which is not an IWSLT'14 result)"
             ) from error
 
-    def _from_network(self) -> Splits:
-        """Read the archive or the hub's tables, falling back on the other if the first fails."""
-        ways = [_download_archive, _load_tables]
-        failed: list[Exception] = []
-        for read in ways if self.download == "archive" else ways[::-1]:
-            try:
-                return read()
-            except Exception as error:
-                failed.append(error)
-        raise unavailable(
-            "IWSLT'14 de-en",
-            f"{URL} and the data set {HUB} of the Hugging Face Hub",
-            failed[0],
-            f"Run the command again, or set data_dir to {ARCHIVE}, to a folder of its files, or to "
-            "train, valid and test as fairseq's prepare-iwslt14.sh writes them.",
-        ) from failed[0]
-
 
 def _download_archive() -> Splits:
-    archive = download(URL, f"iwslt14-{ARCHIVE}")
+    archive = download("IWSLT'14", URL, f"iwslt14-{ARCHIVE}")
     try:
         return read_archive(archive)
     except ValueError:
@@ -169,11 +151,10 @@ def _download_archive() -> Splits:
 
 def _load_tables() -> Splits:
     """Read raw text from the hub; its `validation` and `test` are four of the five test sets."""
-    splits = ("train", "validation", "test")
-    tables = read_table(HUB, splits=splits, languages=LANGUAGES, revision=HUB_REVISION)
-    train = tables["train"]
-    sides = [training_lines(side) for side in (train.source, train.target)]
-    return {**tables, "train": paired(sides, train.origins)}
+    tables = load_tables(HUB, revision=HUB_REVISION, files=ARCHIVE)
+    names = {split: split for split in ("train", "validation", "test")}
+    texts = parallel_tables(tables, names, LANGUAGES)
+    return {**texts, "train": _each_side(texts["train"], lambda lines, _: training_lines(lines))}
 
 
 def read_archive(archive: Path) -> Splits:
@@ -191,7 +172,8 @@ def read_release(files: Mapping[str, bytes], *, origin: Path) -> Splits:
         if missing := [path for path in paths if path not in files]:
             raise ValueError(f"{origin} lacks {', '.join(missing)}; the published archive is {URL}")
         lines = (decoded(io.BytesIO(files[path]), origin=path) for path in paths)
-        texts[name] = paired(map(training_lines if name == "train" else segments, lines), paths)
+        read = training_lines if name == "train" else segments
+        texts[name] = ParallelText(*map(read, lines), origins=paths)
     return texts
 
 
@@ -231,7 +213,7 @@ def _each_side(
     text: ParallelText, change: Callable[[list[str], str], Iterable[str]]
 ) -> ParallelText:
     sides = zip((text.source, text.target), LANGUAGES, strict=True)
-    return paired([list(change(lines, lang)) for lines, lang in sides], text.origins)
+    return ParallelText(*(list(change(lines, lang)) for lines, lang in sides), origins=text.origins)
 
 
 def clean(text: ParallelText) -> ParallelText:

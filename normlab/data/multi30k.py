@@ -13,9 +13,9 @@ from normlab.data.corpus import (
     ParallelText,
     check_german_english,
     find_text,
+    load_tables,
+    parallel_tables,
     read_parallel,
-    read_table,
-    unavailable,
 )
 
 HUB = "bentrevett/multi30k"
@@ -60,7 +60,8 @@ class Multi30k(Corpus):
 
     def read(self) -> dict[str, ParallelText]:
         if self.data_dir is None:
-            return self._from_hub()
+            tables = load_tables(HUB, files="train, val and test_2016_flickr as .de and .en")
+            return parallel_tables(tables, HUB_SPLITS, self.languages)
         # A folder of several corpora has Multi30k in a subfolder of that name.
         folder = Path(self.data_dir).expanduser()
         folder = folder / self.name if (folder / self.name).is_dir() else folder
@@ -73,16 +74,3 @@ class Multi30k(Corpus):
             for split, names in present.items()
             if names or split in REQUIRED
         }
-
-    def _from_hub(self) -> dict[str, ParallelText]:
-        try:
-            tables = read_table(HUB, splits=[*HUB_SPLITS], languages=self.languages)
-        except Exception as error:
-            raise unavailable(
-                "Multi30k",
-                f"the data set {HUB} of the Hugging Face Hub",
-                error,
-                "Run the command again, or set data_dir=FOLDER to a folder with train, val and "
-                "test_2016_flickr as .de and .en (plain or .gz).",
-            ) from error
-        return {ours: tables[theirs] for theirs, ours in HUB_SPLITS.items()}

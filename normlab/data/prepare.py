@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 import tokenizers
 
-from normlab.data.cache import cache_key, cached_folder, file_checksum, write_lines
-from normlab.data.corpus import REQUIRED, Corpus, Form, ParallelText, Source, paired
+from normlab.data.cache import cache_key, cached_folder, file_checksum
+from normlab.data.corpus import REQUIRED, Corpus, Form, ParallelText, Source
 from normlab.data.documents import DocumentCorpus
 from normlab.data.encoded import EncodedDocuments, EncodedPairs, EncodedText, ends
 from normlab.data.vocabulary import (
@@ -26,8 +26,8 @@ from normlab.data.vocabulary import (
     moses_tokens,
 )
 
-PAIRS_FORMAT = "normlab.prepared/5"
-DOCUMENTS_FORMAT = "normlab.documents/6"
+PAIRS_FORMAT = "normlab.prepared/6"
+DOCUMENTS_FORMAT = "normlab.documents/7"
 SAMPLE_CHARACTERS = 100_000_000
 """The most characters of training text from which a vocabulary of documents is learned."""
 _PART, _DOCUMENTS = 10_000, 1_000  # lines and documents encoded at a time
@@ -117,10 +117,10 @@ def prepare_translation(
         names = [f"{split}.{side}" for side in _SIDES]
         lines = [(folder / f"{name}.txt").read_bytes().decode().split("\n")[:-1] for name in names]
         pairs[split] = EncodedPairs(*(EncodedText.load(folder, name) for name in names))
-        texts[split] = paired(lines, names)
+        texts[split] = ParallelText(*lines, origins=names)
     files = [folder / f"{side}.json" for side in _SIDES[: 2 - joint]]
     form, languages = description["form"], description["languages"]
-    found = [Tokenizer.load(file, form=form) for file in files]
+    found = [Tokenizer.load(file) for file in files]
     return PreparedTranslation(pairs, texts, found[0], found[-1], form, languages, description)
 
 
@@ -137,13 +137,7 @@ def _build_pairs(
     for side, vocabulary in zip(_SIDES, vocabularies, strict=False):
         vocabulary.save(folder / f"{side}.json")
     source, target = vocabularies[0], vocabularies[-1]
-    description = {
-        **_origin(corpus),
-        "languages": list(corpus.languages),
-        "form": form,
-        "vocabulary": {"joint": joint, "source": len(source), "target": len(target)},
-        "max_length": max_length,
-    }
+    by_split: dict[str, dict[str, Any]] = {}
     for split, given in splits.items():
         text = train if split == "train" else given
         pairs = EncodedPairs(_encoded(source, text.source), _encoded(target, text.target))
@@ -155,8 +149,9 @@ def _build_pairs(
         encoded = dict(zip(corpus.languages, (pairs.source, pairs.target), strict=True))
         for name, side, plain in zip(_SIDES, encoded.values(), lines, strict=True):
             side.append(folder, f"{split}.{name}")
-            write_lines(folder / f"{split}.{name}.txt", plain)
-        values = {
+            content = "".join(f"{line}\n" for line in plain).encode()
+            (folder / f"{split}.{name}.txt").write_bytes(content)
+        by_split[split] = {
             "sizes": len(pairs),
             "checksums": dict(zip(corpus.languages, given.checksums(), strict=True)),
             "left_out": len(given) - len(pairs),
@@ -165,17 +160,14 @@ def _build_pairs(
             "unknown": {lang: x.count(Tokenizer.unk_id) for lang, x in encoded.items()},
             "reference_length": sum(len(line.split()) for line in lines[1]),
         }
-        _add(description, split, values)
-    return description
-
-
-def _origin(corpus: Source) -> dict[str, Any]:
-    return {"source": corpus.name, "label": corpus.label, "licence": corpus.licence}
-
-
-def _add(description: dict[str, Any], split: str, values: Mapping[str, object]) -> None:
-    for name, value in values.items():
-        description.setdefault(name, {})[split] = value
+    return _description(
+        corpus,
+        by_split,
+        languages=list(corpus.languages),
+        form=form,
+        vocabulary={"joint": joint, "source": len(source), "target": len(target)},
+        max_length=max_length,
+    )
 
 
 def _encoded(tokenizer: Tokenizer, lines: Sequence[str]) -> EncodedText:
@@ -190,11 +182,10 @@ def _not_long(split: str, pairs: EncodedPairs, text: ParallelText, max_length: i
     kept = lengths.max(axis=1) <= max_length
     if not kept.all() and (split != "train" or not kept.any()):
         first = int(np.argmin(kept))
-        side = int(lengths[first].argmax())
         raise ValueError(
-            f"{text.origins[side]}, line {first + 1}: {int(lengths[first, side])} tokens with the "
-            f"end mark, over task.max_length={max_length}, and so are {int((~kept).sum())} of "
-            f"{len(kept)} pairs of {split}; set task.max_length={int(lengths.max())} or more"
+            f"{text.origins[int(lengths[first].argmax())]}, line {first + 1}: "
+            f"{lengths[first].max()} tokens with the end mark; {(~kept).sum()} of {len(kept)} "
+            f"pairs of {split} exceed task.max_length={max_length}: set {lengths.max()} or more"
         )
     return np.flatnonzero(kept)
 
@@ -205,16 +196,13 @@ def prepare_documents(
     vocab_size: int,
     pieces: Pieces,
     lowercase: bool,
-    max_length: int,
     cache: Path | None = None,
 ) -> PreparedDocuments:
     """Tokenize, encode and describe a corpus, or load it from the cache (None: the user's).
 
-    The text may be larger than memory. The vocabulary is learned from `train` alone. `max_length`
-    changes no array; the description counts the longer sentences (`long_sentences`), which masked
-    examples cut and causal windows continue. A document equal to an earlier one, of its split or
-    of one that comes first, is left out and counted. Raises ValueError for a missing or empty
-    split.
+    The text may be larger than memory. The vocabulary is learned from `train` alone. A document
+    equal to an earlier one, of any split, is left out and counted. Raises ValueError for a missing
+    or empty split.
     """
     how = {"pieces": pieces, "lowercase": lowercase}
 
@@ -225,23 +213,16 @@ def prepare_documents(
         sentences = [sentence for document in sample for sentence in document]
         tokenizer = DocumentTokenizer.train(sentences, vocab_size=vocab_size, **how)
         tokenizer.save(folder / "tokenizer.json")
-        description = {
-            **_origin(corpus),
-            "language": corpus.language,
-            "vocabulary": {**how, "size": len(tokenizer)},
-            "repeated_documents": repeated,
+        by_split = {
+            split: {"repeated_documents": count, **_encode_split(folder, split, tokenizer)}
+            for split, count in repeated.items()
         }
-        for split in repeated:
-            _add(description, split, _encode_split(folder, split, tokenizer))
-        return description
+        vocabulary = {**how, "size": len(tokenizer)}
+        return _description(corpus, by_split, language=corpus.language, vocabulary=vocabulary)
 
     settings = {"format": DOCUMENTS_FORMAT, "vocab_size": vocab_size, **how}
     folder, description = _prepared(corpus, settings, build, cache)
     splits = {split: EncodedDocuments.load(folder, split) for split in description["sizes"]}
-    description["max_length"] = max_length
-    description["long_sentences"] = {
-        split: int((data.text.lengths > max_length).sum()) for split, data in splits.items()
-    }
     return PreparedDocuments(splits, DocumentTokenizer.load(folder / "tokenizer.json"), description)
 
 
@@ -263,8 +244,7 @@ def _write_text(corpus: DocumentCorpus, folder: Path) -> dict[str, int]:
             file.write(b"\n" + text if sizes[split] else text)
         sizes[split] += 1
     _check_splits(corpus.name, sizes)
-    order = [*REQUIRED, *sorted(set(sizes) - set(REQUIRED))]
-    return {split: repeated[split] for split in order}
+    return {split: repeated[split] for split in dict.fromkeys([*REQUIRED, *sorted(sizes)])}
 
 
 def _read_text(path: Path) -> Iterator[list[str]]:
@@ -278,31 +258,28 @@ def _read_text(path: Path) -> Iterator[list[str]]:
 def _encode_split(folder: Path, split: str, tokenizer: DocumentTokenizer) -> dict[str, Any]:
     """Replace the text of a split by its arrays, and return what the record says about them.
 
-    Sentences without a token, such as control characters, are left out and counted; documents with
-    no other sentence are left out. `lengths` are tokens per sentence.
+    Sentences without a token, such as control characters, and documents of only such sentences
+    are left out. `lengths` are tokens per sentence.
     """
-    path, without_token = folder / f"{split}.txt", 0
+    path = folder / f"{split}.txt"
     documents = _read_text(path)
     while part := list(islice(documents, _DOCUMENTS)):
         sentences = [sentence for document in part for sentence in document]
         encoded = tokenizer.encode(sentences)
         kept = np.array([len(ids) > 0 for ids, _ in encoded])
         owner = np.repeat(np.arange(len(part)), [len(document) for document in part])
-        _, sizes = np.unique(owner[kept], return_counts=True)
         EncodedDocuments(
             EncodedText.from_sentences(ids for ids, _ in encoded if ids),
-            documents=ends(sizes),
+            documents=ends(np.unique(owner[kept], return_counts=True)[1]),
             begins=np.fromiter((b for _, begins in encoded for b in begins), bool),
             characters=np.fromiter(map(len, sentences), np.int32)[kept],
         ).append(folder, split)
-        without_token += int((~kept).sum())
     checksum = file_checksum(path)
     path.unlink()
     if not (folder / f"{split}.ids").stat().st_size:
         raise ValueError(f"no sentence of {split} has a token; is it text?")
     data = EncodedDocuments.load(folder, split)
     return {
-        "without_token": without_token,
         "checksums": checksum,
         "sizes": len(data),
         "sentences": len(data.text),
@@ -310,6 +287,16 @@ def _encode_split(folder: Path, split: str, tokenizer: DocumentTokenizer) -> dic
         "unknown": data.text.count(DocumentTokenizer.unk_id),
         "lengths": length_statistics(data.text.lengths),
     }
+
+
+def _description(
+    corpus: Source, by_split: Mapping[str, Mapping[str, Any]], **values: Any
+) -> dict[str, Any]:
+    """Return what a record says about data: values of the whole, then each value by split."""
+    origin = {"source": corpus.name, "label": corpus.label, "licence": corpus.licence}
+    names = by_split["train"]
+    tables = {name: {split: x[name] for split, x in by_split.items()} for name in names}
+    return {**origin, **values, **tables}
 
 
 def length_statistics(lengths: np.ndarray) -> dict[str, float]:

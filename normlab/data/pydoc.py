@@ -15,7 +15,6 @@ blank lines), then for each sentence:
 
 import ast
 import hashlib
-import pkgutil
 import platform
 import re
 import sys
@@ -23,7 +22,6 @@ import sysconfig
 import warnings
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from inspect import cleandoc
 from pathlib import Path
 
 from normlab.data.documents import (
@@ -38,7 +36,7 @@ MIN_WORDS = 4
 MIN_SHARE = 0.75
 
 _DOCUMENTED = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
-_TESTS = ("test", "tests", "idle_test")
+_TESTS = {"test", "tests", "idle_test"}
 _CODE_LINE = re.compile(r">>>|\.\.\. |::=|\||[-+=*~^_.#]{4,}|^\s*[$%] ")
 _ITEM = re.compile(r"(?:[-*+o]|\(?\d{1,2}[.)]|\(?[a-z][.)])\s+(?=\S)")
 _ROLE = re.compile(r":[a-z:]+:(?=`)")
@@ -105,19 +103,14 @@ def _texts() -> Iterator[tuple[str, list[str]]]:
 
 def _sources() -> dict[str, Path]:
     """Return the source files of the standard library by module, tests left out."""
-    return dict(sorted(_modules(Path(sysconfig.get_paths()["stdlib"]), "")))
-
-
-def _modules(folder: Path, prefix: str) -> Iterator[tuple[str, Path]]:
-    for module in pkgutil.iter_modules([str(folder)]):
-        if (not prefix and module.name not in sys.stdlib_module_names) or module.name in _TESTS:
-            continue
-        path = folder / (f"{module.name}/__init__.py" if module.ispkg else f"{module.name}.py")
-        # The topics are documents of their own; a compiled module has no source to read.
-        if path.is_file() and path.parent.name != "pydoc_data":
-            yield prefix + module.name, path
-        if module.ispkg:
-            yield from _modules(folder / module.name, f"{prefix}{module.name}.")
+    root = Path(sysconfig.get_paths()["stdlib"])
+    found: dict[str, Path] = {}
+    for name in sys.stdlib_module_names - {"pydoc_data"}:  # its topics are documents already
+        for path in (root / f"{name}.py", *(root / name).rglob("*.py")):
+            parts = path.relative_to(root).with_suffix("").parts
+            if path.is_file() and not {*parts} & _TESTS:
+                found[".".join(parts).removesuffix(".__init__")] = path
+    return dict(sorted(found.items()))
 
 
 def _docstrings(path: Path) -> list[str]:
@@ -127,8 +120,7 @@ def _docstrings(path: Path) -> list[str]:
         tree = ast.parse(path.read_bytes())
     nodes = [node for node in ast.walk(tree) if isinstance(node, _DOCUMENTED)]
     nodes.sort(key=lambda node: getattr(node, "lineno", 0))
-    texts = (ast.get_docstring(node, clean=False) for node in nodes)
-    return [cleandoc(text) for text in texts if text]
+    return [text for text in map(ast.get_docstring, nodes) if text]
 
 
 def prose(text: str) -> Iterator[list[str]]:

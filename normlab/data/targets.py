@@ -54,10 +54,6 @@ class Windows:
         """Predictions per window, int64 [windows]; equal to the number of input tokens."""
         return self.tokens + self.ends
 
-    def describe(self) -> dict[str, int]:
-        """Return counts for the record."""
-        return {"windows": len(self)}
-
     def characters(self, data: EncodedDocuments, indices: np.ndarray) -> np.ndarray:
         """Return the characters of windows, counting the blank or line break after each sentence.
 

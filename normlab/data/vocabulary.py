@@ -61,9 +61,9 @@ class _Vocabulary:
         path.write_text(self._segmenter.to_str(pretty=True), "utf-8")
 
     @classmethod
-    def load(cls, path: Path, **options: Any) -> Any:
+    def load(cls, path: Path) -> Any:
         """Read what `save` wrote."""
-        return cls(Segmenter.from_file(str(path)), **options)
+        return cls(Segmenter.from_file(str(path)))
 
 
 class Tokenizer(_Vocabulary):
@@ -71,10 +71,6 @@ class Tokenizer(_Vocabulary):
 
     pad_id, bos_id, eos_id, unk_id = range(4)
     hidden = frozenset({pad_id, bos_id, eos_id})
-
-    def __init__(self, segmenter: Segmenter, *, form: Form) -> None:
-        super().__init__(segmenter)
-        self.form: Form = form
 
     @classmethod
     def train(cls, lines: Iterable[str], *, form: Form, vocab_size: int) -> "Tokenizer":
@@ -84,7 +80,7 @@ class Tokenizer(_Vocabulary):
         pieces were chosen when the text was segmented.
         """
         if form == "bpe":
-            return cls(_pieces_of(lines), form=form)
+            return cls(_pieces_of(lines))
         cuts: list[Any] = [pre_tokenizers.Metaspace(prepend_scheme="always")]
         if form == "raw":
             cuts.append(pre_tokenizers.Punctuation("isolated"))
@@ -93,7 +89,7 @@ class Tokenizer(_Vocabulary):
         segmenter.pre_tokenizer = pre_tokenizers.Sequence(cuts)
         segmenter.decoder = decoders.Metaspace(prepend_scheme="always")
         kind = trainers.BpeTrainer
-        return cls(_learned(segmenter, lines, kind, vocab_size, PAIR_SPECIALS), form=form)
+        return cls(_learned(segmenter, lines, kind, vocab_size, PAIR_SPECIALS))
 
     def encode_batch(self, lines: Sequence[str]) -> list[list[int]]:
         """Return the ids of each line, without begin and end marks."""
@@ -102,7 +98,8 @@ class Tokenizer(_Vocabulary):
 
     def decode_batch(self, sentences: Iterable[Iterable[SupportsInt]]) -> list[str]:
         texts = super().decode_batch(sentences)
-        return [join_pieces(text) for text in texts] if self.form == "bpe" else texts
+        segmented = isinstance(self._segmenter.model, models.WordLevel)  # `bpe` text
+        return [join_pieces(text) for text in texts] if segmented else texts
 
 
 class DocumentTokenizer(_Vocabulary):

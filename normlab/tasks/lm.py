@@ -148,7 +148,7 @@ class DocumentTask(Task):
 
     @abstractmethod
     def examples(self, split: str, draw: Draw, limit: int) -> Any:
-        """Return examples of up to `limit` tokens, with `lengths` and `describe`."""
+        """Return examples of up to `limit` tokens, with `lengths`."""
 
     def drawn(self, split: str, draw: Draw | None = None) -> Any:
         """Return the examples of a draw; None is the examples that are scored."""
@@ -167,7 +167,6 @@ class DocumentTask(Task):
             vocab_size=self.vocab_size,
             pieces=self.pieces,
             lowercase=self.lowercase,
-            max_length=self.max_length,
         )
 
     @property
@@ -178,7 +177,7 @@ class DocumentTask(Task):
         draws = {**dict.fromkeys(self.splits), "train": Draw(0, 0)}
         return {
             **self.data.description,
-            "examples": {split: self.drawn(split, d).describe() for split, d in draws.items()},
+            "examples": {split: len(self.drawn(split, d)) for split, d in draws.items()},
             "padding_share": self.padding_share(),
         }
 

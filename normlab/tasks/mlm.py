@@ -14,7 +14,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from normlab.data.batching import dice
-from normlab.data.pairs import MARKS, Pairs, segment_pairs
+from normlab.data.segment_pairs import MARKS, Pairs, segment_pairs
 from normlab.data.targets import DICE, mask_tokens
 from normlab.data.vocabulary import DocumentTokenizer
 from normlab.metrics.counts import mean_score, perplexity, unigram_nll
@@ -51,7 +51,7 @@ class MaskedLanguageModeling(DocumentTask):
 
     Attributes:
         nsp: use two segments per example, and add a loss for whether the second follows the first.
-        short_share: share of the examples with a limit below `max_length` (see `pairs`).
+        short_share: share of the examples with a limit below `max_length` (see `segment_pairs`).
         mask_share: share of the tokens to predict.
         mask_split: shares of these that are masked, replaced by a random token, and kept.
         whole_word: predict all tokens of a word or none.

@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from normlab.data.cache import MANIFEST, cache_key, cache_root, cached_folder, is_whole
+from normlab.data.cache import MANIFEST, cached_folder, is_whole
 
 
 class Builder:
@@ -58,14 +58,6 @@ def test_processes_that_ask_at_once_share_one_build(tmp_path):
         process.join()
     assert found[0] == found[1] == found[2]
     assert len(found[0]) == 1
-
-
-def test_place_and_key(monkeypatch, tmp_path):
-    monkeypatch.setenv("NORMLAB_CACHE", str(tmp_path))
-    assert cache_root() == tmp_path
-    monkeypatch.delenv("NORMLAB_CACHE")
-    assert cache_root().parts[-2:] == (".cache", "normlab")
-    assert cache_key({"a": 1, "b": "x"}) == cache_key({"b": "x", "a": 1}) != cache_key({"a": 2})
 
 
 def test_a_cache_that_cannot_be_written_names_the_variable(tmp_path):

@@ -41,13 +41,12 @@ SIZES = {"wordpiece": 100, "bpe": 300}
 each_kind = pytest.mark.parametrize("pieces", ["wordpiece", "bpe"])
 
 
-def prepare(corpus, cache, *, pieces="bpe", vocab_size=None, lowercase=False, max_length=64):
+def prepare(corpus, cache, *, pieces="bpe", vocab_size=None, lowercase=False):
     return prepare_documents(
         corpus if isinstance(corpus, DocumentCorpus) else Given(corpus),
         vocab_size=vocab_size or SIZES[pieces],
         pieces=pieces,
         lowercase=lowercase,
-        max_length=max_length,
         cache=cache,
     )
 
@@ -75,7 +74,6 @@ def test_description_by_hand(tmp_path):
     assert description["sentences"] == {"train": 6, "valid": 2, "test": 2}
     assert description["unknown"] == {"train": 0, "valid": 0, "test": 1}  # "!"
     assert description["repeated_documents"] == {"train": 0, "valid": 0, "test": 0}
-    assert description["without_token"] == {"train": 0, "valid": 0, "test": 0}
     assert description["vocabulary"]["size"] <= 100
     text = "The dog sat.\nIt did.\n"
     assert description["checksums"]["valid"] == hashlib.sha256(text.encode()).hexdigest()
@@ -105,14 +103,13 @@ def test_no_document_stands_in_two_splits(tmp_path):
     assert list(prepared.splits) == list(splits)
 
 
-def test_sentences_without_a_token_are_counted(tmp_path):
+def test_sentences_without_a_token_are_left_out(tmp_path):
     splits = {
         **SPLITS,
         "train": [["The cat sat.", "\u200b", "The end."], ["\x00", "\u200b"], ["A dog."]],
         "valid": [["\u200b", "The dog."]],
     }
     prepared = prepare(splits, tmp_path, pieces="wordpiece")
-    assert prepared.description["without_token"] == {"train": 3, "valid": 1, "test": 0}
     assert prepared.description["sizes"] == {"train": 2, "valid": 1, "test": 2}
     assert prepared.description["sentences"]["train"] == 3
     train = prepared.splits["train"]
@@ -126,16 +123,6 @@ def test_a_split_without_any_token_is_refused(tmp_path):
     with pytest.raises(ValueError, match="no sentence of test has a token"):
         prepare(splits, tmp_path, pieces="wordpiece")
     assert [path for path in tmp_path.iterdir() if path.is_dir()] == []
-
-
-def test_long_sentences_are_counted(tmp_path):
-    prepared = prepare(SPLITS, tmp_path)
-    lengths = {split: data.text.lengths for split, data in prepared.splits.items()}
-    for limit in (4, int(lengths["train"].max())):
-        again = prepare(SPLITS, tmp_path, max_length=limit)
-        counts = {split: int((x > limit).sum()) for split, x in lengths.items()}
-        assert again.description["long_sentences"] == counts
-        assert again.description["max_length"] == limit
 
 
 @each_kind
@@ -152,8 +139,6 @@ def test_a_second_preparation_reads_the_cache(tmp_path, pieces):
         for name in ("documents", "begins", "characters"):
             assert np.array_equal(getattr(data, name), getattr(given, name))
         assert np.array_equal(data.text.offsets, given.text.offsets)
-    prepare(corpus, tmp_path, pieces=pieces, max_length=5)
-    assert corpus.reads == reads
     prepare(corpus, tmp_path, pieces=pieces, lowercase=True)
     assert corpus.reads > reads
 

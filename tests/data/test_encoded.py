@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from normlab.data.encoded import EncodedPairs, EncodedText, copy_runs
+from normlab.data.encoded import EncodedPairs, EncodedText
 
 SENTENCES = [[5, 6, 7], [], [8], [9, 10]]
 
@@ -39,10 +39,3 @@ def test_select_packs_again_and_lengths_of_pairs_count_the_end_mark(text):
     assert [chosen[0].tolist(), chosen[1].tolist()] == [[9, 10], [5, 6, 7]]
     pairs = EncodedPairs(text, EncodedText.from_sentences([[1], [2], [3, 3], [4]]))
     assert pairs.lengths.tolist() == [[4, 2], [1, 2], [2, 3], [3, 2]]
-
-
-def test_runs_of_tokens_become_rows():
-    out = np.zeros((3, 5), np.int64)
-    at, counts = np.array([1, 0, 4]), np.array([3, 0, 1])
-    copy_runs(out, at, np.arange(10, 20), np.array([2, 5, 9]), counts)
-    assert out.tolist() == [[0, 12, 13, 14, 0], [0] * 5, [0, 0, 0, 0, 19]]

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from normlab.data.corpus import Corpus, Form, ParallelText
-from normlab.data.prepare import length_statistics, prepare_translation
+from normlab.data.prepare import prepare_translation
 
 
 class Lines(Corpus):
@@ -131,8 +131,3 @@ def test_plain_and_words_of_raw_text(tmp_path):
         splits = {x: ([a.lower() if lower else a for a in y[0]], y[1]) for x, y in SPLITS.items()}
         data = prepare(Lines(splits, form="tokenized"), tmp_path)
         assert data.source_lines(["Ein Haus."]) == ["ein haus ." if lower else "Ein Haus ."]
-
-
-def test_length_statistics_by_hand():
-    figures = length_statistics(np.array([1, 2, 3, 10]))
-    assert figures == {"mean": 4.0, "median": 2.5, "p95": 8.95, "max": 10}  # 3 + 0.85 * 7

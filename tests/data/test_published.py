@@ -5,13 +5,14 @@ import io
 import json
 import tarfile
 
+import datasets
 import pyarrow
 import pyarrow.parquet
 import pytest
 
 from normlab.data import iwslt, multi30k
 from normlab.data.cache import download, members
-from normlab.data.corpus import ParallelText, read_table
+from normlab.data.corpus import ParallelText, load_tables, parallel_tables
 from normlab.data.iwslt import Iwslt14
 from normlab.data.multi30k import Multi30k
 
@@ -131,17 +132,17 @@ def test_a_damaged_archive_and_one_beyond_the_limit_are_named(tmp_path, monkeypa
 def test_a_download_is_whole_or_absent(tmp_path, monkeypatch):
     (tmp_path / "origin").write_bytes(b"content")
     url = (tmp_path / "origin").as_uri()
-    path = download(url, "copy", root=tmp_path)
+    path = download("this text", url, "copy", root=tmp_path)
     assert path.read_bytes() == b"content"
-    with pytest.raises(OSError):
-        download(url + "-absent", "other", root=tmp_path)
+    with pytest.raises(ValueError, match="this text cannot be downloaded"):
+        download("this text", url + "-absent", "other", root=tmp_path)
 
     class Response(io.BytesIO):
         headers = {"Content-Length": "500000"}  # noqa: RUF012
 
     monkeypatch.setattr("urllib.request.urlopen", lambda *_, **__: Response(b"x" * 100_002))
-    with pytest.raises(OSError, match="broke off after 100,002 of 500,000 bytes"):
-        download("http://somewhere", "part", root=tmp_path)
+    with pytest.raises(ValueError, match="broke off after 100,002 of 500,000 bytes"):
+        download("this text", "http://somewhere", "part", root=tmp_path)
     assert [file.name for file in path.parent.iterdir()] == ["copy"]
 
 
@@ -152,7 +153,6 @@ def test_without_data_the_archive_is_downloaded_and_a_damaged_one_is_not_kept(
     archive = write_archive(tmp_path / "published.tgz", members)
     monkeypatch.setenv("NORMLAB_CACHE", str(tmp_path / "cache"))
     monkeypatch.setattr(iwslt, "URL", archive.as_uri())
-    monkeypatch.setattr(iwslt, "read_table", None)
     content = archive.read_bytes()
     archive.write_bytes(content[: len(content) // 2])
     with pytest.raises(ValueError, match=r"cannot read .*iwslt14-de-en\.tgz"):
@@ -161,16 +161,14 @@ def test_without_data_the_archive_is_downloaded_and_a_damaged_one_is_not_kept(
     assert len(corpus(None).splits["train"]) == 46
 
 
-@pytest.mark.parametrize("build", [corpus, captions])
-def test_no_network_is_one_helpful_paragraph(monkeypatch, build):
+@pytest.mark.parametrize(("build", "values"), [(corpus, {"download": "hub"}), (captions, {})])
+def test_no_network_is_one_helpful_paragraph(monkeypatch, build, values):
     def fail(*_, **__):
         raise ConnectionError("name not known\nretry")
 
-    for module in (iwslt, multi30k):
-        monkeypatch.setattr(module, "read_table", fail)
-    monkeypatch.setattr(iwslt, "download", fail)
+    monkeypatch.setattr(datasets, "load_dataset", fail)
     with pytest.raises(ValueError) as raised:
-        build(None).read()
+        build(None, **values).read()
     message = str(raised.value)
     assert "\n" not in message and len(message) < 900
     cause = "ConnectionError: name not known retry"
@@ -229,6 +227,11 @@ def test_missing_training_text_tells_of_mini_ted(tmp_path):
     assert mini.label.startswith("mini-TED") and "not an IWSLT'14 result" in mini.label
 
 
+def test_published_mini_ted_has_the_reference_length_of_the_literature(normlab_data):
+    mini = corpus(normlab_data / "iwslt14_valid_test", train_from="valid")
+    assert iwslt.reference_length(mini.splits["test"].target) == 131_161
+
+
 @pytest.mark.parametrize("build", [corpus, captions])
 def test_only_german_and_english(tmp_path, build):
     with pytest.raises(ValueError, match="target_language=fr must be de and en"):
@@ -257,6 +260,8 @@ def test_tables_have_a_column_of_each_language(tmp_path):
     for split, rows in {"train": ["a", "b"], "validation": ["c\n"]}.items():
         lines = (json.dumps({"en": f"{row} en", "de": row}) + "\n" for row in rows)
         (tmp_path / f"{split}.jsonl").write_text("".join(lines))
-    found = read_table(str(tmp_path), splits=["train", "validation"], languages=("de", "en"))
+    tables = load_tables(str(tmp_path), files="tables")
+    names = {"train": "train", "validation": "valid"}
+    found = parallel_tables(tables, names, languages=("de", "en"))
     assert (found["train"].source, found["train"].target) == (["a", "b"], ["a en", "b en"])
-    assert found["validation"].target == ["c  en"]
+    assert found["valid"].target == ["c  en"]

@@ -9,13 +9,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from normlab.data.encoded import EncodedDocuments, EncodedText
-from normlab.data.pairs import Pairs, Segment, segment_pairs
+from normlab.data.segment_pairs import Pairs, Segment, segment_pairs
 from normlab.data.vocabulary import DocumentTokenizer
 
 PAD, UNK, CLS, SEP = range(4)
 assert [DocumentTokenizer.sep_id, DocumentTokenizer.unk_id] == [SEP, UNK]
 
-few = settings(max_examples=60)
+few = settings(max_examples=25)
 texts = st.lists(
     st.lists(st.integers(1, 9), min_size=1, max_size=7), min_size=2, max_size=8
 ).filter(lambda documents: any(len(document) > 1 for document in documents))
@@ -94,15 +94,14 @@ def test_a_true_pair_goes_on_in_its_document(documents, max_length, short_share,
     pairs = made(documents, max_length=max_length, short_share=short_share, seed=seed)
     sentences = {0, *np.cumsum(flat(documents)).tolist()}
     assert abs(len(pairs) - 2 * int(pairs.is_next.sum())) <= 1  # both labels equally often
-    for (a, b), follows, cut in zip(
-        segments_of(documents, pairs), pairs.is_next, pairs.cut, strict=True
-    ):
+    for (a, b), follows in zip(segments_of(documents, pairs), pairs.is_next, strict=True):
         assert a == list(range(a[0], a[0] + len(a))) and b == list(range(b[0], b[0] + len(b)))
-        assert {a[0], b[0]} <= sentences and (cut or {a[-1] + 1, b[-1] + 1} <= sentences)
+        whole = {a[-1] + 1, b[-1] + 1} <= sentences
+        assert {a[0], b[0]} <= sentences
         of_a, of_b = (set(documents_at(documents, part)) for part in (a, b))
         assert len(of_a) == len(of_b) == 1
         assert (of_a == of_b) == follows
-        if follows and not cut:
+        if follows and whole:
             assert b[0] == a[-1] + 1
 
 
@@ -112,11 +111,9 @@ def test_without_pairs_every_sentence_is_in_one_example(documents, max_length, s
     pairs = made(documents, max_length=max_length, short_share=short_share, seed=seed, nsp=False)
     held = [x for a, _ in segments_of(documents, pairs) for x in a]
     assert len(held) == len(set(held))
-    assert (len(held) == flat(documents).sum()) == (not pairs.cut.any())
     assert pairs.b is None
-    assert pairs.describe()["cut"] == pairs.cut.sum()
     if short_share == 0 and flat(documents).max() <= max_length - 2:
-        assert not pairs.cut.any()
+        assert len(held) == flat(documents).sum()  # nothing is cut
 
 
 @with_and_without
@@ -152,7 +149,7 @@ def pairs_by_hand(nsp=True):
         Segment(np.array([0, 6]), np.array([2, 1])),
         Segment(np.array([2, 2]), np.array([4, 1])),
     )
-    return Pairs(a, b if nsp else None, is_next=np.array([True, False]), cut=np.zeros(2, bool))
+    return Pairs(a, b if nsp else None, is_next=np.array([True, False]))
 
 
 TEXT = EncodedText.from_sentences([[20, 21], [22], [23, UNK, 25], [26]])
@@ -179,13 +176,6 @@ def test_a_batch_of_pairs_by_hand():
     assert [batch.ids.dtype, batch.segments.dtype] == [np.int64, np.int64]
     alone = pairs_by_hand().batch(DATA, np.array([1]))
     assert alone.ids.tolist() == [[CLS, 26, SEP, 22, SEP]]
-
-
-def test_a_batch_of_single_segments_by_hand():
-    batch = pairs_by_hand(nsp=False).batch(DATA, np.array([1, 0]))
-    assert batch.ids.tolist() == [[CLS, 26, SEP, PAD], [CLS, 20, 21, SEP]]
-    assert not batch.segments.any()
-    assert batch.valid.tolist() == [[True, True, True, False], [True] * 4]
 
 
 @pytest.mark.parametrize("documents", [[[3, 4, 5]], [[3], [4], [5]]])

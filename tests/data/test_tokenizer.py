@@ -2,7 +2,7 @@
 
 import pytest
 
-from normlab.data.vocabulary import Tokenizer, join_pieces
+from normlab.data.vocabulary import Tokenizer
 
 LINES = [
     "Ein Haus (gro\u00df) steht da.",
@@ -48,9 +48,3 @@ def test_pieces_are_the_training_pieces():
     assert ids == [4, 6, 3, 5, 9, 8]
     assert unknown == [3, 5, 3]
     assert tokenizer.decode(ids) == "die &apos;s < unk > pyramide"
-
-
-def test_join_pieces():
-    assert join_pieces("die pyra@@ mi@@ de .") == "die pyramide ."
-    assert join_pieces("am ende@@") == "am ende"
-    assert join_pieces("a@@b @@c") == "a@@b @@c"

@@ -93,8 +93,3 @@ def test_the_verb_is_second_in_a_main_clause_and_last_in_a_subordinate_one(split
             else:
                 assert words[0].lower() in ENDINGS and words[place - 1][0].isupper(), line
     assert inverted > 300 and last > 300
-
-
-def test_settings_decide_the_key():
-    settings = ({"size": 9}, {"size": 7}, {"size": 9, "seed": 2}, {"size": 9, "test_size": 2})
-    assert len({ToyCorpus(**values).key() for values in settings}) == 4

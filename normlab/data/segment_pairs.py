@@ -56,14 +56,12 @@ class Segment(NamedTuple):
 class Pairs:
     """The examples of one epoch, in the order of their documents.
 
-    `b` is None without pairs. `is_next` (bool [examples]) says whether B follows A, and `cut` (bool
-    [examples]) whether the example has a sentence that was cut.
+    `b` is None without pairs. `is_next` (bool [examples]) says whether B follows A.
     """
 
     a: Segment
     b: Segment | None
     is_next: np.ndarray
-    cut: np.ndarray
 
     def __len__(self) -> int:
         return len(self.is_next)
@@ -72,14 +70,6 @@ class Pairs:
     def lengths(self) -> np.ndarray:
         """Tokens of each example, counting its marks: int64 [examples]."""
         return self.a.tokens + (MARKS - 1 if self.b is None else self.b.tokens + MARKS)
-
-    def describe(self) -> dict[str, int]:
-        """Return counts for the record: examples, true pairs, examples with a cut sentence."""
-        return {
-            "examples": len(self),
-            "true_pairs": int(self.is_next.sum()),
-            "cut": int(self.cut.sum()),
-        }
 
     def batch(self, data: EncodedDocuments, indices: np.ndarray, *, padding: float = 0.0) -> Batch:
         """Return the examples `indices` as padded arrays: `[CLS] A [SEP]`, with pairs `B [SEP]`.
@@ -131,7 +121,7 @@ def segment_pairs(
     if not nsp:
         whole = offsets[end] - offsets[first]
         a = Segment(offsets[first], np.minimum(whole, room))
-        return Pairs(a, None, is_next=np.zeros(len(owner), dtype=bool), cut=whole > room)
+        return Pairs(a, None, is_next=np.zeros(len(owner), dtype=bool))
     if len(documents) < 3 or not (end - first > 1).any():
         raise ValueError(
             f"segment pairs need two documents, one of them with two sentences: of the "
@@ -159,14 +149,8 @@ def segment_pairs(
     rest = order[~found]
     b_first[rest] = _sentence_elsewhere(documents, owner[rest], rng)
     b_end[rest] = b_first[rest] + 1
-    b_whole = offsets[b_end] - offsets[b_first]
-    b_tokens = np.minimum(b_whole, room - a_tokens)
-    return Pairs(
-        Segment(offsets[first], a_tokens),
-        Segment(offsets[b_first], b_tokens),
-        is_next=is_next,
-        cut=(a_tokens < a_whole) | (b_tokens < b_whole),
-    )
+    b_tokens = np.minimum(offsets[b_end] - offsets[b_first], room - a_tokens)
+    return Pairs(Segment(offsets[first], a_tokens), Segment(offsets[b_first], b_tokens), is_next)
 
 
 def _runs(
