@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from normlab.records.pairs import ABSENT, settings, varying
+from normlab.records.pairs import ABSENT, settings
 from normlab.records.record import fingerprint, parts
 from tests.records.examples import config
 
@@ -100,13 +100,3 @@ def test_values_that_are_not_plain_hash_like_those_that_are():
     for value in ({2}, b"1", {3: 1}):
         with pytest.raises(TypeError, match=rf"^{re.escape(str(value))} cannot be recorded"):
             fingerprint({"x": {"a": [1, value]}})
-
-
-@given(st.lists(configs, min_size=1, max_size=5))
-def test_what_varies_is_what_differs_between_any_two(several):
-    found = varying([parts(config) for config in several])
-    keys = {key for a in several for b in several for key in diff(a, b)}
-    assert all(set(values) == keys for values in found)
-    for a, first in zip(several, found, strict=True):
-        for b, second in zip(several, found, strict=True):
-            assert {key: (first[key], second[key]) for key in diff(a, b)} == diff(a, b)

@@ -152,13 +152,6 @@ def test_runs_that_go_on_are_told_apart_and_nothing_is_looked_for_inside_a_run(s
     assert len(store.entries()) == 5 and store.open == [going]
 
 
-def test_links_to_folders_are_not_followed(store, tmp_path):
-    (store.root / "again").symlink_to(store.root, target_is_directory=True)
-    assert len(store.entries()) == 5
-    (tmp_path / "link").symlink_to(store.root, target_is_directory=True)
-    assert len(RunStore(tmp_path / "link").entries()) == 5
-
-
 def test_a_run_without_a_record(store, tmp_path):
     assert not store.has(tmp_path / "nowhere")
     assert store.has(store.run_dir(config(seed=1)))
