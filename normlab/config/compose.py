@@ -72,12 +72,15 @@ def from_hydra(config: DictConfig) -> DictConfig:
 def with_recipe(overrides: Sequence[str]) -> list[str]:
     """Return the overrides with the default recipe of their task, unless they name a recipe.
 
-    A sweep over tasks or scales has no common default recipe, so none is added.
+    A sweep over tasks or scales has no common default recipe, so none is added. `probe=full` is
+    replaced by the list of all probes.
     """
+    every_probe = f"probe=[{','.join(registry.option_names('probe'))}]"
+    overrides = [every_probe if text == "probe=full" else text for text in overrides]
     given = typed(overrides)
     recipe = _default_recipe(given.get("task", _TASK), given.get("scale"))
     if recipe is None or "recipe" in given:
-        return list(overrides)
+        return overrides
     # Insert it next to the task or scale: a flag of Hydra must stay together with its value.
     place = next(n for n, text in enumerate(overrides) if text.startswith(("task=", "scale=")))
     return [*overrides[:place], f"recipe={recipe}", *overrides[place:]]

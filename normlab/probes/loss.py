@@ -1,4 +1,4 @@
-"""Loss spikes and the norm of the whole gradient, step by step.
+"""Probes of the loss and of the norm of the whole gradient, step by step.
 
 `spikes`: let m and s be the mean and standard deviation (n - 1) of the last `window` losses, once
 there are `min_history` of them. A loss above `m + threshold * s` is a spike; consecutive ones count
@@ -14,13 +14,30 @@ a moving window; capping and merging are ours.
 (standard deviation over mean, n - 1) within windows of consecutive steps, averaged over windows by
 length. Over a whole run it would instead measure how much the gradient shrinks in training. The
 last window counts if it has at least two steps.
+
+`length_change`: how far a change of the sequence length raises the loss, and how many steps the
+recovery takes (claim 14). With c the step of the change (`task.length_change.step`), L the mean
+loss of the `window` steps before it and l_s(t) the mean loss of the `smooth` steps that end at t:
+
+    loss_jump   l_s(c + smooth - 1) - L, in nats
+    recovery    the least t - c + 1, t >= c + smooth - 1, with l_s(t) <= L; infinite if none
+    tid_before, tid_after
+                the training-inference discrepancy of the means (see `tid`), averaged over norms and
+                over `window` steps before or `smooth` after: how wrong running statistics become
+
+Longer sequences change the loss with any norm, as tokens have more context, so compare with a norm
+without running statistics. A run that ends before `smooth` steps after the change has no metrics.
 """
 
 import math
 import statistics
 from collections.abc import Mapping
 
+import torch
+from torch import nn
+
 from normlab.probes.base import Probe, StepView, Values
+from normlab.probes.statistics import StatisticsReader, discrepancy
 
 
 class LossSpikes(Probe):
@@ -40,7 +57,7 @@ class LossSpikes(Probe):
             )
         self._threshold, self._min_history, self._length = threshold, min_history, window
         self._window: list[float] = []
-        self._count = 0
+        self._count = 0.0
         self._size = 0.0
         self._in_spike = False
         self._level: float | None = None  # the loss to recover to
@@ -75,11 +92,7 @@ class LossSpikes(Probe):
 
     def summary(self) -> dict[str, float]:
         self.flush()
-        return {
-            "count": float(self._count),
-            "size": self._size,
-            "recovery": float(self._recovery),
-        }
+        return {"count": self._count, "size": self._size, "recovery": float(self._recovery)}
 
 
 class GradNorm(Probe):
@@ -88,7 +101,8 @@ class GradNorm(Probe):
     `nonfinite` counts norms that are not finite. Metrics with too few steps are left out.
     """
 
-    remembered = ("_window", "_noise", "_count", "_sum", "_max", "_nonfinite")
+    largest = ("max",)
+    remembered = ("_window", "_noise", "_nonfinite")
 
     def __init__(self, *, window: int) -> None:
         super().__init__(every=1)
@@ -97,9 +111,6 @@ class GradNorm(Probe):
         self._length = window
         self._window: list[float] = []
         self._noise: list[tuple[int, float]] = []
-        self._count = 0
-        self._sum = 0.0
-        self._max = 0.0
         self._nonfinite = 0
 
     def measure(self, seen: StepView) -> Values:
@@ -111,28 +122,81 @@ class GradNorm(Probe):
         if not math.isfinite(norm):
             self._nonfinite += 1
             return
-        self._count += 1
-        self._sum += norm
-        self._max = max(self._max, norm)
+        super().hear({"mean": norm, "max": norm})
         self._window.append(norm)
         if len(self._window) == self._length:
             self._noise.append((self._length, _variation(self._window)))
             self._window = []
 
     def summary(self) -> dict[str, float]:
-        self.flush()
-        figures = {"nonfinite": float(self._nonfinite)}
-        if self._count:
-            figures |= {"mean": self._sum / self._count, "max": self._max}
+        found = {**super().summary(), "nonfinite": float(self._nonfinite)}
         noise = list(self._noise)
         if len(self._window) > 1:
             noise.append((len(self._window), _variation(self._window)))
         if noise:
             total = sum(length for length, _ in noise)
-            figures["noise"] = sum(length * value for length, value in noise) / total
-        return figures
+            found["noise"] = sum(length * value for length, value in noise) / total
+        return found
 
 
 def _variation(values: list[float]) -> float:
     mean = statistics.fmean(values)
     return statistics.stdev(values, mean) / mean if mean > 0 else 0.0
+
+
+class LengthChangeProbe(Probe):
+    """Compares the steps before a change of the sequence length with the steps after it.
+
+    It measures every step from `window` steps before `step` on; none if `step` is None.
+    """
+
+    remembered = ("_loss", "_tid")
+
+    def __init__(self, *, step: int | None, window: int, smooth: int, eps: float) -> None:
+        super().__init__(every=1)
+        if not 1 <= smooth <= window:
+            raise ValueError(f"smooth: {smooth} must be from 1 to window ({window})")
+        self._step = step
+        self._first = math.inf if step is None else max(1, step - window)
+        self._smooth, self._eps = smooth, eps
+        self._loss: list[float] = []
+        self._tid: list[float] = []
+
+    def attach(self, model: nn.Module) -> None:
+        self._reader = StatisticsReader(model)
+        self.why_not = "task.length_change is not set" if self._step is None else ""
+
+    def before_forward(self, step: int) -> None:
+        if step >= self._first:
+            self._reader.remember()
+
+    def before_update(self, view: StepView) -> None:
+        if view.step >= self._first:
+            found = [discrepancy(s, eps=self._eps)["mean"] for s in self._reader.read()]
+            mean = {"tid": torch.stack(found).mean()} if found else {}
+            self.later({"loss": view.loss, **mean})
+
+    def hear(self, numbers: Mapping[str, float]) -> None:
+        self._loss.append(numbers["loss"])
+        if "tid" in numbers:
+            self._tid.append(numbers["tid"])
+
+    def summary(self) -> dict[str, float]:
+        self.flush()
+        count = 0 if self._step is None else int(self._step - self._first)
+        loss_before, loss = self._loss[:count], self._loss[count:]
+        if not loss_before or len(loss) < self._smooth:
+            return {}
+        level = statistics.fmean(loss_before)
+        ends = range(self._smooth, len(loss) + 1)
+        means = [statistics.fmean(loss[end - self._smooth : end]) for end in ends]
+        back = (end for end, mean in zip(ends, means, strict=True) if mean <= level)
+        figures = {
+            "loss_before": level,
+            "loss_jump": means[0] - level,
+            "recovery": float(next(back, math.inf)),
+        }
+        if tid_before := self._tid[:count]:
+            figures["tid_before"] = statistics.fmean(tid_before)
+            figures["tid_after"] = statistics.fmean(self._tid[count:][: self._smooth])
+        return figures

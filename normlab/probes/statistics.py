@@ -59,7 +59,6 @@ from normlab.norms.base import RunningNorm
 from normlab.probes.base import Probe, StepView, Values, all_by_site
 from normlab.probes.sites import sites
 
-NO_RUNNING = "no norm keeps running statistics"
 Entries = Float[Tensor, " n"]
 
 
@@ -122,7 +121,7 @@ class StatisticsProbe(Probe):
 
     def attach(self, model: nn.Module) -> None:
         self.reader = StatisticsReader(model)
-        self.why_not = "" if self.reader.norms else NO_RUNNING
+        self.why_not = "" if self.reader.norms else "no norm keeps running statistics"
 
     def before_forward(self, step: int) -> None:
         self.reader.remember()

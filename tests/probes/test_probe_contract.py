@@ -17,7 +17,7 @@ from normlab.train.build import make_norm
 from tests.models.small import logits, sentences, seq2seq
 
 FOLDER = Path(CONFIG_DIR) / "probe"
-FILES = [path for path in sorted(FOLDER.glob("*.yaml")) if path.stem != "full"]
+FILES = sorted(FOLDER.glob("*.yaml"))
 
 
 def build(path: Path) -> Probe:
@@ -58,14 +58,6 @@ def train(probes: dict[str, Probe], *, steps: int, start: int = 0, group_state: 
             rows.append(group.metrics())
     grads = [p.grad for p in model.parameters()]
     return group, rows, [*model.state_dict().values(), *grads, torch.get_rng_state()]
-
-
-def test_full_has_every_probe_and_headers_name_the_node():
-    full = yaml.safe_load((FOLDER / "full.yaml").read_text())
-    assert sorted(full["defaults"]) == [path.stem for path in FILES]
-    for path in FILES:
-        assert path.read_text().splitlines()[0] == f"# @package observe.probe.{path.stem}"
-        assert all(value == value for value in build(path).summary().values())
 
 
 def test_steps_with_all_probes_and_with_none_are_bitwise_equal():

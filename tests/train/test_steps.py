@@ -109,7 +109,7 @@ def test_probes_disturb_nothing(corpus: Path, tmp_path: Path):
     (record,) = normlab.records(tmp_path / "watched")
     seen = {name.split("/")[1] for name in record.stability}
     # The task has no change of length.
-    assert seen == {*option_names("probe")} - {"full", "length_change"}
+    assert seen == {*option_names("probe")} - {"length_change"}
     (record,) = normlab.records(tmp_path / "alone")
     assert not record.stability
 
