@@ -56,7 +56,7 @@ def test_a_test_is_repeated_under_noise_and_statistics_are_estimated_without_it(
     config = to_dict(compose([*DIGITS, "norm=bn", "norm.eval_stats=recalibrated"]))
     task = build_task(config)
     model = build_model(config, task).double()
-    evaluator = Evaluator(task, ALONE, recalibration_batches=3, noise=[0.5, 50])
+    evaluator = Evaluator(task, ALONE, recalibration_batches=3, noise=[0.5, 50.0])
     inputs = []
     model.stem.register_forward_pre_hook(lambda _, given: inputs.append(float(given[0].std())))
     scores = evaluator.test(model, Weights("last", 1, model.state_dict()), outputs=tmp_path)
