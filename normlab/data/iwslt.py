@@ -58,8 +58,8 @@ class Iwslt14(Corpus):
         train_from: `valid` trains on the valid split, for data without training text, and holds
             out every 23rd pair of it: "mini-TED", which is not IWSLT'14.
         prepared: which of a folder's prepared texts to read; `auto` prefers the pieces.
-        download: what to download without data_dir; the hub's tables lack one of the five test
-            sets, and the label of the results says so.
+        download: which download to try first without data_dir; the hub's tables lack one of the
+            five test sets, and the label of the results says so.
     """
 
     data_dir: str | None
@@ -115,7 +115,7 @@ class Iwslt14(Corpus):
     def _found(self) -> tuple[Form, Splits]:
         """The texts by name, and their form; `raw` texts have not been through the protocol."""
         if self.data_dir is None:
-            return "raw", _load_tables() if self.download == "hub" else _download_archive()
+            return "raw", self._from_network()
         path = Path(self.data_dir).expanduser()
         archive = path if path.is_file() else path / ARCHIVE
         if archive.is_file():
@@ -124,6 +124,18 @@ class Iwslt14(Corpus):
         if files := {file.name: file.read_bytes() for file in folder.glob("*.de-en.*")}:
             return "raw", read_release(files, origin=folder)
         return self._read_ready(path)
+
+    def _from_network(self) -> Splits:
+        """Read the archive or the hub's tables, or the other one if the first fails."""
+        ways = [_download_archive, _load_tables]
+        first, second = ways if self.download == "archive" else ways[::-1]
+        try:
+            return first()
+        except ValueError as error:
+            try:
+                return second()
+            except ValueError:
+                raise error from None
 
     def _read_ready(self, folder: Path) -> tuple[Form, Splits]:
         """Read the text that fairseq's script wrote: pieces or tokens."""

@@ -146,9 +146,14 @@ def test_a_download_is_whole_or_absent(tmp_path, monkeypatch):
     assert [file.name for file in path.parent.iterdir()] == ["copy"]
 
 
+def no_hub(*_, **__):
+    raise ConnectionError("name not known\nretry")
+
+
 def test_without_data_the_archive_is_downloaded_and_a_damaged_one_is_not_kept(
     tmp_path, monkeypatch
 ):
+    monkeypatch.setattr(datasets, "load_dataset", no_hub)
     members = {f"de-en/{name}": text for name, text in release_files().items()}
     archive = write_archive(tmp_path / "published.tgz", members)
     monkeypatch.setenv("NORMLAB_CACHE", str(tmp_path / "cache"))
@@ -159,14 +164,14 @@ def test_without_data_the_archive_is_downloaded_and_a_damaged_one_is_not_kept(
         corpus(None).read()
     archive.write_bytes(content)
     assert len(corpus(None).splits["train"]) == 46
+    assert len(corpus(None, download="hub").splits["train"]) == 46  # the second source
 
 
 @pytest.mark.parametrize(("build", "values"), [(corpus, {"download": "hub"}), (captions, {})])
-def test_no_network_is_one_helpful_paragraph(monkeypatch, build, values):
-    def fail(*_, **__):
-        raise ConnectionError("name not known\nretry")
-
-    monkeypatch.setattr(datasets, "load_dataset", fail)
+def test_no_network_is_one_helpful_paragraph(tmp_path, monkeypatch, build, values):
+    monkeypatch.setenv("NORMLAB_CACHE", str(tmp_path))
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    monkeypatch.setattr(datasets, "load_dataset", no_hub)
     with pytest.raises(ValueError) as raised:
         build(None, **values).read()
     message = str(raised.value)
