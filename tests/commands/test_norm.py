@@ -17,7 +17,7 @@ def places(tmp_path, monkeypatch):
     ("arguments", "told"),
     [
         (["new", "ln"], "ln.yaml exists"),
-        (["new", "model"], "model.py exists"),
+        (["new", "pool"], "pool.py exists"),
         (["new", "../x"], "a letter first"),
         (["new", "pass"], "no word of Python"),
         (["new", "x" * 41], "at most 40"),
