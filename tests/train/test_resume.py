@@ -81,7 +81,7 @@ MOMENTS = {
     "in the middle of a step": Kill("normlab.train.loop.Trainer._loss", 6, "after"),
     "after a row, before its state": Kill("normlab.train.sinks.Jsonl.log", 3, "after"),
     "while recording a later state": Kill("normlab.train.checkpoint.torch.save", 9, "within"),
-    "in the middle of the test": Kill("normlab.tasks.translation.Translation._text_scores", 4),
+    "in the middle of the test": Kill("normlab.tasks.translation.Translation.score_lines", 4),
     "before the record is written": Kill("normlab.records.record.RunRecord.to_json", 1),
 }
 
