@@ -1,7 +1,7 @@
 """Base classes of norms: the axes they pool over, and the running statistics they keep.
 
-`pools` decides whether a token's output depends on its batch, and whether tokens can be decoded one
-at a time. A norm that pools over the batch is a `RunningNorm`: inference uses its running `tables`.
+`pools` determines whether a token's output depends on the rest of its batch and whether tokens can
+be decoded one at a time. A `RunningNorm` pools over the batch; in inference it uses its `tables`.
 """
 
 from abc import ABC, abstractmethod
@@ -35,39 +35,39 @@ uncompiled = _disable_dynamo  # like torch.compiler.disable, which takes seconds
 """Keeps a method out of compiled graphs."""
 EvalStats = Literal["running", "batch", "recalibrated"]
 Regime = Literal["train", "batch", "running"]
-"""The statistics in use: the batch's, with an update of the tables or without, or the tables."""
+"""Batch statistics that update the tables, batch statistics that do not, or running statistics."""
 Watcher = Callable[[Moments, int], None]
-"""Takes the moments of a batch, `[rows, columns]`, and the number of the first row."""
+"""Called with a batch's moments, `[rows, columns]`, and the index of their first table row."""
 
 
 class Clock(NamedTuple):
-    """The current step of a run, from 1 (0 outside a run), and the run's total steps, if known."""
+    """The current step of a run (counted from 1; 0 outside a run) and its total steps if known."""
 
     step: int = 0
     total: int | None = None
 
 
 class Norm(nn.Module, ABC):
-    """Normalization of a `[B, P, D]` tensor: statistics over `pools`, then a gain and a shift.
+    """Normalizes a `[B, P, D]` tensor by statistics over `pools`, then applies a gain and a shift.
 
     `weight` and `bias` have one value per feature: parameters if learned, else constants 1 and 0.
     """
 
     pools: ClassVar[frozenset[Axis]]
     exact_gradient: ClassVar[bool] = True
-    """Whether the backward pass is the gradient of what training computes."""
+    """Whether the backward pass is the exact gradient of the forward pass in training."""
     phases: ClassVar[tuple[str, ...]] = ()
-    """Parts of the run in which the norm acts differently. Each has a setting `<phase>_share` of
-    the run's steps and `<phase>_steps`, which replaces it."""
+    """Parts of a run in which the norm behaves differently. The setting `<phase>_share` gives a
+    phase's length as a share of the run's steps; `<phase>_steps` overrides it."""
     weight: Tensor
     bias: Tensor
     clock: Clock = Clock()
-    """Written by the run before each step."""
+    """Set by the run before each step."""
     extra_loss: Tensor | None = None
-    """A term that the last training forward adds to the summed loss. The run takes it once."""
-    most_positions: int | None = None  # per call; None for any number
+    """A term from the last training forward pass; the run adds it to the summed loss once."""
+    most_positions: int | None = None  # the most positions per call; None for no limit
     by_position: bool = False  # a recurrent layer calls the norm once per position
-    center_weights: bool = False  # of the linear layers in front of the norm, by row
+    center_weights: bool = False  # center each weight row of the linear layers before the norm
 
     def __init__(self, dim: int, *, scale: bool, shift: bool) -> None:
         super().__init__()
@@ -83,7 +83,7 @@ class Norm(nn.Module, ABC):
 
     @abstractmethod
     def forward(self, x: Float[Tensor, "B P D"], stream: Stream) -> Float[Tensor, "B P D"]:
-        """Return `x` normalized, in its own dtype. The output at padding is unspecified."""
+        """Return the normalized `x` in its own dtype. The output at padding is unspecified."""
 
     def gain_and_shift(self, z: Tensor) -> Tensor:
         """Return `weight z + bias`."""
@@ -112,7 +112,7 @@ class Norm(nn.Module, ABC):
             self._affine("bias", value, learned=False)
 
     def last_steps(self, total: int | None) -> dict[str, int]:
-        """Return the last step of each phase; ValueError if a share of the unknown `total`."""
+        """Return the last step of each phase; ValueError if this needs `total` but it is None."""
         last: dict[str, int] = {}
         for phase in self.phases:
             share, steps = getattr(self, f"{phase}_share"), getattr(self, f"{phase}_steps")
@@ -125,12 +125,12 @@ class Norm(nn.Module, ABC):
         return last
 
     def during(self, phase: str) -> bool:
-        """Return whether the current step is in a phase; outside a run it always is."""
+        """Return whether the current step is in a phase; always true outside a run."""
         step, total = self.clock
         return step == 0 or step <= self.last_steps(total)[phase]
 
     def __getstate__(self) -> dict[str, Any]:
-        """Leave out `extra_loss`, which belongs to the last forward pass."""
+        """Omit `extra_loss`, which belongs to the last forward pass."""
         return {**vars(self), "extra_loss": None}
 
 
@@ -145,9 +145,9 @@ class RunningNorm(Norm):
     """
 
     once_an_update: ClassVar[bool] = False
-    """Whether all calls of an update enter the tables together, at its end. Positions of a
-    recurrence that share a row always do; one by one, the first would hardly count."""
-    fewest: ClassVar[int] = 2  # values for a statistic: a variance needs two, a mean square one
+    """Whether all calls within an update enter the tables together at its end. Recurrent positions
+    that share a table row always do: entered one by one, the first ones would hardly count."""
+    fewest: ClassVar[int] = 2  # values needed: two for a variance, one for a mean square
 
     dim: int = field(kw_only=False)
     eps: float
@@ -163,17 +163,17 @@ class RunningNorm(Norm):
         super().__init__(self.dim, scale=self.affine, shift=self.affine)
         self.pool = Pool(self.pools).ghosts(self.ghost)
         self.rows = 1  # number of rows in each table
-        self.batches = 0  # how many entered the tables; an update's micro-batches count as one
+        self.batches = 0  # entered into the tables; an update's micro-batches count as one
         self.in_step = False
-        self.frozen = False  # training normalizes as inference does; gain and shift still learn
-        self.held: list[Moments] | None = None  # moments that wait for `commit` in an update
+        self.frozen = False  # training uses running statistics; gain and shift still learn
+        self.held: list[Moments] | None = None  # moments held until `commit` ends the update
         self.seen: Moments | None = None  # moments of the last training batch, for probes
         self.seen_from = 0  # the table row that `seen` starts at
         self.watchers: list[Watcher] = []
         self.summed: AllReduce | None = None  # replaces the sum over processes if set
 
     def forward(self, x: Float[Tensor, "B P D"], stream: Stream) -> Float[Tensor, "B P D"]:
-        """Normalize `x` by batch statistics or by running statistics, depending on `regime`.
+        """Normalize `x` with batch statistics or running statistics, depending on `regime`.
 
         Raises ValueError if the batch has too few tokens, or more positions than table rows.
         """
@@ -190,17 +190,17 @@ class RunningNorm(Norm):
         return self.pool.join(y, groups, like=x)
 
     def normalize(self, groups: Groups) -> tuple[Grouped, Moments]:
-        """Normalize groups by their own moments, apply gain and shift; return also the moments."""
+        """Normalize each group by its moments, apply gain and shift; also return the moments."""
         raise NotImplementedError
 
     def by_running(self, x: Float[Tensor, "B P D"], rows: slice) -> Float[Tensor, "B P D"]:
-        """Normalize `x` by the given rows of the tables, with one multiply-add per value."""
+        """Normalize `x` with the given table rows, using one multiply-add per value."""
         mean, var = (moment[rows].to(x) for moment in self.running_moments())
         scale = self.weight.to(x) * self.inverse(var)
         return torch.addcmul(self.bias.to(x) - mean * scale, x, scale)
 
     def inverse(self, var: Tensor) -> Tensor:
-        """Return the factor by which centered values of this variance are multiplied."""
+        """Return the factor that centered values are multiplied by, given their variance."""
         return (var + self.eps).rsqrt()
 
     def rows_of(self, start: int, length: int) -> slice:
@@ -215,15 +215,15 @@ class RunningNorm(Norm):
 
     @abstractmethod
     def running_moments(self) -> tuple[Tensor, Tensor]:
-        """Return the mean and variance that inference normalizes by, `[rows, columns]` each."""
+        """Return the mean and variance used in inference, `[rows, columns]` each."""
 
     @abstractmethod
     def enter(self, rows: slice, mean: Tensor, var: Tensor, share: Tensor) -> None:
-        """Move the given table rows towards a mean and a variance by a fraction, 0 to 1."""
+        """Move table rows towards a mean and a variance by the fraction `share`, from 0 to 1."""
 
     @property
     def regime(self) -> Regime:
-        """Which statistics the norm currently normalizes by."""
+        """The statistics that the norm currently uses."""
         if self.training:
             return "train"
         return "batch" if self.eval_stats == "batch" else "running"
@@ -242,9 +242,9 @@ class RunningNorm(Norm):
         return self
 
     def batch_divisor(self) -> Tensor | None:
-        """Return the deviation that divided the last training batch, `[columns]`.
+        """Return the standard deviation that the last training batch was divided by, `[columns]`.
 
-        None if the output depended on more than the batch's own mean and deviation.
+        Return None if the output depended on more than the batch's own mean and deviation.
         """
         return None
 
@@ -255,13 +255,13 @@ class RunningNorm(Norm):
 
     @property
     def all_reduce(self) -> AllReduce:
-        """The sum of tables over processes, in training and when all processes run `in_step`."""
+        """Sums a table over processes in training or `in_step`; else returns it unchanged."""
         if not (self.training or self.in_step):
             return here
         return self.summed or (here if world().size == 1 else self._sum_over_processes)
 
     def _sum_over_processes(self, table: Tensor) -> Tensor:
-        """Sum a table `[..., R, d]`, padded to all rows because batches may differ in length."""
+        """Sum a table `[..., R, d]`, padded to all rows since processes' lengths may differ."""
         rows = 1 if self.by_position else self.rows
         if rows > 1:
             table = F.pad(table, (0, 0, 0, rows - table.shape[-2]))
@@ -274,16 +274,16 @@ class RunningNorm(Norm):
 
     @property
     def of_groups(self) -> AllReduce:
-        """How processes sum the moments that a batch is normalized by."""
+        """Sums the moments that normalize a batch, over processes if they are synced."""
         return self.all_reduce if self.sync and not self.divided else here
 
     def require_tokens(self, known: int | None) -> None:
-        """Refuse to train a single process on too few tokens; `update` skips them elsewhere."""
+        """Raise ValueError if a run on one process trains on a batch with too few tokens."""
         fewest = 1 if self.by_position or "position" not in self.pools else self.fewest
         if self.training and known is not None and known < fewest and world().size == 1:
             raise ValueError(
                 f"{type(self).__name__} cannot train on a batch of {('no', 'one')[known]} token: "
-                f"its statistics need {('one', 'two')[fewest - 1]}. Raise batch_size or max_tokens"
+                f"it needs at least {('one', 'two')[fewest - 1]}. Raise batch_size or max_tokens"
             )
 
     @torch.no_grad()
@@ -299,9 +299,9 @@ class RunningNorm(Norm):
 
     @torch.no_grad()
     def see(self, found: Moments, first: int = 0) -> None:
-        """Show a batch's moments `[rows, columns]` to the watchers; in training update the tables.
+        """Pass a batch's moments `[rows, columns]` to the watchers; in training, update the tables.
 
-        `first` is the first of the table's rows that they belong to.
+        The moments belong to the table rows from `first` on.
         """
         for watcher in self.watchers:
             watcher(found, first)
@@ -321,13 +321,13 @@ class RunningNorm(Norm):
             self.update(as_one(held))
 
     def update(self, found: Moments, first: int = 0) -> None:
-        """Move the rows from `first` on towards a batch's moments, if it has enough values."""
+        """Update the table rows from `first` on where the batch has enough values."""
         mean, var = self.estimates(found)
         share = self.momentum * (found.count >= self.fewest).to(mean)
         self.enter(slice(first, first + mean.shape[0]), mean, var, share)
 
     def estimates(self, found: Moments) -> tuple[Tensor, Tensor]:
-        """Return the mean and variance that a batch adds to the tables, `[rows, columns]` each."""
+        """Return the mean and variance to update the tables with, `[rows, columns]` each."""
         mean, _ = self.running_moments()
         return found.mean.to(mean), found.var.to(mean)
 
@@ -353,7 +353,7 @@ def as_one(held: Sequence[Moments]) -> Moments:
 
 
 def check_groups(groups: int | None, dim: int) -> None:
-    """Raise ValueError if `dim` features do not divide into `groups` groups of equal size."""
+    """Raise ValueError if `dim` features cannot be split into `groups` groups of equal size."""
     if groups is not None and dim % groups:
         raise ValueError(f"norm.groups={groups} does not divide the width {dim}: use a divisor")
 
@@ -369,9 +369,9 @@ def normalized_by(
 ) -> Iterator[None]:
     """Put the model in eval mode, with its norms using batch statistics or running statistics.
 
-    `batch` computes what training does, without dropout and without changing the tables. If all
-    processes run `in_step`, each with the same number of batches, synced norms pool statistics over
-    all processes. All modes are restored on exit.
+    With `batch` the model computes the same as in training, but without dropout and without
+    updating the tables. If all processes run `in_step`, each with the same number of batches,
+    synced norms pool statistics over all processes. All modes are restored on exit.
     """
     norms = running_norms(model)
     former: list[tuple[EvalStats, bool]] = [(norm.eval_stats, norm.in_step) for norm in norms]

@@ -1,6 +1,6 @@
 """Batch norm (Ioffe and Szegedy 2015, algorithm 1), and variants that pool over other axes.
 
-Each token of a batch is one example. What batch norm leaves open in a Transformer is an option:
+Each token of a batch is one example. Options cover what batch norm leaves open in a Transformer:
 which tokens count (`padding`), which statistics inference uses (`eval_stats`), whether processes
 share statistics (`sync`), how running statistics are updated (`momentum`, `unbiased`), and how many
 sequences form one batch (`ghost`).
@@ -20,15 +20,15 @@ from normlab.norms.pool import Axis, Grouped, Groups, Moments, Padding, Stream, 
 
 @dataclass(eq=False, repr=False, kw_only=True)
 class BatchNorm(RunningNorm):
-    """`weight (x - mean) / sqrt(var + eps) + bias`: each feature over all tokens of the batch.
+    """`weight (x - mean) / sqrt(var + eps) + bias`, per feature over all tokens of the batch.
 
-    With `unbiased` the running variance is the n - 1 estimate; batches are always normalized by the
-    n estimate, as in `nn.BatchNorm1d`.
+    With `unbiased` the running variance divides by n - 1; batches are always normalized with the
+    variance that divides by n, as in `nn.BatchNorm1d`.
     """
 
     pools: ClassVar[frozenset[Axis]] = frozenset({"batch", "position"})
     kernel: ClassVar[bool] = True
-    """Whether `kernels.standardize` computes the same as `formula`, in fewer passes over memory."""
+    """Whether `kernels.standardize` can replace `formula`; it is faster."""
 
     padding: Padding
     unbiased: bool
@@ -40,7 +40,7 @@ class BatchNorm(RunningNorm):
         self.keep_rows(1)
 
     def keep_rows(self, rows: int) -> None:
-        """Create the tables, with one row per position or a single row for all positions."""
+        """Create the tables with `rows` rows: one per position, or a single one for all."""
         self.rows = rows
         columns = 1 if "feature" in self.pools else self.dim
         self.register_buffer("running_mean", torch.zeros(rows, columns))
@@ -84,11 +84,11 @@ class GlobalNorm(BatchNorm):
 
 @dataclass(eq=False, repr=False, kw_only=True)
 class PositionBatchNorm(BatchNorm):
-    """Batch norm per position: each feature over the tokens that share a position.
+    """Batch norm per position: statistics per feature over the tokens at the same position.
 
-    At a late position only one sequence of the batch may be left. One value has no variance, so the
-    output is the bias and the table row is not updated. In a recurrent network, which feeds one
-    position at a time, positions beyond the last row use that row (Cooijmans et al. 2017, sec. 3).
+    Only one sequence of the batch may reach a late position. A single value has no variance, so the
+    output is the bias and the table row is not updated. A recurrent network feeds one position at
+    a time, and positions beyond the last row use that row (Cooijmans et al. 2017, section 3).
     """
 
     pools: ClassVar[frozenset[Axis]] = frozenset({"batch"})
@@ -123,7 +123,7 @@ class SampleBatchNorm(PositionBatchNorm):
 class ScaledBatchNorm(BatchNorm):
     """Batch norm of tokens that are first divided by their root mean square.
 
-    Shen et al. 2020 compare PowerNorm with it (`mask_syncbatchnorm.py` of their code).
+    It is a baseline for PowerNorm in Shen et al. 2020 (`mask_syncbatchnorm.py` in their code).
     """
 
     def forward(self, x: Float[Tensor, "B P D"], stream: Stream) -> Float[Tensor, "B P D"]:
@@ -134,18 +134,18 @@ class ScaledBatchNorm(BatchNorm):
 
 @dataclass(eq=False, repr=False, kw_only=True)
 class NoisyBatchNorm(BatchNorm):
-    """Batch norm whose output mean and deviation change with every update, in training only.
+    """Batch norm whose output mean and deviation change randomly with every training update.
 
     With `z` the normalized value of a feature, and `m` drawn from `[-noise_shift, noise_shift]` and
     `s` from `[1, noise_scale]` for each update, norm and feature,
 
         y = weight (z s + m) + bias
 
-    so the next layer gets inputs whose distribution drifts, and a larger gain cannot drown the
-    noise. It follows the "noisy" batch norm of Santurkar et al. 2018 (section 2.2), who also draw
-    noise per sample, and apply it after the gain. Here all tokens of an update, on all processes,
-    move by the same amount: this is pure drift, the internal covariate shift of Ioffe and Szegedy
-    2015. Outside a run there is no noise.
+    so the input distribution of the next layer drifts, and a larger gain cannot drown out the
+    noise. This follows the "noisy" batch norm of Santurkar et al. 2018 (section 2.2), who also draw
+    noise per sample and apply it after the gain. Here all tokens of an update, on all processes,
+    get the same noise: pure drift, which is the internal covariate shift of Ioffe and Szegedy 2015.
+    Outside a run there is no noise.
     """
 
     noise_shift: float

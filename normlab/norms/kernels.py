@@ -1,4 +1,4 @@
-"""Batch norm and RMS norm in fewer passes over memory: torch's kernels, hand-written backwards.
+"""Faster batch norm and RMS norm, from torch's kernels and hand-written backward passes.
 
 Plain autograd takes two to four times as long on a CPU. `tests/norms/test_pools.py` compares each
 kernel with its formula.
@@ -23,7 +23,7 @@ def standardize(
 ) -> tuple[Grouped, Moments]:
     """Return `weight (x - mean) / sqrt(var + eps) + bias` and the moments, which have no gradient.
 
-    Tensors are float32 or float64; gain and shift are per feature. Padding outputs are unspecified.
+    Tensors are float32 or float64, gain and shift per feature. Outputs at padding are unspecified.
     """
     if pool.groups > 1:
         weight, bias = (table.unflatten(0, (pool.groups, -1)) for table in (weight, bias))
@@ -54,7 +54,7 @@ class _Standardize(torch.autograd.Function):
         dx = (h - sum(h) / n - z sum(h z) / m) / sqrt(var + eps)
 
     where n and m are the counts of the mean and of the variance. The gradients of `weight` and
-    `bias` need both sums anyway, and processes exchange nothing else.
+    `bias` need both sums anyway, so processes exchange nothing else.
     """
 
     @staticmethod
@@ -98,7 +98,7 @@ class _Standardize(torch.autograd.Function):
 def _batch_norm(
     groups: Groups, weight: Tensor, bias: Tensor, eps: float
 ) -> tuple[Grouped, Moments]:
-    """Apply torch's own batch norm to tokens viewed, without a copy, as the pixels of an image."""
+    """Apply torch's batch norm, viewing the tokens as the pixels of an image, without a copy."""
     pixels = groups.x.permute(0, 3, 1, 2)
     y, mean, inverse = torch.native_batch_norm(pixels, weight, bias, None, None, True, 0.0, eps)
     mean, inverse = (table.detach().view(1, 1, 1, -1) for table in (mean, inverse))
@@ -109,8 +109,8 @@ def _batch_norm(
 class RootMeanSquare(torch.autograd.Function):
     """`weight x / sqrt(mean(x^2) + eps)` over the last axis, using torch's layer norm kernels.
 
-    On a CPU torch composes RMS norm from many small operators. Layer norm's backward kernel with a
-    mean of 0 gives RMS norm's gradient except for a mean over features, which is added back here.
+    On a CPU, torch composes RMS norm from many small operators. Layer norm's backward kernel, given
+    a mean of 0, returns RMS norm's gradient minus a mean over features, which is added back here.
     """
 
     @staticmethod

@@ -1,7 +1,7 @@
 """Norms that do not pool over the batch: statistics come from one token or one sequence.
 
-They keep no state between batches and behave the same in training and in eval mode. The bounded map
-that replaces a norm (DyT, Derf) is here too.
+They keep no state between batches and behave the same in training and in eval mode. DyT and Derf,
+which replace a norm by a bounded function, are here too.
 """
 
 import math
@@ -22,7 +22,7 @@ Detach = Literal["none", "mean", "std", "both", "value"]
 
 
 class NoNorm(Norm):
-    """The identity: tokens pass unchanged."""
+    """The identity, used where there is no norm."""
 
     pools: ClassVar[frozenset[Axis]] = frozenset()
 
@@ -30,7 +30,7 @@ class NoNorm(Norm):
         super().__init__(dim, scale=False, shift=False)
 
     def forward(self, x: Float[Tensor, "B P D"], stream: Stream) -> Float[Tensor, "B P D"]:
-        """Return `x`."""
+        """Return `x` unchanged."""
         return x
 
 
@@ -47,12 +47,12 @@ class TokenNorm(Norm):
         super().__init__(self.dim, scale=self.affine, shift=self.affine)
 
     def forward(self, x: Float[Tensor, "B P D"], stream: Stream) -> Float[Tensor, "B P D"]:
-        """Return each token normalized."""
+        """Normalize each token."""
         z = self.formula(*widen(x))
         return (self.gain_and_shift(z) if self.affine else z).to(x.dtype)
 
     def formula(self, x: Float[Tensor, "*_ D"]) -> Float[Tensor, "*_ D"]:
-        """Normalize tokens, without gain and shift."""
+        """Normalize tokens without applying gain and shift."""
         raise NotImplementedError
 
 
@@ -60,10 +60,10 @@ class TokenNorm(Norm):
 class LayerNorm(TokenNorm):
     """`(x - mean) / sqrt(var + eps)` of each token (Ba, Kiros and Hinton 2016, equation 4).
 
-    `detach` names the statistics that the backward pass treats as constants; the output does not
-    change (DetachNorm; Xu et al. 2019, section 3). `value` does the opposite: tokens pass
-    unnormalized, but get layer norm's gradient. The authors' code for this (`gradnorm`) also adds
-    the normalized tokens to the output; the gradient is the same.
+    `detach` names the statistics that the backward pass treats as constants; the output stays the
+    same (DetachNorm; Xu et al. 2019, section 3). `value` does the opposite: the output is the
+    unnormalized input, but the gradient is layer norm's. The authors' code for this (`gradnorm`)
+    also adds the normalized tokens to the output; the gradient is the same.
     """
 
     eps: float
@@ -88,7 +88,7 @@ class LayerNorm(TokenNorm):
 
 @dataclass(eq=False, repr=False, kw_only=True)
 class AdaNorm(TokenNorm):
-    """`C (1 - k n) n` with `n` the normalized token and nothing learned (Xu et al. 2019, eq. 10).
+    """`C (1 - k n) n`: n is the normalized token, nothing is learned (Xu et al. 2019, equation 10).
 
     No gradient flows through the factor `1 - k n`. As in the authors' code, `n` is the token minus
     its mean, divided by `sd + eps`, where sd is the n - 1 standard deviation. `scale` is C.
@@ -108,10 +108,10 @@ class AdaNorm(TokenNorm):
 
 @dataclass(eq=False, repr=False, kw_only=True)
 class RMSNorm(TokenNorm):
-    """`x / sqrt(mean(x^2) + eps)` of each token (Zhang and Sennrich 2019, equation 4): no shift.
+    """`x / sqrt(mean(x^2) + eps)` of each token, without a shift (Zhang and Sennrich 2019, eq. 4).
 
-    `eps` is added to the mean square with `eps_inside`, else to its root, as in the authors' code.
-    In their pRMSNorm the mean is over the first `share` of the features, rounded down.
+    With `eps_inside`, `eps` is added to the mean square; without it, to the root, as the authors
+    do. In their pRMSNorm the mean is over the first `share` of the features, rounded down.
     """
 
     eps: float
@@ -140,9 +140,9 @@ class RMSNorm(TokenNorm):
 
 
 class UnitNorm(TokenNorm):
-    """`factor g x / ||x||`: g is a learned scalar that starts at `gain`, or the constant 1.
+    """`factor g x / ||x||`: g is a learned scalar, initially `gain`, or the constant 1.
 
-    Lengths below `eps` count as `eps`.
+    ||x|| is clamped to at least `eps`.
     """
 
     gain: Tensor
@@ -171,9 +171,9 @@ class ScaleNorm(UnitNorm):
 class GroupNorm(TokenNorm):
     """Layer norm within groups of neighboring features (Wu and He 2018), for each token separately.
 
-    On images group norm also pools over space (`SampleGroupNorm`); here it does not pool over
-    positions, so a token never sees later ones. Without `center` each group keeps its mean and is
-    divided by its root mean square; without `affine` too, this is PowerNorm's group scaling.
+    On images, group norm also pools over space (`SampleGroupNorm`). Here it does not pool over
+    positions, so a token never depends on later ones. Without `center` each group keeps its mean
+    and is divided by its root mean square; also without `affine`, it is PowerNorm's group scaling.
     """
 
     eps: float
@@ -192,9 +192,9 @@ class GroupNorm(TokenNorm):
 
 @dataclass(eq=False, repr=False, kw_only=True)
 class InstanceNorm(TokenNorm):
-    """Each feature normalized over the real tokens of its sequence (Ulyanov et al. 2016).
+    """Normalizes each feature over the real tokens of its sequence (Ulyanov et al. 2016).
 
-    A token sees later ones. In a sequence of one token, which has no variance, it becomes the bias.
+    Outputs depend on later tokens. A single token has no variance, so its output is the bias.
     """
 
     pools: ClassVar[frozenset[Axis]] = frozenset({"position"})
@@ -206,7 +206,7 @@ class InstanceNorm(TokenNorm):
         self.pool = Pool(self.pools)
 
     def forward(self, x: Float[Tensor, "B P D"], stream: Stream) -> Float[Tensor, "B P D"]:
-        """Normalize `x` by the statistics of each sequence."""
+        """Normalize `x` with the statistics of each sequence."""
         groups = self.pool.cut(x, stream)
         weight, bias = self.weight.to(groups.x), self.bias.to(groups.x)
         y, _ = standardize(groups, weight, bias, self.pool, self.eps)
@@ -214,7 +214,7 @@ class InstanceNorm(TokenNorm):
 
 
 class SequenceNorm(InstanceNorm):
-    """All features of all real tokens of a sequence, normalized together."""
+    """Normalizes all features of all real tokens of a sequence together."""
 
     pools: ClassVar[frozenset[Axis]] = frozenset({"position", "feature"})
 
@@ -223,7 +223,7 @@ class SequenceNorm(InstanceNorm):
 class SampleGroupNorm(SequenceNorm):
     """Groups of neighboring features pooled over a sample's positions (Wu and He 2018, equation 7).
 
-    With one group it is the layer norm of that paper, `SequenceNorm`; with as many groups as
+    With one group it is what that paper calls layer norm (`SequenceNorm`), with as many groups as
     features it is instance norm. `GroupNorm` normalizes the groups of each position separately.
     """
 
@@ -252,7 +252,7 @@ FUNCTIONS: Mapping[Function, Callable[[Tensor], Tensor]] = {
     "tanh": torch.tanh,
     "erf": torch.erf,
     "identity": lambda x: x,
-    # the functions that Derf's repository compares with erf
+    # functions that Derf's repository compares with erf
     "arctan": lambda x: 2 / math.pi * torch.atan(x),
     "isru": lambda x: x * (x.square() + 1).rsqrt(),
     "satursin": lambda x: torch.sin(x.clamp(-math.pi / 2, math.pi / 2)),
@@ -265,18 +265,17 @@ FUNCTIONS: Mapping[Function, Callable[[Tensor], Tensor]] = {
 
 
 class BoundedMap(TokenNorm):
-    """`weight * f(alpha x + shift) + bias` with one learned scalar `alpha`: no statistics.
+    """`weight * f(alpha x + shift) + bias` with one learned scalar `alpha` and no statistics.
 
     DyT (Zhu et al. 2025, equation 1) uses tanh, Derf (Chen et al. 2025) erf with a learned shift.
-    `identity` does not bound: it is the learned scalar that both papers put on the embeddings of
-    language models. It starts at sqrt(D), or at 1 if the model already multiplies embeddings by
-    sqrt(D).
+    `identity` is unbounded: both papers multiply the embeddings of language models by this learned
+    scalar, which starts at sqrt(D), or at 1 if the model already multiplies embeddings by sqrt(D).
 
     Args:
-        alpha: initial value of the scalar. In large language models the authors set it per place.
-        shift: initial value of a learned scalar that is added; None for no shift.
-        affine: whether the weight and the bias are learned; `scale` learns a weight without a
-            bias, as in the authors' LLaMA.
+        alpha: initial value of `alpha`. In large language models the authors choose it per place.
+        shift: initial value of the learned scalar `shift`; None for no shift.
+        affine: whether the weight and the bias are learned; with `scale` only a weight is
+            learned, as in the authors' LLaMA.
     """
 
     pools: ClassVar[frozenset[Axis]] = frozenset()

@@ -1,4 +1,4 @@
-"""All norms of a model: their part in a training step, and recalibration."""
+"""All norms of a model in a training step, and the recalibration of running statistics."""
 
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
@@ -15,12 +15,12 @@ from normlab.norms.ranks import sum_over_ranks
 
 
 class ModelNorms:
-    """All norms of a model.
+    """Drives all norms of a model through the steps of a run.
 
-    `freeze_statistics` is the share of a run after which running statistics are frozen and training
-    normalizes by them; None to never freeze them.
+    After the share `freeze_statistics` of a run, running statistics are frozen and training
+    normalizes with them; None never freezes them.
 
-    Raises ValueError if it is given and a norm uses batch statistics in inference.
+    Raises ValueError if it is set and a norm uses batch statistics in inference.
     """
 
     def __init__(self, model: nn.Module, *, freeze_statistics: float | None = None) -> None:
@@ -31,14 +31,14 @@ class ModelNorms:
         if freeze_statistics is not None and by_batch:
             raise ValueError(
                 f"freeze_statistics={freeze_statistics}: norm.eval_stats=batch has no running "
-                "statistics to freeze; give norm.eval_stats=running"
+                "statistics to freeze; set norm.eval_stats=running"
             )
 
     def milestones(self, total: int | None) -> dict[str, int]:
         """Return the last step of each phase of the norms in a run of `total` steps.
 
-        Phases without steps are left out. A phase is called `BatchRenorm/warmup`; if norms of the
-        same class differ, later ones are called by their path in the model.
+        Phases without steps are omitted. Phases have names such as `BatchRenorm/warmup`; if norms
+        of the same class differ, later ones are named by their path in the model.
         """
         found: dict[str, int] = {}
         if (last := self._last_unfrozen(total)) is not None:
@@ -51,7 +51,7 @@ class ModelNorms:
         return found
 
     def begin_step(self, step: int, total: int | None) -> None:
-        """Set all norms' clock to a step of `total` (if known); freeze statistics if due."""
+        """Set the clock of all norms (`total` may be unknown) and freeze statistics if due."""
         clock = Clock(step, total)
         for norm in self._named.values():
             norm.clock = clock
@@ -71,14 +71,14 @@ class ModelNorms:
         return round(self._freeze_statistics * total)
 
     def commit(self) -> None:
-        """Enter the micro-batches of an update into the running statistics that wait for them."""
+        """Update the running statistics with the moments that norms held during the update."""
         for norm in self._running:
             norm.commit()
 
     def penalty(self) -> Float[Tensor, ""] | None:
         """Return and clear the sum of the norms' extra losses on the last micro-batch, if any.
 
-        It belongs to the summed loss and carries a gradient: call this before the backward pass.
+        Add it to the summed loss before the backward pass: it has a gradient.
         """
         terms = [norm.extra_loss for norm in self._named.values() if norm.extra_loss is not None]
         for norm in self._named.values():

@@ -1,9 +1,9 @@
-"""Pooling: how tokens are grouped, and the mean and variance of each group without its padding.
+"""Pooling: splits tokens into groups and computes the mean and variance of each, without padding.
 
-A pool is a reshape, `[B, P, D]` to `[G, S, R, D]`. Statistics are taken over `S`, and over `D` if
-features are pooled; each of the `G` groups and `R` positions has its own. Batch norm has one group
-of all tokens (S = B P, R = 1), batch norm per position has R = P, ghost batches are G groups of a
-few sequences, and instance norm has one group per sequence.
+A pool reshapes `[B, P, D]` to `[G, S, R, D]`. Statistics are taken over `S`, and over `D` if
+features are pooled, for each of the `G` groups and `R` positions. Batch norm has one group of all
+tokens (S = B P, R = 1), batch norm per position has R = P, ghost batches are G groups of a few
+sequences, and instance norm has one group per sequence.
 
 Statistics are float32 for any input except float64, which stays float64. The variance takes two
 passes over the data, since the difference of two large sums would lose precision.
@@ -21,7 +21,7 @@ from torch import Tensor
 
 Axis = Literal["batch", "position", "feature"]
 Ghost = int | str | None
-"""The sequences of a ghost batch: `8` neighbors, `interleaved-8`, or None for the whole batch."""
+"""Ghost batches: `8` neighboring sequences each, `interleaved-8`, or None for the whole batch."""
 Padding = Literal["exclude", "include", "fill"]
 
 Grouped = Float[Tensor, "G S R D"]
@@ -53,13 +53,13 @@ class Stream:
     start: int = 0
 
     def real(self, x: Shaped[Tensor, "B P *_"]) -> Bool[Tensor, "B P"]:
-        """Return which tokens of `x` are real."""
+        """Return the mask of real tokens of `x`."""
         if self.valid is None:
             return torch.ones((), dtype=torch.bool, device=x.device).expand(x.shape[:2])
         return self.valid
 
     def known_tokens(self, x: Shaped[Tensor, "B P *_"]) -> int | None:
-        """Return the number of real tokens of `x`; None if compiling or if a GPU must finish."""
+        """Return the number of real tokens; None when compiling or if it needs a GPU sync."""
         if self.valid is None:
             return x.shape[0] * x.shape[1]
         if not self.valid.is_cpu or torch.compiler.is_compiling():
@@ -80,11 +80,11 @@ class Stream:
 
     @property
     def keys(self) -> Bool[Tensor, "B 1 1 P"] | None:
-        """Which tokens the queries of all heads may attend to; None for all."""
+        """The mask of the tokens that attention may attend to; None for all."""
         return None if self.valid is None else self.valid[:, None, None, :]
 
     def repeated(self, times: int) -> "Stream":
-        """Return the stream of a tensor in which each row is repeated `times` times in a row."""
+        """Return the stream of a tensor with each row repeated `times` times consecutively."""
         if self.valid is None:
             return self
         return Stream(self.valid.repeat_interleave(times, dim=0), start=self.start)
@@ -97,9 +97,9 @@ class Stream:
 class Groups(NamedTuple):
     """The values of each group, and which of them count.
 
-    `kept` is the mask that `select` drops padding with, None if all values count. `count` and
-    `var_count` are the divisors of the sums for the mean and for the variance. `rows` are the flat
-    indices of the tokens in `x`; None if all tokens are there.
+    `kept` is the mask for `select`, None if all values count. The mean is a sum divided by `count`,
+    the variance a sum divided by `var_count`. `rows` are the flat indices of the tokens in `x`;
+    None if it has all tokens.
     """
 
     x: Grouped
@@ -110,9 +110,9 @@ class Groups(NamedTuple):
 
 
 class Moments(NamedTuple):
-    """The mean and variance of each group, and the number of values behind each of them.
+    """The mean and variance of each group, and the number of values behind them.
 
-    `var_count` is the divisor of the sum of squares: `count`, unless padding was filled.
+    The variance is a sum of squares divided by `var_count`: `count`, unless padding was filled.
     """
 
     mean: Tensor
@@ -121,14 +121,14 @@ class Moments(NamedTuple):
     var_count: Tensor
 
     def rows(self, positions: int) -> "Moments":
-        """Return the moments of the first positions: another process may have longer sequences."""
+        """Return the moments of this process's positions; another one may have longer sequences."""
         if self.mean.shape[2] == positions:
             return self
         return Moments(*(table[:, :, :positions] for table in self))
 
     @torch.no_grad()
     def sums(self) -> Float[Tensor, "4 *tables"]:
-        """Return float64 sums that add up over groups and batches; `pooled` is the inverse."""
+        """Return float64 sums that can be added over groups and batches; `pooled` inverts this."""
         mean, var, count, var_count = (table.double() for table in self)
         squares = var_count * var + count * mean.square()
         return torch.stack(torch.broadcast_tensors(count, var_count, count * mean, squares))
@@ -143,9 +143,9 @@ def pooled(sums: Float[Tensor, "4 *tables"], dtype: torch.dtype) -> Moments:
 
 
 def select(x: Tensor, kept: Bits | None) -> Tensor:
-    """Return `x` where it is kept, else 0, even if `x` is NaN there.
+    """Return `x` with 0 at masked values, even if `x` is NaN there.
 
-    On a CPU a bit mask takes a fifth of the time of a broadcast boolean mask.
+    On a CPU this bit mask takes a fifth of the time of a broadcast boolean mask.
     """
     if kept is None:
         return x
@@ -165,9 +165,9 @@ class _Select(torch.autograd.Function):
 
 @dataclass(frozen=True)
 class Pool:
-    """The axes that share statistics; if `size` is given, that many sequences form a ghost batch.
+    """The axes to pool statistics over, optionally within ghost batches of `size` sequences.
 
-    A ghost batch is `size` neighboring sequences; the last one gets the rest. If `interleaved`,
+    A ghost batch has `size` neighboring sequences, the last one the remainder. If `interleaved`,
     sequence i is in group i mod n, n = ceil(B / size), as in the view `[B / n, n C]` of Page 2019.
     """
 
@@ -175,10 +175,10 @@ class Pool:
     size: int | None = None
     interleaved: bool = False
     groups: int = 1
-    """Groups of neighboring features, each with its own statistics; no pool over the batch."""
+    """Groups of neighboring features with separate statistics; 1 for pools over the batch."""
 
     def ghosts(self, ghost: Ghost) -> "Pool":
-        """Return this pool over ghost batches (Hoffer, Hubara and Soudry 2017, algorithm 1)."""
+        """Return this pool with ghost batches (Hoffer, Hubara and Soudry 2017, algorithm 1)."""
         if ghost is None:
             return self
         interleaved, _, size = str(ghost).rpartition("-")
@@ -186,7 +186,7 @@ class Pool:
 
     @property
     def dims(self) -> tuple[int, ...]:
-        """The dimensions of a grouped tensor that statistics are taken over."""
+        """The dimensions of a grouped tensor to take statistics over."""
         return (1, 3) if "feature" in self.axes else (1,)
 
     @property
@@ -195,12 +195,12 @@ class Pool:
         return self.axes >= {"batch", "position"} and self.size is None
 
     def cut(self, x: Float[Tensor, "B P D"], stream: Stream, padding: str = "exclude") -> Groups:
-        """Return the groups of `x` in the dtype of statistics; values that do not count are 0.
+        """Return the groups of `x` in the dtype of statistics, with 0 at values that do not count.
 
-        On a CPU a group of the whole batch holds only the real tokens, packed together, which is
+        On a CPU, a group of the whole batch holds only the real tokens, packed together, which is
         faster than masking. With `padding` "fill", padding is treated as equal to the mean: it adds
-        nothing to the sum of squares but counts in its divisor. With "forward", `var_count` counts
-        padding too, and the values at padding are kept.
+        nothing to the sum of squares, but `var_count` includes it. With "forward", `var_count` also
+        includes padding, and the values at padding are kept.
         """
         tokens = x.shape[0] * x.shape[1]
         known = stream.known_tokens(x)
@@ -251,7 +251,7 @@ class Pool:
     def join(
         self, y: Float[Tensor, "G S R _"], groups: Groups, *, like: Float[Tensor, "B P D"]
     ) -> Float[Tensor, "B P D"]:
-        """Undo `cut`, in the shape and dtype of `like`; tokens that were left out become 0."""
+        """Undo `cut`, in the shape and dtype of `like`; tokens omitted by `cut` become 0."""
         y = y.to(like.dtype)
         if groups.rows is not None:
             tokens = y.new_zeros(like.shape[0] * like.shape[1], like.shape[2])
@@ -285,9 +285,9 @@ class Pool:
     def mean(
         self, values: Grouped, *counts: Table, by: AllReduce = here
     ) -> tuple[Table, *tuple[Table, ...]]:
-        """Return the mean of each group, then the `counts`, all summed over processes by `by`.
+        """Return the mean of each group, and the `counts` summed over processes by `by`.
 
-        Values that do not count must be 0. The mean is the sum divided by the first of the counts.
+        Values that do not count must be 0. The mean is the total sum divided by the first count.
         """
         sums, found = values.sum(self.dims, keepdim=True), list(counts)
         if by is not here:

@@ -1,4 +1,4 @@
-"""PowerNorm: division by a running root mean square, with its own backward (Shen et al. 2020)."""
+"""PowerNorm: divides by a running root mean square; custom backward pass (Shen et al. 2020)."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -16,12 +16,12 @@ SquarePadding = Literal["exclude", "include", "forward"]
 
 @dataclass(eq=False, repr=False, kw_only=True)
 class SquareNorm(RunningNorm):
-    """A norm that divides by the batch's root mean square, in inference by the running one.
+    """A norm that divides by a root mean square, the batch's or, in inference, the running one.
 
     With `groups`, each group of a token's features is first divided by its own root mean square
-    (appendix of the PowerNorm paper, and all of its code); inference is then no fixed map.
-    `padding` says which tokens count: with `exclude` only real tokens, with `include` all, with
-    `forward` real tokens in the forward pass and all in the gradient moment, as in published code.
+    (as in the appendix of the PowerNorm paper and all of its code), so inference is not affine.
+    `padding` chooses which tokens count: `exclude` only real tokens, `include` all tokens, and
+    `forward` real tokens in the forward pass but all in the gradient moment, as in published code.
     """
 
     pools: ClassVar[frozenset[Axis]] = frozenset({"batch", "position"})
@@ -54,7 +54,7 @@ class SquareNorm(RunningNorm):
     def formula(self, u: Grouped, m: Moments, count: Tensor) -> Grouped:
         """Normalize `u` by the mean square of each group, `m.var`, and apply gain and shift.
 
-        `count` is the number of tokens that a gradient moment is averaged over.
+        `count` is the number of tokens to average a gradient moment over.
         """
         raise NotImplementedError
 
@@ -77,8 +77,8 @@ class SquareNorm(RunningNorm):
     def update(self, found: Moments, first: int = 0) -> None:
         """Move the running mean square towards a batch's.
 
-        In the warm-up a plain average over all batches comes first; the step by `momentum` is taken
-        there too, as in the authors' code.
+        In the warm-up it first becomes the plain average over all batches so far; the `momentum`
+        step then follows there too, as in the authors' code.
         """
         self.batches += 1
         step, total = self.clock
@@ -119,7 +119,7 @@ class SquareNorm(RunningNorm):
 class PowerNormV(SquareNorm):
     """PN-V: each feature divided by its root mean square over the batch, with exact gradients.
 
-    The authors' repository has no code for it.
+    The authors' repository does not include it.
     """
 
     groups: int | None
@@ -132,14 +132,14 @@ class PowerNormV(SquareNorm):
 class PowerNorm(SquareNorm):
     """PN: divides by the batch's root mean square in the warm-up, then by the running one.
 
-    z = u / sqrt(square + eps) (algorithm 2), where the running square is the one before the batch.
+    z = u / sqrt(square + eps) (algorithm 2), with the running square from before the batch.
     In the backward pass, with g the gradient of z, nu a running moment that starts at 0, and means
     over tokens:
 
         g' = g - backward_momentum nu z        nu += mean(g' z)        du = g' / sqrt(s + eps)
 
-    `backward` chooses s: `code` uses the batch's square at every step, as the authors' code does;
-    `paper` uses the square of the forward pass.
+    `backward` chooses s: with `code` it is the batch's square at every step, as in the authors'
+    code; with `paper` it is the square used in the forward pass.
     """
 
     exact_gradient: ClassVar[bool] = False
@@ -167,7 +167,7 @@ class PowerNorm(SquareNorm):
     ) -> Callable[[Tensor], Tensor]:
         """Return a hook that subtracts nu z from the gradient of `z` and enters the new moment.
 
-        It then multiplies by `factor`, which replaces the forward pass's square in `du` by s.
+        The hook then multiplies by `factor`, so that `du` uses s instead of the forward square.
         """
         trains, nu = self.regime == "train", self.gradient_moment.to(z).clone()
 

@@ -1,8 +1,8 @@
 """Communication between processes; the only module that imports `torch.distributed`.
 
 Every function also works in a single process, where it does nothing or returns its argument.
-Processes sum *sums*: the caller divides by a count that was summed the same way, which is correct
-when shards differ in size.
+Functions sum over processes and never average: the caller divides by a summed count, which is also
+correct when shards differ in size.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _TRANSPORTS = ("gloo", "NCCL", "Connection closed", "Timed out")
 
 
 class Shard(NamedTuple):
-    """One part of the work divided among `size` processes."""
+    """One of `size` parts that work is divided into, one per process."""
 
     rank: int
     size: int
@@ -70,7 +70,7 @@ def lost_ranks_named() -> Iterator[None]:
 
 
 def world() -> Shard:
-    """Return this process's rank and the number of processes: 0 of 1 without a group."""
+    """Return this process's rank and the number of processes; 0 and 1 without a process group."""
     if dist.is_available() and dist.is_initialized():
         return Shard(dist.get_rank(), dist.get_world_size())
     return Shard(0, 1)
@@ -109,8 +109,8 @@ def all_reduce_sum(x: Tensor) -> Tensor:
 
 @torch.no_grad()
 def sum_gradients(params: Iterable[nn.Parameter]) -> None:
-    """Sum gradients over processes in place; a missing gradient must be missing on every rank."""
-    by_dtype: dict[torch.dtype, list[Tensor]] = {}  # one message each
+    """Sum gradients over processes in place; all ranks must have gradients for the same params."""
+    by_dtype: dict[torch.dtype, list[Tensor]] = {}  # one all-reduce per dtype
     for param in params if world().size > 1 else ():
         if param.grad is not None:
             by_dtype.setdefault(param.grad.dtype, []).append(param.grad)
@@ -140,12 +140,12 @@ def gather_objects(obj: T) -> list[T]:
 
 
 def check_agreement(seen: Mapping[str, object]) -> None:
-    """Raise ValueError on every rank if ranks have different values for a name."""
+    """Raise ValueError on every rank if any two ranks disagree on a value."""
     ranks = gather_objects({name: str(value) for name, value in seen.items()})
     for rank, other in enumerate(ranks):
         for name, value in other.items():
             if value != ranks[0][name]:
                 raise ValueError(
                     f"{name}: {ranks[0][name]:.200} on rank 0, and {value:.200} on rank {rank}: "
-                    "all ranks need the same code, the same data and a runs_dir that they share"
+                    "all ranks need the same code, the same data and a shared runs_dir"
                 )

@@ -1,8 +1,8 @@
-"""Batch norms with a repair: RBN, batch renormalization, RepBN and PRepBN.
+"""Repaired variants of batch norm: RBN, batch renormalization, RepBN and PRepBN.
 
-RBN        a penalty on the distance from running statistics (Wang et al. 2022)
-BRN        kept close to running statistics (Ioffe 2017, algorithm 1)
-RepBN      plus the token itself; PRepBN phases it in from layer norm (Guo et al. 2024, SLAB)
+RBN        penalizes the distance of batch statistics from running ones (Wang et al. 2022)
+BRN        keeps the training output close to the inference output (Ioffe 2017, algorithm 1)
+RepBN      adds the token itself; PRepBN blends from layer norm to RepBN (Guo et al. 2024, SLAB)
 """
 
 from dataclasses import dataclass, field
@@ -20,16 +20,16 @@ from normlab.norms.pool import Grouped, Groups, Moments, Stream, widen
 from normlab.norms.ranks import world
 
 _PLAIN = 1 / 8  # share of batch renorm's warm-up that is plain batch norm (5,000 of 40,000 steps)
-_SHIFT = 1 / 2  # share of it in which `d_max` then grows (until step 25,000 of 40,000)
+_SHIFT = 1 / 2  # share of the warm-up in which `d_max` then grows (to step 25,000 of 40,000)
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
 class RegularizedBatchNorm(BatchNorm):
     """Batch norm that divides by sqrt(max(var, eps)) and adds a penalty for each training batch.
 
-    It pulls the batch's mean and deviation towards the running ones, mu and sigma, so that
-    inference sees the same statistics. Summed over features, it is `penalty_mean` times the first
-    term plus `penalty_var` times the second. Only diff and diff2 are in the paper.
+    The penalty pulls the batch's mean and deviation towards the running ones, mu and sigma, so that
+    inference sees the same statistics. It is the sum over features of `penalty_mean` times the
+    first term plus `penalty_var` times the second. Only diff and diff2 are in the paper.
 
         diff             (mu_B - mu)^2                  |sigma_B^2 - sigma^2|
         diff2            (mu_B - mu)^2                  (sigma_B - sigma)^2
@@ -41,9 +41,9 @@ class RegularizedBatchNorm(BatchNorm):
                              + sigma^2 / sigma_B^2 + sigma_B^2 / sigma^2        0
 
     The penalty is added once to the loss summed over the tokens of a micro-batch, whatever their
-    number. The running variance is the biased estimate. The batch enters the running statistics
-    first, so its distances to them are 1 - momentum times those before the update. Processes that
-    share batch statistics share one penalty; each ghost batch has its own.
+    number. The running variance is the biased estimate. Running statistics are updated first, which
+    shrinks the batch's distances to them by a factor of 1 - momentum. Processes that share batch
+    statistics share one penalty; each ghost batch has its own.
     """
 
     kernel: ClassVar[bool] = False
@@ -65,14 +65,14 @@ class RegularizedBatchNorm(BatchNorm):
             self.extra_loss = self.price(found)
 
     def price(self, batch: Moments) -> Float[Tensor, ""]:
-        """Return the penalty on a batch that has entered the running statistics."""
+        """Return the penalty for a batch that has already updated the running statistics."""
         running = (moment.to(batch.mean).clone() for moment in self.running_moments())
         of_mean, of_var = self.terms(batch.mean, batch.var, *running)
         total = self.penalty_mean * of_mean.sum() + self.penalty_var * of_var.sum()
         return total if self.divided else total / world().size
 
     def terms(self, m: Tensor, v: Tensor, mu: Tensor, var: Tensor) -> tuple[Tensor, Tensor]:
-        """Return both penalty terms, unsummed, from the batch's moments and the running ones."""
+        """Return both penalty terms per feature, from the batch's moments and the running ones."""
         ratio = self.inverse(var) / self.inverse(v)  # sigma_B / sigma
         match self.penalty:
             case "diff":
@@ -100,9 +100,9 @@ class BatchRenorm(BatchNorm):
         r = clip(sigma_B / sigma, 1 / r_max, r_max)    d = clip((mu_B - mu) / sigma, -d_max, d_max)
 
     are constants in the backward pass; mu and sigma are the running statistics before the batch.
-    The bounds grow from 1 and 0: in the first eighth of the warm-up this is plain batch norm;
-    `r_max` is reached at the end of the warm-up, `d_max` at five eighths of it. The running
-    statistic is a deviation, not a variance, and eps is added to deviations.
+    The bounds grow from 1 and 0: the first eighth of the warm-up is plain batch norm; `r_max` is
+    reached at the end of the warm-up, `d_max` after five eighths. The norm keeps a running
+    deviation, not a variance, and adds eps to deviations.
     """
 
     exact_gradient: ClassVar[bool] = False
@@ -163,7 +163,7 @@ class BatchRenorm(BatchNorm):
 class RepBatchNorm(BatchNorm):
     """RepBN: `BN(x) + alpha x` with one learned alpha (equation 5)."""
 
-    alpha: Any  # a number, then replaced by the parameter that starts at it
+    alpha: Any  # the initial value, replaced by the parameter
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -184,9 +184,9 @@ class RepBatchNorm(BatchNorm):
 class ProgressiveRepBatchNorm(RepBatchNorm):
     """PRepBN: `lambda LN(x) + (1 - lambda) RepBN(x)` in training (equation 4), RepBN in evaluation.
 
-    In the warm-up it is only layer norm, and the running statistics are not updated; then lambda
-    falls linearly from `start` to 0. While lambda is above 0, evaluation computes a different
-    function from training, by design.
+    During the warm-up, training is pure layer norm and does not update the running statistics; then
+    lambda falls linearly from `start` to 0. While lambda is above 0, evaluation deliberately
+    computes a different function than training.
     """
 
     phases: ClassVar[tuple[str, ...]] = ("warmup", "blend")

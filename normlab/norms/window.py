@@ -1,6 +1,6 @@
 """MABN and Unified Norm: activation and gradient moments averaged over the last few batches.
 
-Both divide by a root mean square over a window of batches, subtract a windowed moment from the
+Both divide by a root mean square over a window of batches, remove a windowed moment from the
 gradient, and correct by
 
     r = sqrt((square + eps) / (running square + eps)), clipped to 1/5 and 5
@@ -28,7 +28,7 @@ class Entry(NamedTuple):
     """How a batch, or each of its G ghost batches, enters the windows.
 
     `slot` is its row in the windows, `kept` the mean square stored there, and `square` the mean
-    square that divides. `full`: moments come from the windows, which are full and past the warm-up.
+    square to divide by. If `full`, moments come from the windows, and the warm-up has ended.
     """
 
     slot: int
@@ -40,19 +40,19 @@ class Entry(NamedTuple):
 
 @dataclass(eq=False, repr=False, kw_only=True)
 class MovingAverageBatchNorm(SquareNorm):
-    """MABN: divides by the root of the mean of a window's squares, times r (Yan et al. 2020).
+    """MABN: divides by the root mean square over a window, then multiplies by r (Yan et al. 2020).
 
         y = weight r z + bias        dz' = dz - z mean over the window of mean(dz z)
 
-    `center_weights` is the other half of the paper's method: because the norm subtracts no mean,
-    each weight row of the linear layers that feed it is centered instead
+    `center_weights` is the other half of the paper's method: the norm subtracts no mean; instead,
+    each weight row of the linear layers before it is centered
     (`normlab.models.seq2seq.Layer.center`).
     """
 
     exact_gradient: ClassVar[bool] = False
     phases: ClassVar[tuple[str, ...]] = ("warmup", "correction")
     of_gradient: ClassVar[tuple[str, ...]] = ("gradient_moments",)
-    """The tables of the gradient's moments."""
+    """The names of the tables of gradient moments."""
 
     window: int
     correction_share: float
@@ -85,7 +85,7 @@ class MovingAverageBatchNorm(SquareNorm):
         return self.gain_and_shift(z * r)
 
     def entry(self, newest: Rows) -> Entry:
-        """Return how a batch with this mean square enters the windows."""
+        """Return the entry of a batch with this mean square."""
         slot, full = self.next_slot()
         square = with_newest(self.squares, newest, slot).mean(1).to(newest) if full else newest
         return Entry(slot, full, torch.zeros_like(newest[:, :1], dtype=torch.bool), newest, square)
@@ -140,7 +140,7 @@ def _grouped(rows: Rows) -> Float[Tensor, "G 1 1 D"]:
 
 
 def with_newest(window: Float[Tensor, "K D"], newest: Rows, slot: int) -> Float[Tensor, "G K D"]:
-    """Return a copy of the window per ghost batch, with its newest value at `slot`."""
+    """Return one copy of the window per ghost batch, with its newest value at `slot`."""
     windows = window.expand(len(newest), -1, -1).clone()
     windows[:, slot] = newest.to(window)
     return windows
@@ -150,10 +150,10 @@ def with_newest(window: Float[Tensor, "K D"], newest: Rows, slot: int) -> Float[
 class UnifiedNorm(MovingAverageBatchNorm):
     """UN: divides by the root of the geometric mean of a window's squares (Yang et al. 2022).
 
-    r multiplies only the gradient. The moment subtracted from the gradient is a running average of
-    the window's mean, which starts at 0 and is used in the warm-up too. With `filter`, a batch
+    r multiplies only the gradient. The moment removed from the gradient is a running average of
+    the window's mean, which starts at 0 and is also used in the warm-up. With `filter`, a batch
     after the warm-up is an outlier if, for any feature, the arithmetic mean of the window exceeds
-    the geometric one by more than `window` times the variance of the roots in the window. An
+    the geometric mean by more than `window` times the variance of the roots in the window. An
     outlier is normalized by its own moments, and the windows store the running moments instead.
     """
 
@@ -192,7 +192,7 @@ class UnifiedNorm(MovingAverageBatchNorm):
     def gradient_mean(
         self, newest: Rows, entry: Entry, moments: Tensor, nu: Tensor
     ) -> tuple[Rows, Rows]:
-        """Return the value that enters the window of `moments`, and the target of `nu`."""
+        """Return the value to store in the window of `moments`, and the value `nu` moves to."""
         kept = torch.where(entry.outlier, nu, newest)
         if not entry.full:
             return kept, newest
