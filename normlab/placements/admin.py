@@ -10,11 +10,11 @@
 
         omega_1 = 1,  omega_{i+1}^2 = omega_i^2 Var(x_i) + Var(f_i)
 
-    with Var over all features of all tokens, and f_i taken after dropout: omega_i^2 is the variance
-    that the stream has accumulated before branch i.
+    with Var over all features of all tokens, and f_i after dropout: omega_i^2 is the variance that
+    the stream has accumulated before branch i.
 
 Source: Liu et al. 2020 ("Understanding the Difficulty of Training Transformers"), section 4.3, and
-the authors' Transformer-Clinic. Their profiling batch includes padding; here padding is left out.
+the authors' Transformer-Clinic. Their profiling batch includes padding; here it is excluded.
 """
 
 from collections.abc import Callable
@@ -30,7 +30,7 @@ from normlab.placements.base import Branch, NormResidual, Norms, Place
 from normlab.placements.post import Post
 
 Profiler = Callable[["AdminResidual", Tensor, Tensor, Stream], None]
-"""Sets the residual's omega, given its input and branch."""
+"""Sets the residual's omega, given its input, its branch's output and the token stream."""
 
 
 class AdminResidual(NormResidual):
@@ -41,7 +41,7 @@ class AdminResidual(NormResidual):
     def __init__(self, norm: Norm, dropout: float, *, first: bool):
         super().__init__(norm, dropout)
         self.omega = nn.Parameter(torch.ones(norm.dim))
-        self.first = first  # of its stack
+        self.first = first  # whether it is the first of its stack
 
     def forward(self, x: Tensor, stream: Stream, branch: Branch) -> Tensor:
         added = self.dropout(branch(x))
@@ -67,9 +67,9 @@ def profile(model: nn.Module, run_batch: Callable[[], object], *, seed: int) -> 
     """Set the omegas of a model by running `run_batch`, a forward pass of one batch.
 
     The model computes the same as in training, with dropout (drawn from `seed`) and batch
-    statistics, but only the omegas change: no running statistics, gradients or random state.
-    Every process must call this before the model is compiled; processes add up their sums, so all
-    get the same omegas.
+    statistics, but leaves running statistics, gradients and the random state unchanged. Every
+    process must call this before the model is compiled; variances are taken over all processes, so
+    all get the same omegas.
     """
     devices = {parameter.device for parameter in model.parameters() if parameter.is_cuda}
     total = torch.ones((), dtype=torch.float64)
@@ -95,7 +95,7 @@ def profile(model: nn.Module, run_batch: Callable[[], object], *, seed: int) -> 
 
 
 def variance(x: Float[Tensor, "B P D"], counted: Bool[Tensor, "B P"]) -> Float[Tensor, ""]:
-    """Return the variance over all features of the counted tokens on all processes."""
+    """Return the variance over all features of the `counted` tokens of all processes."""
     wide = x.double() * counted[..., None]
     count = counted.sum().double() * x.shape[-1]
     sums = torch.stack([count, wide.sum(), wide.square().sum()])

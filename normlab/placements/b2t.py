@@ -1,4 +1,4 @@
-"""B2T connection: post-norm, with the layer's own input added once more before its last norm.
+"""B2T connection: post-norm, with the layer's input added again before its last norm.
 
         x ---+--> attention --> (+) --> norm --+--> feed-forward --> (+) --> norm --> y
              |                   |             |                      |
@@ -11,8 +11,8 @@
     at initialization: all weights of a layer are divided by sqrt(layers of the stack).
 
 Source: Takase et al. 2023 ("B2T Connection: Serving Stability and Performance in Deep
-Transformers"); the initial weights follow the authors' code. The layer's input is carried to the
-last sub-layer as a second stream.
+Transformers"); the initial weights follow the authors' code. A second stream carries the layer's
+input to its last sub-layer.
 """
 
 from dataclasses import dataclass
@@ -26,9 +26,9 @@ from normlab.placements.post import Post, PostResidual
 
 
 class B2TResidual(PostResidual):
-    """A sub-layer of a post-norm layer that also carries the layer's input, `bottom`, to its end.
+    """A post-norm residual that also passes on the layer's input, `bottom`, as a second stream.
 
-    The first sub-layer takes `bottom` from its input; the last one adds it and returns one stream.
+    In the first sub-layer `bottom` is its input; the last one adds `bottom` and drops the stream.
     """
 
     def __init__(self, norm: Norm, dropout: float, *, sublayer: Sublayer):

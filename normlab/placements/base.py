@@ -1,10 +1,10 @@
 """Base class of placements, and `Norms`, which builds the norm for each path in the model.
 
-A placement wires the residual connections of a stack: a layer asks it for one residual per
-sub-layer. A published wiring may also set the scale of the initial weights (`gain`), norms inside
-sub-layers (`inner`), and modules at both ends of the stack (`opening`, `final`). A second stream
-is concatenated to the first: `opening`, or the residual of a layer's first sub-layer, then returns
-`[B, P, n D]`, where the first `D` features are the stream itself.
+A placement wires the residual connections of a stack: it builds one residual per sub-layer. Some
+wirings also set the scale of the initial weights (`gain`), norms inside sub-layers (`inner`), and
+modules at both ends of the stack (`opening`, `final`). Additional streams are concatenated to the
+main one: `opening`, or the residual of a layer's first sub-layer, then returns `[B, P, n D]`, where
+the first `D` features are the main stream.
 """
 
 import math
@@ -25,25 +25,25 @@ from normlab.placements.dropout import Dropout
 NormFactory = Callable[[int], Norm]
 """Builds a norm for tensors of the given width."""
 Branch = Callable[[Tensor], Tensor]
-"""A sub-layer."""
+"""A sub-layer, such as attention."""
 
 StackName = Literal["encoder", "decoder"]
 Sublayer = Literal["self", "cross", "ffn"]
 Role = Literal["q", "k", "v", "out", "fc1", "fc2"]
 """Which linear layer: query, key, value and output of attention, or the two of a feed-forward."""
 Site = Literal["q", "k", "v", "mix", "out", "hidden"]
-"""A place inside a sub-layer: the heads of queries, keys and values, the attended heads, the output
-projection, or the activations between the two feed-forward layers."""
+"""Where in a sub-layer a norm can be: on the heads of queries, keys or values, the attended heads,
+the output projection's result, or the hidden activations of the feed-forward layers."""
 
 XAVIER: dict[Role, float] = {
     **dict.fromkeys(("q", "k", "v"), 1 / math.sqrt(2)),  # as in fairseq
     **dict.fromkeys(("out", "fc1", "fc2"), 1.0),
 }
-"""The gains of fairseq's Transformer: the default of every placement."""
+"""The Xavier gains of fairseq's Transformer, the default for every placement."""
 
 
 class Norms:
-    """Builds the norms of one model, each requested by its path while the model is built.
+    """Builds the norms of one model, which requests each norm by its path.
 
     A rule pairs a path pattern (`encoder.0.*`, `*.ffn`) with a norm factory; the last rule that
     matches a path wins.
@@ -51,7 +51,7 @@ class Norms:
 
     def __init__(self, rules: Iterable[tuple[str, NormFactory]]):
         self.rules = list(rules)
-        self.places: dict[str, Norm | None] = {}  # None where no rule names the path
+        self.places: dict[str, Norm | None] = {}  # None if the path has no norm
         self._unused = set(range(len(self.rules)))
 
     def at(self, path: str, dim: int) -> Norm:
@@ -61,9 +61,9 @@ class Norms:
         return norm
 
     def named(self, path: str, dim: int) -> Norm | None:
-        """Build the norm at `path`, or return None if no rule ends in the path's last word.
+        """Build the norm at `path`, or return None if no rule names the last part of the path.
 
-        So `*` and `encoder.*` put no norm inside an attention, but `*.q` does.
+        For example, `*` and `encoder.*` put no norm inside an attention, but `*.q` does.
         """
         return self._built(path, dim, path.rpartition(".")[2])
 
@@ -83,7 +83,7 @@ class Norms:
         return [self.rules[number][0] for number in sorted(self._unused)]
 
     def listed(self) -> str:
-        """List all requested paths once, with ranges of layers, such as `encoder.0-5.self`."""
+        """Return all requested paths as text, merging layers into ranges (`encoder.0-5.self`)."""
         layers: dict[str, list[str]] = {}
         for path in self.places:
             number = re.search(r"(?<=\.)\d+", path)
@@ -99,7 +99,7 @@ class Place:
     """The place of a residual connection in the model.
 
     Attributes:
-        stack: a causal stack is a decoder, whether or not there is an encoder.
+        stack: `decoder` for any causal stack, even without an encoder.
         layer: number of the layer in its stack, from 0.
         layers: number of layers in the stack.
         other_layers: number of layers in the other stack; 0 if there is none.
@@ -114,7 +114,7 @@ class Place:
     heads: int = 1
 
     def at(self, sublayer: Sublayer) -> "Place":
-        """Return the place of another sub-layer of the same layer."""
+        """Return the place of another sub-layer in the same layer."""
         return replace(self, sublayer=sublayer)
 
     @property
@@ -124,7 +124,7 @@ class Place:
 
     @property
     def connections(self) -> int:
-        """The number of residual connections of the stack."""
+        """The number of residual connections in the stack."""
         return self.layers * (3 if self.stack == "decoder" and self.other_layers else 2)
 
     @property
@@ -136,8 +136,8 @@ class Place:
 class Residual(nn.Module, ABC):
     """A residual connection around a sub-layer, with its norms, dropout and scale.
 
-    `branch_norm` is the attribute name of the norm that only the sub-layer reads, if there is one;
-    `streams` is how many streams the output concatenates.
+    `branch_norm` names the attribute of the norm whose output only the sub-layer reads, if there is
+    one. `streams` is the number of streams concatenated in the output.
     """
 
     branch_norm: ClassVar[str | None] = None
@@ -155,7 +155,7 @@ class Residual(nn.Module, ABC):
 
 
 class NormResidual(Residual):
-    """A residual connection with one norm, and a constant `factor` if the wiring has one."""
+    """A residual connection with one norm, and a constant `factor` that some wirings use."""
 
     def __init__(self, norm: Norm, dropout: float, factor: float = 1.0):
         super().__init__(dropout)
@@ -167,8 +167,8 @@ class NormResidual(Residual):
 class Placement:
     """Where the norms of a stack are; dropout is applied to the output of each sub-layer.
 
-    `kind` is the class of residual connections that have one norm and the `factor` of their place;
-    `closing` says whether a norm follows the last layer.
+    `kind` is the class of the residuals, if they have one norm each; `closing` says whether a norm
+    follows the last layer.
     """
 
     kind: ClassVar[type[NormResidual]]
@@ -181,7 +181,7 @@ class Placement:
         return self.kind(norms.at(place.path, dim), self.dropout, self.factor(place))
 
     def factor(self, place: Place) -> float:
-        """Return the constant by which a wiring scales the stream or the branch."""
+        """Return the constant that the residual at `place` scales its stream or branch by."""
         return 1.0
 
     def residuals(self, norms: Norms, dim: int, places: Sequence[Place]) -> Sequence[Residual]:
@@ -189,20 +189,20 @@ class Placement:
         return [self.residual(norms, dim, place) for place in places]
 
     def opening(self, norms: Norms, dim: int, stack: StackName) -> nn.Module:
-        """Build the module between the embedding and the first layer; it is called like a norm."""
+        """Build the module between embedding and first layer; it is called like a norm."""
         return NoNorm(dim)
 
     def final(self, norms: Norms, dim: int, stack: StackName) -> nn.Module:
-        """Build the module after the last layer; called like a norm, it returns `D` features."""
+        """Build the module after the last layer; like a norm, it returns `D` features."""
         return norms.at(f"{stack}.final", dim) if self.closing else NoNorm(dim)
 
     def inner(self, norms: Norms, site: Site, dim: int, place: Place) -> nn.Module | None:
-        """Build the module at a site inside a sub-layer, called like a norm; None for no module.
+        """Build the module at `site` in a sub-layer, called like a norm, or None for no module.
 
-        `dim` is the width there; at q, k and v it is one head's width, as all heads share the norm.
+        `dim` is the width there: one head's width for q, k and v, as all heads share the norm.
         """
         return norms.named(f"{place.path}.{site}", dim)
 
     def gain(self, role: Role, place: Place) -> float:
-        """Return the gain of the Xavier initialization for a linear layer's role."""
+        """Return the gain of a linear layer's Xavier initialization, given its role."""
         return XAVIER[role]

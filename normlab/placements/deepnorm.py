@@ -1,4 +1,4 @@
-"""DeepNorm: post-norm with a scaled-up stream and smaller initial weights, both set by depth.
+"""DeepNorm: post-norm with a scaled-up stream and smaller initial weights, depending on depth.
 
         x ---+--> sub-layer --> dropout --> (+) --> norm --> y
              |                               |
@@ -6,12 +6,12 @@
 
     y = norm(alpha x + f(x))
 
-    at initialization: Xavier's gain is beta for values, outputs and the feed-forward layer, 1 for
-    queries and keys; the model's update in a step is then bounded for any depth.
+    at initialization: the Xavier gain is beta for values, outputs and the feed-forward layer, 1 for
+    queries and keys; this bounds how far one step changes the model, at any depth.
 
     N encoder, M decoder layers     alpha                beta
-    encoder alone                   (2N)^(1/4)           (8N)^(-1/4)
-    decoder alone                   (2M)^(1/4)           (8M)^(-1/4)
+    encoder only                    (2N)^(1/4)           (8N)^(-1/4)
+    decoder only                    (2M)^(1/4)           (8M)^(-1/4)
     encoder with a decoder          .81 (N^4 M)^(1/16)   .87 (N^4 M)^(-1/16)
     decoder with an encoder         (3M)^(1/4)           (12M)^(-1/4)
 
@@ -38,7 +38,7 @@ class DeepNormResidual(NormResidual):
 class DeepNorm(Post):
     """DeepNorm placement.
 
-    `encoder_beta` is the constant .87 of an encoder that has a decoder; torchscale uses its
+    `encoder_beta` is the constant .87 in the beta of an encoder with a decoder; torchscale uses its
     inverse, 1.15.
     """
 

@@ -1,9 +1,9 @@
 """Dropout with cheap random numbers on a CPU.
 
-Only dropout uses torch's default generator: initialization and data order have generators of their
-own, so two runs that differ in their norms drop the same units. On a CPU torch draws one double per
-unit; here sixteen random bits decide, which takes a seventh of the time and keeps the rate accurate
-to 2**-16.
+Only dropout uses torch's default generator: initialization and data order have their own, so two
+runs that differ only in their norms drop the same units. On a CPU, torch draws one double per unit;
+here sixteen random bits decide, which takes a seventh of the time and keeps the rate accurate to
+2**-16.
 """
 
 import torch
@@ -38,5 +38,5 @@ class Dropout(nn.Module):
         return kept.to(x.dtype).mul_(_LEVELS / (_LEVELS - self.threshold))
 
     def extra_repr(self) -> str:
-        """Show the rate."""
+        """Show the dropout rate in the module's repr."""
         return f"p={self.p}"

@@ -1,4 +1,4 @@
-"""HybridNorm: norms on queries, keys and values, and a feed-forward layer added to its own norm.
+"""HybridNorm: norms on queries, keys and values; feed-forward layers add to the normalized stream.
 
         x ---+--> attention (norms of each head's q, k, v) --> dropout --> (+) --> y
              |                                                              |
@@ -13,9 +13,9 @@
     at initialization: GPT-2's factor on the last linear layer of each sub-layer.
 
 Source: Zhuo et al. 2025 ("HybridNorm: Towards Stable and Efficient Transformer Training via Hybrid
-Normalization") with RMS norms, wired as in the authors' code; the paper's figures draw the
+Normalization") with RMS norms, wired as in the authors' code; the paper's figures show the
 feed-forward norm after the addition. In HybridNorm* (`star`) the first layer is pre-norm and keeps
-its q, k and v norms. The authors have no cross-attention; here it is wired like self-attention.
+its q, k and v norms. The authors use no cross-attention; here it is wired like self-attention.
 """
 
 from dataclasses import dataclass

@@ -8,8 +8,8 @@
 
     at initialization: g = start in all features, so every layer is close to the identity.
 
-Source: Touvron et al. 2021 ("Going deeper with Image Transformers"). They choose smaller values of
-`start` for deeper models: .1 up to 18 layers, 1e-5 at 24, 1e-6 beyond.
+Source: Touvron et al. 2021 ("Going deeper with Image Transformers"). They use smaller values of
+`start` in deeper models: .1 for up to 18 layers, 1e-5 for 24, and 1e-6 beyond that.
 """
 
 from dataclasses import dataclass

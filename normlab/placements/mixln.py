@@ -3,10 +3,10 @@
         x --> post-norm layers --> pre-norm layers --> norm
               the first share       the rest
 
-    at initialization: like post-norm in the first layers and like pre-norm in the rest.
+    at initialization: like post-norm in the first layers, like pre-norm in the rest.
 
 Source: Li et al. 2025 ("Mix-LN: Unleashing the Power of Deeper Layers by Combining Pre-LN and
-Post-LN"); a quarter of the layers are post-norm in the authors' scripts, 3 of 12 and 6 of 24.
+Post-LN"). In the authors' scripts a quarter of the layers are post-norm: 3 of 12 and 6 of 24.
 """
 
 from dataclasses import dataclass

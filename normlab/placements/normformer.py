@@ -1,4 +1,4 @@
-"""NormFormer: pre-norm, with norms after self-attention and after the activation, and head gains.
+"""NormFormer: pre-norm with extra norms after self-attention and the activation, and head gains.
 
         x ---+--> norm --> self-attention --> x gain of its head --> norm --> dropout --> (+) --> y
              |                                                                             |
@@ -31,7 +31,7 @@ from normlab.placements.sandwich import SandwichResidual
 
 
 class HeadGains(nn.Module):
-    """One learned gain per head: the width is split into as many equal parts as there are heads."""
+    """One learned gain per head, each applied to an equal part of the width."""
 
     def __init__(self, heads: int):
         super().__init__()
@@ -55,7 +55,7 @@ class ScaledStreamResidual(PreResidual):
 
 @dataclass(eq=False, kw_only=True)
 class NormFormer(Pre):
-    """NormFormer placement; `scale_residual` adds the gain on the stream of small models."""
+    """NormFormer placement; `scale_residual` adds the stream's gain of small models."""
 
     head_gains: Literal["out", "mix"]
     scale_residual: bool

@@ -1,4 +1,4 @@
-"""Post-norm: the norm comes after the addition, on the stream itself.
+"""Post-norm: the norm is applied after the addition, to the stream itself.
 
         x ---+--> sub-layer --> dropout --> (+) --> norm --> y
              |                               |
@@ -6,7 +6,7 @@
 
     y = norm(x + f(x))
 
-    closing norm: none, since the last layer ends in one.
+    closing norm: none, since the last layer already ends in a norm.
 
 Source: Vaswani et al. 2017, section 3.1.
 """

@@ -37,10 +37,10 @@ class Pre(Placement):
 
 @dataclass(eq=False, kw_only=True)
 class DepthScaledPre(Pre):
-    """A pre-norm wiring that can start with GPT-2's initial weights (`depth_scaled`).
+    """A pre-norm wiring that can use GPT-2's initial weights (`depth_scaled`).
 
-    The last linear layer of each branch is divided by sqrt(residual connections of the stack):
-    Radford et al. 2019, section 2.3; Shoeybi et al. 2019 call it scaled initialization.
+    They divide each branch's last linear layer by sqrt(residual connections in the stack): Radford
+    et al. 2019, section 2.3; "scaled initialization" in Shoeybi et al. 2019.
     """
 
     depth_scaled: bool

@@ -8,8 +8,8 @@
 
     x' = norm(x + f(x)),  r' = r + f(x),  both start as the embedded tokens
 
-    closing norm: only on r; the stack returns y = x + norm(r).
-    at initialization: x keeps a constant size; r grows like the stream of pre-norm.
+    closing norm: on r only; the stack returns y = x + norm(r).
+    at initialization: x keeps a constant size; r grows like a pre-norm stream.
 
 Source: Xie et al. 2023 ("ResiDual: Transformer with Dual Residual Connections"). The authors'
 closing layer norm has an eps of 1e-7; here it is `norm.eps`, as everywhere.
@@ -23,7 +23,7 @@ from normlab.placements.base import Branch, NormResidual, Norms, Placement, Stac
 
 
 class ResiDualResidual(NormResidual):
-    """(norm(x + f), r + f) of (x, r), where f = dropout(branch(x))."""
+    """Maps (x, r) to (norm(x + f), r + f), where f = dropout(branch(x))."""
 
     streams = 2
 
@@ -34,7 +34,7 @@ class ResiDualResidual(NormResidual):
 
 
 class Twice(nn.Module):
-    """(x, x): both streams start as the embedded tokens."""
+    """Maps x to (x, x): both streams start as the embedded tokens."""
 
     def forward(self, x: Tensor, stream: Stream) -> Tensor:
         """Return the tokens concatenated with a copy of themselves."""
@@ -42,14 +42,14 @@ class Twice(nn.Module):
 
 
 class ResiDualEnd(nn.Module):
-    """x + norm(r) of (x, r)."""
+    """Maps (x, r) to x + norm(r)."""
 
     def __init__(self, norm: Norm):
         super().__init__()
         self.norm = norm
 
     def forward(self, x: Tensor, stream: Stream) -> Tensor:
-        """Return the sum of the first stream and the normalized second."""
+        """Return the first stream plus the normalized second stream."""
         x, dual = x.chunk(2, dim=-1)
         return x + self.norm(dual, stream)
 

@@ -1,4 +1,4 @@
-"""Sandwich and Peri-LN: one norm before the sub-layer and one after it, both inside the branch.
+"""Sandwich-LN and Peri-LN: a norm before and a norm after the sub-layer, both inside the branch.
 
         x ---+--> norm --> sub-layer --> norm --> dropout --> (+) --> y
              |                                                 |
@@ -6,14 +6,14 @@
 
     y = x + norm(f(norm(x)))
 
-    at initialization: the last norm alone sets the size of the branch, whatever the weights.
+    at initialization: only the last norm sets the scale of the branch, whatever the weights.
 
 Source: Ding et al. 2021 (CogView), with GPT-2's initial weights. Their layer norm first divides its
-input by the largest entry, a safeguard for 16-bit arithmetic that is left out here.
+input by the largest entry, a safeguard for 16-bit arithmetic that is omitted here.
 
-Peri-LN also normalizes the embedded tokens and starts from the usual weights. Each sub-layer then
-adds the output of one norm to the stream, whose variance grows linearly (Kim et al. 2025, "Peri-LN:
-Revisiting Normalization Layer in the Transformer Architecture"; no code). Some drawings put the
+Peri-LN also normalizes the embedded tokens and uses the default initial weights. Each sub-layer
+adds a norm's output to the stream, whose variance grows linearly (Kim et al. 2025, "Peri-LN:
+Revisiting Normalization Layer in the Transformer Architecture"; no code). Some diagrams put the
 second norm after the addition, which is a different wiring.
 """
 
@@ -33,7 +33,7 @@ class SandwichResidual(PreResidual):
 
     @classmethod
     def built(cls, norms: Norms, dim: int, place: Place, dropout: float) -> "SandwichResidual":
-        """Build a residual with both norms of a place; the second one's path is `<path>.out`."""
+        """Build a residual with its norms at the paths `<path>` and `<path>.out`."""
         return cls(norms.at(place.path, dim), norms.at(f"{place.path}.out", dim), dropout)
 
     def forward(self, x: Tensor, stream: Stream, branch: Branch) -> Tensor:
@@ -48,7 +48,7 @@ class Sandwich(DepthScaledPre):
 
 
 class Peri(Sandwich):
-    """Peri-LN placement: the sandwich's residuals, plus a norm on the embedded tokens."""
+    """Peri-LN placement: Sandwich-LN's residuals, plus a norm on the embedded tokens."""
 
     def opening(self, norms: Norms, dim: int, stack: StackName) -> Norm:
         return norms.at(f"{stack}.opening", dim)

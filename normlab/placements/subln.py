@@ -7,14 +7,14 @@
     self-attention:  out_proj(norm(mixed heads))     feed-forward:  fc2(norm(activation(fc1(x))))
     cross-attention has no second norm.
 
-    at initialization: the weights of values, outputs and the feed-forward layer are larger,
+    at initialization: weights of values, outputs and the feed-forward layer are multiplied by
 
         N encoder, M decoder layers     factor
         one stack of N layers           sqrt(ln 2N)
         encoder with a decoder          sqrt(ln 3M ln 2N / 3)
         decoder with an encoder         sqrt(ln 3M), except in cross-attention
 
-Source: Wang et al. 2022 ("Magneto: A Foundation Transformer"); torchscale's code.
+Source: Wang et al. 2022 ("Magneto: A Foundation Transformer") and torchscale's code.
 """
 
 import math
@@ -38,7 +38,7 @@ class SubLN(Pre):
         return XAVIER[role] * (1.0 if unscaled else self.factor(place))
 
     def factor(self, place: Place) -> float:
-        """Return the factor on the initial weights, by the depth of both stacks."""
+        """Return the factor on the initial weights, given the depths of both stacks."""
         if not place.other_layers:
             return math.sqrt(math.log(2 * place.layers))
         if place.stack == "encoder":
