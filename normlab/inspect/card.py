@@ -1,4 +1,4 @@
-"""The card of a norm: its sizes, its configs, and the questions that need no full training run."""
+"""The report card of a norm: its runs' sizes and configs, and questions that need no training."""
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -39,8 +39,8 @@ _UNSAFE = re.compile(r"[^\w.+-]")
 class Scale:
     """The sizes of a card's runs, and their config overrides: `text`, `pictures`, `translation`.
 
-    `rate` are the overrides of the learning-rate trials, at most `most_rates` of them. `depth` is
-    the number of layers per stack of the deep model, `rounds` the number of timing rounds.
+    `rate` has the overrides of the learning-rate trials, of which there are at most `most_rates`.
+    `depth` is the layers per stack of the deep model, `rounds` the number of timing rounds.
     """
 
     seeds: tuple[int, ...] = (1,)
@@ -69,7 +69,7 @@ SCALES = {
         seeds=(1, 2),
         steps=600,
         picture_seeds=(1, 2, 3, 4, 5),
-        picture_steps=60,  # after 600 steps all norms, even none, score the same here
+        picture_steps=60,  # after 600 steps all norms score the same, even `none`
         rate_steps=100,
         most_rates=9,
         depth=12,
@@ -96,7 +96,7 @@ TASKS = {
 class Examined:
     """The norm that a card describes: its name, such as `bn-ghost=4`, and its overrides.
 
-    Its runs are stored in `folder`.
+    The card's runs are stored in `folder`.
     """
 
     name: str
@@ -107,7 +107,7 @@ class Examined:
 
     @property
     def sizes(self) -> Scale:
-        """The sizes of the runs at this scale."""
+        """The sizes of the card's runs at its scale."""
         return SCALES[self.scale]
 
     def seeds(self, task: str) -> tuple[int, ...]:
@@ -119,7 +119,7 @@ class Examined:
         return self.sizes.picture_steps if task == "pictures" else self.sizes.steps
 
     def config(self, task: str, *more: str, seed: int = 1, reference: bool = False) -> "DictConfig":
-        """Return the config of a task's run with this norm, or with the reference, layer norm."""
+        """Return the config of a task's run with this norm, or with the reference (layer norm)."""
         sizes = self.sizes
         steps = self.steps(task)
         own = {"pictures": sizes.pictures, "translation": (*sizes.text, *sizes.translation)}
@@ -146,7 +146,7 @@ class Examined:
 def examined(arguments: Sequence[str], folder: Path) -> Examined:
     """Parse arguments such as `norm=bn placement=post scale=smoke` into the norm of a card.
 
-    Raises ValueError for a key that cards fix, for an unknown scale, and if no norm is given.
+    Raises ValueError for a key that cards fix, for an unknown scale, or if no norm is given.
     """
     check_given_once(arguments)
     own, chosen = {"scale": "small", "device": "cpu"}, list[str]()
@@ -158,13 +158,13 @@ def examined(arguments: Sequence[str], folder: Path) -> Examined:
             chosen.append(argument)
         else:
             raise ValueError(
-                f"{argument!r}: the runs of a card are fixed, so that cards compare; a card takes "
+                f"{argument!r}: cards fix their runs' settings to be comparable; they only accept "
                 "norm=OPTION, norm.KEY=VALUE, norm@SITE=OPTION, placement, scale and device"
             )
     if own["scale"] not in SCALES:
-        raise ValueError(f"scale={own['scale']}: a card has {' and '.join(SCALES)}")
+        raise ValueError(f"scale={own['scale']}: choose {' or '.join(SCALES)}")
     if not any(argument.startswith("norm=") for argument in chosen):
-        raise ValueError("no norm: give norm=OPTION; `normlab list norms` lists the options")
+        raise ValueError("no norm given: add norm=OPTION; `normlab list norms` lists the options")
     choices = to_dict(compose(chosen))["choices"]
     placement = [] if choices["placement"] == "pre" else [choices["placement"]]
     changed = [text.removeprefix("norm.") for text in chosen if "." in text.partition("=")[0]]
@@ -174,7 +174,7 @@ def examined(arguments: Sequence[str], folder: Path) -> Examined:
 
 
 def findings(subject: Examined, asked: Sequence[Question]) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Yield each question's name and finding; model questions are about the trained translator."""
+    """Yield each question's name and finding; model questions are about the translation model."""
     model = cache(partial(_trained_model, subject))
     for each in asked:
         if each.of == "card":
@@ -187,7 +187,7 @@ def findings(subject: Examined, asked: Sequence[Question]) -> Iterator[tuple[str
 
 
 def carry_out(config: "DictConfig") -> RunRecord:
-    """Return a run's record, training unless it exists; KeyboardInterrupt if interrupted."""
+    """Return a run's record, training if there is none; KeyboardInterrupt if interrupted."""
     record = train(config)
     if record.outcome.status == "interrupted":
         raise KeyboardInterrupt
@@ -249,8 +249,8 @@ def pools(examined: Examined) -> Finding:
 def cost(examined: Examined) -> Finding:
     """How long does a training step take compared with ln?
 
-    The two models take turns in one process on one thread, so other load on the machine slows
-    both. `python scripts/bench norms` times norms alone.
+    The two models take turns in one process on one thread, so any other load on the machine slows
+    down both. `python scripts/bench norms` times norms without a model.
     """
     configs = [to_dict(examined.config("translation", reference=own)) for own in (True, False)]
     runtime = Runtime.start(device=examined.device, precision="fp32", threads=1)

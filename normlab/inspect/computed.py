@@ -1,7 +1,7 @@
-"""Checks that decide parts of claims in seconds: norms applied to small, fixed inputs.
+"""Checks that decide parts of claims in seconds by applying norms to small, fixed inputs.
 
-A claim's `computed:` gives the name of a check, such as `padding.pollutes`. Seeds are fixed and
-everything is float64, so the results are the same on every machine.
+A claim's `computed:` names a check, such as `padding.pollutes`. Seeds are fixed and everything is
+computed in float64, so the results are the same on every machine.
 """
 
 import copy
@@ -30,12 +30,12 @@ SEED, WIDTH, LENGTH = 1, 64, 12
 
 
 def names() -> list[str]:
-    """List the names of the computed checks."""
+    """Return the sorted names of all checks."""
     return sorted(each.name for each in questions("claim"))
 
 
 def compute(name: str) -> list[Evidence]:
-    """Run a check; raises `ValueError` listing all checks for an unknown name."""
+    """Run a check and return its evidence; ValueError lists all checks if the name is unknown."""
     (found,) = questions("claim", names=[name])
     return found.ask()
 
@@ -46,7 +46,7 @@ def piece(asked: str, answer: str, *, holds: bool, **numbers: float) -> Evidence
 
 
 def close(found: Sequence[float], wanted: Sequence[float]) -> bool:
-    """Return whether all values equal the wanted ones to within 1e-6."""
+    """Return whether all values are within 1e-6 of the expected ones."""
     return all(abs(a - b) < 1e-6 for a, b in zip(found, wanted, strict=True))
 
 
@@ -56,18 +56,18 @@ def changes(share: float) -> bool:
 
 
 def change_piece(asked: str, share: float, *, expected: bool = True, because: str = "") -> Evidence:
-    """Return evidence on whether an output changes; `share` is its relative change."""
+    """Return evidence on whether an output changes, given its relative change, `share`."""
     answer = f"changes by {percent(share)}" if changes(share) else "identical"
     return piece(asked, answer + because, holds=changes(share) == expected, moved=share)
 
 
 def new_norm(name: str, **values: Any) -> Norm:
-    """Build the norm of an option in float64 and training mode."""
+    """Build an option's norm in float64 and training mode."""
     return make_norm(name, WIDTH, **values).double().train()
 
 
 def draw_tokens(*shape: int, seed: int = SEED) -> Float[Tensor, "... D"]:
-    """Draw normal values; each feature has its own mean and spread, the same for all seeds."""
+    """Draw normal values; each feature has its own mean and spread, whatever the seed."""
     draw = torch.Generator().manual_seed(seed)
     features = torch.Generator().manual_seed(SEED)
     mean, spread = torch.randn(2, WIDTH, generator=features, dtype=torch.float64)
@@ -81,7 +81,7 @@ def trained_norm(name: str, **values: Any) -> Norm:
 
 
 def option(name: str) -> Norm:
-    """Build the norm of an option at the width of the articles' example tensor."""
+    """Build an option's norm at the width of the articles' example tensor."""
     return on_table(next(each for each in options("norm") if each.name == name)).make()
 
 
@@ -123,7 +123,7 @@ def positions() -> list[Evidence]:
     except (RuntimeError, ValueError) as raised:
         error = str(raised).splitlines()[0]
     y = nn.BatchNorm1d(SHAPE[2], affine=False).double()(x)
-    same_position = bool(y.mean(0).abs().max() < 1e-6)  # otherwise it pools over positions too
+    same_position = bool(y.mean(0).abs().max() < 1e-6)  # else it also pools over positions
     axes = "batch" if same_position else "batch, position"
     example, table, papers = (
         len(_first_group(name).values) for name in ("bn_sample", "bn_position", "bn")
@@ -156,7 +156,7 @@ def alone() -> list[Evidence]:
     refusal = "it takes them"
     try:
         run(rows, longer)
-    except ValueError:  # its message may change, the published finding may not
+    except ValueError:  # the error message may change, but not the published finding
         kind = type(rows).__name__
         refusal = f"{kind} keeps statistics for num_positions=32 positions, and position 39 came"
     alone = "a sentence alone has another output than in a batch"
@@ -205,7 +205,7 @@ def ranks() -> list[Evidence]:
 
 
 def _in_step(x: Float[Tensor, "B P D"]) -> Float[Tensor, "B P D"]:
-    """Normalize each half of a batch in its own thread, with sums taken over both halves."""
+    """Normalize each half of a batch in its own thread, summing statistics over both halves."""
     together = threading.Barrier(2)
     sums: dict[int, Tensor] = {}
 
@@ -317,9 +317,9 @@ def order_kept() -> list[Evidence]:
 
 
 def rank_correlation(x: Float[Tensor, "N M"], y: Float[Tensor, "N M"]) -> dict[str, float]:
-    """Return the mean over rows of Spearman's `rho`, and the share of rows in the same order.
+    """Return Spearman's `rho`, averaged over rows, and the share of rows whose order is the same.
 
-    rho = 1 - 6 sum d^2 / (M (M^2 - 1)), where d are the rank differences, if there are no ties.
+    Without ties, rho = 1 - 6 sum d^2 / (M (M^2 - 1)), where d are the differences in rank.
     """
     first, second = (table.argsort(-1).argsort(-1).double() for table in (x, y))
     size, square = x.shape[-1], (first - second).square().sum(-1)
@@ -332,7 +332,7 @@ def variance_of_the_mean() -> list[Evidence]:
     """Is Var(mean) = sigma^2 / N, and does N count sentences or tokens?
 
     Sets are drawn from single values, from sentences of 16 independent tokens, and from sentences
-    whose tokens have a correlation of 0.1.
+    of 16 tokens with a correlation of 0.1.
     """
     length, correlation, near = 16, 0.1, 0.1
     single, independent, correlated = (
@@ -364,9 +364,9 @@ def variance_of_the_mean() -> list[Evidence]:
 
 
 def variances_of_means(length: int, correlation: float) -> dict[int, float]:
-    """Return Var(mean) / sigma^2 by the number of tokens in a set of 8 to 256 sentences.
+    """Return Var(mean) / sigma^2 by the number of tokens, for sets of 8 to 256 sentences.
 
-    Sets are drawn without replacement from 2048 sentences, whose tokens are correlated. Dividing
+    Sets are drawn without replacement from 2048 sentences with correlated tokens. Dividing the
     variances by 1 - N / 2048 corrects for this finite population (Cochran 1977, section 2.6).
     """
     samples, sizes, sets = 2048, (8, 16, 32, 64, 128, 256), 256

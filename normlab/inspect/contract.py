@@ -36,7 +36,7 @@ BATCH, POSITION, FEATURE = AXES
 
 
 class Broken(Exception):
-    """A violation of the norm contract; the message says what is wrong and how to fix it."""
+    """A violation of the norm contract, with a message on what is wrong and how to fix it."""
 
 
 def must(holds: object, otherwise: str) -> None:
@@ -46,7 +46,7 @@ def must(holds: object, otherwise: str) -> None:
 
 
 def examine(norm: BareNorm) -> Iterator[tuple[str, Finding]]:
-    """Yield each contract question's name and finding; any exception breaks the contract."""
+    """Yield each contract question's name and finding; any exception is a violation."""
     file = inspect.getfile(type(norm.new()))
     for asked in questions("norm"):
         try:
@@ -64,14 +64,14 @@ def examine(norm: BareNorm) -> Iterator[tuple[str, Finding]]:
 
 @question("shape", of="norm")
 def shape(norm: BareNorm) -> str:
-    """Is the output finite and of the input's shape, and is the input left unchanged?"""
+    """Is the output finite and in the input's shape, and is the input left unchanged?"""
     for size in ((4, 6), (1, 6), (3, 1)):
         x = norm.values(*size)
         before = x.clone()
         y = call(norm.new(), x)
         given, got = (" x ".join(map(str, t.shape)) for t in (x, y))
         must(given == got, f"returns shape {got} for an input of shape {given}")
-        must(torch.equal(x, before), "writes into its input, which the residual branch reads too")
+        must(torch.equal(x, before), "modifies its input, which the residual connection reads")
         must(y.isfinite().all(), f"returns NaN or infinity for {size[0]} x {size[1]} tokens")
     for value, training in product((0.0, 3.0), (True, False)):
         x = torch.full((4, 6, norm.width), value, dtype=torch.float64)
@@ -84,7 +84,7 @@ def shape(norm: BareNorm) -> str:
 def precision(norm: BareNorm) -> str:
     """Does the output have the input's dtype, and are statistics accurate under bf16?
 
-    In bf16, whose step near 300 is 2, values of mean 300 and deviation 3 lose their statistics.
+    bf16 values near 300 are 2 apart: too coarse for statistics of values with a deviation of 3.
     """
     x, valid = norm.tokens()
     for dtype in (torch.float32, torch.float64, torch.bfloat16):
@@ -99,7 +99,7 @@ def precision(norm: BareNorm) -> str:
     cure = "compute them in float32, from `widen(x)` of normlab/norms/pool.py"
     must(close, f"statistics of bf16 values with mean 300 are inaccurate: {cure}")
     wrong = [name for name, table in tables(own).items() if table.dtype != torch.float32]
-    must(not wrong, f"keeps {', '.join(wrong)} in another dtype than float32")
+    must(not wrong, f"keeps {', '.join(wrong)} in a dtype other than float32")
     return "the input's dtype; statistics in float32 under bf16"
 
 
@@ -116,7 +116,7 @@ def pools(norm: BareNorm) -> str:
     more, less = (" and ".join(in_order(axes)) for axes in (beyond, without))
     must(not beyond or mixes, f"{said} also depends on {more}: declare all axes it pools over")
     must(not without, f"{said} does not depend on {less}")
-    also = "; an output depends on its token's other features too" if beyond else ""
+    also = "; an output also depends on its token's other features" if beyond else ""
     return f"over {axes_in_words(declared).replace(', ', ' and ')}, as declared{also}"
 
 
@@ -142,7 +142,7 @@ def padding(norm: BareNorm) -> str:
 
 @question("independent", of="norm")
 def independent(norm: BareNorm) -> str:
-    """In eval, does an output depend on its batch and whole sequence exactly as declared?"""
+    """In eval, does an output depend on its batch and its whole sequence exactly as declared?"""
     own = norm.trained().eval()
     x, valid = norm.tokens(STEPS + 1)
     whole = look(own, x, valid)[valid]
@@ -156,16 +156,16 @@ def independent(norm: BareNorm) -> str:
         must(
             depends != declared,
             f"`{flag}` is {declared}, but in eval a sequence has "
-            f"{'another' if depends else 'the same'} output {how}: declare `pools`, keep running "
-            "statistics by RunningNorm, count positions from `stream.start`",
+            f"{'another' if depends else 'the same'} output {how}: declare `pools`, use "
+            "RunningNorm for running statistics, and count positions from `stream.start`",
         )
-    found = [f"{'the same' if yes else 'another'} {how}" for how, yes, _ in flags.values()]
-    return f"in eval a sequence is {' and '.join(found)}, as declared"
+    found = [f"{'the same' if yes else 'different'} {how}" for how, yes, _ in flags.values()]
+    return f"in eval a sequence's output is {' and '.join(found)}, as declared"
 
 
 @question("gradient", of="norm")
 def gradient(norm: BareNorm) -> str:
-    """Do the input and all parameters get a finite gradient, exact if the norm declares it so?"""
+    """Do the input and all parameters get a finite gradient, and an exact one if declared so?"""
     own = norm.new()
     x, valid = norm.tokens()
     loss(call(own, x.requires_grad_(), valid)[valid]).backward()
@@ -206,7 +206,7 @@ def saved(norm: BareNorm) -> str:
         for number in range(stop + 1, stop + 4):
             pairs = zip(train_step(own, number), train_step(other, number), strict=True)
             same = all(torch.equal(mine, loaded) for mine, loaded in pairs)
-            cure = "its state must be in buffers (`keep`, `register_buffer`)"
+            cure = "its state must be in buffers (`register_buffer`)"
             must(same, f"{at} its output or gradient differs at step {number}: {cure}")
         altered = _altered(_state(own), _state(other))
         must(not altered, f"{at} {altered} differ")
@@ -227,7 +227,7 @@ def running(norm: BareNorm) -> str | Finding:
     with normalized_by(model, "batch"):
         call(own, x.clone().requires_grad_(), valid)[valid].sum().backward()
     altered = _altered(before, _state(own))
-    must(not altered, f"in eval with batch statistics it changes {altered}")
+    must(not altered, f"a forward in eval with batch statistics changes {altered}")
 
     def feed() -> None:
         run(own, x, valid)
@@ -236,8 +236,8 @@ def running(norm: BareNorm) -> str | Finding:
         moved = _altered(before, _state(own))
     must(
         moved,
-        "recalibration changes nothing: hand the batch's moments to `self.see` unless "
-        "`self.regime` is running, and let `enter` move the tables",
+        "recalibration changes nothing: pass the batch's moments to `self.see` unless "
+        "`self.regime` is running, and update the tables in `enter`",
     )
     altered = _altered(before, _state(own))
     must(not altered, f"recalibration does not restore {altered}")
@@ -245,11 +245,11 @@ def running(norm: BareNorm) -> str | Finding:
 
 
 def _state(norm: nn.Module) -> dict[str, Tensor]:
-    """Return copies of the tensors in a norm's state dict."""
+    """Return copies of the tensors in the norm's state dict."""
     saved = norm.state_dict().items()
     return {name: value.clone() for name, value in saved if isinstance(value, Tensor)}
 
 
 def _altered(before: Mapping[str, Tensor], after: Mapping[str, Tensor]) -> str:
-    """Return the names of the tensors that differ."""
+    """Return the names of the tensors that changed, as text."""
     return ", ".join(name for name, x in before.items() if not torch.equal(x, after[name]))

@@ -21,17 +21,17 @@ _SECOND_WEIGHT = "feed_forward.fc2.weight"
 def gradients(subject: Subject) -> Finding:
     """How large is the gradient in each layer, with training statistics and no dropout?
 
-    On one batch of training text, for the loss per token as the training loop computes it:
+    It is taken on one batch of training text, of the loss per token as training computes it:
 
         gradient norm of a layer   ||dL/dw||_2 over all parameters w of the layer
         growth of a stack          the last layer's gradient norm divided by the first layer's
 
-    An embedding shared by several streams or by the output counts once, where it occurs first.
+    An embedding shared between streams or with the output counts once, where it first occurs.
 
     Xiong et al. 2020 ("On Layer Normalization in the Transformer Architecture", theorem 1,
     figure 3) analyze layer norm at initialization: the gradient of the last feed-forward layer's
-    second weight is of order d sqrt(ln d) at any depth with post-norm, and smaller by sqrt(depth)
-    with pre-norm. Across layers it rises towards the top with post-norm and is flat with pre-norm.
+    second weight is of order d sqrt(ln d) at any depth with post-norm, and sqrt(depth) times
+    smaller with pre-norm. With post-norm it grows towards the top layer; with pre-norm it is flat.
     Claim 26 ("the gradient vanishes" in deep post-norm models) predicts a large growth.
     """
     model = subject.model
@@ -56,12 +56,12 @@ def gradients(subject: Subject) -> Finding:
     grows = " and ".join(
         f"x {v:.2g} from the first to the last {n} layer" for n, v in growth.items()
     )
-    answer = f"{grows}; {values['norm']:.3g} over all, at a loss of {loss:.3g}"
+    answer = f"{grows}; {values['norm']:.3g} in total, at a loss of {loss:.3g}"
     return Finding(answer, values, Table(("layer", "gradient norm"), [*layers.items()]))
 
 
 def backward(subject: Subject, batch: Batch) -> float:
-    """Return a batch's loss with training statistics, and leave its gradient in the parameters."""
+    """Return a batch's loss with training statistics, leaving its gradient in the parameters."""
     with normalized_by(subject.model, "batch"), torch.enable_grad():
         losses = subject.losses(batch)
         loss = torch.stack([losses[name] / batch.counts[name] for name in sorted(losses)]).sum()
@@ -70,7 +70,7 @@ def backward(subject: Subject, batch: Batch) -> float:
 
 
 def training_batch(subject: Subject) -> Batch:
-    """Return the run's first training batch, cut with a batch size of at most 32."""
+    """Return the run's first training batch, with a batch size of at most 32."""
     config = subject.config
     stream = BatchStream(
         subject.task.lengths("train"),
@@ -95,8 +95,8 @@ def by_stack(layers: Collection[str]) -> dict[str, list[str]]:
 def first_update(subject: Subject) -> dict[str, float]:
     """Return how far one update of the run's optimizer moves each layer's output.
 
-    That is RMS(x' - x) / RMS(x) over real tokens, for a layer's output x on one batch before the
-    update and x' after it. Liu et al. 2020 (Admin) and Wang et al. 2022 (DeepNet) track this
+    This is RMS(x' - x) / RMS(x) over real tokens, where x and x' are a layer's output on one batch
+    before and after the update. Liu et al. 2020 (Admin) and Wang et al. 2022 (DeepNet) track it
     instead of the gradient: a model that moves too far in its first updates does not recover.
     """
     batch = training_batch(subject)

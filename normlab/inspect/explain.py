@@ -1,11 +1,11 @@
 """`normlab explain`: what a norm pools over, found by experiment, and what it computes.
 
-A block has samples x tokens x features. Which input cells an output cell depends on is a boolean
-tensor, output cells first. A cell is `(sample, token, feature)`, counted from 0, shown from 1.
+A block has samples x tokens x features. A cell is one value of it, `(sample, token, feature)`,
+counted from 0 and shown from 1. `Cells` says, per output cell, which input cells it depends on.
 
-The statistics of a group are computed twice: by hand, as the mean and variance of its values, and
-from the module's output. Within a group the output is a straight line in the input: its zero is
-the value that was subtracted, and the inverse of its slope the divisor.
+The statistics of a group are computed twice: directly, as the mean and variance of its values, and
+from the module's output. Within a group the output is a straight line in the input: the input
+at which it is 0 is the subtracted center, and the inverse of its slope is the divisor.
 """
 
 import inspect
@@ -46,7 +46,7 @@ SEEN = {
     "later tokens": "position",
     "other samples": "batch",
 }
-"""What an output may depend on, and the axis along which it lies."""
+"""What an output may depend on, and the axis that the norm then pools over."""
 NAMES = ("sample", "token", "feature")
 SHAPE = (2, 3, 4)
 DOCUMENT = (
@@ -54,9 +54,9 @@ DOCUMENT = (
     ((-1.0, 0.0, 1.0, 2.0), (3.0, 4.0, 5.0, 6.0), (7.0, 8.0, 9.0, 10.0)),
 )
 PADDED = torch.tensor([[True, True, True], [True, True, False]])
-"""The real tokens when the last token of the second sample is padding."""
+"""A mask of real tokens in which the last token of the second sample is padding."""
 WIDE = 512  # the width at which parameters and buffers are counted
-_CHANGES = ((1.0, 0.7), (-40.0, 0.0), (0.0, 0.0))  # factor and summand
+_CHANGES = ((1.0, 0.7), (-40.0, 0.0), (0.0, 0.0))  # the factor and summand that change an input
 _CLOSE = 1e-6
 
 
@@ -66,20 +66,20 @@ def document() -> Float[Tensor, "2 3 4"]:
 
 
 def by_axes(pools: Set[str]) -> Cells:
-    """Return which cells share a statistic: those that differ only along the pooled axes."""
+    """Return which cells share statistics: cells that differ only along the pooled axes."""
     sizes = zip(AXES, SHAPE, strict=True)
     same = [torch.ones(n, n) if axis in pools else torch.eye(n) for axis, n in sizes]
     return torch.einsum("Ss,Tt,Ff->STFstf", *same).bool()
 
 
 def groups(cells: Cells) -> list[list[Cell]]:
-    """List the distinct groups by their first cells; the cells of a group are in order."""
+    """Return the distinct groups, ordered by first cell, each as a sorted list of cells."""
     rows = [tuple(map(tuple, row.nonzero().tolist())) for row in cells.flatten(0, 2)]
     return [list(row) for row in dict.fromkeys(rows)]
 
 
 def in_order(pools: Iterable[str]) -> list[str]:
-    """List axes in the order batch, position, feature."""
+    """Return axes in the order batch, position, feature."""
     return sorted(pools, key=AXES.index)
 
 
@@ -101,10 +101,10 @@ def describe(group: Iterable[Cell]) -> str:
 
 
 def dependence(norm: Norm, *, features: int | None = None) -> Cells:
-    """Return the input cells that each output cell depends on, bit for bit.
+    """Return the input cells that each output cell depends on, to the bit.
 
-    Inputs are changed one by one and nothing that the norm declares is trusted, so it also shows
-    how group norm splits a token's features. Only the first `features` are changed, if given.
+    Inputs are changed one by one, without relying on what the norm declares, so the result also
+    shows how group norm splits features. If given, only the first `features` are changed.
     """
     x = normal(*SHAPE[:2], norm.dim, seed=7)
     before = look(norm, x)
@@ -118,9 +118,9 @@ def dependence(norm: Norm, *, features: int | None = None) -> Cells:
 
 
 def pooled_cells(norm: Norm, seen: Cells) -> Cells:
-    """Return the cells of each cell's declared group that really enter its statistics.
+    """Return the cells of each cell's declared group that actually affect its output.
 
-    A norm that uses no other cell, because it has running statistics, keeps the declared group.
+    A cell that no other cell affects, because the norm uses running statistics, keeps its group.
     """
     group = by_axes(norm.pools)
     part = group & (seen | by_axes(frozenset()))
@@ -129,7 +129,7 @@ def pooled_cells(norm: Norm, seen: Cells) -> Cells:
 
 
 def sees(found: Cells) -> list[str]:
-    """Return what an output depends on besides its own value, in the words of `SEEN`."""
+    """Return what outputs depend on besides their own value, as keys of `SEEN`."""
     sample, token, feature, from_sample, from_token, from_feature = found.nonzero().T
     same = sample == from_sample
     moves = (
@@ -142,7 +142,7 @@ def sees(found: Cells) -> list[str]:
 
 
 def sees_in_words(found: Cells) -> str:
-    """Return what `sees` finds as text."""
+    """Return the result of `sees` as text."""
     return ", ".join(sees(found)) or "its own value alone"
 
 
@@ -155,10 +155,10 @@ class Line(NamedTuple):
 
 @dataclass(frozen=True)
 class Group:
-    """Cells that share statistics: their values, and the values' mean and variance.
+    """Cells that share statistics, with their values and the values' mean and variance.
 
-    `line` and `line_in_eval` are what a new norm computes from the values in training, and what it
-    computes in eval after this one batch; None if that is not a straight line.
+    `line` is what a new norm computes from the values in training, `line_in_eval` what it computes
+    in eval after this one batch; None if the output is not a straight line.
     """
 
     name: str
@@ -171,7 +171,7 @@ class Group:
 
 
 def work(norm: Norm, cells: Cells) -> list[Group]:
-    """Run the articles' tensor through a new norm; `cells` has each cell's group."""
+    """Run the articles' tensor through a new norm, and return its groups, given by `cells`."""
     x = document()
     outputs = look(norm, x), run(trained(norm, x), x)
     found = []
@@ -185,7 +185,7 @@ def work(norm: Norm, cells: Cells) -> list[Group]:
 
 
 def line_through(xs: Sequence[float], ys: Sequence[float]) -> Line | None:
-    """Return the straight line through all points; None if there is none."""
+    """Return the straight line through all points, or None if they are not on one."""
     low, high = xs.index(min(xs)), xs.index(max(xs))
     if xs[low] == xs[high] or ys[low] == ys[high]:
         return None
@@ -197,7 +197,7 @@ def line_through(xs: Sequence[float], ys: Sequence[float]) -> Line | None:
 
 
 class Section(NamedTuple):
-    """A part of the output: its title, a paragraph, a drawing line by line, and a table."""
+    """A section of the output: a title, a paragraph, the lines of a drawing, and a table."""
 
     title: str
     text: str
@@ -206,7 +206,7 @@ class Section(NamedTuple):
 
 
 class Explanation(NamedTuple):
-    """The sections about a norm, and what it depends on and stores, by name."""
+    """The sections about a norm; `follows` summarizes what it depends on and stores, by name."""
 
     name: str
     sections: list[Section]
@@ -214,7 +214,7 @@ class Explanation(NamedTuple):
 
 
 def overview(found: Sequence[Option]) -> Section:
-    """Return one row per option of `configs/norm`."""
+    """Return a table of norms with one row per option of `configs/norm`."""
     norms = {option.name: make_norm(option.name, WIDE) for option in found}
     rows = [
         (
@@ -225,8 +225,8 @@ def overview(found: Sequence[Option]) -> Section:
     ]
     columns = ("norm", "pools over", "running", "stepwise", "parameters", "buffers")
     text = (
-        "In a block of samples x tokens x features, the values that are pooled share one mean and "
-        "one variance. running: keeps statistics for eval; stepwise: decodes one token at a time; "
+        "In a block of samples x tokens x features, values that are pooled share one mean and one "
+        "variance. running: keeps statistics for eval; stepwise: can decode one token at a time; "
         f"sizes are for {WIDE} features."
     )
     return Section("A norm is a set of axes to pool over", text, table=Table(columns, rows))
@@ -237,7 +237,7 @@ def _stepwise(norm: Norm) -> str:
 
 
 def _stored(norm: Norm) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
-    """Return the parameters and buffers that a norm saves, by name."""
+    """Return a norm's parameters and the buffers that it saves, by name."""
     buffers = {name: x for name, x in norm.named_buffers() if name in norm.state_dict()}
     return dict(norm.named_parameters()), buffers
 
@@ -245,7 +245,7 @@ def _stored(norm: Norm) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
 def explain(option: Option) -> Explanation:
     """Explain an option of `configs/norm` on the articles' tensor.
 
-    Raises the norm's own error if it fails on that tensor.
+    An error that the norm raises on that tensor is passed on.
     """
     shown, x = on_table(option), document()
     norm = shown.make()
@@ -289,15 +289,15 @@ def explain(option: Option) -> Explanation:
 
 
 def _pooling(shown: OnTable, norm: Norm, cells: Cells, groups: Sequence[Group]) -> str:
-    text = "Pools over nothing: every value is on its own, and there are no statistics"
+    text = "Pools over nothing: there are no statistics, and values do not affect each other"
     if norm.pools:
         size, number = len(groups[0].cells), len(groups)
         cut = f"{number} groups of {size} values" if number > 1 else f"all {size} values"
         text = f"Pools over {axes_in_words(norm.pools)}: {cut}"
     narrower = not torch.equal(cells, by_axes(norm.pools))
-    text += ", fewer than the axes alone would give." if narrower else "."
+    text += ", smaller groups than the axes alone would give." if narrower else "."
     for key, value in shown.changed.items():
-        text += f" {key}={shown.settings[key]} does not fit a width of {WIDTH}: shown with "
+        text += f" {key}={shown.settings[key]} does not fit a width of {WIDTH}, so this shows "
         text += f"{key}={value}."
     if norm.phases:
         text += f" It changes during training: shown at step {shown.step} of {LONG_RUN:,}."
@@ -315,7 +315,7 @@ def _formula(norm: Norm) -> str:
 
 
 def _drawing(group: Group) -> list[str]:
-    """Draw the block, one grid per sample: brackets mark the cells of the group, `*` the first."""
+    """Draw the block, one grid per sample, with the group's cells in brackets, the first with *."""
     samples, tokens, features = map(range, SHAPE)
 
     def line(label: str, parts: Sequence[str]) -> str:
@@ -372,7 +372,7 @@ def _follows(shown: OnTable, norm: Norm, seen: Cells) -> dict[str, str]:
 
 
 def compared(found: Sequence[Explanation]) -> Section:
-    """Return what norms depend on and store, one column per norm."""
+    """Return a table of what norms depend on and store, with one column per norm."""
     rows = [(name, *(each.follows[name] for each in found)) for name in found[0].follows]
     text = "What an output depends on besides its own value, and what the norm stores."
-    return Section("What follows", text, table=Table(("", *(each.name for each in found)), rows))
+    return Section("Consequences", text, table=Table(("", *(each.name for each in found)), rows))

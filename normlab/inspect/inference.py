@@ -1,4 +1,4 @@
-"""Training and inference: what do running statistics and token-by-token decoding cost?"""
+"""Training compared with inference: the cost of running statistics and stepwise decoding."""
 
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
@@ -23,7 +23,7 @@ DECODED = 12  # sentences
 BATCH = 32
 RECALIBRATION_BATCHES = 32
 RECALIBRATION_TOKENS = 40_000
-_LEAST_GAP = 1e-3  # nats per token; recalibration has nothing to close in a smaller gap
+_LEAST_GAP = 1e-3  # nats per token; below it there is nothing for recalibration to close
 _ROUNDING = 1e-5  # relative to the largest log probability: float32 error over tens of layers
 
 
@@ -31,7 +31,7 @@ _ROUNDING = 1e-5  # relative to the largest log probability: float32 error over 
 def statistics(subject: Subject) -> Finding:
     """How much loss do running statistics cost compared with each batch's own statistics?
 
-    The loss per target token of held-out text is compared on the same weights and sentences, with
+    This compares the loss per target token of the same weights on the same held-out text, with
 
         running        running statistics, as in evaluation: averages over past training batches
         batch          batch statistics, as in training: each batch's own, of 32 sentences
@@ -43,8 +43,8 @@ def statistics(subject: Subject) -> Finding:
 
     Sentences are sorted by length and then batched, as in evaluation. If lengths differ, they are
     also batched unsorted, which shows how much batch statistics gain from similar lengths. A gap
-    that remains after recalibration is not the fault of the running statistics: batch statistics
-    also reveal something about the batch, such as future tokens, and the model misses that.
+    that remains after recalibration is not caused by poor running statistics: batch statistics also
+    carry information about the batch, such as future tokens, which the model then lacks.
     """
     model = subject.model
     picked = subject.generator("statistics").permutation(subject.number("valid"))
@@ -86,7 +86,7 @@ def statistics(subject: Subject) -> Finding:
 
 
 def by_length(subject: Subject, indices: np.ndarray, *, size: int) -> list[Batch]:
-    """Return held-out examples in batches as evaluation cuts them, the longest first."""
+    """Return held-out examples batched as in evaluation, the longest first."""
     cut = eval_batches(subject.task.lengths("valid")[indices], batch_size=size)
     return [subject.batch("valid", indices[batch].tolist()) for batch in cut]
 
@@ -104,7 +104,7 @@ def loss(subject: Subject, batches: Iterable[Batch]) -> float:
 
 
 def _feed(subject: Subject) -> None:
-    """Run up to 32 training batches, or about 40,000 tokens, through the model."""
+    """Run at most 32 training batches or about 40,000 tokens through the model."""
     tokens, stream = 0, subject.task.train_batches(Shard(0, 1), subject.seed)
     for batch in islice(stream, RECALIBRATION_BATCHES):
         subject.losses(batch.to(subject.runtime.device))
@@ -117,17 +117,17 @@ def _feed(subject: Subject) -> None:
 def stepwise(subject: Subject) -> Finding:
     """Does decoding token by token compute the same as processing whole sentences?
 
-    Each held-out sentence is a batch of its own, given its true tokens: once all positions at
-    once, as in training, and once one position after the other, as in generation. With l and l'
-    the log probabilities of a true token, whole and stepwise, in nats:
+    Each held-out sentence is its own batch. The model is given the true tokens: once all positions
+    together, as in training, and once one position at a time, as in generation. With l and l' the
+    log probabilities of a true token, whole and stepwise, in nats:
 
         difference   mean and largest |l - l'| over the tokens
         changed      share of positions where the most likely next token differs
         loss         mean of -l (whole) and of -l' (stepwise), without label smoothing
 
-    This is measured as the model evaluates and, if a norm uses running statistics, also with batch
-    statistics. These pool over the tokens present, so a token sees the rest of its sentence when
-    the whole is processed at once, but not step by step.
+    This is measured in eval mode and, if a norm uses running statistics, also with batch
+    statistics. These pool over the tokens in the call, so a token depends on the rest of its
+    sentence when the whole sentence is processed at once, but not step by step.
     """
     picked = subject.generator("stepwise").permutation(subject.number("valid"))[:DECODED]
     ways = {"eval": ("as evaluated", "eval")}
@@ -160,7 +160,7 @@ def stepwise(subject: Subject) -> Finding:
 def differences(
     whole: Float[Tensor, "N V"], stepwise: Float[Tensor, "N V"], targets: Int[Tensor, "N"]
 ) -> dict[str, Any]:
-    """Compare whole and stepwise logits for the same targets, by the metrics of `stepwise`."""
+    """Return the metrics of `stepwise` for whole and stepwise logits of the same targets."""
     first, second = (log_probabilities(logits.double(), targets) for logits in (whole, stepwise))
     apart = (first - second).abs()
     return {
@@ -173,7 +173,7 @@ def differences(
 
 
 def _compare(subject: Subject, indices: Sequence[int]) -> dict[str, Any] | None:
-    """Compare sentences, one per batch; return None for a task that does not decode."""
+    """Return the metrics over sentences, one per batch; None if the task does not decode."""
     each = []
     for index in indices:
         batch: Any = subject.batch("valid", [index])  # has `tgt_out` if the task generates text

@@ -1,6 +1,6 @@
 """A model under inspection: its task, its recorded activations, and how much values change.
 
-Only this file of the package knows the structure of models.
+No other file of `inspect` hooks into the modules of a model.
 """
 
 import math
@@ -34,15 +34,15 @@ from normlab.train.runtime import Runtime
 FORMAT = "normlab.inspect/1"
 MODES = ("training", "eval")
 ROUNDING = 1e-5
-"""A relative change that float32 rounding explains in a model of some tens of layers."""
+"""The largest relative change that float32 rounding can cause in a model of tens of layers."""
 
 
 @dataclass(frozen=True)
 class Subject:
     """A model at initialization or at the end of a run, with its task.
 
-    The model is in eval mode and computes in the precision of its weights, float32 unless the
-    config asks for fp64. `step` is 0 at initialization.
+    The model is in eval mode and computes in the dtype of its weights: float32, or float64 if the
+    config sets fp64. `step` is 0 at initialization.
     """
 
     config: dict[str, Any]
@@ -54,7 +54,7 @@ class Subject:
 
     @property
     def seed(self) -> int:
-        """The seed of the run, also used for the random draws of questions."""
+        """The seed of the run, which also seeds the questions' random draws."""
         return int(self.config["seed"])
 
     @property
@@ -63,19 +63,19 @@ class Subject:
         return any(norm.eval_stats != "batch" for norm in running_norms(self.model))
 
     def number(self, split: str) -> int:
-        """Return the number of examples of a split."""
+        """Return the number of examples in a split."""
         return len(self.task.lengths(split))
 
     def batch(self, split: str, indices: Sequence[int], *, padding: float = 0.0) -> Batch:
-        """Return a batch of chosen examples on the device, with at least this share of padding."""
+        """Return a batch of the given examples on the device, padded to at least this share."""
         return self.task.batch(split, indices, padding=padding).to(self.runtime.device)
 
     def losses(self, batch: Batch, model: nn.Module | None = None) -> dict[str, Tensor]:
-        """Return the summed losses of a batch, from another `model` if one is given."""
+        """Return the summed losses of a batch, computed with `model` if one is given."""
         return self.task.losses(model or self.model, batch)
 
     def generator(self, question: str) -> np.random.Generator:
-        """Return a question's own random generator, so that other questions do not affect it."""
+        """Return a random generator for one question, which other questions do not affect."""
         return np.random.default_rng([self.seed, *question.encode()])
 
 
@@ -85,7 +85,7 @@ def subject_of_config(overrides: Sequence[str]) -> Subject:
 
 
 def subject_of(config: dict[str, Any]) -> Subject:
-    """Return the model of a plain config at initialization."""
+    """Return a plain config's model at initialization."""
     runtime, task = runtime_of(config), build_task(config)
     model = build_model(config, task).to(runtime.device, runtime.parameter_dtype)
     calibrate_model(config, model, task, runtime)
@@ -93,7 +93,7 @@ def subject_of(config: dict[str, Any]) -> Subject:
 
 
 def subject_of_run(folder: Path, changes: list[str]) -> Subject:
-    """Return the model of a finished run, with the weights that its test used."""
+    """Return a finished run's model with the weights that were tested."""
     run = load_run(folder, changes)
     record = run.record
     return Subject(run.config, run.task, run.model, run.runtime, record.run_id, record.outcome.step)
@@ -132,7 +132,7 @@ class Values(NamedTuple):
 
 
 class Attention(NamedTuple):
-    """The inputs of an attention, with masks of the visible keys and of the real queries."""
+    """The inputs of an attention, with masks of visible keys and of real queries."""
 
     query: Float[Tensor, "B H P K"]
     key: Float[Tensor, "B H S K"]
@@ -141,10 +141,10 @@ class Attention(NamedTuple):
 
 
 class Pass:
-    """The module calls recorded in one forward pass of a batch, in the order of the pass.
+    """The module calls recorded in one forward pass of a batch, in order.
 
-    `calls` has arguments and results by kind and name of the module. `entered` has the arguments
-    of each stack's entry, if `watched` was asked for `leaves`.
+    `calls` has the arguments and result of each call, by the module's kind and name. With `leaves`
+    in `watched`, `entered` has the arguments of each stack's entry module.
     """
 
     def __init__(self) -> None:
@@ -158,7 +158,7 @@ class Pass:
 
     @property
     def attentions(self) -> dict[str, Attention]:
-        """The inputs of each attention; the residual around it says which queries are real."""
+        """The inputs of each attention; the mask of real queries comes from the residual."""
         found: dict[str, Attention] = {}
         for name, [*_, ((query, key, _, visible), _)] in self.calls["attention"].items():
             (x, stream, *_), _ = self.calls["residual"][name][-1]
@@ -170,12 +170,12 @@ Enter = Callable[[str, Tensor], Tensor]
 
 
 def taking(model: nn.Module, mode: str) -> AbstractContextManager[None]:
-    """Make norms use the batch's statistics (`training`), or those of evaluation (`eval`)."""
+    """Make norms use batch statistics (`training`) or their evaluation statistics (`eval`)."""
     return normalized_by(model, "batch") if mode == "training" else nullcontext()
 
 
 def look(subject: Subject, batch: Batch, mode: str = "eval", *, enter: Enter | None = None) -> Pass:
-    """Run a batch in a mode and return the recorded pass."""
+    """Run a batch in the given mode and return the recorded pass."""
     with taking(subject.model, mode), watched(subject.model, enter=enter) as seen:
         subject.losses(batch)
     return seen
@@ -187,9 +187,9 @@ def watched(
 ) -> Iterator[Pass]:
     """Record the inputs and outputs of a model's modules during a forward pass.
 
-    `enter` is called with a stack's name and its first values, and returns the values to use.
-    `leaves` detaches each stack's entry into a leaf of the graph, before any norm on the embedded
-    tokens, as that norm may leak too.
+    `enter` is called with a stack's name and its first layer's input, and returns the input to use.
+    `leaves` makes the input of each stack a leaf of the autograd graph, before any norm on the
+    embedded tokens, since that norm may leak too.
     """
     seen = Pass()
     with ExitStack() as hooks:
@@ -229,7 +229,7 @@ def rms(values: Float[Tensor, "..."]) -> float:
 
 
 def over(part: float, whole: float) -> float:
-    """Return `part / whole`: 0 if both are 0, infinity if only `whole` is 0."""
+    """Return `part / whole`, or 0 if both are 0, or infinity if only `whole` is 0."""
     return part / whole if whole else math.inf if part else 0.0
 
 
@@ -252,9 +252,9 @@ def by_how_much(share: float) -> str:
 
 
 def percent(share: float) -> str:
-    """Return a share in percent with three significant digits: `0.0123 %`, `12.3 %`, `123 %`."""
+    """Format a share in percent with three significant digits: `0.0123 %`, `12.3 %`, `123 %`."""
     if not math.isfinite(share):
         return f"{share} %"
-    rounded = float(f"{100 * share:.2e}")  # so that 99.9999 gets the decimals of 100
+    rounded = float(f"{100 * share:.2e}")  # so that 99.9999 gets as many decimals as 100
     places = 2 if share == 0 else max(0, 2 - math.floor(math.log10(abs(rounded))))
     return f"{100 * share:.{places}f} %"

@@ -42,7 +42,7 @@ from normlab.norms.base import Norm
 SETS = 50
 MATES = 31
 SENTENCES = 8
-NEGLIGIBLE = 1e-9  # relative to the derivative for the own token, in float64
+NEGLIGIBLE = 1e-9  # relative to the derivative for the token itself, in float64
 _WORDS = {"later": "later positions", "others": "other sentences"}
 
 
@@ -51,8 +51,8 @@ _WORDS = {"later": "later positions", "others": "other sentences"}
 def batch_mates(subject: Subject) -> Finding:
     """Does a sentence's output depend on the rest of its batch?
 
-    One training sentence is batched with 31 others, fifty times with different ones. Over these
-    sets s, at the sentence's real positions:
+    One training sentence is batched with fifty different sets of 31 others. Over these sets s, at
+    the sentence's real positions:
 
         values     RMS over s of x_s - mean(x), divided by the RMS of x, for each stack's output x
         attention  1/2 sum_keys |p_s - mean(p)|, the total variation distance of attention weights
@@ -104,14 +104,14 @@ Weights = dict[str, Float[Tensor, "H _ _"]]
 def changes_over_sets(
     passes: Sequence[tuple[Outputs, Weights]],
 ) -> tuple[dict[str, float], dict[str, float]]:
-    """Return the deviation of each output and the total variation of each attention over sets."""
+    """Return each output's deviation and each attention's total variation over sets."""
     outputs, weights = passes[0]
     values = {name: deviation([x[name] for x, _ in passes]) for name in outputs}
     return values, {name: total_variation([w[name] for _, w in passes]) for name in weights}
 
 
 def of_first(seen: Pass) -> tuple[Outputs, Weights]:
-    """Return each stack's output and each attention's weights for a batch's first sentence."""
+    """Return each stack's output and each attention's weights for the batch's first sentence."""
     last = {name: end.all[0, end.valid[0]] for name, end in seen.outputs("stack").items()}
     return last, {
         name: attention_weights(each.query, each.key, each.visible)[:, each.real[0]]
@@ -135,7 +135,7 @@ def attention_weights(
 def total_variation(weights: Sequence[Float[Tensor, "H P _"]]) -> float:
     """Return the mean over sets and rows of 1/2 sum |p - mean over sets of p|.
 
-    Sets may differ in their number of keys; missing keys count as padding with weight 0.
+    If sets differ in their number of keys, missing keys count as padding with weight 0.
     """
     longest = max(rows.shape[-1] for rows in weights)
     wide = [F.pad(rows.double(), (0, longest - rows.shape[-1])) for rows in weights]
@@ -190,12 +190,12 @@ def leak(subject: Subject) -> Finding:
         others  the same over other sentences    divided by own; over all stacks
 
     These are Frobenius norms over real tokens, with batch statistics as in training and as in eval,
-    without dropout, on a copy of the model in float64. Without a dependence the value is exactly 0,
-    or far below 1e-9, the smallest value that counts.
+    without dropout, on a copy of the model in float64. Without any dependence the value is exactly
+    0 or far below 1e-9, the smallest value that counts as a leak.
 
-    A decoder's attention is causal, so later positions can only enter through its norms: statistics
-    over positions, or over all positions of the batch, tell position 0 about the tokens it is
-    trained to predict. An encoder attends both ways and may see later positions.
+    A decoder's attention is causal, so later positions can only leak in through its norms:
+    statistics over positions, or over the whole batch, tell position 0 about the tokens it is
+    trained to predict. An encoder attends both ways and may depend on later positions.
     """
     number = subject.number("train")
     if number < 2:

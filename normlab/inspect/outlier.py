@@ -34,16 +34,16 @@ _COLUMNS = (
 def outlier(subject: Subject) -> Finding:
     """Does the norm stop a 999 from saturating attention, and which tokens does it affect?
 
-    999 is added to one feature of the first token of one held-out sentence, at the input of one
-    stack at a time (the embedded tokens). Compared with the unchanged batch:
+    999 is added to one feature of the first token of one held-out sentence, in the embedded tokens
+    of one stack at a time. Compared with the unchanged batch:
 
         attention   largest logit, smallest slope and most saturated rows of any attention in the
                     outlier's sentence, as defined in `probes.activations`
         moved       ||x' - x|| / ||x|| for a stack's output x, at the other tokens of the sentence
                     (`own`) and at the tokens of other sentences (`others`)
 
-    This is measured as the model evaluates and, if a norm uses running statistics, also with batch
-    statistics. The softmax is alive if in no attention over half of the sentence's rows saturate.
+    This is measured in eval mode and, if a norm uses running statistics, also with batch
+    statistics. The softmax is alive if no attention has over half of the sentence's rows saturated.
     """
     generator = subject.generator("outlier")
     picked = generator.permutation(subject.number("valid"))[:SENTENCES]
@@ -85,14 +85,14 @@ def outlier(subject: Subject) -> Finding:
 
 
 def _add(stack: str, place: float, name: str, x: Float[Tensor, "B P D"]) -> Float[Tensor, "B P D"]:
-    """Add the outlier to the first values of its stack, and leave other stacks unchanged."""
+    """Add the outlier to `x`, the input of the stack `name`, if that is the chosen `stack`."""
     added = torch.zeros_like(x)
     added[0, 0, int(place * x.shape[-1])] = OUTLIER if name == stack else 0
     return x + added
 
 
 def worst(seen: Pass) -> dict[str, float]:
-    """Return the most saturated attention values in the batch's first sentence."""
+    """Return the most saturated values of any attention in the batch's first sentence."""
     found = []
     for query, key, visible, real in seen.attentions.values():
         rows = real.clone()
@@ -103,7 +103,7 @@ def worst(seen: Pass) -> dict[str, float]:
 
 
 def moved(before: Pass, after: Pass) -> dict[str, dict[str, dict[str, float]]]:
-    """Return how far each stack's output moved, in the first sentence and in the others."""
+    """Return how far each stack's output moved in the first sentence and in the others."""
     found, changed = {}, after.outputs("stack")
     for name, end in before.outputs("stack").items():
         own, others = end.valid.clone(), end.valid.clone()
@@ -142,7 +142,7 @@ def through(norm: Norm) -> dict[str, Any]:
     """Return a norm's output for the sentence with the 999, and its attention's logit and slopes.
 
     The sentence is alone in its batch and attends to itself, with the outputs as queries and keys:
-    softmax(y y' / sqrt(D)). The slope of a row is 1 - sum p^2, and 0 if one weight is 1.
+    softmax(y y' / sqrt(D)). The slope of a row is 1 - sum p^2, which is 0 if one weight is 1.
     """
     y = run(norm.double(), torch.tensor([SENTENCE], dtype=torch.float64))[0]
     logits = y @ y.T / math.sqrt(y.shape[-1])

@@ -28,13 +28,13 @@ SENTENCES = 32
 def padding(subject: Subject) -> Finding:
     """Does padding change the output of real tokens?
 
-    Sentences with the same length in each stream, which need no padding, are padded to growing
-    shares p of the batch. With x_p a stack's output at share p and x_0 its output at the lowest
-    share, over real tokens and features:
+    Sentences of the same length, which need no padding, are padded so that padding makes up
+    increasing shares p of the batch. Over real tokens and features, with x_p a stack's output at
+    share p and x_0 its output at the lowest share:
 
         moved = RMS(x_p - x_0) / RMS(x_0)
 
-    This is measured with batch statistics, as in training, and as the model evaluates.
+    This is measured with batch statistics, as in training, and in eval mode.
     """
     if not subject.task.padded:
         return Finding.none("its batches have no padding")
@@ -74,7 +74,7 @@ def padding(subject: Subject) -> Finding:
 
 
 def positions(model: nn.Module) -> int:
-    """Return how many positions a model supports, by its stacks and its norms' statistics."""
+    """Return how many positions a model supports, given its stacks and its norms' tables."""
     rooms = [stack.room for stack in stacks(model).values() if stack.room is not None]
     rows = [len(norm.running_moments()[0]) for norm in running_norms(model)]
     return min([*rooms, *(number for number in rows if number > 1)], default=sys.maxsize)
@@ -102,7 +102,7 @@ def pollutes() -> list[Evidence]:
     torchs = nn.BatchNorm1d(1, momentum=1.0).double()
     torchs(padded[:, None])
     assert torchs.running_mean is not None and torchs.running_var is not None
-    # The buffer has the variance over n - 1; the batch is normalized by the one over n.
+    # The buffer's variance divides by n - 1, the variance used for normalization by n.
     biased = float(torchs.running_var) * (len(padded) - 1) / len(padded)
     ours = {how: _batch_moments(padded, how) for how in ("include", "exclude")}
     move = "five zeros move mean 3 to 1.5 and variance 2 to 3.25"

@@ -26,9 +26,9 @@ NO_TABLE = Table()
 class Finding:
     """The answer to a question.
 
-    `values` has all numbers behind the `answer`, `table` those to display, `board` the entries for
-    the board of norms by column. `holds` says whether a norm keeps its contract, `why_not` why the
-    question does not apply to the subject (else empty).
+    `values` has all numbers behind the `answer`, `table` the ones to display, and `board` the
+    entries for the board that compares norms, by column. `holds` is whether the norm satisfies this
+    part of the contract. `why_not` says why the question does not apply, and is empty if it does.
     """
 
     answer: str
@@ -40,11 +40,11 @@ class Finding:
 
     @classmethod
     def none(cls, why_not: str) -> "Finding":
-        """Return the finding of a question that does not apply."""
+        """Return the finding for a question that does not apply."""
         return cls(f"does not apply: {why_not}", why_not=why_not)
 
     def plain(self, question: "Question") -> dict[str, Any]:
-        """Return the entry of this question in `inspect.json` and `card.json`."""
+        """Return the finding as its entry in `inspect.json` or `card.json`."""
         return {
             "question": question.text,
             "answer": self.answer,
@@ -59,7 +59,7 @@ class Finding:
 
 @dataclass(frozen=True)
 class Question:
-    """A registered question: its name, the kind of subject it is asked of, and its text."""
+    """A registered question: its name, the kind of subject it is about, its text and function."""
 
     name: str
     of: Of
@@ -71,7 +71,7 @@ _REGISTRY: dict[tuple[Of, str], Question] = {}
 
 
 def question(name: str, *, of: Of) -> Callable[[Ask], Ask]:
-    """Register a function as a question; the first line of its docstring is the text."""
+    """Register a function as a question; the first line of its docstring is the question's text."""
 
     def register(ask: Ask) -> Ask:
         text = (inspect.getdoc(ask) or "").partition("\n")[0]
@@ -82,12 +82,12 @@ def question(name: str, *, of: Of) -> Callable[[Ask], Ask]:
 
 
 def questions(*of: Of, names: Sequence[str] = ()) -> list[Question]:
-    """Return the questions of some kinds, or the named ones; ValueError for an unknown name."""
+    """Return all questions about the given kinds, or the named ones; ValueError if unknown."""
     for path in Path(__file__).parent.glob("[a-z]*.py"):
         import_module(f"{__package__}.{path.stem}")
     there = {name: found for (kind, name), found in _REGISTRY.items() if kind in of}
     for name in names:
         if name not in there:
-            raise ValueError(f"no question {name!r:.60}: there are {', '.join(sorted(there))}")
+            raise ValueError(f"no question {name!r:.60}: choose from {', '.join(sorted(there))}")
     in_order = sorted(there.values(), key=lambda each: each.ask.__module__)  # by file name
     return [each for each in in_order if not names or each.name in names]

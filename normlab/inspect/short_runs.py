@@ -1,4 +1,4 @@
-"""The questions of a card that need training runs: how well models train, and at what rate."""
+"""A card's questions that need training runs: how well do models train, and at what rates?"""
 
 from collections.abc import Mapping
 from statistics import fmean
@@ -43,8 +43,8 @@ def bert(examined: Examined) -> Finding:
 def pictures(examined: Examined) -> Finding:
     """How well does a residual network learn to classify images in a short run (task=digits)?
 
-    The norm follows each convolution of a small network, which has no placement option, no norm
-    sites of text models and no padding. A norm that cannot be used there is skipped.
+    The norm follows each convolution of a small network, which has no placement option, none of the
+    text models' norm sites, and no padding. A norm that fails there is skipped.
     """
     config = to_dict(examined.config("pictures"))
     task = build_task(config)
@@ -109,10 +109,10 @@ class Trial(NamedTuple):
 def rate(examined: Examined) -> Finding:
     """What is the largest learning rate that trains?
 
-    Short runs use a constant rate after a short warm-up. It starts at 0.001 and is doubled until a
-    run does not train; if 0.001 itself does not, it is halved until one does. A run trains if its
-    training loss over the last tenth is below that of word frequencies, which a model reaches by
-    learning only its biases.
+    Short runs use a constant rate after a short warm-up, starting at 0.001. The rate is doubled
+    until a run does not train; if 0.001 itself does not train, it is halved until a run does. A run
+    trains if its training loss over the last tenth is below the loss of word frequencies alone,
+    which a model reaches by learning only its biases.
     """
     tried: dict[float, Trial] = {}
     rate, largest = FIRST_RATE, 0.0

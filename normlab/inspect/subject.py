@@ -19,12 +19,12 @@ from normlab.norms.pool import Axis, Stream
 from normlab.train.build import make_norm
 
 AXES: tuple[str, ...] = get_args(Axis)
-STEPS = 12  # the length of a run, enough for every schedule to end
-HALF_WAY, LONG_RUN = 500, 1000  # the step at which `explain` shows norms that start without pooling
+STEPS = 12  # steps of a run: enough for all phases to end
+HALF_WAY, LONG_RUN = 500, 1000  # the step at which `explain` shows norms that do not pool at first
 WIDTH = 4  # of the articles' example tensor
-_ROUNDING = 1e-9  # in float64, far above the effect of summation order
+_ROUNDING = 1e-9  # far above the effect of summation order in float64
 VALID = torch.arange(6) < torch.tensor([6, 2, 4, 5])[:, None]
-"""The real tokens of four sequences."""
+"""A mask of the real tokens in four sequences."""
 
 
 class BareNorm:
@@ -67,7 +67,7 @@ def normal(*shape: int, seed: int) -> Tensor:
 
 @contextlib.contextmanager
 def _seeded() -> Iterator[None]:
-    """Fix the CPU's random seed within the context, and restore its state afterwards."""
+    """Fix the CPU's random seed within the context; restore the random state afterwards."""
     former = torch.get_rng_state()
     torch.default_generator.manual_seed(0)
     try:
@@ -78,10 +78,10 @@ def _seeded() -> Iterator[None]:
 
 @dataclass(frozen=True)
 class OnTable:
-    """An option of `configs/norm` at the width of 4.
+    """An option of `configs/norm` at a width of 4.
 
-    `settings` are the values of its config, `changed` the ones replaced to fit the width. `step`
-    is the step of a 1000-step run at which it is shown; 0 for a norm that was given no step.
+    `settings` are the values in its config, `changed` the values replaced to fit the width. The
+    norm is shown at `step` of a 1000-step run; 0 means outside a run.
     """
 
     option: Option
@@ -99,11 +99,11 @@ class OnTable:
 
 
 def on_table(option: Option) -> OnTable:
-    """Return the norm of an option at the width of 4.
+    """Return an option's norm at a width of 4.
 
-    Group norm's 8 groups do not divide 4, so whole-number settings are replaced by the first value
-    that fits. Half the width is tried first, because group norm with one feature per group would
-    erase all values. Raises the norm's own error if nothing fits.
+    If the norm rejects that width (group norm's 8 groups do not divide 4), one integer setting is
+    replaced by the first value that fits. Half the width is tried first, because group norm with
+    one feature per group would erase all values. Raises the norm's own error if nothing fits.
     """
     node = yaml.safe_load(option.path.read_text(encoding="utf-8"))
     settings = {name: value for name, value in node.items() if not name.startswith("_")}
@@ -120,9 +120,9 @@ def on_table(option: Option) -> OnTable:
 
 
 def call(norm: Norm, x: Tensor, valid: Tensor | None = None, *, start: int = 0) -> Tensor:
-    """Return the norm's output; its random draws are the same each time.
+    """Return the norm's output, with the same random draws each time.
 
-    Without `valid` all tokens are real.
+    All tokens are real if `valid` is None.
     """
     with _seeded():
         return norm(x, Stream(_all_real(x) if valid is None else valid, start=start))
@@ -133,18 +133,18 @@ def _all_real(x: Float[Tensor, "B P D"]) -> Bool[Tensor, "B P"]:
 
 
 def run(norm: Norm, x: Tensor, valid: Tensor | None = None) -> Tensor:
-    """Return the norm's output without a gradient; in training mode its statistics change."""
+    """Return the norm's output without a gradient; training mode updates its statistics."""
     with torch.no_grad():
         return call(norm, x.clone(), valid)
 
 
 def look(norm: Norm, x: Tensor, valid: Tensor | None = None) -> Tensor:
-    """Return the output of a copy, leaving the norm itself unchanged."""
+    """Return the output of a copy of the norm, which leaves the norm itself unchanged."""
     return run(copy.deepcopy(norm), x, valid)
 
 
 def trained(norm: Norm, *batches: Tensor) -> Norm:
-    """Return a copy in eval mode that has first processed these batches in training mode."""
+    """Return a copy in eval mode that was trained on these batches first."""
     other = copy.deepcopy(norm).train()
     for batch in batches:
         run(other, batch)
@@ -179,7 +179,7 @@ def with_padding(
 ) -> Padded:
     """Run a copy of a norm with padding set to `value`, and with extra columns and rows of padding.
 
-    Without `valid` all tokens are real and the norm gets no mask, as with images.
+    If `valid` is None, all tokens are real and the norm gets no mask, as with images.
     """
     other, real = copy.deepcopy(norm), _all_real(x) if valid is None else valid
     filled = x.masked_fill(~real[..., None], value)
@@ -193,7 +193,7 @@ def with_padding(
 
 
 def padding_moves(norm: Norm, x: Float[Tensor, "B P D"], valid: Bool[Tensor, "B P"]) -> bool:
-    """Return whether padding's values or amount change the outputs of real tokens."""
+    """Return whether the values or the amount of padding change the outputs of real tokens."""
     plain = with_padding(norm, x, valid)
     filled = with_padding(norm, x, valid, value=100.0)
     more = with_padding(norm, x, valid, columns=2, rows=1)
@@ -201,7 +201,7 @@ def padding_moves(norm: Norm, x: Float[Tensor, "B P D"], valid: Bool[Tensor, "B 
 
 
 def loss(y: Tensor) -> Tensor:
-    """Return a loss that is not constant under any symmetry of a norm."""
+    """Return a loss that normalization cannot make constant, unlike a plain sum."""
     return (y * y.detach().cos()).sum()
 
 
@@ -225,5 +225,5 @@ def differ(before: Tensor, after: Tensor) -> bool:
 
 
 def tables(norm: Norm) -> dict[str, Tensor]:
-    """Return the running-statistics buffers (not copies) by name; empty if there are none."""
+    """Return the buffers of running statistics (not copies) by name; empty if there are none."""
     return norm.tables if isinstance(norm, RunningNorm) else {}

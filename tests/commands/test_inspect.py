@@ -60,7 +60,7 @@ def test_a_run_keeps_its_sheet_and_changes_make_another(config, tmp_path, capsys
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--only", "leaks"], "no question 'leaks': there are batch_mates, gradients"),
+        (["--only", "leaks"], "no question 'leaks': choose from batch_mates, gradients"),
         (["model.dept=3"], "model.dept"),
         (["norm=batch"], "norm takes one option"),
     ],

@@ -24,9 +24,9 @@ def test_every_question_has_a_text_and_a_name_of_its_own():
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["scale=smoke"], "no norm: give norm=OPTION"),
-        (["norm=bn", "task=lm"], "'task=lm': the runs of a card are fixed"),
-        (["norm=bn", "scale=paper"], "scale=paper: a card has smoke and small"),
+        (["scale=smoke"], "no norm given: add norm=OPTION"),
+        (["norm=bn", "task=lm"], "'task=lm': cards fix their runs' settings"),
+        (["norm=bn", "scale=paper"], "scale=paper: choose smoke or small"),
         (["norm=bn", "--only", "foo"], "no question 'foo'"),
         (["norm=bn", "--publish", "nowhere"], "nowhere: no such folder"),
         (["norm=bn", "--publish", ".", "--only", "cost"], "leave --only out"),

@@ -79,7 +79,7 @@ def test_the_articles_own_numbers():
             "bn_sample",
             ["training it sees its token's features, other samples", "in eval it sees i"],
         ),
-        ("gn", ["12 groups of 2 values, fewer than", "groups=8 does not fit", "features 1-2"]),
+        ("gn", ["12 groups of 2 values, smaller", "groups=8 does not fit", "features 1-2"]),
         ("prepbn", ["shown at step 500", "other samples", "in eval it sees its own value alone"]),
         ("pn", ["shown at step 0 of 1,000"]),
         ("none", ["Pools over nothing", "parameters none"]),
@@ -111,7 +111,7 @@ def test_a_norm_that_was_added_is_explained_too(tmp_path, monkeypatch):
     for module in (subject, explaining):
         monkeypatch.setattr(module, "make_norm", lambda _, dim, **values: PastNorm(dim, **values))
     found = explain(replace(options("norm")[0], name="past", path=config))
-    assert "fewer than the axes alone would give. parts=3 does not" in found.sections[0].text
+    assert "smaller groups than the axes alone would give. parts=3" in found.sections[0].text
     assert found.follows["in training it sees"] == found.follows["in eval it sees"]
     assert found.follows["in eval it sees"] == "earlier tokens"
 
