@@ -1,7 +1,7 @@
-"""Batch planning: which examples share a batch, in which order, and their random numbers.
+"""Batch planning: which examples form a batch, in which order, and which random numbers they get.
 
-All of this depends only on (lengths, settings, seed, epoch), not on the model, the norm, the device
-or the number of processes: two norms with seed k see the same batches, and so does a resumed run.
+The plan depends only on (lengths, settings, seed, epoch), not on model, norm, device or number of
+processes: two norms trained with seed k see the same batches, and so does a resumed run.
 """
 
 import zlib
@@ -17,7 +17,7 @@ Batching = Literal["bucket", "random"]
 Purpose = Literal["pairs", "masks", "pictures"]
 
 ALONE = Shard(0, 1)
-EVAL_SEED = 0  # pairs and masks of valid and test are drawn with this seed in every run
+EVAL_SEED = 0  # every run draws the pairs and masks of valid and test with this seed
 
 
 def plan_batches(
@@ -28,12 +28,12 @@ def plan_batches(
     max_tokens: int | None,
     rng: np.random.Generator,
 ) -> list[np.ndarray]:
-    """Partition the sentences of `lengths` [n, sides] into one epoch's batches of indices.
+    """Split an epoch's sentences, given their `lengths` [n, sides], into batches of indices.
 
     `bucket` sorts a random permutation by (target, source) length, cuts it into batches and
-    shuffles these: little padding. `random` cuts the permutation unsorted: heavy padding. A batch
-    has `batch_size` sentences or, if that is None, as many as keep sentences x longest side within
-    `max_tokens`. Raises ValueError for a sentence longer than `max_tokens`.
+    shuffles the batches, for little padding. `random` does not sort, so padding is heavy. A batch
+    has `batch_size` sentences or, if that is None, as many as fit with sentences x longest side at
+    most `max_tokens`. Raises ValueError for a sentence longer than `max_tokens`.
     """
     order = rng.permutation(len(lengths))
     if batching == "random":
@@ -47,20 +47,20 @@ def plan_batches(
 def eval_batches(lengths: np.ndarray, *, batch_size: int, shard: Shard = ALONE) -> list[np.ndarray]:
     """Batch all sentences, longest source first, and return this rank's share of the batches.
 
-    The longest come first, so that a batch too large for memory fails at once. The ranks' numbers
-    of batches differ by at most one.
+    The longest sentences come first, so that a batch too large for memory fails at once. The number
+    of batches differs by at most one between ranks.
     """
     order = np.lexsort((lengths[:, -1], lengths[:, 0]))[::-1]
     return _cut(lengths, order, batch_size, None)[shard.rank :: shard.size]
 
 
 class BatchStream(Iterator[Any]):
-    """Endless batches of one process among `shard.size`, epoch after epoch; resumes exactly.
+    """An endless, exactly resumable stream of batches for one of `shard.size` processes.
 
-    `lengths` [n, sides] holds for every epoch, or is a function of the epoch. A batch is
-    `collate(indices, epoch)`, by default the indices. All processes plan the same epoch, and each
-    takes every `shard.size`-th batch, starting at its own rank. An epoch's remainder is dropped, so
-    that all processes draw the same number. The state is the same on all ranks.
+    `lengths` [n, sides] is fixed or a function of the epoch. The stream yields `collate(indices,
+    epoch)`, by default just the indices. All processes plan the same epoch, and each takes every
+    `shard.size`-th batch, starting at its own rank. Leftover batches are dropped, so that all
+    processes draw the same number. The state is the same on all ranks.
     """
 
     def __init__(
@@ -88,7 +88,7 @@ class BatchStream(Iterator[Any]):
 
     @property
     def epochs(self) -> float:
-        """Epochs drawn, counting the current one by the fraction drawn."""
+        """Epochs drawn so far, including the fraction of the current epoch."""
         return self._epoch + self._index / len(self._batches)
 
     @property
@@ -108,11 +108,11 @@ class BatchStream(Iterator[Any]):
         return {"epoch": self._epoch, "index": self._index}
 
     def load_state_dict(self, state: dict[str, int]) -> None:
-        """Go to a position that `state_dict` returned; ValueError if the epoch is too short."""
+        """Restore a position from `state_dict`; ValueError if the epoch has too few batches."""
         self._go_to(state["epoch"], state["index"])
         if not 0 <= self._index < len(self._batches):
             raise ValueError(
-                f"cannot resume at batch {self._index} of epoch {self._epoch}, which has "
+                f"cannot resume at batch {self._index} of epoch {self._epoch}, which has only "
                 f"{len(self._batches)}; the data, the batch size or the number of processes has "
                 "changed since the checkpoint: restore them, or start a new run"
             )
@@ -124,7 +124,7 @@ class BatchStream(Iterator[Any]):
         rounds = len(batches) // self._shard.size
         if rounds == 0:
             raise ValueError(
-                f"an epoch has {len(batches)} batches for {self._shard.size} processes; "
+                f"an epoch has only {len(batches)} batches for {self._shard.size} processes; "
                 "lower batch_size or max_tokens, or start fewer processes"
             )
         self._batches = batches[self._shard.rank : rounds * self._shard.size : self._shard.size]
@@ -133,10 +133,10 @@ class BatchStream(Iterator[Any]):
 def _cut(
     lengths: np.ndarray, order: np.ndarray, batch_size: int | None, max_tokens: int | None
 ) -> list[np.ndarray]:
-    """Cut ordered indices into consecutive batches, by `batch_size` or else by `max_tokens`."""
+    """Cut ordered indices into batches limited by `batch_size` or, if None, by `max_tokens`."""
     if batch_size is not None:
         return [order[i : i + batch_size] for i in range(0, len(order), batch_size)]
-    assert max_tokens is not None, "there is one of the two sizes"
+    assert max_tokens is not None, "batch_size or max_tokens is set"
     longest = lengths.max(axis=1)
     if longest.max(initial=0) > max_tokens:
         raise ValueError(
@@ -157,8 +157,8 @@ def _cut(
 
 
 def stream(purpose: Purpose, *, seed: int, epoch: int) -> np.random.Generator:
-    """Return the random generator of a purpose and epoch; neither batch order nor model use it."""
-    # A seed sequence ignores trailing zeros, so the purpose must not be zero.
+    """Return a random generator for a purpose and epoch, separate from batch order and model."""
+    # A seed sequence ignores trailing zeros, so the purpose's number must not be zero.
     return np.random.Generator(np.random.PCG64([seed, epoch, zlib.crc32(purpose.encode())]))
 
 
@@ -167,15 +167,15 @@ def dice(
 ) -> np.ndarray:
     """Return `count` uniform numbers for each column of each example: [examples, width, count].
 
-    An example's numbers depend only on its index, not on the batch that it is in or how wide that
-    batch is.
+    An example's numbers depend on its index, but not on which batch it is in or how wide that batch
+    is.
     """
     key = stream(purpose, seed=seed, epoch=epoch).integers(0, 2**63, 2)
     philox = np.random.Philox(key=key)
     generator, place = np.random.Generator(philox), philox.state
     rows = np.empty((len(examples), width, count))
     for row, example in zip(rows, examples.tolist(), strict=True):
-        # Counter-based (Salmon et al. 2011): the example is the high word of the counter.
+        # Counter-based (Salmon et al. 2011): the counter's high word is the example index.
         place["state"]["counter"][3] = example
         philox.state = place
         generator.random(out=row)

@@ -1,4 +1,4 @@
-"""The cache: downloads, and prepared data in one checksummed folder per content."""
+"""The cache: downloads, and one checksummed folder per prepared data set."""
 
 import hashlib
 import json
@@ -19,7 +19,7 @@ from normlab.records.files import atomic_write, check_is_file, from_json, read_f
 
 MANIFEST = "manifest.json"
 MAX_BYTES = 4 * 2**30
-_OFFLINE = "HF_HUB_OFFLINE"  # the Hugging Face Hub's own variable, so its data sets obey it too
+_OFFLINE = "HF_HUB_OFFLINE"  # the Hugging Face Hub's variable, which also stops its own downloads
 
 
 def cache_root() -> Path:
@@ -28,7 +28,7 @@ def cache_root() -> Path:
 
 
 def cache_key(settings: Mapping[str, object]) -> str:
-    """Return 20 hex digits of the SHA-256 of plain settings; the order of keys does not matter."""
+    """Return the first 20 hex digits of the settings' SHA-256; key order does not matter."""
     return hashlib.sha256(json.dumps(settings, sort_keys=True).encode()).hexdigest()[:20]
 
 
@@ -40,16 +40,16 @@ def file_checksum(path: Path) -> str:
 
 
 def cached_folder(name: str, build: Callable[[Path], None], *, root: Path | None = None) -> Path:
-    """Return the folder `name` of the cache; `build(folder)` fills it if it is missing or damaged.
+    """Return the cache folder `name`, filled by `build(folder)` if missing or damaged.
 
-    Concurrent processes wait for one of them to build it, and see a complete folder or none: the
-    manifest, written last, holds the SHA-256 of each file. Raises ValueError if the cache cannot
-    be written, and for a name (it may be a corpus's own) that could point outside the cache.
+    If several processes need it, one builds it and the others wait; none sees a partial folder. The
+    manifest, written last, holds the SHA-256 of each file. Raises ValueError if the cache cannot be
+    written, or if the name (which a user may choose) could point outside the cache.
     """
     if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]{0,119}", name):
         raise ValueError(
-            f"{name!r} cannot name prepared data: task.corpus.name is short, begins with a letter "
-            "or digit, and has only letters, digits, '-', '_' and '.'"
+            f"{name!r} cannot name prepared data: task.corpus.name must be short, begin with a "
+            "letter or digit, and use only letters, digits, '-', '_' and '.'"
         )
     root = cache_root() if root is None else root
     entry, place = root / name, root / f"{name}.building"
@@ -59,7 +59,7 @@ def cached_folder(name: str, build: Callable[[Path], None], *, root: Path | None
     except OSError as error:
         raise ValueError(
             f"cannot write the cache of prepared data {root}: {error}; set NORMLAB_CACHE to a "
-            "folder of yours"
+            "folder that you can write to"
         ) from error
     with lock:
         if not is_whole(entry):
@@ -107,8 +107,8 @@ def offline() -> Iterator[None]:
 def download(what: str, url: str, name: str, *, root: Path | None = None) -> Path:
     """Return the path of `downloads/<name>` in the cache, downloading it from `url` if missing.
 
-    Raises ValueError that names `what` and says what to do if the network or the disk fails, if
-    the download breaks off, or if downloads are switched off; no partial file is kept.
+    If the network or the disk fails, the download is incomplete or downloads are switched off,
+    raises ValueError with `what` and what to do. No partial file is kept.
     """
     path = (cache_root() if root is None else root) / "downloads" / name
     if path.exists():
@@ -122,17 +122,17 @@ def download(what: str, url: str, name: str, *, root: Path | None = None) -> Pat
                 shutil.copyfileobj(response, file)
                 announced, received = response.headers.get("Content-Length"), file.tell()
                 if announced is not None and received != int(announced):
-                    raise OSError(f"it broke off after {received:,} of {int(announced):,} bytes")
+                    raise OSError(f"it stopped after {received:,} of {int(announced):,} bytes")
     except OSError as error:
         raise ValueError(
-            f"{what} cannot be downloaded ({error}): get {url} on another machine and give its "
-            "folder as data_dir=FOLDER; task=toy and task=digits need no download"
+            f"{what} cannot be downloaded ({error}): download {url} on another machine and set "
+            "data_dir to its folder; task=toy and task=digits need no download"
         ) from error
     return path
 
 
 def members(archive: Path, suffixes: tuple[str, ...]) -> Iterator[tuple[str, bytes]]:
-    """Yield the name and content of each file in a tar archive that ends in one of `suffixes`.
+    """Yield the name and content of each file in a tar archive whose name has one of `suffixes`.
 
     Nothing is unpacked to disk. Raises ValueError naming the archive if it is damaged or unpacks
     to more than `MAX_BYTES`.
@@ -145,7 +145,7 @@ def members(archive: Path, suffixes: tuple[str, ...]) -> Iterator[tuple[str, byt
                 total += member.size
                 if total > MAX_BYTES:
                     raise ValueError(
-                        f"{archive} unpacks to {total} bytes or more, and {MAX_BYTES} are "
+                        f"{archive} unpacks to {total} bytes or more, but {MAX_BYTES} are "
                         "allowed; unpack it yourself and set data_dir to the folder"
                     )
                 if member.isfile() and member.name.lower().endswith(suffixes):
@@ -155,5 +155,5 @@ def members(archive: Path, suffixes: tuple[str, ...]) -> Iterator[tuple[str, byt
     except (tarfile.TarError, EOFError, OSError, zlib.error, lzma.LZMAError) as error:
         reason = str(error).partition("\n")[0].rstrip(":")  # further lines list the formats tried
         raise ValueError(
-            f"cannot read {archive}: {reason}; if the file is damaged, remove it and get it again"
+            f"cannot read {archive}: {reason}; if it is damaged, delete it and download it again"
         ) from error

@@ -1,6 +1,6 @@
-"""CIFAR-10 (Krizhevsky 2009): the publisher's binary archive, or two archives of JPEG files.
+"""CIFAR-10 (Krizhevsky 2009), from the publisher's binary archive or two archives of JPEG files.
 
-JPEG loses detail, so results on JPEG files say so. Images are decoded once, into the cache.
+JPEG is lossy, so results on JPEG files are labelled as such. Decoded images are cached.
 """
 
 import io
@@ -29,8 +29,8 @@ class Cifar10(ImageSource):
     """The 50,000 training and 10,000 test images of CIFAR-10.
 
     Attributes:
-        data_dir: a folder with `cifar-10-binary.tar.gz`, or with `{train,test}_jpeg.tar.xz` of
-            files named `CLASS/*.jpg|png`; null downloads the binary archive.
+        data_dir: a folder with `cifar-10-binary.tar.gz`, or with `{train,test}_jpeg.tar.xz`, whose
+            files are named `CLASS/*.jpg|png`; null downloads the binary archive.
         valid_size, train_size: see `ImageSource`.
     """
 
@@ -66,7 +66,7 @@ class Cifar10(ImageSource):
                 return files
         raise ValueError(
             f"data_dir={self.data_dir} has no CIFAR-10: put {BINARY} ({URL}) there, or "
-            "train_jpeg.tar.xz and test_jpeg.tar.xz; without data_dir the first is downloaded"
+            "train_jpeg.tar.xz and test_jpeg.tar.xz, or leave out data_dir to download the former"
         )
 
 
@@ -78,8 +78,8 @@ def _decode(files: Mapping[str, Path], entry: Path) -> None:
         count = sum(len(labels) for _, labels in parts)
         if count != SIZES[split]:
             raise ValueError(
-                f"{path} has {count:,} images of {split}, and CIFAR-10 has {SIZES[split]:,}: "
-                "remove it and get it again"
+                f"{path} has {count:,} {split} images, but CIFAR-10 has {SIZES[split]:,}: "
+                "delete it and download it again"
             )
         pixels, labels = map(np.concatenate, zip(*parts, strict=True))
         np.save(entry / f"{split}.npy", pixels)
@@ -103,7 +103,7 @@ def _compressed(archive: Path, split: str) -> Iterator[tuple[np.ndarray, np.ndar
                 pixels = np.asarray(image.convert("RGB")).reshape(1, *SHAPE)
         except (OSError, ValueError, SyntaxError) as error:  # Pillow raises these for a bad file
             raise ValueError(
-                f"{archive}: {name} is no 32x32 image in a folder named by its class: {error}; get "
-                "it again"
+                f"{archive}: {name} is not a 32x32 image in a folder named after its class: "
+                f"{error}; download the archive again"
             ) from error
         yield pixels, np.array([label])

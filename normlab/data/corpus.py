@@ -1,4 +1,4 @@
-"""Parallel text: the corpus base classes, readers of files and tables, and the user's own text."""
+"""Parallel text: base classes of corpora, readers for files and tables, and the user's own text."""
 
 import gzip
 import hashlib
@@ -18,7 +18,7 @@ from normlab.records.files import check_is_file
 REQUIRED = ("train", "valid", "test")
 Form = Literal["raw", "tokenized", "bpe"]
 MOST_TEXT = 4 * 2**30
-"""The most bytes of a parallel text, unpacked."""
+"""Maximum size of a text file in bytes, unpacked."""
 
 
 @dataclass(frozen=True)
@@ -56,8 +56,8 @@ class ParallelText:
 class Source(ABC):
     """A source of text.
 
-    `name` is a short identifier, `label` what tables call results on the text, `licence` what the
-    publisher states, and `origin` where the text comes from if there is no data_dir.
+    `name` is a short identifier, `label` the name of the text in result tables, `licence` the
+    license that the publisher states, and `origin` where the text comes from without data_dir.
     """
 
     name: str
@@ -87,7 +87,7 @@ class Corpus(Source):
 
     @cached_property
     def splits(self) -> dict[str, ParallelText]:
-        """The text of each split, as returned by `read`, which is called once."""
+        """The text of each split; calls `read` only once."""
         return self.read()
 
     def key(self) -> str:
@@ -100,8 +100,8 @@ class FolderCorpus(Corpus):
     """The user's own text, in any language pair.
 
     Files are `{split}.{language}`, plain or `.gz`; further test sets are `test_<name>.{language}`.
-    `form` must be given, not guessed: scores and subwords depend on it. `name` is part of the
-    experiment: runs on two texts with the same name are taken for runs on the same text.
+    `form` must be set, because scores and subwords depend on it. `name` is part of the experiment:
+    runs on two texts with the same name count as runs on the same text.
     """
 
     data_dir: str | None
@@ -168,9 +168,9 @@ def stream_lines(path: Path) -> Iterator[str]:
 
 
 def decoded(lines: Iterable[bytes], *, origin: str) -> Iterator[str]:
-    """Yield lines of UTF-8 decoded, without LF or CR LF; `origin` names the text in errors.
+    """Decode lines of UTF-8 and strip LF or CR LF; `origin` names the text in errors.
 
-    Unicode's own line separators occur inside subtitles, so they do not end a line here.
+    Unicode's other line separators do not end a line, because they occur inside subtitles.
     """
     number = 0
     for number, line in enumerate(lines, 1):
@@ -187,32 +187,32 @@ def decoded(lines: Iterable[bytes], *, origin: str) -> Iterator[str]:
 
 
 def find_text(folder: Path, name: str) -> Path | None:
-    """Return the file `name` or else `name.gz` of a folder; None if it has neither."""
+    """Return the path of `name` or else `name.gz` in a folder; None if it has neither."""
     paths = (folder / name, folder / f"{name}.gz")
     return next((path for path in paths if path.is_file()), None)
 
 
 def read_parallel(folder: Path, stem: str, languages: Sequence[str]) -> ParallelText:
-    """Read `{stem}.{language}`, plain or `.gz`, per language; ValueError says what is wrong."""
+    """Read `{stem}.{language}[.gz]` for each language; ValueError if missing or unreadable."""
     paths: list[Path] = []
     for language in languages:
         if (path := find_text(folder, f"{stem}.{language}")) is None:
             if not folder.is_dir():
-                raise ValueError(f"no folder {folder}: set data_dir to where the text is")
+                raise ValueError(f"no folder {folder}: set data_dir to the folder of the text")
             held = sorted(path.name for path in folder.iterdir())
             raise ValueError(
                 f"{folder} has neither {stem}.{language} nor {stem}.{language}.gz; it holds "
-                f"{', '.join(held[:20]) or 'nothing'}. Add the file, or set data_dir, the "
-                "languages or the form of the text to match it"
+                f"{', '.join(held[:20]) or 'nothing'}. Add the file, or change data_dir, "
+                "the languages or the form of the text"
             )
         paths.append(path)
     return ParallelText(*map(read_lines, paths), origins=paths)
 
 
 def load_tables(path: str, config: str | None = None, *, files: str, **options: Any) -> Any:
-    """Return the tables by split of a data set of the Hugging Face Hub, or of a local folder.
+    """Load a data set from the Hugging Face Hub or a local folder; return its tables by split.
 
-    Raises ValueError with the reason; `files` says what a folder given as data_dir must hold.
+    Raises ValueError if that fails; `files` tells the user what data_dir must contain.
     """
     import datasets  # slow to import, and not needed for plain files
 
@@ -230,9 +230,9 @@ def load_tables(path: str, config: str | None = None, *, files: str, **options: 
 def parallel_tables(
     tables: Any, names: Mapping[str, str], languages: Sequence[str]
 ) -> dict[str, ParallelText]:
-    """Return the sentence pairs of tables, by this package's split names (the values of `names`).
+    """Return the sentence pairs of each split; `names` maps split names in the tables to ours.
 
-    A row holds both sentences, in columns named by language (`de`, `en`) or under `translation`.
+    A row holds both sentences, in columns such as `de` and `en` or as fields of `translation`.
     """
     found: dict[str, ParallelText] = {}
     for theirs, ours in names.items():

@@ -1,7 +1,7 @@
-"""Corpora of documents: the base classes, the user's own files, and tables of the hub.
+"""Corpora of documents: base classes, the user's own files, and Hugging Face Hub data sets.
 
 A document is a sequence of sentences. If a text has no `valid` or `test` split, about the given
-share of its training documents is held out, by a hash of the text: equal documents stay together.
+share of its training documents is held out, chosen by a hash so that equal ones stay together.
 """
 
 import hashlib
@@ -19,7 +19,7 @@ from normlab.data.cache import file_checksum
 from normlab.data.corpus import REQUIRED, Source, load_tables, stream_lines
 
 RULES = "normlab.text/1"
-"""Version of the rules that cut text: raise it when the same text gives other documents."""
+"""Version of the rules that cut text: increase it when the same text gives different documents."""
 Document = Sequence[str]
 Lines = Iterable[str]
 
@@ -33,14 +33,14 @@ class DocumentCorpus(Source):
     def documents(self) -> Iterator[tuple[str, Document]]:
         """Yield the split and the sentences of each document.
 
-        Splits are `train`, `valid`, `test` and further `test_<name>`. Only the first of equal
-        documents is kept, so test sets come before `valid`, and `valid` before `train`. If the
-        split is a hash of the text, documents may come in any order.
+        Splits are `train`, `valid`, `test` and further `test_<name>`. Only the first of several
+        equal documents is kept, so test sets come before `valid`, and `valid` before `train`. If a
+        hash of the text decides the split, any order will do.
         """
 
 
 def split_by_hash(text: str, valid_share: float, test_share: float) -> str:
-    """Return the split (train, valid or test) that a hash of the text picks."""
+    """Return the split (train, valid or test) chosen by a hash of the text."""
     place = int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "big") / 2**64
     if place < test_share:
         return "test"
@@ -49,13 +49,13 @@ def split_by_hash(text: str, valid_share: float, test_share: float) -> str:
 
 @dataclass(kw_only=True, eq=False)
 class CutDocuments(DocumentCorpus):
-    """Documents that are cut out of lines, and assigned to splits, by the user's settings.
+    """Documents cut from lines of text and assigned to splits as the user's settings say.
 
     Attributes:
-        name: part of the experiment: texts with the same name are taken for the same text.
-        form: what a line is: a sentence, or a paragraph that is cut into sentences by the rules
-            of `language`.
-        max_documents: how many documents of each split to keep, from its start; null keeps all.
+        name: part of the experiment: texts with the same name count as the same text.
+        form: whether a line is a sentence, or a paragraph to be cut into sentences by the rules of
+            `language`.
+        max_documents: how many documents to keep from the start of each split; null keeps all.
     """
 
     data_dir: str | None
@@ -68,7 +68,7 @@ class CutDocuments(DocumentCorpus):
 
     @abstractmethod
     def given(self) -> Mapping[str, Iterable[Document]]:
-        """Return the documents of each split that the text itself provides."""
+        """Return the documents of each split that the text comes with."""
 
     def documents(self) -> Iterator[tuple[str, Document]]:
         given, shares = self.given(), (self.valid_share, self.test_share)
@@ -84,13 +84,13 @@ class CutDocuments(DocumentCorpus):
         return f"{values} {RULES} {splitter()}"
 
     def by_blank_line(self, lines: Lines) -> Iterator[Document]:
-        """Yield the documents in lines of text, which blank lines separate."""
+        """Yield documents from lines of text, where blank lines separate them."""
         for blank, block in groupby(map(str.strip, lines), key="".__eq__):
             if not blank:
                 yield self.cut(block)
 
     def whole(self, lines: Lines) -> Iterator[Document]:
-        """Yield all lines as one document; in `paragraphs` form, blank lines end a paragraph."""
+        """Yield all lines as one document; with `paragraphs`, blank lines separate paragraphs."""
         blocks = groupby(map(str.strip, lines), key="".__eq__)
         paragraphs = [list(block) for blank, block in blocks if not blank]
         if self.form == "paragraphs":
@@ -111,8 +111,8 @@ class FolderDocuments(CutDocuments):
 
     `data_dir` is a text file, a folder with `train.txt`, `valid.txt`, `test.txt` (and further
     `test_<name>.txt`), or a folder of other `.txt` files, without splits. A folder
-    `data_dir/<name>` takes precedence. `boundary` says what ends a document: a blank line, or only
-    the end of the file; in that case a blank line ends a paragraph, and its lines are joined.
+    `data_dir/<name>` takes precedence. `boundary` says whether a document ends at a blank line or
+    only with its file (blank lines then separate paragraphs, if that is the `form`).
     """
 
     name: str = "documents"
@@ -123,7 +123,7 @@ class FolderDocuments(CutDocuments):
         if self.data_dir is None:
             raise ValueError(
                 "this task reads your own text: set data_dir to a folder with train.txt, valid.txt "
-                "and test.txt (plain or .gz), or to one file of documents with a blank line between"
+                "and test.txt (plain or .gz), or to one file with blank lines between documents"
             )
         place = Path(self.data_dir).expanduser()
         self._place = place / self.name if (place / self.name).is_dir() else place
@@ -141,7 +141,7 @@ class FolderDocuments(CutDocuments):
         return f"{files} {self.settings()}"
 
     def _files(self) -> dict[str, list[Path]]:
-        """Return the files of each split; a text without splits is all `train`."""
+        """Return the files of each split; a text without splits counts as `train`."""
         if self._place.is_file():
             return {"train": [self._place]}
         held = sorted(self._place.iterdir()) if self._place.is_dir() else []
@@ -164,14 +164,14 @@ def _stem(path: Path) -> str:
 
 @dataclass(kw_only=True, eq=False)
 class HubDocuments(CutDocuments):
-    """A data set with a column of text, such as WikiText.
+    """A data set of the Hugging Face Hub with a text column, such as WikiText.
 
-    `path` and `config` name it on the hub. `data_dir` is a folder of its Parquet or JSON files to
-    read instead, from a subfolder named like the config if there is one. `rows` says what a row of
-    `column` is: `documents`, whose lines are paragraphs, or `articles`, the lines of WikiText,
+    `path` and `config` name it on the hub. `data_dir`, a folder of its Parquet or JSON files (or
+    with a subfolder of them named after the config), is read instead. A row of `column` is a
+    document with one paragraph per line (`rows=documents`) or a line of WikiText (`rows=articles`),
     where a title between blank rows begins an article (titles and all other lines are kept).
 
-    The `datasets` library keeps the rows as one memory-mapped Arrow copy in its own cache.
+    The `datasets` library keeps a memory-mapped Arrow copy of the rows in its own cache.
     """
 
     path: str
@@ -195,13 +195,13 @@ class HubDocuments(CutDocuments):
         return f"{prints} {self.settings()}"
 
     def _texts(self, split: str) -> Iterator[str]:
-        """Yield the texts of a split, read in batches; a row without text is an empty string."""
+        """Yield the text of each row of a split, read in batches; "" for a row without text."""
         for batch in self._tables[split].select_columns(self.column).iter(batch_size=10_000):
             yield from (str(text or "") for text in batch[self.column])
 
     @cached_property
     def _tables(self) -> dict[str, Any]:
-        """The tables by this package's split names; hardly anything is read yet."""
+        """The tables by normlab's split names; their rows are memory-mapped."""
         name, config = self.path, self.config
         if self.data_dir is not None:
             folder = Path(self.data_dir).expanduser()
@@ -218,16 +218,16 @@ class HubDocuments(CutDocuments):
         return tables
 
     def _by_row(self, texts: Lines) -> Iterator[Document]:
-        """Yield each row with text as a document; its lines are paragraphs."""
+        """Yield each non-empty row as a document; its lines are paragraphs."""
         for text in texts:
             if lines := [line for line in map(str.strip, text.split("\n")) if line]:
                 yield self.cut(lines)
 
     def articles(self, lines: Lines) -> Iterator[Document]:
-        """Cut WikiText into its articles; each begins with its title and keeps every line.
+        """Cut WikiText into articles; each begins with its title and keeps every line.
 
-        A title must be between blank lines, because a line of an equation can look like one. Lines
-        before the first title are a document of their own.
+        A title must be between blank lines, because a line of an equation can look like a title.
+        Lines before the first title form a document.
         """
         befores, these, afters = tee(map(str.strip, lines), 3)
         body: list[str] = []
@@ -246,11 +246,10 @@ class HubDocuments(CutDocuments):
 
 
 def split_sentences(paragraph: str, *, language: str) -> list[str]:
-    """Cut a paragraph, whose line breaks count as spaces, into sentences, stripped of blanks.
+    """Cut a paragraph into stripped sentences; line breaks count as spaces.
 
     A sentence ends only at white space, so a name such as `os.Path` is not cut. `language` is an
-    ISO 639 code; if `sentencex` has no rules for it, it uses those of a related language or of
-    English.
+    ISO 639 code; for a language without rules, `sentencex` uses a related language or English.
     """
     from sentencex import segment  # pyright: ignore[reportAttributeAccessIssue]
 

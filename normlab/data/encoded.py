@@ -18,7 +18,7 @@ def append_arrays(folder: Path, stem: str, **arrays: np.ndarray) -> None:
 
 
 def mapped(folder: Path, stem: str, name: str, kind: type[np.generic] = np.int32) -> np.ndarray:
-    """Memory-map the file `<stem>.<name>` of a folder; writing to the array does not change it."""
+    """Memory-map the file `<stem>.<name>` of a folder, copy-on-write."""
     return np.memmap(folder / f"{stem}.{name}", dtype=kind, mode="c")
 
 
@@ -28,7 +28,7 @@ def ends(counts: np.ndarray) -> np.ndarray:
 
 
 def width_of(lengths: np.ndarray, padding: float) -> int:
-    """Return the smallest width that fits rows of `lengths` and makes a share `padding` padding."""
+    """Return the smallest width that fits `lengths` and has at least a share `padding` unused."""
     wanted = lengths.sum() / (len(lengths) * (1 - padding)) - 1e-9
     return max(int(lengths.max(initial=0)), int(np.ceil(wanted)))
 
@@ -42,7 +42,7 @@ class EncodedText:
 
     @classmethod
     def from_sentences(cls, sentences: Iterable[Iterable[int]]) -> "EncodedText":
-        """Concatenate the ids of sentences."""
+        """Pack sentences, each an iterable of ids."""
         parts = [np.fromiter(sentence, np.int32) for sentence in sentences]
         flat = np.concatenate([np.zeros(0, np.int32), *parts])
         return cls(flat, ends(np.array([len(part) for part in parts], np.int64)))
@@ -54,7 +54,7 @@ class EncodedText:
 
     @classmethod
     def load(cls, folder: Path, stem: str) -> "EncodedText":
-        """Memory-map what `append` wrote."""
+        """Memory-map the files written by `append`."""
         return cls(mapped(folder, stem, "ids"), ends(mapped(folder, stem, "lengths")))
 
     def __len__(self) -> int:
@@ -65,13 +65,13 @@ class EncodedText:
         return self.ids[self.offsets[index] : self.offsets[index + 1]]
 
     def select(self, indices: np.ndarray) -> "EncodedText":
-        """Return the sentences at `indices`, packed."""
+        """Return a packed copy of the sentences at `indices`."""
         counts = self.lengths[indices]
         return EncodedText(self.ids[_places(self.offsets[indices], counts)], ends(counts))
 
     @property
     def lengths(self) -> np.ndarray:
-        """Tokens of each sentence, special tokens not counted: int64 [n]."""
+        """Tokens per sentence, without special tokens: int64 [n]."""
         return np.diff(self.offsets)
 
     def count(self, token: int) -> int:
@@ -87,9 +87,9 @@ class EncodedText:
         prefix: int | None = None,
         padding: float = 0.0,
     ) -> Int[Tensor, "B W"]:
-        """Return sentences as int64 [len(indices), W], with `prefix` before and `suffix` after.
+        """Return padded sentences, int64 [len(indices), W], each from `prefix` to `suffix`.
 
-        At least a share `padding` of the tokens is padding, not counting the prefix.
+        At least a share `padding` of the positions is padding, not counting the prefix.
         """
         starts = self.offsets[indices]
         counts = self.offsets[indices + 1] - starts
@@ -114,7 +114,7 @@ class EncodedPairs:
 
     @property
     def lengths(self) -> np.ndarray:
-        """Tokens of (source, target), counting the end mark, as a model sees them: int64 [n, 2]."""
+        """Tokens of each (source, target) pair, including the end marks: int64 [n, 2]."""
         return np.stack([self.source.lengths, self.target.lengths], axis=1) + 1
 
     def select(self, indices: np.ndarray) -> "EncodedPairs":
@@ -124,11 +124,11 @@ class EncodedPairs:
 
 @dataclass(frozen=True)
 class EncodedDocuments:
-    """One split: `text` holds the sentences of all documents in order, as ids without marks.
+    """A split of documents: `text` holds all sentences in order, as ids without special tokens.
 
     Document d has the sentences `documents[d]:documents[d + 1]` (int64 [documents + 1]). `begins`
-    (bool [tokens]) is True at the first token of a word, `characters` (int32 [sentences]) counts
-    the characters of each sentence without the blank after it.
+    (bool [tokens]) is True at the first token of a word; `characters` (int32 [sentences]) is the
+    length of each sentence in characters, without the space after it.
     """
 
     text: EncodedText
@@ -152,7 +152,7 @@ class EncodedDocuments:
 
     @classmethod
     def load(cls, folder: Path, stem: str) -> "EncodedDocuments":
-        """Memory-map what `append` wrote."""
+        """Memory-map the files written by `append`."""
         return cls(
             EncodedText.load(folder, stem),
             documents=ends(mapped(folder, stem, "sizes")),
@@ -173,5 +173,5 @@ def copy_runs(
 
 
 def _places(starts: np.ndarray, counts: np.ndarray) -> np.ndarray:
-    """Return `starts[i], ..., starts[i] + counts[i] - 1` for all i, one after the other."""
+    """Return `starts[i], ..., starts[i] + counts[i] - 1`, concatenated over i."""
     return np.arange(int(counts.sum())) + np.repeat(starts - (np.cumsum(counts) - counts), counts)

@@ -1,4 +1,4 @@
-"""Labelled images: the base class of a source, augmentation, and scikit-learn's digits."""
+"""Labelled images: the base class of image sources, augmentation, and scikit-learn's digits."""
 
 import hashlib
 from abc import ABC, abstractmethod
@@ -14,7 +14,7 @@ from normlab.data.batching import dice
 
 @dataclass(frozen=True)
 class Images:
-    """Images of one size with values from 0 to 255, and the class number of each."""
+    """Images of one size, with values from 0 to 255, and their class numbers."""
 
     pixels: UInt8[np.ndarray, "N H W C"]
     labels: Int[np.ndarray, "N"]
@@ -37,11 +37,11 @@ class ImageSource(ABC):
     """A source of labelled images.
 
     Attributes:
-        label, origin: what tables call results on these images, such as `CIFAR-10 (JPEG)`, and
-            what the record calls their source; both are set once `published` has returned.
+        label, origin: the name of the images in result tables, such as `CIFAR-10 (JPEG)`, and their
+            source in the record; both are set once `published` has returned.
         classes: the names of the classes, in the order of their numbers.
-        valid_size: how many of the published training images are held out for validation.
-        train_size: how many of the rest to train on, the same share of each class; None is all.
+        valid_size: number of published training images to hold out for validation.
+        train_size: number of other images to train on, an equal share per class; None is all.
     """
 
     label: str
@@ -55,34 +55,34 @@ class ImageSource(ABC):
     def published(self) -> Mapping[str, Images]:
         """Return the published splits, `train` and `test`.
 
-        Raises ValueError that says where to get the images, or names a damaged file.
+        Raises ValueError if the images are missing, saying where to get them, or damaged.
         """
 
     def splits(self) -> dict[str, Images]:
-        """Return `train`, `valid` and `test`; `valid` has the same share of each training class.
+        """Return `train`, `valid` and `test`; `valid` takes the same share of each class.
 
-        Raises ValueError for sizes that do not fit the images.
+        Raises ValueError if `valid_size` or `train_size` is out of range.
         """
         published = self.published()
         train = published["train"]
         if not 0 < self.valid_size <= len(train) - len(self.classes):
             raise ValueError(
                 f"task.source.valid_size={self.valid_size}: there are {len(train)} training "
-                f"images of {len(self.classes)} classes; hold out at least one, and leave some"
+                f"images of {len(self.classes)} classes; hold out at least 1, but leave 1 per class"
             )
         valid, train = _parted(train, self.valid_size / len(train), seed=0)
         if self.train_size is not None:
             if self.train_size > len(train):
                 raise ValueError(
-                    f"task.source.train_size={self.train_size}: only {len(train)} training images "
-                    "are not held out"
+                    f"task.source.train_size={self.train_size}: only {len(train)} images remain "
+                    "after those for validation are held out"
                 )
             train, _ = _parted(train, self.train_size / len(train), seed=self.train_size)
         return {"train": train, "valid": valid, "test": published["test"]}
 
 
 def _parted(images: Images, share: float, *, seed: int) -> tuple[Images, Images]:
-    """Return a share of the images of each class, drawn at random with `seed`, and the rest."""
+    """Draw a share of the images of each class at random; return these and the rest."""
     rng = np.random.default_rng([seed, len(images)])
     picked = [
         rng.permutation(members)[: round(share * len(members))]
@@ -94,11 +94,11 @@ def _parted(images: Images, share: float, *, seed: int) -> tuple[Images, Images]
 
 @dataclass(kw_only=True, eq=False)
 class Digits(ImageSource):
-    """The handwritten digits that come with scikit-learn: 8 by 8 pixels, ten classes, no download.
+    """The handwritten digits included in scikit-learn: 8 by 8 pixels, ten classes, no download.
 
-    1,797 images of the test set of Alpaydin and Kaynak 1998 ("Optical Recognition of Handwritten
-    Digits", UCI), values 0 to 16. They have no published split, so a sixth of each class is the
-    test split, the same in every run.
+    The 1,797 images are the test set of Alpaydin and Kaynak 1998 ("Optical Recognition of
+    Handwritten Digits", UCI), with values 0 to 16. No split is published, so a sixth of each class
+    is the test split, the same in every run.
     """
 
     valid_size: int
@@ -118,14 +118,14 @@ class Digits(ImageSource):
 
 @dataclass(frozen=True)
 class Augmentation:
-    """Random shifts and mirroring, as in He et al. 2016 (section 4.2).
+    """Random shifts and horizontal flips, as in He et al. 2016 (section 4.2).
 
-    How an image is changed depends only on (seed, epoch, its number), not on its batch, the model
-    or the norm, so all runs of a seed see the same pixels.
+    How an image is changed depends only on (seed, epoch, image index), not on its batch, the model
+    or the norm, so all runs with a given seed see the same pixels.
 
     Attributes:
-        shift: the most pixels that an image moves, in both directions; the border is filled black.
-        flip: mirror a random half of the images, left to right.
+        shift: maximum shift in pixels, horizontal and vertical; uncovered pixels become black.
+        flip: whether each image is flipped horizontally with probability 1/2.
     """
 
     shift: int
@@ -139,7 +139,7 @@ class Augmentation:
         seed: int,
         epoch: int,
     ) -> UInt8[np.ndarray, "B H W C"]:
-        """Return augmented images; `indices` are their numbers in the training split."""
+        """Return augmented images; `indices` are their positions in the training split."""
         if not self.shift and not self.flip:
             return pixels
         _, height, width, _ = pixels.shape

@@ -1,9 +1,9 @@
-"""IWSLT'14 German-English by the protocol of fairseq's `prepare-iwslt14.sh`.
+"""IWSLT'14 German-English, prepared as by fairseq's `prepare-iwslt14.sh`.
 
-The text lines of WIT3's `train.tags.*` become Moses tokens, pairs of 1 to 175 tokens (ratio at most
-1.5) are kept, and all is lowercased; every 23rd pair is valid, and five evaluation sets make up
-test. One deviation: sacremoses tokenizes, by Moses' own rules. Only text with the protocol's 6,750
-test pairs and the reference length of the literature is labelled plain IWSLT'14.
+The text lines of WIT3's `train.tags.*` are cut into Moses tokens, pairs of 1 to 175 tokens (ratio
+at most 1.5) are kept, and all text is lowercased. Every 23rd pair goes to valid; five evaluation
+sets make up test. The tokenizer is sacremoses, not the original Moses script. Only text with the
+protocol's 6,750 test pairs and the published reference length is labelled plain IWSLT'14.
 """
 
 import io
@@ -31,7 +31,7 @@ from normlab.data.vocabulary import moses_tokens
 
 URL = "https://dl.fbaipublicfiles.com/fairseq/data/iwslt14/de-en.tgz"
 HUB = "bbaaaa/iwslt14-de-en"
-# The hub's automatic conversion: `datasets` no longer runs the loading script of the main branch.
+# The hub's Parquet conversion: `datasets` no longer runs the loading script of the main branch.
 HUB_REVISION = "refs/convert/parquet"
 ARCHIVE = "de-en.tgz"
 LANGUAGES = ("de", "en")
@@ -41,7 +41,7 @@ REFERENCE_LENGTHS = (131_161, 131_156)
 MAX_TOKENS, MAX_RATIO, VALID_EVERY = 175, 1.5, 23
 # The order in which the evaluation sets are joined into one test split.
 TEST_SETS = ("TED.dev2010", "TEDX.dev2012", "TED.tst2010", "TED.tst2011", "TED.tst2012")
-# The infixes of file names that fairseq's script writes; files without an infix are BPE pieces.
+# Infixes of the file names that fairseq's script writes; files without one hold BPE pieces.
 INFIXES: Mapping[str, Form] = {".bpe": "bpe", ".tok": "tokenized", "": "bpe"}
 
 Splits = dict[str, ParallelText]
@@ -49,17 +49,17 @@ Splits = dict[str, ParallelText]
 
 @dataclass(kw_only=True, eq=False)
 class Iwslt14(Corpus):
-    """IWSLT'14 de-en, tokenized and lowercased, or in the BPE pieces that fairseq's script wrote.
+    """IWSLT'14 de-en, tokenized and lowercased, or as BPE pieces written by fairseq's script.
 
     Attributes:
-        data_dir: `de-en.tgz`, a folder with it or with its files, or a folder with
-            `{train,valid,test}[.bpe|.tok].{de,en}[.gz]`; null downloads.
+        data_dir: `de-en.tgz`, a folder with that archive or its files, or a folder with
+            `{train,valid,test}[.bpe|.tok].{de,en}[.gz]`; null downloads the text.
         source_language, target_language: de and en, in either order.
-        train_from: `valid` trains on the valid split, for data without training text, and holds
-            out every 23rd pair of it: "mini-TED", which is not IWSLT'14.
-        prepared: which of a folder's prepared texts to read; `auto` prefers the pieces.
-        download: which download to try first without data_dir; the hub's tables lack one of the
-            five test sets, and the label of the results says so.
+        train_from: `valid` is for data without training text. It trains on the valid split and
+            holds out every 23rd pair of it; this is "mini-TED", not IWSLT'14.
+        prepared: which prepared text to read from a folder; `auto` prefers BPE pieces.
+        download: which source to try first without data_dir. The hub's tables lack one of the five
+            test sets, and the label of the results says so.
     """
 
     data_dir: str | None
@@ -78,17 +78,17 @@ class Iwslt14(Corpus):
 
     @property
     def form(self) -> Form:
-        """`bpe` for prepared pieces, else `tokenized`; this reads the text."""
+        """`bpe` for prepared BPE pieces, else `tokenized`; reads the text."""
         return "bpe" if self._found[0] == "bpe" else "tokenized"
 
     @property
     def label(self) -> str:
-        """What tables call results: IWSLT'14, part of it, or mini-TED; this reads the text."""
+        """The name in result tables: IWSLT'14, part of it, or mini-TED; reads the text."""
         if self.train_from == "valid":
             return "mini-TED (trained on the valid split of IWSLT'14; not an IWSLT'14 result)"
         train, test = self.splits["train"], self.splits["test"]
         length = reference_length(test.target if self.languages == LANGUAGES else test.source)
-        # Tokenizer versions differ in a few training pairs that exceed the cleaning limits.
+        # Tokenizer versions disagree on whether a few training pairs exceed the cleaning limits.
         whole = abs(len(train) - TRAIN_PAIRS) <= TRAIN_PAIRS // 100 and len(test) == TEST_PAIRS
         if whole and length in REFERENCE_LENGTHS:
             return "IWSLT'14 de-en"
@@ -113,7 +113,7 @@ class Iwslt14(Corpus):
 
     @cached_property
     def _found(self) -> tuple[Form, Splits]:
-        """The texts by name, and their form; `raw` texts have not been through the protocol."""
+        """The form of the texts, and the texts by name; `raw` texts still need `assemble`."""
         if self.data_dir is None:
             return "raw", self._from_network()
         path = Path(self.data_dir).expanduser()
@@ -126,7 +126,7 @@ class Iwslt14(Corpus):
         return self._read_ready(path)
 
     def _from_network(self) -> Splits:
-        """Read the archive or the hub's tables, or the other one if the first fails."""
+        """Download the archive or the hub's tables; if the first choice fails, try the other."""
         ways = [_download_archive, _load_tables]
         first, second = ways if self.download == "archive" else ways[::-1]
         try:
@@ -138,7 +138,7 @@ class Iwslt14(Corpus):
                 raise error from None
 
     def _read_ready(self, folder: Path) -> tuple[Form, Splits]:
-        """Read the text that fairseq's script wrote: pieces or tokens."""
+        """Read text prepared by fairseq's script, as BPE pieces or tokens."""
         for infix, form in INFIXES.items():
             if self.prepared in ("auto", form) and find_text(folder, f"test{infix}.de"):
                 break
@@ -162,7 +162,7 @@ def _download_archive() -> Splits:
 
 
 def _load_tables() -> Splits:
-    """Read raw text from the hub; its `validation` and `test` are four of the five test sets."""
+    """Read raw text from the hub, whose `validation` and `test` hold four of the five test sets."""
     tables = load_tables(HUB, revision=HUB_REVISION, files=ARCHIVE)
     names = {split: split for split in ("train", "validation", "test")}
     texts = parallel_tables(tables, names, LANGUAGES)
@@ -176,7 +176,7 @@ def read_archive(archive: Path) -> Splits:
 
 
 def read_release(files: Mapping[str, bytes], *, origin: Path) -> Splits:
-    """Return the raw text in the release's files: `train`, then the evaluation sets."""
+    """Return the raw text of the release: `train`, then the evaluation sets."""
     names = {name: f"IWSLT14.{name}.de-en.%s.xml" for name in TEST_SETS}
     texts: Splits = {}
     for name, pattern in {"train": "train.tags.de-en.%s", **names}.items():
@@ -196,16 +196,16 @@ def training_lines(lines: Iterable[str]) -> list[str]:
 
 
 def segments(lines: Iterable[str]) -> list[str]:
-    """Return the sentences of an evaluation file, with typographic apostrophes made plain.
+    """Return the sentences of an evaluation file, with typographic apostrophes made ASCII.
 
-    Entities such as `&amp;` are kept, as in fairseq's script: the published reference has them.
+    Entities such as `&amp;` are kept, as by fairseq's script: the published references have them.
     """
     found = (re.search(r'<seg id="[0-9]+">\s*(.*?)\s*</seg>', line) for line in lines)
     return [match.group(1).replace("\u2019", "'") for match in found if match]
 
 
 def assemble(texts: Splits) -> Splits:
-    """Apply the protocol to raw texts: `train`, then the evaluation sets."""
+    """Apply the protocol to raw texts, given in the order `train`, evaluation sets."""
     train, *tests = (
         _each_side(text, lambda lines, lang: moses_tokens(lines, lang=lang))
         for text in texts.values()
@@ -229,7 +229,7 @@ def _each_side(
 
 
 def clean(text: ParallelText) -> ParallelText:
-    """Drop pairs with a side outside 1 to 175 tokens, or with one side over 1.5 times the other."""
+    """Drop pairs with a side outside 1 to 175 tokens, or one side more than 1.5 times the other."""
     pairs = enumerate(zip(text.source, text.target, strict=True))
     sizes = ((i, sorted(len(side.split()) for side in pair)) for i, pair in pairs)
     return text.pick([i for i, (a, b) in sizes if a >= 1 and b <= min(MAX_TOKENS, MAX_RATIO * a)])
@@ -243,5 +243,5 @@ def hold_out(text: ParallelText) -> Splits:
 
 
 def reference_length(lines: Iterable[str]) -> int:
-    """Return the number of tokens, counting the pieces of a word once."""
+    """Return the number of tokens, counting a word in BPE pieces once."""
     return sum(not piece.endswith("@@") for line in lines for piece in line.split())

@@ -1,6 +1,6 @@
 """Multi30k task 1: German-English image captions (Elliott et al. 2016), 29,000 training pairs.
 
-`test` is 2016 Flickr, as in the literature. Checksums show whether a text is the published one.
+`test` is 2016 Flickr, as in the literature. Checksums identify the published text.
 """
 
 import hashlib
@@ -19,7 +19,7 @@ from normlab.data.corpus import (
 )
 
 HUB = "bentrevett/multi30k"
-# SHA-256 over the checksums (see `ParallelText`) of train, valid and test, first de, then en.
+# SHA-256 of the checksums (see `ParallelText`) of train, valid and test, each as de, en.
 PUBLISHED = "b3bff33194563aea0e5208da88b944c4ec4c23b742c5cd9e0ecebe084e772acb"
 # File names of each split, the published name first.
 FILES = {
@@ -33,7 +33,7 @@ HUB_SPLITS = {"train": "train", "validation": "valid", "test": "test"}
 
 @dataclass(kw_only=True, eq=False)
 class Multi30k(Corpus):
-    """Multi30k from a folder with `{train,val,test_2016_flickr,...}.{de,en}[.gz]`, or the hub."""
+    """Multi30k from the hub or a folder with `{train,val,test_2016_flickr,...}.{de,en}[.gz]`."""
 
     data_dir: str | None
     source_language: str
@@ -49,7 +49,7 @@ class Multi30k(Corpus):
 
     @property
     def label(self) -> str:
-        """What tables call results: plain Multi30k only if the text is the published one."""
+        """The name in result tables: plain Multi30k only for the published text."""
         sums = [
             dict(zip(self.languages, self.splits[split].checksums(), strict=True))
             for split in HUB_SPLITS.values()
@@ -62,7 +62,7 @@ class Multi30k(Corpus):
         if self.data_dir is None:
             tables = load_tables(HUB, files="train, val and test_2016_flickr as .de and .en")
             return parallel_tables(tables, HUB_SPLITS, self.languages)
-        # A folder of several corpora has Multi30k in a subfolder of that name.
+        # A folder that holds several corpora has Multi30k in the subfolder `multi30k`.
         folder = Path(self.data_dir).expanduser()
         folder = folder / self.name if (folder / self.name).is_dir() else folder
         present = {

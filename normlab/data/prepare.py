@@ -1,4 +1,4 @@
-"""Preparing a corpus for a task: vocabularies, token ids and a description, in the cache."""
+"""Preparation of a corpus for a task: vocabularies, token ids and a description, all cached."""
 
 import hashlib
 import json
@@ -29,8 +29,8 @@ from normlab.data.vocabulary import (
 PAIRS_FORMAT = "normlab.prepared/6"
 DOCUMENTS_FORMAT = "normlab.documents/7"
 SAMPLE_CHARACTERS = 100_000_000
-"""The most characters of training text from which a vocabulary of documents is learned."""
-_PART, _DOCUMENTS = 10_000, 1_000  # lines and documents encoded at a time
+"""Maximum size of the training text from which a vocabulary of documents is learned."""
+_PART, _DOCUMENTS = 10_000, 1_000  # lines and documents encoded at once
 _SIDES = ("source", "target")
 _DESCRIPTION = "description.json"
 
@@ -40,8 +40,8 @@ class PreparedTranslation:
     """A parallel corpus ready to train on.
 
     `texts` holds the sentences that `pairs` encodes, in the same order and with the pieces of `bpe`
-    text joined; they are the references for scoring. With a joint vocabulary, both tokenizers are
-    one object.
+    text joined; scores use them as references. With a joint vocabulary, both tokenizers are the
+    same object.
     """
 
     pairs: dict[str, EncodedPairs]
@@ -61,7 +61,7 @@ class PreparedTranslation:
         return moses_tokens(lines, lang=self.languages[1]) if self.form == "raw" else lines
 
     def source_lines(self, lines: Sequence[str]) -> list[str]:
-        """Bring a user's sentences into the form of the source text: tokens, lowercase if it is."""
+        """Tokenize and lowercase a user's sentences as in the corpus's source text."""
         if self.form != "tokenized":
             return list(lines)
         tokens = moses_tokens(lines, lang=self.languages[0])
@@ -99,12 +99,12 @@ def _prepared(
 def prepare_translation(
     corpus: Corpus, *, vocab_size: int, joint: bool, max_length: int, cache: Path | None = None
 ) -> PreparedTranslation:
-    """Tokenize, encode and describe a corpus, or load it from the cache (None: the user's).
+    """Tokenize, encode and describe a corpus, or load it from `cache` (None: the default cache).
 
     Vocabularies are learned from `train` alone: one of `vocab_size` entries if `joint`, else one
-    per side. A training pair with a blank side, or with more than `max_length` tokens on a side
-    (end mark included), is left out and counted. In a scored split, a pair that is too long is a
-    ValueError, because a score on fewer or on cut sentences is a different score.
+    per side. Training pairs with a blank side, or with more than `max_length` tokens on a side
+    (end mark included), are left out and counted. Raises ValueError if a pair in a scored split is
+    too long: leaving it out or truncating it would change the score.
     """
     sizes = {"vocab_size": vocab_size, "joint": joint, "max_length": max_length}
     settings = {"format": PAIRS_FORMAT, **sizes}
@@ -171,20 +171,20 @@ def _build_pairs(
 
 
 def _encoded(tokenizer: Tokenizer, lines: Sequence[str]) -> EncodedText:
-    """Encode lines in parts, because lists of ids take many times the memory of arrays."""
+    """Encode lines in chunks, because lists of ids take many times the memory of arrays."""
     parts = (lines[start : start + _PART] for start in range(0, len(lines), _PART))
     return EncodedText.from_sentences(ids for part in parts for ids in tokenizer.encode_batch(part))
 
 
 def _not_long(split: str, pairs: EncodedPairs, text: ParallelText, max_length: int) -> np.ndarray:
-    """Return the indices of pairs within the limit; ValueError if a scored pair exceeds it."""
+    """Return the indices of pairs within `max_length`; ValueError if a scored pair exceeds it."""
     lengths = pairs.lengths
     kept = lengths.max(axis=1) <= max_length
     if not kept.all() and (split != "train" or not kept.any()):
         first = int(np.argmin(kept))
         raise ValueError(
             f"{text.origins[int(lengths[first].argmax())]}, line {first + 1}: "
-            f"{lengths[first].max()} tokens with the end mark; {(~kept).sum()} of {len(kept)} "
+            f"{lengths[first].max()} tokens with its end mark; {(~kept).sum()} of {len(kept)} "
             f"pairs of {split} exceed task.max_length={max_length}: set {lengths.max()} or more"
         )
     return np.flatnonzero(kept)
@@ -198,11 +198,11 @@ def prepare_documents(
     lowercase: bool,
     cache: Path | None = None,
 ) -> PreparedDocuments:
-    """Tokenize, encode and describe a corpus, or load it from the cache (None: the user's).
+    """Tokenize, encode and describe a corpus, or load it from `cache` (None: the default cache).
 
     The text may be larger than memory. The vocabulary is learned from `train` alone. A document
-    equal to an earlier one, of any split, is left out and counted. Raises ValueError for a missing
-    or empty split.
+    that repeats an earlier one, from any split, is left out and counted. Raises ValueError for a
+    missing or empty split.
     """
     how = {"pieces": pieces, "lowercase": lowercase}
 
@@ -229,7 +229,7 @@ def prepare_documents(
 def _write_text(corpus: DocumentCorpus, folder: Path) -> dict[str, int]:
     """Write the documents of each split to `<split>.txt`, separated by blank lines.
 
-    Returns the number of repeated documents left out, by split: train, valid, test, further ones.
+    Returns how many repeated documents were left out of train, valid, test and further splits.
     """
     seen: set[bytes] = set()
     repeated, sizes = Counter[str](), Counter[str]()
@@ -248,7 +248,7 @@ def _write_text(corpus: DocumentCorpus, folder: Path) -> dict[str, int]:
 
 
 def _read_text(path: Path) -> Iterator[list[str]]:
-    """Yield the sentences of each document that `_write_text` wrote."""
+    """Yield the sentences of each document in a file written by `_write_text`."""
     with path.open(encoding="utf-8", newline="\n") as file:
         for blank, lines in groupby(file, key="\n".__eq__):
             if not blank:
@@ -256,10 +256,10 @@ def _read_text(path: Path) -> Iterator[list[str]]:
 
 
 def _encode_split(folder: Path, split: str, tokenizer: DocumentTokenizer) -> dict[str, Any]:
-    """Replace the text of a split by its arrays, and return what the record says about them.
+    """Replace the text file of a split with its encoded arrays; return their description.
 
-    Sentences without a token, such as control characters, and documents of only such sentences
-    are left out. `lengths` are tokens per sentence.
+    Sentences that give no tokens, such as control characters, and documents with only such
+    sentences are left out. `lengths` counts tokens per sentence.
     """
     path = folder / f"{split}.txt"
     documents = _read_text(path)
@@ -277,7 +277,7 @@ def _encode_split(folder: Path, split: str, tokenizer: DocumentTokenizer) -> dic
     checksum = file_checksum(path)
     path.unlink()
     if not (folder / f"{split}.ids").stat().st_size:
-        raise ValueError(f"no sentence of {split} has a token; is it text?")
+        raise ValueError(f"no sentence of {split} gives any tokens; check that it is text")
     data = EncodedDocuments.load(folder, split)
     return {
         "checksums": checksum,
@@ -292,7 +292,7 @@ def _encode_split(folder: Path, split: str, tokenizer: DocumentTokenizer) -> dic
 def _description(
     corpus: Source, by_split: Mapping[str, Mapping[str, Any]], **values: Any
 ) -> dict[str, Any]:
-    """Return what a record says about data: values of the whole, then each value by split."""
+    """Return the record's description of the data: overall values, then each value by split."""
     origin = {"source": corpus.name, "label": corpus.label, "licence": corpus.licence}
     names = by_split["train"]
     tables = {name: {split: x[name] for split, x in by_split.items()} for name in names}
@@ -310,7 +310,7 @@ def _check_splits(name: str, sizes: Mapping[str, int]) -> None:
     if missing:
         there = ", ".join(f"{split}: {size}" for split, size in sizes.items())
         raise ValueError(
-            f"corpus {name} has nothing in {' and '.join(missing)} (sizes: {there or 'none'}); "
+            f"corpus {name} has no examples in {' and '.join(missing)} (sizes: {there or 'none'}); "
             "give train, valid and test, put a blank line between documents, or change "
             "task.corpus.valid_share and test_share"
         )

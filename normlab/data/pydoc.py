@@ -1,12 +1,11 @@
-"""The English in every Python installation: help topics and docstrings of the standard library.
+"""English text from Python itself: help topics and docstrings of the standard library.
 
-A document is a topic of `pydoc`, or a module: its docstrings, in the order of their lines.
-Source files are parsed, never imported. What counts as prose is decided for each block (between
-blank lines), then for each sentence:
+A document is a help topic of `pydoc`, or all docstrings of a module in source order. Source files
+are parsed, never imported. Prose is selected by block (between blank lines), then by sentence:
 
-- a block of code, a table or a grammar is left out: it contains a prompt (`>>>`), a rule of `*`,
-  `=`, `-` or `+`, a `|` or a `::=`; so is a block indented more than one above that ends in `::`;
-- a list item, or a line indented differently from the one before, begins a paragraph;
+- blocks of code, tables and grammars are left out: they contain a prompt (`>>>`), a rule of `*`,
+  `=`, `-` or `+`, a `|` or a `::=`, or are indented below a block that ends in `::`;
+- a list item or a change of indentation begins a paragraph;
 - markup is removed: `*x*`, ``x``, `:role:` and the marks of list items;
 - a sentence is kept if it begins with a capital letter, ends in `.`, `!` or `?`, has at least
   `MIN_WORDS` words, at least `MIN_SHARE` of them plain English words, and no sign of code;
@@ -51,11 +50,11 @@ _CODE = re.compile(
 
 @dataclass(kw_only=True, eq=False)
 class PydocCorpus(DocumentCorpus):
-    """The documentation of the running Python, about 3 in 4 of its sentences (see `prose`).
+    """The running Python's documentation; `prose` keeps about 3 in 4 of its sentences.
 
-    A paragraph that an earlier document contains is left out of later ones (topics quote each
-    other). A hash of a document's name decides its split, so other Python versions have the same.
-    `valid_share` and `test_share` are the approximate shares held out.
+    A paragraph that occurs in several documents is kept only in the first (topics quote each
+    other). A hash of a document's name decides its split, so the split is the same in every Python
+    version. `valid_share` and `test_share` are the approximate shares held out.
     """
 
     data_dir: str | None = None
@@ -69,8 +68,8 @@ class PydocCorpus(DocumentCorpus):
     def __post_init__(self) -> None:
         if self.data_dir is not None:
             raise ValueError(
-                f"data_dir={self.data_dir} is not read: the corpus is Python's own documentation. "
-                "For your own text add task/corpus=documents; normlab list task/corpus lists all"
+                f"data_dir={self.data_dir} has no effect: the corpus is Python's documentation. "
+                "Use task/corpus=documents for your own text; see normlab list task/corpus"
             )
 
     def key(self) -> str:
@@ -102,10 +101,10 @@ def _texts() -> Iterator[tuple[str, list[str]]]:
 
 
 def _sources() -> dict[str, Path]:
-    """Return the source files of the standard library by module, tests left out."""
+    """Return the source files of the standard library by module, without tests."""
     root = Path(sysconfig.get_paths()["stdlib"])
     found: dict[str, Path] = {}
-    for name in sys.stdlib_module_names - {"pydoc_data"}:  # its topics are documents already
+    for name in sys.stdlib_module_names - {"pydoc_data"}:  # its topics are read separately
         for path in (root / f"{name}.py", *(root / name).rglob("*.py")):
             parts = path.relative_to(root).with_suffix("").parts
             if path.is_file() and not {*parts} & _TESTS:
@@ -114,7 +113,7 @@ def _sources() -> dict[str, Path]:
 
 
 def _docstrings(path: Path) -> list[str]:
-    """Return the docstrings of a source file in the order of their lines."""
+    """Return the docstrings of a source file in source order."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # invalid escapes in the standard library
         tree = ast.parse(path.read_bytes())
@@ -126,7 +125,7 @@ def _docstrings(path: Path) -> list[str]:
 def prose(text: str) -> Iterator[list[str]]:
     """Yield the paragraphs of a text, each as a list of clean sentences."""
     for paragraph in _paragraphs(text):
-        # Strip the marks of reStructuredText from the words that they enclose.
+        # Remove reStructuredText markup around words.
         plain = _MARKUP.sub(r"\2", _MARKUP.sub(r"\2", _ROLE.sub("", paragraph)))
         kept = [x for x in split_sentences(plain, language="en") if is_sentence(x)]
         if kept:

@@ -1,18 +1,18 @@
 """Training examples of BERT (Devlin et al. 2019, section 3.1): two segments of whole sentences.
 
-- A document is cut into runs of consecutive sentences: as many as fit into one sequence and, with
-  pairs, at least two. A last sentence left alone joins the one before it, which is then used twice.
-  A share of the runs (BERT: a tenth) has a random shorter limit. Documents are not packed together.
-- With pairs (`nsp`), a run is cut at random between two sentences: segment A, then B. Half of the
-  examples keep B. The others take the B of another document's example whose A has as many sentences
-  and leaves about as much room, so that lengths do not give the label away.
-- A document of one sentence has no B of its own: it takes another document's, as above. If such
-  documents are more than half, some are left out of an epoch, so both labels stay equally frequent.
-- Sentences are cut only if one alone, or a run of two, is longer than the room: then A keeps at
-  least half of the room, and B gets the rest. These examples exchange their Bs among themselves.
+- A document is cut into runs of consecutive sentences, as many as fit into one sequence; with
+  pairs, at least two. A sentence left over joins the previous one, which is then used twice. A
+  share of the runs (BERT: a tenth) has a random, lower limit. No run spans two documents.
+- With pairs (`nsp`), a run is cut at a random sentence boundary into segments A and B. Half of the
+  examples keep their B. The others get the B of an example from another document whose A has as
+  many sentences and leaves about as much room, so that lengths do not give the label away.
+- A document of one sentence has no B and gets one from another document in the same way. If most
+  runs are such documents, each epoch leaves some out, so that both labels stay equally frequent.
+- Sentences are truncated only if a run of one or two is longer than its limit: A then keeps at
+  least half of the room and B gets the rest. Such examples swap their Bs with each other.
 
-BERT itself fills a foreign B up to the limit, so that a short example gives the label away, and
-cuts segments in the middle of sentences.
+BERT itself fills a B from another document up to the limit, so that a short example gives the label
+away, and truncates segments in the middle of sentences.
 """
 
 from bisect import bisect_right
@@ -26,16 +26,16 @@ from normlab.data.batching import stream
 from normlab.data.encoded import EncodedDocuments, copy_runs, ends, width_of
 from normlab.data.vocabulary import DocumentTokenizer
 
-MARKS = 3  # [CLS] A [SEP] B [SEP]; one fewer without B
-TRIES = 64  # candidates on each side for a B from another document
-LEAST = 2  # tokens, marks not counted, that a sequence must have room for
+MARKS = 3  # special tokens in [CLS] A [SEP] B [SEP]; one fewer without B
+TRIES = 64  # candidates tried on each side for a B from another document
+LEAST = 2  # the fewest ordinary tokens that a sequence must have room for
 
 
 class Batch(NamedTuple):
     """A batch of examples as arrays [rows, columns].
 
-    `ids` and `segments` (0 in A and its marks, 1 in B and its mark) are int64. The others are bool:
-    `valid` (no padding), `maskable` (no mark or unknown either), `begins` (first token of a word).
+    `ids` and `segments` (0 up to the first [SEP], 1 for B and its [SEP]) are int64. The others are
+    bool: `valid` (not padding), `maskable` (ordinary token), `begins` (first token of a word).
     """
 
     ids: np.ndarray
@@ -56,7 +56,7 @@ class Segment(NamedTuple):
 class Pairs:
     """The examples of one epoch, in the order of their documents.
 
-    `b` is None without pairs. `is_next` (bool [examples]) says whether B follows A.
+    `b` is None without pairs. `is_next` (bool [examples]) says whether B follows A in the text.
     """
 
     a: Segment
@@ -68,11 +68,11 @@ class Pairs:
 
     @property
     def lengths(self) -> np.ndarray:
-        """Tokens of each example, counting its marks: int64 [examples]."""
+        """Tokens per example, including special tokens: int64 [examples]."""
         return self.a.tokens + (MARKS - 1 if self.b is None else self.b.tokens + MARKS)
 
     def batch(self, data: EncodedDocuments, indices: np.ndarray, *, padding: float = 0.0) -> Batch:
-        """Return the examples `indices` as padded arrays: `[CLS] A [SEP]`, with pairs `B [SEP]`.
+        """Return the examples `indices` as padded arrays: `[CLS] A [SEP]`, then any `B [SEP]`.
 
         `data` is the split that the examples were drawn from; for `padding` see `width_of`.
         """
@@ -104,14 +104,16 @@ def segment_pairs(
 ) -> Pairs:
     """Return the examples of an epoch; they depend only on the arguments.
 
-    `documents` int64 [documents + 1] holds the first sentence of each document, `lengths` int64
-    [sentences] the tokens of each sentence (at least 1). `max_length` bounds an example with its
-    marks; a share `short_share` of the examples has less room. Raises ValueError if
-    `max_length` leaves no room for segments, or if pairs cannot be made.
+    `documents` (int64 [documents + 1]) holds the index of each document's first sentence, `lengths`
+    (int64 [sentences]) the tokens per sentence (at least 1). `max_length` limits an example
+    including special tokens; a share `short_share` of the examples has a lower limit. Raises
+    ValueError if `max_length` leaves no room for segments, or if pairs cannot be made.
     """
     longest = max_length - (MARKS if nsp else MARKS - 1)
     if longest < LEAST:
-        raise ValueError(f"max_length={max_length} is too small: the marks leave {longest} tokens")
+        raise ValueError(
+            f"max_length={max_length} is too small: special tokens leave room for {longest} more"
+        )
     rng = stream("pairs", seed=seed, epoch=epoch)
     short = rng.random(len(lengths)) < short_share
     rooms = np.where(short, rng.integers(LEAST, longest + 1, len(lengths)), longest)
@@ -124,8 +126,8 @@ def segment_pairs(
         return Pairs(a, None, is_next=np.zeros(len(owner), dtype=bool))
     if len(documents) < 3 or not (end - first > 1).any():
         raise ValueError(
-            f"segment pairs need two documents, one of them with two sentences: of the "
-            f"{len(documents) - 1} here none will do; put a blank line between documents only, or "
+            "segment pairs need two documents, one of them with two sentences; the "
+            f"{len(documents) - 1} here do not qualify: put blank lines only between documents, or "
             "train without pairs (task.nsp=false)"
         )
     is_next, kept = _labels(end - first > 1, rng)
@@ -142,7 +144,7 @@ def segment_pairs(
     takers = np.flatnonzero(~is_next)
     keys = (rng.random(len(takers)), (room - a_tokens)[takers], (split - first)[takers])
     order = takers[np.lexsort((*keys, over[takers]))]
-    needed = np.where(over, 0, offsets[end] - offsets[split])  # where B is cut, any room will do
+    needed = np.where(over, 0, offsets[end] - offsets[split])  # a B to be truncated fits any room
     giver = _givers(order, owner, lone, needed, room - a_tokens)
     found = giver >= 0
     b_first[order[found]], b_end[order[found]] = split[giver[found]], end[giver[found]]
@@ -156,9 +158,9 @@ def segment_pairs(
 def _runs(
     documents: np.ndarray, offsets: np.ndarray, rooms: np.ndarray, *, pair: bool
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Cut documents into runs; return the document, the first sentence and the end of each run.
+    """Cut documents into runs; return each run's document, first sentence and end.
 
-    Run i fits into `rooms[i]` tokens, unless it is as short as possible: one sentence, or two with
+    Run i fits into `rooms[i]` tokens unless it has the fewest possible sentences: one, or two with
     `pair`.
     """
     least = 2 if pair else 1
@@ -181,13 +183,13 @@ def _runs(
 
 
 def _labels(can_follow: np.ndarray, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
-    """Draw which runs keep their B (bool [runs]) and which runs are used (indices, ascending)."""
+    """Draw the runs that keep their B (bool [runs]) and the runs to use (ascending indices)."""
     able, lone = np.flatnonzero(can_follow), np.flatnonzero(~can_follow)
     if len(lone) > len(able):
         lone = rng.permutation(lone)[: len(able)]
     kept = np.sort(np.concatenate([able, lone]))
     is_next = np.zeros(len(can_follow), dtype=bool)
-    # If the number of runs is odd, a coin decides which label has one more.
+    # If the number of runs is odd, a coin flip decides which label has one more.
     half = (len(kept) + int(rng.integers(0, 2))) // 2
     is_next[rng.permutation(able)[:half]] = True
     return is_next, kept
@@ -196,14 +198,14 @@ def _labels(can_follow: np.ndarray, rng: np.random.Generator) -> tuple[np.ndarra
 def _givers(
     order: np.ndarray, owner: np.ndarray, lone: np.ndarray, needed: np.ndarray, room: np.ndarray
 ) -> np.ndarray:
-    """Return the example whose B each example of `order` takes: the nearest suitable one.
+    """Return, for each example of `order`, the nearest example whose B it can take, or -1.
 
-    A suitable B is from another document, and its `needed` tokens fit into the taker's `room`.
-    `lone` examples have no B to give. -1 if none of the nearest `TRIES` per side suits.
+    That B is from another document, and its `needed` tokens fit into the taker's `room`. `lone`
+    examples have no B to give. Only the nearest `TRIES` examples per side are tried.
     """
     givers = order[~lone[order]]
     found = np.full(len(order), -1)
-    here = np.cumsum(~lone[order]) - ~lone[order]  # givers before each position
+    here = np.cumsum(~lone[order]) - ~lone[order]  # number of givers ahead of each position
     todo = np.arange(len(order) if len(givers) else 0)
     for way in (*(-step for step in range(1, TRIES + 1)), *range(TRIES)):
         at = here[todo] + way
@@ -218,7 +220,7 @@ def _givers(
 def _sentence_elsewhere(
     documents: np.ndarray, owner: np.ndarray, rng: np.random.Generator
 ) -> np.ndarray:
-    """Draw, for each `owner`, a sentence of another document."""
+    """Draw a sentence from another document for each document in `owner`."""
     begin, stop = documents[owner], documents[owner + 1]
     sentence = rng.integers(0, documents[-1] - (stop - begin))
     return sentence + np.where(sentence >= begin, stop - begin, 0)

@@ -1,13 +1,13 @@
-"""What language models predict: windows of a causal model, masked tokens of a masked model.
+"""Targets of language models: windows for a causal model, masked tokens for a masked one.
 
-A causal model predicts all tokens of a document and then the end mark. A window holds as many whole
-sentences as fit and starts with the begin mark; no window reaches into another document. A sentence
-longer than a window continues in the next. The loss summed over all windows of a split is therefore
-the loss of its text, and bits per character need no correction.
+A causal model predicts every token of a document and then the end mark. A window starts with the
+begin mark and holds as many whole sentences of one document as fit; a sentence longer than a window
+continues in the next. The loss summed over all windows of a split is therefore the loss of its
+text, and bits per character need no correction.
 
-Masked language modelling (Devlin et al. 2019, section 3.1, appendix A.1) predicts a share of each
-sequence, as closely as whole tokens (or words) allow and exactly on average. Each chosen token,
-even inside a whole word, is masked, replaced or kept independently of the others.
+Masked language modelling (Devlin et al. 2019, section 3.1, appendix A.1) predicts a given share of
+each sequence: as closely as whole tokens (or words) allow, and exactly on average. Each chosen
+token, even in whole-word masking, is masked, replaced or kept independently of the others.
 """
 
 from bisect import bisect_right
@@ -21,7 +21,7 @@ import numpy as np
 from normlab.data.encoded import EncodedDocuments, copy_runs, ends, width_of
 from normlab.data.vocabulary import DocumentTokenizer
 
-DICE = 4  # random numbers per token: its rank, whether it still fits, its fate, its substitute
+DICE = 4  # random numbers per token: its rank, whether it fits, how it is corrupted, its substitute
 
 
 class Text(NamedTuple):
@@ -39,7 +39,7 @@ class Text(NamedTuple):
 class Windows:
     """The windows of a split, in the order of its text; all arrays are [windows].
 
-    A window is `tokens` tokens of the split from position `starts`, and the end mark if `ends`.
+    Window i has `tokens[i]` tokens from position `starts[i]`, then the end mark if `ends[i]`.
     """
 
     starts: np.ndarray
@@ -55,9 +55,9 @@ class Windows:
         return self.tokens + self.ends
 
     def characters(self, data: EncodedDocuments, indices: np.ndarray) -> np.ndarray:
-        """Return the characters of windows, counting the blank or line break after each sentence.
+        """Return the characters per window, including the space or line break after a sentence.
 
-        A sentence in several windows is shared among them by tokens; float64 [indices].
+        A sentence in several windows counts in proportion to its tokens there; float64 [indices].
         """
         before = np.concatenate([np.zeros(1), np.cumsum(data.characters + 1.0)])
         first = self.starts[indices]
@@ -84,8 +84,8 @@ class Windows:
 def text_windows(documents: np.ndarray, lengths: np.ndarray, *, max_length: int) -> Windows:
     """Cut documents into windows of at most `max_length` predictions.
 
-    `documents` int64 [documents + 1] holds the first sentence of each document, `lengths` int64
-    [sentences] the tokens of each sentence.
+    `documents` (int64 [documents + 1]) holds the index of each document's first sentence, `lengths`
+    (int64 [sentences]) the tokens per sentence.
     """
     # The end mark counts as a token of the last sentence of its document.
     marked = lengths.astype(np.int64)
@@ -95,7 +95,7 @@ def text_windows(documents: np.ndarray, lengths: np.ndarray, *, max_length: int)
     for document, (begin, end) in enumerate(pairwise(documents.tolist())):
         place, sentence = places[begin], begin
         while place < places[end]:
-            # The last sentence that ends within the window, unless none does.
+            # The last sentence end that is within the window, if there is one.
             fits = bisect_right(places, place + max_length, lo=sentence, hi=end + 1) - 1
             stop = places[fits] if places[fits] > place else place + max_length
             owner.append(document)
@@ -114,7 +114,7 @@ class Masked(NamedTuple):
 
     `ids` [B, P] are the corrupted tokens; `places` int64 [B, M] are the columns to predict,
     ascending and padded with 0 to the longest row; `chosen` bool [B, M] is False for that padding;
-    `labels` int64 [N] are the true tokens there, row by row.
+    `labels` int64 [N] are the original tokens in those columns, row by row.
     """
 
     ids: np.ndarray
@@ -137,17 +137,17 @@ def mask_tokens(
 ) -> Masked:
     """Choose about `share` of the `maskable` tokens of each sequence and corrupt them.
 
-    A sequence with a maskable token gets at least one label. `split` are the shares that become
-    `mask_id`, become a random token of `ordinary`, and stay. `dice` [B, P, DICE] is uniform in
-    [0, 1). With `whole_word`, all tokens of a word are chosen or none; `begins` [B, P] is True at
-    the first token of each. Column 0 must be a mark: its dice serve the whole sequence.
+    A sequence with a maskable token gets at least one label. `split` gives the shares that become
+    `mask_id`, become a random token of `ordinary`, and stay. `dice` [B, P, DICE] is uniform in [0,
+    1). With `whole_word`, words are chosen whole; `begins` [B, P] is True at a word's first token.
+    Column 0 must be a special token: its dice are used for the whole sequence.
     """
     if abs(sum(split) - 1) > 1e-6:
         raise ValueError(
             f"mask_split={list(split)} must be three parts that sum to 1: masked, random, unchanged"
         )
     order, fit, kind, other = np.moveaxis(dice, -1, 0)
-    # A fraction of a token is one token with that probability: short sequences keep the share.
+    # Round a fractional count up with that probability, so that short sequences keep the share.
     wanted = np.maximum(np.floor(share * maskable.sum(axis=1) + fit[:, 0]), 1)
     starts_word = begins if whole_word else np.ones_like(maskable)
     picked = _whole_words(maskable, starts_word, wanted, order, fit)
@@ -167,12 +167,12 @@ def mask_tokens(
 def _whole_words(
     maskable: np.ndarray, begins: np.ndarray, wanted: np.ndarray, order: np.ndarray, fit: np.ndarray
 ) -> np.ndarray:
-    """Choose words of each row, in the `order` of their dice, while they fit `wanted` [B] tokens.
+    """Choose words of each row in the `order` of their dice, up to `wanted` [B] tokens.
 
-    The word that would exceed it is chosen with the probability of the part that fits, so the share
+    A word that fits only in part is chosen with probability equal to that part, so that the share
     holds on average. The first word is always chosen, whatever its length.
     """
-    # A mark ends a word, so the token after it starts another, even if it continues a word.
+    # A special token ends a word, so the next token starts one, even if marked as a continuation.
     before = np.concatenate([np.zeros((len(begins), 1), bool), maskable[:, :-1]], axis=1)
     words = np.cumsum(begins | ~maskable | ~before, axis=1) - 1
     scores = np.take_along_axis(order, words, axis=1)

@@ -1,6 +1,6 @@
-"""The built-in corpus: German sentences of a small grammar, and their English translations.
+"""The built-in corpus: German sentences from a small grammar, and their English translations.
 
-The grammar has what makes German word order and agreement hard: the verb comes second in a main
+The grammar covers what is hard in German word order and agreement: the verb comes second in a main
 clause and last after "weil", "wenn", "obwohl" and "bevor"; articles and adjectives agree with the
 gender and case of their noun, in the weak ("der alte Hut") and the mixed pattern ("ein alter Hut").
 Each sentence has one English translation. The words are in `lexicon.yaml`.
@@ -18,10 +18,10 @@ import yaml
 from normlab.data.corpus import REQUIRED, Corpus, Form, ParallelText
 
 VERSION = "toy/2"
-"""Raise it when the same settings generate another text (1 was an older grammar)."""
+"""Increase it when the same settings generate different text (1 was an older grammar)."""
 
 LONGEST = 45
-"""German words after which a sentence gets no further clause."""
+"""A sentence with at least this many German words gets no further clause."""
 
 T = TypeVar("T")
 
@@ -38,7 +38,7 @@ FORMS = {
 class Word(NamedTuple):
     """A word or a fixed phrase, and its translation.
 
-    `kind` is the gender of a noun, or the case of a verb's object, "intransitive" without one.
+    `kind` is a noun's gender, or the case of a verb's object ("intransitive" without object).
     """
 
     german: str
@@ -50,7 +50,7 @@ Lexicon = Mapping[str, Sequence[Word]]
 
 
 class Said(NamedTuple):
-    """A phrase or clause in German and in English, as words."""
+    """A phrase or clause as German and English words."""
 
     german: tuple[str, ...] = ()
     english: tuple[str, ...] = ()
@@ -75,10 +75,10 @@ def lexicon() -> Lexicon:
 
 
 class Grammar:
-    """A generator of sentences.
+    """A generator of sentence pairs.
 
-    It uses only `Random.random`: Python promises the same numbers for a seed in every version, but
-    not for `choice` or `sample`.
+    It draws only with `Random.random`, which gives the same numbers for a seed in every version of
+    Python; `choice` and `sample` may not.
     """
 
     def __init__(self, words: Lexicon, random: Random) -> None:

@@ -1,13 +1,13 @@
 """Words and subwords: Moses tokens, and the vocabularies of translation and language models.
 
-Translation. `raw`: byte-pair encoding (Sennrich et al. 2016) of text whose spaces are kept as a
-visible mark and whose punctuation is split off, so that decoding restores the text (up to Unicode
-NFC). `tokenized`: the same over space-separated words. `bpe`: the text is already segmented, so the
+Translation. `raw` text gets byte-pair encoding (Sennrich et al. 2016); spaces become a visible
+character and punctuation is split off, so that decoding restores the text (up to Unicode NFC).
+`tokenized` text gets the same within space-separated words. `bpe` text is already segmented, so its
 vocabulary is the pieces of the training text, and decoding joins them at `@@ `.
 
-Language models. `wordpiece`: BERT's (Devlin et al. 2019): words and punctuation are split, `##`
-marks a piece that continues a word, and a word with a rare character gets the unknown id. `bpe`:
-byte pairs over bytes (Radford et al. 2019), which can encode any text.
+Language models. `wordpiece` is BERT's (Devlin et al. 2019): punctuation is split off, `##` marks a
+piece that continues a word, and a word with a rare character becomes the unknown token. `bpe` is
+byte-level byte-pair encoding (Radford et al. 2019), which can encode any text.
 """
 
 import json
@@ -26,17 +26,17 @@ Pieces = Literal["wordpiece", "bpe"]
 
 # No piece of a sentence contains a space, so "</s>" or "<unk>" in a text is never one of these.
 PAIR_SPECIALS = ("< pad >", "< s >", "< /s >", "< unk >")
-# Both segmentations split off punctuation, so no piece of a text is equal to one of these.
+# WordPiece and byte-level BPE split off punctuation, so no piece of a text equals one of these.
 SPECIALS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "[BOS]", "[EOS]")
 CONTINUES = "##"
-MAX_ALPHABET = 1000  # the most characters of a WordPiece vocabulary, by frequency
+MAX_ALPHABET = 1000  # distinct characters that WordPiece keeps, the most frequent first
 
 
 class _Vocabulary:
-    """A segmenter of the `tokenizers` library, and the ids that `decode` leaves out.
+    """A segmenter of the `tokenizers` library; `decode` skips the special ids in `hidden`.
 
-    Special ids never come from text, except the unknown id: `</s>` or `[MASK]` in a text is read
-    as ordinary text.
+    Encoding a text never yields special ids except the unknown id: `</s>` or `[MASK]` in a text is
+    read as ordinary text.
     """
 
     hidden: ClassVar[frozenset[int]]
@@ -48,7 +48,7 @@ class _Vocabulary:
         return self._segmenter.get_vocab_size()
 
     def decode(self, ids: Iterable[SupportsInt]) -> str:
-        """Return the text of ids, without padding and marks; unknown and masked ids are shown."""
+        """Decode ids to text without padding and marks; unknown and masked tokens are shown."""
         return self.decode_batch([ids])[0]
 
     def decode_batch(self, sentences: Iterable[Iterable[SupportsInt]]) -> list[str]:
@@ -62,12 +62,12 @@ class _Vocabulary:
 
     @classmethod
     def load(cls, path: Path) -> Any:
-        """Read what `save` wrote."""
+        """Load a vocabulary written by `save`."""
         return cls(Segmenter.from_file(str(path)))
 
 
 class Tokenizer(_Vocabulary):
-    """The vocabulary of one side of a translation, or of both sides."""
+    """A translation vocabulary, for one side or shared by both."""
 
     pad_id, bos_id, eos_id, unk_id = range(4)
     hidden = frozenset({pad_id, bos_id, eos_id})
@@ -76,7 +76,7 @@ class Tokenizer(_Vocabulary):
     def train(cls, lines: Iterable[str], *, form: Form, vocab_size: int) -> "Tokenizer":
         """Learn a vocabulary of at most `vocab_size` entries from training text.
 
-        For `bpe` text the vocabulary is every piece of `lines` and `vocab_size` is ignored: the
+        For `bpe` text the vocabulary is all pieces in `lines` and `vocab_size` is ignored: the
         pieces were chosen when the text was segmented.
         """
         if form == "bpe":
@@ -113,7 +113,7 @@ class DocumentTokenizer(_Vocabulary):
     def train(
         cls, sentences: Sequence[str], *, pieces: Pieces, vocab_size: int, lowercase: bool
     ) -> "DocumentTokenizer":
-        """Learn at most `vocab_size` entries from training text; the same text gives the same ids.
+        """Learn a vocabulary of at most `vocab_size` entries; the same text gives the same ids.
 
         `lowercase` also removes accents if `pieces` is `wordpiece`, as BERT does. Raises ValueError
         if `vocab_size` is too small for the special tokens and the single characters.
@@ -123,13 +123,13 @@ class DocumentTokenizer(_Vocabulary):
         if segmenter.get_vocab_size() > vocab_size:
             raise ValueError(
                 f"vocab_size={vocab_size} is too small: special tokens and the single characters "
-                f"of the training text are {segmenter.get_vocab_size()} entries already"
+                f"of the training text already take {segmenter.get_vocab_size()} entries"
             )
         return cls(segmenter)
 
     @property
     def ordinary(self) -> range:
-        """The ids that are not special: the possible random substitutes of a masked token."""
+        """The ids that are not special, from which a masked token's random substitute is drawn."""
         return range(self.first_ordinary, len(self))
 
     def encode(self, sentences: Sequence[str]) -> list[tuple[list[int], list[bool]]]:
@@ -159,12 +159,12 @@ def _learned(
         **options,
     )
     segmenter.train_from_iterator(lines, trainer=trainer)
-    # The trainer would match special tokens in the text itself, which must not happen.
+    # Unregister the special tokens, so that they are not matched inside a text.
     return Segmenter.from_str(json.dumps({**json.loads(segmenter.to_str()), "added_tokens": []}))
 
 
 def _pieces_of(lines: Iterable[str]) -> Segmenter:
-    """Build the vocabulary of all pieces, the most frequent first; `<unk>` in a text is unknown."""
+    """Build the vocabulary of all pieces, most frequent first; `<unk>` in a text is unknown."""
     counts = Counter(x for line in lines for x in line.split(" ") if x not in ("", "<unk>"))
     pieces = sorted(counts, key=lambda piece: (-counts[piece], piece))
     vocabulary = {piece: number for number, piece in enumerate([*PAIR_SPECIALS, *pieces])}
@@ -195,9 +195,9 @@ def _train_wordpiece(sentences: Sequence[str], vocab_size: int, lowercase: bool)
     ranked = sorted(counts, key=lambda character: (-counts[character], character))
     rare = {ord(character): " " for character in ranked[MAX_ALPHABET:]}
     texts = (normalizer.normalize_str(s).translate(rare) for s in sentences) if rare else sentences
-    # The library numbers the characters that continue a word in hash-map order, so each process
-    # would learn a different vocabulary; listing the characters beforehand, in order, fixes it.
-    # Blanks and punctuation cannot continue a word.
+    # The library numbers continuation characters in hash-map order, so each process would learn a
+    # different vocabulary. Listing them here in sorted order prevents that. Spaces and punctuation
+    # cannot continue a word.
     continuing = [
         CONTINUES + x
         for x in sorted(ranked[:MAX_ALPHABET])
@@ -224,7 +224,7 @@ def join_pieces(line: str) -> str:
 
 
 def moses_tokens(lines: Iterable[str], *, lang: str) -> list[str]:
-    """Return space-separated Moses tokens of each line, HTML-escaped (`&apos;`)."""
+    """Return each line as space-separated Moses tokens, HTML-escaped (`&apos;`)."""
     from sacremoses import MosesTokenizer
 
     moses = MosesTokenizer(lang=lang)
@@ -232,7 +232,7 @@ def moses_tokens(lines: Iterable[str], *, lang: str) -> list[str]:
 
 
 def moses_text(lines: Iterable[str], *, lang: str) -> list[str]:
-    """Detokenize and unescape lines of Moses tokens."""
+    """Detokenize and unescape lines of space-separated Moses tokens."""
     from sacremoses import MosesDetokenizer
 
     moses = MosesDetokenizer(lang=lang)

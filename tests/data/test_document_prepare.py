@@ -120,7 +120,7 @@ def test_sentences_without_a_token_are_left_out(tmp_path):
 
 def test_a_split_without_any_token_is_refused(tmp_path):
     splits = {**SPLITS, "test": [["\u200b"], ["\x00"]]}
-    with pytest.raises(ValueError, match="no sentence of test has a token"):
+    with pytest.raises(ValueError, match="no sentence of test gives any tokens"):
         prepare(splits, tmp_path, pieces="wordpiece")
     assert [path for path in tmp_path.iterdir() if path.is_dir()] == []
 
@@ -145,7 +145,7 @@ def test_a_second_preparation_reads_the_cache(tmp_path, pieces):
 
 @pytest.mark.parametrize("train", [[], SPLITS["valid"]])
 def test_a_split_without_documents_of_its_own_is_named(tmp_path, train):
-    with pytest.raises(ValueError, match=r"has nothing in train \(.*give train, valid and test"):
+    with pytest.raises(ValueError, match=r"has no examples in train \(.*give train, valid and"):
         prepare({**SPLITS, "train": train}, tmp_path)
 
 

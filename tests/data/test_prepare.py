@@ -73,7 +73,7 @@ def test_a_long_sentence_that_is_scored_is_an_error(tmp_path):
 
 def test_a_missing_split_is_named(tmp_path):
     splits = {name: text for name, text in SPLITS.items() if name != "valid"}
-    with pytest.raises(ValueError, match=r"has nothing in valid \(sizes: train: 3, test: 1\)"):
+    with pytest.raises(ValueError, match=r"has no examples in valid \(sizes: train: 3, test: 1\)"):
         prepare(Lines(splits), tmp_path)
 
 

@@ -141,7 +141,7 @@ def test_a_download_is_whole_or_absent(tmp_path, monkeypatch):
         headers = {"Content-Length": "500000"}  # noqa: RUF012
 
     monkeypatch.setattr("urllib.request.urlopen", lambda *_, **__: Response(b"x" * 100_002))
-    with pytest.raises(ValueError, match="broke off after 100,002 of 500,000 bytes"):
+    with pytest.raises(ValueError, match="stopped after 100,002 of 500,000 bytes"):
         download("this text", "http://somewhere", "part", root=tmp_path)
     assert [file.name for file in path.parent.iterdir()] == ["copy"]
 
