@@ -1,27 +1,27 @@
 """Probes of activations: norm inputs, sub-layer outputs, the residual stream, drift, attention.
 
-Only real tokens count. If a recurrent layer calls a norm one position at a time, the inputs of all
-positions are measured as one.
+Only real tokens count. If a recurrent layer calls a norm one position at a time, the inputs at all
+positions are measured together.
 
 `activations` measures each norm's input: `mean` and `var` of the values, `largest` magnitude, and
 `outliers`, the share of features whose root mean square over tokens is more than `threshold` times
-that of all values. This is our own definition of outlier features (Dettmers et al. 2022); it does
-not depend on the scale of the activations. At width D the ratio cannot exceed sqrt(D).
+the root mean square of all values. This is our own definition of outlier features (Dettmers et al.
+2022) and does not depend on the activations' scale. At width D the ratio is at most sqrt(D).
 
 `branches` measures each sub-layer's output, before the norm, scale, dropout or residual connection
-that follows: `rms` is the root mean square, and `crest` the largest magnitude divided by it (the
+that follows: `rms` is the root mean square, and `crest` the largest magnitude divided by `rms` (the
 crest factor), 1 if all magnitudes are equal. `crest/attention`, `crest/feed_forward`,
 `crest/convolution` and `crest/recurrent` are means over the sub-layers of a kind.
 
 `residual` measures the stream after each residual connection: `rms/<site>` is its root mean square.
-`growth` divides the last of a stack by the first (a site's name begins with its stack), averaged
+`growth` is the last `rms` in a stack over the first (a site's name begins with its stack), averaged
 over stacks: 1 for a stream of constant size. At initialization it grows like the square root of
 depth with Pre-LN and is constant with Post-LN (Xiong et al. 2020).
 
-`drift` is how far the inputs of sub-layers move from one measurement to the next: the internal
+`drift` is how far the inputs of sub-layers move from one measurement to the next: internal
 covariate shift, as Ioffe and Szegedy 2015 call the change of a layer's inputs caused by training
-the layers before it. In a recurrent layer the norms' inputs are measured. Both metrics are ours and
-do not depend on the scale of the activations; sums are over features:
+the layers before it. In recurrent layers, the inputs of the norms are measured. Both metrics are
+ours and do not depend on the scale of the activations; sums are over features:
 
     mean       sum of (m' - m)^2 / sum of s^2, with m the means and s the standard deviations
     deviation  sum of (s' - s)^2 / sum of s^2
@@ -35,8 +35,8 @@ and keys, without dropout:
     entropy    -sum p log p over log n, with n the visible keys: 1 if uniform, 0 if on one key
     largest    the largest magnitude of a logit, q k / sqrt(K)
     saturated  share of rows whose largest weight is above `threshold`
-    slope      mean of 1 - sum p^2, the trace of the softmax's Jacobian diag(p) - p p': how much a
-               change of the logits can change the weights; 0 if the softmax is saturated
+    slope      mean of 1 - sum p^2, the trace of the softmax's Jacobian diag(p) - p p': how strongly
+               the weights respond to the logits; 0 if the softmax is saturated
 
 Rows with a single visible key are left out of entropy, saturated and slope.
 """
@@ -154,7 +154,7 @@ def drift(before: Float[Tensor, "2 D"], now: Float[Tensor, "2 D"]) -> dict[str, 
 
 
 class Drift(Probe):
-    """Measures how far the inputs of sub-layers moved since the last measurement."""
+    """Measures how far the inputs of sub-layers have moved since the last measurement."""
 
     at = ("sublayer", "recurrent norm")
     remembered = ("_before",)
@@ -216,7 +216,7 @@ class Attention(Probe):
     def attach(self, model: nn.Module) -> None:
         super().attach(model)
         for name, (_, residual) in places(model, ("residual",)).items():
-            if name in self.places:  # only the residual around an attention knows real queries
+            if name in self.places:  # only the residual connection knows which queries are real
                 residual.register_forward_pre_hook(self._enter)
 
     def _enter(self, _: nn.Module, given: tuple[Any, ...]) -> None:

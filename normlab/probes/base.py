@@ -1,14 +1,15 @@
-"""Base class of probes, the read-only observers of training, and the group that runs several.
+"""The base class of probes, read-only observers of training, and the group that runs several.
 
-A probe names the kind of module that it measures (`at`) and computes metrics for one call of it
-(`measure`); this base adds hooks, names, averages and checkpoints. A probe may read the model, its
-gradients and the step's loss. It never changes parameters, buffers, gradients or random state, and
-never runs the model (a second forward pass in training mode would move batch norm's running
-statistics). Ten steps with all probes and with none are bitwise equal. With gradient accumulation
-hooks see every micro-batch and the probe reports the last; each process reports its own batches.
+A probe names the kind of module that it measures (`at`) and computes metrics from one call of such
+a module (`measure`); the base class adds hooks, names, averages and checkpoints. A probe may read
+the model, its gradients and the step's loss. It never changes parameters, buffers, gradients or
+random state, and never runs the model (a second forward pass in training mode would update batch
+norm's running statistics), so training with and without probes is bitwise equal. With gradient
+accumulation, hooks see every micro-batch and the probe reports the last one; each process reports
+its own batches.
 
-A metric at one site is called `<metric>/<site>`; `<metric>` alone is for the whole model. Values
-stay on the device for some steps and are transferred together, so that a GPU does not wait at
+A metric at one site is named `<metric>/<site>`; `<metric>` alone is for the whole model. Values
+stay on the device for several steps and are transferred together, so that a GPU does not wait at
 every step.
 """
 
@@ -28,8 +29,8 @@ from normlab.norms.base import Stream
 from normlab.probes.sites import ABSENT, Seen, places, recurrent_norms
 
 PREFIX = "stability"
-RECENT = 50  # last steps kept, for the record of a run that diverges
-_FLUSH_EVERY = 32  # steps after which a probe's values are transferred from the device
+RECENT = 50  # last steps kept for the record of a run that diverges
+_FLUSH_EVERY = 32  # measured steps between transfers of a probe's values from the device
 Metric = Tensor | float | int | Callable[[], float]
 Values = Mapping[str, Tensor]  # metrics by name, one element each
 
@@ -38,8 +39,8 @@ Values = Mapping[str, Tensor]  # metrics by name, one element each
 class StepView:
     """What probes see of one update; updates are numbered from 1.
 
-    `loss` is the mean per target token over the step's micro-batches and all ranks, and `grad_norm`
-    the norm of the whole gradient before clipping; both are detached and never overwritten.
+    `loss` is the mean loss per target token over all micro-batches and ranks, and `grad_norm` the
+    norm of the whole gradient before clipping; both are detached and never overwritten.
     `tokens` counts real target tokens over all ranks; `padding_share` (0 to 1) is the share of
     padding among source and target positions.
     """
@@ -55,22 +56,22 @@ class StepView:
     collected: dict[str, Metric] = field(default_factory=dict, repr=False, compare=False)
 
     def log(self, name: str, value: Metric) -> None:
-        """Record a metric; a function is called only when the row is written."""
+        """Log a metric; a function is called only when the row is written."""
         self.collected[f"{self.prefix}/{name}"] = value
 
 
 class Probe(ABC):  # noqa: B024 - a probe overrides what it needs
-    """Measures a run at one kind of place, logs each metric and averages it over the run.
+    """An observer that measures a run at some kinds of places and averages each metric over it.
 
     Attributes:
-        at: the kinds of places whose calls are passed to `measure` (see `sites.places`); if empty,
-            `measure` gets the `StepView` before the optimizer's update and returns all metrics.
-        after_backward: whether `measure` waits for the backward pass, to have `Seen.grad`.
-        largest: metrics reported by their maximum over a run and over sites instead of the mean.
+        at: the kinds of places whose calls `measure` gets (see `sites.places`); if empty, `measure`
+            gets the `StepView` before the optimizer's update and returns all metrics.
+        after_backward: whether `measure` waits for the backward pass, which sets `Seen.grad`.
+        largest: metrics whose maximum over a run and over sites is reported instead of the mean.
         remembered: attributes saved in checkpoints: numbers, text, tensors, and lists, tuples and
             dicts of them.
         absent: why the probe does not apply to a model without such places.
-        places: kind and module of each measured place, by its site.
+        places: the kind and module of each measured place, by site.
         why_not: why the probe does not apply to the model it is attached to; empty if it does.
     """
 
@@ -100,7 +101,7 @@ class Probe(ABC):  # noqa: B024 - a probe overrides what it needs
         return {}
 
     def figures(self, found: Mapping[str, Values]) -> Values:
-        """Return the metrics of a step by site and for the whole model, given each site's."""
+        """Return a step's metrics by site and for the whole model, given those by site."""
         return all_by_site(found, largest=self.largest)
 
     def hear(self, numbers: Mapping[str, float]) -> None:
@@ -111,7 +112,7 @@ class Probe(ABC):  # noqa: B024 - a probe overrides what it needs
                 self._kept[name] = total + value, count + 1, max(peak, value)
 
     def applies(self, module: nn.Module) -> bool:
-        """Return whether a module at one of the places is measured."""
+        """Return whether to measure a module that is one of the places."""
         return True
 
     # Methods that the base implements
@@ -138,7 +139,7 @@ class Probe(ABC):  # noqa: B024 - a probe overrides what it needs
         return look
 
     def _wait(self, seen: Seen, *, joined: bool) -> None:
-        """Keep a call until the update, when its batch and its backward pass are complete."""
+        """Keep a call until the update, when its batch and backward pass are complete."""
         x, *rest = seen.given
         calls = self._waiting.setdefault(seen.site, [])
         if not joined or rest[0].start == 0:  # a new batch begins
@@ -157,7 +158,7 @@ class Probe(ABC):  # noqa: B024 - a probe overrides what it needs
         self.watching = True
 
     def before_update(self, view: StepView) -> None:
-        """Measure a step before the optimizer's update, with complete and unclipped gradients."""
+        """Measure a step before the optimizer's update, with full, unclipped gradients."""
         self.watching = False
         if not self.at:
             self.take(view, self.measure(view))
@@ -172,14 +173,14 @@ class Probe(ABC):  # noqa: B024 - a probe overrides what it needs
         """Measure the step after the optimizer has updated the parameters."""
 
     def take(self, view: StepView, values: Values) -> None:
-        """Log the metrics of a step, and pass them to `hear` later."""
+        """Log the metrics of a step, and queue them for `hear`."""
         for name, value in values.items():
             view.log(name, value)
         if values:
             self.later(values)
 
     def later(self, values: Values) -> None:
-        """Queue the metrics of a step for `hear`, which gets them as numbers some steps later."""
+        """Queue the metrics of a step for `hear`, which gets them as numbers a few steps later."""
         self._pending.append(values)
         if len(self._pending) >= _FLUSH_EVERY:
             self.flush()
@@ -192,7 +193,7 @@ class Probe(ABC):  # noqa: B024 - a probe overrides what it needs
             self.hear({name: next(numbers) for name in row})
 
     def summary(self) -> dict[str, float]:
-        """Return the metrics of the run by name, except any that was never finite."""
+        """Return the metrics of the run by name, except those without a finite value."""
         self.flush()
         return {
             name: peak if name.split("/")[0] in self.largest else total / count
@@ -200,7 +201,7 @@ class Probe(ABC):  # noqa: B024 - a probe overrides what it needs
         }
 
     def state_dict(self) -> dict[str, Any]:
-        """Return the state that a resumed run needs."""
+        """Return the state needed to resume a run."""
         self.flush()
         return deepcopy({name: getattr(self, name) for name in ("_kept", *self.remembered)})
 
@@ -211,7 +212,7 @@ class Probe(ABC):  # noqa: B024 - a probe overrides what it needs
 
 
 def _joined(calls: list[Seen]) -> Seen:
-    """Concatenate the calls of one batch by position into one call."""
+    """Concatenate the calls for one batch along positions into one call."""
     last = calls[-1]
     if len(calls) == 1:
         return last
@@ -235,7 +236,7 @@ def all_by_site(found: Mapping[str, Values], *, largest: Collection[str] = ()) -
 
 
 class ProbeGroup:
-    """Several probes run as one, by their names in the config (`observe.probe.<name>`)."""
+    """A group of probes, by their names in the config (`observe.probe.<name>`)."""
 
     def __init__(self, probes: Mapping[str, Probe]) -> None:
         """Keep the probes by name, in the order in which they are called."""
@@ -244,7 +245,7 @@ class ProbeGroup:
         self._recent: deque[dict[str, Metric]] = deque(maxlen=RECENT)
 
     def attach(self, model: nn.Module) -> None:
-        """Attach each probe to the model as the task built it, before wrapping and compiling."""
+        """Attach each probe to the model as built, before it is wrapped and compiled."""
         for probe in self.probes.values():
             probe.attach(model)
 
@@ -259,18 +260,18 @@ class ProbeGroup:
         return f"probes that do not apply: {'; '.join(listed)}" if listed else ""
 
     def before_forward(self, step: int) -> None:
-        """Notify the probes that are due at this step that it begins."""
+        """Tell the probes due at this step that it begins."""
         for _, probe in self._due(step):
             probe.before_forward(step)
 
     def before_update(self, view: StepView) -> None:
-        """Show the step to the probes that are due, before the optimizer's update."""
+        """Pass the step to the probes that are due, before the optimizer's update."""
         row = {"train/loss": view.loss, "train/grad_norm": view.grad_norm, "train/lr": view.lr}
         self._recent.append({"step": view.step, **row})
         self._show(view, lambda probe: probe.before_update)
 
     def after_update(self, view: StepView) -> None:
-        """Show the step to the probes that are due, after the optimizer's update."""
+        """Pass the step to the probes that are due, after the optimizer's update."""
         self._show(view, lambda probe: probe.after_update)
 
     def _due(self, step: int) -> list[tuple[str, Probe]]:
@@ -282,7 +283,7 @@ class ProbeGroup:
         for name, probe in self._due(view.step):
             hook(probe)(replace(view, prefix=f"{PREFIX}/{name}", collected=collected))
         self._latest |= collected
-        # A function would be called later, and would then describe a later step.
+        # A function is called later, so it would describe a later step.
         self._recent[-1] |= {k: v for k, v in collected.items() if not callable(v)}
 
     def metrics(self) -> dict[str, float]:
@@ -305,7 +306,7 @@ class ProbeGroup:
         }
 
     def state_dict(self) -> dict[str, Any]:
-        """Return the probes' states by name, metrics of the next row, and the last steps."""
+        """Return the probes' states by name, the metrics for the next row, and the last steps."""
         return {
             "probes": {name: probe.state_dict() for name, probe in self.probes.items()},
             "latest": as_floats(self._latest),

@@ -1,14 +1,14 @@
-"""Gradients by layer and kind of parameter, and how far an update moves the weights.
+"""Gradients by layer and by kind of parameter, and how far an update moves the weights.
 
 `gradients`, before clipping: `norm/<layer>` and `kind/<kind>` are Euclidean norms of the gradient
-of the loss per target token, over the parameters of a layer or of a kind. The squares over all
-layers, or over all kinds, add up to the square of the whole gradient's norm. Layers follow Xiong et
-al. 2020, figure 3; the kinds are ours. `spread` is the largest over the smallest norm of a stack's
-numbered layers.
+of the loss per target token, over the parameters of one layer or one kind. Their squares sum to the
+squared norm of the whole gradient, over all layers as over all kinds. Layers follow Xiong et al.
+2020, figure 3; the kinds are ours. `spread` is the largest norm of a numbered layer divided by the
+smallest.
 
 `updates`: `ratio` is ||w_after - w_before|| / ||w_before|| over all parameters, `ratio/<kind>` over
-those of a kind; a kind with all-zero weights has no ratio and is left out of the mean. The usual
-rule of thumb is about 1e-3.
+the parameters of one kind; steps at which a kind's weights are all zero are left out of its mean.
+The rule of thumb is about 1e-3.
 """
 
 import re
@@ -50,7 +50,7 @@ class Gradients(Probe):
 
 
 class Updates(Probe):
-    """Measures the size of an update relative to the weights."""
+    """Measures the size of updates relative to the weights."""
 
     def attach(self, model: nn.Module) -> None:
         kinds, groups = parameter_kinds(model), defaultdict(list)

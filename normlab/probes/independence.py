@@ -1,22 +1,22 @@
-"""How far the tokens of a batch are from independent draws, at the same token count in every task.
+"""How far the tokens of a batch are from independent draws, at equal token counts in all tasks.
 
-From each batch norm's input every measurement takes `samples` samples (sentences or images) and
-draws `tokens` real tokens of each, `n = samples * tokens`. Text and images, narrow and wide models
-are thus measured the same way; each feature is scaled by its own deviation.
+Each measurement takes `samples` samples (sentences or images) from a batch norm's input and draws
+`tokens` real tokens from each, `n = samples * tokens`. This way text and images, narrow and wide
+models are measured the same way. Each feature is scaled by its own standard deviation.
 
-    icc      intraclass correlation: the share of a feature's variance that tokens of a sample have
-             in common, by one-way analysis of variance, (MSB - MSW) / (MSB + (tokens - 1) MSW)
-    effect   1 + (tokens - 1) icc, the variance of the mean of the n tokens divided by that of n
+    icc      intraclass correlation: the share of a feature's variance that the tokens of a sample
+             have in common, by one-way ANOVA, (MSB - MSW) / (MSB + (tokens - 1) MSW)
+    effect   1 + (tokens - 1) icc, the variance of the mean of the n tokens relative to n
              independent tokens; the n tokens are worth n / effect independent ones
     distance n (mean of the n - running mean)^2 / running variance
     gradient (sum of g)^2 / sum of g^2 over the n, with g the gradient of a token's output: the sum
-             flows through the batch's mean (see `statistics_gradient`); left out if compiled
+             flows through the batch's mean (see `statistics_gradient`); omitted if compiled
 
-Independent draws have an icc of 0, and 1 for the other three; `distance` and `gradient` are means
-over features. `shuffled/icc` is the control: the same tokens assigned to the samples at random.
+For independent draws icc is 0 and the other three are 1; `distance` and `gradient` are means over
+features. `shuffled/icc` is the control: the same tokens assigned to the samples at random.
 
-Per-position norms, and norms that a recurrent layer calls step by step, pool one token per sample
-and are left out.
+Per-position norms and norms that a recurrent layer calls step by step are left out, because they
+pool one token per sample.
 """
 
 import torch
@@ -41,11 +41,11 @@ class Independence(Probe):
             if value < 2:
                 raise ValueError(f"{name}: {value} must be at least 2 to have a variance")
         self._samples, self._tokens = samples, tokens
-        self._generator = torch.Generator()  # its own, so that the run's random state is untouched
+        self._generator = torch.Generator()  # separate, to leave the run's random state untouched
         self._running: dict[nn.Module, tuple[Tensor, Tensor]] = {}
 
     def applies(self, module: nn.Module) -> bool:
-        """Return whether a norm pools several tokens of a sample into one row."""
+        """Return whether a norm pools several tokens of a sample into one statistic."""
         return (
             isinstance(module, RunningNorm)
             and not module.by_position
@@ -62,7 +62,7 @@ class Independence(Probe):
 
     @torch.no_grad()
     def measure(self, seen: Seen) -> Values:
-        """Return the metrics of a norm; none if too few samples have enough tokens."""
+        """Return the metrics of a norm; empty if too few samples have enough tokens."""
         x, real = seen.input
         places = drawn(real, self._samples, self._tokens, self._generator)
         if places is None:
@@ -86,7 +86,7 @@ class Independence(Probe):
 def drawn(
     real: Bool[Tensor, "B P"], samples: int, tokens: int, generator: torch.Generator
 ) -> Int[Tensor, "samples tokens"] | None:
-    """Draw real tokens of the first samples with enough, as flat indices; None if too few have."""
+    """Draw real tokens of the first samples long enough, as flat indices; None if too few are."""
     rows = (real.sum(1) >= tokens).nonzero()[:samples, 0]
     if len(rows) < samples:
         return None

@@ -1,32 +1,33 @@
 """Probes of the loss and of the norm of the whole gradient, step by step.
 
 `spikes`: let m and s be the mean and standard deviation (n - 1) of the last `window` losses, once
-there are `min_history` of them. A loss above `m + threshold * s` is a spike; consecutive ones count
-as one. The size of a spike is its largest loss minus the m of that step, in nats per target token.
-The loss has recovered when it is no longer above the m of the step where the spike began; recovery
-is the number of steps until then, or until the run ends. A loss in a spike enters the window as
-`m + threshold * s`, so that a spike does not hide the next one and a loss that stays high does not
-count as a spike forever. Losses that are not finite are skipped: divergence is an outcome, not a
-spike. Language-model training monitors use the same rule of a rise of some standard deviations over
-a moving window; capping and merging are ours.
+there are at least `min_history`. A loss above `m + threshold * s` is a spike; consecutive ones
+count as one. The size of a spike is the largest value of loss - m in it, in nats per target token.
+The loss has recovered when it is at most the m of the step where the spike began; recovery is the
+number of steps until then, or until the run ends. A loss in a spike enters the window as `m +
+threshold * s`, so that a spike does not hide the next one and a loss that stays high stops counting
+as a spike. Losses that are not finite are skipped: divergence is an outcome, not a spike. Training
+monitors for language models also flag a rise of several standard deviations over a moving window;
+capping and merging are ours.
 
 `grad_norm`, before clipping: its mean, its maximum, and its noise, the coefficient of variation
-(standard deviation over mean, n - 1) within windows of consecutive steps, averaged over windows by
-length. Over a whole run it would instead measure how much the gradient shrinks in training. The
-last window counts if it has at least two steps.
+(standard deviation (n - 1) over mean) within windows of consecutive steps, averaged over windows by
+length. Over a whole run, the coefficient would measure how much the gradient shrinks in training.
+The last window counts if it has at least two steps.
 
-`length_change`: how far a change of the sequence length raises the loss, and how many steps the
-recovery takes (claim 14). With c the step of the change (`task.length_change.step`), L the mean
-loss of the `window` steps before it and l_s(t) the mean loss of the `smooth` steps that end at t:
+`length_change`: how much a change of the sequence length raises the loss, and how many steps
+recovery takes (claim 14). Let c be the step of the change (`task.length_change.step`), L the mean
+loss of the `window` steps before it, and l_s(t) the mean loss of the `smooth` steps up to t:
 
     loss_jump   l_s(c + smooth - 1) - L, in nats
     recovery    the least t - c + 1, t >= c + smooth - 1, with l_s(t) <= L; infinite if none
     tid_before, tid_after
                 the training-inference discrepancy of the means (see `tid`), averaged over norms and
-                over `window` steps before or `smooth` after: how wrong running statistics become
+                over `window` steps before or `smooth` after: how wrong running statistics get
 
-Longer sequences change the loss with any norm, as tokens have more context, so compare with a norm
-without running statistics. A run that ends before `smooth` steps after the change has no metrics.
+Longer sequences change the loss with any norm, because tokens have more context, so compare with a
+norm that has no running statistics. A run that ends before `smooth` steps after the change has no
+metrics.
 """
 
 import math
@@ -41,7 +42,7 @@ from normlab.probes.statistics import StatisticsReader, discrepancy
 
 
 class LossSpikes(Probe):
-    """Counts spikes of the training loss and keeps the largest size and the longest recovery.
+    """Counts spikes of the training loss, and finds the largest size and the longest recovery.
 
     `threshold` is in standard deviations; lengths are in steps. Without a spike all metrics are 0.
     """
@@ -145,9 +146,9 @@ def _variation(values: list[float]) -> float:
 
 
 class LengthChangeProbe(Probe):
-    """Compares the steps before a change of the sequence length with the steps after it.
+    """Compares the steps before and after a change of the sequence length.
 
-    It measures every step from `window` steps before `step` on; none if `step` is None.
+    It measures every step, starting `window` steps before `step`; none if `step` is None.
     """
 
     remembered = ("_loss", "_tid")

@@ -1,4 +1,4 @@
-"""The places in a model that probes measure: their short names, and the data of a call there.
+"""The places in a model that probes measure: their short names, and the data of a module call.
 
 A site is the short name of a norm, residual connection or attention: `encoder.0.self` for
 `encoder.layers.0.self_residual` and everything in it. Parameters are grouped by layer (`encoder.0`)
@@ -34,17 +34,17 @@ ABSENT = {
     "attention": "the model has no attention",
     "sublayer": "the model declares no sub-layers",
 }
-"""Why a probe does not apply, by the first kind of place that it measures."""
+"""Why a probe does not apply, by the first kind of place it measures."""
 
 M = TypeVar("M", bound=nn.Module)
 
 
 @dataclass
 class Seen:
-    """One call of a module, or a recurrent layer's calls for one batch, concatenated by position.
+    """One call of a module, or a recurrent norm's calls for one batch joined along positions.
 
-    `given` holds the module's arguments and `y` its output. `grad` is the gradient of `y`, for
-    probes that wait for the backward pass.
+    `given` holds the module's arguments and `y` its output. `grad` is dL/dy, for probes that wait
+    for the backward pass.
     """
 
     site: str
@@ -65,7 +65,7 @@ class Seen:
 
 
 def places(model: nn.Module, kinds: Collection[str]) -> dict[str, tuple[str, nn.Module]]:
-    """Return the places of the given kinds, site to (kind, module), in the order of the model.
+    """Return the places of the given kinds as site -> (kind, module), in the order of the model.
 
     Kinds are "norm", "residual", "attention" (the product of queries and keys), "sublayer" (an
     attention, feed-forward layer, convolution or recurrent layer; the returned kind is its name)
@@ -112,10 +112,10 @@ def recurrent_norms(model: nn.Module) -> dict[str, Norm]:
 def real_values(
     x: Tensor | tuple[Any, ...], given: tuple[Any, ...]
 ) -> tuple[Float[Tensor, "B P D"], Bool[Tensor, "B P"]]:
-    """Return a module's input or output as `[B, P, D]`, and which positions are real.
+    """Return a module's input or output as `[B, P, D]`, and a mask of the real positions.
 
     A convolution takes only images, `[B, C, H, W]`; other modules take `[B, P, D]` and its stream.
-    A recurrent layer returns its states after the values.
+    A recurrent layer returns a tuple of values and states.
     """
     values: Tensor = x[0] if isinstance(x, tuple) else x
     if len(given) == 1:

@@ -1,52 +1,52 @@
-"""Batch statistics compared with running statistics, and the gradient that flows through them.
+"""Batch statistics compared with running statistics, and the gradient through batch statistics.
 
-`tid` is the training-inference discrepancy as in the paper (Wang, Wu and Huang 2022, as implemented
-in code that cites it), averaged over the measured steps:
+`tid` is the training-inference discrepancy of Wang, Wu and Huang 2022 (as implemented in code that
+cites the paper), averaged over the measured steps:
 
     mean = ||mu_B - mu|| / ||sigma||        var = ||sigma_B - sigma|| / ||sigma||
 
-with Euclidean norms over the features of a norm, and mu and sigma the running statistics before
-the batch has entered them. Their released code logs a different form, per feature and after the
-batch has entered (so 1 - momentum times as large):
+with Euclidean norms over a norm's features, and mu and sigma the running statistics before they are
+updated with the batch. The authors' released code logs a different form, per feature and after that
+update (so 1 - momentum times as large):
 
     code_mean = mean_c |mu - mu_B| / sigma_B        code_var = mean_c |sigma / sigma_B - 1|
 
 `fluctuation` is how much statistics vary from batch to batch: the distances that Shen et al. 2020
-(PowerNorm) plot over training, with running statistics from before the batch and d features:
+(PowerNorm) plot over training, to the running statistics before the batch, with d features:
 
     mean = (1/d) ||mu_B - mu||        var = (1/d) ||sigma_B^2 - sigma^2||
 
-and, in windows of `window` measured batches, the variance between batches over that within them:
+and, in windows of `window` measured batches, the variance between batches over the variance within:
 
     ratio  = sum_c Var_B(mu_B) / sum_c mean_B(sigma_B^2)
     excess = ratio * n
 
 with n the number of values pooled into an entry. If the tokens of a batch were independent draws,
 the mean of n of them would have variance sigma^2 / n and `excess` would be 1; above 1, tokens of a
-batch resemble each other and its statistics are worth n / excess tokens. The ratio is left out for
-norms with several rows of statistics, because positions come and go, and until a window is full.
+batch resemble each other and its statistics are worth n / excess tokens. The ratio is left out
+until a window is full, and for norms with several rows of statistics, because batches differ in
+their positions.
 
 `padding`: `share` is the share of padding among all positions of a step's batch, and `max` the
-largest share of the run. `tokens` is the number of tokens pooled into one statistic of the batch,
-averaged over the norms that pool over the batch (and over positions with their own statistics);
-padding counts if the norm includes it.
+largest share of the run. `tokens` is the number of tokens pooled into one batch statistic, averaged
+over the norms that pool over the batch (and over positions with separate statistics); padding
+counts if the norm includes it.
 
-`statistics_gradient`: a norm's output is y = w (x - mu) / sigma + b, so with mu and sigma^2 the
-batch's, eps included in sigma^2,
+`statistics_gradient`: a norm's output is y = w (x - mu) / sigma + b, where mu and sigma^2 are the
+batch's and sigma^2 includes eps. So
 
     dL/dmu = -w / sigma * sum dL/dy          = -w / sigma dL/db
     dL/dsigma^2 = -w / (2 sigma^2) sum dL/dy z = -w / (2 sigma^2) dL/dw
 
-(Ioffe and Szegedy 2015, section 3): the gradients of the norm's own weight and bias already hold
-the sums. `mean` and `var` are (1/d) ||dL/dmu|| and (1/d) ||dL/dsigma^2||. Shen et al. 2020 track
-the same gradients, g_mu and g_sigma^2, over training. Left out are norms without a learned weight
-and bias, per-position norms (and norms that a recurrent layer calls step by step), because their
-parameters do not hold the sums per position, and norms that do not normalize by the batch's own
-statistics alone (ghost batches, PowerNorm, batch renormalization). With gradient accumulation sigma
-is the last micro-batch's while the gradients cover all micro-batches; likewise for several
-processes with `sync: false`.
+(Ioffe and Szegedy 2015, section 3): the gradients of the norm's weight and bias already contain the
+sums. `mean` and `var` are (1/d) ||dL/dmu|| and (1/d) ||dL/dsigma^2||. Shen et al. 2020 track the
+same gradients, g_mu and g_sigma^2, over training. Three kinds of norms are left out: without a
+learned weight and bias; per position or called step by step, where these gradients sum over
+positions; and not normalizing by the batch's own statistics alone (ghost batches, PowerNorm, batch
+renormalization). With gradient accumulation sigma comes from the last micro-batch but the gradients
+cover all of them; likewise for several processes with `sync: false`.
 
-With `sync` the batch spans all processes. In a recurrent layer the moments are the last position's.
+With `sync` the batch spans all processes. In a recurrent layer the last position is measured.
 """
 
 from typing import NamedTuple
@@ -65,8 +65,8 @@ Entries = Float[Tensor, " n"]
 class Statistics(NamedTuple):
     """One norm's batch statistics at a step, and its running statistics before and after the batch.
 
-    Entries pooled from too few values are left out. `count` is the average number of values pooled
-    into an entry, `rows` the number of rows of statistics that the norm has.
+    Entries pooled from a single value are left out. `count` is the average number of values pooled
+    into an entry, `rows` the number of rows in the norm's statistics.
     """
 
     mean: Entries
@@ -88,7 +88,7 @@ class StatisticsReader:
         self._before: dict[str, tuple[Tensor, ...]] = {}
 
     def remember(self) -> None:
-        """Save a copy of the running statistics before a step."""
+        """Copy the running statistics before a step."""
         self._before = {
             name: tuple(moment.clone() for moment in norm.running_moments())
             for name, norm in self.norms.items()
@@ -96,7 +96,7 @@ class StatisticsReader:
 
     @torch.no_grad()
     def read(self) -> list[Statistics]:
-        """Return the step's statistics norm by norm, without norms that saw no batch."""
+        """Return the step's statistics for each norm that has seen a batch."""
         found = []
         for name, norm in self.norms.items():
             if norm.seen is None or name not in self._before:
@@ -131,7 +131,7 @@ class StatisticsProbe(Probe):
 
 
 class TrainInferenceDiscrepancy(StatisticsProbe):
-    """Measures the discrepancy in both forms; `eps` is the smallest variance used."""
+    """Measures the discrepancy in both forms; smaller variances count as `eps`."""
 
     def __init__(self, *, every: int, eps: float) -> None:
         super().__init__(every=every)
