@@ -1,4 +1,4 @@
-"""Evidence on disk: what a run leaves behind, where it is, and which runs belong together.
+"""Evidence on disk: the files of a run, where they are, and which runs may be compared.
 
 Nothing here imports torch, so listing and reporting start fast. The package is callable:
 `normlab.records(norm="bn")` returns the matching records on disk.

@@ -1,8 +1,8 @@
-"""Files that are written whole or not at all, and safe reading of files from strangers.
+"""Atomic writing of files, and safe reading of untrusted ones.
 
 A reader sees the old file or the new one, never a mix: the content is written to a temporary file
-in the same folder, synced to disk and then renamed. A path to read may be a pipe that never answers
-or an endless device, and JSON may nest without limit: these raise a one-line `ValueError`.
+in the same folder, synced to disk and then renamed. Paths that are pipes or devices, which could
+block or never end, and JSON that nests too deep raise a one-line `ValueError`.
 """
 
 import contextlib
@@ -24,11 +24,11 @@ def atomic_write(path: Path | str, mode: str = "w") -> Generator[IO[Any]]:
     """Open a file for writing that replaces `path` only if the block succeeds.
 
     Text (mode "w", not "wb") is UTF-8 with LF line endings. On any exception, including a full disk
-    and Ctrl-C, the temporary file is removed and the old file stays; an `OSError` names `path`.
+    and Ctrl-C, the temporary file is removed and the old file is kept; an `OSError` names `path`.
     """
     path = Path(path)
     remove_leftovers(path.parent, after=_LEFT_SECONDS)
-    # Each writer has its own temporary file: two that save one file do not mix bytes.
+    # Each writer has its own temporary file, so that two writers of a file do not mix bytes.
     temporary = path.with_name(f".{path.name}.{secrets.token_hex(8)}{_SUFFIX}")
     text: dict[str, Any] = {} if mode == "wb" else {"encoding": "utf-8", "newline": "\n"}
     try:
@@ -40,7 +40,7 @@ def atomic_write(path: Path | str, mode: str = "w") -> Generator[IO[Any]]:
     except OSError as error:
         if error.errno is None or error.filename not in (None, str(temporary)):
             raise
-        # The error of a write to a full disk names no file.
+        # The error for a full disk names no file.
         raise OSError(error.errno, error.strerror, str(path)) from error
     finally:
         with contextlib.suppress(OSError):
@@ -49,7 +49,7 @@ def atomic_write(path: Path | str, mode: str = "w") -> Generator[IO[Any]]:
 
 
 def sync_folder(folder: Path) -> None:
-    """Sync the entries of a folder to disk where the system can; files are whole anyway."""
+    """Sync a folder's entries to disk if the system can; files are complete without it."""
     with contextlib.suppress(OSError):
         descriptor = os.open(folder, os.O_RDONLY)
         try:
@@ -61,7 +61,7 @@ def sync_folder(folder: Path) -> None:
 def remove_leftovers(folder: Path | str, *, after: float = 0.0) -> None:
     """Remove temporary files in `folder` that nobody has written to for `after` seconds."""
     for path in Path(folder).glob(f".*{_SUFFIX}"):
-        with contextlib.suppress(OSError):  # it was renamed meanwhile
+        with contextlib.suppress(OSError):  # its writer may have renamed it
             if time.time() - path.stat().st_mtime > after:
                 path.unlink()
 
@@ -69,7 +69,7 @@ def remove_leftovers(folder: Path | str, *, after: float = 0.0) -> None:
 @contextlib.contextmanager
 def only_writer(path: Path) -> Generator[None]:
     """Create the folder of a file and hold a lock on it, for a read followed by a write."""
-    from filelock import FileLock  # only a few commands need it
+    from filelock import FileLock  # imported here because only a few commands need it
 
     path.parent.mkdir(parents=True, exist_ok=True)
     with FileLock(path.with_name(f".{path.name}.lock")):
@@ -77,17 +77,17 @@ def only_writer(path: Path) -> Generator[None]:
 
 
 def check_is_file(path: Path | str) -> None:
-    """Raise ValueError for a path that is not a regular file; OSError if there is none."""
+    """Raise ValueError if a path is not a regular file; OSError if it does not exist."""
     if not Path(path).is_file():
         os.stat(path)  # raises FileNotFoundError
         raise ValueError(f"{path}: not a regular file; remove it")
 
 
 def read_file(path: Path | str) -> bytes:
-    """Return the content of a regular file of at most 1 GiB; ValueError for anything else."""
+    """Return the content of a regular file of at most 1 GiB; ValueError otherwise."""
     check_is_file(path)
     if (size := os.path.getsize(path)) > _MOST_BYTES:
-        raise ValueError(f"{path}: {size} bytes, more than it can have; remove it")
+        raise ValueError(f"{path}: {size} bytes, above the limit of 1 GiB; remove it")
     return Path(path).read_bytes()
 
 

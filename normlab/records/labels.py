@@ -1,8 +1,8 @@
-"""Labels for the norms, placement, batch and corpus of a run, and escaping of text for output.
+"""Labels of a run's norms, placement, batch and corpus, and escaping of text for output.
 
-Names, reasons and signatures come from records, and records may come from strangers: a control
-character could clear a terminal or hide a line, a newline could add a row to a table, and a leading
-`=` makes a formula of a cell. Text for a terminal, page or sheet goes through the functions here.
+Names, reasons and signatures come from records, and records may be untrusted: a control character
+could clear a terminal or hide a line, a newline could add a row to a table, and a leading `=` turns
+a cell into a formula. Text for a terminal, page or sheet goes through the functions here.
 """
 
 import re
@@ -22,9 +22,9 @@ _FORMULA = ("=", "+", "-", "@", "\t", "\r")
 def norm_label(choices: Mapping[str, Any]) -> str:
     """Return the label of a model's norms: `bn`, `bn+ln` (encoder+decoder), `ln+ffn_inner_bn`.
 
-    A place without a choice of its own uses the model's norm. Extra places follow by name
-    (`bn+cell_none` in a recurrent model), then the rules on module paths, unchanged (`ln+self_bn`).
-    The label is `-` for a config without norms.
+    A stack without its own choice uses the model's norm. Extra norms follow by name (`bn+cell_none`
+    in a recurrent model), then the overrides by module path, unchanged (`ln+self_bn`). The label is
+    `-` for a config without norms.
     """
     norm = choices.get("norm")
     parts = [*dict.fromkeys(choices.get(site) or norm for site in STACK_NORMS)]
@@ -36,9 +36,9 @@ def norm_label(choices: Mapping[str, Any]) -> str:
 
 
 def placement_label(choices: Mapping[str, Any], config: Mapping[str, Any]) -> str | None:
-    """Return the label of a run's placement; None if nothing is placed.
+    """Return the label of a run's placement; None if its model has no placement.
 
-    A network without attention has the default placement among its choices, but does not use it.
+    The choices of a network without attention include the default placement, which has no effect.
     """
     placement, model = choices.get("placement"), _node(config, "model")
     if placement is None or (placement == "pre" and model and "num_heads" not in model):
@@ -47,7 +47,7 @@ def placement_label(choices: Mapping[str, Any], config: Mapping[str, Any]) -> st
 
 
 def batch_label(config: Mapping[str, Any]) -> str:
-    """Return the label of a batch: `b32` sequences, `4096tok`, accumulated `4x4096tok`; or `-`."""
+    """Return the label of a batch: `b32` (sequences), `4096tok`, `4x4096tok` or `-`."""
     size, tokens = config.get("batch_size"), config.get("max_tokens")
     if size is None and tokens is None:
         return "-"
@@ -57,14 +57,14 @@ def batch_label(config: Mapping[str, Any]) -> str:
 
 
 def corpus_label(config: Mapping[str, Any]) -> str | None:
-    """Return the corpus of a task that has several, such as `brown`; None for other tasks."""
+    """Return the corpus, such as `brown`, of a task with several; None for other tasks."""
     choices, corpus = _node(config, "choices"), _node(_node(config, "task"), "corpus")
     label = corpus.get("name") or choices.get("task/corpus")
     return None if label is None or label == choices.get("task") else str(label)
 
 
 def _node(config: Mapping[str, Any], key: str) -> Mapping[str, Any]:
-    """Return the mapping under a key; empty if there is none."""
+    """Return the mapping at a key; empty if there is none."""
     node = config.get(key)
     return cast("Mapping[str, Any]", node) if isinstance(node, Mapping) else {}
 
@@ -90,7 +90,7 @@ def in_markdown(text: str) -> str:
 
 
 def in_sheet(value: object) -> object:
-    """Return a value for a CSV cell; text that a spreadsheet would evaluate is quoted."""
+    """Return a value for a CSV cell; a quote before a text keeps it from being evaluated."""
     if not isinstance(value, str):
         return value
     text = one_line(value)

@@ -1,12 +1,12 @@
-"""The runs of a study at one scale, packed into three files, and the addresses of single runs.
+"""The runs of a study at one scale, packed into three files, and addresses of single runs.
 
-`records.jsonl` has one run per line: the `row`, `point` and `seed` of the study, and the fields of
-the record if the run was made. `curves.jsonl.gz` has the curves, `hypotheses.jsonl.gz` the output
-of the tested weights on each test split. Equal content gives equal bytes.
+`records.jsonl` has one run per line: its `row`, `point` and `seed` in the study, and the fields of
+its record if it was made. `curves.jsonl.gz` has the curves, `hypotheses.jsonl.gz` the output of the
+tested weights on each test split. The same content always gives the same bytes.
 
 The address `results/batching/small:bn batching=random@seed3` names a run by row, point and seed.
-The point may be left out; without `@seed3` the address names all seeds. An address is a `Path` and
-is accepted wherever a run's folder is.
+Without the point it covers all points, without `@seed3` all seeds. An address is a `Path` and is
+accepted wherever a run's folder is.
 """
 
 import gzip
@@ -30,7 +30,7 @@ HYPOTHESES = "hypotheses.jsonl.gz"
 PACK = (RECORDS, CURVES, HYPOTHESES)
 MEND_PUBLISHED = "restore it, or remove its folder and publish again"
 MOST_UNPACKED = 2**28
-"""The most bytes of unpacked text; the test splits of a thousand runs are smaller."""
+"""Maximum size of unpacked text in bytes; the test splits of a thousand runs are smaller."""
 _ADDRESS = re.compile(r"(?P<folder>.+):(?P<name>[^:]+?)(?:@seed(?P<seed>\d+))?")
 
 
@@ -47,7 +47,7 @@ class Key(NamedTuple):
 
 
 class _Line(msgspec.Struct, frozen=True):
-    """A line of a packed file: the key of a run, and its content in this file."""
+    """A line of a packed file: the key of a run, and the run's content in this file."""
 
     row: str
     point: str
@@ -72,7 +72,7 @@ class Pack:
 
     @cached_property
     def records(self) -> dict[Key, RunRecord | None]:
-        """Return the records in file order; None for a run that was not made."""
+        """The records in file order; None for a run that was not made."""
         found: dict[Key, RunRecord | None] = {}
         for origin, text, line in self._lines(RECORDS):
             read = RunRecord.from_json
@@ -82,7 +82,7 @@ class Pack:
 
     @cached_property
     def curves(self) -> dict[Key, list[Row]]:
-        """Return the logged rows of each run."""
+        """The logged rows of each run."""
         found: dict[Key, list[Row]] = {}
         for origin, _, line in self._lines(CURVES):
             if any(type(row.get("step")) is not int for row in line.rows):
@@ -92,17 +92,17 @@ class Pack:
 
     @cached_property
     def hypotheses(self) -> dict[Key, dict[str, list[str]]]:
-        """Return the hypotheses of each run by test split."""
+        """The hypotheses of each run by test split."""
         return {line.key: line.splits for _, _, line in self._lines(HYPOTHESES)}
 
     @cached_property
     def addresses(self) -> dict[Key, Path]:
-        """Return the addresses of the runs that were made."""
+        """The addresses of the runs that were made."""
         made = (key for key, record in self.records.items() if record is not None)
         return {key: Path(f"{self.folder}:{key.name}@seed{key.seed}") for key in made}
 
     def _lines(self, name: str) -> Iterator[tuple[str, bytes, _Line]]:
-        """Yield the origin, the text and the content of each line of a file."""
+        """Yield the origin, text and decoded content of each line of a file."""
         path = self.folder / name
         if not path.exists():
             return
@@ -153,15 +153,15 @@ class Address(NamedTuple):
 
 
 def address_of(place: Path) -> Address | None:
-    """Return the address that a path is; None if it is none or has no packed runs."""
+    """Parse a path as an address; None if it is not one or its folder has no packed runs."""
     found = Address.of(place)
     return found if found and (found.folder / RECORDS).exists() else None
 
 
 def runs_at(place: Path) -> tuple[Pack, list[Key]] | None:
-    """Return the runs that an address names and that were made; None for other paths.
+    """Return the runs at an address, except any that were not made; None for other paths.
 
-    Raises ValueError if there is no such run, naming those that exist.
+    Raises ValueError, listing the existing runs, if there is no such run.
     """
     if (address := address_of(place)) is None:
         return None
@@ -175,7 +175,7 @@ def runs_at(place: Path) -> tuple[Pack, list[Key]] | None:
 
 
 def run_at(place: Path) -> tuple[Pack, Key] | None:
-    """Return the one run at an address; None for other paths, ValueError for several runs."""
+    """Return the run at an address; None for other paths, ValueError for several runs."""
     if (found := runs_at(place)) is None:
         return None
     runs, (key, *others) = found
@@ -190,7 +190,7 @@ def write_pack(
     curves: Mapping[Key, Sequence[Mapping[str, Any]]] = {},
     hypotheses: Mapping[Key, Mapping[str, Sequence[str]]] = {},
 ) -> None:
-    """Write the packed files of a folder; curves and hypotheses of other runs are left out."""
+    """Write the packed files of a folder, with curves and hypotheses only for runs in `records`."""
     folder.mkdir(parents=True, exist_ok=True)
     with atomic_write(folder / RECORDS) as file:
         for key, record in records.items():

@@ -1,8 +1,8 @@
 """Which runs may be compared: the two runs of a pair, and the seeds of one experiment (`Cell`).
 
 A difference in scores has a single cause only if everything else is the same. Runs are paired by
-seed, and the two runs of a pair share their data, number of processes, code and arithmetic. Whole
-seeds may run on another machine, but not one run of a pair: bf16 and float32 round differently,
+seed, and the two runs of a pair share their data, number of processes, code and arithmetic. A whole
+seed may run on another machine, but not just one run of a pair: bf16 and float32 round differently,
 and so do the kernels of different instruction sets.
 """
 
@@ -35,8 +35,8 @@ def why_not_paired(
 ) -> str | None:
     """Return why two runs of one seed may not be compared; None if they may.
 
-    `may_differ` are the dotted keys of the config that may differ, None for all; with `task` among
-    them the data may differ too. `precision=False` and `code=False` let these differ as well.
+    `may_differ` lists the dotted config keys that may differ (None: all); if it includes `task`,
+    the data may differ too. `precision=False` and `code=False` allow different precision and code.
     """
     if "task" not in (may_differ or ()):
         for key in _DATA:
@@ -48,7 +48,7 @@ def why_not_paired(
         return "different code"
     kinds = arithmetic_of(a.environment), arithmetic_of(b.environment)
     if kinds[0] != kinds[1]:
-        # If both configs name a precision, and the two differ, precision is what is compared.
+        # If both configs name a precision and these differ, the comparison is about precision.
         named = {record.config.get("precision", "auto") for record in (a, b)}
         compared = not precision or (len(named) == 2 and "auto" not in named)
         if not compared or (kinds[0][0], kinds[0][2]) != (kinds[1][0], kinds[1][2]):
@@ -59,12 +59,12 @@ def why_not_paired(
 
 
 def same_code(a: MadeBy, b: MadeBy) -> bool:
-    """Return whether two runs have the same numerics, and the same file of each norm they share."""
+    """Return whether two runs have the same numerics and the same files for shared own norms."""
     return a[0] == b[0] and all(a[1][name] == b[1][name] for name in a[1].keys() & b[1].keys())
 
 
 def all_same_code(made_by: Iterable[MadeBy]) -> bool:
-    """Return whether every two runs were made by the same code."""
+    """Return whether all pairs of runs were made by the same code."""
     return all(same_code(a, b) for a, b in combinations(made_by, 2))
 
 
@@ -79,7 +79,7 @@ def arithmetic_of(environment: Mapping[str, Any]) -> tuple[str, str, str]:
 
 
 def spelled(key: str) -> tuple[str, ...]:
-    """Return the dotted config keys that a key stands for; tasks repeat some of them."""
+    """Return the dotted config keys that a key covers; tasks repeat some keys."""
     if key == "norm":
         return (*NORM_KEYS, "sites")  # the label `norm` covers all norms of a model
     dotted = key.rpartition("@")[2].replace("/", ".")
@@ -87,10 +87,10 @@ def spelled(key: str) -> tuple[str, ...]:
 
 
 def settings(a: Parts, b: Parts, may_differ: tuple[str, ...]) -> dict[str, tuple[Any, Any]]:
-    """Return the keys that differ but may not, each with its two values.
+    """Return the keys that differ but should not, each with its two values.
 
-    A key may also differ if it repeats a number that may: `schedule.lr` repeats `optim.lr`, and the
-    keys that a depth sets repeat the depth.
+    A key may also differ if it only repeats a number that may: `schedule.lr` repeats `optim.lr`,
+    and the depth sets several keys.
     """
     left, right = varying([a, b])
     found = {key: (value, right[key]) for key, value in left.items()}
@@ -106,7 +106,7 @@ def _are_numbers(*values: object) -> bool:
 def varying(experiments: Sequence[Parts]) -> list[dict[str, Any]]:
     """Return each experiment's values at the dotted keys that differ between any of them.
 
-    A key that an experiment does not have is `ABSENT`.
+    A key missing from an experiment has the value `ABSENT`.
     """
     keys = sorted({k for each in experiments for k, _ in each.items() ^ experiments[0].items()})
     return [
@@ -116,7 +116,7 @@ def varying(experiments: Sequence[Parts]) -> list[dict[str, Any]]:
 
 
 def without(experiment: Mapping[str, _T], keys: tuple[str, ...]) -> tuple[tuple[str, _T], ...]:
-    """Return the items of an experiment except some dotted keys and the keys below them."""
+    """Return the items of an experiment without some dotted keys and the keys below them."""
     below = tuple(f"{key}." for key in keys)
     return tuple(
         (k, value) for k, value in experiment.items() if k not in keys and not k.startswith(below)
@@ -128,7 +128,7 @@ def without(experiment: Mapping[str, _T], keys: tuple[str, ...]) -> tuple[tuple[
 
 @dataclass(frozen=True)
 class Summary:
-    """A value over seeds: mean, standard deviation (n - 1; None for one seed) and n."""
+    """Mean, standard deviation (n - 1; None for one seed) and number of a value over seeds."""
 
     mean: float
     sd: float | None
@@ -139,7 +139,7 @@ class Summary:
 class Cell:
     """The runs of one experiment, one per seed, sorted by seed.
 
-    A score is averaged over the finished seeds, and `outcome` says how many of all seeds finished:
+    Scores are averaged over the finished seeds, and `outcome` says how many of all seeds finished:
     dropping diverged seeds silently would bias the comparison.
     """
 
@@ -147,7 +147,7 @@ class Cell:
 
     @classmethod
     def of(cls, records: Iterable[RunRecord]) -> "Cell":
-        """Join the seeds of one experiment; raises ValueError naming what is not comparable."""
+        """Join the seeds of one experiment; a ValueError says why they are not comparable."""
         ordered = tuple(sorted(records, key=lambda record: record.seed))
         for before, after in pairwise(ordered):
             if before.seed == after.seed:
@@ -158,7 +158,7 @@ class Cell:
                 if own != (other := _shared(after)[key]):
                     raise ValueError(
                         f"{before.run_id} and {after.run_id} are not comparable: {key} is "
-                        f"{own!r} and {other!r}; compare them one at a time"
+                        f"{own!r} and {other!r}; compare them separately"
                     )
         return cls(ordered)
 
@@ -176,7 +176,7 @@ class Cell:
 
     @property
     def outcome(self) -> str:
-        """Return `finished 3/3` if all seeds finished, else counts of the rest: `diverged 2/5`."""
+        """`finished 3/3` if all seeds finished, else counts of the others: `diverged 2/5`."""
         counts = Counter(record.outcome.status for record in self.records)
         others = sorted(counts.keys() - {"finished"}) or ["finished"]
         return ", ".join(f"{status} {counts[status]}/{len(self.records)}" for status in others)
@@ -185,7 +185,7 @@ class Cell:
         return self.records[0].choice(group)
 
     def score(self, name: str) -> Summary | None:
-        """Summarise a score over the finished seeds; None if none of them has it.
+        """Summarise a score over the finished seeds; None if no seed has it.
 
         Raises ValueError if the seeds were not scored in the same way.
         """
@@ -200,7 +200,7 @@ class Cell:
         return summarise([score.value for score in scores])
 
     def signature(self, name: str) -> str | None:
-        """Return the signature that says how a score was computed; None if there is none."""
+        """Return the signature describing how a score was computed; None if there is none."""
         scores = self._scores(name)
         return scores[0].signature if scores else None
 
@@ -214,7 +214,7 @@ class Cell:
 
 
 def _shared(record: RunRecord) -> dict[str, object]:
-    """Return what the seeds of an experiment must share in addition to their config."""
+    """Return the values that the seeds of an experiment must share in addition to their config."""
     found: dict[str, object] = {f"data.{key}": record.data.get(key) for key in _DATA}
     for key in ("precision", "world_size"):
         found[f"environment.{key}"] = record.environment.get(key)
@@ -224,8 +224,8 @@ def _shared(record: RunRecord) -> dict[str, object]:
 def summarise(values: Sequence[float]) -> Summary | None:
     """Return mean, standard deviation (n - 1) and n; None for no values.
 
-    A mean that is not finite has no deviation: the steps to a target that was never reached are
-    infinite.
+    A mean that is not finite has no deviation: a target that is never reached takes infinitely many
+    steps.
     """
     if not values:
         return None

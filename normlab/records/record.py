@@ -1,9 +1,9 @@
 """The record of a run, `RunRecord`, and its JSON form with reproducible bytes.
 
 Every number in a table is read from records. Names of scores are paths such as `test/bleu`, and
-names of probe values are `stability/<probe>/<name>`. JSON has no NaN and no infinities: they are
-written as the strings `"nan"`, `"inf"` and `"-inf"`. Readers turn these back into floats wherever a
-number is expected; elsewhere, as in a config, they stay strings.
+names of probe metrics are `stability/<probe>/<name>`. JSON has no NaN and no infinities, so they
+are written as the strings `"nan"`, `"inf"` and `"-inf"`. Readers turn these back into floats where
+a number is expected; elsewhere, as in a config, they stay strings.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from msgspec.structs import asdict
 
 FORMAT = "normlab.record/3"
 MEND_RUN = "remove the file and start the run again"
-# Not hashed at any depth; `seed` is left out at the top only, since the seed of a corpus counts.
+# Folders are never hashed; `seed` is left out only at the top, as a corpus's seed matters.
 _FOLDERS = frozenset({"data_dir", "runs_dir", "run_dir"})
 _NOT_HASHED = frozenset({"observe", "seed", "choices", "device"}) | _FOLDERS
 _canonical = json.JSONEncoder(sort_keys=True, separators=(",", ":"), allow_nan=False).encode
@@ -33,15 +33,15 @@ Parts = Mapping[str, str]
 Row = dict[str, int | float]
 """A logged row: the step and the metrics at that step."""
 Status = Literal["finished", "diverged", "interrupted", "failed"]
-# Safe as the name of a file.
+# Safe as a file name.
 _Name = Annotated[str, msgspec.Meta(pattern=r"^[A-Za-z0-9_][\w.+@=,-]{0,250}\Z")]
 
 
 class Score(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """One score: its value, its direction, how many items it is over, and how it was computed.
+    """A score: its value, direction, number of items, and how it was computed.
 
-    `length_ratio` has no better direction, since 1 is best; it is recorded as `higher_is_better`,
-    like the brevity penalty that follows from it.
+    For `length_ratio` neither direction is better, since 1 is best; it is recorded as
+    `higher_is_better`, like the brevity penalty computed from it.
     """
 
     value: float
@@ -51,7 +51,7 @@ class Score(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Outcome(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """How a run ended, after which step and, if it diverged, the first layer not finite."""
+    """How a run ended, after which step and, if it diverged, the first non-finite layer."""
 
     status: Status
     step: int
@@ -60,7 +60,7 @@ class Outcome(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class BudgetUsed(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What a run cost: optimizer steps, target tokens, seconds, tokens per second, peak memory."""
+    """The cost of a run: optimizer steps, target tokens, time, speed and peak memory."""
 
     steps: int
     tokens: int
@@ -80,13 +80,13 @@ class RunRecord(
     """The evidence of one run of one config with one seed.
 
     `fingerprint` is the hash that identifies the experiment, the same for all its seeds. `numerics`
-    is the `NUMERICS` of the code that made the run, or a label for runs older than that number;
-    `own_norms` has the hash of each norm from outside normlab. `last_steps` has the last rows of
-    the log of a run that diverged, as columns. `weights` maps the names of all tested weights to
-    their steps; it is empty if only the weights best by `validate.select_by` were tested. `floors`
-    has the untrained baseline of each test score (`Task.floors`). `milestones` has the last steps
-    of the phases of norms, such as `PowerNorm/warmup`. `sees_future` names the norms that leak
-    future tokens to a decoder or a language model.
+    is the `NUMERICS` of the code that made the run, or a label for runs older than that constant;
+    `own_norms` has the hash of each norm from outside normlab. `last_steps` has the last logged
+    rows of a run that diverged, as columns. `weights` maps the names of all tested weights to their
+    steps; it is empty if only the best weights by `validate.select_by` were tested. `floors` has
+    the untrained baseline of each test score (`Task.floors`). `milestones` has the last step of
+    each phase of a norm, such as `PowerNorm/warmup`. `sees_future` names the norms that leak future
+    tokens to a decoder or a language model.
     """
 
     run_id: _Name
@@ -124,26 +124,26 @@ class RunRecord(
         return self.outcome.status == "finished"
 
     def figure(self, name: str) -> Score | None:
-        """Return a score, or a probe's value as a score for which less is better."""
+        """Return a score, or a probe's metric as a score for which less is better."""
         if name in self.stability:
             return Score(self.stability[name], False, 1)
         return self.scores.get(name)
 
     @property
     def unit(self) -> str:
-        """Return what the token budget counts: `tokens`, or the unit that the task names."""
+        """The unit of the token budget: `tokens`, or the unit that the task names."""
         return str(self.data.get("unit", "tokens"))
 
     @property
     def main_scores(self) -> dict[str, Score]:
-        """Return the scores of whole splits under the run's own settings, such as `test/bleu`.
+        """The scores of whole splits under the run's own settings, such as `test/bleu`.
 
-        Scores of part of a split, or under another condition, have longer paths.
+        Scores of part of a split, or under other settings, have longer paths.
         """
         return {name: score for name, score in self.scores.items() if name.count("/") == 1}
 
     def _repr_html_(self) -> str:
-        """Return the notebook view: how the run ended, and its main scores."""
+        """Return the notebook view: the run's outcome and main scores."""
         shown = {"outcome": f"{self.outcome.status} at step {self.outcome.step}"}
         shown |= {name: f"{score.value:.4g}" for name, score in self.main_scores.items()}
         rows = (f"<tr><td>{escape(k)}</td><td>{escape(v)}</td></tr>" for k, v in shown.items())
@@ -159,7 +159,7 @@ class RunRecord(
 
     @classmethod
     def from_json(cls, text: str | bytes, *, origin: str, mend: str = MEND_RUN) -> RunRecord:
-        """Read a record; raises `ValueError` naming `origin`, the key, its value and the cure."""
+        """Read a record; a `ValueError` names `origin`, the key, its value and the cure."""
         part = ""
         try:
             found = _DECODER.decode(text)
@@ -181,7 +181,7 @@ def _shape(**keys: Any) -> type[msgspec.Struct]:
 
 
 _Text, _Whole, _Texts = str | None, int | None, dict[str, str | None]
-# Keys that lists and tables read from every record, which may come from a stranger.
+# Types of the keys that lists and tables read from every record, which may be untrusted.
 _SHAPES = {
     "config": _shape(
         **{"choices": _Texts, "seed": int, "precision": _Text, "device": _Text},
@@ -204,7 +204,7 @@ _DECODER = msgspec.json.Decoder(RunRecord, strict=False)
 def plain(value: Any) -> Any:
     """Convert a nested value to JSON types: dict, list, str, int, finite float, bool, None.
 
-    Tuples become lists, numpy scalars numbers, and NaN and infinities their names. Raises
+    Tuples become lists, numpy scalars become numbers, and NaN and infinities become strings. Raises
     `TypeError` for anything else.
     """
     if value is None or isinstance(value, bool | str):
@@ -222,7 +222,7 @@ def plain(value: Any) -> Any:
 
 
 def number(value: object) -> float | None:
-    """Return a number written by `plain` as a float; None if it is not a number."""
+    """Return a number written by `plain` as a float; None for other values."""
     whole = isinstance(value, int | float) and not isinstance(value, bool)
     if whole or value in ("nan", "inf", "-inf"):
         with suppress(OverflowError):  # an int of hundreds of digits
@@ -231,7 +231,7 @@ def number(value: object) -> float | None:
 
 
 def fingerprint(config: Mapping[str, Any]) -> str:
-    """Hash what identifies the experiment: 10 hex digits of SHA-256 over its canonical JSON.
+    """Return the experiment's hash: 10 hex digits of the SHA-256 of its canonical JSON.
 
     The hash leaves out the seed, the `device`, the `observe` node (probes, sinks, intervals), the
     `choices` (each node names its `option`) and, at any depth, the folders `data_dir`, `runs_dir`
@@ -241,7 +241,7 @@ def fingerprint(config: Mapping[str, Any]) -> str:
 
 
 def parts(config: Mapping[str, Any]) -> Parts:
-    """Return the hashed part of a config, one entry per dotted key; an empty node is an entry."""
+    """Return the hashed part of a config, one entry per dotted key or empty node."""
     return dict(sorted(_leaves("", _experiment(config))))
 
 
@@ -255,7 +255,7 @@ def _hashed(value: Any) -> Any:
         return {key: _hashed(item) for key, item in node.items() if key not in _FOLDERS}
     if isinstance(value, list):
         return [_hashed(item) for item in cast("list[Any]", value)]
-    # `lr=1` and `lr=1.0` are the same experiment, however a YAML parser reads them.
+    # `lr=1` and `lr=1.0` are the same experiment, whatever type YAML gives them.
     return int(value) if isinstance(value, float) and value.is_integer() else value
 
 

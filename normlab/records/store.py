@@ -1,10 +1,10 @@
-"""The folders of runs, `<root>/<task>-<norm>-<placement>-<fingerprint>/seed<k>`, and their files.
+"""Run folders, `<root>/<task>-<norm>-<placement>-<fingerprint>/seed<k>`, and their files.
 
-The path depends on the config alone, so the same command finds the same folder again. It holds the
-run's `record.json`, the logged rows in `metrics.jsonl` (a flat JSON object with an integer `step`
+The path depends only on the config, so the same command finds the same folder again. The folder
+holds `record.json`, the logged rows in `metrics.jsonl` (one flat JSON object with an integer `step`
 per line), and the output of the tested weights on each test split, one sentence per line:
 `hypotheses.txt` for the split `test`, `hypotheses-<split>.txt` for others. Published runs are
-packed, and have an address instead of a folder (`normlab.records.packed`).
+packed and have an address instead of a folder (`normlab.records.packed`).
 """
 
 import json
@@ -25,7 +25,7 @@ RECORD_FILE = "record.json"
 CONFIG_FILE = "config.yaml"
 METRICS_FILE = "metrics.jsonl"
 PROGRESS_FILE = "progress.json"
-"""The progress of a run that is training."""
+"""The file with the progress of a running run."""
 HYPOTHESES = "hypotheses"
 HYPOTHESES_FILE = f"{HYPOTHESES}.txt"
 SPIKE_COUNT = "stability/spikes/count"
@@ -34,22 +34,22 @@ _ROW = msgspec.json.Decoder(Row, strict=False)  # the texts "nan" and "inf" are 
 
 
 def run_label(config: Mapping[str, Any]) -> str:
-    """Name an experiment, the same for all its seeds: `<task>-<norm>-<placement>-<fingerprint>`."""
+    """Return an experiment's name, `<task>-<norm>-<placement>-<fingerprint>`, for all seeds."""
     choices = config["choices"]
     parts = (choices["task"], norm_label(choices), choices["placement"], fingerprint(config))
     return "-".join(str(part).replace("/", "_") for part in parts)
 
 
 def run_id(config: Mapping[str, Any]) -> str:
-    """Return the name of a run, one word that trackers accept: the experiment and its seed."""
+    """Return the name of a run, experiment and seed, as one word that trackers accept."""
     return f"{run_label(config)}-seed{config['seed']}"
 
 
 class RunStore:
-    """The runs below one folder, which need not exist yet.
+    """The runs below a folder, which need not exist yet.
 
-    After `entries`, `damaged` lists what could not be read, and why, and `open` the folders of runs
-    that have a config but no record: they are running, or were killed.
+    After `entries`, `damaged` lists the unreadable files with reasons, and `open` the folders of
+    runs that have a config but no record: they are running, or were killed.
     """
 
     def __init__(self, root: Path | str) -> None:
@@ -73,11 +73,11 @@ class RunStore:
         return (run_dir / RECORD_FILE).is_file()
 
     def read(self, run_dir: Path) -> RunRecord:
-        """Read the record of a run, like `read_record`."""
+        """Read the record of a run (see `read_record`)."""
         return read_record(run_dir)
 
     def records(self, **where: object) -> list[RunRecord]:
-        """Return all records that match, in path order, as `select` does."""
+        """Return all records that match (see `select`), in path order."""
         return select([record for _, record in self.entries()], where)
 
     def entries(self) -> list[tuple[Path, RunRecord]]:
@@ -94,15 +94,15 @@ class RunStore:
             try:
                 found.append((folder, read_record(folder)))
             except ValueError as error:
-                # A damaged record is reported: otherwise a seed would be missing silently.
+                # Report it, because otherwise a seed would be missing silently.
                 self.damaged.append((folder / RECORD_FILE, str(error)))
         return found
 
     def run_folders(self) -> list[tuple[Path, bool]]:
-        """Return the run folders in path order, each with whether it has a record.
+        """Return the run folders in path order, and for each whether it has a record.
 
-        Packed runs are returned as addresses. Folders below a run's folder `seed<k>` are not
-        searched, since they hold no other runs. Raises ValueError for an address of no run.
+        Packed runs are returned as addresses. Subfolders of a run's folder `seed<k>` are not
+        searched, since they hold no other runs. Raises ValueError for an address without runs.
         """
         if (named := runs_at(self.root)) is not None:
             return [(named[0].addresses[key], True) for key in named[1]]
@@ -134,9 +134,9 @@ def record_file(place: Path) -> Path:
 
 
 def read_record(place: Path, *, mend: str = MEND_RUN) -> RunRecord:
-    """Read the record of a run folder or address; raises ValueError naming problem and cure.
+    """Read the record of a run folder or address; a ValueError says how to fix a problem.
 
-    `mend` says what to do about a damaged `record.json`.
+    `mend` says how to fix a damaged `record.json`.
     """
     if (found := run_at(place)) is not None:
         return cast("RunRecord", found[0].records[found[1]])
@@ -151,7 +151,7 @@ def read_record(place: Path, *, mend: str = MEND_RUN) -> RunRecord:
 
 
 def read_progress(run_dir: Path) -> dict[str, Any] | None:
-    """Return the state of a running run: phase, done, total, loss, left; None if unknown."""
+    """Return the progress of a running run: phase, done, total, loss, left; None if unknown."""
     try:
         found = from_json(read_file(run_dir / PROGRESS_FILE))
         return {key: found[key] for key in ("phase", "done", "total", "loss", "left")}
@@ -175,8 +175,8 @@ def select(records: Sequence[RunRecord], where: Mapping[str, object]) -> list[Ru
     """Return the records that match every `name: value` of `where`, in their order.
 
     A name is a config group, `status`, `fingerprint`, `seed` or a dotted key of the config. `norm`
-    is compared with the whole label: `norm="bn"` is batch norm everywhere, `norm="bn+ln"` the
-    split. Raises `ValueError` for a name that no record has.
+    must match the whole label: `norm="bn"` is batch norm everywhere, `norm="bn+ln"` batch norm in
+    the encoder only. Raises `ValueError` for a name that no record has.
     """
     kept = [*records]
     for name, wanted in where.items():
@@ -192,7 +192,7 @@ def select(records: Sequence[RunRecord], where: Mapping[str, object]) -> list[Ru
 
 
 def lookup(record: RunRecord, name: str, default: object = None) -> object:
-    """Return a record's value of a name (see `select`), or `default`."""
+    """Return a record's value for a name (see `select`), or `default`."""
     if name in _OWN:
         return _OWN[name](record)
     if name in (choices := record.config.get("choices", {})):
@@ -214,7 +214,7 @@ def _typed(value: object) -> str:
 
 
 def read_rows(path: Path) -> list[Row]:
-    """Return the rows of a `metrics.jsonl` with "nan" as a float; skips an unfinished last line.
+    """Return the rows of a `metrics.jsonl`, with "nan" as a float, without an unfinished last line.
 
     Raises `ValueError` naming file and line if the file is damaged.
     """
@@ -222,7 +222,7 @@ def read_rows(path: Path) -> list[Row]:
 
 
 def rows_of(text: bytes, path: Path) -> Iterator[tuple[bytes, Row]]:
-    """Yield each whole line and its row; raises like `read_rows`, naming `path`."""
+    """Yield each complete line and its row; raises ValueError like `read_rows`."""
     *lines, _ = text.split(b"\n")
     for index, line in enumerate(lines, start=1):
         try:
@@ -238,7 +238,7 @@ def rows_of(text: bytes, path: Path) -> Iterator[tuple[bytes, Row]]:
 
 
 def series(rows: Sequence[Row], name: str) -> list[tuple[int, float]]:
-    """Return the (step, value) pairs of a metric from the rows that have it."""
+    """Return (step, value) pairs of a metric, from the rows that have it."""
     return [(int(row["step"]), float(row[name])) for row in rows if name in row]
 
 
@@ -248,7 +248,7 @@ def hypotheses_file(split: str) -> str:
 
 
 def read_hypotheses(place: Path) -> dict[str, list[str]]:
-    """Return the hypotheses of a run (folder or address) by test split, one per line.
+    """Return the hypotheses of a run (folder or address) as lists of lines by test split.
 
     Raises ValueError naming a damaged file.
     """
