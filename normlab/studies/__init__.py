@@ -1,4 +1,4 @@
-"""Studies: grids of runs that fill the comparison tables of articles, tuned, run and published."""
+"""Studies: grids of runs that reproduce comparison tables of articles, tuned, run and published."""
 
 from normlab.studies.load import load_study, tuning_of, unchosen
 from normlab.studies.study import (

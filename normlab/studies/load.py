@@ -32,9 +32,9 @@ _LEAST = "give at least three (two at scale=smoke and for a `pilot: true`)"
 
 
 def load_study(name: str, root: Path = CONFIG_DIR) -> Study:
-    """Read a study; raises ValueError naming the existing studies, or the file and wrong key.
+    """Read a study; a ValueError names the existing studies, or the file and the wrong key.
 
-    In the file, a list of values for an axis means `axis=value` for each value.
+    In the file, an axis given as a list of values means `axis=value` for each value.
     """
     found = {option.name: option for option in options("study", root)}
     if name not in found:
@@ -62,7 +62,7 @@ def load_study(name: str, root: Path = CONFIG_DIR) -> Study:
 
 
 def _typed(node: Any, *, key: object = "") -> Any:
-    """Return numbers and booleans as text, as on the command line, except under `figures`."""
+    """Convert numbers and booleans to text, as on the command line, except under `figures`."""
     if isinstance(node, dict) and key != "figures":
         return {_typed(name): _typed(value, key=name) for name, value in node.items()}
     if isinstance(node, list):
@@ -73,7 +73,7 @@ def _typed(node: Any, *, key: object = "") -> Any:
 
 
 def convert(content: Any, kind: type[_T], path: Path, key: str = "", *, strict: bool = True) -> _T:
-    """Convert a mapping to `kind`; raises ValueError naming the file, the full key and the value.
+    """Convert a mapping to `kind`; a ValueError names the file, the full key and the value.
 
     Unless `strict`, a number or a boolean may be given as text.
     """
@@ -88,7 +88,7 @@ def convert(content: Any, kind: type[_T], path: Path, key: str = "", *, strict: 
         names.append(_culprit(content, kind, names, at, strict) if part == "[...]" else part)
         names[-1] = int(part) if part.isdecimal() else names[-1]
     below = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in names)
-    if own := re.match(r"([\w.@]+): (.+)", problem):  # a check of the type's own
+    if own := re.match(r"([\w.@]+): (.+)", problem):  # raised by a check in the type
         below, problem = f"{below}.{own[1]}", own[2]
     elif names and names[0] in content:
         problem += f", found {content[names[0]]!r:.60}"
@@ -99,7 +99,7 @@ def convert(content: Any, kind: type[_T], path: Path, key: str = "", *, strict: 
 
 
 def _culprit(content: Any, kind: type, names: list[Any], at: str, strict: bool) -> str:
-    """Return the key of the mapping at `names` whose value cannot be converted."""
+    """Return the key, in the mapping at `names`, whose value cannot be converted."""
     whole = deepcopy(content)
     node = reduce(getitem, names, whole)
     for name, item in dict(node).items():
@@ -123,7 +123,7 @@ def _among(path: Path, key: str, names: Collection[str], allowed: Collection[str
 
 
 def _checked(path: Path, study: Study, name: str) -> Scale:
-    """Return a scale with all its rows, and only the values of the grid that it runs."""
+    """Return a scale with all its rows, and with only the grid values that it runs."""
     key, scale = f"scales.{name}", study.scales[name]
     rows = scale.rows or tuple(study.rows)
     _among(path, f"{key}.rows", rows, study.rows)
@@ -147,7 +147,7 @@ def _checked(path: Path, study: Study, name: str) -> Scale:
         _check_choice(path, f"{key}.values", tuning, scale, name)
         _among(path, f"{key}.whole_runs", tuning.whole_runs, rows)
         if used := sorted(set(tuning.seeds) & {*scale.seeds, *range(1, ANALYSES[-1] + 1)}):
-            raise _wrong(path, f"{key}.seeds", f"{used[0]} is a seed of the study: take 101, ...")
+            raise _wrong(path, f"{key}.seeds", f"{used[0]} is a seed of the study: use 101, ...")
         if tuning.key in grid:
             raise _wrong(path, f"{key}.key", f"{tuning.key} is an axis of the grid")
     short = re.split("[:,]", scale.data)[0].strip() or scale.data
@@ -155,21 +155,21 @@ def _checked(path: Path, study: Study, name: str) -> Scale:
 
 
 def _check_choice(path: Path, key: str, tuning: Tuning, scale: Scale, name: str) -> None:
-    """Refuse too few values: only a value between two others is known not to be at the edge."""
+    """Raise ValueError for too few values: only a value between two others is not at the edge."""
     decides = not scale.pilot and name != SMOKE
     if len(tuning.values) < (3 if decides else 2):
-        raise _wrong(path, key, f"{len(tuning.values)} is no choice: {_LEAST}")
+        raise _wrong(path, key, f"too few values ({len(tuning.values)}): {_LEAST}")
 
 
 def tuning_of(study: Study, scale: str, load: Callable[[str], Study] = load_study) -> Tuning:
-    """Return how a study is tuned at a scale; raises ValueError if its file does not say."""
+    """Return the tuning of a study at a scale; ValueError if its file has none."""
     found, by = study.scale(scale).tuning, study
     if isinstance(found, str):
         by = load(found)
         found = by.scale(scale).tuning
     path, key = Path(f"configs/study/{by.name}.yaml"), f"scales.{scale}.tuning"
     if not isinstance(found, Tuning):
-        raise _wrong(path, key, "missing; give key, values, seeds and score, or name a study")
+        raise _wrong(path, key, "missing; give key, values, seeds and score, or a study's name")
     _check_choice(path, f"{key}.values, for {study.name}", found, study.scale(scale), scale)
     return found
 
@@ -177,7 +177,7 @@ def tuning_of(study: Study, scale: str, load: Callable[[str], Study] = load_stud
 def unchosen(
     study: Study, scale: str, load: Callable[[str], Study] = load_study
 ) -> tuple[str, ...]:
-    """Return the rows, with their points, that still lack a tuned value at a tuned scale."""
+    """Return the rows, with their points, that lack a tuned value at a scale with tuning."""
     size = study.scale(scale)
     if size.tuning is None:
         return ()

@@ -1,8 +1,8 @@
-"""Running many runs on this machine: a plan picks the next run, and each run is a process.
+"""Many runs on this machine: a plan picks the next run, and each run is a process.
 
-A process keeps to its share of the machine, and its output goes to `log.txt` in the run's folder.
+A process uses only its share of the machine, and its output goes to `log.txt` in the run's folder.
 A run that fails does not affect the others. All state is in the run folders, so the same command
-resumes whatever was interrupted.
+resumes interrupted runs.
 """
 
 import math
@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 INTERRUPTED = 130
-"""Exit status of a run that was told to stop and has saved."""
+"""Exit status of a run that was asked to stop and has saved its state."""
 LOG_FILE = "log.txt"
 _NVIDIA = Path("/proc/driver/nvidia/gpus")
 _PARENT = "NORMLAB_SWEEP"
@@ -27,7 +27,7 @@ _WAIT = 0.05  # seconds between polls of the running processes
 
 
 class Cell(NamedTuple):
-    """A run to carry out: its display name, its overrides, and its folder."""
+    """A run to start: its display name, overrides and folder."""
 
     name: str
     overrides: tuple[str, ...]
@@ -35,7 +35,7 @@ class Cell(NamedTuple):
 
 
 class Ended(NamedTuple):
-    """A run that has ended: its exit status, the last line of its log, and its seconds."""
+    """A run that has ended: its exit status, the last line of its log, and its duration (s)."""
 
     cell: Cell
     status: int
@@ -44,12 +44,12 @@ class Ended(NamedTuple):
 
     @property
     def interrupted(self) -> bool:
-        """Return whether the run was asked to stop, rather than failed."""
+        """Whether the run was asked to stop rather than failed."""
         return self.status in (INTERRUPTED, -signal.SIGINT, -signal.SIGTERM)
 
 
 class Plan:
-    """The runs to carry out, in order; a subclass may choose the next one by how others ended."""
+    """The runs to start, in order; a subclass may choose the next run by how others ended."""
 
     def __init__(self, cells: Iterable[Cell]) -> None:
         self._left = list(cells)
@@ -57,19 +57,19 @@ class Plan:
 
     @property
     def count(self) -> int:
-        """The number of runs that this command carries out, as far as known."""
+        """The number of runs that this command executes, as far as known."""
         return self._count
 
     def next(self) -> Cell | None:
-        """Return the run to start; None if there is none now."""
+        """Return the next run to start; None if no run can start now."""
         return self._left.pop(0) if self._left else None
 
     def ended(self, done: Ended) -> None:
-        """Take in that a run has ended."""
+        """Register that a run has ended."""
 
 
 class Show:
-    """What is shown while runs are carried out, every `every` seconds; by default only lines."""
+    """The display of progress, updated every `every` seconds; by default it only prints lines."""
 
     every = math.inf
 
@@ -78,18 +78,18 @@ class Show:
         print(line, flush=True)
 
     def beat(self, running: Mapping[Cell, float], ended: Sequence[Ended], count: int) -> None:
-        """Show the running runs with their seconds, and the ended runs, of `count` in all."""
+        """Show the current runs with their seconds so far, and the ended runs, out of `count`."""
 
 
 class Place(NamedTuple):
-    """A share of the machine: the override and variables that keep a process within it."""
+    """A share of the machine: the override and the variables that confine a process to it."""
 
     threads: str
     variables: dict[str, str]
 
 
 def places(processes: int | None) -> list[Place]:
-    """Divide the machine among `processes`; None means one per GPU, or one per core without GPUs.
+    """Divide the machine among `processes`; None is one per GPU or, without GPUs, per core.
 
     Raises ValueError if `processes` is below 1.
     """
@@ -115,7 +115,7 @@ def visible_gpus() -> list[str]:
 
 
 def each_once(overrides: Sequence[str]) -> list[str]:
-    """Return overrides with each key once, as `train` takes them: the last one of a key wins."""
+    """Return overrides with each key once, as `train` reads them: the last value of a key wins."""
     return [*{override.split("=")[0]: override for override in overrides}.values()]
 
 
@@ -129,7 +129,7 @@ class _Job:
             given.append(place.threads)
         self._log = cell.folder / LOG_FILE
         cell.folder.mkdir(parents=True, exist_ok=True)
-        self._log.unlink(missing_ok=True)  # a run that outlived its sweep may still write into it
+        self._log.unlink(missing_ok=True)  # a run that outlived its sweep may still write to it
         with self._log.open("wb") as file:
             self.process = subprocess.Popen(
                 [sys.executable, "-m", "normlab", "train", *given],
@@ -143,7 +143,7 @@ class _Job:
         if (status := self.process.poll()) is None:
             return None
         lines = self._log.read_text("utf-8", errors="replace").strip().splitlines()
-        said = lines[-1].strip() if lines else "it said nothing"
+        said = lines[-1].strip() if lines else "no output"
         return Ended(self.cell, status, said, time.monotonic() - self.begun)
 
 
@@ -154,11 +154,11 @@ def carry_out(
     deadline: float = math.inf,
     show: Show | None = None,
 ) -> list[Ended]:
-    """Carry out the runs of a plan and return the ended ones, in the order in which they ended.
+    """Execute the runs of a plan; return the ended runs in the order in which they ended.
 
-    `processes` is as in `places`. At `deadline`, in the clock of `time.monotonic`, the running runs
-    are asked to stop and returned as interrupted; no others are started. Ctrl-C reaches the
-    processes directly, SIGTERM is passed on; both raise KeyboardInterrupt once all runs have saved.
+    `processes` is as in `places`. At `deadline` (by `time.monotonic`) the current runs are asked to
+    stop and returned as interrupted; no more are started. Ctrl-C reaches the processes directly,
+    SIGTERM is forwarded; both raise KeyboardInterrupt once all runs have saved.
     """
     show, free = show or Show(), places(processes)
     running: dict[Cell, _Job] = {}
@@ -181,7 +181,7 @@ def carry_out(
                 stopped = stopped or interrupted or now >= deadline
                 told.clear()
                 while free and not stopped and (cell := plan.next()) is not None:
-                    show.say(f"{cell.name} begins")
+                    show.say(f"{cell.name} started")
                     running[cell] = _Job(cell, free.pop(0))
                 if now >= next_beat:
                     next_beat = now + show.every
@@ -192,7 +192,7 @@ def carry_out(
                     free.append(running.pop(done.cell).place)
                     said = f"failed with status {done.status}: " if done.status else ""
                     if done.interrupted:
-                        # A run that somebody else stopped: start no more runs.
+                        # A run was stopped from outside: start no more runs.
                         interrupted, stopped = interrupted or not stopped, True
                         said, done = "", done._replace(said="saved, to be resumed")
                     else:
@@ -231,7 +231,7 @@ def _signals_into(told: list[int]) -> Generator[None]:
 
 
 def end_with_the_sweep() -> None:
-    """In a run of a sweep, die when the sweep is killed, so that it can be restarted (Linux).
+    """In a run of a sweep, exit when the sweep is killed, so that it can be restarted (Linux).
 
     Otherwise the run would keep running and hold the lock of its folder.
     """

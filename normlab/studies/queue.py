@@ -1,7 +1,7 @@
-"""The run order across several studies: one seed at a time, until every claim is decided.
+"""The order of runs across several studies: one seed at a time, until every claim is decided.
 
-Studies come in the order in which they are named, and all rows and points of a seed before the next
-seed, since half a seed decides nothing. Runs that studies share are made once.
+Studies run in the order in which they are named, and all rows and points of a seed before the next
+seed, because part of a seed decides nothing. Runs shared by studies are made once.
 """
 
 from collections import Counter
@@ -29,11 +29,11 @@ _MOST_SEEDS = 1000  # in one range
 class Job:
     """A study at a scale in a queue.
 
-    `own` are its seeds, `rows` the rows to run, `extra` overrides for every run. If a folder of
-    published `results` is given, seeds follow the planned analyses, and `published` seeds need not
-    be made. `seeds` are made now, each group in `later` only if a part of a claim is undecided at
-    the analysis before it. `counted` is how many published seeds count for the parts, `undecided`
-    how many of the primary parts that the study decides are undecided.
+    `own` are its seeds, `rows` the rows to run, `extra` overrides for every run. With a folder of
+    published `results`, seeds follow the planned analyses, and `published` seeds need no run.
+    `seeds` are run now, and each group in `later` only if a part of a claim is undecided at the
+    analysis before it. `counted` is the number of published seeds that count for the parts,
+    `undecided` the number of primary parts of the study that are undecided.
     """
 
     def __init__(
@@ -64,12 +64,12 @@ class Job:
 
     @property
     def needs_none(self) -> bool:
-        """Return whether the published seeds decide all parts, or no analysis is left."""
+        """Whether the published seeds decide all parts, or no analysis is left."""
         enough = len(self.published) >= len(self.own)
         return not self.seeds or (enough and not self.undecided)
 
     def plan(self, counted: int | None) -> None:
-        """Plan the seeds for the analyses, `counted` of them published; None: the own seeds."""
+        """Plan seeds for the analyses, given `counted` published ones; None: plan the own seeds."""
         if counted is None:
             self.seeds, self.later = [s for s in self.own if s not in self.published], []
         else:
@@ -89,7 +89,7 @@ class Job:
 
 
 def _published(results: Path, study: str, scale: str, runs: Sequence[Run]) -> list[int]:
-    """Return the seeds that are published in full; `runs` are the runs of one seed."""
+    """Return the seeds with all runs published; `runs` are the runs of one seed."""
     seeds = {run.folder.parent.name: set[int]() for run in runs}
     for record in filter(None, pack(results / study / scale).records.values()):
         label = record.run_id.removesuffix(f"-seed{record.seed}")
@@ -100,9 +100,9 @@ def _published(results: Path, study: str, scale: str, runs: Sequence[Run]) -> li
 def seeds_by_analyses(
     seeds: Sequence[int], published: Collection[int] = (), *, counted: int | None = None
 ) -> tuple[list[int], list[list[int]]]:
-    """Return the seeds to make for the next planned analysis, and for each later one.
+    """Return the seeds to run for the next planned analysis, and for each later analysis.
 
-    The study's own `seeds` come first. `counted` is how many published seeds count, by default all.
+    The study's own `seeds` come first. `counted` published seeds count, by default all.
     """
     have = len(published) if counted is None else counted
     wanted = chain(seeds, (seed for seed in count(1) if seed not in seeds))
@@ -118,10 +118,10 @@ class Queue(Plan):
     """The order in which the runs of several jobs are started.
 
     Args:
-        jobs: in the order of their runs; a job that is `over` starts no runs, but its whole seeds
+        jobs: in the order to run them; a job that is `over` starts no runs, but its complete seeds
             are known.
-        analyze: returns a job's undecided parts at a planned analysis; None adds no seeds.
-        whole: called with a job and its whole seeds whenever another seed is whole.
+        analyze: returns the number of a job's undecided parts; None adds no seeds.
+        whole: called with a job and its complete seeds whenever another seed is complete.
     """
 
     def __init__(
@@ -176,11 +176,11 @@ class Queue(Plan):
         return len(self.done) - self.before + len(self.failed) + len(self.left())
 
     def whole_seeds(self, job: Job) -> list[int]:
-        """Return the seeds of a job for which all runs have ended."""
+        """Return the seeds of a job whose runs have all ended."""
         return [seed for seed in job.runs if self._is_whole(job, seed)]
 
     def left(self) -> list[Run]:
-        """Return the runs still to be made, each once; failed ones are left out."""
+        """Return the runs still to be made, each once, without failed ones."""
         asked = {run.folder: run for job in self.jobs if not job.over for run in job.asked()}
         return [run for folder, run in asked.items() if folder not in self.done | self.failed]
 
@@ -192,7 +192,7 @@ class Queue(Plan):
         return bool(folders & (self.done | self._running)) and not folders <= self.done
 
     def _reach_analyses(self, job: Job) -> None:
-        """At a planned analysis, end a job whose parts are decided, or plan its next seeds."""
+        """At a planned analysis, end a job whose parts are decided, or add its next seeds."""
         while not job.over and all(self._is_whole(job, seed) for seed in job.seeds):
             if self._analyze is not None:
                 job.undecided = self._analyze(job)
@@ -207,8 +207,8 @@ def cost_table(
 ) -> tuple[list[list[str]], list[str]]:
     """Return the table rows (`COLUMNS`), one per row and point, and notes on data and time.
 
-    A run is expected to take the median duration of the job's own runs of its row and point that
-    finished, or else of the published ones in `results`. `left` are the runs still to be made.
+    A run's expected duration is the median over the job's own finished runs of its row and point,
+    or else over the published runs in `results`. `left` are the runs still to be made.
     """
     size = job.study.scale(job.scale)
     published: dict[tuple[str, str], list[RunRecord]] = {}
@@ -241,7 +241,7 @@ def cost_table(
         runs_on = "; ".join(f"{count} {where}" for where, count in machines.items())
         notes.append(f"min/run: the median of finished runs ({runs_on})")
     if unknown:
-        notes.append("?: unknown until the first run of the row has ended")
+        notes.append("?: unknown until a run of the row has finished")
     if size.pilot:
         notes.append("a pilot: these runs never count as evidence")
     return lines, notes
@@ -252,7 +252,7 @@ def _machine(record: RunRecord) -> str:
 
 
 def asked(words: Sequence[str], *, published: Path | None = None) -> list[Job]:
-    """Return a job for each named study; an override with the prefix `STUDY:` is for that one only.
+    """Return a job for each named study; an override with the prefix `STUDY:` applies only to it.
 
     With `published`, the folder of published studies, seeds follow the planned analyses and come
     after the published ones.
@@ -264,7 +264,7 @@ def asked(words: Sequence[str], *, published: Path | None = None) -> list[Job]:
     for override in (word for word in words if "=" in word):
         study, colon, _ = override.partition("=")[0].partition(":")
         if colon and study not in own:
-            raise ValueError(f"{override}: {study} is none of the studies named: {' '.join(named)}")
+            raise ValueError(f"{override}: {study} is not a named study: {' '.join(named)}")
         for name in [study] if colon else named:
             own[name].append(override.removeprefix(f"{study}:") if colon else override)
     jobs: list[Job] = []
@@ -272,7 +272,7 @@ def asked(words: Sequence[str], *, published: Path | None = None) -> list[Job]:
         study, (given, extra) = load_study(name), taken_out(own[name])
         scale = given.get("scale", SMOKE)
         if published is not None and "seeds" in given:
-            raise ValueError("seeds=: --until-decided plans the seeds of each analysis by itself")
+            raise ValueError("seeds=: --until-decided plans the seeds of each analysis")
         seeds = read_seeds(given["seeds"]) if "seeds" in given else None
         rows = read_rows(given["rows"], study, scale) if "rows" in given else None
         jobs.append(Job(study, scale, own=seeds, rows=rows, extra=extra, results=published))
@@ -287,10 +287,10 @@ def taken_out(overrides: Sequence[str]) -> tuple[dict[str, str], list[str]]:
 
 
 def read_rows(text: str, study: Study, scale: str) -> list[str]:
-    """Return the rows of a scale that `rows=` names, in the order of the scale.
+    """Return the rows of a scale selected by `rows=`, in the scale's order.
 
-    A row is given by name or number; a list is `ln,bn` or, as names may contain commas,
-    `[ln,'bn, padding counted']`. Raises ValueError naming the existing rows.
+    A row is given by name or number; a list is `ln,bn` or, if names contain commas, `[ln,'bn,
+    padding counted']`. A ValueError lists the existing rows.
     """
     names = study.scale(scale).rows
     try:
@@ -301,7 +301,7 @@ def read_rows(text: str, study: Study, scale: str) -> list[str]:
     for part in parts or [""]:
         if part not in names and str(part) not in numbers:
             there = "; ".join(f"{number} {name}" for number, name in numbers.items())
-            raise ValueError(f"rows: {part!r} is no row of scale={scale}: there are {there}")
+            raise ValueError(f"rows: {part!r} is not a row of scale={scale}: there are {there}")
     found = {part if part in names else numbers[part] for part in parts}
     return [name for name in names if name in found]
 

@@ -1,4 +1,4 @@
-"""Progress of a plan on a terminal: a live table, or in a pipe a line every few seconds.
+"""Progress of a plan: a live table on a terminal, or in a pipe a line every few seconds.
 
 The progress of each run is read from its folder.
 """
@@ -23,7 +23,7 @@ _LINES = 8  # terminal lines outside the table
 
 
 class Runs(Show):
-    """The runs being carried out, `at_a_time`; shown on standard error by default."""
+    """The display of runs, `at_a_time` of them in parallel; on standard error by default."""
 
     def __init__(self, at_a_time: int, console: "Console | None" = None) -> None:
         from rich.console import Console
@@ -56,7 +56,7 @@ class Runs(Show):
             self._live = None
 
     def say(self, line: str) -> None:
-        # The live table shows the same, so print the line only to a file.
+        # The live table already shows this, so print the line only to a file.
         if self._live is None or not sys.stdout.isatty():
             print(line, flush=True)
 
@@ -81,7 +81,7 @@ class Runs(Show):
 
     @property
     def left(self) -> float | None:
-        """Estimate the seconds to the end; None until a run ends or estimates its own time."""
+        """The estimated seconds left; None until a run has ended or has its own estimate."""
         lefts = {
             cell: now["left"]
             for cell, now in self._progress.items()
@@ -96,14 +96,14 @@ class Runs(Show):
         return max([rest / self._at_a_time, *lefts.values()])
 
     def counts(self) -> str:
-        """Return the number of done and failed runs, and the time left."""
+        """Return a line with the number of done and failed runs, and the time left."""
         failed, left = sum(done.status != 0 for done in self._ended), self.left
         parts = [f"{len(self._ended)} of {self._count} done"]
         parts += [f"{failed} failed"] if failed else []
         return ", ".join([*parts, *([f"about {duration(left)} left"] if left else [])])
 
     def table(self) -> "Table":
-        """Return a table of the running and failed runs, as many as fit on the terminal."""
+        """Return a table of current and failed runs, as many as fit on the terminal."""
         from rich.table import Table
 
         table = Table(
@@ -122,7 +122,7 @@ class Runs(Show):
         return table
 
     def stopped(self, command: str) -> list[str]:
-        """Return what is done and left after Ctrl-C, and the command that resumes."""
+        """Return lines for Ctrl-C: how many runs are done and left, and the command to resume."""
         saved = [done.cell for done in self._ended if done.interrupted]
         done = len(self._ended) - len(saved)
         said = f"stopped: {done} of {self._count} runs done, {self._count - done} left"
@@ -133,13 +133,13 @@ class Runs(Show):
 def carry_out_shown(
     plan: Plan, processes: int | None, *, again: str, deadline: float = math.inf
 ) -> list[Ended]:
-    """Carry out a plan like `carry_out`, and print its progress and why runs failed.
+    """Execute a plan like `carry_out`, and print its progress and the reasons for failures.
 
     Returns the runs that were not interrupted. `again` is the resume command shown after Ctrl-C.
     """
     at_a_time = min(plan.count, len(places(processes)))
     runs = Runs(at_a_time)
-    print(f"{plan.count} runs, {at_a_time} at a time; {LOG_FILE} in the folder of each", flush=True)
+    print(f"{plan.count} runs, {at_a_time} at a time; {LOG_FILE} in each run's folder", flush=True)
     try:
         with runs:
             found = carry_out(plan, processes, deadline=deadline, show=runs)

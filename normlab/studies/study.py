@@ -8,14 +8,14 @@ from typing import Annotated, Any, Literal, NamedTuple
 from msgspec import Meta, Struct, field
 
 STABILITY = "stability"
-"""The key of `figures` for what an article says about training stability."""
+"""The key of `figures` for an article's statement on training stability."""
 SMOKE = "smoke"
-"""The smallest scale, the default of the commands: it shows that a study works, and decides
+"""The smallest scale and the commands' default: it shows that a study works, but decides
 nothing."""
 TRIALS = "tuning"
-"""The study named by the trials of a tuning, so that no trial counts as evidence."""
+"""The study name in the config of tuning trials, so that no trial counts as evidence."""
 ANALYSES = (5, 8, 12)
-"""The numbers of seeds at which the planned analyses judge the parts of claims."""
+"""The numbers of seeds at which planned analyses judge the parts of claims."""
 _AT = " @ "
 
 Text = Annotated[str, Meta(min_length=1)]
@@ -23,17 +23,17 @@ Texts = Annotated[tuple[Text, ...], Meta(min_length=1)]
 Overrides = tuple[Annotated[str, Meta(pattern="=")], ...]
 Rows = Annotated[dict[Text, Overrides], Meta(min_length=1)]
 Axis = Annotated[dict[Text, Overrides], Meta(min_length=1)]
-"""The values of a grid's axis, each with its overrides."""
+"""The values of a grid axis, each with its overrides."""
 Column = Annotated[str, Meta(pattern=r"^(valid|test\w*|stability)/.+")]
 Seeds = Annotated[tuple[Annotated[int, Meta(ge=0)], ...], Meta(min_length=1)]
 
 
 class Tuning(Struct, frozen=True, forbid_unknown_fields=True):
-    """How tuning chooses a value for each row and point: same values, seeds and budget for all.
+    """How tuning chooses a value for each row and point, with the same values and seeds for all.
 
-    Each of `values` of the config's `key` is tried on `seeds`, which no other run uses, and judged
-    by the validation score `score` of the last weights. `overrides` shorten the trials. Rows in
-    `whole_runs` are tried at full length, since a short trial can choose too high a rate.
+    Each of `values` for the config key `key` is tried on `seeds`, which no other run uses, and
+    judged by the validation score `score` of the last weights. `overrides` shorten the trials. Rows
+    in `whole_runs` get full-length trials, because short trials may choose too high a rate.
     """
 
     key: Text
@@ -45,13 +45,13 @@ class Tuning(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Scale(Struct, frozen=True, forbid_unknown_fields=True):
-    """A size of a study: overrides for every run, seeds, minutes per run, and the data.
+    """A size of a study: overrides for all runs, seeds, minutes per run, and data.
 
     `minutes` is an estimate for one core with AVX512, or for a GPU. `rows` and `grid` are the rows
-    and values that are run at this scale. `data_name` is a short name for titles. `rates` maps
-    "row" or "row @ axis=value ..." to the overrides that tuning chose. A `pilot` never counts as
-    evidence. `tuning` says how rates are chosen, or names another study whose tuning at the same
-    scale is used.
+    and values to run at this scale. `data_name` is a short name for titles. `rates` maps "row" or
+    "row @ axis=value ..." to the overrides chosen by tuning. A `pilot` never counts as evidence.
+    `tuning` says how rates are chosen, or names another study whose tuning at the same scale is
+    used.
     """
 
     overrides: Overrides
@@ -67,9 +67,9 @@ class Scale(Struct, frozen=True, forbid_unknown_fields=True):
     tuning: Tuning | str | None = None
 
     def chosen(self, row: str, point: str) -> tuple[str, ...]:
-        """Return what tuning chose for a row at a point of the grid, such as `optim.lr=1e-3`.
+        """Return the overrides, such as `optim.lr=1e-3`, tuned for a row at a point of the grid.
 
-        If two entries set the same key, the one that names more axes of the point wins.
+        If two entries set the same key, the entry with more axes wins.
         """
         found: dict[str, str] = {}
         for name in sorted(self.rates, key=lambda name: len(place_of(name)[1])):
@@ -80,7 +80,7 @@ class Scale(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Planned(NamedTuple):
-    """One run of a study: its row, its point in the grid, its seed, and all its overrides."""
+    """A run of a study: its row, point in the grid, seed, and all overrides."""
 
     row: str
     point: str
@@ -96,8 +96,8 @@ class Planned(NamedTuple):
 class Study:
     """A comparison table of an article, and the runs that fill it.
 
-    `figures` are the values in the article, by row and column, or by row and `stability`;
-    `document_data` names the data they were measured on.
+    `figures` are the article's values by row and column, or by row and `stability`; `document_data`
+    names the data on which the article measured them.
     """
 
     name: str
@@ -117,7 +117,7 @@ class Study:
         return next(iter(self.rows))
 
     def scale(self, name: str) -> Scale:
-        """Return a scale; raises ValueError naming the existing ones."""
+        """Return a scale; a ValueError lists the existing scales."""
         if name not in self.scales:
             raise ValueError(
                 f"study {self.name} has no scale={name}: there are {', '.join(self.scales)}"
@@ -132,11 +132,11 @@ class Study:
         rows: Collection[str] | None = None,
         extra: Sequence[str] = (),
     ) -> list[Planned]:
-        """Return all runs, ordered by seed, so that the first ones fill a table with fewer seeds.
+        """Return all runs, ordered by seed, so that the first ones already make complete tables.
 
-        `rows` selects rows; they keep the order of the study. `extra` are overrides for every run;
-        an override of an axis, such as `placement=pre`, selects values of the grid. Raises
-        ValueError naming the existing values.
+        `rows` selects rows, which keep the study's order. `extra` are overrides for every run; an
+        override of an axis, such as `placement=pre`, selects values of the grid. A ValueError lists
+        the existing values.
         """
         size = self.scale(scale)
         grid, rest = dict(size.grid), list[str]()
@@ -177,7 +177,7 @@ class Study:
     ) -> list[Planned]:
         """Return the trials that tune a scale, ordered by row, point, value and seed.
 
-        `extra` are overrides for every trial, `rows` selects rows.
+        `extra` are overrides for every trial; `rows` selects rows.
         """
         size = self.scale(scale)
         return [
@@ -199,7 +199,7 @@ class Study:
         ]
 
     def cost(self, scale: str) -> tuple[int, float]:
-        """Return the number of runs at a scale, and their hours by the estimate in the file."""
+        """Return the number of runs at a scale, and the hours estimated from the study's file."""
         size = self.scale(scale)
         runs = len(size.rows) * len(points_of(size.grid)) * len(size.seeds)
         return runs, runs * size.minutes / 60
@@ -224,5 +224,5 @@ def place_of(name: str) -> tuple[str, set[str]]:
 
 
 def rate_name(row: str, point: str) -> str:
-    """Return the key of a row at a point in `rates`."""
+    """Return the key in `rates` of a row at a point."""
     return f"{row}{_AT}{point}" if point else row

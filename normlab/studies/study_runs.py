@@ -1,4 +1,4 @@
-"""The runs of a study: their configs and folders, whether they ended, and their data."""
+"""The runs of a study: their configs, folders, records and data."""
 
 import json
 import signal
@@ -28,7 +28,7 @@ class Run(NamedTuple):
 
     @property
     def rerun(self) -> bool:
-        """Return whether the run replaces one made by other code."""
+        """Return whether to make the run again if its record was made by other code."""
         return self.config["observe"]["other_code"] == "rerun"
 
     def cell(self, name: str) -> Cell:
@@ -37,7 +37,7 @@ class Run(NamedTuple):
     def record(
         self, complain: Callable[[str], object] = lambda damage: None, then: str = ""
     ) -> "RunRecord | None":
-        """Return the record or None; `complain` gets a message about damage, `then` is the cure."""
+        """Return the record or None; if damaged, `complain` gets a message with the cure `then`."""
         ended = (self.folder / RECORD_FILE).is_file()
         try:
             return read_record(self.folder, mend=then) if ended else None
@@ -46,7 +46,7 @@ class Run(NamedTuple):
             return None
 
     def has_ended(self, record: "RunRecord | None") -> bool:
-        """Return whether a record says that the run ended; a re-run must be made by this code."""
+        """Return whether a record shows that the run ended; for a re-run, with the current code."""
         if record is None or record.outcome.status not in ("finished", "diverged"):
             return False
         return not self.rerun or same_code(record.made_by, (NUMERICS, own_norms(self.config)))
@@ -55,9 +55,9 @@ class Run(NamedTuple):
 def runs_of(
     planned: Sequence[Planned], known: dict[tuple[str, ...], dict[str, Any]] | None = None
 ) -> list[Run]:
-    """Compose the runs, once for all seeds; raises ValueError for wrong values or equal runs.
+    """Compose the runs' configs, once for all seeds; ValueError for wrong values or equal runs.
 
-    `known` caches configs by their overrides except the seed; new configs are added to it.
+    `known` is a cache of configs by overrides without the seed; new configs are added to it.
     """
     known = {} if known is None else known
     found: dict[Path, Run] = {}
@@ -67,13 +67,13 @@ def runs_of(
             try:
                 known[others] = composed(run)
             except ValueError as error:
-                raise ValueError(f"{error} (first met at row {run.row})") from None
+                raise ValueError(f"{error} (first in row {run.row})") from None
         config = {**known[others], "seed": run.seed}
         folder = RunStore(config["runs_dir"]).run_dir(config)
         if folder in found:
             raise ValueError(
                 f"{found[folder].planned.name} and {run.name} are the same run: leave out the "
-                "overrides or seeds that make them so"
+                "overrides or seeds that make them equal"
             )
         found[folder] = Run(run, config, folder)
     return list(found.values())
@@ -87,7 +87,7 @@ def composed(run: Planned) -> dict[str, Any]:
 
 
 def check_data(study: Study, scale: str, runs: Iterable[Run]) -> None:
-    """Prepare the data of runs, each data set once; raises ValueError naming what is needed."""
+    """Prepare the data of runs, each data set once; a ValueError names the data needed."""
     asked: dict[str, Run] = {}
     for run in runs:
         task = run.config["task"]
@@ -108,7 +108,7 @@ def data_problem(run: Run) -> str | None:
     """Prepare the data of a run; return the error message if that fails."""
     task = str(run.config["choices"]["task"])
     overrides = [override for override in run.planned.overrides if not override.startswith("task=")]
-    # In its own process, which frees the memory of torch and of the text when it ends.
+    # A separate process frees the memory of torch and of the text when it ends.
     asked = ["inspect", "--data", f"task={task}", *overrides, "--json"]
     command = [sys.executable, "-m", "normlab", *asked]
     done = subprocess.run(command, capture_output=True, text=True, errors="replace")
@@ -116,12 +116,12 @@ def data_problem(run: Run) -> str | None:
         return None
     if done.returncode in (INTERRUPTED, -signal.SIGINT):
         raise KeyboardInterrupt
-    lines = done.stderr.strip().splitlines() or [f"its preparation ended with {done.returncode}"]
+    lines = done.stderr.strip().splitlines() or [f"its preparation exited with {done.returncode}"]
     return lines[-1].removeprefix("normlab inspect: ")
 
 
 def uncommitted() -> str | None:
-    """Return a warning that runs decide nothing if code or configs are uncommitted, else None."""
+    """Return a warning if code or configs have uncommitted changes, else None."""
     command = ["git", "-C", str(CONFIG_DIR.parent), "status", "--porcelain"]
     command += ["--untracked-files=no", "--", "normlab", "configs"]
     try:

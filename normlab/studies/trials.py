@@ -1,4 +1,4 @@
-"""The trials of a tuning: the result of each value, the choice, and the text that records it."""
+"""The trials of a tuning: each value's result, the choice, and its entry in the study's file."""
 
 import json
 import re
@@ -16,9 +16,9 @@ from normlab.studies.study_runs import Run
 
 @dataclass(frozen=True)
 class Trial:
-    """The ended runs of one value, one per seed; `status` is finished, or diverged if one did.
+    """The ended runs of a value, one per seed; `status` is diverged if any run diverged.
 
-    `score` is the mean over seeds, None if diverged; `step` is where the first run diverged.
+    `score` is the mean over seeds, None if diverged; `step` is the step of the first divergence.
     """
 
     value: str
@@ -33,13 +33,13 @@ class Trial:
 
 @dataclass(frozen=True)
 class Bout:
-    """The tuning of a row at a point: the runs of each value, by seed."""
+    """The tuning of a row at a point: the runs of each value, one per seed."""
 
     tuning: Tuning
     runs: Mapping[str, Sequence[Run]]
 
     def trials(self) -> list[Trial]:
-        """Return the trials of the values for which every run has ended."""
+        """Return the trials of all values whose runs have all ended."""
         trials: list[Trial] = []
         for value, runs in self.runs.items():
             records = [record for run in runs if run.has_ended(record := run.record()) and record]
@@ -49,7 +49,7 @@ class Bout:
         return trials
 
     def chosen(self, trials: Sequence[Trial]) -> str | None:
-        """Return the value with the best mean; None until all were tried, and if all diverged."""
+        """Return the value with the best mean; None if some are untried or all diverged."""
         if len(trials) < len(self.runs):
             return None
         return best({trial.value: trial.score for trial in trials}, sign_of(self.tuning.score))
@@ -76,26 +76,26 @@ def _commit(record: RunRecord) -> str:
 
 
 def best(scores: Mapping[str, float | None], sign: int) -> str | None:
-    """Return the value with the best score, the first one on ties; None if there is no score."""
+    """Return the value with the best score, the first one on ties; None without any score."""
     found = {value: sign * score for value, score in scores.items() if score is not None}
     return min(found, key=lambda value: found[value]) if found else None
 
 
 def sign_of(score: str) -> int:
-    """Return 1 for a score that is better lower, -1 for higher; raises ValueError for others."""
+    """Return 1 if a lower score is better, -1 if a higher one is; ValueError if neither."""
     known = meaning(score)
     if known is None or known.better == "-":
         names = ", ".join(name for name, each in SCORES.items() if each.better != "-")
         raise ValueError(
-            f"{score} is no score with a direction in normlab/metrics/glossary.py: tune by {names}"
+            f"{score} is not a score with a direction in normlab/metrics/glossary.py; use {names}"
         )
     return 1 if known.better == "less" else -1
 
 
 def with_rates(text: str, scale: str, rates: Mapping[str, Sequence[str] | None]) -> str:
-    """Return the text of a study's file with these rates for a scale and nothing else changed.
+    """Return the text of a study's file with only these rates of a scale changed.
 
-    None removes the rates of a row. Raises ValueError if the scale is written in braces.
+    None removes a row's rates. Raises ValueError if the scale is written in braces.
     """
     wanted, text = yaml.safe_load(text), text.rstrip("\n") + "\n"
     before = wanted["scales"][scale].pop("rates", None) or {}
@@ -105,7 +105,7 @@ def with_rates(text: str, scale: str, rates: Mapping[str, Sequence[str] | None])
     part = re.search(rf"^  {re.escape(scale)}: *(#.*)?\n(    .*\n)*", text, re.MULTILINE)
     if part is None:
         raise ValueError(f"scales.{scale}: write one key per line")
-    # In the place of the former rates, or else before the tuning, or else at the end.
+    # Replace the former rates, or else insert before `tuning`, or else at the end.
     places = r"^    rates:( *#.*)?.*\n(?:      .*\n)*", r"^()(?=    tuning:)", r"()\Z"
     old = next(m for each in places if (m := re.search(each, part[0], re.MULTILINE)))
     lines = [f"    rates:{old[1] or ''}\n"] if after else []
@@ -118,7 +118,7 @@ def with_rates(text: str, scale: str, rates: Mapping[str, Sequence[str] | None])
 
 
 def _scalar(text: str) -> str:
-    """Format a text as YAML, quoted only if it would otherwise be read back differently."""
+    """Format a text as YAML, quoted only if YAML would otherwise read it differently."""
     try:
         plain = yaml.safe_load(f"[{text}]") == [text] and yaml.safe_load(f"{text}: 1") == {text: 1}
     except (yaml.YAMLError, TypeError):

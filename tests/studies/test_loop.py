@@ -51,7 +51,7 @@ def test_as_many_run_at_once_as_are_asked_for(tmp_path, stand_in):
     assert sorted(done.cell.name for done in found) == runs
     assert max(map(int, (tmp_path / "seen").read_text().split())) == 3
     assert all("-m normlab train seed=" in done.said for done in found)
-    assert sum("begins" in line for line in told.lines) == 6 and told.lines[-1].startswith("[6/6]")
+    assert sum("started" in line for line in told.lines) == 6 and told.lines[-1].startswith("[6/6]")
     assert "seed=3" in (tmp_path / "runs" / "seed=3" / LOG_FILE).read_text()
 
 
@@ -66,7 +66,7 @@ def test_a_failure_costs_itself_and_says_why(tmp_path, stand_in, capsys):
     lines = capsys.readouterr().out.split("2 of 4 runs done\n")[1].splitlines()
     assert lines[0] == "  failed with status 3: norm=bn"
     assert lines[1] == f"    normlab train: no such thing ({tmp_path}/norm=bn/{LOG_FILE})"
-    assert "it said nothing" in lines[3]
+    assert "no output" in lines[3]
 
 
 def test_a_run_that_was_told_to_stop_ends_the_sweep(tmp_path, stand_in, capsys):

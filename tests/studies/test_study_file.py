@@ -177,7 +177,7 @@ def test_two_values_are_tried_only_where_nothing_is_decided(written):
     assert written(tuned("small", pilot=True)).scale("small").tuning.values == ("1e-3", "2e-3")
     with pytest.raises(
         ValueError,
-        match=r"good.yaml: scales.small.tuning.values: 2 is no choice: give at least three",
+        match=r"good.yaml: scales.small.tuning.values: too few values \(2\): give at least three",
     ):
         written(tuned("small"))
 

@@ -78,7 +78,7 @@ def test_a_study_stops_at_the_look_that_decides_it(place, capsys):
     plan(place, bleu(3.0))
     code, out = night(capsys, "one", "--until-decided")
     assert code == 0 and len(place.lines("calls")) == 10
-    assert "\n10 runs, 1 at a time; log.txt in the folder of each\n" in out
+    assert "\n10 runs, 1 at a time; log.txt in each run's folder\n" in out
     assert "planned analysis at 5 seeds of one scale=smoke:\n  supported: 1 worse\n" in out
     assert "planned analysis at 8" not in out
 
@@ -161,8 +161,8 @@ def test_rows_whose_rates_are_not_chosen_are_named_where_runs_would_count(place,
     ("argv", "message"),
     [
         (["one", "one"], "name each study once"),
-        (["one", "tow:norm=ln"], "tow:norm=ln: tow is none of the studies named: one"),
-        (["one", "seeds=1", "--until-decided"], "plans the seeds of each analysis by itself"),
+        (["one", "tow:norm=ln"], "tow:norm=ln: tow is not a named study: one"),
+        (["one", "seeds=1", "--until-decided"], "plans the seeds of each analysis"),
         (["scale=small"], "name each study once, such as"),
     ],
 )

@@ -75,7 +75,7 @@ def test_a_plan_takes_the_time_from_runs_that_have_ended(place, capsys):
     assert cells(lines) == [
         [n, row, "2", "2", "3,000", "?", "?"] for n, row in (("1", "ln"), ("2", "bn"))
     ]
-    assert "?: unknown until the first run of the row has ended" in lines
+    assert "?: unknown until a run of the row has finished" in lines
     assert "data: the built-in corpus" in lines and not any("time:" in line for line in lines)
     assert lines[-1] == "  not measured: 1 worse (no runs)"
     plan(place, bleu(3.0), seeds=(1, 2, 3))
@@ -102,7 +102,7 @@ def test_the_commands_of_runs_are_printed_alone_and_nothing_runs(place, capsys):
         (["nope"], "no study 'nope': there are one, two"),
         (["one", "scale=huge"], "study one has no scale=huge: there are smoke"),
         (["one", "seeds=a,b"], "seeds=a,b: expected numbers, such as seeds=1,2,3"),
-        (["one", "rows=gn"], "rows: 'gn' is no row of scale=smoke: there are 1 ln; 2 bn"),
+        (["one", "rows=gn"], "rows: 'gn' is not a row of scale=smoke: there are 1 ln; 2 bn"),
         (["one", "norm=rms"], "ln seed=1 and bn seed=1 are the same run"),
         (["one", "batch_size=0"], "batch_size=0 must be above 0"),
         (["one", "--processes", "0"], "processes=0 must be above 0"),

@@ -127,12 +127,12 @@ def test_rows_of_whole_runs_are_tried_without_the_overrides_of_trials(tuned):
     ("old", "new", "message"),
     [
         ("seeds: [101]", "seeds: [3]", "3 is a seed of the study"),
-        ("values: [1e-3, 2e-3, 4e-3]", "values: [1e-3]", "1 is no choice"),
+        ("values: [1e-3, 2e-3, 4e-3]", "values: [1e-3]", r"too few values \(1\)"),
         ("score: valid/bleu", "score: test/bleu", r"score: Expected `str` matching regex"),
         (", score: valid/bleu", "", "missing required field `score`"),
         ("valid/bleu}", "valid/bleu, whole_runs: [rms]}", "no .rms.: there"),
-        ("valid/bleu", "valid/length_ratio", "is no score with a direction in"),
-        ("valid/bleu", "valid/blue", "is no score with a direction in .*: tune by .*nll, perp"),
+        ("valid/bleu", "valid/length_ratio", "is not a score with a direction in"),
+        ("valid/bleu", "valid/blue", "is not a score with a direction in .*; use .*nll, perp"),
     ],
 )
 def test_a_tuning_that_is_wrong_is_named_before_any_trial(tuned, old, new, message):

@@ -30,7 +30,7 @@ def test_rows_are_names_or_numbers_in_the_order_of_the_study(text, rows):
 @pytest.mark.parametrize("text", ["gn", "7", "", "[ln", "ln: bn"])
 def test_what_is_no_row_is_named_with_those_there_are(text):
     with pytest.raises(
-        ValueError, match=r"is no row of scale=small: there are 1 ln; 2 bn; 3 bn in"
+        ValueError, match=r"is not a row of scale=small: there are 1 ln; 2 bn; 3 bn in"
     ):
         read_rows(text, study(ROWS), "small")
 
