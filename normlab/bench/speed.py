@@ -1,4 +1,4 @@
-"""Training speed: timed single steps of a run, and the machine's own peak."""
+"""Training speed: timed steps of a run, and the machine's peak."""
 
 import statistics
 import time
@@ -21,7 +21,7 @@ from normlab.train.runtime import Runtime
 _NEVER = 1 << 62
 _ROWS = 2048  # rows of the matrix products that measure the machine's peak
 _PEAK_SECONDS = 0.05  # per matrix shape
-_ATTEMPT = 32  # products per reading of the clock on a GPU, which runs asynchronously
+_ATTEMPT = 32  # products between clock readings on a GPU, which runs asynchronously
 _WARM_UP, _MEASUREMENTS, _STEPS = 3, 5, 4  # for `measure`
 
 
@@ -36,7 +36,7 @@ class Clock:
     """A stopwatch for work on one device.
 
     On a CPU with one thread, `busy` is processor time, which excludes other programs. Otherwise it
-    is wall time: waiting threads spin, and a GPU works outside the process.
+    is wall time, because waiting threads spin and a GPU's work is not counted for the process.
     """
 
     def __init__(self, device: torch.device):
@@ -44,12 +44,12 @@ class Clock:
         self.restart()
 
     def restart(self) -> None:
-        """Wait until the device is idle, then start at zero."""
+        """Wait until the device is idle, then start timing from zero."""
         self._wait()
         self._wall, self._busy = time.perf_counter(), time.process_time()
 
     def read(self) -> Span:
-        """Return the time since `restart`, after waiting for the device."""
+        """Wait until the device is idle; return the time since `restart`."""
         self._wait()
         wall = time.perf_counter() - self._wall
         alone = self._device.type == "cpu" and torch.get_num_threads() == 1
@@ -61,7 +61,7 @@ class Clock:
 
 
 class Steps(NamedTuple):
-    """A run that takes training steps one at a time and writes nothing."""
+    """A run that trains step by step on request and writes nothing."""
 
     name: str
     config: Mapping[str, Any]
@@ -73,7 +73,7 @@ class Steps(NamedTuple):
         return "images" if isinstance(self.trainer.task, Classification) else "tokens"
 
     def take(self, steps: int, clock: Clock) -> tuple[Span, int]:
-        """Take steps; return their time and the target tokens (or images), over all processes."""
+        """Take steps; return their time and the target tokens (or images) over all processes."""
         before = self.trainer.progress.tokens
         clock.restart()
         for _ in range(steps):
@@ -113,8 +113,8 @@ def start(
 def flop_per_token(trainer: Trainer) -> float:
     """Return the floating-point operations per target token (or image) in training.
 
-    torch counts the operations of a forward pass over a few validation examples; forward and
-    backward together take three times as many.
+    torch counts the operations in a forward pass over a few validation examples; forward and
+    backward passes together take three times as many.
     """
     task, model, runtime = trainer.task, trainer.model, trainer.runtime
     batch = task.batch("valid", range(min(8, len(task.lengths("valid"))))).to(runtime.device)
@@ -126,7 +126,7 @@ def flop_per_token(trainer: Trainer) -> float:
 
 @torch.no_grad()
 def peak(model: nn.Module, runtime: Runtime) -> float:
-    """Return the FLOP/s of the fastest matrix product of a model's weight shapes and precision."""
+    """Return the FLOP/s of the fastest matrix product in a model's shapes and precision."""
     dtype = torch.bfloat16 if runtime.precision == "bf16" else runtime.parameter_dtype
     clock, batch = Clock(runtime.device), _ATTEMPT if runtime.device.type == "cuda" else 1
     rates = []
@@ -147,7 +147,7 @@ def peak(model: nn.Module, runtime: Runtime) -> float:
 
 
 def measure(config: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the tokens (or images) per second of training a run, and its share of the peak."""
+    """Return training speed in tokens (or images) per second, share of the peak, and setup."""
     runtime = runtime_of(config)
     steps, clock = start("run", config, runtime), Clock(runtime.device)
     steps.take(_WARM_UP, clock)
