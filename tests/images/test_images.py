@@ -79,7 +79,7 @@ def test_archives_are_read_in_their_order_and_labelled_as_jpeg(tmp_path, monkeyp
     ("members", "size", "message"),
     [
         ([("cifar10/train/dog/0.jpg", jpeg()[:300])], None, r"dog/0\.jpg is not a 32x32 image"),
-        ([("cifar10/train/dragon/0.jpg", jpeg())], None, "in a folder named by its class"),
+        ([("cifar10/train/dragon/0.jpg", jpeg())], None, "in a folder named after its class"),
         ([("cifar10/train/dog/0.jpg", jpeg())], 2, "has 1 train images, but CIFAR-10 has 2"),
     ],
 )
