@@ -1,9 +1,9 @@
 """Single-stack text models: a causal language model and BERT.
 
 The causal language model is one stack with causal attention (Radford et al. 2019, GPT-2) whose
-output layer is tied to the token embedding. BERT is an encoder with a head for masked tokens and a
-head for pairs of segments (Devlin et al. 2019, sections 3 and 3.1); with `placement=post`,
-`norm@embedding_norm=ln` and learned positions it matches their model weight for weight.
+output layer is tied to the token embedding. BERT is an encoder with a masked-token head and a
+segment-pair head (Devlin et al. 2019, sections 3 and 3.1); with `placement=post`,
+`norm@embedding_norm=ln` and learned positions it has exactly the weights of the published model.
 """
 
 from collections.abc import Sequence
@@ -30,8 +30,8 @@ class TextArchitecture(StackArchitecture):
 
     Attributes:
         num_layers: number of layers in the stack.
-        scale_embeddings: multiply token embeddings by sqrt(dim), to match sinusoidal positions of
-            amplitude 1; BERT and GPT-2 do not.
+        scale_embeddings: multiply token embeddings by sqrt(dim), to match the amplitude 1 of
+            sinusoidal positions; BERT and GPT-2 do not scale them.
     """
 
     takes = Text
@@ -52,7 +52,7 @@ class TextArchitecture(StackArchitecture):
 
 
 class CausalLM(GeneratesText):
-    """A stack of layers with causal self-attention."""
+    """A causal language model whose output layer is tied to the token embedding."""
 
     def __init__(self, sizes: TextArchitecture, spec: Text, parts: Parts):
         super().__init__()
@@ -94,7 +94,7 @@ class MaskedLM(nn.Module):
     def forward(
         self, ids: Int[Tensor, "B P"], stream: Stream, segments: Int[Tensor, "B P"]
     ) -> Float[Tensor, "B P D"]:
-        """Return the stream after all layers; `segments` is 0 for first-segment tokens, else 1."""
+        """Return the encoder's output; `segments` is 0 for first-segment tokens, otherwise 1."""
         return self.encoder(ids, stream, added=self.segments(segments))
 
     def token_logits(
@@ -102,8 +102,8 @@ class MaskedLM(nn.Module):
     ) -> Float[Tensor, "N V"]:
         """Return logits for the masked tokens only, row by row.
 
-        `places` are their positions in each row, padded to the longest row; `real` are the flat
-        indices into `places` of the N entries that are not padding.
+        `places` holds the masked positions of each row, padded to equal length; `real` holds the
+        flat indices into `places` of its N entries that are not padding.
         """
         masked = torch.zeros_like(places, dtype=torch.bool)
         masked.view(-1).index_fill_(0, real, True)
@@ -113,9 +113,9 @@ class MaskedLM(nn.Module):
         return F.linear(hidden, self.encoder.embedding.tokens.table, self.token_bias)
 
     def pair_logits(self, x: Float[Tensor, "B P D"]) -> Float[Tensor, "B 2"]:
-        """Return next-sentence logits from token 0: (second segment follows, it does not)."""
+        """Return next-sentence logits from token 0; class 0 means the second segment follows."""
         return self.pair_head(self.pooler(x[:, 0]).tanh())
 
     def folds(self) -> Sequence[Fold]:
-        """Return the closing norm, which folds into the input layers of both heads."""
+        """Return the final norm, which folds into the first linear layer of both heads."""
         return [Fold(self.encoder, "final_norm", into=(self.token_head, self.pooler))]

@@ -1,21 +1,20 @@
 """Multi-head self-attention and cross-attention, and the norms inside them.
 
-Letters: `B` sequences, `P` queries, `S` keys, `H` heads, `K` width of a head, `D = H K`.
+Dimensions: `B` sequences, `P` queries, `S` keys, `H` heads of width `K`, `D = H K`.
 
-A placement or rule can add norms to the heads of queries, keys and values, to the mixed heads, and
-to their output projection. `model.qk_norm` chooses
-among the published norms of queries and keys:
+A placement or rule can add norms to each head's queries, keys and values, to the concatenated heads
+before the output projection, and to its output. `model.qk_norm` selects a published QK norm:
 
-    l2         g cos(q, k) instead of q k' / sqrt(K), with one learned g per attention, initially
-               log2(n^2 - n) for sequences of n tokens (Henry et al. 2020, section 2)
-    cosine     10 cos(q, k), nothing learned (`qk_norm_scale` of x-transformers)
-    ln         layer norm of each head's queries and keys, 1 / sqrt(K) kept (Dehghani et al. 2023)
+    l2         g cos(q, k) instead of q k' / sqrt(K), with one learned g per attention, initialized
+               to log2(n^2 - n) for sequences of n tokens (Henry et al. 2020, section 2)
+    cosine     10 cos(q, k), with no learned scale (`qk_norm_scale` in x-transformers)
+    ln         layer norm on each head's queries and keys, 1 / sqrt(K) kept (Dehghani et al. 2023)
     rms        the same with RMS norm
-    rms_heads  rms with separate gains for each head (`qk_rmsnorm` of x-transformers)
-    qkv        rms, on the values too (HybridNorm; Zhuo et al. 2025)
+    rms_heads  rms with separate gains for each head (`qk_rmsnorm` in x-transformers)
+    qkv        rms on queries, keys and values (HybridNorm; Zhuo et al. 2025)
 
-On a CPU attention is computed step by step: for the short sequences of translation in bf16 this
-takes a quarter of the time of torch's fused kernel. On a GPU the fused kernel is called.
+On a CPU attention is computed from separate operations: for short sentences in bf16 this takes a
+quarter of the time of torch's fused kernel. A GPU uses the fused kernel.
 """
 
 import math
@@ -41,9 +40,9 @@ _COSINES = 10.0
 
 
 class _Weights(torch.autograd.Function):
-    """softmax(scale scores) over visible keys, in float32, which is also faster for short rows.
+    """softmax(scale * scores) over visible keys in float32, which is also faster for short rows.
 
-    A hidden key has weight 0, so the backward pass needs no mask: its score gets no gradient.
+    A hidden key has weight 0 and so gets no gradient; the backward pass needs no mask.
     """
 
     @staticmethod
@@ -69,9 +68,9 @@ class _Weights(torch.autograd.Function):
 
 
 class AttentionCore(nn.Module):
-    """softmax(Q K' / sqrt(K)) V for every head (Vaswani et al. 2017, eq. 1).
+    """Scaled dot-product attention, softmax(Q K' / sqrt(K)) V (Vaswani et al. 2017, eq. 1).
 
-    It has no parameters; it is a module so that probes can hook its queries and keys.
+    It has no parameters; it is a module so that probes can hook into the queries and keys.
     """
 
     def __init__(self, dropout: float):
@@ -85,10 +84,10 @@ class AttentionCore(nn.Module):
         value: Float[Tensor, "B H S K"],
         visible: Bool[Tensor, "..."] | None,
     ) -> Float[Tensor, "B H P K"]:
-        """Mix the values by the attention weights.
+        """Return the values averaged with the attention weights.
 
-        `visible` is True where a query may attend to a key and broadcasts to `B H P S`; None means
-        that every query may attend to all keys.
+        `visible` is True where a query may attend to a key, and broadcasts to `B H P S`; None lets
+        every query attend to every key.
         """
         if not query.is_cpu:
             rate = self.dropout.p if self.training else 0.0
@@ -101,7 +100,7 @@ class AttentionCore(nn.Module):
 
 
 class HeadNorm(nn.Module):
-    """A norm over the width of a head, shared by all heads, which it treats as extra sequences."""
+    """A norm over a head's width, shared by all heads; each head is treated as a sequence."""
 
     def __init__(self, norm: nn.Module):
         super().__init__()
@@ -120,9 +119,9 @@ def _at(site: nn.Module | None, x: Tensor, stream: Stream) -> Tensor:
 class Attention(nn.Module):
     """Base class of self- and cross-attention: heads, core, output projection and inner norms.
 
-    `sites` are modules called with a tensor and its stream: q, k and v on the heads, `B H P K`
-    (with the memory's stream for its keys and values), `mix` on the concatenated mixed heads,
-    `B P D`, before the output projection, and `out` after it.
+    `sites` maps names to norms, called with a tensor and its stream: `q`, `k` and `v` on the heads,
+    `B H P K` (keys and values of a memory with the memory's stream), `mix` on the concatenated
+    heads, `B P D`, before the output projection, and `out` after it.
     """
 
     sublayer: ClassVar[str] = "attention"
@@ -146,7 +145,7 @@ class Attention(nn.Module):
         self.mix_norm, self.out_norm = sites.get("mix"), sites.get("out")
 
     def split(self, x: Float[Tensor, "B P D"]) -> Float[Tensor, "B H P K"]:
-        """Split the width into heads."""
+        """Split the features into heads."""
         return x.unflatten(-1, (self.num_heads, -1)).transpose(1, 2)
 
     def mix(
@@ -156,17 +155,17 @@ class Attention(nn.Module):
         value: Float[Tensor, "B H S K"],
         visible: Bool[Tensor, "..."] | None,
     ) -> Float[Tensor, "B P D"]:
-        """Return the mixed values with the heads concatenated."""
+        """Return the attention output with the heads concatenated."""
         return self.core(query, key, value, visible).transpose(1, 2).flatten(2)
 
     def project_mix(self, mixed: Float[Tensor, "B P D"], stream: Stream) -> Float[Tensor, "B P D"]:
-        """Return the output projection of the mixed values."""
+        """Apply the output projection and the norms before and after it."""
         projected = self.out_proj(_at(self.mix_norm, mixed, stream))
         return _at(self.out_norm, projected, stream)
 
 
 class SelfAttention(Attention):
-    """Self-attention; `causal` hides later positions."""
+    """Self-attention; `causal` masks later positions."""
 
     def __init__(self, dim: int, *, causal: bool, gain: Callable[[Role], float], **parts: Any):
         super().__init__(dim, gain=gain, **parts)
@@ -187,14 +186,14 @@ class SelfAttention(Attention):
     def forward(
         self, x: Float[Tensor, "B P D"], stream: Stream, cache: LayerCache | None = None
     ) -> Float[Tensor, "B P D"]:
-        """Attend to the real positions of the stream, or to earlier positions if causal.
+        """Attend to all real positions of the stream, or only up to the current one if causal.
 
-        With a cache, `x` is the next position, which attends to all cached positions and itself.
+        With a cache, `x` is the next position and attends to all cached positions and itself.
         """
         query, key, value = self.project(x, stream)
         if cache is not None:
             query, key, value, visible = cache.extended(query, key, value)
-        elif self.causal:  # padding is at the end, so no real position sees it
+        elif self.causal:  # padding comes last, so no real position sees it
             size = x.shape[1]
             visible = torch.ones(size, size, dtype=torch.bool, device=x.device).tril()
         else:
@@ -213,7 +212,7 @@ class CrossAttention(Attention):
     def project_memory(
         self, memory: Float[Tensor, "B S D"], source: Stream
     ) -> tuple[Float[Tensor, "B H S K"], Float[Tensor, "B H S K"], Stream]:
-        """Return the memory's keys, values and stream; decoding needs them once per sentence."""
+        """Return the memory's keys, values and stream; decoding computes them once per sentence."""
         key, value = map(self.split, self.kv_proj(memory).chunk(2, dim=-1))
         return _at(self.k_norm, key, source), _at(self.v_norm, value, source), source
 
@@ -237,7 +236,7 @@ class CrossAttention(Attention):
 
 
 class RMSNormByHead(RMSNorm):
-    """RMS norm of the tokens of each head, with a separate gain per feature and head."""
+    """RMS norm with a separate gain per feature and head."""
 
     gains: Tensor
 
@@ -252,9 +251,9 @@ class RMSNormByHead(RMSNorm):
 
 
 def qk_sites(kind: QkNorm, *, dim: int, heads: int, length: int) -> dict[Site, nn.Module | None]:
-    """Return the norms of `model.qk_norm` for one attention, whose heads are `dim` wide.
+    """Return the norms of `model.qk_norm=kind` for one attention with heads of width `dim`.
 
-    Raises ValueError for `l2` if `length` is below 2, where its initial scale is not above 0.
+    Raises ValueError for `l2` if `length` is below 2, where the initial scale is undefined.
     """
     if kind in ("l2", "cosine"):
         return {"q": HeadNorm(_query(kind, dim, length)), "k": HeadNorm(UnitNorm(dim))}
@@ -268,9 +267,9 @@ def qk_sites(kind: QkNorm, *, dim: int, heads: int, length: int) -> dict[Site, n
 
 
 def _query(kind: QkNorm, dim: int, length: int) -> Norm:
-    """Return the query norm for which products with unit keys are the scores times sqrt(K)."""
+    """Return the query norm, scaled by sqrt(K) because the core divides scores by sqrt(K)."""
     if kind == "cosine":
         return UnitNorm(dim, factor=_COSINES * math.sqrt(dim))
     if length < 2:
-        raise ValueError(f"model.qk_length={length} must be at least 2 tokens")
+        raise ValueError(f"model.qk_length={length} must be at least 2")
     return UnitNorm(dim, gain=math.log2(length**2 - length), factor=math.sqrt(dim))

@@ -1,9 +1,9 @@
 """Interfaces between tasks, models and the code that inspects models.
 
-A task states its input and output as a `Spec`. The model node of the config is a
-`ModelArchitecture`, which builds the model for a spec of the right kind and rejects others. Each
-stack of a model describes itself as an `Anatomy`, so that probes, inspection and compilation work
-with any model.
+A task describes its input and output as a `Spec`. The config's model node is a
+`ModelArchitecture`, which builds a model for the kinds of spec it supports and rejects others. Each
+stack of a model describes its structure as an `Anatomy`, so that probes, inspection and compilation
+work with any model.
 """
 
 from abc import ABC, abstractmethod
@@ -24,13 +24,13 @@ QkNorm = Literal["none", "l2", "cosine", "ln", "rms", "rms_heads", "qkv"]
 
 
 class Spec:
-    """The input and output of a task. `needs` completes "this task needs ..."."""
+    """The input and output of a task; `needs` completes the error "this task needs ..."."""
 
     needs: ClassVar[str]
 
 
 class Longest(NamedTuple):
-    """The longest sequence of a task in tokens, and two phrases for the error if it is too long."""
+    """A task's longest sequence in tokens, with two phrases for the error if it does not fit."""
 
     tokens: int
     of: str
@@ -39,7 +39,7 @@ class Longest(NamedTuple):
 
 @dataclass(frozen=True)
 class TextToText(Spec):
-    """Maps tokens of one vocabulary to tokens of another, padded with `pad_id`."""
+    """Token sequences in, token sequences out, each with its own vocabulary; pads are `pad_id`."""
 
     needs: ClassVar[str] = (
         "a model with an encoder and a decoder, such as model=tiny, mini, small, base or iwslt"
@@ -52,11 +52,11 @@ class TextToText(Spec):
 
 @dataclass(frozen=True)
 class Text(Spec):
-    """Tokens, each predicted from earlier tokens (`causal`) or from all other tokens."""
+    """Tokens, each predicted from the earlier tokens (`causal`) or from all other tokens."""
 
     needs: ClassVar[str] = (
-        "a model of one stream, such as model=bert_tiny, bert_mini, bert_small or bert_base, or of "
-        "task=lm model=lstm, gru or rnn"
+        "a single-stack text model, such as model=bert_tiny, bert_mini, bert_small or bert_base, "
+        "or with task=lm also model=lstm, gru or rnn"
     )
     vocab: int
     pad_id: int
@@ -69,7 +69,7 @@ class Image(Spec):
     """Images of `height` x `width` pixels with `channels` values each, for classification."""
 
     needs: ClassVar[str] = (
-        "a model of images, such as model=resnet8, resnet20 or vit, or lstm, gru or rnn"
+        "a model for images, such as model=resnet8, resnet20, vit, lstm, gru or rnn"
     )
     height: int
     width: int
@@ -81,8 +81,8 @@ class Image(Spec):
 class ModelArchitecture(ABC):
     """Sizes and options of a model.
 
-    `takes` are the kinds of spec that it accepts. `own_norms` is set for a model without a
-    placement and says where its norms are.
+    `takes` lists the kinds of spec it accepts. A model that ignores the placement sets `own_norms`
+    to a phrase that says where its norms are.
     """
 
     takes: ClassVar[type[Spec] | tuple[type[Spec], ...]]
@@ -93,30 +93,28 @@ class ModelArchitecture(ABC):
         """Build the model for a task, with uninitialized parameters.
 
         Raises:
-            ValueError: the spec has the wrong kind or size, or this model takes no placement.
+            ValueError: the spec has the wrong kind or size, or this model has no placement.
         """
         if not isinstance(spec, self.takes):
-            raise ValueError(f"this task needs {spec.needs}: the model chosen is another kind")
+            raise ValueError(f"this task needs {spec.needs}; the chosen model is not one")
         if self.own_norms is not None and type(placement) is not Pre:
-            raise ValueError(
-                f"placement: {self.own_norms}, whatever the placement is; leave it out"
-            )
+            raise ValueError(f"placement: {self.own_norms} and ignores the placement; leave it out")
         return self.make(spec, placement, norms)
 
     @abstractmethod
     def make(self, spec: Any, placement: Placement, norms: Norms) -> nn.Module:
-        """Build the model for a spec of the kind `takes`, with norms from `norms` by path."""
+        """Build the model for a spec accepted by `takes`; `norms` builds a norm for each path."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class StackArchitecture(ModelArchitecture):
-    """Sizes of a Transformer's stacks.
+    """Sizes and options shared by all Transformer stacks.
 
     Attributes:
-        qk_norm: the norm of the heads' queries and keys (see `attention`); `qk_length` is the
-            sequence length from which `l2` takes its initial scale.
-        fixnorm: token embeddings have unit length wherever they are used, input and output, and the
-            input is multiplied by sqrt(dim) (Nguyen and Salazar 2019, section 2.2).
+        qk_norm: the norm on each head's queries and keys (see `attention`).
+        qk_length: the sequence length that sets the initial scale of `qk_norm=l2`.
+        fixnorm: normalize token embeddings to unit length at input and output, and multiply the
+            input by sqrt(dim) (Nguyen and Salazar 2019, section 2.2).
     """
 
     dim: int
@@ -132,26 +130,26 @@ class StackArchitecture(ModelArchitecture):
     fixnorm: bool = False
 
     def check_positions(self, longest: Longest) -> None:
-        """Raise ValueError if the task's longest sequence has more tokens than `max_positions`."""
+        """Raise ValueError if the task's longest sequence does not fit into `max_positions`."""
         if longest.tokens > self.max_positions:
             raise ValueError(
-                f"{longest.of} {longest.tokens} tokens, and model.max_positions="
+                f"{longest.of} {longest.tokens} tokens, but model.max_positions="
                 f"{self.max_positions}: {longest.cure}"
             )
 
 
 class Anatomy(NamedTuple):
-    """The modules at both ends of a stack, and its repeated blocks.
+    """The first and last modules of a stack, and its repeated blocks.
 
     Each module is called with values and their stream, or with images only.
 
     Attributes:
-        entry: its input depends only on the stack's own tokens or pixels; no norm comes before it.
-        first: its input is what enters the blocks.
-        last: its output is the output of the stack.
-        both_ways: whether a position may see later positions.
-        room: the largest number of positions; None for any number.
-        blocks: compiled one by one; empty if compiling would unroll a loop over positions.
+        entry: the module that reads the embedded tokens or the pixels; no norm comes before it.
+        first: the module whose input is the input of the blocks.
+        last: the module whose output is the output of the stack.
+        both_ways: whether a position can see later positions.
+        room: the maximum number of positions; None for no limit.
+        blocks: modules to compile one by one; empty if that would unroll a loop over positions.
     """
 
     entry: nn.Module
@@ -163,17 +161,17 @@ class Anatomy(NamedTuple):
 
 
 class Stack(nn.Module, ABC):
-    """A model, or a part of one, that describes its anatomy."""
+    """A model, or a part of a model, that describes its structure as an `Anatomy`."""
 
     @abstractmethod
     def anatomy(self) -> Anatomy:
-        """Return the ends and the blocks of the stack."""
+        """Return the stack's first and last modules and its blocks."""
 
 
 def stacks(model: nn.Module) -> dict[str, Anatomy]:
-    """Return the stacks of a model by name (`encoder`, `decoder`); `network` is the model itself.
+    """Return a model's stacks by name; a model that is one stack itself is called `network`.
 
-    Empty for a model without stacks.
+    The dict is empty for a model without stacks.
     """
     return {
         name or "network": module.anatomy()
@@ -183,10 +181,10 @@ def stacks(model: nn.Module) -> dict[str, Anatomy]:
 
 
 class Fold(NamedTuple):
-    """A norm that can be folded: the attribute `name` of `owner`. A module's `folds()` lists them.
+    """A foldable norm, `owner.name`. A module lists its foldable norms in `folds()`.
 
-    Either only the linear layers `into` read its output, or its input is the output of the linear
-    layer or convolution `behind`.
+    Either only the linear layers `into` read the norm's output, or the norm reads the output of the
+    linear layer or convolution `behind`.
     """
 
     owner: nn.Module
@@ -196,26 +194,26 @@ class Fold(NamedTuple):
 
 
 def sublayer(module: nn.Module) -> str | None:
-    """Return the kind of a sub-layer that probes measure, in one word; None for other modules.
+    """Return the kind of a sub-layer that probes measure, such as "attention"; None for others.
 
-    Its class declares the kind as `sublayer`. It is called like the modules of an `Anatomy`, and
-    returns values, or a tuple of values and states. Its parameters count as its kind, except the
-    parameters of norms and embeddings.
+    The module's class declares it as `sublayer`. The module is called like those of an `Anatomy`
+    and returns values, or a tuple of values and states. Its parameters are counted under this kind,
+    except parameters of norms and embeddings.
     """
     return getattr(module, "sublayer", None)
 
 
 def incremental(module: nn.Module) -> bool:
-    """Return whether all norms in a module can process one token at a time in evaluation."""
+    """Return whether every norm in a module can process one token at a time in eval mode."""
     return all(norm.incremental for norm in module.modules() if isinstance(norm, Norm))
 
 
 @runtime_checkable
 class Decoding(Protocol):
-    """The state of decoding, which advances by one token per sequence."""
+    """The decoding state of a batch, advanced by one token per sequence at a time."""
 
     def advance(self, ids: Int[Tensor, "N"]) -> Float[Tensor, "N D"]:
-        """Feed the next token of each sequence; return the values at its position."""
+        """Feed one token per sequence and return the model's output at its position."""
         ...
 
 
@@ -223,11 +221,11 @@ class GeneratesText(nn.Module, ABC):
     """A causal text model that can decode one token at a time."""
 
     room: int | None
-    """The most tokens that it takes; None for any number."""
+    """The maximum number of tokens in the context; None for no limit."""
 
     @abstractmethod
     def forward(self, ids: Int[Tensor, "B P"], stream: Stream) -> Float[Tensor, "B P D"]:
-        """Return the values that `project` maps to the logits of the next tokens."""
+        """Return the hidden states that `project` maps to next-token logits."""
 
     @abstractmethod
     def project(self, x: Float[Tensor, "*N D"]) -> Float[Tensor, "*N V"]:
@@ -235,8 +233,8 @@ class GeneratesText(nn.Module, ABC):
 
     @abstractmethod
     def start_decoding(self, count: int, *, max_length: int) -> Decoding:
-        """Start decoding `count` sequences, in the fastest way that the norms allow."""
+        """Start decoding `count` sequences, one token at a time if the norms allow it."""
 
     def decode_step(self, ids: Int[Tensor, "N"], state: Decoding) -> Float[Tensor, "N V"]:
-        """Append its token in `ids` to each sequence; return the logits of the next token."""
+        """Append one token to each sequence and return the logits of the next token."""
         return self.project(state.advance(ids))

@@ -1,9 +1,9 @@
-"""Decoding one token at a time: with cached keys and values, or by re-running the prefix.
+"""Decoding one token at a time, with cached keys and values or by re-running the prefix.
 
-There are `N = G W` hypotheses, `W` for each of `G` sentences, and the hypotheses of a sentence are
-the queries of one attention. Keys and values are written once into a preallocated buffer and never
+There are `N = G W` hypotheses, `W` for each of `G` sentences; all hypotheses of a sentence are
+queries of one attention call. Keys and values are written once into a preallocated buffer and never
 move. When the beam drops hypotheses, only the lineage changes: it records which of the sentence's
-keys belong to a hypothesis's own past, so that it sees only those.
+keys belong to each hypothesis's own history, and each hypothesis attends only to those keys.
 """
 
 from collections.abc import Callable, Sequence
@@ -16,16 +16,16 @@ from normlab.norms.base import Stream
 
 
 class Lineage:
-    """For every position so far, which slot of its sentence each hypothesis descends from."""
+    """Records, for every position so far, the beam slot that each hypothesis descends from."""
 
     def __init__(self, width: int):
         self.width = width
         self.slots: Int[Tensor, "G W L"] | None = None
         self.visible: Bool[Tensor, "G 1 W L*W"] | None = None
-        """Whether a hypothesis continues the one with this key; None: it continues all."""
+        """Whether each key belongs to a hypothesis's own history; None if all keys do."""
 
     def extend(self, ids: Int[Tensor, "N"]) -> None:
-        """Move on to the next position, whose tokens are `ids`."""
+        """Add the next position, with tokens `ids`."""
         if self.width == 1:
             return
         every = torch.arange(self.width, device=ids.device)
@@ -34,18 +34,18 @@ class Lineage:
         self.visible = (self.slots[..., None] == every).flatten(2).unsqueeze(1)
 
     def select(self, rows: Int[Tensor, "M"]) -> None:
-        """Keep the hypotheses `rows` in that order."""
+        """Keep only the hypotheses `rows`, in that order."""
         if self.slots is not None:
             self.slots = self.slots.flatten(0, 1)[rows].unflatten(0, (-1, self.width))
 
 
 def _side_by_side(heads: Float[Tensor, "N H 1 K"], width: int) -> Float[Tensor, "G H W K"]:
-    """Arrange the hypotheses of a sentence as the queries of one attention."""
+    """Arrange the hypotheses of a sentence as queries of one attention call."""
     return heads.transpose(1, 2).flatten(0, 1).unflatten(0, (-1, width)).transpose(1, 2)
 
 
 class LayerCache:
-    """Keys and values of one layer: of the positions so far, and of the memory if it reads one."""
+    """The cached keys and values of one layer, for the positions so far and for the memory."""
 
     def __init__(
         self,
@@ -53,9 +53,9 @@ class LayerCache:
         max_length: int,
         memory: tuple[Float[Tensor, "G H S K"], Float[Tensor, "G H S K"], Stream] | None = None,
     ):
-        """Start empty; the buffer for `max_length` positions is allocated at the first position.
+        """Start empty; the first position allocates the buffer for `max_length` positions.
 
-        `memory` are the memory's keys, values and stream.
+        `memory` holds the memory's keys, values and stream, if the layer has cross-attention.
         """
         self.lineage = lineage
         self.max_length = max_length
@@ -73,13 +73,13 @@ class LayerCache:
         key: Float[Tensor, "N H 1 K"],
         value: Float[Tensor, "N H 1 K"],
     ) -> tuple[Tensor, Tensor, Tensor, Tensor | None]:
-        """Append a position; return its queries, all keys and values, and what they may see."""
+        """Append a position; return its queries, all keys and values, and the attention mask."""
         width = self.lineage.width
         query, key, value = (_side_by_side(heads, width) for heads in (query, key, value))
         if self.used == 0:
             groups, heads, _, head_dim = key.shape
             size = self.max_length * width
-            # Keys are stored in the layout that the product reads, or each step would copy them.
+            # Store keys in the layout that the matmul reads; otherwise each step would copy them.
             self.key = key.new_empty(groups, heads, head_dim, size).transpose(2, 3)
             self.value = value.new_empty(groups, heads, size, head_dim)
         added = slice(self.used, self.used + width)
@@ -92,7 +92,7 @@ class LayerCache:
     def at_memory(
         self, query: Float[Tensor, "N H 1 K"]
     ) -> tuple[Tensor, Tensor, Tensor, Tensor | None]:
-        """Return the queries with the memory's keys and values, and what they may see."""
+        """Return the queries, the memory's keys and values, and the attention mask."""
         assert self.memory is not None
         key, value, source = self.memory
         return _side_by_side(query, self.lineage.width), key, value, source.keys
@@ -133,14 +133,14 @@ class CachedDecoding:
         self.position = 0
 
     def advance(self, ids: Int[Tensor, "N"]) -> Float[Tensor, "N D"]:
-        """Feed the next token of each hypothesis; return the stream at its position."""
+        """Feed one token per hypothesis and return the stack's output at its position."""
         self.lineage.extend(ids)
         x = self.step(ids, Stream(start=self.position), self.caches)
         self.position += 1
         return x
 
     def select(self, rows: Int[Tensor, "M"], groups: Int[Tensor, "F"] | None) -> None:
-        """Keep the hypotheses `rows`, in that order, and only the sentences `groups` if given."""
+        """Keep only the hypotheses `rows`, in that order, and the sentences `groups` if given."""
         self.lineage.select(rows)
         if groups is not None:
             for cache in self.caches:
@@ -150,9 +150,9 @@ class CachedDecoding:
 class PrefixDecoding:
     """Decoding that re-runs the whole prefix at each step.
 
-    It is slower, but correct for norms whose statistics need other positions or hypotheses: each
-    step sees exactly the prefix decoded so far. `run` returns the values of prefixes `[N, L]`,
-    given each one's row of `memory` and its stream; a language model ignores both.
+    It is slower, but correct for norms whose statistics depend on other positions or hypotheses:
+    each step sees exactly the prefix decoded so far. `run` maps prefixes `[N, L]`, `memory` and its
+    stream to the model's output; a language model ignores the last two.
     """
 
     def __init__(
@@ -165,12 +165,12 @@ class PrefixDecoding:
         self.prefix = torch.empty(len(memory), 0, dtype=torch.long, device=memory.device)
 
     def advance(self, ids: Int[Tensor, "N"]) -> Float[Tensor, "N D"]:
-        """Append the next token of each sequence; return the values at its position."""
+        """Append one token per sequence and return the model's output at its position."""
         self.prefix = torch.cat([self.prefix, ids[:, None]], dim=1)
         return self.run(self.prefix, self.memory, self.source)[:, -1]
 
     def select(self, rows: Int[Tensor, "M"], groups: Int[Tensor, "F"] | None) -> None:
-        """Keep the hypotheses `rows` in that order."""
+        """Keep only the hypotheses `rows`, in that order."""
         self.prefix = self.prefix[rows]
         if groups is not None:
             self.memory, self.source = self.memory[rows], self.source.picked(rows)

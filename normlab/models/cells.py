@@ -1,16 +1,16 @@
 """Recurrent layers, with optional norms on their linear products and cell state.
 
     RNN    h = tanh(a)                                   a = N_h(W_h h) + N_x(W_x x) + b
-    LSTM   c = s(f) c + s(i) tanh(g),  h = s(o) tanh(N_c(c))    with a cut into i, f, o, g
-    GRU    h = s(z) h + (1 - s(z)) tanh(N(W_x x) + b + s(r) (N(W_h h) + b'))   r, z of a
+    LSTM   c = s(f) c + s(i) tanh(g),  h = s(o) tanh(N_c(c))    with a split into i, f, o, g
+    GRU    h = s(z) h + (1 - s(z)) tanh(N(W_x x) + b + s(r) (N(W_h h) + b'))   a split into r, z
 
-N_x, N_h and N_c are the norms at the places `input`, `hidden` and `cell`. As in Cooijmans et al.
-2017 (section 3), N_x and N_h have no shift of their own; the shared bias replaces it. In Ba et al.
-2016 (appendix) each norm has a shift as well: `norm_shifts`. As there, the GRU's candidate has its
-own norms; it has both of torch's biases.
+N_x, N_h and N_c are the norms named `input`, `hidden` and `cell`; s is the sigmoid. As in Cooijmans
+et al. 2017 (section 3), N_x and N_h have no shift; the shared bias replaces it. `norm_shifts` gives
+them shifts as well, as in Ba et al. 2016 (appendix). As there, the GRU's candidate has its own
+norms. It also has both of torch's biases.
 
-A norm that does not pool over time gets the whole input product at once. The norms of the hidden
-product and of the cell always get one position at a time. At padding the state does not change.
+A norm that does not pool over time gets the whole input product at once. The hidden and cell norms
+always get one position at a time. Padding leaves the state unchanged.
 """
 
 from abc import ABC, abstractmethod
@@ -30,19 +30,19 @@ from normlab.placements.base import Norms
 RecurrentInit = Literal["orthogonal", "identity"]
 InputStatistics = Literal["step", "sequence"]
 State = tuple[Tensor, ...]
-"""The hidden state, `[B, 1, D]`, and the cell of an LSTM."""
+"""The hidden state, `[B, 1, D]`; an LSTM also has its cell state, of the same shape."""
 
 
 @dataclass(frozen=True)
 class Step:
-    """One position: the stream for its norms, and which sequences are not over (None: all)."""
+    """One time step: the norms' stream, and which sequences are still running (None: all)."""
 
     stream: Stream
     running: Bool[Tensor, "B 1 1"] | None
 
 
 def steps(x: Float[Tensor, "B P F"], stream: Stream) -> list[Step]:
-    """Return the positions of a stream, one by one."""
+    """Return one `Step` per position of a stream."""
     if stream.valid is None:
         return [Step(Stream(start=stream.start + t), None) for t in range(x.shape[1])]
     all_real = stream.known_tokens(x) == stream.valid.numel()
@@ -55,16 +55,16 @@ def steps(x: Float[Tensor, "B P F"], stream: Stream) -> list[Step]:
 
 @dataclass(frozen=True, kw_only=True)
 class CellShape:
-    """Options of every recurrent layer; a layer with more options subclasses it.
+    """Options shared by all recurrent layers; a layer with more options subclasses this.
 
     Attributes:
         dim: number of units.
         input_statistics: whether a norm that pools over time gets the input product one step at a
-            time, or the whole sequence (Laurent et al. 2016).
-        norm_shifts: whether the norms of the two products learn a shift in addition to the bias.
+            time, or the whole sequence at once (Laurent et al. 2016).
+        norm_shifts: whether the input and hidden norms learn a shift in addition to the bias.
         gain: factor on the norms' initial gains; None means 0.1 for norms that pool over the batch
-            (Cooijmans et al. 2017, section 5.1), else 1.
-        recurrent_init: orthogonal blocks, or the identity for the candidate's block.
+            (Cooijmans et al. 2017, section 5.1), otherwise 1.
+        recurrent_init: orthogonal for every block, or identity for the candidate's block.
         learned_start: learn the initial state, starting at 0 (Cooijmans et al. 2017, section 5);
             otherwise it is fixed at 0.
     """
@@ -86,7 +86,7 @@ class LstmShape(CellShape):
 
 @dataclass(frozen=True)
 class CellNorms:
-    """Builds the norms of one recurrent layer by place, and adapts them to recurrence."""
+    """Builds the norms of one recurrent layer by name, and sets them up for recurrence."""
 
     norms: Norms
     shape: CellShape
@@ -94,16 +94,16 @@ class CellNorms:
 
     @torch.no_grad()
     def at(self, place: str, dim: int) -> Norm:
-        """Build the norm at a place, with its initial gain, shift and `by_position` set.
+        """Build the norm for a place, with its initial gain, shift and `by_position` set.
 
-        Raises ValueError for a norm whose every output would be its bias.
+        Raises ValueError for a norm that would always output its bias.
         """
         norm = self.norms.at(f"{self.path}.{place}", dim)
         if norm.pools == {"position"} and not self.takes_sequence(place, norm):
             raise ValueError(
-                f"norm@{place}_norm: {type(norm).__name__} pools over time alone, and a recurrence "
-                "gives it one position at a time, so that every output would be its bias; choose "
-                f"another norm there, as norm@{place}_norm=ln"
+                f"norm@{place}_norm: {type(norm).__name__} pools only over time, but a recurrence "
+                "gives it one position at a time, so it would always output its bias; choose "
+                f"another norm, for example norm@{place}_norm=ln"
             )
         if isinstance(norm.weight, nn.Parameter):
             gain = self.shape.gain
@@ -115,20 +115,20 @@ class CellNorms:
         return norm
 
     def inside(self, part: str) -> "CellNorms":
-        """Return the norms of a part of the layer."""
+        """Return the builder for a part of the layer."""
         return replace(self, path=f"{self.path}.{part}")
 
     def takes_sequence(self, place: str, norm: Norm) -> bool:
-        """Return whether the norm at a place gets whole sequences and pools over positions."""
+        """Return whether this norm pools over positions and is given whole sequences."""
         whole = place == "input" and self.shape.input_statistics == "sequence"
         return whole and "position" in norm.pools
 
 
 class Cell(nn.Module, ABC):
-    """Base class of recurrent layers: the products and their norms; a subclass defines the step.
+    """Base class of recurrent layers; a subclass defines one time step.
 
-    `blocks` is the number of blocks of `dim` rows in the products, the last one the candidate's;
-    `states` is the number of tensors in the state.
+    The weight matrices have `blocks` blocks of `dim` rows each, with the candidate last; `states`
+    is the number of tensors in the state.
     """
 
     sublayer: ClassVar[str] = "recurrent"
@@ -148,7 +148,7 @@ class Cell(nn.Module, ABC):
 
     @property
     def incremental(self) -> bool:
-        """Whether evaluation can process one position at a time."""
+        """Whether the layer can process one position at a time in eval mode."""
         return all(
             norm.incremental or not self.norms.takes_sequence("input", norm)
             for norm in self.input_norms
@@ -161,7 +161,7 @@ class Cell(nn.Module, ABC):
 
     @abstractmethod
     def step(self, u: Float[Tensor, "B 1 G"], state: State, stream: Stream) -> State:
-        """Return the state after a position whose normalized input product is `u`."""
+        """Return the next state, given the normalized input product `u` of one position."""
 
     def begin(self, x: Tensor, count: int) -> State:
         """Return the initial state of `count` sequences, on the device and in the dtype of `x`."""
@@ -172,7 +172,7 @@ class Cell(nn.Module, ABC):
     def forward(
         self, x: Float[Tensor, "B P F"], stream: Stream, state: State, positions: Sequence[Step]
     ) -> tuple[Float[Tensor, "B P D"], State]:
-        """Return the hidden states of all positions, and the last state."""
+        """Return the hidden states at all positions, and the final state."""
         inputs = self.inputs(x, stream, positions)
         hidden: list[Tensor] = []
         for u, position in zip(inputs.split(1, dim=1), positions, strict=True):
@@ -187,7 +187,7 @@ class Cell(nn.Module, ABC):
     def inputs(
         self, x: Float[Tensor, "B P F"], stream: Stream, positions: Sequence[Step]
     ) -> Float[Tensor, "B P G"]:
-        """Return the normalized input product of all positions, plus the bias."""
+        """Return the normalized input product at all positions, plus the bias."""
         product = F.linear(x, self.input_weight)
         parts = product.split([norm.dim for norm in self.input_norms], dim=-1)
         normed = [
@@ -207,11 +207,11 @@ class Cell(nn.Module, ABC):
 
     @torch.no_grad()
     def initialize(self, generator: torch.Generator) -> None:
-        """Draw weights block by block: Xavier for the input, orthogonal for the recurrence."""
+        """Initialize block by block: Xavier for input weights, orthogonal for recurrent weights."""
         for block in self.input_weight.chunk(self.blocks):
             xavier_(block, generator)
         for number, block in enumerate(self.hidden_weight.chunk(self.blocks)):
-            orthogonal_(block, generator)  # always drawn, so that the other blocks do not change
+            orthogonal_(block, generator)  # always drawn, so the other blocks get the same values
             if self.shape.recurrent_init == "identity" and number == self.blocks - 1:
                 nn.init.eye_(block)
 
@@ -238,8 +238,8 @@ class Rnn(Cell):
 class Lstm(Cell):
     """Long short-term memory (Hochreiter and Schmidhuber 1997; Gers et al. 2000).
 
-    With batch norm it is equations 6 to 8 of Cooijmans et al. 2017, with layer norm equations 20 to
-    22 of Ba et al. 2016, except for `norm_shifts`.
+    With batch norm this implements equations 6 to 8 of Cooijmans et al. 2017; with layer norm,
+    equations 20 to 22 of Ba et al. 2016, except for the shifts (`norm_shifts`).
     """
 
     blocks: ClassVar[int] = 4
@@ -284,7 +284,7 @@ class _Candidate(nn.Module):
 
 
 class Gru(Cell):
-    """The gated recurrent unit (Cho et al. 2014), with reset after the product as in torch."""
+    """The gated recurrent unit (Cho et al. 2014), resetting after the product as in torch."""
 
     blocks: ClassVar[int] = 3
 

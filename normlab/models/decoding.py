@@ -33,13 +33,13 @@ class SearchSettings:
     length_offset: int = 50
 
     def max_length(self, source_length: int, limit: int) -> int:
-        """Return the largest number of tokens of a hypothesis, at least 1 and at most `limit`."""
+        """Return the maximum length of a hypothesis in tokens, between 1 and `limit`."""
         return max(1, min(int(self.length_factor * source_length + self.length_offset), limit))
 
 
 @dataclass(frozen=True)
 class Hypothesis:
-    """Token ids without the end of sentence, and the hypothesis's score."""
+    """A decoded sentence: token ids without the end-of-sentence token, and the score."""
 
     tokens: list[int]
     score: float
@@ -56,20 +56,20 @@ def search(
     eos_id: int,
     pad_id: int,
 ) -> list[Hypothesis]:
-    """Return the best hypothesis of each source sentence.
+    """Return the best hypothesis for each source sentence.
 
-    `model` has `encode`, `start_decoding` and `decode_step`, and is in evaluation mode. The longest
-    source sentence of the batch sets the length limit.
+    `model` must be in eval mode and have `encode`, `start_decoding` and `decode_step`. The longest
+    source sentence in the batch sets the length limit.
     """
     beam, num_groups = settings.beam, len(ids)
     banned = (pad_id, bos_id)
     limit = settings.max_length(ids.shape[1], model.decoder.embedding.max_positions)
     state = model.start_decoding(model.encode(ids, source), source, width=beam, max_length=limit)
     device = ids.device
-    alive = list(range(num_groups))  # the sentence of each group of rows
+    alive = list(range(num_groups))  # sentence index of each group of rows
     finished: list[list[Hypothesis]] = [[] for _ in range(num_groups)]
     scores = torch.full((num_groups, beam), float("-inf"), device=device)
-    scores[:, 0] = 0  # all hypotheses start out equal, so only one is extended
+    scores[:, 0] = 0  # all hypotheses start out identical, so extend only the first
     tokens = torch.full((num_groups * beam, 0), bos_id, device=device)
     last = torch.full((num_groups * beam,), bos_id, device=device)
     for length in range(1, limit + 1):
@@ -103,7 +103,7 @@ def search(
         if dropped or beam > 1:
             state.select(rows, groups if dropped else None)
         tokens = torch.cat([tokens[rows], last[:, None]], dim=1)
-    # no hypothesis ends if the logits are not finite: return an empty one
+    # with non-finite logits no hypothesis ends; return an empty one
     nothing = Hypothesis([], float("-inf"))
     return [max(found, key=lambda h: h.score, default=nothing) for found in finished]
 
@@ -118,7 +118,7 @@ def _best(
 ) -> tuple[Float[Tensor, "G C"], Int[Tensor, "G C"], Int[Tensor, "G C"]]:
     """Return total scores, parent hypotheses and tokens of each sentence's `count` best extensions.
 
-    `banned` tokens are left out; if `only` is given, it is the only token allowed.
+    `banned` tokens are excluded; if `only` is given, it is the only token allowed.
     """
     chances = logits.float().log_softmax(-1)
     if only is None:
@@ -138,9 +138,9 @@ class SamplingSettings:
     """Settings for sampling a continuation of a text.
 
     Attributes:
-        max_tokens: number of tokens after which to stop.
-        temperature: divides the logits before the softmax; 0 takes the most likely token.
-        top_k: draw from the k most likely tokens; None draws from all.
+        max_tokens: the maximum number of tokens to generate.
+        temperature: divides the logits before the softmax; 0 always picks the most likely token.
+        top_k: sample from the k most likely tokens; None samples from all.
     """
 
     max_tokens: int
@@ -169,8 +169,8 @@ def continuation(
 ) -> Iterator[int]:
     """Yield the tokens that continue `prompt`, one at a time.
 
-    Stops before `eos_id`, or when the model's `room` positions are full. The ids `special` are
-    never drawn. `model` has `start_decoding` and `decode_step`, and is in evaluation mode.
+    Stops before `eos_id`, or once the model's `room` positions are used up. Token ids in `special`
+    are never sampled. `model` must be in eval mode and have `start_decoding` and `decode_step`.
     """
     device = next(model.parameters()).device
     random = torch.Generator().manual_seed(seed)

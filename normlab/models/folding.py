@@ -1,15 +1,15 @@
 """Folding norms with running statistics into the adjacent linear layers, for inference.
 
 With running statistics batch norm is a fixed scale and shift per feature (Ioffe and Szegedy 2015,
-algorithm 2, line 11). If only linear layers read its output, the scale goes into their weights, the
-shift into their biases, and the norm is removed:
+algorithm 2, line 11). If only linear layers read its output, the scale is folded into their
+weights, the shift into their biases, and the norm is removed:
 
     W (s * x + t) + b  =  (W s) x + (W t + b)
 
-A norm that reads a linear layer or a convolution is folded into it in the same way.
+A norm right after a linear layer or a convolution is folded into it in the same way.
 
-Not folded: norms of post-norm residuals, whose output is the stream itself; norms before an output
-projection tied to the token embedding; and norms whose statistics differ from position to position.
+These norms are not folded: norms of post-norm residuals, whose output is the residual stream; norms
+before an output projection tied to the embedding; and norms with separate statistics per position.
 """
 
 import torch
@@ -22,15 +22,15 @@ from normlab.models.layers import Linear
 from normlab.norms.base import Norm, RunningNorm, Stream
 from normlab.norms.local import NoNorm
 
-_POSITIONS = 4  # positions to test a norm on if it has no limit
+_POSITIONS = 4  # test inputs have this many positions unless the norm has a limit
 _TOLERANCE = 1e-9
 
 
 @torch.no_grad()
 def fold(model: nn.Module) -> list[str]:
-    """Fold the norms of a model in eval mode, in place; return the names of the folded norms.
+    """Fold a model's norms in place, in eval mode; return the names of the folded norms.
 
-    The model's output stays the same up to rounding, but it can no longer be trained or
+    The model's output stays the same up to rounding, but the model can no longer be trained or
     recalibrated.
     """
     names = {module: name for name, module in model.named_modules()}
@@ -66,10 +66,10 @@ def _folded(norm: Norm, place: Fold) -> bool:
 
 @torch.no_grad()
 def fixed_map(norm: Norm) -> tuple[Float[Tensor, " D"], Float[Tensor, " D"]] | None:
-    """Return scale and shift in float64 if the norm in eval is a fixed scale and shift per feature.
+    """Return a norm's scale and shift per feature in float64; None if it is not a fixed affine map.
 
-    They are computed from the norm's own outputs: the shift is f(0), the scale f(1) - f(0). None if
-    random inputs show that f is not such a map, and for norms without running statistics.
+    They are computed from the norm's eval-mode outputs: the shift is f(0), the scale f(1) - f(0).
+    Random inputs check that f is this map. Norms without running statistics return None.
     """
     if norm.training or not isinstance(norm, RunningNorm) or norm.rows > 1:
         return None

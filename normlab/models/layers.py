@@ -1,8 +1,8 @@
-"""The layers that models share, their initialization, and input noise.
+"""Layers shared by all models, their initialization, and input noise.
 
-Each random parameter is drawn from a generator seeded by the run's seed and the parameter's *name*,
-so two models that differ only in their norms start from the same other weights, in whatever order
-they are built. As in fairseq: Xavier uniform for projections, N(0, 1/dim) for embeddings, zero
+Each layer draws its weights from a generator seeded by the run's seed and the layer's *name*, so
+two models that differ only in their norms have the same initial weights everywhere else, whatever
+the build order. As in fairseq: Xavier uniform for projections, N(0, 1/dim) for embeddings, zero
 biases.
 """
 
@@ -27,15 +27,15 @@ _ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {"relu": F.relu, "gelu": F
 
 
 class Linear(nn.Linear):
-    """A linear layer whose rows form equal blocks, each with its own initial gain.
+    """A linear layer whose weight rows form equal blocks, each with its own initialization gain.
 
-    The queries, keys and values of an attention are one layer with three blocks, each initialized
-    like a separate layer. In a `centered` layer the mean of each weight row is subtracted: Yan et
-    al. 2020 (MABN, section 4.3) center the layers in front of a norm that subtracts no mean.
+    Query, key and value projections share one layer with three blocks, each initialized like a
+    separate layer. A `centered` layer subtracts the mean from each weight row: Yan et al. 2020
+    (MABN, section 4.3) center the layers in front of a norm that does not subtract a mean.
     """
 
     def __init__(self, in_features: int, out_features: int, *, gains: Sequence[float] = (1.0,)):
-        assert out_features % len(gains) == 0, "blocks are equal"
+        assert out_features % len(gains) == 0, "blocks must have equal size"
         nn.Module.__init__(self)
         self.in_features = in_features
         self.out_features = out_features
@@ -46,22 +46,22 @@ class Linear(nn.Linear):
 
     @property
     def rows(self) -> Tensor:
-        """The weights that the input is multiplied by: centered if the layer is."""
+        """The effective weight matrix, with the row means subtracted if the layer is centered."""
         return self.weight - self.weight.mean(1, keepdim=True) if self.centered else self.weight
 
     def forward(self, input: Tensor) -> Tensor:
-        """Return the product with the rows, plus the bias."""
+        """Return the input times the effective weights, plus the bias."""
         return F.linear(input, self.rows, self.bias)
 
     @torch.no_grad()
     def settle(self) -> None:
-        """Make the centering permanent in the weights, for inference."""
+        """Bake the centering into the weights, for inference."""
         self.weight.copy_(self.rows)
         self.centered = False
 
     @torch.no_grad()
     def initialize(self, generator: torch.Generator) -> None:
-        """Draw each block from Xavier's uniform distribution times its gain."""
+        """Initialize each block with Xavier uniform values scaled by its gain."""
         for block, gain in zip(self.weight.chunk(len(self.gains)), self.gains, strict=True):
             xavier_(block, generator, gain=gain)
         self.bias.zero_()
@@ -70,7 +70,7 @@ class Linear(nn.Linear):
 class Embedding(nn.Embedding):
     """A token embedding with rows of about unit length and a zero row for padding.
 
-    With `unit` each row is divided by its length wherever it is used (FixNorm; Nguyen and Chiang
+    With `unit=True` each row is normalized to unit length on every use (FixNorm; Nguyen and Chiang
     2018); a tied output layer must use `table`.
     """
 
@@ -83,19 +83,19 @@ class Embedding(nn.Embedding):
 
     @property
     def table(self) -> Tensor:
-        """The vectors of all tokens as the model uses them, of unit length with `unit`."""
+        """The embedding matrix as the model uses it, with unit-length rows if `unit`."""
         return F.normalize(self.weight, dim=-1) if self.unit else self.weight
 
     def forward(self, input: Tensor) -> Tensor:
-        """Return the vectors of tokens."""
+        """Return the embedding of each token."""
         rows = super().forward(input)
         return F.normalize(rows, dim=-1) if self.unit else rows
 
     @torch.no_grad()
     def initialize(self, generator: torch.Generator) -> None:
-        """Draw from N(0, 1 / dim), or with `unit` from U(-0.01, 0.01)."""
+        """Draw from N(0, 1 / dim), or from U(-0.01, 0.01) if `unit`."""
         values = torch.empty_like(self.weight, device="cpu")
-        if self.unit:  # as the authors do: a short vector changes direction faster
+        if self.unit:  # as in the paper: short vectors change direction faster
             values.uniform_(-0.01, 0.01, generator=generator)
         else:
             values.normal_(std=self.embedding_dim**-0.5, generator=generator)
@@ -134,10 +134,10 @@ POSITIONS: dict[Positions, Callable[[int, int], Sinusoids | Embedding]] = {
 
 
 class StreamEmbedding(nn.Module):
-    """scale E[token] + position, zero at padding, then the embedding norm and dropout.
+    """The input embedding: scale * E[token] + position (0 at padding), then norm and dropout.
 
-    The scale is sqrt(D) in Vaswani et al. 2017 and 1 in BERT. The token embedding is an argument,
-    so that several streams can share it.
+    The scale is sqrt(D) in Vaswani et al. 2017 and 1 in BERT. The token embedding is passed in so
+    that several streams can share it.
     """
 
     def __init__(
@@ -163,12 +163,12 @@ class StreamEmbedding(nn.Module):
     ) -> Float[Tensor, "B P D"]:
         """Embed the tokens; the first column is at position `stream.start`.
 
-        `added` are extra vectors to add per token, such as segment embeddings.
+        `added` holds extra vectors to add to each token, such as segment embeddings.
         """
         end = stream.start + ids.shape[1]
         if end > self.max_positions:
             raise ValueError(
-                f"a sequence reaches position {end}, the model has {self.max_positions}: "
+                f"a sequence has {end} positions, but the model has only {self.max_positions}: "
                 f"raise model.max_positions or lower the length limit of the task"
             )
         x = self.tokens(ids) * self.scale + self.positions.weight[stream.start : end]
@@ -179,8 +179,8 @@ class StreamEmbedding(nn.Module):
 class FeedForward(nn.Module):
     """fc2(dropout(activation(norm(fc1(x))))) (Vaswani et al. 2017, eq. 2).
 
-    The inner norm is the identity unless a rule names it; Yao et al. 2021 add batch norm there to
-    make a batch-normalized vision Transformer train. `hidden_norm`, before fc2, exists only if a
+    The inner norm is the identity unless a rule sets it; Yao et al. 2021 put batch norm there so
+    that a vision Transformer with batch norm trains. `hidden_norm`, before fc2, is None unless a
     placement or a rule asks for it.
     """
 
@@ -206,7 +206,7 @@ class FeedForward(nn.Module):
         self.fc2 = Linear(ffn_dim, dim, gains=(gain("fc2"),))
 
     def forward(self, x: Float[Tensor, "B P D"], stream: Stream) -> Float[Tensor, "B P D"]:
-        """Transform each position separately, except where a norm pools over positions."""
+        """Transform each position independently, unless a norm pools over positions."""
         hidden = self.inner_norm(self.fc1(x), stream)
         hidden = self.dropout(self.activation(hidden))
         return self.fc2(hidden if self.hidden_norm is None else self.hidden_norm(hidden, stream))
@@ -217,13 +217,13 @@ class FeedForward(nn.Module):
 
 
 def xavier_(block: Tensor, generator: torch.Generator, *, gain: float = 1.0) -> None:
-    """Draw a matrix from Xavier's uniform distribution times a gain (Glorot and Bengio 2010)."""
+    """Fill a matrix with Xavier uniform values scaled by `gain` (Glorot and Bengio 2010)."""
     bound = gain * math.sqrt(6 / (block.shape[0] + block.shape[1]))
     block.copy_(torch.empty_like(block, device="cpu").uniform_(-bound, bound, generator=generator))
 
 
 def orthogonal_(block: Tensor, generator: torch.Generator) -> None:
-    """Draw a square orthogonal matrix uniformly (Saxe et al. 2014)."""
+    """Fill a square matrix with a uniformly random orthogonal matrix (Saxe et al. 2014)."""
     normal = torch.empty(block.shape, dtype=torch.float64).normal_(generator=generator)
     q, r = torch.linalg.qr(normal)
     block.copy_(q * r.diagonal().sign())
@@ -231,7 +231,7 @@ def orthogonal_(block: Tensor, generator: torch.Generator) -> None:
 
 @runtime_checkable
 class Drawn(Protocol):
-    """A layer whose initial values are random."""
+    """A layer with its own random initialization."""
 
     def initialize(self, generator: torch.Generator) -> None:
         """Draw the initial values."""
@@ -244,7 +244,7 @@ def initialize(model: nn.Module, seed: int) -> None:
     Norms and placements keep the parameters they were built with.
 
     Raises:
-        TypeError: a plain torch layer has parameters, which torch drew from dropout's generator.
+        TypeError: a plain torch layer has parameters, drawn from torch's global generator.
     """
     for name, module in model.named_modules():
         if isinstance(module, Drawn):
@@ -252,29 +252,29 @@ def initialize(model: nn.Module, seed: int) -> None:
             number = int.from_bytes(digest[:8], "big") >> 1
             module.initialize(torch.Generator().manual_seed(number))
         elif type(module).__module__.startswith("torch.nn.modules") and module._parameters:
-            raise TypeError(f"{name} is a {type(module).__name__} that nothing gives its values")
+            raise TypeError(f"{name} is a {type(module).__name__} without an `initialize` method")
 
 
 @contextmanager
 def noisy(model: nn.Module, deviation: float) -> Iterator[None]:
     """Add Gaussian noise to a model's input inside the context.
 
-    In a text model noise is added to the token vectors of the first stack (the source in
-    translation), except at padding; in any other model to its first argument, such as pixels whose
-    channels have variance 1.
+    In a text model the noise is added to the token embeddings of the first stack (the source in
+    translation), except at padding; in any other model it is added to the first argument, such as
+    pixels whose channels have variance 1.
 
-    The noise sequence restarts with each context and follows the order of batches, so two models
-    fed the same batches get the same noise whatever their norms. Another batch size or number of
-    processes gives different noise.
+    The noise generator is reseeded on entry and draws batch by batch, so two models fed the same
+    batches get the same noise whatever their norms. Changing the batch size or the number of
+    processes changes the noise.
 
     Args:
-        model: the model whose input gets noise.
-        deviation: standard deviation of the noise relative to the input's: for tokens, to the
-            standard deviation over the embedding table without padding.
+        model: the model to add noise to.
+        deviation: standard deviation of the noise, relative to the standard deviation of the
+            input (for tokens: of the embedding table, without padding).
     """
     draw = torch.Generator().manual_seed(_NOISE_SEED)
     modules = list(model.modules())
-    # An embedding without padding is not of tokens, such as a class token.
+    # An embedding without a padding index is not a token embedding (a class token, for example).
     tables = [m for m in modules if isinstance(m, Embedding) and m.padding_idx is not None]
     entry, size = model, deviation
     if tables:

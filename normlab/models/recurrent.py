@@ -1,7 +1,7 @@
-"""Recurrent networks: their sizes, a forward stack of layers, and two models that use it.
+"""Recurrent networks: their options, a stack of recurrent layers, and two models that use it.
 
-The language model predicts each token from earlier ones, in texts of any length; the classifier
-reads an image as a sequence (Le et al. 2015).
+The language model predicts each token from the earlier tokens of a text of any length; the
+classifier reads an image as a sequence (Le et al. 2015).
 """
 
 from dataclasses import dataclass
@@ -35,17 +35,17 @@ Read = Literal["pixels", "rows", "permuted"]
 class RecurrentArchitecture(CellShape, ModelArchitecture):
     """Sizes and options of a recurrent network; `CellShape` has the options of its layers.
 
-    To add a kind of layer, subclass `Cell`, then subclass this class with that `cell` and a field
-    for each further option of the layer. The embedding is as wide as a layer.
+    To add a kind of layer, subclass `Cell`, then subclass this class, set `cell` and add a field
+    for each extra option of the layer. The embedding is as wide as a layer.
 
     Attributes:
         num_layers: number of stacked layers.
-        initial_noise: standard deviation of noise on the initial hidden state in training; 0 for
-            none. If all sequences start from the same state, the first steps have no variance to
-            divide by (Cooijmans et al. 2017, section 5.2).
-        read: the steps of an image: its pixels row by row, its rows, or its pixels permuted.
-        permutation_seed: seed of the permutation, which is the same in every run.
-        dropout: rate on each layer's output (Zaremba et al. 2014).
+        initial_noise: standard deviation of the noise on the initial hidden state in training; 0
+            for none. Without noise all sequences start from the same state, so batch norm has no
+            variance to divide by in the first steps (Cooijmans et al. 2017, section 5.2).
+        read: what an image becomes a sequence of: pixels row by row, rows, or permuted pixels.
+        permutation_seed: seed of the permutation, the same in every run.
+        dropout: dropout rate on each layer's output (Zaremba et al. 2014).
     """
 
     takes: ClassVar[tuple[type[Spec], ...]] = (Text, Image)
@@ -63,8 +63,8 @@ class RecurrentArchitecture(CellShape, ModelArchitecture):
             return RecurrentClassifier(self, spec, norms)
         if not spec.causal:
             raise ValueError(
-                "a recurrent network reads forward, and this task predicts tokens from those on "
-                "both sides: give model=bert_tiny, bert_mini, bert_small or bert_base, or task=lm"
+                "a recurrent network reads left to right, but this task predicts tokens from both "
+                "sides: use model=bert_tiny, bert_mini, bert_small or bert_base, or task=lm"
             )
         return RecurrentLM(self, spec, norms)
 
@@ -76,22 +76,22 @@ class RnnArchitecture(RecurrentArchitecture):
 
 
 class GruArchitecture(RecurrentArchitecture):
-    """Sizes of a network of gated recurrent units."""
+    """Sizes of a GRU network."""
 
     cell = Gru
 
 
 @dataclass(frozen=True, kw_only=True)
 class LstmArchitecture(RecurrentArchitecture, LstmShape):
-    """Sizes of a network of LSTM layers, whose cell state has a norm as well."""
+    """Sizes of an LSTM network; its cell state has a norm as well."""
 
     cell = Lstm
 
 
 class Noise(nn.Module):
-    """Gaussian noise from its own random stream, so that dropout is the same with and without it.
+    """Gaussian noise from its own generator, so that dropout masks are the same without it.
 
-    The position in the stream is saved with the weights, so that runs can resume.
+    The number of draws is saved with the weights, so that a resumed run draws the same noise.
     """
 
     key: Tensor
@@ -104,12 +104,12 @@ class Noise(nn.Module):
         self.register_buffer("drawn", torch.zeros((), dtype=torch.int64))
 
     def initialize(self, generator: torch.Generator) -> None:
-        """Draw the key of the stream."""
+        """Draw the seed of the noise."""
         self.key.random_(generator=generator)
         self.drawn.zero_()
 
     def forward(self, x: Float[Tensor, "B 1 D"]) -> Float[Tensor, "B 1 D"]:
-        """Add noise to `x` in training; return `x` itself in evaluation."""
+        """Add noise to `x` in training; return `x` unchanged in eval mode."""
         if not self.training:
             return x
         number = int(self.drawn) * world().size + world().rank
@@ -139,7 +139,7 @@ class Recurrent(Stack):
 
     @property
     def incremental(self) -> bool:
-        """Whether evaluation can process one position at a time."""
+        """Whether the stack can process one position at a time in eval mode."""
         return all(cell.incremental for cell in self.cells)
 
     def begin(self, x: Tensor, count: int) -> list[State]:
@@ -162,7 +162,7 @@ class Recurrent(Stack):
     def advance(
         self, x: Float[Tensor, "B P F"], stream: Stream, states: list[State]
     ) -> tuple[Float[Tensor, "B P D"], list[State]]:
-        """Return the hidden states of the last layer, and all states after the last position."""
+        """Return the last layer's hidden states, and all layers' states after the last position."""
         positions = steps(x, stream)
         after: list[State] = []
         for cell, state in zip(self.cells, states, strict=True):
@@ -172,7 +172,7 @@ class Recurrent(Stack):
         return x, after
 
     def _aligned(self, x: Tensor, stream: Stream) -> tuple[Tensor, Stream]:
-        """Pad to the longest sequence of all processes if norms communicate at each step."""
+        """Pad to the longest sequence of any process if norms communicate at each step."""
         if not self.training or world().size == 1 or not running_norms(self):
             return x, stream
         more = max(gather_objects(x.shape[1])) - x.shape[1]
@@ -206,7 +206,7 @@ class RecurrentLM(GeneratesText):
 
 
 class StateDecoding:
-    """Decoding that keeps the states of the layers: one position per step."""
+    """Decoding with the layers' recurrent states: each step processes one position."""
 
     def __init__(self, embedding: Embedding, layers: Recurrent, count: int):
         self.embedding, self.layers = embedding, layers
@@ -214,7 +214,7 @@ class StateDecoding:
         self.position = 0
 
     def advance(self, ids: Int[Tensor, "N"]) -> Float[Tensor, "N D"]:
-        """Feed the next token of each sequence; return the last layer's hidden states."""
+        """Feed one token per sequence and return the last layer's hidden states."""
         stream = Stream(start=self.position)
         x, self.states = self.layers.advance(self.embedding(ids[:, None]), stream, self.states)
         self.position += 1
@@ -222,7 +222,7 @@ class StateDecoding:
 
 
 class RecurrentClassifier(nn.Module):
-    """An image classifier: reads an image in steps, and classifies its last hidden state."""
+    """An image classifier that reads an image step by step and classifies the last hidden state."""
 
     order: Tensor
 
@@ -242,7 +242,7 @@ class RecurrentClassifier(nn.Module):
         return self.classes(self.recurrent(self.sequence(pixels), Stream())[:, -1])
 
     def sequence(self, pixels: Float[Tensor, "B H W C"]) -> Float[Tensor, "B P F"]:
-        """Return the steps of images: their rows, or their pixels row by row or in `order`."""
+        """Return images as sequences of rows, or of pixels row by row or in `order`."""
         if self.read == "rows":
             return pixels.flatten(2)
         steps = pixels.flatten(1, 2)

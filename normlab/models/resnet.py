@@ -1,13 +1,13 @@
 """The residual network for small images (He et al. 2016, section 4.2), with any norm.
 
-    image -> 3x3, width -> norm -> ReLU -> three stages of blocks -> mean over pixels -> classes
+    image -> 3x3 conv -> norm -> ReLU -> three stages of blocks -> mean over pixels -> classes
 
     x --+--> 3x3 --> norm --> ReLU --> 3x3 --> norm --(+)--> ReLU --> y      a block
         |                                              |
         +---------------- shortcut --------------------+
 
-Each stage after the first halves height and width and doubles the filters. The depth is 6 n + 2 for
-n blocks per stage: 20 for n = 3.
+Each stage after the first halves height and width and doubles the number of filters. With n blocks
+per stage the depth is 6 n + 2: 20 for n = 3.
 """
 
 import math
@@ -42,16 +42,16 @@ class Convolution(nn.Conv2d):
 
     @torch.no_grad()
     def initialize(self, generator: torch.Generator) -> None:
-        """Draw from N(0, 2 / fan in), which keeps the variance through ReLU (He et al. 2015)."""
+        """Draw from N(0, 2 / fan_in), which preserves variance through ReLU (He et al. 2015)."""
         fan_in = self.in_channels * math.prod(self.kernel_size)
         values = torch.empty_like(self.weight, device="cpu")
         self.weight.copy_(values.normal_(std=math.sqrt(2 / fan_in), generator=generator))
 
 
 def normalized(norm: Norm, x: Float[Tensor, "B C H W"]) -> Float[Tensor, "B C H W"]:
-    """Apply a norm to images: each pixel is a position, and all are real.
+    """Apply a norm to images; each pixel is a position, and there is no padding.
 
-    Both views are free if channels are last in memory, as in the output of a `Convolution`.
+    The reshapes copy nothing in channels-last memory format, the format of a convolution's output.
     """
     height, width = x.shape[2:]
     pixels = x.permute(0, 2, 3, 1).flatten(1, 2)
@@ -59,7 +59,7 @@ def normalized(norm: Norm, x: Float[Tensor, "B C H W"]) -> Float[Tensor, "B C H 
 
 
 class ConvNorm(nn.Module):
-    """A convolution, then its norm."""
+    """A convolution followed by a norm."""
 
     def __init__(self, convolution: Convolution, norm: Norm):
         super().__init__()
@@ -67,7 +67,7 @@ class ConvNorm(nn.Module):
         self.norm = norm
 
     def forward(self, x: Float[Tensor, "B C H W"]) -> Float[Tensor, "B F h w"]:
-        """Return the normalized output of the filters."""
+        """Return the normalized output of the convolution."""
         return normalized(self.norm, self.convolution(x))
 
     def folds(self) -> Sequence[Fold]:
@@ -82,14 +82,14 @@ class ResNetArchitecture(ModelArchitecture):
     Attributes:
         width: number of filters in the first stage.
         blocks: number of blocks per stage.
-        shortcut: the shortcut of a block that changes the shape: every other pixel, with zeros for
-            the new filters (the paper's option A), or a 1x1 convolution and a norm (option B).
-        zero_last_gain: start the gain of each block's last norm at 0, so that a block initially
-            equals its shortcut (Goyal et al. 2017, section 5.1).
+        shortcut: the shortcut of a block that changes the shape: subsampling with zeros for the
+            new filters (the paper's option A), or a 1x1 convolution with a norm (option B).
+        zero_last_gain: initialize the gain of each block's last norm to 0, so that each block
+            starts as its shortcut (Goyal et al. 2017, section 5.1).
     """
 
     takes = Image
-    own_norms: ClassVar[str | None] = "a residual network has its norms behind its convolutions"
+    own_norms: ClassVar[str | None] = "a residual network has its norms after its convolutions"
     width: int
     blocks: int
     shortcut: Shortcut
@@ -123,7 +123,7 @@ class Block(nn.Module):
             self.shortcut = Subsample(filters - channels)
 
     def forward(self, x: Float[Tensor, "B C H W"]) -> Float[Tensor, "B F h w"]:
-        """Return ReLU of the sum of branch and shortcut."""
+        """Return the ReLU of branch plus shortcut."""
         return F.relu_(self.second(F.relu(self.first(x))) + self.shortcut(x))
 
 
@@ -157,7 +157,7 @@ class ResNet(Stack):
 
     def forward(self, pixels: Float[Tensor, "B H W C"]) -> Float[Tensor, "B K"]:
         """Return a logit for each class."""
-        x = pixels.permute(0, 3, 1, 2)  # channels are last in memory
+        x = pixels.permute(0, 3, 1, 2)  # stays channels-last in memory
         x = F.relu(self.stem(x))
         for block in self.blocks:
             x = block(x)
@@ -178,7 +178,7 @@ class ResNet(Stack):
 def _start_at_zero(norm: Norm) -> None:
     if not isinstance(norm.weight, nn.Parameter):
         raise ValueError(
-            f"model.zero_last_gain=true: {type(norm).__name__} learns no gain that could start at "
-            "0; choose a norm with one, or set it to false"
+            f"model.zero_last_gain=true: {type(norm).__name__} has no learned gain to start "
+            "at 0; choose a norm that has one, or set zero_last_gain to false"
         )
     norm.weight.zero_()

@@ -1,8 +1,8 @@
 """The encoder-decoder Transformer of Vaswani et al. 2017, with any norm and placement.
 
 From the inside out: the layer, the stack, the model. The placement builds the residual around each
-sub-layer. Values always come with their own stream, so a norm on the target stream cannot get the
-source's padding.
+sub-layer. Each tensor is passed with its own stream, so a norm on the target cannot be given the
+source's padding mask.
 """
 
 import math
@@ -52,12 +52,12 @@ class Parts:
         return self.placement.residuals(self.norms, self.sizes.dim, places)
 
     def self_attention(self, place: Place) -> SelfAttention:
-        """Build a self-attention, which is causal in a decoder."""
+        """Build a self-attention sub-layer, causal in a decoder."""
         causal = place.stack == "decoder"
         return SelfAttention(self.sizes.dim, causal=causal, **self._attention(place))
 
     def cross_attention(self, place: Place) -> CrossAttention:
-        """Build a cross-attention."""
+        """Build a cross-attention sub-layer."""
         return CrossAttention(self.sizes.dim, **self._attention(place))
 
     def feed_forward(self, place: Place) -> FeedForward:
@@ -75,16 +75,16 @@ class Parts:
         )
 
     def tokens(self, vocab: int, pad_id: int | None = None) -> Embedding:
-        """Build the token embedding of a vocabulary."""
+        """Build the token embedding for a vocabulary."""
         return Embedding(vocab, self.sizes.dim, padding_idx=pad_id, unit=self.sizes.fixnorm)
 
     def embedding_norm(self, stack: StackName) -> Norm:
-        """Build the norm on the embedded tokens; it is the identity unless a rule names it."""
+        """Build the embedding norm; it is the identity unless a rule sets it."""
         dim = self.sizes.dim
         return self.norms.named(f"{stack}.embedding", dim) or NoNorm(dim)
 
     def embedding(self, stack: StackName, tokens: Embedding, *, scaled: bool) -> StreamEmbedding:
-        """Build the entry of a stack; `scaled` multiplies the token embedding by sqrt(dim)."""
+        """Build a stack's input embedding; `scaled` multiplies token embeddings by sqrt(dim)."""
         sizes = self.sizes
         return StreamEmbedding(
             tokens,
@@ -115,10 +115,10 @@ class Parts:
 
 
 class Layer(nn.Module):
-    """Self-attention, cross-attention if the layer reads a memory, then feed-forward.
+    """A Transformer layer: self-attention, optional cross-attention, then feed-forward.
 
-    `W` is the width of the values passed from layer to layer: `D`, or `n D` if the placement has
-    `n` streams. `branches` pairs each residual with the first linear layer inside it.
+    `W` is the width passed between layers: `D`, or `n D` if the placement keeps `n` residual
+    streams. `branches` pairs each residual with the first linear layer inside it.
     """
 
     def __init__(self, parts: Parts, place: Place, *, cross: bool):
@@ -146,17 +146,17 @@ class Layer(nn.Module):
         source: Stream | None = None,
         cache: LayerCache | None = None,
     ) -> Float[Tensor, "B P W"]:
-        """Transform the stream, attending to the memory; with a cache, its next position."""
+        """Return the layer's output; with a cache, `x` holds only the next position."""
         x = self.self_residual(x, stream, lambda h: self.self_attention(h, stream, cache))
         if self.cross_residual is not None and (cross := self.cross_attention) is not None:
             x = self.cross_residual(x, stream, lambda h: cross(h, stream, memory, source, cache))
         return self.ffn_residual(x, stream, lambda h: self.feed_forward(h, stream))
 
     def _center(self) -> None:
-        """Center the linear layers in front of the norms with `center_weights`.
+        """Center the linear layers in front of norms that have `center_weights` set.
 
-        A norm on the stream reads the sum of the sub-layers' outputs, so their last linear layers
-        are centered. The embedding, which starts the stream, is not.
+        A norm on the stream reads the sum of all sub-layer outputs, so the last linear layer of
+        each sub-layer is centered. The embedding, also part of that sum, is not.
         """
         inner = self.feed_forward.inner_norm
         norms = [m for m in self.modules() if isinstance(m, Norm) and m is not inner]
@@ -166,7 +166,7 @@ class Layer(nn.Module):
             linear.centered = any(norm.center_weights for norm in norms)
 
     def folds(self) -> Sequence[Fold]:
-        """Return the norms whose output feeds only the first linear layer of a branch."""
+        """Return the norms that feed only the first linear layer of their branch."""
         return [
             Fold(residual, residual.branch_norm, into=(linear,))
             for residual, linear in self.branches
@@ -175,10 +175,10 @@ class Layer(nn.Module):
 
 
 class TransformerStack(Stack):
-    """An encoder or a decoder: embedding, opening, layers and closing norm.
+    """An encoder or a decoder: embedding, opening, layers and final norm.
 
-    A decoder is causal, and reads a memory if there is an encoder. `embedding` has a `norm` and
-    `max_positions`; `other` is the number of layers in the other stack, 0 if there is none.
+    A decoder is causal and has cross-attention if there is an encoder. `embedding` needs a `norm`
+    and `max_positions`; `other` is the number of layers in the other stack, 0 without one.
     """
 
     def __init__(
@@ -217,9 +217,9 @@ class TransformerStack(Stack):
         *,
         added: Float[Tensor, "B P D"] | None = None,
     ) -> Float[Tensor, "B P D"]:
-        """Return the stream after all layers; `memory` and `source` are the encoder's output.
+        """Return the output; `memory` and `source` are the encoder's output and its stream.
 
-        `added` are extra vectors for the embedding to add.
+        `added` holds extra vectors for the embedding to add.
         """
         x = self.opening(self.embedding(ids, stream, added), stream)
         for layer in self.layers:
@@ -229,7 +229,7 @@ class TransformerStack(Stack):
     def step(
         self, ids: Int[Tensor, "N"], stream: Stream, caches: Sequence[LayerCache]
     ) -> Float[Tensor, "N D"]:
-        """Return the stream at the next position of `N` sequences, with one cache per layer."""
+        """Return the output at the next position of `N` sequences, using one cache per layer."""
         x = self.opening(self.embedding(ids[:, None], stream), stream)
         for layer, cache in zip(self.layers, caches, strict=True):
             x = layer.forward(x, stream, cache=cache)  # not compiled: caches grow
@@ -252,7 +252,7 @@ class Architecture(StackArchitecture):
 
     Attributes:
         share_embeddings: `all` uses one matrix for source, target and output (needs a joint
-            vocabulary), `target` one for target and output, `none` three separate ones.
+            vocabulary), `target` shares it between target and output, `none` has three matrices.
     """
 
     takes = TextToText
@@ -263,8 +263,8 @@ class Architecture(StackArchitecture):
     def __post_init__(self) -> None:
         if self.fixnorm and self.share_embeddings == "none":
             raise ValueError(
-                "model.fixnorm=true needs an output that is tied to the embedding, and "
-                "model.share_embeddings=none has three matrices: set it to all or target"
+                "model.fixnorm=true needs an output layer tied to the embedding, but "
+                "model.share_embeddings=none ties nothing: set it to all or target"
             )
 
     def make(self, spec: TextToText, placement: Placement, norms: Norms) -> "Seq2Seq":
@@ -273,7 +273,7 @@ class Architecture(StackArchitecture):
 
 
 class Seq2Seq(nn.Module):
-    """Encoder, decoder and the output projection onto the target vocabulary."""
+    """An encoder, a decoder and the output projection to the target vocabulary."""
 
     def __init__(self, sizes: Architecture, spec: TextToText, parts: Parts):
         super().__init__()
@@ -297,7 +297,7 @@ class Seq2Seq(nn.Module):
         self.output = output
 
     def encode(self, ids: Int[Tensor, "B S"], source: Stream) -> Float[Tensor, "B S D"]:
-        """Return the memory of the source sentences."""
+        """Return the encoder's output, the memory that the decoder attends to."""
         return self.encoder(ids, source)
 
     def forward(
@@ -307,7 +307,7 @@ class Seq2Seq(nn.Module):
         target_ids: Int[Tensor, "B P"],
         target: Stream,
     ) -> Float[Tensor, "B P D"]:
-        """Return the target stream under teacher forcing; `project` turns it into logits."""
+        """Return the decoder's output under teacher forcing; `project` turns it into logits."""
         return self.decoder(target_ids, target, self.encode(source_ids, source), source)
 
     def project(self, stream: Float[Tensor, "*N D"]) -> Float[Tensor, "*N V"]:
@@ -317,7 +317,7 @@ class Seq2Seq(nn.Module):
     def start_decoding(
         self, memory: Float[Tensor, "G S D"], source: Stream, *, width: int, max_length: int
     ) -> CachedDecoding | PrefixDecoding:
-        """Start decoding `width` hypotheses per sentence, in the fastest way the norms allow."""
+        """Start decoding `width` hypotheses per sentence, with a cache if the norms allow it."""
         if not incremental(self.decoder):
 
             def run(ids: Tensor, memory: Tensor, source: Stream) -> Tensor:
@@ -333,10 +333,10 @@ class Seq2Seq(nn.Module):
         return CachedDecoding(self.decoder.step, caches, lineage)
 
     def decode_step(self, ids: Int[Tensor, "N"], state: Decoding) -> Float[Tensor, "N V"]:
-        """Append its token in `ids` to each hypothesis; return the logits of the next token."""
+        """Append one token to each hypothesis and return the logits of the next token."""
         return self.project(state.advance(ids))
 
     def folds(self) -> Sequence[Fold]:
-        """Return the encoder's closing norm, which folds into every decoder layer's `kv_proj`."""
+        """Return the encoder's final norm, which folds into every decoder layer's `kv_proj`."""
         readers = [layer.cross_attention.kv_proj for layer in self.decoder.layers]
         return [Fold(self.encoder, "final_norm", into=readers)]

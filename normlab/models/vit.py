@@ -28,7 +28,7 @@ class ViTArchitecture(StackArchitecture):
     Attributes:
         num_layers: number of layers in the encoder.
         patch: side of a patch in pixels.
-        pool: what is classified: the mean over patches, or an extra class token.
+        pool: the classifier's input: the mean over patches, or an extra class token.
     """
 
     takes = Image
@@ -39,16 +39,16 @@ class ViTArchitecture(StackArchitecture):
     def make(self, spec: Image, placement: Placement, norms: Norms) -> "ViT":
         if spec.height % self.patch or spec.width % self.patch:
             raise ValueError(
-                f"model.patch={self.patch} does not divide images of {spec.height}x{spec.width} "
-                "pixels: choose a size that does"
+                f"model.patch={self.patch} does not divide the image size {spec.height}x"
+                f"{spec.width}: choose a patch size that does"
             )
         return ViT(self, spec, Parts(self, placement, norms))
 
 
 class PatchEmbedding(nn.Module):
-    """Embeds the patches of an image as a stream, with a class token first if `pool` is `class`.
+    """Embeds the patches of an image, with a class token first if `pool` is `class`.
 
-    Each patch is mapped linearly from its pixels (Dosovitskiy et al. 2021, equation 1).
+    Each patch is a linear projection of its pixels (Dosovitskiy et al. 2021, equation 1).
     """
 
     def __init__(self, sizes: ViTArchitecture, spec: Image, norm: Norm):
@@ -89,5 +89,5 @@ class ViT(nn.Module):
         return self.classes(x[:, 0] if self.pool == "class" else x.mean(1))
 
     def folds(self) -> Sequence[Fold]:
-        """Return the closing norm; the mean over patches commutes with its scale and shift."""
+        """Return the final norm; its scale and shift commute with the mean over patches."""
         return [Fold(self.encoder, "final_norm", into=(self.classes,))]

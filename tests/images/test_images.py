@@ -180,7 +180,7 @@ def test_projections_and_gains_of_zero_are_options():
     block = quiet.get_submodule("blocks.0").eval()
     x = torch.rand(2, 4, 8, 8, dtype=torch.float64)
     torch.testing.assert_close(block(x), x)
-    with pytest.raises(ValueError, match="learns no gain"):
+    with pytest.raises(ValueError, match="has no learned gain"):
         model_of(*SMALL, "norm=none", "model.zero_last_gain=true")
 
 
@@ -189,10 +189,10 @@ def test_projections_and_gains_of_zero_are_options():
     [
         (("task=digits", "placement=post"), "placement: a residual network"),
         (("task=digits", "norm@ffn_inner_norm=bn"), "norm@ffn_inner_norm: this model has no such"),
-        (("task=digits", "model=tiny"), "model=resnet8, resnet20 or vit"),
+        (("task=digits", "model=tiny"), "model=resnet8, resnet20, vit"),
         (("task=toy", "task.corpus.size=50", "model=resnet8"), "model=tiny, mini, small"),
         (("task=digits", "model=vit", "model.patch=3"), "patch=3 does not divide .* 8x8"),
-        (("task=digits", "max_tokens=100"), "counted in images; give batch_size"),
+        (("task=digits", "max_tokens=100"), "measured in images, not tokens; set batch_size"),
         (("task=digits", "task.source.valid_size=1790"), "valid_size=1790: there are"),
     ],
 )

@@ -68,5 +68,5 @@ def test_the_embedding_is_zero_at_padding_and_nowhere_else(positions):
 def test_a_sentence_beyond_the_positions_is_refused():
     model = seq2seq(max_positions=5)
     ids, stream = sentences([6])
-    with pytest.raises(ValueError, match=r"position 6, the model has 5: raise model.max_positions"):
+    with pytest.raises(ValueError, match=r"has only 5: raise model.max_positions"):
         model.encode(ids, stream)
