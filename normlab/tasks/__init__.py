@@ -1,1 +1,1 @@
-"""Tasks: data, batches, summed losses and scores. One file per task."""
+"""Tasks: each defines its data, batches, summed losses and scores in one file."""

@@ -1,7 +1,7 @@
-"""The base class of tasks, with what they share: batches, scored splits, cross-entropy.
+"""The base class of tasks and their shared code: batches, scoring of splits, cross-entropy.
 
 The training loop never sees a token or a label. It draws batches, asks for summed losses, and
-divides them by the batches' counts, summed beforehand over all micro-batches and ranks.
+divides them by the batches' counts, which are first summed over all micro-batches and ranks.
 """
 
 from abc import ABC, abstractmethod
@@ -35,10 +35,10 @@ class Batch:
     """One micro-batch: its tensors and counts.
 
     Attributes:
-        counts: the denominator of each summed loss, by the loss's name.
-        tokens: real tokens, as a budget in tokens counts them (translation: the target side).
-        positions: all positions of the batch, padding included.
-        padding: the number of padding positions.
+        counts: the denominator of each summed loss, by loss name.
+        tokens: number of real tokens that count towards a token budget (translation: target side).
+        positions: number of positions in the batch, including padding.
+        padding: number of padding positions.
     """
 
     counts: dict[str, int]
@@ -57,9 +57,9 @@ class Batch:
 
 
 class Draw(NamedTuple):
-    """What the random draws of a training epoch depend on: crops, pairs of segments and masks.
+    """The seed and epoch that determine an epoch's random crops, segment pairs and masks.
 
-    `limit` is the most tokens per example; None is the task's own.
+    `limit` is the maximum number of tokens per example; None uses the task's setting.
     """
 
     seed: int
@@ -69,7 +69,7 @@ class Draw(NamedTuple):
 
 @dataclass(frozen=True)
 class Condition:
-    """A change of settings under which a test is repeated; None keeps the run's own setting.
+    """Settings under which the test is repeated; None keeps the run's own setting.
 
     `noise` is the standard deviation of noise added to the input (see `noisy`).
     """
@@ -80,7 +80,7 @@ class Condition:
 
     @property
     def name(self) -> str:
-        """The condition's part of a score's path, such as `eval_stats_batch/batch_size_1`."""
+        """The condition's segment of a score path, such as `eval_stats_batch/batch_size_1`."""
         noise = None if self.noise is None else f"{self.noise:g}"
         values = {**vars(self), "noise": noise}
         return "/".join(f"{name}_{value}" for name, value in values.items() if value is not None)
@@ -90,7 +90,7 @@ class Condition:
         return nullcontext() if self.eval_stats is None else normalized_by(model, self.eval_stats)
 
     def disturbed(self, model: nn.Module) -> AbstractContextManager[None]:
-        """Return a context in which the condition's noise is added to the model's input."""
+        """Return a context that adds the condition's noise to the model's input."""
         return nullcontext() if self.noise is None else noisy(model, self.noise)
 
     def matters(self, model: nn.Module) -> bool:
@@ -100,18 +100,18 @@ class Condition:
 
 @dataclass(kw_only=True, eq=False)
 class Task(ABC):
-    """Data, batches, summed losses and scores.
+    """Base class of tasks: data, batches, summed losses and scores.
 
     Attributes:
-        batch_size, max_tokens, batching: how training examples share batches; one size is None.
+        batch_size, max_tokens, batching: how training batches are formed; one size is None.
         eval_batch_size: examples per batch in validation and test.
-        test_batch_sizes, test_eval_stats: settings under which the test is repeated; the batch
-            sizes also with batch statistics, if `test_eval_stats` has them.
-        length_buckets: upper bounds of the length groups that get test scores of their own.
-        targets: values per validation score; a record says after how many steps each was reached.
-        headline: the score that the task is judged by, if that is not the loss.
+        test_batch_sizes, test_eval_stats: settings under which the test is repeated; if
+            `test_eval_stats` includes `batch`, each batch size is also tested with it.
+        length_buckets: upper bounds of the length groups that get their own test scores.
+        targets: target values per validation score; records say how many steps each one took.
+        headline: the task's main score, if it is not the loss.
         padded: whether examples differ in length, so that batches have padding.
-        tallied: the names that `tally` returns, each with its shape after the first dimension.
+        tallied: the keys that `tally` returns, each with its shape after the first dimension.
     """
 
     batch_size: int | None
@@ -141,28 +141,28 @@ class Task(ABC):
 
     @abstractmethod
     def describe(self) -> dict[str, Any]:
-        """Return what the record says about the data: source, sizes, checksums, padding share."""
+        """Return the record's entry on the data: source, sizes, checksums, padding share."""
 
     @abstractmethod
     def spec(self) -> Spec:
-        """Return the model's input and output sizes; this reads the data."""
+        """Return the input and output sizes for the model, which are read from the data."""
 
     @abstractmethod
     def lengths(self, split: str, draw: Draw | None = None) -> np.ndarray:
-        """Return the tokens of each example of a split, per stream: int64 [n, k].
+        """Return the length in tokens of each example in a split, per stream: int64 [n, k].
 
-        With a `draw` these are the examples of a training epoch, without it the scored examples.
+        With a `draw` these are the examples of a training epoch, otherwise the scored examples.
         """
 
     @abstractmethod
     def collate(
         self, split: str, indices: np.ndarray, draw: Draw | None = None, *, padding: float = 0.0
     ) -> Any:
-        """Return a batch of the examples that `lengths` lists (see `batch` for `padding`)."""
+        """Return a batch; `indices` count the rows of `lengths` (see `batch` for `padding`)."""
 
     @abstractmethod
     def losses(self, model: Any, batch: Any) -> dict[str, Tensor]:
-        """Return the SUMS of the losses; `batch.counts` has the denominators, by the same names."""
+        """Return the SUM of each loss; `batch.counts` has the denominators under the same names."""
 
     @abstractmethod
     def tally(self, model: Any, batch: Any) -> dict[str, Tensor]:
@@ -173,29 +173,29 @@ class Task(ABC):
         """Return the scores for `tally` values summed over examples."""
 
     def floors(self) -> dict[str, float]:
-        """Return the untrained baseline of the scores of the split `test`, by names without split.
+        """Return the untrained baseline of each score on the split `test`, by score name.
 
-        For a loss or an accuracy it is what the frequencies of the test's own targets give without
-        any input; for translation it is what copying the source gives.
+        For losses and accuracies, it is the score of predicting the test targets' own frequencies
+        without any input; for BLEU and chrF, the score of copying the source.
         """
         return {}
 
     def stepwise(self, model: Any, batch: Any) -> tuple[Tensor, Tensor] | None:
-        """Return the logits `[N, V]` of the real targets: from whole sequences, and step by step.
+        """Return the logits `[N, V]` at real targets, from whole sequences and from step-by-step.
 
-        Both see the true previous tokens; None for a task that does not generate. Give examples of
-        one length, or one at a time: shorter ones are fed padding as if it were real tokens.
+        Both use the true previous tokens; None for a task that does not generate. All examples must
+        have the same length: padding in shorter ones would be fed as if it were real tokens.
         """
         return None
 
     def train_batches(self, shard: Shard, seed: int) -> BatchStream:
-        """Return one rank's training batches, in an order that depends on `seed` alone."""
+        """Return one rank's training batches, in an order that depends only on `seed`."""
         return self.indices(
             shard, seed, lambda indices, epoch: self.collate("train", indices, Draw(seed, epoch))
         )
 
     def calibration_batches(self, shard: Shard, seed: int) -> Iterator[Batch]:
-        """Return batches like those at the end of training, for estimating statistics."""
+        """Return batches as at the end of training, for recalibrating running statistics."""
         return self.train_batches(shard, seed)
 
     def indices(
@@ -204,7 +204,7 @@ class Task(ABC):
         seed: int,
         collate: Callable[[np.ndarray, int], Any] = lambda indices, epoch: indices,
     ) -> BatchStream:
-        """Return the stream of training batches that `collate` makes of indices and the epoch."""
+        """Return the stream of training batches, each made by `collate(indices, epoch)`."""
         return BatchStream(
             lambda epoch: self.lengths("train", Draw(seed, epoch)),
             batching=self.batching,
@@ -216,46 +216,46 @@ class Task(ABC):
         )
 
     def planned(self, shard: Shard, seed: int) -> list[np.ndarray]:
-        """Return the lengths, int64 [n, k], in each micro-batch of a rank's first epoch."""
+        """Return the example lengths, int64 [n, k], of each micro-batch in a rank's first epoch."""
         lengths, stream = self.lengths("train", Draw(seed, 0)), self.indices(shard, seed)
         return [lengths[next(stream)] for _ in range(stream.batches_per_epoch)]
 
     def padding_share(self) -> float:
-        """Return the share of padding in an epoch's training batches."""
+        """Return the share of positions that are padding in an epoch's training batches."""
         lengths = self.planned(Shard(0, 1), 0)
         places = sum(int(x.max(axis=0).sum()) * len(x) for x in lengths)
         return 1 - sum(int(x.sum()) for x in lengths) / places
 
     def batch(self, split: str, indices: Sequence[int], *, padding: float = 0.0) -> Any:
-        """Return a batch of scored examples, in which a share `padding` of each stream is padding.
+        """Return a batch of scored examples, each stream padded to at least a share `padding`.
 
-        `padding` is from 0 to below 1; a stream that has more padding anyway is left unchanged.
+        Raises ValueError unless 0 <= padding < 1.
         """
         if not 0 <= padding < 1:
-            raise ValueError(f"padding={padding}: a share from 0 to below 1")
+            raise ValueError(f"padding={padding} must be at least 0 and below 1")
         return self.collate(split, np.asarray(indices, np.int64), padding=padding)
 
     def reach(self, room: int) -> int:
-        """Return the most positions that a run may feed a model with `room` positions."""
+        """Return the maximum number of positions a run may feed to a model that has `room`."""
         return max(int(self.lengths(split).max()) for split in self.splits)
 
     def fewest_pooled(self, lengths: np.ndarray) -> int:
-        """Return the fewest tokens that a norm may get from a batch with these lengths [n, k]."""
+        """Return the fewest tokens that any norm gets from a batch with these lengths [n, k]."""
         return int(lengths.sum(axis=0).min())
 
     def split(self, name: str) -> Any:
-        """Return the data of a split; ValueError if there is no such split."""
+        """Return the data of a split; raises ValueError if the split does not exist."""
         if name not in self.splits:
             raise ValueError(f"no split {name!r}: the corpus has {', '.join(self.splits)}")
         return self.splits[name]
 
     def test_splits(self) -> list[str]:
-        """Return the names of the splits that are scored at the end of a run, `test` first."""
+        """Return the splits that are scored at the end of a run, `test` first."""
         names = [name for name in self.splits if name.startswith("test")]
         return sorted(names, key=lambda name: (name != "test", name))
 
     def score_names(self) -> Sequence[str]:
-        """Return the names of the scores of a validation."""
+        """Return the names of the validation scores."""
         return list(
             self.scores({name: np.ones(shape).tolist() for name, shape in self.tallied.items()})
         )
@@ -272,12 +272,12 @@ class Task(ABC):
         limit: int | None = None,
         each: Callable[[np.ndarray, Any], None] = lambda indices, batch: None,
     ) -> dict[str, Score]:
-        """Score a split, each rank its share; returns the same scores on all ranks, without split.
+        """Score a split and return the scores by name without the split, the same on all ranks.
 
-        A test is also scored per length group, such as `length_33_64/loss`. Rank 0 writes generated
-        text to the file `outputs`. `batch_size` is the number of examples per batch, None the
-        task's own; a `limit` scores at most so many examples, spread over the split. `each` is
-        called with each batch's indices and the batch.
+        Each rank scores its share. Test splits are also scored per length group, such as
+        `length_33_64/loss`. Rank 0 writes generated text to the file `outputs`. `batch_size=None`
+        uses the task's `eval_batch_size`; `limit` is the maximum number of examples, spread evenly
+        over the split. `each` is called with every batch's indices and the batch.
         """
         lengths, device = self.lengths(split), next(model.parameters()).device
         chosen = spread(len(lengths), limit)
@@ -310,8 +310,8 @@ class Task(ABC):
     ) -> AbstractContextManager[Any]:
         """Return a context in which running statistics are recalibrated on training batches.
 
-        Nothing happens unless a norm has `eval_stats: recalibrated`, or `force` is set because the
-        statistics do not belong to the weights (averaged weights).
+        The context does nothing unless a norm has `eval_stats: recalibrated`, or `force` is set
+        because the running statistics do not match the weights (averaged weights).
         """
         kinds = {norm.eval_stats for norm in running_norms(model)}
         if "recalibrated" not in kinds and not (force and "running" in kinds):
@@ -327,13 +327,13 @@ class Task(ABC):
 
 
 def spread(total: int, limit: int | None) -> np.ndarray:
-    """Return the indices of at most `limit` examples of `total`, evenly spaced; None: of all."""
+    """Return at most `limit` evenly spaced indices below `total`; all of them if it is None."""
     count = total if limit is None else min(limit, total)
     return np.linspace(0, total - 1, count).round().astype(np.int64)
 
 
 def step_by_step(model: Any, ids: Int[Tensor, "B P"], state: Any) -> Float[Tensor, "B*P V"]:
-    """Return the logits after each token, fed one position at a time, row by row."""
+    """Feed tokens one position at a time; return the logits after each token, row by row."""
     steps = [model.decode_step(column, state) for column in ids.unbind(1)]
     return torch.stack(steps, dim=1).flatten(0, 1)
 
@@ -343,7 +343,7 @@ def label_smoothed_cross_entropy(
 ) -> tuple[Float[Tensor, ""], Float[Tensor, ""]]:
     """Return the summed loss and the summed negative log-likelihood (nats; no gradient).
 
-    The target distribution is (1 - smoothing) at the target plus smoothing / V everywhere
+    The target distribution puts 1 - smoothing on the target plus smoothing / V on every token
     (Szegedy et al. 2016, section 7), as in `torch.nn.functional.cross_entropy`.
     """
     return _LabelSmoothedCrossEntropy.apply(logits, targets, smoothing)
@@ -360,9 +360,9 @@ def log_probabilities(
 class _LabelSmoothedCrossEntropy(torch.autograd.Function):
     """Label-smoothed cross-entropy that computes its gradient in the forward pass.
 
-    The logits of a batch are its largest tensor. Loss and gradient share one pass over them, a few
-    rows at a time so that the float32 copy stays in the processor's cache. Only the gradient is
-    kept, in the precision of the logits.
+    The logits are the largest tensor of a batch. Loss and gradient share one pass over them, a few
+    rows at a time so that the float32 copy fits in the CPU cache. Only the gradient is saved, in
+    the precision of the logits.
     """
 
     @staticmethod
@@ -379,7 +379,7 @@ class _LabelSmoothedCrossEntropy(torch.autograd.Function):
             scores = logits[part].to(work)
             wanted = targets[part, None]
             picked = scores.gather(1, wanted)[:, 0]
-            # The softmax of the largest score is 1 / sum(exp(scores - largest)).
+            # The largest softmax value is 1 / sum(exp(scores - largest)).
             share = scores.softmax(-1)
             log_total = scores.amax(-1) - share.amax(-1).log()
             nll += (log_total - picked).sum()
@@ -395,5 +395,5 @@ class _LabelSmoothedCrossEntropy(torch.autograd.Function):
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, loss_gradient: Tensor, _: Tensor) -> tuple[Tensor | None, None, None]:
-        (gradient,) = ctx.saved_tensors  # used only once, so it may be scaled in place
+        (gradient,) = ctx.saved_tensors  # used only once, so scaling in place is safe
         return gradient.mul_(loss_gradient.to(gradient.dtype)), None, None

@@ -1,4 +1,4 @@
-"""Image classification: one image is one example, one token of the budget and many positions."""
+"""Image classification; an image is one example, one token of the budget and many positions."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -29,7 +29,7 @@ _BINS = 15
 
 @dataclass(frozen=True, kw_only=True)
 class ImageBatch(Batch):
-    """Images as tensors, with their class numbers. There is no padding."""
+    """Images and their class indices as tensors, without padding."""
 
     pixels: UInt8[Tensor, "B H W C"]
     labels: Int[Tensor, "B"]
@@ -37,12 +37,12 @@ class ImageBatch(Batch):
 
 @dataclass(kw_only=True, eq=False)
 class Classification(Task):
-    """Predict the class of an image; batch sizes count images.
+    """Image classification; batch sizes count images.
 
     Attributes:
         source: where the images come from.
         augmentation: how training images are shifted and mirrored.
-        label_smoothing: share of the target distribution spread over the classes.
+        label_smoothing: share of the target distribution spread over all classes.
     """
 
     source: ImageSource
@@ -55,8 +55,8 @@ class Classification(Task):
     def __post_init__(self) -> None:
         if self.batch_size is None:
             raise ValueError(
-                f"max_tokens={self.max_tokens}: a batch of images is counted in images; give "
-                "batch_size"
+                f"max_tokens={self.max_tokens}: image batches are measured in images, not tokens; "
+                "set batch_size"
             )
 
     @cached_property
@@ -119,7 +119,7 @@ class Classification(Task):
         )
 
     def logits(self, model: nn.Module, batch: ImageBatch) -> Float[Tensor, "B K"]:
-        """Return the logits of images, standardized to mean 0 and variance 1 per channel."""
+        """Return the logits; images are first standardized to mean 0 and variance 1 per channel."""
         mean, deviation = (table.to(next(model.parameters())) for table in self._standard)
         return model((batch.pixels.to(mean.dtype) - mean) / deviation)
 
@@ -141,8 +141,8 @@ class Classification(Task):
     def scores(self, sums: Mapping[str, Any]) -> dict[str, Score]:
         """Return the loss without smoothing, the accuracy, and the calibration error.
 
-        The calibration error is the mean distance between confidence and accuracy over 15 equal
-        bins of confidence, weighted by their images (Guo et al. 2017, equation 3).
+        The calibration error is the mean distance between confidence and accuracy over 15 bins of
+        equal width in confidence, weighted by their image counts (Guo et al. 2017, equation 3).
         """
         counts, confidences, hits = np.asarray(sums["bins"])
         total = int(counts.sum())

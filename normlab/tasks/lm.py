@@ -1,4 +1,4 @@
-"""Language modelling on documents: the base of causal and masked tasks, and the causal task.
+"""Language modelling on documents: the base class of causal and masked LM, and causal LM.
 
 The teacher-forced loss is the training loss; `one_by_one` is the loss on the same tokens when the
 model is fed one token at a time, as in generation.
@@ -43,7 +43,7 @@ LOSS = "loss"
 
 @dataclass(frozen=True, kw_only=True)
 class TextBatch(Batch):
-    """The common fields of batches with one stream of text."""
+    """Base class of batches with one stream of text."""
 
     ids: Int[Tensor, "B P"]
     valid: Bool[Tensor, "B P"]
@@ -51,9 +51,9 @@ class TextBatch(Batch):
 
 @dataclass(frozen=True)
 class LengthChange:
-    """The step from which examples have another `max_length` (both None: it never changes).
+    """The step at which training switches to another `max_length`; both are None for no change.
 
-    Instead of `step`, `after` gives the share of `steps` before the change: 0.9 in BERT.
+    Instead of `step`, `after` gives the share of `steps` before the change, which is 0.9 in BERT.
     """
 
     step: int | None
@@ -67,21 +67,21 @@ class LengthChange:
         if (self.step is None) != (self.max_length is None):
             raise ValueError(
                 f"task.length_change.step={self.step} and task.length_change.max_length="
-                f"{self.max_length}: set both or neither (after, in place of step, needs "
-                "budget.steps)"
+                f"{self.max_length}: set both or neither (`after` can replace `step` if "
+                "budget.steps is set)"
             )
 
 
 NEVER = LengthChange(None, None)
 SCORED = Draw(EVAL_SEED, 0)
-"""The draw of examples that are scored, the same in every run."""
+"""The draw that defines the scored examples, the same in every run."""
 
 
 class DocumentStream(BatchStream):
-    """Training batches of documents, which may change to another `max_length` on the way.
+    """Training batches of documents, which may switch to another `max_length` during training.
 
-    Epochs keep counting when the length changes, so that no masks repeat. With `changed` the length
-    is the last one from the start.
+    The epoch number keeps counting when the length changes, so that masks do not repeat. With
+    `changed` the stream uses the final length from the start.
     """
 
     def __init__(self, task: "DocumentTask", shard: Shard, seed: int, *, changed: bool = False):
@@ -118,15 +118,15 @@ class DocumentStream(BatchStream):
 
 @dataclass(kw_only=True, eq=False)
 class DocumentTask(Task):
-    """A language model of documents.
+    """Base class of language modelling on documents.
 
     Attributes:
         corpus: where the documents come from.
         vocab_size, pieces, lowercase: see `DocumentTokenizer.train`.
-        max_length: tokens per training example, including special tokens.
-        eval_max_length: the same for validation and test; None is the longest used in training.
+        max_length: maximum number of tokens per training example, including special tokens.
+        eval_max_length: the same for validation and test; None uses the longest in training.
         length_change: when to switch training to another `max_length`.
-        accumulate: micro-batches per step, to convert the step of `length_change` into batches.
+        accumulate: micro-batches per step, needed to convert `length_change.step` to batches.
     """
 
     corpus: DocumentCorpus
@@ -141,23 +141,23 @@ class DocumentTask(Task):
 
     def __post_init__(self):
         if list(self.length_buckets) != sorted(set(self.length_buckets)):
-            raise ValueError(f"task.length_buckets={self.length_buckets} must ascend")
+            raise ValueError(f"task.length_buckets={self.length_buckets} must be ascending")
         self.longest = max(self.max_length, self.length_change.max_length or 0)
         self.eval_limit = self.eval_max_length or self.longest
         self._examples = lru_cache(maxsize=4)(self.examples)
 
     @abstractmethod
     def examples(self, split: str, draw: Draw, limit: int) -> Any:
-        """Return examples of up to `limit` tokens, with `lengths`."""
+        """Return the examples of a draw, up to `limit` tokens each; the result has `lengths`."""
 
     def drawn(self, split: str, draw: Draw | None = None) -> Any:
-        """Return the examples of a draw; None is the examples that are scored."""
+        """Return the examples of a draw, or the scored examples if it is None."""
         limit = self.eval_limit if draw is None else draw.limit or self.max_length
         return self._examples(split, draw or SCORED, limit)
 
     @abstractmethod
     def blind_sums(self, split: str) -> dict[str, float]:
-        """Return a split's sums of `tally` for a model that knows only the target frequencies."""
+        """Return the `tally` sums of a split for a model that predicts target frequencies."""
 
     @cached_property
     def data(self) -> PreparedDocuments:
@@ -188,8 +188,8 @@ class DocumentTask(Task):
             longest=Longest(
                 self.reach(0),
                 "examples have up to",
-                "raise it (learned positions beyond the longest training length stay as they were "
-                "drawn), or lower task.max_length or task.eval_max_length",
+                "raise it (learned positions beyond the longest training length stay untrained), "
+                "or lower task.max_length or task.eval_max_length",
             ),
             causal=self.causal,
         )
@@ -213,9 +213,9 @@ class DocumentTask(Task):
 
 @dataclass(frozen=True, kw_only=True)
 class WindowBatch(TextBatch):
-    """Windows of text as tensors. `places` holds the flat indices of the real tokens.
+    """Windows of text as tensors.
 
-    `tgt_out` holds the tokens that follow them.
+    `places` holds the flat indices of the real tokens, `tgt_out` the token that follows each.
     """
 
     places: Int[Tensor, "N"]
@@ -228,7 +228,7 @@ class LanguageModeling(DocumentTask):
     """Causal language modelling.
 
     Attributes:
-        one_by_one: how many test windows are also scored one token at a time.
+        one_by_one: number of test windows that are also scored one token at a time.
     """
 
     one_by_one: int
@@ -259,7 +259,7 @@ class LanguageModeling(DocumentTask):
         )
 
     def logits(self, model: GeneratesText, batch: WindowBatch) -> Tensor:
-        """Return the logits `[N, V]` of the real tokens under teacher forcing."""
+        """Return the logits `[N, V]` at the real tokens under teacher forcing."""
         x = model(batch.ids, Stream(batch.valid))
         return model.project(x.flatten(0, 1).index_select(0, batch.places))
 
@@ -294,16 +294,16 @@ class LanguageModeling(DocumentTask):
         }
 
     def scores(self, sums: Mapping[str, float]) -> dict[str, Score]:
-        """Return the loss, the perplexity, and the bits per character.
+        """Return the loss, the perplexity and the bits per character.
 
-        The end of a document is predicted too; it counts as a token, but not as a character.
+        The end-of-document token is also predicted; it counts as a token but not as a character.
         """
         tokens, characters = int(sums["tokens"]), round(sums["characters"])
         found = {
             "loss": mean_score(sums["nll"], tokens, higher_is_better=False),
             "perplexity": perplexity(sums["nll"], tokens),
         }
-        if characters:  # a length bucket may hold nothing but ends of documents
+        if characters:  # a length bucket may contain only end-of-document tokens
             bits = sums["nll"] / math.log(2)
             found["bits_per_character"] = mean_score(bits, characters, higher_is_better=False)
         return found
@@ -312,10 +312,10 @@ class LanguageModeling(DocumentTask):
     def evaluate(
         self, model: GeneratesText, split: str, shard: Shard, **options: Any
     ) -> dict[str, Score]:
-        """Score a split; the test also one token at a time, to compare with teacher forcing.
+        """Score a split; on `test`, also score some windows one token at a time.
 
-        That adds `one_by_one/loss` and, over the same tokens, `one_by_one/teacher_forced_loss`, of
-        windows that are evenly spaced over the split.
+        This adds `one_by_one/loss` and, on the same tokens, `one_by_one/teacher_forced_loss`. The
+        windows are evenly spaced over the split.
         """
         scores = super().evaluate(model, split, shard, **options)
         if split != "test" or options.get("batch_size") or not self.one_by_one:
@@ -337,9 +337,9 @@ class LanguageModeling(DocumentTask):
     def generate(
         self, model: GeneratesText, prompt: str, settings: SamplingSettings, *, seed: int
     ) -> str:
-        """Return the continuation of a prompt; `model` is in evaluation mode.
+        """Return the continuation of a prompt; `model` must be in eval mode.
 
-        Raises ValueError if the prompt leaves no room for a token.
+        Raises ValueError if the prompt has more tokens than the model has positions.
         """
         tokenizer, eos_id = self.data.tokenizer, DocumentTokenizer.eos_id
         ids = [DocumentTokenizer.bos_id]
@@ -347,12 +347,12 @@ class LanguageModeling(DocumentTask):
         room = model.room or len(ids) + settings.max_tokens
         if len(ids) > room:
             raise ValueError(
-                f"the prompt has {len(ids) - 1} tokens, and the model has {room} positions: give "
+                f"the prompt has {len(ids) - 1} tokens, but the model has {room} positions: use "
                 "a shorter prompt"
             )
         special = [token for token in range(DocumentTokenizer.first_ordinary) if token != eos_id]
         options = {"special": special, "eos_id": eos_id, "room": room, "seed": seed}
         drawn = list(continuation(model, ids, settings, **options))
-        # The last character of several bytes may lack its last piece.
+        # Generation may stop in the middle of a multi-byte character.
         text = tokenizer.decode(ids + drawn).rstrip("\N{REPLACEMENT CHARACTER}")
         return text[len(tokenizer.decode(ids)) :]

@@ -1,7 +1,7 @@
-"""BERT's pretraining: predict masked tokens, and whether one segment follows the other.
+"""BERT pretraining: masked-token and next-sentence prediction.
 
-Devlin et al. 2019, sections 3.1 and A.1. Two losses are added: a mean over masked tokens and a mean
-over pairs of segments.
+Follows Devlin et al. 2019, sections 3.1 and A.1. The total loss is the mean over masked tokens plus
+the mean over segment pairs.
 """
 
 from collections.abc import Mapping, Sequence
@@ -26,16 +26,16 @@ from normlab.tasks.lm import SCORED, DocumentTask, TextBatch
 
 MLM, NSP = "mlm", "nsp"
 TOP = 5
-_PART = 1000  # examples assembled at a time
+_PART = 1000  # examples per chunk
 
 
 @dataclass(frozen=True, kw_only=True)
 class MaskedBatch(TextBatch):
-    """Corrupted examples as tensors.
+    """Masked examples as tensors.
 
-    `places` holds the columns to predict, padded to the longest row, `real` the flat indices of the
-    columns that are not padding, and `labels` the true tokens there, row by row. `follows` is 0 if
-    the second segment follows the first and 1 if it comes from elsewhere.
+    `places` holds the positions to predict in each row, padded to equal length; `real` the flat
+    indices of its entries that are not padding; `labels` the true tokens there, row by row.
+    `follows` is 0 if the second segment follows the first, 1 if it comes from elsewhere.
     """
 
     segments: Int[Tensor, "B P"]
@@ -50,11 +50,11 @@ class MaskedLanguageModeling(DocumentTask):
     """Masked language modelling, with next-sentence prediction unless `nsp` is false.
 
     Attributes:
-        nsp: use two segments per example, and add a loss for whether the second follows the first.
-        short_share: share of the examples with a limit below `max_length` (see `segment_pairs`).
-        mask_share: share of the tokens to predict.
-        mask_split: shares of these that are masked, replaced by a random token, and kept.
-        whole_word: predict all tokens of a word or none.
+        nsp: use two segments per example and add the next-sentence loss.
+        short_share: share of examples that are cut shorter than `max_length` (see `segment_pairs`).
+        mask_share: share of tokens to predict.
+        mask_split: of these, the shares that are masked, replaced by a random token, and kept.
+        whole_word: mask whole words: predict either all tokens of a word or none.
     """
 
     nsp: bool
@@ -122,7 +122,7 @@ class MaskedLanguageModeling(DocumentTask):
     def logits(
         self, model: MaskedLM, batch: MaskedBatch
     ) -> tuple[Float[Tensor, "N V"], Float[Tensor, "B 2"]]:
-        """Return the logits of the masked tokens and of the pairs."""
+        """Return the logits for the masked tokens and for the segment pairs."""
         x = model(batch.ids, Stream(batch.valid), batch.segments)
         return model.token_logits(x, batch.places, batch.real), model.pair_logits(x)
 
@@ -170,7 +170,7 @@ class MaskedLanguageModeling(DocumentTask):
         }
 
     def scores(self, sums: Mapping[str, float]) -> dict[str, Score]:
-        """Return `loss` (the sum of both), each loss, accuracies, and masked-token perplexity."""
+        """Return `loss` (the sum of both losses), each loss, accuracies and MLM perplexity."""
         tokens = int(sums["tokens"])
         found = {
             "mlm_loss": mean_score(sums["nll"], tokens, higher_is_better=False),

@@ -1,4 +1,4 @@
-"""Progress of long work, reported to a listener if there is one. No torch here."""
+"""Progress reports of long-running work to an optional listener. Does not import torch."""
 
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import contextmanager
@@ -10,9 +10,9 @@ Item = TypeVar("Item")
 
 
 class Stage(NamedTuple):
-    """What is being done: the phase, how much of it is done, and in training the step's loss.
+    """The current phase and its progress, and in training the loss of the step.
 
-    `done` counts steps in training, and examples in validating and testing; `total` may be unknown.
+    `done` counts steps in training and examples in validation and test; `total` is None if unknown.
     """
 
     phase: str
@@ -32,7 +32,7 @@ _PHASE: ContextVar[str] = ContextVar("phase", default=PREPARING)
 
 @contextmanager
 def heard_by(listener: Callable[[Stage], object]) -> Generator[None]:
-    """Within the block, pass every stage to `listener`."""
+    """Pass every reported stage to `listener` inside the context."""
     token = _LISTENER.set(listener)
     try:
         yield
@@ -41,13 +41,13 @@ def heard_by(listener: Callable[[Stage], object]) -> Generator[None]:
 
 
 def say(stage: Stage) -> None:
-    """Report to the listener what is being done from now on."""
+    """Report the current stage to the listener."""
     _PHASE.set(stage.phase)
     _LISTENER.get()(stage)
 
 
 def counted(items: Sequence[Item], size: Callable[[Item], int] = lambda _: 1) -> Iterator[Item]:
-    """Yield the items of the current phase, and report after each how much of it is done."""
+    """Yield `items`, reporting progress within the current phase after each."""
     done, total = 0, sum(map(size, items))
     say(Stage(_PHASE.get(), done, total))
     for item in items:

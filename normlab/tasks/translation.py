@@ -1,4 +1,4 @@
-"""Translation: parallel text, a seq2seq model, label-smoothed cross-entropy, BLEU."""
+"""Translation of parallel text, trained with label-smoothed cross-entropy and scored by BLEU."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -35,7 +35,7 @@ _BY_TEXT = ("bleu", "brevity_penalty", "length_ratio", "chrf", "bleu_tok")
 
 @dataclass(frozen=True, kw_only=True)
 class TranslationBatch(Batch):
-    """Sentence pairs as tensors. `places` holds the flat indices of the real target tokens."""
+    """Sentence pairs as tensors; `places` holds the flat indices of the real target tokens."""
 
     source: Int[Tensor, "B S"]
     source_valid: Bool[Tensor, "B S"]
@@ -46,9 +46,9 @@ class TranslationBatch(Batch):
 
 
 def padded(pairs: EncodedPairs, indices: np.ndarray, *, padding: float = 0.0) -> TranslationBatch:
-    """Assemble sentences into a padded batch.
+    """Assemble sentence pairs into a padded batch.
 
-    Each side ends with the end mark, and at least a share `padding` of each is padding.
+    Each sentence gets an end-of-sentence token; at least a share `padding` of each side is padding.
     """
     pad_id, bos_id, eos_id = Tokenizer.pad_id, Tokenizer.bos_id, Tokenizer.eos_id
     options = {"pad_id": pad_id, "suffix": eos_id, "padding": padding}
@@ -74,12 +74,12 @@ def padded(pairs: EncodedPairs, indices: np.ndarray, *, padding: float = 0.0) ->
 
 @dataclass(kw_only=True, eq=False)
 class Translation(Task):
-    """Translate between the two languages of a corpus.
+    """Translation between the two languages of a corpus.
 
     Attributes:
         corpus: where the text comes from.
         vocab_size, joint_vocabulary, max_length: see `prepare_translation`.
-        label_smoothing: share of the target distribution spread over the vocabulary.
+        label_smoothing: share of the target distribution spread over the whole vocabulary.
         valid_search, test_search: how validation and test sentences are decoded.
     """
 
@@ -114,7 +114,7 @@ class Translation(Task):
             target_vocab=len(self.data.target_tokenizer),
             pad_id=Tokenizer.pad_id,
             longest=Longest(
-                longest[split], f"a sentence of {split} has", "raise it, or lower task.max_length"
+                longest[split], f"a sentence in {split} has", "raise it, or lower task.max_length"
             ),
         )
 
@@ -140,7 +140,7 @@ class Translation(Task):
         return max(super().reach(room), *limits)
 
     def logits(self, model: Seq2Seq, batch: TranslationBatch) -> Tensor:
-        """Return the logits `[N, V]` of the real target tokens under teacher forcing."""
+        """Return the logits `[N, V]` at the real target tokens under teacher forcing."""
         source, target = Stream(batch.source_valid), Stream(batch.tgt_valid)
         x = model(batch.source, source, batch.tgt_in, target)
         return model.project(x.flatten(0, 1).index_select(0, batch.places))
@@ -180,7 +180,7 @@ class Translation(Task):
         outputs: Path | None = None,
         **options: Any,
     ) -> dict[str, Score]:
-        """Score a split by loss, perplexity, BLEU and chrF; `model` is in evaluation mode.
+        """Score a split by loss, perplexity, BLEU and chrF; `model` must be in eval mode.
 
         `bleu` is sacreBLEU on detokenized text, with its `brevity_penalty` and `length_ratio`;
         `bleu_tok` is BLEU on lowercased Moses tokens, the metric of the IWSLT'14 papers.
@@ -204,16 +204,16 @@ class Translation(Task):
 
     @torch.no_grad()
     def translate(self, model: Seq2Seq, lines: Sequence[str]) -> list[str]:
-        """Translate sentences with the test's search; `model` is in evaluation mode.
+        """Translate sentences with the search settings of the test; `model` must be in eval mode.
 
-        Raises ValueError for a line that is empty or longer than the model's positions.
+        Raises ValueError for a line that is empty or too long for the model's positions.
         """
         ids = self.data.source_tokenizer.encode_batch(self.data.source_lines(lines))
         limit = model.encoder.embedding.max_positions
         for number, sentence in enumerate(ids, 1):
             if not 0 < len(sentence) < limit:
                 raise ValueError(
-                    f"line {number} has {len(sentence)} tokens: a sentence has 1 to {limit - 1}"
+                    f"line {number} has {len(sentence)} tokens: it must have 1 to {limit - 1}"
                 )
         text = EncodedText.from_sentences(ids)
         pairs = EncodedPairs(text, text)
@@ -226,7 +226,7 @@ class Translation(Task):
         return self.data.plain(lines)
 
     def decode(self, model, batch: TranslationBatch, settings: SearchSettings) -> list[Hypothesis]:
-        """Return the best hypothesis for each sentence of a batch; see `search` for `model`."""
+        """Return the best hypothesis for each sentence in a batch (see `search`)."""
         stream = Stream(batch.source_valid)
         ids = {"bos_id": Tokenizer.bos_id, "eos_id": Tokenizer.eos_id, "pad_id": Tokenizer.pad_id}
         return search(model, batch.source, stream, settings, **ids)
@@ -239,16 +239,16 @@ class Translation(Task):
         decoded: list[str] | None = None,
         chosen: Sequence[int] | None = None,
     ) -> dict[str, Score]:
-        """Score plain translations by BLEU and its parts, and chrF.
+        """Score plain-text translations by BLEU, brevity penalty, length ratio and chrF.
 
-        `chosen` are the indices of the translated sentences; None is the whole split. `decoded` are
-        the same lines as the tokenizer returned them, for `bleu_tok`.
+        `chosen` holds the indices of the translated sentences; None means the whole split.
+        `decoded` holds the same lines as returned by the tokenizer; with them, `bleu_tok` is added.
         """
         self.split(split)
         data, target = self.data, self.data.texts[split].target
         target = target if chosen is None else [target[i] for i in chosen]
         references = data.plain(target)
-        lowercase = data.form != "raw"  # tokenized text has lost its case
+        lowercase = data.form != "raw"  # tokenized text is scored without case
         tokenize = _bleu_tokenizer(data)
         found = bleu_scores(lines, references, lowercase=lowercase, tokenize=tokenize)
         found["chrf"] = corpus_chrf(lines, references)
@@ -265,8 +265,8 @@ class Translation(Task):
     def floors(self) -> dict[str, float]:
         """Return BLEU and chrF of copying the source, and losses of the best constant prediction.
 
-        That is the frequencies of the target tokens, smoothed like the targets for the smoothed
-        loss, which then is their entropy.
+        The best constant prediction is the target token frequencies, label-smoothed for `loss`,
+        whose value is then their entropy.
         """
         data, smoothing = self.data, self.label_smoothing
         source = data.texts["test"].source
@@ -286,9 +286,9 @@ class Translation(Task):
 
 
 def _bleu_tokenizer(data: Corpus | PreparedTranslation) -> Tokenize:
-    """Return how BLEU tokenizes the plain target text; ValueError if it cannot.
+    """Return BLEU's tokenizer for plain target text; raises ValueError if there is none.
 
-    Text that came as words has been joined with spaces, even if its language has none.
+    A corpus that is already split into words is joined with spaces, even in a language without.
     """
     return tokenizer_of(data.languages[1]) if data.form == "raw" else "13a"
 
@@ -296,7 +296,7 @@ def _bleu_tokenizer(data: Corpus | PreparedTranslation) -> Tokenize:
 def samples(task: object, folder: Path, count: int = 3) -> list[tuple[str, str, str]]:
     """Return source, reference and translation of some test sentences of a run.
 
-    Empty for a task that does not translate, or a run without translations.
+    The list is empty if the task is not translation or the run has no translations.
     """
     if not (isinstance(task, Translation) and (folder / HYPOTHESES_FILE).is_file()):
         return []

@@ -166,5 +166,5 @@ def test_a_split_that_is_not_there_is_named(task):
 @pytest.mark.parametrize("line", ["", "der Hund " * 60])
 def test_a_line_that_cannot_be_translated_is_named(task, line):
     model = built(task, max_positions=50)
-    with pytest.raises(ValueError, match=r"line 2 has \d+ tokens: a sentence has 1 to 49"):
+    with pytest.raises(ValueError, match=r"line 2 has \d+ tokens: it must have 1 to 49"):
         task.translate(model, ["der Hund .", line])
