@@ -1,1 +1,1 @@
-"""Scores from sums, counts and text, and their spread over seeds. No module here imports torch."""
+"""Scores computed from sums, counts and text, and their spread over seeds. None imports torch."""

@@ -1,6 +1,6 @@
-"""BLEU and chrF by sacreBLEU, with its signature on every score, and its paired bootstrap.
+"""BLEU, chrF and the paired bootstrap from sacreBLEU; every score carries its signature.
 
-Two kinds of BLEU must not be mixed: BLEU on detokenized, cased text (`tokenize="13a"`, comparable
+Do not compare two kinds of BLEU: BLEU on detokenized, cased text (`tokenize="13a"`, comparable
 between systems) and BLEU on lowercased tokens, which the IWSLT'14 papers report.
 """
 
@@ -17,8 +17,8 @@ from sacrebleu.significance import PairedTest
 from normlab.records.record import Score
 
 Tokenize = Literal["13a", "none", "zh", "ja-mecab", "ko-mecab"]
-# Languages written without spaces between words, in which 13a would count a sentence as one word:
-# sacreBLEU's tokenizer, and the module that it needs. It has none for the others.
+# Languages written without spaces, where 13a would treat a sentence as one word: sacreBLEU's
+# tokenizer and the module it needs. sacreBLEU has no tokenizer for the languages in `_NONE`.
 _OWN: dict[str, tuple[Tokenize, str]] = {
     "zh": ("zh", "re"),
     "ja": ("ja-mecab", "MeCab"),
@@ -35,7 +35,7 @@ def tokenizer_of(language: str) -> Tokenize:
     code = re.split("[-_]", language.lower())[0]
     name, module = _OWN.get(code, ("13a", "re"))
     if code in _NONE or find_spec(module) is None:
-        cure = "set task.corpus.form=tokenized and give text that is split into words"
+        cure = "set task.corpus.form=tokenized and provide text that is split into words"
         cure = cure if code in _NONE else f"pip install 'sacrebleu[{code}]'"
         raise ValueError(f"sacreBLEU cannot split target language {language} into words: {cure}")
     return name
@@ -48,14 +48,14 @@ def bleu_scores(
     lowercase: bool = False,
     tokenize: Tokenize = "13a",
 ) -> dict[str, Score]:
-    """Score translations by sacreBLEU's corpus BLEU (0 to 100; Post 2018); `n` counts sentences.
+    """Return sacreBLEU's corpus BLEU (0 to 100; Post 2018) and its parts; `n` counts sentences.
 
-    Returns `bleu`, its `brevity_penalty`, min(1, exp(1 - 1 / ratio)) (Papineni et al. 2002), and
-    the `length_ratio`: translation tokens divided by reference tokens. `tokenize="none"` splits at
-    spaces, for text that is already tokenized.
+    The keys are `bleu`, `length_ratio`, translation tokens divided by reference tokens, and
+    `brevity_penalty`, min(1, exp(1 - 1 / ratio)) (Papineni et al. 2002). `tokenize="none"` splits
+    at spaces, for text that is already tokenized.
     """
     _check(hypotheses, references)
-    # `force` only silences a warning about tokenized text, which the caller has declared.
+    # `force` only silences the warning about tokenized text, which is intended here.
     metric = BLEU(lowercase=lowercase, tokenize=tokenize, force=tokenize == "none")
     found = metric.corpus_score(list(hypotheses), [list(references)])
     ratio = found.sys_len / found.ref_len if found.ref_len else 0.0
@@ -65,7 +65,7 @@ def bleu_scores(
 
 
 def corpus_chrf(hypotheses: Sequence[str], references: Sequence[str]) -> Score:
-    """Score translations by corpus chrF2 (0 to 100; Popovic 2015) on detokenized text."""
+    """Return the corpus chrF2 (0 to 100; Popovic 2015) of detokenized translations."""
     _check(hypotheses, references)
     metric = CHRF()
     value = metric.corpus_score(list(hypotheses), [list(references)]).score
@@ -73,12 +73,12 @@ def corpus_chrf(hypotheses: Sequence[str], references: Sequence[str]) -> Score:
 
 
 def sentence_chrf(translation: str, reference: str) -> float:
-    """Score one translation by chrF2 (0 to 100; Popovic 2015) on detokenized text."""
+    """Return the chrF2 (0 to 100; Popovic 2015) of one detokenized translation."""
     return float(CHRF().sentence_score(translation, [reference]).score)
 
 
 class Bootstrap(NamedTuple):
-    """BLEU of two sides on the same sentences, the p value of the difference, and the signature."""
+    """BLEU of two systems on the same sentences, the p value of the difference, the signature."""
 
     baseline: float
     other: float
@@ -94,12 +94,12 @@ def paired_bootstrap(
     lowercase: bool = False,
     samples: int = 1000,
 ) -> Bootstrap:
-    """Test the BLEU difference between two sides, each with one or more outputs per sentence.
+    """Test the BLEU difference between two systems, each with one or more outputs per sentence.
 
     The paired bootstrap (Koehn 2004) tests whether the difference would hold on other sentences. It
     resamples sentences together with all their outputs, so that two outputs of one sentence are not
-    treated as two sentences. Both sides have the same number of outputs. With one output this is
-    `sacrebleu --paired-bs`; the seed is `SACREBLEU_SEED`, by default 12345.
+    treated as two sentences. Both systems need the same number of outputs. With one output each
+    this is `sacrebleu --paired-bs`; the seed is `SACREBLEU_SEED`, by default 12345.
     """
     for output in (*baseline, *other):
         _check(output, references)
@@ -114,13 +114,13 @@ def paired_bootstrap(
     signatures, found = test()
     results: list[Any] = found["BLEU"]
     one, two = results
-    # sacreBLEU gives the smallest p value if the outputs of both sides are identical.
+    # sacreBLEU returns the smallest p value if both systems have identical outputs.
     p = 1.0 if sides[0] == sides[1] else two.p_value
     return Bootstrap(one.score, two.score, p, str(signatures["BLEU"]))
 
 
 class _OverOutputs(BLEU):
-    """Corpus BLEU with several outputs per sentence."""
+    """Corpus BLEU over several outputs per sentence."""
 
     def _extract_corpus_statistics(self, hypotheses: Sequence[Any], references: Any) -> Any:
         count = super()._extract_corpus_statistics

@@ -1,7 +1,7 @@
-"""Scores from sums and counts.
+"""Scores computed from sums and counts.
 
-Losses and hits are summed over batches and processes and divided once, at the end: a mean of batch
-means would weight short and long batches equally.
+Losses and hits are summed over batches and processes and divided once at the end, since a mean of
+batch means would weight short and long batches equally.
 """
 
 import math
@@ -11,25 +11,25 @@ from normlab.records.record import Score
 
 
 def mean_score(total: float, count: int, *, higher_is_better: bool) -> Score:
-    """Divide a sum by a count, such as hits by tokens (accuracy) or nats by tokens (loss)."""
+    """Return `total / count`, such as hits per token (accuracy) or nats per token (loss)."""
     if count < 1:
-        raise ValueError(f"count is {count}: a mean needs at least one item; is the split empty?")
+        raise ValueError(f"count={count}: a mean needs at least one item; is the split empty?")
     return Score(total / count, higher_is_better, count)
 
 
 def perplexity(total_nll: float, count: int) -> Score:
-    """Turn a summed negative log-likelihood in nats into a perplexity, exp(nll / tokens)."""
+    """Return the perplexity, exp(nll / tokens), from a summed negative log-likelihood in nats."""
     mean = mean_score(total_nll, count, higher_is_better=False).value
     try:
         return Score(math.exp(mean), False, count)
-    except OverflowError:  # math.exp raises if the value is too large for a float
+    except OverflowError:  # the value is too large for a float
         return Score(math.inf, False, count)
 
 
 def unigram_nll(counts: Iterable[int]) -> float:
     """Return the summed negative log-likelihood (nats) of items under their own frequencies.
 
-    `counts` says how often each kind of item occurs; the result is the entropy times the total.
+    `counts` holds the occurrences of each kind of item; the result is entropy times the total.
     """
     seen = [count for count in counts if count]
     total = sum(seen)

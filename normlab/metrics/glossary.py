@@ -1,14 +1,14 @@
-"""The meaning of each metric in a record: unit, better direction and source.
+"""The meaning of each metric in a record: better direction, unit, description and source.
 
-A score has the last part of its path as its key, `bleu` for `test_2017/best_loss/bleu`; a metric of
-a probe has probe and name, `tid/mean` for `stability/tid/mean/encoder.0.self`.
+The key of a score is the last part of its path, such as `bleu` for `test_2017/best_loss/bleu`; the
+key of a probe metric is probe and name: `tid/mean` for `stability/tid/mean/encoder.0.self`.
 """
 
 from typing import NamedTuple
 
 
 class Meaning(NamedTuple):
-    """What a metric is: the better direction ("-" if neither), unit, description and source."""
+    """A metric's better direction ("-" if neither), unit, description and source."""
 
     better: str
     unit: str

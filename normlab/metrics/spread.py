@@ -1,6 +1,6 @@
-"""How far a mean over a few seeds can be trusted: intervals, tests, and the untrained baseline.
+"""Statistics for means over a few seeds: intervals, tests, and the untrained baseline.
 
-SciPy takes half a second to import, so each function imports only what it needs.
+SciPy takes half a second to import, so the functions that need it import it themselves.
 """
 
 # SciPy has no type annotations.
@@ -22,14 +22,14 @@ if TYPE_CHECKING:
 NATS = 1.0
 POINTS = 0.02
 UNITS = 0.5
-"""How far a score must be from the untrained baseline: a loss, an accuracy, any other score."""
+"""How much better than the untrained baseline a loss, an accuracy or any other score must be."""
 NOT_CLEAR = "not clearly better than the untrained baseline"
 CLEAR = f"a loss by {NATS:g} nat, an accuracy by {100 * POINTS:g} points"
-"""What every table, page and message says of runs that fail the rule, which is `clear_of`."""
+"""How tables, pages and messages describe runs that fail `clear_of`, and its thresholds."""
 
 
 class Interval(NamedTuple):
-    """A mean with its standard deviation (n - 1), n, and the bounds of its confidence interval."""
+    """A mean, its standard deviation (n - 1), n, and the bounds of the confidence interval."""
 
     mean: float
     sd: float
@@ -39,7 +39,7 @@ class Interval(NamedTuple):
 
 
 def t_interval(values: Sequence[float], *, confidence: float = 0.95) -> Interval:
-    """Return a t interval of the mean of independent values; ValueError for fewer than two."""
+    """Return the t interval for the mean of independent values; ValueError for fewer than two."""
     if len(values) < 2:
         raise ValueError(f"an interval needs at least two values, found {len(values)}")
     mean = statistics.fmean(values)
@@ -51,24 +51,24 @@ def t_interval(values: Sequence[float], *, confidence: float = 0.95) -> Interval
 def paired_interval(
     a: Mapping[int, float], b: Mapping[int, float], *, confidence: float = 0.95
 ) -> Interval:
-    """Return a t interval of the mean of `a - b`, paired over the seeds that both have.
+    """Return the t interval for the mean of `a - b`, paired over their common seeds.
 
-    With the same seed, two norms start from the same other weights and see the same batches, so
-    the effects of both cancel in the difference.
+    With the same seed, two models share initial weights (except in the norms) and batches, so the
+    effects of both cancel in the difference.
     """
     seeds = sorted(a.keys() & b.keys())
     return t_interval([a[seed] - b[seed] for seed in seeds], confidence=confidence)
 
 
 def _quantile(degrees: int, confidence: float) -> float:
-    """Return the t for which Student's distribution has |T| <= t with probability `confidence`."""
+    """Return the t for which P(|T| <= t) is `confidence` under Student's t distribution."""
     from scipy.special import stdtrit
 
     return float(stdtrit(degrees, (1 + confidence) / 2))
 
 
 def _upper_tail(distance: float, interval: Interval) -> float:
-    """Return the one-sided p value of a mean this far off, by Student's t; 0 or 1 if sd is 0."""
+    """Return the one-sided p value of a mean at this distance (Student's t); 0 or 1 if sd is 0."""
     from scipy.special import stdtr
 
     if interval.sd == 0:
@@ -78,21 +78,21 @@ def _upper_tail(distance: float, interval: Interval) -> float:
 
 
 def p_value(interval: Interval, *, against: float = 0.0) -> float:
-    """Return the two-sided p value of a t test that the true mean is `against`."""
+    """Return the two-sided p value of a t test of the null hypothesis mean = `against`."""
     return min(1.0, 2 * _upper_tail(abs(interval.mean - against), interval))
 
 
 def equivalence(values: Sequence[float], margin: float) -> float:
-    """Return the p value of two one-sided t tests (TOST) that the mean is within +-margin.
+    """Return the p value of two one-sided t tests (TOST) for a mean within +-margin.
 
-    It is below `a` exactly if the `1 - 2a` interval is within the margin (Schuirmann 1987).
+    It is below `a` exactly when the `1 - 2a` interval is within the margin (Schuirmann 1987).
     """
     found = t_interval(values)
     return _upper_tail(margin - abs(found.mean), found)
 
 
 def smallest_difference(interval: Interval, *, error: float, power: float = 0.8) -> float:
-    """Return the difference that a paired t test of such values detects with probability `power`.
+    """Return the difference that a paired t test with this sd and n detects with power `power`.
 
     The test is two-sided at level `error`; detections in the wrong direction do not count.
     """
@@ -114,7 +114,7 @@ def holm(p_values: Sequence[float]) -> list[float]:
 
 
 def wilson(count: int | float, total: int, *, confidence: float = 0.95) -> tuple[float, float]:
-    """Return the bounds of the Wilson interval (1927) of a share, `count` of `total`."""
+    """Return the bounds of the Wilson interval (1927) for the share `count / total`."""
     z = statistics.NormalDist().inv_cdf((1 + confidence) / 2)
     share, scale = count / total, 1 + z * z / total
     middle = (share + z * z / (2 * total)) / scale
@@ -125,27 +125,27 @@ def wilson(count: int | float, total: int, *, confidence: float = 0.95) -> tuple
 def accuracy_interval(name: str, value: float, n: int) -> tuple[float, float] | None:
     """Return the Wilson interval of an accuracy on n images; None for other scores.
 
-    It covers the variation over test images, which the spread over seeds does not. Tokens of a text
-    are not independent, so accuracies on tokens have no such interval.
+    It covers variation over test images, which the spread over seeds does not. Tokens in a text are
+    not independent, so token accuracies get no such interval.
     """
     return wilson(value * n, n) if name.rpartition("/")[2] == "accuracy" and n else None
 
 
 def binomial(count: int, total: int, *, against: float) -> float:
-    """Return the two-sided p value of the exact binomial test that the true share is `against`."""
+    """Return the two-sided p value of the exact binomial test of a true share of `against`."""
     counts = range(total + 1)
     chances = [math.comb(total, k) * against**k * (1 - against) ** (total - k) for k in counts]
-    limit = chances[count] * (1 + 1e-7)  # equal chances may differ by rounding
+    limit = chances[count] * (1 + 1e-7)  # equal probabilities may differ by rounding
     return min(1.0, math.fsum(chance for chance in chances if chance <= limit))
 
 
 def least_share(total: int, *, confidence: float = 0.95) -> float:
-    """Return the lower end of the Clopper-Pearson interval (1934) of `total` out of `total`."""
+    """Return the lower bound of the Clopper-Pearson interval (1934) for `total` out of `total`."""
     return ((1 - confidence) / 2) ** (1 / total)
 
 
 def fisher(first: tuple[int, int], second: tuple[int, int]) -> float:
-    """Return Fisher's two-sided p value (1922) that two shares, (count, total), are equal."""
+    """Return the two-sided p value of Fisher's exact test (1922) for two shares (count, total)."""
     (count, total), (other, rest) = first, second
     both = count + other
     ways = [math.comb(total, k) * math.comb(rest, both - k) for k in range(both + 1)]
@@ -158,9 +158,9 @@ def trains(record: RunRecord, score: str) -> bool:
 
 
 def learned(record: RunRecord) -> bool | None:
-    """Return whether a run ended better than the untrained baseline, by accuracy or else loss.
+    """Return whether a run's accuracy, or else its loss, clearly beats the untrained baseline.
 
-    None if the run did not finish, had a single update, or has no known baseline.
+    Returns None if the run did not finish, had only one update, or has no known baseline.
     """
     score = next((f"test/{name}" for name in ("accuracy", "loss") if name in record.floors), "")
     if not record.finished or record.budget.steps <= 1 or score not in record.scores:
@@ -171,10 +171,10 @@ def learned(record: RunRecord) -> bool | None:
 def at_baseline(records: Sequence[RunRecord], score: str) -> str | None:
     """Describe the mean score of runs if it is not clearly better than the untrained baseline.
 
-    None if it is (by `clear_of`), or the baseline is not known. A record names the baseline
-    of a score by its last word, such as `bleu` for `test_2017/bleu`. For probe metrics and updates
-    to a target, the model's accuracy over classes or else its loss decides; there, runs of a single
-    update only show the start and are skipped.
+    Returns None if it is (see `clear_of`), or if the baseline is unknown. The baseline of a score
+    is stored under the score's last word, such as `bleu` for `test_2017/bleu`. Probe metrics and
+    steps to a target are judged by the model's accuracy over classes, or else its loss, without
+    runs of a single update.
     """
     if score.startswith("stability/") or "/steps_to" in score:
         records = [record for record in records if record.budget.steps > 1]
@@ -203,11 +203,11 @@ def clear_of(
     higher_is_better: bool,
     n: int | None = None,
 ) -> bool:
-    """Return whether a score over several seeds is clearly better than the untrained baseline.
+    """Return whether a score's mean over seeds is clearly better than the untrained baseline.
 
     A loss must be better by 1 nat. The Wilson interval of an accuracy on `n` examples must start at
-    least 2 points above; without `n` the mean is taken as exact. The t interval over seeds of any
-    other score must be better; a single run must be better by more than 0.5.
+    least 2 points above the baseline; without `n`, the mean is taken as exact. For any other score,
+    the whole t interval over seeds must be better, or a single run by more than 0.5.
     """
     mean = statistics.fmean(values)
     if name.endswith(("loss", "nll")):
