@@ -1,20 +1,20 @@
 """Claim files in `configs/claim`: a claim, its parts, and the endpoint that decides each part.
 
-id: 2                                  also the start of the file's name
+id: 2                                  the file's name must start with it
 documents: [D0]
 statement: In translation batch norm loses 6.5 BLEU to layer norm, and is unstable.
 chinese: 在翻译中，批归一化比层归一化低 6.5 BLEU。  optional, for the summary
-figure: 28.7 BLEU, against 35.2        the article's own value, or null
-literature: what published sources say
-see: [results/LOG.md]                  optional: related pages, which decide nothing
+figure: 28.7 BLEU, against 35.2        the value reported by the article, or null
+literature: ...                        what published sources say
+see: [results/LOG.md]                  optional: related pages that are not evidence
 parts:
   - name: worse                        words joined by _
     statement: Batch norm translates worse than layer norm.
     chinese: 批归一化的译文差于层归一化。  optional
     says: difference                   difference, equality, trains, fails, figure, definition
     endpoint: {contrast: {...}}        exactly one, of a kind in `KINDS`
-    secondary: [{contrast: {...}}]     optional; shown, never counted
-    note: ...                          optional: a caveat for readers who quote the verdict
+    secondary: [{contrast: {...}}]     optional: shown but never counted
+    note: ...                          optional: a caveat to quote with the verdict
 
 Errors name the file, the key and the fix.
 """
@@ -34,7 +34,7 @@ DOCUMENTS = ("D0", "D1", "D2", "D3", "D4")
 
 
 class Part(Struct, frozen=True, forbid_unknown_fields=True):
-    """A statement that is judged on its own, by one primary endpoint; others are secondary."""
+    """A part of a claim, judged separately by one primary endpoint; the others are secondary."""
 
     name: Annotated[str, Meta(pattern="^[a-z0-9]+(_[a-z0-9]+)*$")]
     statement: Text
@@ -46,7 +46,7 @@ class Part(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Claim(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """A claim of the articles: its parts, the article's own value and the literature."""
+    """A claim of the articles: its parts, the article's reported value and the literature."""
 
     id: int
     documents: Annotated[tuple[Literal["D0", "D1", "D2", "D3", "D4"], ...], Meta(min_length=1)]
@@ -60,20 +60,20 @@ class Claim(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
 
     @property
     def name(self) -> str:
-        """Return the name of the claim's file, without extension."""
+        """Return the file name of the claim without extension."""
         return Path(self.path).stem
 
 
 def load_all(folder: Path) -> list[Claim]:
-    """Read all claims of a folder, sorted by id; raises `ValueError` for an invalid file."""
+    """Read all claims in a folder, sorted by id; raises `ValueError` for an invalid file."""
     return sorted((load(path) for path in folder.glob("*.yaml")), key=lambda claim: claim.id)
 
 
 def load(path: Path) -> Claim:
-    """Read a claim; raises `ValueError` naming the file, the key and what is expected."""
+    """Read a claim; raises `ValueError` naming the file, the key and the expected value."""
     claim = convert(read_yaml(path), Claim, path)
     if not path.stem.startswith(name := f"{claim.id:02}_"):
-        raise ValueError(f"{path}: id: {claim.id} does not open the file's name; name it {name}*")
+        raise ValueError(f"{path}: id: {claim.id} is not in the file name; rename it to {name}*")
     parts = tuple(_part(each, path, f"parts[{number}]") for number, each in enumerate(claim.parts))
     return msgspec.structs.replace(claim, path=str(path), parts=parts)
 
@@ -83,8 +83,8 @@ def _part(content: object, path: Path, key: str) -> Part:
     endpoint = _endpoint(part.endpoint, path, f"{key}.endpoint")
     if endpoint.says and part.says not in endpoint.says:
         raise ValueError(
-            f"{path}: {key}.endpoint.{endpoint.kind}: does not decide what says {part.says}; it "
-            f"may say {' or '.join(endpoint.says)}"
+            f"{path}: {key}.endpoint.{endpoint.kind}: cannot decide a part with says: {part.says}; "
+            f"expected says: {' or '.join(endpoint.says)}"
         )
     secondary = tuple(_endpoint(each, path, f"{key}.secondary") for each in part.secondary)
     return msgspec.structs.replace(part, endpoint=endpoint, secondary=secondary)

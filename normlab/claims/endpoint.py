@@ -1,7 +1,7 @@
 """The kinds of endpoints in claim files.
 
-Runs of a study decide `contrast`, `level`, `document` and `trains`; `computed`, `timing` and
-`published` need no runs.
+`contrast`, `level`, `document` and `trains` are decided by the runs of a study; `computed`,
+`timing` and `published` need no runs.
 """
 
 import math
@@ -41,18 +41,18 @@ NOT_ALL = "not all seeds train"
 
 
 class _Valued(StudyEndpoint, frozen=True, kw_only=True):
-    """An endpoint about one value per seed, provided all seeds train."""
+    """Base class of endpoints that judge one value per seed, provided that all seeds train."""
 
     def values(self, sample: Sample) -> dict[int, float]:
-        """Return the value of each seed, by default on the first side."""
+        """Return the value of each seed, by default for the first side."""
         return sample.figures(next(iter(sample.cells)))
 
     def of_values(self, values: Sequence[float], look: Look, says: str) -> Judgement:
-        """Judge the values of seeds that train."""
+        """Judge the values if all seeds train."""
         raise NotImplementedError
 
     def of_counts(self, counted: Sequence[Count], look: Look, says: str) -> Judgement | None:
-        """Judge the counts of trained seeds after a divergence; None if they decide nothing."""
+        """Judge by the counts of trained seeds if a seed diverged; None if this kind cannot."""
         return None
 
     def detail(self, sample: Sample, seeds: Sequence[int]) -> str:
@@ -77,18 +77,18 @@ class _Valued(StudyEndpoint, frozen=True, kw_only=True):
 
 
 class Contrast(_Valued, frozen=True, kw_only=True):
-    """A comparison of two sides: is the first better by more than the margin?
+    """A comparison of two settings: is the first better by more than the margin?
 
     contrast:
       better: {norm: ln}                     the claimed direction
       worse: {norm: bn}
-      in: {batching: bucket}                 optional, with than_in: an interaction,
+      in: {batching: bucket}                 optional, with than_in: an interaction, where
       than_in: {batching: random}            the difference is larger `in` than `than_in`
       margin: 0.5                            in the unit of the score
-      measure: true                          optional: a probe's value, where less is better
+      measure: true                          optional: a probe's value, for which less is better
       ratio: true                            optional: the margin is a factor, such as 1.25
 
-    If a seed diverged, the counts of trained seeds decide instead.
+    If a seed diverged, the counts of trained seeds are compared instead.
     """
 
     says: ClassVar[tuple[str, ...]] = ("difference", "equality")
@@ -103,7 +103,7 @@ class Contrast(_Valued, frozen=True, kw_only=True):
 
     def __post_init__(self) -> None:
         if bool(self.inside) != bool(self.outside):
-            raise ValueError("in: an interaction needs both in and than_in; give both, or none")
+            raise ValueError("in: an interaction needs both in and than_in; set both or neither")
         if self.margin < self.ratio:
             raise ValueError(f"margin: expected at least {int(self.ratio)}, found {self.margin:g}")
 
@@ -126,7 +126,7 @@ class Contrast(_Valued, frozen=True, kw_only=True):
 
     @property
     def sides(self) -> list[Where]:
-        """Return the two sides, or the four of an interaction with the `in` pair first."""
+        """Return the two sides; for an interaction, the four sides with the `in` pair first."""
         places = (self.inside, self.outside) if self.inside else ({},)
         return [{**side, **place} for place in places for side in (self.better, self.worse)]
 
@@ -143,7 +143,7 @@ class Contrast(_Valued, frozen=True, kw_only=True):
         return found
 
     def _scaled(self, value: float) -> float:
-        """Return the value, or with `ratio` its logarithm, NaN if it is not positive."""
+        """Return the value; with `ratio` its logarithm, or NaN if it is not positive."""
         if not self.ratio:
             return value
         return math.log(value) if value > 0 else math.nan
@@ -162,7 +162,7 @@ class Contrast(_Valued, frozen=True, kw_only=True):
         return at_look(found, look, bounds=bounds, ratio=self.ratio)
 
     def detail(self, sample: Sample, seeds: Sequence[int]) -> str:
-        """Format the sides' means; geometric with `ratio`, so that their quotient is the factor."""
+        """Format the sides' means; with `ratio` geometric means, whose ratio is the factor."""
         sides = [[values[seed] for seed in seeds] for values in map(sample.figures, sample.cells)]
         mean = geometric_mean if self.ratio else fmean
         said = figures(*map(mean, sides))
@@ -172,9 +172,9 @@ class Contrast(_Valued, frozen=True, kw_only=True):
 
 
 class Level(_Valued, frozen=True, kw_only=True):
-    """A bound on one setting's value: is it above, or below?
+    """A bound on the value of one setting: is the value above it, or below it?
 
-    level: {of: {norm: bn}, above: 0.5, margin: 0}     or below; the margin is optional
+    level: {of: {norm: bn}, above: 0.5, margin: 0}     above or below; the margin is optional
     """
 
     says: ClassVar[tuple[str, ...]] = ("difference", "figure")
@@ -210,11 +210,11 @@ class Level(_Valued, frozen=True, kw_only=True):
 
 
 class Document(_Valued, frozen=True, kw_only=True):
-    """A value stated by an article: does one setting's interval contain it?
+    """A value reported by an article: does the confidence interval of one setting contain it?
 
     document: {of: {norm: bn}, value: 28.7, data: {task: iwslt}}
 
-    `data` is the article's data; runs on other data are not compared.
+    `data` is the article's data; runs on other data are not compared with it.
     """
 
     says: ClassVar[tuple[str, ...]] = ("figure",)
@@ -242,7 +242,7 @@ class Document(_Valued, frozen=True, kw_only=True):
         if constant(values):
             return at_look(Judgement("undecided", reason=CONSTANT), look)
         interval = t_interval(values, confidence=1 - look.share)
-        # An interval that contains the value is no reason to stop: only the last look may say so.
+        # Containing the value is no reason to stop early, so only the last look can support it.
         verdict = "supported" if look == LOOKS[-1] else "undecided"
         if not interval.low <= self.value <= interval.high:
             verdict = "contradicted"
@@ -251,12 +251,12 @@ class Document(_Valued, frozen=True, kw_only=True):
 
 
 class Trains(StudyEndpoint, frozen=True, kw_only=True):
-    """A comparison of how many seeds train on one side and on a reference.
+    """The number of seeds that train in one setting, compared with a reference setting.
 
     trains: {side: {norm: none}, reference: {norm: ln}}
 
-    The reference is optional if the part says trains.
-    A seed trains if it finished clearly better than the untrained baseline (`metrics.spread`).
+    The reference is optional for parts with `says: trains`. A run trains if it finishes clearly
+    better than the untrained baseline (`metrics.spread`).
     With nuisances, a seed trains if all its runs do.
     """
 
@@ -285,7 +285,7 @@ class Trains(StudyEndpoint, frozen=True, kw_only=True):
 
 
 class Published(Endpoint, frozen=True):
-    """Whether published sources support a part, or why nothing can measure it yet.
+    """A verdict from published sources, or the reason why nothing can measure the part yet.
 
     published: {standing: contradicts, reason: "T5 and LLaMA use RMSNorm."}
     """
@@ -305,7 +305,7 @@ class Published(Endpoint, frozen=True):
 
 
 class Computed(Endpoint, frozen=True):
-    """A computed check, by name; `only` selects findings by the start of their question.
+    """The findings of a computed check; `only` selects findings by how their question starts.
 
     computed: {check: batch.mates, only: [bn in training]}
     """
@@ -321,7 +321,7 @@ class Computed(Endpoint, frozen=True):
         chosen = [piece for piece in pieces if piece.question.startswith(self.only or ("",))]
         if not chosen:
             known = "; ".join(piece.question for piece in pieces)
-            reason = f"the check has no finding that begins so; it has: {known}"
+            reason = f"no question of the check starts with `only`; its questions: {known}"
             reason = reason if pieces else "not computed"
             command = "normlab claims --compute"
             return Judgement("not measured", reason=reason, command=command, cost="seconds")
@@ -331,7 +331,7 @@ class Computed(Endpoint, frozen=True):
 
 
 class Timing(Endpoint, frozen=True):
-    """A comparison of two candidates of a group: does the first take less time?
+    """A comparison of the times of two candidates in a group: is the first faster?
 
     timing:
       faster: bn folded
@@ -339,10 +339,10 @@ class Timing(Endpoint, frozen=True):
       group: "model, 1 sentence"
       margin: 0.02                 optional: a share of the time
       report: norms_vit            optional: results/bench/norms_vit.json; default norms.json
-      measured: model=vit          optional: arguments of `python scripts/bench norms` for it
+      measured: model=vit          optional: arguments for `python scripts/bench norms`
 
-    Names are as in `python scripts/bench norms`. The share of time saved is computed per round in
-    one process, so the interval shows noise, not differences between machines.
+    Names are those printed by `python scripts/bench norms`. The share of time saved is computed per
+    round within one process, so the interval covers noise, not differences between machines.
     """
 
     says: ClassVar[tuple[str, ...]] = ("difference",)

@@ -1,6 +1,6 @@
-"""What the ledger rests on: runs by study and scale, findings of checks, and timings.
+"""The evidence for the ledger: runs by study and scale, findings of checks, and timings.
 
-The findings of checks are in `results/computed.json`, timings in `results/bench/norms*.json`.
+Findings of checks are in `results/computed.json`, timings in `results/bench/norms*.json`.
 """
 
 import json
@@ -21,20 +21,20 @@ from normlab.studies import Study, load_study, rate_name
 
 BENCH = "bench"
 Where = Mapping[str, object]
-"""How runs are selected: options of groups and dotted keys of the config, with their values."""
+"""A selection of runs: config group options and dotted config keys, with their values."""
 Place = tuple[str, str]
 """A study and a scale."""
 _FORMAT = "normlab.computed/1"
-_NOISE = 1e-9  # smaller float64 values are rounding, which differs between machines
+_NOISE = 1e-9  # smaller float64 values are rounding noise, which differs between machines
 _NOT_COMPARED = ("seed", "observe", "probe")
 _NO_NORM = norm_label({})
 _GROUPS = ("norm", "sites")  # `clip_grad` is not a group
-_SETTLED = "auto"  # a value that a run replaces with the resolved one
+_SETTLED = "auto"  # resolved to a concrete value by the run
 _T = TypeVar("_T")
 
 
 class Evidence(Struct, frozen=True):
-    """A finding of a check: the statement, what was found, and whether that supports it."""
+    """A finding of a check: the question, the finding, and whether it supports the claim."""
 
     question: str
     finding: str
@@ -48,7 +48,7 @@ class _Computed(Struct):
 
 
 def to_json(checks: Mapping[str, Sequence[Evidence]]) -> str:
-    """Serialize the findings of checks by name, to the same bytes on every machine."""
+    """Serialize the findings of checks by name; the result is byte-identical on every machine."""
     content = msgspec.to_builtins({"format": _FORMAT, "checks": checks})
     for piece in (piece for pieces in content["checks"].values() for piece in pieces):
         piece["numbers"] = {
@@ -59,12 +59,12 @@ def to_json(checks: Mapping[str, Sequence[Evidence]]) -> str:
 
 
 def read_computed(path: Path) -> dict[str, list[Evidence]]:
-    """Read the findings of the checks; empty without a file, `ValueError` for a damaged one."""
+    """Read the findings of checks; empty without a file, `ValueError` if it is damaged."""
     return _read(path, _Computed, "normlab claims --write").checks if path.is_file() else {}
 
 
 class Timed(Struct, frozen=True):
-    """A timed candidate: milliseconds, and per round the ratio to its group's first candidate."""
+    """A timed candidate: milliseconds, and per round the ratio to the group's first candidate."""
 
     name: str
     milliseconds: dict[str, float]
@@ -72,7 +72,7 @@ class Timed(Struct, frozen=True):
 
 
 class Timings(Struct, frozen=True):
-    """A report of `python scripts/bench norms`; its `path` is added when it is read."""
+    """A report of `python scripts/bench norms`; `path` is set when it is read."""
 
     format: Literal["normlab.bench.norms/1"]
     environment: dict[str, Any]
@@ -90,8 +90,8 @@ def _read(path: Path, kind: type[_T], again: str) -> _T:
 class Plan:
     """The planned runs of a study at a scale.
 
-    `names` maps each row and grid point, as named in an address, to its key in the study's rates;
-    `varied` are the config keys in which the runs differ.
+    `names` maps each row and grid point, as named in an address, to its key in the study's
+    learning rates; `varied` lists the config keys in which the runs differ.
     """
 
     def __init__(self, study: Study, scale: str) -> None:
@@ -105,27 +105,27 @@ class Plan:
         self.varied = tuple(dict.fromkeys(name for key in varied for name in spelled(key)))
 
     def may_choose(self, where: Where) -> set[str]:
-        """Return the rows, with their grid points, whose runs a selection may match.
+        """Return the rows, with their grid points, whose runs may match a selection.
 
-        A key that a row leaves at the config's default may have any value.
+        A key that a row leaves at its default may have any value.
         """
         named = zip(self.names.values(), self._runs, strict=True)
         return {n for n, run in named if all(_may_be(run, *each) for each in where.items())}
 
     def values(self, key: str) -> tuple[str, ...]:
-        """Return the values of a grid key at this scale; empty for other keys."""
+        """Return the values of a grid key at this scale; empty for keys outside the grid."""
         points = [p for axis in self.scale.grid.values() for p in map(_values, axis.values())]
         return tuple(dict.fromkeys(written(point[key]) for point in points if key in point))
 
 
 def _values(overrides: Sequence[str]) -> dict[str, str]:
-    """Return the last override of each key, without keys that do not define the experiment."""
+    """Return the last override of each key, except keys that do not change the experiment."""
     pairs = (each.lstrip("+~").partition("=") for each in overrides)
     return {key: text for key, _, text in pairs if key.split(".")[0] not in _NOT_COMPARED}
 
 
 def _may_be(run: Mapping[str, str], key: str, value: object) -> bool:
-    """Return whether a planned run may have a value: False if its overrides set another."""
+    """Return whether a planned run may have this value; False if its overrides set another."""
     if key not in run:
         return True
     if key == "norm":
@@ -137,7 +137,7 @@ def _may_be(run: Mapping[str, str], key: str, value: object) -> bool:
 
 
 def written(value: object) -> str:
-    """Normalize a config value or the text of an override: `3e-3` becomes `0.003`."""
+    """Normalize a config value or an override's text; `3e-3` becomes `0.003`."""
     if value is None or isinstance(value, bool):
         return "null" if value is None else str(value).lower()
     try:
@@ -147,7 +147,7 @@ def written(value: object) -> str:
 
 
 class Made(NamedTuple):
-    """The record of a run, and its folder or address."""
+    """A run's record, and its folder or address."""
 
     record: RunRecord
     folder: str
@@ -156,8 +156,8 @@ class Made(NamedTuple):
 class Runs:
     """All evidence: runs, timings, and the findings of checks.
 
-    `made` maps study and scale to runs; a packed run belongs to its folder's study and scale.
-    `damaged` lists what could not be read, `configs` is the folder with the studies.
+    `made` maps study and scale to runs; a packed run belongs to the study and scale of its folder.
+    `damaged` has a message for each unreadable run, `configs` is the folder with the studies.
     """
 
     def __init__(
@@ -185,10 +185,10 @@ class Runs:
         computed: Mapping[str, Sequence[Evidence]] | None = None,
         made_for: Mapping[Path, Collection[Place]] | None = None,
     ) -> "Runs":
-        """Read all runs below some folders; paths below `root` are made relative to it.
+        """Read all runs below some folders; paths below `root` are stored relative to it.
 
-        `made_for` gives the studies and scales of unpacked runs; without an entry they do not
-        count. If a study has several copies of a run, the first counts.
+        `made_for` gives the studies and scales of unpacked runs; unpacked runs without an entry are
+        ignored. If a study has several copies of a run, the first one is used.
         """
         made: dict[Place, dict[str, Made]] = {}
         damaged: list[str] = []
@@ -220,7 +220,7 @@ class Runs:
         return {rate for name, rate in self.plan(study, scale).names.items() if name in names}
 
     def plan(self, study: str, scale: str) -> Plan:
-        """Return what a study plans at a scale; raises `ValueError` for an unknown one."""
+        """Return a study's plan at a scale; raises `ValueError` for an unknown study or scale."""
         if (study, scale) not in self._plans:
             self._plans[study, scale] = Plan(load_study(study, self.configs), scale)
         return self._plans[study, scale]

@@ -1,7 +1,7 @@
 """Verdicts from numbers: the decision table, counts of trained seeds, planned analyses (looks).
 
-With `d` the difference per seed in the claimed direction and `m` the margin, the first line that
-holds decides:
+Let `d` be the difference per seed in the claimed direction and `m` the margin. The first line of
+this table that holds decides:
 
     d is the same in every seed   undecided: without a spread a t interval is meaningless
     I90 between -m and +m         no difference (supports a claim of equality)
@@ -10,9 +10,9 @@ holds decides:
     I95 wholly above 0            undecided: the direction is shown, its size is open
     otherwise                     undecided, with the smallest difference these seeds could show
 
-I95 and I90 are named for an error of 0.05. At a look that spends `a` of it, I95 is the t interval
-of confidence 1 - a, and I90 of 1 - 2a. Each line is a test whose p value is below `a` exactly when
-the line holds: two one-sided tests, then two-sided t tests against m and against 0 (or -m).
+I95 and I90 are t intervals of `d`, named for an error of 0.05. At a look that spends the share `a`
+of the error, they have confidence 1 - a and 1 - 2a. Each line is a test whose p value is below `a`
+exactly when the line holds: two one-sided tests, then two-sided t tests against m and 0 (or -m).
 """
 
 import math
@@ -36,24 +36,24 @@ DECIDED: tuple[Verdict, ...] = ("supported", "contradicted", "no difference")
 SHOWN = "the direction is shown, its size is open"
 CONSTANT = "the difference is the same in every seed, so there is no spread to judge by"
 OPEN = "the counts do not decide"
-_ROUNDING = 1e-12  # smaller differences of float64 scores count as none
+_ROUNDING = 1e-12  # smaller differences between float64 scores count as zero
 _MOST_DECIMALS = 6
 _TURNED: dict[Verdict, Verdict] = {"supported": "contradicted", "contradicted": "supported"}
-Count = tuple[int, int]  # trained seeds and all seeds
+Count = tuple[int, int]  # number of trained seeds, number of seeds
 
 
 @dataclass(frozen=True)
 class Judgement:
-    """The verdict of an endpoint before correction, and the records that it rests on.
+    """The verdict of an endpoint before correction, and the evidence for it.
 
     `found` is the value with its interval, `detail` the values behind it, `reason` why it is open
     or not measured. `p` is the p value of the deciding test, or else the smallest; `p_look` is
-    corrected for the look. If the direction is shown and the size is open, `p_direction` is the p
-    value of the direction, `unshown` the reason to give if it does not survive the correction.
-    `interval` has mean and ends; `smallest` is the difference that these seeds detect with 80 %
-    power. `n` counts seeds (or rounds), `look` the seeds of the look that counts, `seeds` all
-    usable seeds. `excluded` says why runs do not count, `records` are the files or addresses of the
-    evidence. `command` would measure more, at `cost`. If `stuck`, no number of seeds can decide it.
+    corrected for the look. If the direction is shown but its size is open, `p_direction` is the p
+    value of the direction, and `unshown` the reason to give if it does not survive the correction.
+    `interval` is (mean, low, high); `smallest` is the difference that these seeds detect with 80 %
+    power. `n` is the number of seeds (or rounds) judged, `look` the seeds of the deciding look,
+    `seeds` all usable seeds. `excluded` lists why runs do not count, `records` the files or
+    addresses of the evidence. `command` measures more, at `cost`. `stuck`: more seeds cannot help.
     """
 
     verdict: Verdict
@@ -81,13 +81,13 @@ class Judgement:
 
 
 def stuck(reason: str, found: str = "") -> Judgement:
-    """Return an undecided judgement that more seeds would not change, with its `reason`."""
+    """Return an undecided judgement, with its `reason`, that more seeds would not change."""
     reason = f"{reason}; more seeds would not change that, a longer or larger run might"
     return Judgement("undecided", found=found, reason=reason, stuck=True)
 
 
 def tested(verdict: Verdict, p: float, interval: Interval, error: float) -> Judgement:
-    """Return the judgement of a test, with its p value and its interval at an error."""
+    """Return the judgement of a test, with its p value and its interval at level `error`."""
     ends = interval.mean, interval.low, interval.high
     return Judgement(verdict, p=p, confidence=1 - error, interval=ends)
 
@@ -95,7 +95,7 @@ def tested(verdict: Verdict, p: float, interval: Interval, error: float) -> Judg
 def decide(
     values: Sequence[float], *, margin: float, equality: bool, error: float = 0.05
 ) -> Judgement:
-    """Apply the decision table to differences; raises `ValueError` for fewer than two."""
+    """Apply the decision table to differences per seed; `ValueError` for fewer than two."""
     wide = t_interval(values, confidence=1 - error)
     if constant(values):
         return Judgement("undecided", reason=CONSTANT)
@@ -118,12 +118,12 @@ def decide(
 
 
 def constant(values: Sequence[float]) -> bool:
-    """Return whether values are equal up to rounding, so that their spread is unknown."""
+    """Return whether all values are equal up to rounding, so that their spread is unknown."""
     return max(values) - min(values) <= _ROUNDING
 
 
 def less_often(side: Count, reference: Count, *, error: float) -> Judgement:
-    """Decide whether a side trains less often than a reference, by Fisher's exact test."""
+    """Judge whether a side trains less often than a reference, by Fisher's exact test."""
     p = fisher(side, reference)
     if p >= error:
         return Judgement("undecided", p=p, reason=OPEN)
@@ -132,11 +132,11 @@ def less_often(side: Count, reference: Count, *, error: float) -> Judgement:
 
 
 def counts(side: Count, reference: Count | None, *, fails: bool, error: float) -> Judgement:
-    """Decide whether a side `fails`, or else trains, compared with a reference if there is one.
+    """Judge the claim that a side `fails` (or else trains), against a reference if there is one.
 
     Training less often than the reference supports `fails` and contradicts training. If this is
-    undecided and all seeds of the side train, or without a reference, its count is tested against
-    one half: all seeds as claimed support the claim, significantly under half contradict it.
+    undecided and all seeds of the side train, or without a reference, the count is tested against
+    one half: it supports the claim if all seeds do as claimed, contradicts it if too few do.
     """
     if reference is not None:
         found = less_often(side, reference, error=error)
@@ -154,12 +154,11 @@ def counts(side: Count, reference: Count | None, *, fails: bool, error: float) -
 
 
 ERROR = 0.05
-"""The error that all planned looks spend together, so that a true null is rejected at any of them
-with at most this probability.
+"""The error that all planned looks share: the probability of rejecting a true null at any of them.
 
-A look's p value is multiplied by 0.05 over its share and then compared with 0.05. Between two looks
-the lowest seeds that all sides have count, as many as the last look reached has. Of the looks
-reached, the one that decides with the smallest corrected p counts; if none decides, the last one.
+The p value of a look is multiplied by 0.05 over the look's share, then compared with 0.05. Seeds
+beyond the last look reached are not used; the lowest seed numbers come first. Of the looks reached,
+the one that decides with the smallest corrected p counts; if none decides, the last one.
 """
 
 
@@ -171,7 +170,7 @@ class Look:
     share: float
 
     def corrected(self, p: float | None) -> float | None:
-        """Correct a p value of this look, so that it can be compared with 0.05."""
+        """Correct a p value of this look, so that it can be compared with 0.05; None stays None."""
         return None if p is None else min(1.0, p * ERROR / self.share)
 
 
@@ -180,16 +179,16 @@ FEWEST = LOOKS[0].seeds
 
 
 def reached(seeds: int) -> tuple[Look, ...]:
-    """Return the looks that a number of seeds reaches."""
+    """Return the looks that this number of seeds is enough for."""
     return tuple(look for look in LOOKS if look.seeds <= seeds)
 
 
 def sequential(
     seeds: Sequence[int], judge: Callable[[Sequence[int], Look], Judgement]
 ) -> tuple[Look, Judgement]:
-    """Judge the first seeds of each look reached; return the look that counts and its judgement.
+    """Judge the first seeds at each look reached; return the look that counts and its judgement.
 
-    There must be at least as many `seeds` as the first look has.
+    `seeds` must be enough for the first look.
     """
     ordered = sorted(seeds)
     found = [(look, judge(ordered[: look.seeds], look)) for look in reached(len(ordered))]
@@ -208,7 +207,7 @@ def at_look(
 ) -> Judgement:
     """Correct a judgement for its look and format its numbers; `more` overrides its fields.
 
-    With `ratio` its numbers are logarithms. `bounds` are passed to `interval_text`.
+    With `ratio`, its numbers are logarithms. `bounds` is passed to `interval_text`.
     """
     value = math.exp if ratio else float
     said: dict[str, Any] = {}
@@ -231,7 +230,7 @@ def at_look(
 def interval_text(mean: float, low: float, high: float, bounds: Sequence[float] = ()) -> str:
     """Format a value with its interval, such as `2.27 [1.09, 3.45]`.
 
-    Decimals are added until no end rounds to a bound in `bounds` that it does not equal.
+    Decimals are added until neither end rounds to a value in `bounds` that it does not equal.
     """
     said = figures(mean, low, high)
     decimals = len(said[0].partition(".")[2])
@@ -246,7 +245,7 @@ def interval_text(mean: float, low: float, high: float, bounds: Sequence[float] 
 
 
 def figures(*values: float) -> list[str]:
-    """Format numbers with as many decimals as the largest needs to show three digits."""
+    """Format numbers with the decimals that the largest one needs to show three digits."""
     finite = [abs(value) for value in values if math.isfinite(value) and value]
     needed = 2 - math.floor(math.log10(max(finite))) if finite else 0
     return _rounded(values, min(_MOST_DECIMALS, max(0, needed)))

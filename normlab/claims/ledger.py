@@ -1,9 +1,9 @@
 """The ledger: every claim with its verdict and the corrected verdicts of its parts.
 
-For each study and scale, the p values of all claims' primary endpoints are corrected together (Holm
-1979), after each is corrected for its look. Endpoints that were not measured, or whose side is at
-the untrained baseline, count as p = 1. A decided part whose corrected p is 0.05 or more becomes
-undecided. An interval that contains an article's value rejects nothing and is not corrected.
+Per study and scale, the p values of the primary endpoints of all claims are corrected together
+(Holm 1979), after each is corrected for its look. An endpoint that was not measured, or with a side
+at the untrained baseline, counts as p = 1. A decided part with a corrected p of 0.05 or more
+becomes undecided. An interval that contains an article's value rejects nothing: no correction.
 """
 
 from collections import defaultdict
@@ -23,12 +23,12 @@ from normlab.records.record import plain
 FORMAT = "normlab.claims/3"
 NOT_SURVIVED = "does not survive the correction for the study's other endpoints"
 VERDICTS = ("supported", "contradicted", "mixed", "undecided", "not measured")
-"""The verdicts of claims; parts have those in `judge.Verdict`."""
+"""The verdicts of claims; the verdicts of parts are in `judge.Verdict`."""
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """The result of an endpoint of a part after correction; only a primary one has `p_holm`."""
+    """The corrected result of an endpoint of a part; only primary endpoints have `p_holm`."""
 
     claim: int
     part: Part
@@ -40,7 +40,7 @@ class Outcome:
 
     @property
     def name(self) -> str:
-        """Return the part's name in words."""
+        """Return the part's name with spaces."""
         return self.part.name.replace("_", " ")
 
     @property
@@ -50,12 +50,12 @@ class Outcome:
 
     @property
     def open(self) -> bool:
-        """Return whether more seeds may decide it."""
+        """Return whether the part is undecided and more seeds might decide it."""
         return self.verdict not in DECIDED and not self.finding.stuck
 
     @property
     def grade(self) -> str:
-        """Return the grade with its setting, such as `C: Multi30k, 2+2 layers`; "" without one."""
+        """Return the grade with its setting, such as `C: Multi30k, 2+2 layers`, or ""."""
         found = self.finding
         if found.grade is None or self.verdict == "not measured":
             return ""
@@ -64,7 +64,7 @@ class Outcome:
 
 @dataclass(frozen=True)
 class Entry:
-    """A claim with the primary outcome of each part, and the secondary outcomes."""
+    """A claim with one primary outcome per part, and all secondary outcomes."""
 
     claim: Claim
     primary: tuple[Outcome, ...]
@@ -93,8 +93,8 @@ class Entry:
 def verdict(parts: Sequence[Verdict]) -> str:
     """Combine the verdicts of a claim's parts.
 
-    A claim is `supported` if all parts are, `contradicted` if all are or show no difference.
-    Otherwise it is `mixed` if a part is decided, `undecided` if one was measured.
+    A claim is `supported` if all parts are, `contradicted` if each part is or shows no difference.
+    Otherwise it is `mixed` if any part is decided, `undecided` if any part was measured.
     """
     found = set(parts)
     if found == {"supported"}:
@@ -107,9 +107,9 @@ def verdict(parts: Sequence[Verdict]) -> str:
 
 
 def ledger(claims: Sequence[Claim], runs: Runs) -> list[Entry]:
-    """Judge claims; pass all of them, as the parts of one study are corrected together.
+    """Judge claims; pass all of them, because the parts of one study are corrected together.
 
-    Raises `ValueError` naming claim and part, for example if a run is on both sides.
+    Raises `ValueError` naming the claim and the part, for example if a run is on both sides.
     """
     primary = [[_judged(claim, p, p.endpoint, runs) for p in claim.parts] for claim in claims]
     families: defaultdict[tuple[str, str], list[float]] = defaultdict(list)
@@ -156,14 +156,14 @@ def _corrected(outcome: Outcome, family: Sequence[float] = ()) -> Outcome:
     found, reason = finding.verdict, finding.reason
     if found in DECIDED and p is not None and p >= ERROR and not holds:
         found, reason = "undecided", NOT_SURVIVED
-    if found in DECIDED:  # nothing more has to be measured
+    if found in DECIDED:  # nothing more to measure
         finding = replace(finding, command=None, cost=None)
     own = {"finding": finding, "verdict": found, "reason": reason}
     return replace(outcome, p_holm=p, **own)
 
 
 def standings(claims: Sequence[Claim], runs: Runs, study: str, scale: str) -> list[Outcome]:
-    """Return the outcomes that a study decides at a scale, corrected as in the ledger."""
+    """Return the outcomes judged from a study at a scale, corrected as in the ledger."""
     place = study, scale
     asked = [c for c in claims if any(part.endpoint.family == place for part in c.parts)]
     primary = chain.from_iterable(entry.primary for entry in ledger(asked, runs))
@@ -171,7 +171,7 @@ def standings(claims: Sequence[Claim], runs: Runs, study: str, scale: str) -> li
 
 
 def to_plain(entries: Sequence[Entry]) -> dict[str, Any]:
-    """Return the verdicts and what they rest on as plain values, for JSON."""
+    """Return the verdicts and their evidence as plain values, for JSON."""
 
     def listed(outcomes: Sequence[Outcome]) -> list[dict[str, Any]]:
         names = ("name", "question", "verdict", "reason", "p_holm")

@@ -1,4 +1,4 @@
-"""The ledger as a Markdown page; the same evidence always gives the same bytes."""
+"""The ledger as a Markdown page, byte-identical for the same evidence."""
 
 import posixpath
 from collections import Counter
@@ -35,7 +35,7 @@ _RULES = "docs/explanation/verdicts.md"
 
 
 def _address(path: str) -> str:
-    """Return the link from the pages' folder to a file or folder of the checkout."""
+    """Return the relative link from the page to a file or folder of the checkout."""
     return posixpath.relpath(path, _HOME)
 
 
@@ -57,7 +57,7 @@ def outcome_text(outcome: Outcome) -> str:
 
 
 def found_text(outcome: Outcome) -> str:
-    """Return the value with its interval, the values behind it, and why the endpoint is open."""
+    """Return the value with its interval, the values behind it, and the reason if it is open."""
     found = outcome.finding
     said = f"{found.found} ({found.detail})" if found.found and found.detail else ""
     return "; ".join(filter(None, (said or found.found or found.detail, outcome.reason)))
@@ -82,7 +82,7 @@ def test_text(outcome: Outcome) -> str:
 
 
 def measure_text(outcome: Outcome) -> str:
-    """Return the command that would measure more, with its cost; "" if there is none."""
+    """Return the command that measures more, with its cost; "" if there is none."""
     found = outcome.finding
     if found.command is None:
         return ""
@@ -162,7 +162,7 @@ def _row(outcome: Outcome) -> list[str]:
 
 
 def rests_on(outcome: Outcome) -> list[tuple[str, str, str]]:
-    """Return the name, the link and the record rows of each file that an outcome rests on."""
+    """Return the name, link and record rows of each file that an outcome is based on."""
     links: dict[str, dict[str, None]] = {}
     for path in outcome.finding.records:
         packed = Address.of(path)

@@ -1,8 +1,8 @@
-"""Endpoints about the runs of a study, and the runs that may decide them, by side and seed.
+"""Endpoints that are decided by the runs of a study, and their runs by side and seed.
 
-A run counts if it ended (finished or diverged), was made by clean code, tested its last weights or
-their average, and has the score. A seed counts if every side has all its runs, and these differ
-only in what is compared. Runs that do not count are listed with the reason.
+A run counts if it ended (finished or diverged), was made by committed code, tested its last weights
+or their average, and has the score. A seed counts if every side has all runs of it, and these runs
+differ only in the settings compared. Runs that do not count are listed with the reason.
 """
 
 import math
@@ -25,7 +25,7 @@ from normlab.records.store import lookup, select
 
 Text = Annotated[str, Meta(min_length=1)]
 Chosen = dict[str, str | int | float | bool | None]
-"""How runs are selected: options of groups and dotted keys of the config, with their values."""
+"""A selection of runs: config group options and dotted config keys, with their values."""
 _Point = tuple[str, ...]  # the values of the nuisance keys
 Cells = Mapping[str, Mapping[int, tuple[RunRecord, ...]]]
 
@@ -38,9 +38,9 @@ def keys(where: Where) -> str:
 
 
 class Endpoint(Struct, frozen=True, forbid_unknown_fields=True):
-    """A question about a part: the primary one, which decides it, or a secondary one.
+    """Base class of endpoints: primary ones, which decide their part, and secondary ones.
 
-    `says` lists what a part may say for this kind to decide it; empty for anything.
+    `says` lists the `says` values of parts that this kind can decide; empty means all.
     """
 
     says: ClassVar[tuple[str, ...]] = ()
@@ -52,29 +52,29 @@ class Endpoint(Struct, frozen=True, forbid_unknown_fields=True):
 
     @property
     def family(self) -> tuple[str, str] | None:
-        """Return the study and scale whose p values are corrected together; None without one."""
+        """Return the study and scale whose p values are corrected together; None without runs."""
         return None
 
     def question(self, says: str) -> str:
-        """Describe what is measured in one line; `says` is the kind of statement of the part."""
+        """Describe the measurement in one line; `says` is the part's `says`."""
         raise NotImplementedError
 
     def judge(self, runs: Runs, says: str) -> Judgement:
-        """Judge the available evidence, before any correction."""
+        """Judge the available evidence before any correction; `says` is the part's `says`."""
         raise NotImplementedError
 
 
 class StudyEndpoint(Endpoint, frozen=True, kw_only=True):
-    """An endpoint about the runs of a study at a scale, judged at planned looks.
+    """Base class of endpoints decided by the runs of a study at a scale, at planned looks.
 
     In addition to its own keys, every kind has:
 
       study: translation
       scale: small
-      score: [test/bleu, test_2017/bleu]     one, or a list that is averaged within a seed
-      minus: test/loss                       optional: subtracted from each score, run by run
-      where: {task: multi30k}                optional: shared by all sides
-      over: [placement]                      optional: nuisances, averaged within a seed
+      score: [test/bleu, test_2017/bleu]     one score, or a list that is averaged per seed
+      minus: test/loss                       optional: a score to subtract within each run
+      where: {task: multi30k}                optional: the selection shared by all sides
+      over: [placement]                      optional: nuisance keys, averaged per seed
     """
 
     study: Text
@@ -90,7 +90,7 @@ class StudyEndpoint(Endpoint, frozen=True, kw_only=True):
 
     @property
     def sides(self) -> Sequence[Where]:
-        """Return the compared settings, or the single setting that is measured."""
+        """Return the settings to compare, or the single setting to measure."""
         raise NotImplementedError
 
     @property
@@ -105,21 +105,21 @@ class StudyEndpoint(Endpoint, frozen=True, kw_only=True):
 
     @property
     def figure(self) -> str:
-        """Return the name of the value: the scores, and what is subtracted from each."""
+        """Return the name of the value: the scores, and the score subtracted from each."""
         name = " and ".join(self.scores)
         return f"{name} minus {self.minus}" if self.minus else name
 
     def within(self, nuisances: str = "mean over") -> str:
-        """Describe the selection and the nuisances, for the end of a question."""
+        """Return the end of a question: the selection and the nuisance keys."""
         where = f"; {keys(self.where)}" if self.where else ""
         return where + (f"; {nuisances} {', '.join(self.over)}" if self.over else "")
 
     def refused(self, runs: Sequence[RunRecord]) -> str | None:
-        """Return why runs cannot answer this question, whatever their scores; None if they can."""
+        """Return why these runs cannot answer the question; None if they can."""
         return None
 
     def at_look(self, sample: "Sample", seeds: Sequence[int], look: Look, says: str) -> Judgement:
-        """Judge some seeds of a sample; `says` is the kind of statement of the part."""
+        """Judge these seeds of a sample at a look; `says` is the part's `says`."""
         raise NotImplementedError
 
     def judge(self, runs: Runs, says: str) -> Judgement:
@@ -128,7 +128,7 @@ class StudyEndpoint(Endpoint, frozen=True, kw_only=True):
             if not plan.may_choose(asked := {**self.where, **side}):
                 raise ValueError(
                     f"{self.study} at scale={self.scale} plans no run with {keys(asked)}; "
-                    f"it plans {'; '.join(plan.names)}"
+                    f"planned: {'; '.join(plan.names)}"
                 )
         sample = collect(runs, self)
         all_runs = [run for cell in sample.cells.values() for each in cell.values() for run in each]
@@ -167,14 +167,14 @@ class StudyEndpoint(Endpoint, frozen=True, kw_only=True):
         return ", ".join(str(each) for each in (plan.scale.data_name or task, layers) if each)
 
     def _next(self, plan: Plan, have: int, runs: Runs) -> dict[str, Any]:
-        """Return the command that would reach the next look, and its cost."""
+        """Return the command that runs the seeds up to the next look, and its cost."""
         study, scale = plan.study, plan.scale
         target = next((look.seeds for look in LOOKS if look.seeds > have), None)
         if target is None:
             return {}
         planned, hours = study.cost(self.scale)
         seeds = target - have
-        # Completing a seed that has some of its runs could pair runs from two machines.
+        # Use new seeds: completing a partly run seed could pair runs from two machines.
         there = runs.of_study(self.study, self.scale) if have else ()
         made = {record.seed for record in there}
         new = list(islice((seed for seed in count(1) if seed not in made), seeds))
@@ -196,9 +196,9 @@ def _layers(run: RunRecord) -> str | None:
 
 @dataclass(frozen=True)
 class Sample:
-    """The seeds that count and their runs, or the `problem` because of which there are none.
+    """The seeds that count and their runs; if there are none, `problem` may say why.
 
-    `cells` has the runs by side and seed, one for each nuisance setting.
+    `cells` has the runs by side and seed, one run per nuisance setting.
     """
 
     endpoint: StudyEndpoint
@@ -208,11 +208,11 @@ class Sample:
     problem: str | None = None
 
     def runs(self, seeds: Sequence[int]) -> list[RunRecord]:
-        """Return the runs of all sides for some seeds."""
+        """Return the runs of all sides for these seeds."""
         return [run for cell in self.cells.values() for seed in seeds for run in cell[seed]]
 
     def figures(self, side: str) -> dict[int, float]:
-        """Return a side's value per seed: the mean over scores, then over the nuisances."""
+        """Return a side's value per seed: the mean over scores, then over nuisance settings."""
         cells = self.cells[side].items()
         finished = {seed: runs for seed, runs in cells if all(run.finished for run in runs)}
         return {seed: fmean(map(self._value, runs)) for seed, runs in finished.items()}
@@ -229,7 +229,7 @@ class Sample:
         return sum(any(not run.finished for run in runs) for runs in cells)
 
     def train_counts(self, seeds: Sequence[int]) -> dict[str, Count]:
-        """Count per side the seeds whose runs all train (`metrics.spread.trains`)."""
+        """Return per side how many seeds train (all runs do, see `metrics.spread.trains`)."""
         scores, n = self.endpoint.scores, len(seeds)
         return {
             side: (sum(all(trains(r, s) for r in cell[seed] for s in scores) for seed in seeds), n)
@@ -237,7 +237,7 @@ class Sample:
         }
 
     def train_text(self, seeds: Sequence[int]) -> str:
-        """Say how many seeds of each side train, and if all do, the least share this implies."""
+        """Return how many seeds of each side train, with a lower bound on the share if all do."""
         n = len(seeds)
         every = f" (at least {math.floor(100 * least_share(n))} %)"
         counts = self.train_counts(seeds).items()
@@ -245,7 +245,7 @@ class Sample:
         return f"train: {', '.join(said)}"
 
     def floor(self, side: str, seeds: Sequence[int]) -> str | None:
-        """Say by which score a side does not train, in any nuisance setting; None if it trains."""
+        """Return which score shows that a side does not train; None if every setting trains."""
         for runs in zip(*(self.cells[side][seed] for seed in seeds), strict=True):
             finished = [run for run in runs if run.finished]
             for score in self.endpoint.all_scores:
@@ -255,7 +255,7 @@ class Sample:
 
 
 def unfit(record: RunRecord, scores: Sequence[str]) -> str | None:
-    """Return why a run decides nothing, whatever it is compared with; None if it may decide."""
+    """Return why a run cannot be used as evidence in any comparison; None if it can."""
     if (status := record.outcome.status) not in ("finished", "diverged"):
         return f"did not end ({status})"
     dirty = record.environment.get("dirty")
@@ -275,14 +275,14 @@ def unfit(record: RunRecord, scores: Sequence[str]) -> str | None:
 
 
 def collect(runs: Runs, endpoint: StudyEndpoint) -> Sample:
-    """Collect the runs of a study for an endpoint; `ValueError` if one run is on two sides."""
+    """Collect the runs of a study for an endpoint; `ValueError` if a run is on both sides."""
     over = endpoint.over
     reasons: Counter[str] = Counter()
     sides: dict[str, dict[tuple[int, _Point], RunRecord]] = {}
     found: dict[str, str] = {}
     for label, side in endpoint.labels.items():
         sides[label], chosen = {}, list[RunRecord]()
-        with suppress(ValueError):  # no run has the key yet, such as a key of a task nobody ran
+        with suppress(ValueError):  # no run has the key yet, for example before any run of its task
             every = runs.of_study(endpoint.study, endpoint.scale)
             chosen = select(every, {**endpoint.where, **side})
         for run in chosen:
@@ -300,7 +300,7 @@ def collect(runs: Runs, endpoint: StudyEndpoint) -> Sample:
                 raise ValueError(f"{run.run_id} is on both sides: {other} and {label}")
     plan = runs.plan(endpoint.study, endpoint.scale)
     seen = {point for side in sides.values() for _, point in side}
-    # A seed needs all planned nuisance settings; without a plan, all that any run has.
+    # A seed needs all planned nuisance settings; without a plan, all settings that any run has.
     axes = (plan.values(key) or sorted({at[n] for at in seen}) for n, key in enumerate(over))
     points = list(product(*axes))
     cells = {
@@ -324,7 +324,7 @@ def collect(runs: Runs, endpoint: StudyEndpoint) -> Sample:
 
 
 def _differ(cells: Cells, seed: int, scores: Sequence[str], may: tuple[str, ...]) -> str | None:
-    """Return an unintended difference between the runs of a seed; None if there is none."""
+    """Return the first unintended difference between the runs of a seed; None without one."""
     first, *others = (cell[seed] for cell in cells.values())
     for a, b in ((a, b) for other in others for a, b in zip(first, other, strict=True)):
         if (why := why_not_paired(a, b, may_differ=may)) is not None:

@@ -1,6 +1,6 @@
-"""The ledger in plain words, `results/summary.md`: one line per claim, in English and in Chinese.
+"""The ledger in plain words, `results/summary.md`: one line per claim, in English and Chinese.
 
-Chinese is the language of the articles.
+The articles are in Chinese.
 """
 
 from collections.abc import Sequence
@@ -21,8 +21,8 @@ _PARTS = (*DECIDED, "undecided", "not measured")
 class _Language(NamedTuple):
     """The wording of the summary in one language.
 
-    `groups` has a heading per verdict of a claim, `parts` a label per verdict in `_PARTS`. `part`
-    and `decided` are the formats of a part's line; `chinese` says which statements to use.
+    `groups` has one heading per verdict in `VERDICTS`, `parts` one label per verdict in `_PARTS`.
+    `part` and `decided` are formats of a part's line; `chinese` selects the Chinese statements.
     """
 
     heading: str
@@ -99,7 +99,7 @@ def _section(entries: Sequence[Entry], words: _Language) -> str:
 
 
 def _lines(entry: Entry, words: _Language) -> list[str]:
-    """Return the line of a claim and the lines of its parts, the decided ones first."""
+    """Return the line of a claim and the lines of its parts, decided parts first."""
     claim = entry.claim
     said = in_markdown((words.chinese and claim.chinese) or claim.statement)
     parts = sorted(entry.primary, key=lambda each: _PARTS.index(each.verdict))

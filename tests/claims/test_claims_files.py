@@ -79,7 +79,7 @@ def test_each_kind_of_endpoint_is_read(tmp_path, body, says, expected):
             {"statment": "x"},
             r"the file: .* unknown field `statment`; there are .*statement",
         ),
-        ({"id": 8}, r"id: 8 does not open the file's name; name it 08_"),
+        ({"id": 8}, r"id: 8 is not in the file name; rename it to 08_"),
         ({"parts": ["x"]}, r"parts\[0\]: expected keys and values, found 'x'"),
         ({"parts": [part({}, says="so")]}, r"parts\[0\].says: Invalid enum value 'so'"),
         (
@@ -88,7 +88,7 @@ def test_each_kind_of_endpoint_is_read(tmp_path, body, says, expected):
         ),
         (
             {"parts": [contrast(says="trains")]},
-            r"endpoint.contrast: does not decide what says trains; it may say difference or",
+            r"endpoint.contrast: cannot decide a part with says: trains; expected says: diff",
         ),
         (
             {"parts": [contrast(margn=1)]},
