@@ -1,1 +1,1 @@
-"""Tables, pages and figures made from records. Nothing here trains or needs torch."""
+"""Tables, pages and figures made from records, without training and without torch."""

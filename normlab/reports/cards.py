@@ -1,4 +1,4 @@
-"""Report cards of norms: the board of all cards, and each card's page with the baselines."""
+"""Report cards of norms: the board of all cards, and a page that compares each with baselines."""
 
 import json
 import math
@@ -45,7 +45,7 @@ _NOTES = (
 
 
 def read_card(path: Path) -> dict[str, Any]:
-    """Read a `card.json`; raises ValueError naming a file that is not a card."""
+    """Read a `card.json`; raises ValueError naming the file if it is not a card."""
     try:
         found = json.loads(path.read_text("utf-8"))
         _ = cells(found), [found[key] for key in _NEEDED]
@@ -54,11 +54,11 @@ def read_card(path: Path) -> dict[str, Any]:
         error = f"format {found['format']}"
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as caught:
         error = f"{caught!r:.80}"
-    raise ValueError(f"{path}: damaged, or no card ({error}); make it again with normlab norm card")
+    raise ValueError(f"{path}: damaged or not a card ({error}); recreate it with normlab norm card")
 
 
 def card_pages(root: Path) -> dict[Path, str]:
-    """Return the text of the board and of each published card's page; empty without cards."""
+    """Return the text of the board and of each published card's page, by path."""
     home = root / FOLDER
     cards = {path: read_card(path) for path in sorted(home.glob(f"*/{CARD_FILE}"))}
     found = {
@@ -69,12 +69,12 @@ def card_pages(root: Path) -> dict[Path, str]:
 
 
 def cells(card: Card) -> dict[str, Any]:
-    """Return the entries of a card on the board, by title."""
+    """Return a card's entries for the board, by column title."""
     return {k: v for each in card["examinations"].values() for k, v in each["cells"].items()}
 
 
 def board(cards: Iterable[Card]) -> str:
-    """Return the board of cards in Markdown, one row per norm, sorted by their losses on text."""
+    """Return the board in Markdown, one row per norm, sorted by mean rank of the losses on text."""
     found = [*cards]
     losses = [[_loss(card, *short) for short in _RANKED.items()] for card in found]
     columns = [*zip(*losses, strict=True)]
@@ -82,7 +82,7 @@ def board(cards: Iterable[Card]) -> str:
     for card, mine in zip(found, losses, strict=True):
         ranks = [sum(e < loss for e in every) for loss, every in zip(mine, columns, strict=True)]
         own = cells(card)
-        # Token by token, this norm gives another loss: in the full text it sees later tokens.
+        # A different loss token by token means that this norm sees later tokens in the full text.
         sees_later = (number(own.get("stepwise")) or 0.0) > _ROUNDING
         ranked.append((sees_later, fmean(ranks), card["name"], own))
     ranked.sort(key=lambda each: each[:3])
@@ -100,7 +100,7 @@ def board(cards: Iterable[Card]) -> str:
 
 
 def _loss(card: Card, task: str, score: str) -> float:
-    """Return the mean loss of a card's runs; infinity if a seed diverged or none ran."""
+    """Return the mean loss of a card's runs; infinity if a seed diverged or there are no runs."""
     figures = card["examinations"].get(task, {}).get("figures", {})
     if not figures or figures["diverged"]:
         return math.inf
@@ -113,9 +113,9 @@ def _values(scores: Mapping[str, Any]) -> dict[int, float]:
 
 
 def baselines_for(card: Card, folders: Sequence[Path]) -> dict[str, Card]:
-    """Return the baselines' cards at a card's scale and placement, except the card itself.
+    """Return the baselines' cards with the scale and placement of a card, except the card itself.
 
-    If several folders have a baseline, the first folder counts.
+    If several folders have a baseline, the first one is used.
     """
     placement = [text for text in card["overrides"] if text.startswith("placement")]
     suffix = "".join(f"-{text.partition('=')[2]}" for text in placement if text != "placement=pre")
@@ -128,7 +128,7 @@ def baselines_for(card: Card, folders: Sequence[Path]) -> dict[str, Card]:
 
 
 def card_page(card: Card, baselines: Mapping[str, Card]) -> str:
-    """Return the page of a card, reproducible to the byte from the card and the baselines."""
+    """Return the page of a card; it depends only on the card and the baselines."""
     runs = [task for task, found in card["examinations"].items() if "scores" in found["figures"]]
     return page(
         "card.html",
@@ -141,10 +141,10 @@ def card_page(card: Card, baselines: Mapping[str, Card]) -> str:
 
 
 def scores(task: str, card: Card, baselines: Mapping[str, Card]) -> list[dict[str, Any]]:
-    """Return each score of a short run: its mean, untrained baseline, and `differences`.
+    """Return each score of a short run, with its mean, untrained baseline and `differences`.
 
-    These are from baselines that share seeds and the number of steps: the baseline, its mean, the
-    difference paired by seed, and its interval.
+    `differences` lists the baselines with common seeds and the same number of steps: the baseline's
+    name, its mean, the difference paired by seed, and the interval of the difference.
     """
     figures = card["examinations"][task]["figures"]
     found: list[dict[str, Any]] = []

@@ -1,9 +1,9 @@
 """The charts of runs: curves over training, probes, scores over a numeric axis, and by layer.
 
 Pages draw them with `templates/charts.js`; figures for papers are drawn here with matplotlib, for
-light and for dark pages. The lines of a figure differ in hue, dashes and marker, so that they can
-be told apart in grayscale print and by colour-blind readers (hues of Okabe and Ito 2008, "Color
-Universal Design", lightened for dark pages to the same contrast).
+light and for dark pages. Lines differ in hue, dashes and marker, so that they are distinguishable
+in grayscale print and for colour-blind readers (hues of Okabe and Ito 2008, "Color Universal
+Design", lightened to the same contrast for dark pages).
 """
 
 import math
@@ -46,10 +46,10 @@ _RANKS = {
     **{"encoder": 0, "decoder": 1, "output": 2, "embedding": -1, "final": _LAST},
     **{"self": 0, "cross": 1, "ffn": 2, "ffn_inner": 3},
 }
-"""The order in which places with numbered layers are drawn."""
-_LOSS_LOG_FROM = 3.0  # low, since what matters happens after the first steep fall
+"""The order in which parts of a model are drawn, in addition to layer numbers."""
+_LOSS_LOG_FROM = 3.0  # low, because differences appear only after the first steep fall
 _AXES = {"batch_size": "batch size (sequences)", "model.depth": "depth (layers per stack)"}
-_UNSHOWN = "train/tokens_per_second"  # the speed of this machine
+_UNSHOWN = "train/tokens_per_second"  # depends on the machine
 _TITLES = {
     TRAIN: ("Training loss", "nats"),
     VALID: ("Validation loss", "nats"),
@@ -76,7 +76,7 @@ _BY_LAYER = {
 
 
 def row_looks(runs: Iterable[Run], rows: Iterable[str] = ()) -> dict[str, Look]:
-    """Return the look of each row, chosen by the norm of its first run that has a config."""
+    """Return the line style of each row, chosen by the norm of its first run with a config."""
     norms: dict[str, str] = {}
     for run in runs:
         if run.settings:
@@ -88,12 +88,12 @@ def row_looks(runs: Iterable[Run], rows: Iterable[str] = ()) -> dict[str, Look]:
 def over_training(study: Study, runs: Sequence[Run]) -> dict[str, list[Panel]]:
     """Return curves of losses and scores (`learning`), and of gradients and probes (`stability`).
 
-    The charts of the study's own scores, and the most informative ones, come first.
+    Charts of the study's own scores and the most informative probes come first.
     """
     logged = sorted({name for run in runs for row in run.rows for name in row})
 
     def charts(first: Iterable[str], *others: tuple[str, int]) -> list[Panel]:
-        """Return charts of the first metrics, then of those that match a (prefix, slashes) pair."""
+        """Return charts of the `first` metrics, then of all matching a (prefix, slashes) pair."""
         rest = (
             name
             for start, slashes in others
@@ -112,7 +112,7 @@ def over_training(study: Study, runs: Sequence[Run]) -> dict[str, list[Panel]]:
 
 
 def loss_unit(records: Iterable[RunRecord]) -> str:
-    """Return the unit of the losses, such as nats per token; nats if the runs differ in it."""
+    """Return the unit of the losses, such as nats per token; "nats" if the runs differ."""
     units = {f"nats per {record.unit.removesuffix('s')}" for record in records}
     return units.pop() if len(units) == 1 else "nats"
 
@@ -140,12 +140,12 @@ def _curves(runs: Iterable[Run], name: str) -> Panel:
 
 
 def _finite(run: Run, name: str) -> dict[float, float]:
-    """Return the finite values of a metric by step; the last value of a step counts."""
+    """Return the finite values of a metric by step, the last one if a step has several."""
     return {float(step): y for step, y in series(run.rows, name) if math.isfinite(y)}
 
 
 def by_axis(study: Study, table: Table) -> dict[str, list[Panel]]:
-    """Return the charts of the table's scores over each numeric grid axis, as `by AXIS`."""
+    """Return charts of the table's scores over each numeric grid axis, under the key `by AXIS`."""
     found: dict[str, list[Panel]] = {}
     for axis, values in study.grid.items():
         if all(_NUMBER.fullmatch(value) for value in values):
@@ -156,7 +156,7 @@ def by_axis(study: Study, table: Table) -> dict[str, list[Panel]]:
 
 
 def _over_axis(axis: str, table: Table, column: str) -> Panel:
-    """Return a score over an axis: one line per row, one facet per point of the other axes."""
+    """Return the chart of a score over an axis: a line per row, a facet per other grid point."""
     lines: dict[tuple[str, str], list[tuple[float, str, float, float, float, int]]] = {}
     for row in table.rows:
         entry = row.entries[column]
@@ -176,7 +176,7 @@ def _over_axis(axis: str, table: Table, column: str) -> Panel:
 
 
 class Kind(NamedTuple):
-    """A figure of runs: its title, its metrics and, if it is by layer, the probe behind them."""
+    """A kind of figure: its title, its metrics and, if it is by layer, the probe that logs them."""
 
     title: str
     metrics: Sequence[str]
@@ -184,12 +184,12 @@ class Kind(NamedTuple):
 
     @property
     def needs(self) -> str:
-        """Return what is missing from runs that do not have this figure."""
+        """Return what runs lack if this figure cannot be drawn."""
         lack = f"no values of the probe {self.probe}; train with probe=full"
         return lack if self.probe else "no finite values"
 
     def panels(self, runs: Sequence[Run]) -> tuple[Panel, ...]:
-        """Return the charts for which the runs have values."""
+        """Return the charts of all metrics that the runs have."""
         made = [_layers(runs, name) if self.probe else _curves(runs, name) for name in self.metrics]
         return tuple(panel for panel in made if panel.series)
 
@@ -222,7 +222,7 @@ def _layers(runs: Sequence[Run], name: str) -> Panel:
 
 
 def _stack(place: str) -> str:
-    """Return the stack of a module: `encoder` or `decoder`, to which `output` belongs."""
+    """Return the stack of a module, such as `encoder`; `output` belongs to the decoder."""
     return "decoder" if place == "output" else place.split(".")[0]
 
 
@@ -239,7 +239,7 @@ KINDS = {
     "residual_by_layer": Kind("Residual stream", ("stability/residual/rms",), "residual"),
     "over_training": Kind("Stability over training", _OVER_TRAINING),
 }
-"""The figures of `normlab report --figures` and of `Records.plot`."""
+"""The figures that `normlab report --figures` and `Records.plot` draw."""
 
 
 # Figures for papers ------------------------------------------------------------------------------
@@ -248,9 +248,9 @@ _STROKES: dict[str, Any] = dict(
     zip(DASHES, ("-", (0, (5, 1.6)), (0, (1.2, 1.2)), (0, (6, 1.5, 1.2, 1.5))), strict=True)
 )
 _MARKS: dict[str, str] = dict(zip(MARKS, "os^DvP", strict=True))
-_WIDTH, _HEIGHT, _LEGEND_ROW = 3.2, 2.5, 0.17  # inches of a plot, and of a legend row
+_WIDTH, _HEIGHT, _LEGEND_ROW = 3.2, 2.5, 0.17  # inches per plot and per legend row
 _LETTERS = 15  # legend letters per inch
-_NAMES_FIT = 24  # the most ticks of a panel that are all labelled
+_NAMES_FIT = 24  # with more ticks, a panel does not label all of them
 _BAND = "lowest to highest seed, about the mean"
 _RC: dict[Any, Any] = {
     "font.family": "DejaVu Sans",
@@ -272,14 +272,14 @@ _RC: dict[Any, Any] = {
     "lines.markersize": 3.0,
     "xtick.labelsize": 7.0,
     "ytick.labelsize": 7.0,
-    "svg.fonttype": "path",  # paths, since a reader's machine may lack the font
+    "svg.fonttype": "path",  # paths, because a reader's machine may lack the font
     "svg.hashsalt": "normlab",
 }
 
 
 @contextmanager
 def drawing(theme: Theme = LIGHT) -> Iterator[None]:
-    """Set matplotlib's settings while a figure is drawn or written, overriding the user's."""
+    """Use normlab's matplotlib settings inside the context, not the user's."""
     import matplotlib
 
     quiet = ("axes.edgecolor", "axes.labelcolor", "xtick.color", "ytick.color")
@@ -296,7 +296,7 @@ def drawing(theme: Theme = LIGHT) -> Iterator[None]:
 
 
 def write(figure: "Figure", path: Path, *, title: str) -> None:
-    """Write a figure as `.svg` or `.png`, by the suffix of its path; reproducible to the byte."""
+    """Write a figure as `.svg` or `.png`, by the path's suffix; the bytes are reproducible."""
     form = path.suffix.removeprefix(".")
     # A date or a library version would change the bytes.
     nothing = {"svg": {"Date": None, "Creator": None}, "png": {"Software": None}}
@@ -306,13 +306,13 @@ def write(figure: "Figure", path: Path, *, title: str) -> None:
 
 
 def draw_all(runs: Sequence[Run], out: Path, form: str) -> tuple[list[Path], list[str]]:
-    """Draw each figure that the runs have in each theme; return the files and what is missing."""
+    """Draw every possible figure in every theme; return the files and why figures are missing."""
     looks = row_looks(runs)
     paths: list[Path] = []
     lacking: list[str] = []
     for name, kind in KINDS.items():
         if not (panels := kind.panels(runs)):
-            lacking.append(f"figure {name} is left out: {kind.needs}")
+            lacking.append(f"figure {name} skipped: {kind.needs}")
             continue
         for theme in THEMES:
             ending = "" if theme is LIGHT else f"-{theme.name}"
@@ -322,7 +322,7 @@ def draw_all(runs: Sequence[Run], out: Path, form: str) -> tuple[list[Path], lis
 
 
 def draw(panels: Sequence[Panel], looks: Mapping[str, Look], theme: Theme) -> "Figure":
-    """Draw panels on one sheet, one plot per facet, above a shared legend."""
+    """Draw panels in one figure, one plot per facet, above a shared legend."""
     from matplotlib.figure import Figure
     from matplotlib.ticker import LogFormatter
 
@@ -346,7 +346,7 @@ def draw(panels: Sequence[Panel], looks: Mapping[str, Look], theme: Theme) -> "F
         for axes in figure.axes:
             for handle, label in zip(*axes.get_legend_handles_labels(), strict=True):
                 handles.setdefault(label, handle)
-        # The rows come first, in their order, then the meaning of the marks.
+        # Legend entries of rows come first, in order, then those that explain marks.
         marks = [label for label in (_BAND, "divergence") if label in handles]
         labels = [label for label in handles if label not in marks] + marks
         fit = int(columns * _WIDTH * _LETTERS / (max(map(len, labels)) + 8))
@@ -369,13 +369,13 @@ def _draw_facet(
         if any(n > 1 for n in line.n):
             band = {"color": theme.hues[look.hue], "alpha": 0.15, "linewidth": 0}
             axes.fill_between(line.x, line.low, line.high, **band, label=_BAND)
-        # Lines start their marks at different offsets, so that the marks of coinciding lines
-        # stay apart.
+        # Marker types start at different offsets, so that the markers of coinciding lines do not
+        # overlap.
         every = (0.05 * MARKS.index(look.mark), 0.3)
         style = {"linestyle": _STROKES[look.dashes], "marker": _MARKS[look.mark]}
         style |= {"color": theme.hues[look.hue], "label": one_line(look.name)}
         axes.plot(line.x, line.mean, **style, markevery=every)
-        for _, step, value in line.lost:  # a cross, at the top if the loss is unknown
+        for _, step, value in line.lost:  # draw a cross, at the top if the loss is unknown
             where = axes.get_xaxis_transform() if value is None else axes.transData
             cross = {"color": theme.hues[look.hue], "marker": "X", "markersize": 7.0}
             style = {"linestyle": "none", "zorder": 4, "transform": where, "clip_on": False}

@@ -1,9 +1,9 @@
-"""Comparing rows: which may be compared, over which seeds, their difference, and the best row.
+"""Comparison of rows: which rows are comparable, on which seeds, their difference, the best row.
 
 Seeds are paired if both runs have the same data, number of processes and arithmetic (device,
-precision, instruction set), except that precision may be what is compared. If a seed of a row
-diverged, its other seeds are not a fair sample, and nothing is compared. The best row of a column
-follows from Holm's (1979) test over all pairs of rows at one point, with at least five seeds.
+precision, instruction set); precision may differ if it is the setting compared. If a seed of a row
+diverged, its other seeds are not a fair sample, and the row is not compared. The best row of a
+column is found by Holm's (1979) test over all pairs of rows at a point, with at least five seeds.
 """
 
 import math
@@ -30,16 +30,16 @@ NAMED = tuple(
     f"{name}." for key in ("norm", "placement", "batch_size", "max_tokens") for name in spelled(key)
 )
 """The config keys that name a row."""
-# The config keys for how long a run trains and how it is tested.
+# Config keys that set how long a run trains and how it is tested.
 _FIXED = ("budget.", "task.test_search.", "validate.test.", "validate.average.")
 _SHOWN = ("norm", "placement", "task", "task/corpus")  # options that name a row
 
 
 class Rules(NamedTuple):
-    """What the runs of a pair must share in addition to data, processes and device.
+    """What two paired runs must share in addition to data, processes and device.
 
     Runs that were `found`, not planned by a study, must also share their code. If their rows differ
-    in a key that names rows, these must train for as long and be tested in the same way.
+    in a key that names rows, both must train equally long and be tested in the same way.
     """
 
     precision: bool = True
@@ -47,7 +47,7 @@ class Rules(NamedTuple):
 
 
 def pairs(row: Cell, baseline: Cell, rules: Rules) -> tuple[list[int], str]:
-    """Return the seeds that are pairs, and why the rows are not compared, "" if they are."""
+    """Return the paired seeds, and the reason if the rows cannot be compared, otherwise ""."""
     own, others = (
         {record.seed: record for record in cell.records if record.finished}
         for cell in (row, baseline)
@@ -82,7 +82,7 @@ def pairs(row: Cell, baseline: Cell, rules: Rules) -> tuple[list[int], str]:
 def difference(row: Cell, baseline: Cell, score: str, rules: Rules) -> Interval | None:
     """Return the paired difference `row - baseline` of a score, with its interval.
 
-    None for fewer than two pairs, or if the rows or their scores may not be compared.
+    Returns None for fewer than two pairs, or if the rows or their scores are not comparable.
     """
     seeds, obstacle = pairs(row, baseline, rules)
     left, right = values(row, score), values(baseline, score)
@@ -96,28 +96,28 @@ def difference(row: Cell, baseline: Cell, score: str, rules: Rules) -> Interval 
 
 
 def values(cell: Cell, score: str) -> dict[int, float]:
-    """Return a score by seed, for the finished seeds."""
+    """Return a score by seed, for finished seeds only."""
     found = {record.seed: record.figure(score) for record in cell.records if record.finished}
     return {seed: value.value for seed, value in found.items() if value is not None}
 
 
 def higher_is_better(cell: Cell, score: str) -> bool:
-    """Return whether higher is better for a score; True if no run has it."""
+    """Return whether a higher score is better; True if no run has the score."""
     found = (record.figure(score) for record in cell.records)
     return next((value.higher_is_better for value in found if value is not None), True)
 
 
 def diverged_seeds(cell: Cell) -> int:
-    """Count the seeds that diverged."""
+    """Return the number of seeds that diverged."""
     return sum(record.outcome.status == "diverged" for record in cell.records)
 
 
 def best(cells: Sequence[Cell], score: str, rules: Rules) -> Cell | None:
     """Return the row that is significantly better than every other row; None if there is none.
 
-    Rows without the score are left out. The others must have at least five seeds, all of them
-    finished and clearly better than the untrained baseline, and paired runs must share their code;
-    p is corrected by Holm over all pairs of rows. Probe metrics have no best row.
+    Rows without the score are ignored. The others must have at least five seeds, all of them
+    finished and clearly better than the untrained baseline, and paired runs must share their code.
+    p values are Holm-corrected over all pairs of rows. Probe metrics have no best row.
     """
     if score.startswith("stability/") or any(map(diverged_seeds, cells)):
         return None
@@ -142,7 +142,7 @@ def best(cells: Sequence[Cell], score: str, rules: Rules) -> Cell | None:
 
 
 def one_code(a: Cell, b: Cell, rules: Rules) -> bool:
-    """Return whether the two runs of each pair were made by the same code."""
+    """Return whether both runs of every pair were made by the same code."""
     sides = [{record.seed: record.made_by for record in cell.records} for cell in (a, b)]
     return all(same_code(sides[0][seed], sides[1][seed]) for seed in pairs(a, b, rules)[0])
 
@@ -151,14 +151,14 @@ def one_code(a: Cell, b: Cell, rules: Rules) -> bool:
 
 
 def marks(cell: Cell) -> list[str]:
-    """Return the warnings about a row's runs: how many did not learn, `sees the future`."""
+    """Return warnings about a row's runs: how many did not learn, and `sees the future`."""
     flat = sum(learned(record) is False for record in cell.records)
     found = [f"{flat}/{len(cell.records)} {NOT_CLEAR}"] if flat else []
     return [*found, "sees the future"] if any(r.sees_future for r in cell.records) else found
 
 
 def future_note(cells: Mapping[str, Cell]) -> list[str]:
-    """Return a note naming the rows whose models see the tokens that they predict."""
+    """Return a note on the rows whose models see the tokens that they predict."""
     seen = {k: {norm for r in cell.records for norm in r.sees_future} for k, cell in cells.items()}
     rows = "; ".join(f"{label} ({', '.join(sorted(own))})" for label, own in seen.items() if own)
     said = "a norm shows these models the tokens that they predict, so that their losses and "
@@ -166,7 +166,7 @@ def future_note(cells: Mapping[str, Cell]) -> list[str]:
 
 
 def scored_by(cells: Mapping[str, Cell], scores: Sequence[str]) -> list[str]:
-    """Return a note on how scores were computed, with the rows of each way if there are several."""
+    """Return a note on how scores were computed, naming the rows if they differ in it."""
     found: dict[str, list[str]] = {}
     for score in scores:
         ways: dict[str, list[str]] = {}
@@ -181,10 +181,10 @@ def scored_by(cells: Mapping[str, Cell], scores: Sequence[str]) -> list[str]:
 
 
 def told_apart(configs: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """Return what sets experiments apart: options of config groups, then keys of the config.
+    """Return the settings in which experiments differ: config group options, then config keys.
 
-    An option covers all keys below it. A key that repeats another in all experiments is left out,
-    such as `schedule.lr`, which repeats `optim.lr`.
+    An option covers all keys below it. A key that has the same values as an earlier one in all
+    experiments is left out, such as `schedule.lr`, which repeats `optim.lr`.
     """
     chosen = [config.get("choices", {}) for config in configs]
     groups = sorted({key for each in chosen for key in each} - {*_SHOWN})
@@ -201,7 +201,7 @@ def told_apart(configs: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
 
 
 def not_alike(cells: Mapping[str, Cell], axes: Sequence[str] = ()) -> list[str]:
-    """Return notes on differences between rows that neither their labels nor `axes` name."""
+    """Return notes on differences between rows that neither labels nor `axes` show."""
     apart = told_apart([cell.config for cell in cells.values()])
     below = (*NAMED, *(f"{axis}." for axis in axes))
     notes: list[str] = []

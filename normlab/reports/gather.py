@@ -1,14 +1,14 @@
-"""Runs as reports use them: read from disk, named as rows of a table, and arranged in a grid.
+"""Runs for reports: read from disk, named as rows of a table, and arranged in a grid.
 
-The published curves of a run have its validations and at most about a hundred training rows, with
-`step`, `tokens`, `train/...`, `valid/...` and probe metrics (except those by layer) to six
-significant digits. Training rows are a power of two apart, so that a seed that ended early has the
-same steps as one that did not.
+The published curves of a run have its validations and about a hundred training rows at most, with
+`step`, `tokens`, `train/...`, `valid/...` and probe metrics (except per-layer ones) rounded to six
+significant digits. Training rows are kept at a power-of-two interval, so that a seed that ended
+early has the same steps as the other seeds.
 
-Among runs without a plan, a row is an experiment with its seeds joined. If numeric settings are
+For runs without a plan, a row is an experiment with its seeds joined. If numeric settings are
 crossed with something else, as in a sweep over norms and batch sizes, they become the axes of a
-grid, and a row is compared with the baseline at the same numbers. If the runs have several tasks,
-the task is the grid axis.
+grid, and a row is compared with the baseline at the same grid point. If the runs have several
+tasks, the task is the grid axis.
 """
 
 import math
@@ -38,15 +38,15 @@ from normlab.studies import Planned, Study
 
 _MOST_ROWS = 100
 NOT_RUN, NOT_ENDED = "not run", "not ended"
-"""Why a run has no record."""
+"""The states of runs without a record."""
 USUAL = "ln"
-"""The norm that the others are compared with unless the user names another row."""
+"""The baseline norm, unless the user names another row."""
 _TESTS = (
     *("test/bleu", "test/chrf", "test/mlm_accuracy", "test/nsp_accuracy"),
     *("test/bits_per_character", "test/accuracy"),
 )
-_LISTED = 8  # the most names in an error message
-_IN_NAMES = 3  # the most keys that all names have
+_LISTED = 8  # maximum number of names in an error message
+_IN_NAMES = 3  # maximum number of keys in the names of all rows
 _BATCH = {"batch_size", "max_tokens"}
 Settings = Mapping[str, Any]
 
@@ -55,7 +55,7 @@ Settings = Mapping[str, Any]
 class Run:
     """A run: its place in a table, its record if it has ended, and its logged rows.
 
-    `folder` is the run's folder or address, `state` says why there is no record.
+    `folder` is the run's folder or address, `state` the reason if there is no record.
     """
 
     planned: Planned
@@ -67,17 +67,17 @@ class Run:
 
     @property
     def key(self) -> Key:
-        """Return row, point and seed."""
+        """Return the key of the run: row, point and seed."""
         return Key(self.planned.row, self.planned.point, self.planned.seed)
 
     @property
     def outcome(self) -> str:
-        """Return how the run ended, or why it has no record."""
+        """Return how the run ended, or its state if it has no record."""
         return self.state if self.record is None else self.record.outcome.status
 
     @property
     def settings(self) -> Settings:
-        """Return the config; empty for a run that was not made."""
+        """Return the config; empty if the run was never started."""
         return (self.config or {}) if self.record is None else self.record.config
 
     @property
@@ -97,13 +97,13 @@ def found_run(
     rows: Sequence[dict[str, Any]] = (),
     config: Settings | None = None,
 ) -> Run:
-    """Return a run that was found on disk and has no place in a table yet."""
+    """Return a run found on disk, with its seed but without row and point."""
     seed = int((record.config if record is not None else config or {})["seed"])
     return Run(Planned("", "", seed, ()), record, rows, folder, NOT_ENDED, config)
 
 
 def by_setting(runs: Iterable[Run]) -> dict[tuple[str, str], list[Run]]:
-    """Group the runs by row and point, keeping their order."""
+    """Group runs by row and point, in their given order."""
     groups: dict[tuple[str, str], list[Run]] = {}
     for run in runs:
         groups.setdefault(run.key[:2], []).append(run)
@@ -111,11 +111,11 @@ def by_setting(runs: Iterable[Run]) -> dict[tuple[str, str], list[Run]]:
 
 
 def read_runs(places: Sequence[Path]) -> tuple[list[Run], list[str]]:
-    """Read the runs at or below some places, unfinished ones too; also return what is unreadable.
+    """Read all runs at or below some places, even unfinished ones; also return error messages.
 
     A place is a folder of runs, a run's folder, its `record.json`, or an address.
     """
-    folders: dict[Path, Path] = {}  # by real path, since places may overlap
+    folders: dict[Path, Path] = {}  # by real path, because places may overlap
     problems: dict[str, None] = {}
     for place in places:
         store = RunStore(place.parent if place.name == RECORD_FILE else place)
@@ -123,13 +123,13 @@ def read_runs(places: Sequence[Path]) -> tuple[list[Run], list[str]]:
         folders |= {folder.parent.resolve() / folder.name: folder for folder in found}
         problems |= dict.fromkeys(message for _, message in store.damaged)
         if not found and len(places) > 1:
-            problems[f"{place}: no run there{'' if place.exists() else ', no such path'}"] = None
+            problems[f"{place}: no runs found{'' if place.exists() else ', no such path'}"] = None
     runs: list[Run] = []
     for folder in folders.values():
         rows: list[dict[str, Any]] = []
         try:
             rows = thinned(rows_of_run(folder))
-        except (ValueError, OSError) as error:  # the run is shown without them
+        except (ValueError, OSError) as error:  # show the run without its rows
             problems[str(error)] = None
         try:
             if record_file(folder).is_file():
@@ -148,10 +148,10 @@ def read_config(path: Path) -> dict[str, Any]:
     try:
         config = parse_config(read_file(path).decode())
         _ = fingerprint(config), int(config["seed"])
-    except Exception as error:  # a stranger's file may hold anything
+    except Exception as error:  # the file may contain anything
         raise ValueError(
-            f"{path}: no config of a run ({type(error).__name__}: {error}); start the run again, "
-            "or leave its folder out"
+            f"{path}: not a run's config ({type(error).__name__}: {error}); restart the run or "
+            "leave its folder out"
         ) from None
     return config
 
@@ -160,7 +160,7 @@ def read_config(path: Path) -> dict[str, Any]:
 
 
 def thinned(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """Return the rows of a run that are published."""
+    """Return the rows to publish: all validations and a thinned set of training rows."""
     validations = {n for n, row in enumerate(rows) if any(key.startswith("valid/") for key in row)}
     training = [n for n in range(len(rows)) if n not in validations]
     apart = 1
@@ -174,9 +174,9 @@ def thinned(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
 
 
 def rows_of_run(place: Path) -> list[dict[str, Any]]:
-    """Read the rows of a run: its `metrics.jsonl`, or the published rows of an address.
+    """Read the rows of a run from its `metrics.jsonl`, or the published rows of an address.
 
-    Empty for a run that has none; raises ValueError naming the damaged file, and where.
+    Empty if there are none; raises ValueError naming the damaged file and line.
     """
     if (found := run_at(place)) is not None:
         return found[0].curves.get(found[1], [])
@@ -199,7 +199,7 @@ def _drawn(name: str) -> bool:
 
 
 class Arranged(NamedTuple):
-    """Runs in the form that a study's table takes; `scale` is "" if no run chose one."""
+    """Runs arranged as the runs of a study; `scale` is "" if no run chose one."""
 
     study: Study
     scale: str
@@ -209,10 +209,10 @@ class Arranged(NamedTuple):
 def arranged(
     found: Sequence[Run], *, baseline: str | None = None, scores: Sequence[str] = ()
 ) -> Arranged:
-    """Arrange runs: the baseline first, then the other rows by the first score, best first.
+    """Arrange runs as rows: the baseline first, then the others by the first score, best first.
 
     `baseline` names the row that the others are compared with, `scores` the columns. Raises
-    ValueError, naming the choices, for a baseline that is no row or a score that no run has.
+    ValueError, listing the choices, for a baseline that is not a row or a score that no run has.
     """
     experiments: dict[str, list[Run]] = {}
     for run in found:
@@ -255,7 +255,7 @@ def arranged(
 
 
 def _merit(runs: Sequence[Run], column: str) -> float:
-    """Return a score's mean over the finished seeds, negated if lower is better."""
+    """Return a score's mean over finished seeds, negated if lower is better."""
     ended = [run.record for run in runs if run.record is not None and run.record.finished]
     scores = [record.scores[column] for record in ended if column in record.scores]
     values = [score.value * (1 if score.higher_is_better else -1) for score in scores]
@@ -263,7 +263,7 @@ def _merit(runs: Sequence[Run], column: str) -> float:
 
 
 def _columns(runs: Sequence[Run], scores: Sequence[str]) -> list[str]:
-    """Return the scores to show: the requested ones, else the main test scores and the loss."""
+    """Return the scores to show: the requested ones, or the main test scores and the loss."""
     records = [run.record for run in runs if run.record is not None]
     known = dict.fromkeys(name for record in records for name in record.scores)
     for name in scores:
@@ -275,7 +275,7 @@ def _columns(runs: Sequence[Run], scores: Sequence[str]) -> list[str]:
 
 
 def _said(name: str, known: Iterable[str]) -> str:
-    """Return a suggestion for a name that does not exist, or else some names that do."""
+    """Return the end of an error about an unknown name: a suggestion, or the known names."""
     if near := get_close_matches(name, known := [*known], n=1):
         return f". Did you mean {near[0]}?"
     more = f", and {len(known) - _LISTED} more" if len(known) > _LISTED else ""
@@ -287,7 +287,7 @@ _Place = tuple[str, dict[str, Any]]
 
 
 def _places(configs: Sequence[Settings], baseline: str | None) -> list[_Place]:
-    """Return the row and grid point of each experiment; without axes unless they fill a grid."""
+    """Return the row and grid point of each experiment; no axes unless they form a full grid."""
     norms, _, tasks, _ = zip(*map(_label, configs), strict=True) if configs else ((), (), (), ())
     if len({*tasks}) > 1:
         found: dict[int, _Place] = {}
@@ -313,7 +313,7 @@ def _places(configs: Sequence[Settings], baseline: str | None) -> list[_Place]:
 
 
 def _axes(configs: Sequence[Settings], apart: Sequence[Settings]) -> list[str]:
-    """Return the numeric keys that take several values for one norm, all else being equal."""
+    """Return the numeric keys with several values in experiments that are otherwise equal."""
     found: list[str] = []
     for key in apart[0] if apart else ():
         values = [own[key] for own in apart]
@@ -329,9 +329,9 @@ def _axes(configs: Sequence[Settings], apart: Sequence[Settings]) -> list[str]:
 
 
 def names(configs: Sequence[Settings], axes: Sequence[str] = ()) -> list[str]:
-    """Name experiments by the norm and by what differs among them, leaving out some axes.
+    """Name experiments by their norm and the settings in which they differ, except `axes`.
 
-    If more than three keys differ, only names that would be the same have them; notes say the rest.
+    If more than three keys differ, they are added only to names that would otherwise be equal.
     """
     labels = [_label(config)[: 3 if _BATCH & {*axes} else 4] for config in configs]
     vary = [n for n in range(1, 4) if len({each[n : n + 1] for each in labels}) > 1]
@@ -352,7 +352,7 @@ def names(configs: Sequence[Settings], axes: Sequence[str] = ()) -> list[str]:
 
 
 def _label(config: Settings) -> tuple[str, str, str, str]:
-    """Return norm, placement, task (with its corpus) and batch."""
+    """Return labels for the norm, the placement, the task with its corpus, and the batch size."""
     choices = config.get("choices", {})
     size, tokens = config.get("batch_size"), config.get("max_tokens")
     batch = str(size) if size is not None else f"{tokens} tokens" if tokens is not None else "-"

@@ -1,10 +1,10 @@
-"""The manifest of the evidence, which shows whether results are as they were published.
+"""The manifest of the evidence, for checking that results have not changed since publication.
 
 `results/MANIFEST.sha256` has one line per file, a checksum and a path, in the format of
-`sha256sum -c`. It lists every file below results/ that is not generated from others: records,
-curves, hypotheses, measurements, pages written by hand. Generated files (tables and pages of
-studies and cards, the ledger) are checked by regenerating them (`published.verify`). Entries change
-when evidence is published, or when a person accepts a change by name.
+`sha256sum -c`. It lists every file below results/ that is not generated from other files: records,
+curves, hypotheses, measurements, hand-written pages. Generated files (tables and pages of studies
+and cards, the ledger) are checked by regenerating them (`published.verify`). Entries change when
+evidence is published, or when a person accepts a changed file by name.
 """
 
 import hashlib
@@ -17,28 +17,28 @@ from normlab.records.files import atomic_write, only_writer
 MANIFEST = "MANIFEST.sha256"
 PAGE = "report.html"
 TABLES = ("table.md", "table.tex", "table.csv", PAGE, "card.html")
-"""The files that are generated from the runs of a study or from a card."""
+"""The files generated from the runs of a study or from a card."""
 BLOCK = "<!-- normlab: "
-"""The start of a block that `scripts/blocks.py` writes; a page with blocks is not evidence."""
+"""The start of a block written by `scripts/blocks.py`; a page with such blocks is not evidence."""
 _MADE = (MANIFEST, "claims.md", "summary.md", "cards.md")
 
 
 def accept(root: Path, paths: Iterable[Path], *, named: bool = True) -> list[str]:
-    """List the current evidence at or below some paths; return the changes, one line per file.
+    """Add the current evidence at or below some paths to the manifest; return one line per change.
 
-    Raises ValueError for a path that is not below `root` and, if a person `named` it, for one
-    without evidence, present or listed.
+    Raises ValueError for a path that is not below `root` and, if a person `named` the path, also if
+    there is no evidence at it, neither on disk nor in the manifest.
     """
     changes: list[str] = []
     with only_writer(root / MANIFEST):
         listed, there = read(root), _found(root)
         for path in paths:
             if not path.resolve().is_relative_to(root.resolve()):
-                raise ValueError(f"{path} is not below {root}: name a file or folder there")
+                raise ValueError(f"{path} is not below {root}: give a file or folder there")
             place = path.resolve().relative_to(root.resolve())
             below = [name for name in {*listed, *there} if Path(name).is_relative_to(place)]
             if named and not below:
-                raise ValueError(f"{path}: there is no evidence; name a file or folder of {root}")
+                raise ValueError(f"{path}: no evidence here; give a file or folder in {root}")
             for name in sorted(below):
                 if name not in there:
                     changes.append(f"{root / name}: removed")
@@ -53,12 +53,12 @@ def accept(root: Path, paths: Iterable[Path], *, named: bool = True) -> list[str
 
 
 def problems(root: Path) -> list[str]:
-    """Return what is wrong with the evidence, naming each file; empty if all is as listed."""
+    """Return one message per file that does not match the manifest."""
     return list(by_file(root).values())
 
 
 def by_file(root: Path) -> dict[Path, str]:
-    """Return what is wrong with the evidence, by file; empty if nothing is."""
+    """Return a message for each file that does not match the manifest, by path."""
     path = root / MANIFEST
     try:
         listed = read(root)
@@ -66,12 +66,12 @@ def by_file(root: Path) -> dict[Path, str]:
         return {path: str(error)}
     there = _found(root)
     if there and not listed:
-        return {path: f"{path}: missing or empty; it lists all evidence"}
+        return {path: f"{path}: missing or empty; it must list all evidence"}
     found: dict[Path, str] = {}
     for name in sorted({*listed, *there}):
         if listed.get(name) != there.get(name):
-            why = f"changed since it was published, as {MANIFEST} says"
-            why = why if name in there else f"missing, and {MANIFEST} lists it"
+            why = f"changed since it was published (checksum in {MANIFEST})"
+            why = why if name in there else f"missing, but listed in {MANIFEST}"
             why = why if name in listed else f"not in {MANIFEST}"
             found[root / name] = f"{root / name}: {why}"
     return found
@@ -91,12 +91,12 @@ def read(root: Path) -> dict[str, str]:
 
 
 def _found(root: Path) -> dict[str, str]:
-    """Return the checksums of all evidence, by path relative to the folder."""
+    """Return the checksums of all evidence on disk, by path relative to `root`."""
     found: dict[str, str] = {}
     for folder, _, files in os.walk(root):
         for path in (Path(folder) / name for name in files if not name.startswith(".")):
             place = path.relative_to(root)
-            # Tables and pages of studies and cards are generated; those in health/ are measured.
+            # Tables and pages of studies and cards are generated, except those in health/.
             of_study = len(place.parts) == 3 and place.parts[0] != "health"
             if place.name in TABLES if of_study else place.as_posix() in _MADE:
                 continue
@@ -107,14 +107,14 @@ def _found(root: Path) -> dict[str, str]:
 
 
 def write_files(files: Mapping[Path, str]) -> None:
-    """Write texts to files, each atomically."""
+    """Write each text to its file, atomically."""
     for path, text in files.items():
         with atomic_write(path) as file:
             file.write(text)
 
 
 def stale(files: Mapping[Path, str]) -> list[Path]:
-    """Return the files that are missing or do not have the expected text."""
+    """Return the files that are missing or differ from the expected text."""
     return [
         path
         for path, text in files.items()

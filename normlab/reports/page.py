@@ -1,7 +1,7 @@
-"""HTML pages: one self-contained file each, with its style and scripts inside.
+"""HTML pages, each a self-contained file with inline style and scripts.
 
-A policy in the page forbids all requests, so a page that opens is complete. All text is escaped,
-including control characters.
+A content security policy in the page forbids all requests, so a page needs no other file. All text
+is escaped, including control characters.
 """
 
 import json
@@ -35,13 +35,13 @@ _POLICY = (
     "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; "
     "img-src data:; base-uri 'none'; form-action 'none'"
 )
-_SHORT = 180.0  # shorter times are not in hours: "0.0 h" says nothing
+_SHORT = 180.0  # shorter times are not shown in hours, where they would be "0.0 h"
 
 
 def page(template: str, charts: Mapping[str, Any] | None = None, **values: object) -> str:
-    """Render a template that extends `page.html`, with the data for `charts.js`, if any.
+    """Render a template that extends `page.html`; `charts` is the data for `charts.js`, if any.
 
-    Raises jinja2's error for a name that the template uses but `values` lacks.
+    Raises jinja2's UndefinedError if the template uses a name that is not in `values`.
     """
     from markupsafe import Markup
 
@@ -63,13 +63,13 @@ def page(template: str, charts: Mapping[str, Any] | None = None, **values: objec
 
 
 def _text(*names: str) -> str:
-    """Return the text of style sheets or scripts."""
+    """Return the concatenated text of style sheets or scripts."""
     folder = files("normlab.reports") / "templates"
     return "".join((folder / name).read_text("utf-8") for name in names)
 
 
 def _printable(value: Any) -> Any:
-    """Return nested chart data with the control characters in all texts escaped."""
+    """Return nested chart data with control characters escaped in all strings."""
     if isinstance(value, str):
         return one_line(value)
     if isinstance(value, Mapping):
@@ -139,10 +139,10 @@ def study_page(
     template: str = "study.html",
     **values: Any,
 ) -> str:
-    """Return the page of a study, reproducible from its evidence; `home` is the study's folder.
+    """Return the page of a study, made only from its evidence; `home` is the study's folder.
 
-    The template for arbitrary runs, `runs.html`, also takes `heading`, `problems` (what could not
-    be read) and `reload` (seconds, or 0).
+    The template for arbitrary runs, `runs.html`, also takes `heading`, `problems` (messages on
+    unreadable files) and `reload` (seconds, or 0).
     """
     records = [run.record for run in runs if run.record is not None]
     looks = row_looks(runs, dict.fromkeys(row.name for row in table.rows))
@@ -177,7 +177,7 @@ def study_page(
 
 
 def _direction(table: Table, column: str) -> str:
-    """Return which direction of a score is better, "" if no row has the score."""
+    """Return "higher is better" or "lower is better", or "" if no row has the score."""
     entries = [row.entries[column] for row in table.rows]
     found = {entry.higher_is_better for entry in entries if entry.summary is not None}
     return "".join(f"{'higher' if higher else 'lower'} is better" for higher in sorted(found))
@@ -190,7 +190,7 @@ def _score(record: RunRecord, column: str) -> str:
 
 
 def _overview(runs: Sequence[Run], records: Sequence[RunRecord]) -> list[tuple[str, list[str]]]:
-    """Return how many runs there are, their seeds and their training time."""
+    """Return the number of runs by outcome, their seeds and their training time."""
     outcomes = [run.outcome for run in runs]
     seconds = math.fsum(record.budget.wall_seconds for record in records)
     time = f"{seconds / 3600:.1f} h" if seconds >= _SHORT else duration(seconds)
@@ -202,7 +202,7 @@ def _overview(runs: Sequence[Run], records: Sequence[RunRecord]) -> list[tuple[s
 
 
 def facts(nodes: Iterable[Mapping[str, Any]]) -> list[tuple[str, list[str]]]:
-    """Return the dotted keys of parts of records, each with its distinct values as text."""
+    """Return the dotted keys of nested mappings, each with its distinct values as text."""
     found: dict[str, list[str]] = {}
     for key, text in (pair for node in nodes for pair in parts(node).items()):
         value = json.loads(text)
@@ -211,6 +211,6 @@ def facts(nodes: Iterable[Mapping[str, Any]]) -> list[tuple[str, list[str]]]:
 
 
 def _counted(values: Iterable[object]) -> list[str]:
-    """Return the distinct values as text, the most frequent first."""
+    """Return the distinct values as text, most frequent first."""
     counts = Counter(str(value) for value in values if value is not None)
     return sorted(counts, key=lambda value: (-counts[value], value))

@@ -1,7 +1,7 @@
-"""The content of a chart, drawn by `templates/charts.js` on pages and `figures.py` on paper.
+"""The content of charts, drawn by `templates/charts.js` on pages and by `charts.py` for papers.
 
-A line is the mean over seeds, and a band reaches from the lowest to the highest seed. The facets
-of a panel share their vertical axis.
+A line is the mean over seeds; its band spans the lowest to the highest seed. The facets of a panel
+share their vertical axis.
 """
 
 import math
@@ -16,7 +16,7 @@ from normlab.reports.gather import significant
 
 STEP = "training step"
 LOG_FROM = 10.0
-"""An axis is logarithmic from this ratio of its largest to its smallest value on."""
+"""An axis is logarithmic if the ratio of its largest to its smallest value is at least this."""
 HUES = 7
 NORM_HUES = {
     **{"ln": 0, "bn": 1, "rms": 2, "pn": 3, "gn": 4, "dyt": 5, "none": 6},
@@ -24,16 +24,16 @@ NORM_HUES = {
     **{"brn": 2, "rbn": 5, "mabn": 4, "repbn": 0, "prepbn": 2, "un": 3, "pn_v": 2, "prms": 3},
     **{"in": 5, "seqn": 3, "ada": 4, "derf": 2, "scale": 3},
 }
-"""The hue of each norm, the same in every chart; other labels get one from their checksum."""
+"""The hue of each norm, the same in every chart; other labels get a hue from their checksum."""
 DASHES = ("none", "7 3", "2 2", "8 3 2 3")
 MARKS = ("circle", "square", "triangle-up", "diamond", "triangle-down", "cross")
-_POINTS_SHOWN = 12  # a line of at most so many points has a marker at each
-_LOG_ACROSS = 4.0  # lower, since batch sizes and depths grow by doubling
+_POINTS_SHOWN = 12  # lines with at most this many points get a marker at each
+_LOG_ACROSS = 4.0  # lower, because batch sizes and depths grow by doubling
 
 
 @dataclass(frozen=True)
 class Theme:
-    """The colours of a theme: paper, ink, quiet ink, grid, and the hues of lines."""
+    """The colours of a theme: background, text, muted text, grid, and the hues of lines."""
 
     name: str
     paper: str
@@ -56,7 +56,7 @@ THEMES = (LIGHT, DARK)
 
 @dataclass(frozen=True)
 class Look:
-    """How the lines of a row look in every chart: the number of their hue, dashes and marker."""
+    """The style of a row's lines in every chart: hue (an index), dashes and marker."""
 
     name: str
     hue: int
@@ -65,9 +65,9 @@ class Look:
 
 
 def looks_of(rows: Mapping[str, str]) -> dict[str, Look]:
-    """Return the looks of rows, given with their norms: the hue by norm, the rest by order.
+    """Return the line style of each row; `rows` maps rows to norms, which set the hue.
 
-    Rows of one norm differ in their dashes; once the dashes run out, rows take other hues.
+    Rows with the same norm get different dashes and, once the dashes run out, other hues.
     """
     found: dict[str, Look] = {}
     taken: set[tuple[int, str]] = set()
@@ -85,8 +85,8 @@ def looks_of(rows: Mapping[str, str]) -> dict[str, Look]:
 class Series:
     """A line, stored by column: x, then mean, lowest, highest and number of seeds at each x.
 
-    `at` is the grid point of the whole line, or of each x. `lost` has the seeds that diverged,
-    each with its step and its last finite value, None if it had none.
+    `at` is the grid point of the whole line, or of each x. `lost` lists the diverged seeds as
+    (seed, step, last finite value or None).
     """
 
     row: str
@@ -103,7 +103,7 @@ class Series:
     def of_seeds(
         cls, row: str, facet: str, at: str, curves: Sequence[Mapping[float, float]]
     ) -> "Series":
-        """Join the curves of seeds, at each x that all seeds still running there have."""
+        """Average the curves of seeds at each x that all seeds still running at x have."""
         ends = [max(curve, default=-math.inf) for curve in curves]
         points: list[tuple[float, float, float, float, int]] = []
         for x in sorted({x for curve in curves for x in curve}):
@@ -118,8 +118,8 @@ class Series:
 class Panel:
     """The content of one chart.
 
-    `ticks` are the positions on the horizontal axis, `tick_names` their names, if any. `log_from`
-    is the ratio of values from which the vertical axis is logarithmic, None for never.
+    `ticks` are positions on the horizontal axis, `tick_names` their labels, if any. The vertical
+    axis is logarithmic if the ratio of largest to smallest value reaches `log_from` (None: never).
     """
 
     name: str
@@ -133,7 +133,7 @@ class Panel:
 
     @property
     def id(self) -> str:
-        """Return an id for the page, valid whatever characters the metric has."""
+        """Return an HTML id without special characters."""
         return "chart-" + re.sub(r"[^a-z0-9]+", "-", f"{self.across}-{self.name}".lower())
 
     @property
@@ -149,7 +149,7 @@ class Panel:
 
     @property
     def summary(self) -> str:
-        """Return a sentence with the last value of each line, for readers who cannot see it."""
+        """Return the last value of each line as text, for readers who cannot see the chart."""
         said = ", ".join(
             f"{f'{line.row} {line.facet}'.strip()} {line.mean[-1]:.4g} at {line.x[-1]:,.10g}"
             for line in self.series
@@ -158,7 +158,7 @@ class Panel:
         return f"{self.title} by {self.across}, one line per setting. At its end: {said}."
 
     def data(self) -> dict[str, Any]:
-        """Return the axes, lines and divergences, in the form that `templates/charts.js` takes."""
+        """Return the axes, lines and divergences as input for `templates/charts.js`."""
         return {
             "id": self.id,
             "title": self.title,
@@ -179,13 +179,13 @@ class Panel:
 
 
 def data(panels: Iterable[Panel], looks: Mapping[str, Look]) -> dict[str, Any] | None:
-    """Return the data from which `templates/charts.js` draws panels; None without panels."""
+    """Return the data that `templates/charts.js` draws; None without panels."""
     drawn = [panel.data() for panel in panels]
     return {"panels": drawn, "looks": [asdict(look) for look in looks.values()]} if drawn else None
 
 
 def _columns(line: Series) -> dict[str, Any]:
-    """Return a line's columns without redundant ones, to save space on the page."""
+    """Return a line's columns without redundant ones, to make the page smaller."""
     counts = set(line.n)
     found: dict[str, Any] = {
         "row": line.row,

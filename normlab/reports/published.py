@@ -1,6 +1,6 @@
-"""A study's committed results, `results/<study>/<scale>/`: its tables and page use nothing else.
+"""The committed results of a study, `results/<study>/<scale>/`, from which its pages are made.
 
-The runs are packed (`normlab.records.packed`). Folders in records are shortened to a name.
+The runs are packed (`normlab.records.packed`). Folders in their configs are cut to the last name.
 """
 
 import os
@@ -26,16 +26,16 @@ from normlab.studies import Planned, Study, load_study
 
 _PLACES = ("data_dir", "runs_dir")
 _NO_STUDIES = ("cards", "health")
-"""Folders whose runs fill no table of a study."""
+"""Folders whose runs do not belong to a study."""
 Asked = Mapping[Key, str | None]
-"""The experiment of each published run; None if the run was not made."""
+"""The experiment of each run to publish; None if the run was not made."""
 
 
 def check(root: Path, study: str, scale: str, asked: Asked) -> None:
-    """Check, before runs are made, that they can be added to a published folder.
+    """Check, before any run starts, that the runs can be added to a published folder.
 
-    Raises ValueError for a damaged record or manifest, and if another experiment is published at a
-    requested row and point.
+    Raises ValueError for a damaged record or manifest, and if a different experiment is already
+    published at one of these rows and points.
     """
     folder = root / study / scale
     manifest.read(root)
@@ -48,9 +48,9 @@ def publish(
 ) -> Path:
     """Write records, curves, tables and page, and list them in the manifest; return the folder.
 
-    A run without a folder has neither curves nor hypotheses. Other runs in the folder are removed;
-    with `add` all of them stay, even at rows and points that the study does not have. Raises
-    ValueError, before anything is written, if runs are damaged, or as `check` does.
+    Runs without a folder get no curves or hypotheses. Other runs in the published folder are
+    removed; with `add` they all stay, even at rows and points that the study no longer has. Raises
+    ValueError before writing anything if runs are damaged or `check` would fail.
     """
     folder = root / study.name / scale
     asked = {run.key: run for run in runs}
@@ -77,7 +77,7 @@ def publish(
             order = {(plan.row, plan.point): n for n, plan in enumerate(study.planned(scale))}
             by_plan = sorted(records, key=lambda k: (k.seed, order.get((k.row, k.point), 10**6)))
             records = {key: records[key] for key in by_plan}
-            # Rows that the study in this code does not have: removed from it, or added to it later.
+            # Rows that this version of the study lacks: removed since, or added in a later one.
             lost = {key.row: () for key in records if key.row not in study.rows}
             study = replace(study, rows={**study.rows, **lost})
         write_pack(folder, records, curves, hypotheses)
@@ -91,9 +91,9 @@ def _label(record: RunRecord) -> str:
 
 
 def _others(runs: Pack, asked: Asked) -> list[Key]:
-    """Return the published runs other than the requested ones: other rows, points and seeds.
+    """Return the keys of published runs that are not in `asked`.
 
-    Raises ValueError as `check` does.
+    Raises ValueError like `check`.
     """
     _checked(runs)
     wanted = {(key.row, key.point): label for key, label in asked.items() if label}
@@ -102,17 +102,17 @@ def _others(runs: Pack, asked: Asked) -> list[Key]:
         if record and label not in (None, _label(record)):
             raise ValueError(
                 f"{runs.folder} holds other experiments ({key.name}: published is "
-                f"{_label(record)}, this run is {label}): leave out the overrides that differ, or "
+                f"{_label(record)}, this run is {label}): remove the overrides that differ, or "
                 "give --publish another folder"
             )
     return [key for key in runs.records if key not in asked]
 
 
 def rendered(study: Study | None, folder: Path) -> dict[Path, str]:
-    """Return the text of the files of a published study that are made from its records.
+    """Return the text of all files that are generated from a published study's records, by path.
 
-    By default the folder names the study. Raises ValueError naming each damaged file, a study that
-    does not exist, or a row that it no longer has.
+    Without `study`, the folder names it. Raises ValueError naming each damaged file, a study that
+    does not exist, or a row that the study no longer has.
     """
     try:
         study = study or load_study(folder.parent.name)
@@ -121,8 +121,8 @@ def rendered(study: Study | None, folder: Path) -> dict[Path, str]:
     runs, scale = read(folder), folder.name
     if lost := {run.planned.row for run in runs} - {*study.rows}:
         raise ValueError(
-            f"{folder / RECORDS}: the study {study.name} has no row {min(lost)!r} (any more): "
-            f"there are {', '.join(study.rows)}; put it back, or remove {folder} and publish again"
+            f"{folder / RECORDS}: the study {study.name} has no row {min(lost)!r} (any more), "
+            f"only {', '.join(study.rows)}; put it back, or remove {folder} and publish again"
         )
     table = build(study, scale, runs)
     return {
@@ -143,14 +143,14 @@ def read(folder: Path) -> list[Run]:
 
 
 def _checked(runs: Pack) -> Pack:
-    """Return the runs; raises ValueError naming records that are damaged or of another config."""
+    """Return the runs; raises ValueError naming records that do not match their config."""
     path = runs.folder / RECORDS
     if not path.exists():
-        raise ValueError(f"{runs.folder} holds no {RECORDS}: it is no published study")
+        raise ValueError(f"{runs.folder} has no {RECORDS}: it is not a published study")
     wrong: list[str] = []
     for record in filter(None, runs.records.values()):
         if (computed := fingerprint(record.config)) != record.fingerprint:
-            said = f"has the fingerprint {record.fingerprint}, and its config gives {computed}"
+            said = f"has the fingerprint {record.fingerprint}, but its config gives {computed}"
             wrong.append(f"{path}: {record.run_id} {said}; {MEND_PUBLISHED}")
     if wrong:
         raise ValueError("\n".join(wrong))
@@ -158,7 +158,7 @@ def _checked(runs: Pack) -> Pack:
 
 
 def portable(node: Any, key: str = "") -> Any:
-    """Return a config whose folders, at any depth, are shortened to their last name."""
+    """Return a config with each folder, at any depth, shortened to its last name."""
     if isinstance(node, Mapping):
         return {name: portable(value, name) for name, value in node.items()}
     if isinstance(node, list):
@@ -169,7 +169,7 @@ def portable(node: Any, key: str = "") -> Any:
 # Verification -------------------------------------------------------------------------------------
 
 Made = tuple[Path, Callable[[], Mapping[Path, str]], str]
-"""Generated evidence: its name, its files, and the command that generates them."""
+"""A set of generated files: its name, its files, and the command that generates them."""
 
 
 def verify(
@@ -177,19 +177,19 @@ def verify(
 ) -> tuple[list[str], list[str]]:
     """Check the evidence below a folder, and the tables and pages made from it.
 
-    Returns what is right or was written, and what is wrong, one line each. With `write`, outdated
-    files are regenerated, but nothing is made from a study whose evidence changed since it was
-    published. `study` limits the check to one study. Raises ValueError if no study is published.
+    Returns two lists of lines: what is up to date or was written, and what is wrong. With `write`,
+    outdated files are regenerated, except for studies whose evidence changed after publication.
+    `study` limits the check to one study. Raises ValueError if no study is published.
     """
     changed = manifest.by_file(root)
-    known = root / MANIFEST not in changed  # else it is unknown whether any file is as published
+    known = root / MANIFEST not in changed  # otherwise no file can be checked
     if study is not None and known:
         changed = {path: why for path, why in changed.items() if root / study in path.parents}
     said: list[str] = []
     wrong = [*changed.values()]
     if changed:
         wrong.append(
-            "restore these files; or, if the change is meant, say so with normlab study "
+            "restore these files; or, if the change is intended, accept it with normlab study "
             f"publish --results {root} --accept PATH"
         )
     for name, make, made_by in _made(root, changed, study) if known else ():
@@ -204,13 +204,13 @@ def verify(
             wrote = ", ".join(path.name for path in late)
             said.append(f"{name}: {f'wrote {wrote}' if late else 'up to date'}")
         else:
-            states = {p: "not what its records say" if p.is_file() else "missing" for p in late}
-            wrong += [f"{path}: {state}; make it with {made_by}" for path, state in states.items()]
+            states = {p: "does not match its records" if p.is_file() else "missing" for p in late}
+            wrong += [f"{path}: {state}; write it with {made_by}" for path, state in states.items()]
     return said, wrong
 
 
 def _made(root: Path, changed: Collection[Path], study: str | None) -> list[Made]:
-    """Return what is made from unchanged evidence; raises ValueError if no study is published."""
+    """Return the files made from unchanged evidence; raises ValueError if no study is published."""
     from normlab.reports.cards import BOARD, FOLDER, card_pages
 
     every = [path.parent for path in sorted(root.glob(f"*/*/{RECORDS}"))]
@@ -222,7 +222,7 @@ def _made(root: Path, changed: Collection[Path], study: str | None) -> list[Made
         what = "no study is" if study is None else f"the study {study} is not"
         there = ", ".join(sorted({folder.parent.name for folder in every})) or "none"
         raise ValueError(
-            f"{what} published below {root}: there are {there}; "
+            f"{what} published below {root} (published: {there}); "
             f"normlab study run {study or 'STUDY'} --publish {root} publishes one"
         )
     touched = {folder for path in changed for folder in (path, *path.parents)}

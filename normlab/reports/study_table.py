@@ -1,11 +1,11 @@
 """The table of a study, or of any runs, computed only from the study and the runs' records.
 
 A row is a setting at a point of the study's grid. For each score it has the mean and the spread
-over the finished seeds, and the difference from the first row at the same point, paired by seed,
-with its 95 % t interval and p value (Student 1908: valid for as few as two seeds if differences are
+over finished seeds, and the difference from the first row at the same point, paired by seed, with
+its 95 % t interval and p value (Student 1908: valid for as few as two seeds if differences are
 normal). Whether translations would differ on other sentences is a separate question, answered by
-`normlab compare A B --bootstrap`. Runs that must not be averaged or compared are refused with the
-reason, and diverged seeds are counted, never dropped.
+`normlab compare A B --bootstrap`. Runs that must not be averaged or compared are refused with a
+reason; diverged seeds are counted, never dropped.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -42,7 +42,7 @@ BOLD = (
 
 
 def build(study: Study, scale: str, runs: Iterable[Run], *, found: bool = False) -> Table:
-    """Return the table of a study's runs, or of runs that were `found` without a plan."""
+    """Return the table of a study's runs; `found` means runs without a plan."""
     groups = by_setting(runs)
     joined = {place: _joined(members, study.columns) for place, members in groups.items()}
     overrides = [each for row in study.rows.values() for each in row]
@@ -74,7 +74,7 @@ def build(study: Study, scale: str, runs: Iterable[Run], *, found: bool = False)
 
 
 def data_name(study: Study, scale: str, records: Sequence[RunRecord]) -> str:
-    """Name the data of a table: by the study's name for it if the records agree."""
+    """Return the name of a table's data: the study's own name for it if the records agree."""
     named = study.scales[scale].data_name if scale in study.scales else ""
     labels: dict[str, None] = {}
     for data in (record.data for record in records):
@@ -86,7 +86,7 @@ def data_name(study: Study, scale: str, records: Sequence[RunRecord]) -> str:
 
 
 def _joined(runs: Sequence[Run], columns: Sequence[str]) -> Cell | str:
-    """Join the seeds of a row; return the reason if they cannot be joined."""
+    """Join the seeds of a row; return the reason as text if they cannot be joined."""
     records = [run.record for run in runs if run.record is not None]
     if not records:
         return runs[0].state
@@ -111,7 +111,7 @@ def _row(
     rules: Rules,
     speeds: bool,
 ) -> Row:
-    """Return a row; if `cell` is text, it is the reason why the row has no scores."""
+    """Return a row; a `cell` that is text is the reason why the row has no scores."""
     name, point, _ = runs[0].key
     said = study.figures.get(name, {})
     if isinstance(cell, str):
@@ -190,7 +190,7 @@ def _notes(study: Study, scale: str, rows: Sequence[Row], rules: Rules) -> Itera
 
 
 def _untrained(cells: Mapping[str, Cell], columns: Sequence[str]) -> Iterator[str]:
-    """Yield a note with each score's untrained baseline and the rows not clearly better than it."""
+    """Yield notes on each score's untrained baseline and the rows that do not clearly beat it."""
     found: list[str] = []
     low: list[str] = []
     for column in columns:
@@ -212,7 +212,7 @@ def _untrained(cells: Mapping[str, Cell], columns: Sequence[str]) -> Iterator[st
 
 
 def _differences(study: Study, rows: Sequence[Row], rules: Rules) -> Iterator[str]:
-    """Yield a note on rows not compared with the baseline, or only over some of their seeds."""
+    """Yield a note on rows that are not compared with the baseline, or only on some seeds."""
     found: dict[str, list[str]] = {}
     for row in rows:
         if row.cell is None or row.base is None:
@@ -234,7 +234,7 @@ def _differences(study: Study, rows: Sequence[Row], rules: Rules) -> Iterator[st
 
 
 def _made_of(records: Sequence[RunRecord]) -> str:
-    """Return the data, precision, devices and numbers of updates of the runs."""
+    """Return a note on the runs' data, precisions, devices and numbers of updates."""
     facts = [
         (record.data.get("label"), *map(record.environment.get, ("precision", "device")))
         for record in records

@@ -1,6 +1,6 @@
-"""A comparison table and its reproducible text: Markdown, LaTeX (booktabs), CSV.
+"""Comparison tables and their text as Markdown, LaTeX (booktabs) and CSV.
 
-Pages (`study_page.py`) and terminals (`normlab compare`) show the same entries.
+Pages (`page.py`) and terminals (`normlab compare`) show the same entries.
 """
 
 import csv
@@ -29,7 +29,7 @@ _LATEX = str.maketrans(
 class Entry:
     """A score of a row: its summary and values by seed, and the difference from the baseline.
 
-    `document` is the value in the article, measured on the article's own data.
+    `document` is the value reported by the article, on the article's own data.
     """
 
     score: str
@@ -73,8 +73,8 @@ class Entry:
 class Row:
     """One setting at one point of the grid: its scores by column, and its joined seeds.
 
-    `stability` says how its seeds trained, `said` what the article says about that, `problem` why
-    it has no scores. `base` is the joined seeds of the baseline.
+    `stability` describes how its seeds trained, `said` is the article's statement on stability, and
+    `problem` the reason if the row has no scores. `base` holds the joined seeds of the baseline.
     """
 
     name: str
@@ -100,10 +100,10 @@ class Row:
 
 @dataclass(frozen=True)
 class Table:
-    """A study's table: its title, columns and rows, and notes for the reader.
+    """A study's table: its title, columns, rows and notes.
 
-    `apart` is the heading of the column for the article's values on its own data, "" for a study
-    without such values.
+    `apart` is the heading of the column with the article's values on its own data, or "" if there
+    are none.
     """
 
     title: str
@@ -119,7 +119,7 @@ class Table:
 
     @property
     def lines(self) -> list[tuple[Row, list[Entry], list[str]]]:
-        """Return each row with its entries and last cells: stability and the article's values."""
+        """Return each row with its entries and last columns: stability and the article's values."""
         found: list[tuple[Row, list[Entry], list[str]]] = []
         for row in self.rows:
             entries = [row.entries[name] for name in self.columns]
@@ -135,7 +135,7 @@ class Table:
 
 
 def markdown(table: Table) -> str:
-    """Return a table in Markdown, with its notes as a list below."""
+    """Return a table in Markdown, followed by its notes as a list."""
     rows: list[list[str]] = []
     for row, entries, last in table.lines:
         cells = [in_markdown(row.name), in_markdown(row.point or "-")]
@@ -151,14 +151,14 @@ def markdown(table: Table) -> str:
 def pipes(
     head: Sequence[str], rows: Iterable[Sequence[str]], *, words: int, notes: Iterable[str] = ()
 ) -> list[str]:
-    """Return a Markdown table, with numbers from column `words` on, and a list of notes."""
+    """Return a Markdown table and its notes; the first `words` columns are text, then numbers."""
     rules = [*["---"] * words, *["---:"] * (len(head) - words)]
     table = ["| " + " | ".join(cells) + " |" for cells in (head, rules, *rows)]
     return [*table, "", *(f"- {note}" for note in notes)]
 
 
 def latex(table: Table) -> str:
-    r"""Return a table for LaTeX; the document needs \usepackage{booktabs}."""
+    r"""Return a table in LaTeX; the document needs \usepackage{booktabs}."""
     out = [
         r"\begin{table}",
         r"\centering",
@@ -209,12 +209,12 @@ def comma_separated(table: Table) -> str:
 
 
 def _rounded(value: float | None) -> object:
-    """Return a value to 12 significant digits, beyond which libraries differ."""
+    """Round a value to 12 significant digits, because libraries differ beyond that."""
     return "" if value is None else float(f"{value:.12g}")
 
 
 def figure(value: float, score: str) -> str:
-    """Format a value with the digits usual for its score; huge values get three digits."""
+    """Format a value with the usual number of digits for its score; huge values get three."""
     if "_to/" in score and abs(value) < 1e15:  # steps and tokens
         return f"{value:,.0f}"
     read_to_three = any(word in score for word in ("loss", "accuracy", "bits", "stability"))

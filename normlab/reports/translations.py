@@ -1,8 +1,8 @@
 """Translations of runs: test sentences side by side, and the paired bootstrap of two rows.
 
-Sentences are drawn at random. Each row at a grid point is shown by its first seed that has
-translations. The bootstrap (Koehn 2004) asks, for each seed, whether the difference between these
-trained models would hold on other sentences; the t test of tables asks whether it would hold with
+Sentences are sampled at random. Each row at a grid point is represented by its first seed with
+translations. The bootstrap (Koehn 2004) tests, for each seed, whether the difference between these
+trained models would hold on other sentences; the t test in tables tests whether it would hold with
 other seeds.
 """
 
@@ -23,15 +23,15 @@ if TYPE_CHECKING:
 Text = tuple[Sequence[str], Sequence[str]]
 """Sources and references, one line per sentence."""
 TextOf = Callable[[RunRecord], Text]
-"""Returns the text of a run's test; raises ValueError where it cannot be had."""
+"""Returns the test set of a run; raises ValueError if it is not available."""
 SPLIT, SCORE = "test", "test/bleu"
-_DRAW = 1  # seed of the sampling: the same sentences each time
+_DRAW = 1  # sampling seed, fixed so that the sentences are the same each time
 
 
 class Said(NamedTuple):
-    """A text of one sentence: the source, the reference, or the translation by a row's seed.
+    """One version of a sentence: the source, the reference, or the translation by a row's seed.
 
-    The chrF of a translation is None if the reference is unknown.
+    A translation's `chrf` is None if the reference is unknown.
     """
 
     name: str
@@ -40,10 +40,10 @@ class Said(NamedTuple):
 
 
 class SideBySide(NamedTuple):
-    """Sentences of one test set: `data` is its name, `total` its size.
+    """Sentences of one test set; `data` is its name, `total` its number of sentences.
 
-    `sentences` maps line numbers in the split, from 1, to texts. `missing` says why there are no
-    sources and references. `left_out` has a line for each run whose translations cannot be shown.
+    `sentences` maps line numbers (from 1) to texts. `missing` is the reason if sources and
+    references are missing. `left_out` has one line per run whose translations cannot be shown.
     """
 
     data: str
@@ -54,12 +54,12 @@ class SideBySide(NamedTuple):
 
 
 def checksums(record: RunRecord) -> object:
-    """Return the test set's checksums; runs with equal checksums share a test set."""
+    """Return the test set's checksums, which are equal for runs with the same test set."""
     return (record.data.get("checksums") or {}).get(SPLIT)
 
 
 def side_by_side(runs: Iterable[Run], text_of: TextOf, *, count: int) -> SideBySide | None:
-    """Return `count` sentences of the first run's test; None if no run left translations."""
+    """Return `count` sentences of the first run's test set; None if no run has translations."""
     shown: list[tuple[Run, RunRecord, list[str]]] = []
     left_out: list[str] = []
     for members in by_setting(runs).values():
@@ -85,7 +85,7 @@ def side_by_side(runs: Iterable[Run], text_of: TextOf, *, count: int) -> SideByS
     whole: list[tuple[Run, list[str]]] = []
     for run, record, lines in shown:
         if checksums(record) != checksums(first):
-            left_out.append(f"{record.run_id}: it translated another test")
+            left_out.append(f"{record.run_id}: translated a different test set")
         elif len(lines) != total:
             left_out.append(f"{record.run_id}: {len(lines):,} translations of {total:,} sentences")
         else:
@@ -111,7 +111,7 @@ def bootstrap(
     """Test the difference in BLEU for each paired seed, and for `all` seeds together if several.
 
     Raises ValueError with the reason if the two were not trained, tested or computed in the same
-    way, or if translations are missing or do not have the score in their record.
+    way, or if translations are missing or their BLEU differs from the record.
     """
     from normlab.metrics.bleu import paired_bootstrap
 
@@ -145,12 +145,12 @@ def bootstrap(
 
 
 def _scored(run: Run, references: Sequence[str], lowercase: bool) -> list[str]:
-    """Return a run's translations; raises ValueError unless they have the recorded score."""
+    """Return a run's translations; raises ValueError unless their BLEU matches the record."""
     from normlab.metrics.bleu import bleu_scores
 
     assert run.record is not None and run.folder is not None
     path, kept = run.folder / HYPOTHESES_FILE, run.record.scores[SCORE]
-    again = f"write it again with normlab eval {run.folder} --outputs {path}"
+    again = f"rewrite it with normlab eval {run.folder} --outputs {path}"
     try:
         if (lines := read_hypotheses(run.folder).get(SPLIT)) is None:
             raise ValueError("there is no such file")
@@ -158,5 +158,5 @@ def _scored(run: Run, references: Sequence[str], lowercase: bool) -> list[str]:
     except (ValueError, OSError) as error:
         raise ValueError(f"{path}: {error}; {again}") from None
     if not math.isclose(now, kept.value, rel_tol=1e-6):
-        raise ValueError(f"{path} scores {now:.4f}, its record says {kept.value:.4f}; {again}")
+        raise ValueError(f"{path} scores {now:.4f}, but the record says {kept.value:.4f}; {again}")
     return lines

@@ -1,4 +1,4 @@
-"""The trials of a tuning in `results/<study>/`: `tuning.json`, every trial by scale, and a page.
+"""The tuning trials of a study in `results/<study>/`: `tuning.json`, by scale, and a page.
 
 Trials are not evidence for any claim.
 """
@@ -17,7 +17,7 @@ _FORMAT = "normlab.tuning/1"
 
 
 def publish(root: Path, study: str, scales: Mapping[str, Mapping[str, Any]]) -> Path:
-    """Add the trials at some scales to the published ones, and write the page; return its path."""
+    """Add trials, by scale, to the published ones and rewrite the page; return its path."""
     path = root / study / "tuning.json"
     page = path.with_suffix(".md")
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -34,7 +34,7 @@ def publish(root: Path, study: str, scales: Mapping[str, Mapping[str, Any]]) -> 
 
 
 def read(path: Path) -> dict[str, Any]:
-    """Return the trials by scale; empty without a file, ValueError if the file is damaged."""
+    """Return the trials by scale; empty without a file, ValueError if it is damaged."""
     try:
         content = json.loads(path.read_text("utf-8"))
         if content["format"] != _FORMAT:
@@ -43,7 +43,7 @@ def read(path: Path) -> dict[str, Any]:
     except FileNotFoundError:
         return {}
     except (ValueError, KeyError, TypeError) as error:
-        raise ValueError(f"{path}: damaged ({error!r}); remove it and measure again") from None
+        raise ValueError(f"{path}: damaged ({error!r}); remove it and tune again") from None
 
 
 def with_others(
@@ -51,30 +51,30 @@ def with_others(
     before: Mapping[str, Any] | None,
     cells: Sequence[tuple[str, str]],
 ) -> dict[str, Any]:
-    """Add the rows known `before` to the rows that were tuned now.
+    """Add the rows tuned `before` to the rows tuned now.
 
-    `cells` are all rows and points of the scale, in order. Raises ValueError if the other rows were
-    tuned differently.
+    `cells` lists all rows and points of the scale, in order. Raises ValueError if the earlier rows
+    were tuned differently.
     """
     own = {(row["row"], row["point"]): row for row in found["rows"]}
     kept = {(row["row"], row["point"]): row for row in (before or {}).get("rows", ())}
     others = {cell: row for cell, row in kept.items() if cell not in own and cell in cells}
     if before is not None and others:
         was, now = (dict(plain(each["tuning"])) for each in (before, found))
-        for each in (was, now):  # re-tuned rows may use another length of runs
+        for each in (was, now):  # re-tuned rows may use runs of a different length
             whole = each.get("whole_runs", ())
             each["whole_runs"] = [row for row, _ in others if row in whole]
         if changed := [key for key in now if was.get(key) != now[key]]:
             said = "; ".join(f"{key} {was.get(key)}, now {now[key]}" for key in changed)
             raise ValueError(
-                f"the other rows were tuned in another way ({said}): tune all rows, without rows="
+                f"the other rows were tuned differently ({said}): tune all rows, without rows="
             )
     both = {**own, **others}
     return {**found, "rows": [both[cell] for cell in cells if cell in both]}
 
 
 def table(found: Mapping[str, Any]) -> str:
-    """Return the table of one scale: one line per row and point, one column per value."""
+    """Return the table of one scale: one line per row and point, one column per tried value."""
     values: Sequence[str] = found["tuning"]["values"]
     points = any(row["point"] for row in found["rows"])
     lines: list[list[str]] = []

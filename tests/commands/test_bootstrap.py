@@ -115,7 +115,7 @@ def bytes_of_no_text(folder):
         (other_steps, r"cannot be compared: budget.steps 9, the baseline's 12"),
         (diverged, r"cannot be compared: seeds diverged: 1 of 3 of the row"),
         (other_signature, r"test/bleu was computed in several ways"),
-        (other_value, r"hypotheses.txt scores [\d.]+, its record says"),
+        (other_value, r"hypotheses.txt scores [\d.]+, but the record says"),
         (no_translations, r"hypotheses.txt: .*o such file.*normlab eval"),
         (bytes_of_no_text, r"hypotheses.txt: not UTF-8 at byte 1"),
     ],

@@ -87,7 +87,7 @@ def test_damaged_runs_are_a_line_each_and_the_rest_goes_on(runs, capsys):
     assert code == 1 and err.count("\n") == 3
     assert f"{first.relative_to(runs.parent)}: " in err and "metrics.jsonl, line 1: damaged" in err
     rows = results_of(runs.parent / "report")
-    assert len(rows) == 7 and "Left out" in (runs.parent / "report" / "report.html").read_text()
+    assert len(rows) == 7 and "not be read" in (runs.parent / "report" / "report.html").read_text()
 
 
 def test_figures_are_drawn_for_light_and_dark_next_to_the_page(runs, capsys, monkeypatch):
@@ -98,7 +98,7 @@ def test_figures_are_drawn_for_light_and_dark_next_to_the_page(runs, capsys, mon
     ]
     assert code == 0 and out.splitlines() == ["report/report.html", *names]
     lacks = "no values of the probe gradients; train with probe=full"
-    assert f"figure gradient_by_layer is left out: {lacks}" in err
+    assert f"figure gradient_by_layer skipped: {lacks}" in err
 
 
 def test_watch_rewrites_the_page_and_leaves_one_that_does_not_reload(runs, capsys, monkeypatch):

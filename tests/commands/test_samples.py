@@ -60,7 +60,7 @@ def test_without_the_text_or_translations_the_reason_is_said(folders, translated
         main([ln, "--samples", "0"])
     changed(translated.root.parent / bn, data={"checksums": {"test": {"de": "a", "en": "b"}}})
     out = shown(capsys, ln, bn, "--samples")[1]
-    assert "it translated another test" in out
+    assert "translated a different test set" in out
     for folder in folders:
         (translated.root.parent / folder / "hypotheses.txt").unlink()
     with pytest.raises(ValueError, match=r"hypotheses\.txt: no such file, .* normlab eval"):

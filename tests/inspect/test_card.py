@@ -201,5 +201,5 @@ def test_the_board_sorts_by_the_short_runs_and_pages_pair_by_seed(tmp_path):
     assert "untrained baseline 3: not clearly better than" in page and page.count("not cl") == 1
     assert "mine &lt;of&gt; tests." in page and "Compared with: ln, none" in page
     (tmp_path / "ln" / "card.json").write_text("{}")
-    with pytest.raises(ValueError, match=r"card\.json: damaged, or no card"):
+    with pytest.raises(ValueError, match=r"card\.json: damaged or not a card"):
         baselines_for(cards["mine"], [tmp_path])

@@ -97,7 +97,7 @@ def test_a_config_whose_aliases_nest_without_end_is_named_at_once(tmp_path, caps
     folder = tmp_path / "bad" / "seed1"
     folder.mkdir(parents=True)
     (folder / "config.yaml").write_text("\n".join(lines))
-    with pytest.raises(ValueError, match=r"config\.yaml: no config of a run .*alias"):
+    with pytest.raises(ValueError, match=r"config\.yaml: not a run's config .*alias"):
         read_config(folder / "config.yaml")
     store = RunStore(tmp_path)
     store.write(record(seed=1), tmp_path / "good" / "seed1")

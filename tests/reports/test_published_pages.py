@@ -95,13 +95,13 @@ def test_private_folders_are_shortened_at_any_depth(tmp_path):
 
 
 def test_a_damaged_record_and_a_row_that_the_study_lost_are_named(folder, tmp_path):
-    with pytest.raises(ValueError, match=r"no row 'bn' .*: there are ln; put it back, or"):
+    with pytest.raises(ValueError, match=r"no row 'bn' .*, only ln; put it back, or"):
         rendered(study(rows={"ln": ("norm=ln",)}), folder)
     text = (folder / RECORDS).read_text()
     (folder / RECORDS).write_text(text.replace('"params"', '"was"', 1))
     with pytest.raises(ValueError, match="line 1: damaged record"):
         rendered(study(), folder)
-    with pytest.raises(ValueError, match=r"holds no records.jsonl: it is no published study"):
+    with pytest.raises(ValueError, match=r"has no records.jsonl: it is not a published study"):
         read(tmp_path)
 
 

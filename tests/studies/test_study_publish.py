@@ -39,7 +39,7 @@ def test_another_experiment_at_a_published_row_is_refused_before_any_run(
     before = contents(folder.parents[1])
     said = (
         r"results/one/smoke holds other experiments \(ln: published is toy-ln-pre-\w+, this run is "
-        r"toy-ln-.*\): leave out the overrides that differ, or give --publish another folder"
+        r"toy-ln-.*\): remove the overrides that differ, or give --publish another folder"
     )
     with pytest.raises(ValueError, match=said):
         command.main(
