@@ -181,8 +181,7 @@ class RunningNorm(Norm):
         if self.regime == "running":
             (wide,) = widen(x)
             return self.by_running(wide, rows).to(x.dtype)
-        if self.padding == "include":
-            stream = Stream()
+        stream = stream.counted(self.padding)
         self.require_tokens(stream.known_tokens(x))
         groups = self.pool.cut(x, stream, self.padding)
         y, moments = self.normalize(groups)

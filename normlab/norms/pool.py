@@ -52,6 +52,10 @@ class Stream:
     valid: Bool[Tensor, "B P"] | None = None
     start: int = 0
 
+    def counted(self, padding: str) -> "Stream":
+        """Return the stream of the tokens that enter statistics: all with `padding` "include"."""
+        return Stream() if padding == "include" else self
+
     def real(self, x: Shaped[Tensor, "B P *_"]) -> Bool[Tensor, "B P"]:
         """Return the mask of real tokens of `x`."""
         if self.valid is None:
