@@ -1,4 +1,4 @@
-"""The command line: runs the subcommand, and turns errors into one clear message."""
+"""The command line: runs a subcommand, and reports an error as one clear message."""
 
 import errno
 import os
@@ -16,8 +16,8 @@ def main(argv: list[str] | None = None) -> int:
     if not arguments or arguments[0] in ("-h", "--help"):
         print(usage())
         return 0
-    # Threads that spin while they wait slow down the threads they wait for: next to other work,
-    # two threads ran at a tenth of their speed (results/bench/terminal.md). OpenMP reads this when
+    # Threads that spin while they wait slow down the threads they wait for: on a busy machine, two
+    # threads ran at a tenth of their speed (results/bench/terminal.md). OpenMP reads this when
     # torch is loaded; the runs of a sweep inherit it.
     os.environ.setdefault("OMP_WAIT_POLICY", "passive")
     name, *rest = arguments

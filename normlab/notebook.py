@@ -50,7 +50,7 @@ class Records(list[RunRecord]):
         self.folders = [folder for folder, _ in found]
 
     def to_frame(self, *keys: str) -> "pandas.DataFrame":
-        """Return one row per run: what the run is, the `keys` asked for, and all of its scores.
+        """Return one row per run: task, norm, placement, seed, status, step, `keys` and scores.
 
         `keys` are dotted keys of the config, such as `optim.lr`.
         """
@@ -68,10 +68,10 @@ class Records(list[RunRecord]):
         )
 
     def curves(self, *names: str) -> "pandas.DataFrame":
-        """Return metrics over training, one row per run and step (of its curves, if published).
+        """Return metrics over training, one row per run and step (a published run: of its curves).
 
         `names` are paths such as `train/loss`; the default is the training and validation losses.
-        A metric that was not logged at a step is missing there.
+        A metric that was not logged at a step is NaN there.
         """
         import pandas
 
@@ -96,7 +96,7 @@ class Records(list[RunRecord]):
         runs = arranged([found_run(place, run, rows_of_run(place)) for place, run in pairs]).runs
         panels = KINDS[kind].panels(runs)
         if not panels:
-            raise ValueError(f"kind {kind!r}: no run has it ({KINDS[kind].needs})")
+            raise ValueError(f"kind {kind!r}: no run has the data ({KINDS[kind].needs})")
         return Picture(draw(panels, row_looks(runs), LIGHT), KINDS[kind].title)
 
     def _repr_markdown_(self) -> str:

@@ -3,7 +3,7 @@
 In a run's config, a group such as `norm` is an option with its values; only the option's file names
 the class. A recipe is the last entry of the defaults list: it chooses model and schedule, and sets
 values of the task. The default recipe depends on the task and the scale, which Hydra cannot
-express, so it is added to the overrides before Hydra reads them. No torch here.
+express, so it is added to the overrides before Hydra reads them. Nothing here imports torch.
 """
 
 import re
@@ -39,7 +39,7 @@ _RECIPES: dict[str | None, dict[str, str]] = {
 }
 _TASK = "toy"  # the default of configs/config.yaml
 _BY_PLACEMENT = ("optim.lr", "schedule.warmup")  # in a recipe, as `lr: {pre: 1.5e-3, post: 5e-4}`
-_RBN_MOMENTUM = 0.05  # of batch norm in the code behind recipe=rbn; the option has torch's
+_RBN_MOMENTUM = 0.05  # of batch norm in the RBN authors' code; configs/norm/bn.yaml has torch's
 
 
 def register() -> None:
@@ -48,7 +48,7 @@ def register() -> None:
 
 
 def compose(overrides: Sequence[str] = ()) -> DictConfig:
-    """Return the checked config of a run; ValueError with a one-line message if it is wrong."""
+    """Return the checked config of a run; ValueError with a one-line message if it is invalid."""
     suggest.check_arguments(overrides)
     register()
     GlobalHydra.instance().clear()
@@ -91,7 +91,7 @@ def _default_recipe(task: str, scale: str | None) -> str | None:
 
 
 def settle(config: DictConfig, choices: Mapping[str, Any], given: Sequence[str]) -> DictConfig:
-    """Name the chosen options in the config, settle values that depend on several keys, and check.
+    """Name the chosen options in a config, resolve values that depend on other keys, and check it.
 
     `given` are the overrides as typed.
     """
@@ -104,7 +104,7 @@ def settle(config: DictConfig, choices: Mapping[str, Any], given: Sequence[str])
         if not group.startswith("hydra/") and isinstance(option, str | None)
     }
     if classes := [text for text in given if TARGET in text]:
-        raise ValueError(f"{classes[0]:.60}: a run names no classes: give GROUP=OPTION")
+        raise ValueError(f"{classes[0]:.60}: a run cannot name classes: give GROUP=OPTION")
     written = typed(given)
     _settle_recipe(config, config.choices, written)
     for key in (*OPTIONS, *NORM_KEYS, "probe", "sink"):  # replace classes by option names
@@ -116,7 +116,7 @@ def settle(config: DictConfig, choices: Mapping[str, Any], given: Sequence[str])
     _settle_batch_size(config, written)
     if isinstance(folder := config.start_from, str):
         if not (path := Path(folder) / START_FILE).is_file():
-            raise ValueError(f"start_from={folder}: no folder of a trained run, no {START_FILE}")
+            raise ValueError(f"start_from={folder}: not a trained run, {START_FILE} is missing")
         config.start_from = {"run_dir": folder, "sha256": registry.sha256(path)}
     OmegaConf.resolve(config)
     if missing := sorted(OmegaConf.missing_keys(config)):
@@ -128,7 +128,7 @@ def settle(config: DictConfig, choices: Mapping[str, Any], given: Sequence[str])
 
 
 def _settle_recipe(config: DictConfig, choices: Any, written: Mapping[str, str]) -> None:
-    """Take the recipe's values for the run's placement, and its momentum, unless typed."""
+    """Set the recipe's values for the run's placement, and its momentum, unless typed."""
     recipe, scale, task, placement = map(choices.get, ("recipe", "scale", "task", "placement"))
     if recipe not in (None, "none") and scale in ("small", "smoke"):
         raise ValueError(
@@ -176,22 +176,22 @@ def _settle_sites(config: DictConfig) -> None:
         return
     rules = OmegaConf.to_container(config.sites) if OmegaConf.is_config(config.sites) else {}
     if not isinstance(rules, dict) or not rules:
-        raise ValueError(f"sites={config.sites!r:.60} is no list of rules: give {_RULES}")
+        raise ValueError(f"sites={config.sites!r:.60} is not a mapping of rules: give {_RULES}")
     names: dict[str, str] = {}
     for pattern, value in rules.items():
         if not _PATH.fullmatch(str(pattern)):
             raise ValueError(
-                f"sites: {pattern!r:.60} is no path: give words and * between dots, as {_RULES}"
+                f"sites: {pattern!r:.60} is not a path: give words and * between dots, as {_RULES}"
             )
         given = dict(value) if isinstance(value, Mapping) else {"norm": value}
         name, there = given.pop("norm", None), registry.option_names("norm")
         if name not in there:
             raise ValueError(
-                f"sites: {pattern} has no norm {name!r:.60}: there are {', '.join(there)}; give "
-                f"values as 'sites={{{pattern}:{{norm:bn,momentum:0.05}}}}'"
+                f"sites: {pattern}: no norm {name!r:.60}: there are {', '.join(there)}; give "
+                f"values as in 'sites={{{pattern}:{{norm:bn,momentum:0.05}}}}'"
             )
         if pattern == "*":
-            raise ValueError(f"sites: * is every place: give norm={name}")
+            raise ValueError(f"sites: * matches every place: give norm={name}")
         node = registry.option_settings("norm", name, f"sites.{pattern}")
         names[str(pattern)] = str(name)
         rules[pattern] = named(node, "norm", {"norm": name}) | given
@@ -200,13 +200,13 @@ def _settle_sites(config: DictConfig) -> None:
 
 
 def _check_plain(value: object, key: str) -> None:
-    """Raise ValueError for a class or an interpolation: a config is data, whoever wrote it."""
+    """Raise ValueError for a class or an interpolation: a record holds plain data only."""
     if isinstance(value, str) and "${" in value:
         raise ValueError(f"the run's config has {value!r} at {key}: a record holds plain values")
     if isinstance(value, Mapping):
         if TARGET in value:
             raise ValueError(
-                f"{key}.{TARGET}={value[TARGET]!r:.60}: a run names no classes: give an option"
+                f"{key}.{TARGET}={value[TARGET]!r:.60}: a run cannot name classes: give an option"
             )
         for name, item in value.items():
             _check_plain(item, f"{key}.{name}".lstrip("."))
@@ -224,7 +224,7 @@ def error_line(error: Exception) -> str:
     if lines[0].startswith("Could not override"):
         key = lines[0].split("'")[1]
         if key.startswith("optim.groups"):
-            return f"{key} is added to the config by a plus: give +{key}=VALUE"
+            return f"{key} must be added with a plus sign: give +{key}=VALUE"
         return f"{key} does not exist; normlab train --cfg job shows all keys.{suggest.meant(key)}"
     given = lines[0].removeprefix("Error merging override ")
     if given != lines[0] and (found := ranges.range_of(given.partition("=")[0])):
@@ -245,16 +245,16 @@ def to_dict(config: Any) -> dict[str, Any]:
 def from_dict(plain: Mapping[str, Any], changes: Sequence[str] = ()) -> DictConfig:
     """Return the config of a `to_dict` result, with dotted `key=value` changes.
 
-    Keys newer than the run get their defaults. Raises ValueError for a node that is missing, a key
-    that is unknown or a whole node, or a value that is not plain: a config written by hand must not
-    read this machine's environment.
+    Keys newer than the run get their defaults. Raises ValueError for a missing node, a changed key
+    that is unknown or a whole node, or an interpolation: a config from elsewhere must not read this
+    machine's environment.
     """
     _check_plain(plain, "")
     nodes = ("norm", *OPTIONS, *PARTS)
     if lacks := [name for name in ("seed", "choices", *nodes) if name not in plain]:
         raise ValueError(
             f"the run's config lacks {', '.join(lacks)}: it is damaged, or made by another "
-            "version; compose it again by normlab.compose"
+            "version; compose it again with normlab.compose"
         )
     for name in nodes:
         if not isinstance(node := plain[name], Mapping):
@@ -269,7 +269,7 @@ def from_dict(plain: Mapping[str, Any], changes: Sequence[str] = ()) -> DictConf
             own = f" with {node}={config.choices[node]}" if node in config.choices else ""
             raise ValueError(f"{change!r}: no such key in a run{own}.{suggest.meant(key)}")
         if isinstance(parent[last], DictConfig):
-            raise ValueError(f"{change!r}: {key} cannot be changed whole; give {key}.KEY=value")
+            raise ValueError(f"{change!r}: {key} cannot be replaced; give {key}.KEY=value")
         for task in ("task", "task.corpus", "task.source") if key in _COPIED else ():
             if key in (OmegaConf.select(config, task) or {}):
                 copies.append(f"{task}.{key}={value}")
@@ -282,7 +282,7 @@ def from_dict(plain: Mapping[str, Any], changes: Sequence[str] = ()) -> DictConf
 
 
 def _typed(*parts: Any) -> DictConfig:
-    """Merge configs into the schema; ValueError for a key that is unknown or of a wrong type."""
+    """Merge configs into the schema; ValueError for an unknown key or a value of a wrong type."""
     try:
         return cast("DictConfig", OmegaConf.merge(OmegaConf.structured(RunConfig), *parts))
     except Exception as error:  # OmegaConf raises errors of many kinds

@@ -1,6 +1,6 @@
-"""What this machine computes with: GPU, instruction set, and what `precision=auto` means here.
+"""The machine's GPU and instruction set, and what `device=auto` and `precision=auto` mean on it.
 
-This works without torch, so that a command can name a run's folder at once.
+Nothing here imports torch, so that a command can name a run's folder without delay.
 """
 
 import ctypes
@@ -13,11 +13,11 @@ from importlib.util import find_spec
 from pathlib import Path
 
 MOST_THREADS = 4 * (os.cpu_count() or 1)
-"""The most threads per run, and the most simultaneous runs; more is taken for a typo."""
+"""The most threads per run, and the most simultaneous runs; more is treated as a typo."""
 
 _CAPABILITY = (75, 76)  # CUdevice_attribute of the CUDA driver API: major, minor
 _BF16_GENERATION = 8  # compute capability of the first GPUs with bf16 matrix products (Ampere)
-# The first entry that a processor supports is its name; the features are those torch's kernels use.
+# A processor is named after the first entry whose features it has; torch's kernels use them.
 _INSTRUCTION_SETS = (
     ("AMX-BF16", {"amx_bf16"}),
     ("AVX512-BF16", {"avx512_bf16"}),
@@ -37,7 +37,7 @@ def settled_device(device: str) -> str:
 
 
 def settled_precision(precision: str, *, device: str) -> str:
-    """Return the precision, resolving `auto` on a device: bf16 if that is fast, else fp32."""
+    """Return the precision; `auto` is bf16 if that is fast on the device, else fp32."""
     if precision != "auto":
         return precision
     if settled_device(device) == "cpu":
@@ -48,7 +48,7 @@ def settled_precision(precision: str, *, device: str) -> str:
 
 
 def instruction_set(device: str) -> str:
-    """Return the name of a device's kernels: `AVX512-BF16`, `AVX2`, `NEON`, `cuda sm_90`."""
+    """Return the instruction set of a device: `AVX512-BF16`, `AVX2`, `NEON`, `cuda sm_90`."""
     if settled_device(device) == "cuda":
         found = gpu()
         return "cuda" if found is None else f"cuda sm_{found[0]}{found[1]}"
@@ -72,7 +72,7 @@ def processor_features() -> frozenset[str]:
 
 @lru_cache(maxsize=1)
 def gpu() -> tuple[int, int] | None:
-    """Return the compute capability of torch's GPU, such as (9, 0); None without a GPU."""
+    """Return the compute capability of this process's GPU, such as (9, 0); None without a GPU."""
     torch = find_spec("torch")
     if torch is None or not list(Path(str(torch.origin)).parent.glob("lib/*torch_cuda.*")):
         return None

@@ -1,7 +1,7 @@
 """The allowed range of each number in a config, and checks of values that conflict.
 
-A value that cannot work is refused when a run is composed, before it costs anything. Your own class
-gives the range with the parameter: `floor: Annotated[float, Range(above=0)]`. No torch here.
+An impossible value is refused when a run is composed, before it costs anything. A class of your own
+annotates its parameters: `floor: Annotated[float, Range(above=0)]`. Nothing here imports torch.
 """
 
 import math
@@ -78,7 +78,7 @@ class Range:
 
 
 def number(value: object) -> float | None:
-    """Return a value of a config or a record as a number; None if it is not a number."""
+    """Return a value from a config or a record as a float; None if it is not a number."""
     if isinstance(value, str) and value in _NOT_FINITE:
         return float(value)
     if not isinstance(value, int | float) or isinstance(value, bool):
@@ -162,7 +162,7 @@ def range_of(key: str) -> Range | None:
 
 
 def check(config: Mapping[str, Any]) -> None:
-    """Raise ValueError for the first value of a plain config that cannot work, naming its key."""
+    """Raise ValueError, with the key, for the first invalid value of a plain config."""
     # Top-level keys first: a task's copy of `batch_size` is not what the user typed.
     for key, value in sorted(_leaves(config, ""), key=lambda leaf: leaf[0].count(".")):
         if problem := _problem(range_of(key), value):
@@ -173,10 +173,10 @@ def check(config: Mapping[str, Any]) -> None:
 
 
 def _leaves(node: Mapping[str, Any], prefix: str) -> Iterator[tuple[str, Any]]:
-    """Yield dotted keys and values; a list is one value. `choices` are names without a range.
+    """Yield dotted keys and values; a list is one value. `choices` holds names and is skipped.
 
-    A mapping in place of a number is a wrong value, unless it is an option's node: the path in a
-    rule of `sites` may end in the name of a norm's parameter.
+    A mapping where a number is expected is yielded as a value, unless it is an option's node: a
+    path in `sites` may end in the name of a norm's parameter.
     """
     for name, value in node.items():
         key = f"{prefix}{name}"
@@ -198,7 +198,7 @@ def _problem(row: Range | None, value: object) -> str | None:
 
 
 def _conflicts(config: Mapping[str, Any]) -> Iterator[str]:
-    """Yield a message for each conflict among values that are valid one by one."""
+    """Yield a message for each conflict between values that are valid individually."""
 
     def get(key: str) -> Any:
         node: Any = config

@@ -30,7 +30,7 @@ CONFIG_DIR = _INSTALLED if _INSTALLED.is_dir() else _PACKAGE.parent / "configs"
 OPTION, TARGET = "option", "_target_"
 """Keys of a node: its option, in a run's config; its class, in the option's file."""
 START_FILE = "checkpoints/last.pt"
-"""The file from which another run starts, in a run's folder."""
+"""The file in a run's folder from which another run can start."""
 
 _NO_PROSE = re.compile(r"[`$ ]*(@package|normlab|torchrun|python|bash)\s")
 _SENTENCE_END = re.compile(r"(?<=[.!?])\s+(?=[A-Z])")
@@ -54,7 +54,7 @@ def parse_config(text: str) -> Any:
     for token in yaml.scan(text, Loader=_LOADER):
         if isinstance(token, yaml.AliasToken):
             line = token.start_mark.line + 1
-            raise yaml.YAMLError(f"line {line} has an alias, which no config of a run has")
+            raise yaml.YAMLError(f"line {line} has an alias, which the config of a run never has")
     return yaml.load(text, Loader=_LOADER)
 
 
@@ -67,7 +67,7 @@ def sha256(path: Path) -> str:
 class Option:
     """One option of a group.
 
-    `details` is the comment at the top of its file without commands, `description` its first
+    `details` is the comment at the top of its file, without commands; `description` is its first
     sentence.
     """
 
@@ -94,7 +94,7 @@ def option_names(group: str, root: Path | None = None) -> list[str]:
 
 
 def options(group: str, root: Path | None = None) -> list[Option]:
-    """Return the options of a group; ValueError with the groups' names if there is none such."""
+    """Return the options of a group; ValueError lists the groups if there is no such group."""
     found = [_read(path) for path in sorted(((root or CONFIG_DIR) / group).glob("*.yaml"))]
     if not found:
         raise ValueError(f"no config group {group!r}; there are {', '.join(groups())}")
@@ -155,13 +155,13 @@ def _settings(path: Path, changed: int) -> Mapping[str, Any]:
 
 
 def settings_of(node: object, key: str) -> Mapping[str, Any]:
-    """Return the content of a node's option file, its class too; ValueError if there is none.
+    """Return the content of a node's option file, including its class; ValueError without one.
 
     `key` is the node's path in a run's config, such as `encoder_norm` or `observe.probe.tid`.
     """
     if not isinstance(node, Mapping):
-        raise ValueError(f"{key}={node!r:.60} is no node: it must be a mapping with an option")
-    if TARGET in node:  # an option's file itself, or a node that a program made
+        raise ValueError(f"{key}={node!r:.60} must be a mapping with the key option")
+    if TARGET in node:  # the content of an option's file, or a node made by a program
         return node
     first, *rest = key.split(".")
     if first == "observe":  # a probe or sink is named by its key
@@ -191,7 +191,7 @@ def instantiate(node: object, key: str, kind: type[_Kind], **live: Any) -> _Kind
     """Build the object of a node, which must be a `kind`, and of all nodes inside it.
 
     `key` is the node's path in the config, such as `norm` or `observe.probe.tid`; `live` are
-    arguments that no config holds, such as a width. Nothing is built unless all values fit.
+    arguments that no config holds, such as a width. Nothing is built unless all values are valid.
     """
     return cast("_Kind", check(node, key, kind, live)(**live))
 
@@ -203,7 +203,7 @@ def check(
     live: Collection[str] = (),
     settings: Mapping[str, Any] | None = None,
 ) -> Callable[..., object]:
-    """Return a builder of a node, which takes the `live` arguments; ValueError if values misfit.
+    """Return a builder of a node that takes the `live` arguments; ValueError for invalid values.
 
     The option's file names the class; `settings` is the file's content, if already known.
     """
@@ -234,7 +234,7 @@ def _build(target: type, key: str, given: Mapping[str, Any], **live: Any) -> obj
         if target.__module__.startswith("normlab."):
             raise
         text = ", ".join(f"{name}={value!r}" for name, value in values.items())
-        raise ValueError(f"{key}: {target.__name__} refuses {text}: {error}") from error
+        raise ValueError(f"{key}: {target.__name__} rejects {text}: {error}") from error
 
 
 def _target(name: str, key: str, kind: type) -> type:
@@ -244,7 +244,7 @@ def _target(name: str, key: str, kind: type) -> type:
     except (ImportError, AttributeError, ValueError) as error:
         raise ValueError(f"{key}: {name!r} cannot be imported: {error}") from error
     if not inspect.isclass(target) or not issubclass(target, kind) or inspect.isabstract(target):
-        raise ValueError(f"{key}: {name!r} is no class that derives from {kind.__name__}")
+        raise ValueError(f"{key}: {name!r} is not a concrete subclass of {kind.__name__}")
     return target
 
 
@@ -258,7 +258,7 @@ def _value(value: Any, hint: Any, key: str, settings: Any) -> Any:
         for kind in choices:
             if inspect.isclass(kind) and kind not in (str, bool, int, float, type(None)):
                 return check(value, key, kind, settings=own)
-        raise ValueError(f"{key} takes a value, not an option: allowed is {_say(choices)}")
+        raise ValueError(f"{key} takes a value, not an option: it must be {_say(choices)}")
     for choice in sorted(choices, key=lambda choice: choice is not int):
         plain, *notes = get_args(choice) if get_origin(choice) is Annotated else (choice,)
         if all(note.fits(value) for note in notes if isinstance(note, Range)):
@@ -269,7 +269,7 @@ def _value(value: Any, hint: Any, key: str, settings: Any) -> Any:
             except TypeError:  # a type that msgspec does not know
                 if not str(getattr(plain, "__module__", "")).startswith("normlab."):
                     return value  # the class checks it itself
-    raise ValueError(f"{key}={value!r} does not fit: allowed is {_say(choices)}")
+    raise ValueError(f"{key}={value!r} must be {_say(choices)}")
 
 
 def _say(choices: Collection[Any]) -> str:

@@ -2,9 +2,9 @@
 
 A wrong key or type fails while the config is composed, with its full path. Groups such as `norm`,
 `placement` and `task` are YAML files instead; their values are checked against the signature of the
-class named in the option's file. No torch here.
+class named in the option's file. Nothing here imports torch.
 
-`norm` is the norm of all places, `norm@encoder_norm=bn` the norm of the encoder's places: each key
+`norm` sets the norm of all places, `norm@encoder_norm=bn` that of the encoder's places: each key
 is a rule on paths (`SITES`). `sites={encoder.0.*:ln,*.ffn:bn}` adds rules; the last rule that
 matches a place decides. Paths are `encoder.0.self`, `decoder.1.cross`, `encoder.0.ffn`,
 `decoder.final`. Some places have no norm unless the last word of a rule names them:
@@ -58,7 +58,7 @@ NORM_KEYS = tuple(site.key for site in SITES)
 STACK_NORMS = ("encoder_norm", "decoder_norm")
 STEP_NORMS = ("input_norm", "hidden_norm", "cell_norm")
 """The keys of a recurrent layer's norms."""
-_LABELED = 4  # rules in a label
+_LABELED = 4  # the most rules in a label
 
 
 @dataclass
@@ -87,7 +87,7 @@ class ValidateConfig:
 
 @dataclass
 class ObserveConfig:
-    """What observes a run without being part of the experiment; never in the fingerprint."""
+    """Settings that observe a run without changing the experiment; never in the fingerprint."""
 
     log_every: int = 50
     checkpoint_every: int = 250
@@ -160,7 +160,7 @@ def top_level_keys() -> list[str]:
 
 
 def label(names: Mapping[str, str]) -> str:
-    """Return a label of the rules in `sites`, with each pattern's norm, for the run's name."""
+    """Return a label for the rules in `sites`, with each pattern's norm, for the run's name."""
     words = {pattern: [part for part in pattern.split(".") if part != "*"] for pattern in names}
     said = [f"{'.'.join(words[pattern])}_{name}" for pattern, name in names.items()]
     rest = [f"{len(said) - _LABELED}_more"] if len(said) > _LABELED else []
@@ -168,7 +168,7 @@ def label(names: Mapping[str, str]) -> str:
 
 
 def misplaced(choices: Mapping[str, Any]) -> Iterator[str]:
-    """Yield messages about norms that do not go together with the placement.
+    """Yield a message for each norm that is incompatible with the placement.
 
     `choices` are the run's options by group or norm key.
     """
@@ -182,7 +182,7 @@ def misplaced(choices: Mapping[str, Any]) -> Iterator[str]:
                 "for a small gain next to norms give placement=layerscale"
             )
     if placement in ("deepnorm", "admin", "b2t") and "none" in norms.values():
-        yield (  # the residual stream grows if no norm follows the sum
-            f"placement={placement} makes the stream larger in each layer, and with norm=none "
-            "nothing brings it back: give norm=ln, or placement=pre, post or rezero"
+        yield (  # the residual stream keeps growing if no norm follows the sum
+            f"placement={placement} makes the residual stream grow in each layer, and with "
+            "norm=none nothing shrinks it: give norm=ln, or placement=pre, post or rezero"
         )

@@ -12,7 +12,7 @@ _SYNONYMS = {  # common names of options that have other names here
     "norm": dict(layer="ln", batch="bn", group="gn", instance="in", rms="rms", power="pn"),
     "task": dict(bert="mlm", gpt="lm"),
 }
-# Hydra's own flags. Any other word that starts with a dash is a key written as a flag.
+# Hydra's own flags. Any other word with a leading dash is a key that was typed like a flag.
 _FLAGS = {
     *("-h", "--help", "--hydra-help", "--version", "-c", "--cfg", "--resolve", "-p"),
     *("--package", "-r", "--run", "-m", "--multirun", "-sc", "--shell-completion", "-i", "--info"),
@@ -29,7 +29,7 @@ def typed(arguments: Sequence[str]) -> dict[str, str]:
 def meant(key: str) -> str:
     """Return ` Did you mean ...?` for an unknown key, or "" if no key is similar.
 
-    If other options of the group have the key, the text names these options instead.
+    If other options of the group have the key, the text names those options instead.
     """
     node, _, own = key.partition(".")
     if own and (having := options_with(node).get(own)):
@@ -70,7 +70,7 @@ def no_option(group: str, option: str) -> str:
     if group.startswith("hydra/"):
         package = f"hydra-{option.partition('_')[0]}-{group.rpartition('/')[2]}"
         return (
-            f"{group}={option} is not installed: if it is a plugin of Hydra's, "
+            f"{group}={option} is not installed: if it is a Hydra plugin, "
             f"pip install -c constraints.txt {package}"
         )
     there = option_names(group)
@@ -79,7 +79,7 @@ def no_option(group: str, option: str) -> str:
 
 
 def check_arguments(arguments: Sequence[str]) -> None:
-    """Raise ValueError for a wrong flag, unreadable text, or several options of a single choice."""
+    """Raise ValueError for a wrong flag, unreadable text, or two options where one fits."""
     from hydra.core.override_parser.overrides_parser import OverridesParser
 
     parser = OverridesParser.create()
@@ -89,13 +89,13 @@ def check_arguments(arguments: Sequence[str]) -> None:
             if key not in _FLAGS and not key[1:2].isdigit():
                 said = meant(key.lstrip("-").replace("-", "_"))
                 raise ValueError(f"there is no {key}: values are given as key=value.{said}")
-        elif equals or text.startswith("~"):  # anything else is a word after a flag
+        elif equals or text.startswith("~"):  # anything else is the argument of a flag
             named = f"{key}={value[:57]}..." if len(value) > 60 else text
             if not key.strip("~+"):
                 raise ValueError(f"{named!r} has no key: give key=value")
             try:
                 parser.parse_override(text)
-            except Exception as error:  # of the parser, or of Python when it builds the value
+            except Exception as error:  # from the parser, or from Python when it builds the value
                 said = str(error).splitlines()[0]
                 if said.startswith("token recognition error") and not _SPECIAL.intersection(value):
                     said += f"; quote the value: \"{key}='{value}'\""  # such as a path in Chinese

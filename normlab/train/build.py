@@ -1,4 +1,4 @@
-"""Builders of a run's parts from its config: norm, task, model, optimizer, trainer."""
+"""Builds the parts of a run from its config: norm, task, model, optimizer, trainer."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any, Literal, get_args
@@ -31,9 +31,9 @@ Setting = Literal["rate", "weight_decay"]
 
 
 def make_norm(option: str, dim: int, **values: Any) -> Norm:
-    """Return the norm of an option in `configs/norm`, with `values` replacing its own.
+    """Return the norm `option` of `configs/norm`; `values` override the option's settings.
 
-    Raises ValueError that names the options, or the key that does not fit.
+    Raises ValueError for an unknown option (it lists them) or an invalid value (it names the key).
     """
     if option not in (there := option_names("norm")):
         near = of_option("norm", option, there)
@@ -43,7 +43,7 @@ def make_norm(option: str, dim: int, **values: Any) -> Norm:
 
 
 def check_nodes(config: Mapping[str, Any]) -> None:
-    """Raise ValueError for a node of a plain config that cannot be built, before building any."""
+    """Raise ValueError if a node of a plain config cannot be built; this builds none of them."""
     nodes: dict[str, tuple[Any, type, tuple[str, ...]]] = {
         "task": (config["task"], Task, ()),
         "model": (_own(config, "model"), ModelArchitecture, ()),
@@ -114,7 +114,7 @@ def check_scores(config: Mapping[str, Any], task: Task) -> None:
     for key, name in [("validate.select_by", config["validate"]["select_by"]), *named]:
         if there and name not in there:
             known = ", ".join(sorted(there))
-            raise ValueError(f"{key}={name} is no score of this task; it has {known}")
+            raise ValueError(f"{key}={name} is not a score of this task; its scores are {known}")
 
 
 def build_model(config: Mapping[str, Any], task: Task) -> nn.Module:
@@ -133,7 +133,7 @@ def build_model(config: Mapping[str, Any], task: Task) -> nn.Module:
 
 
 def _norms(config: Mapping[str, Any]) -> Norms:
-    """Return the norms of a config: first its keys, then its rules."""
+    """Return the norms of a config: first its norm keys, then the rules of `sites`."""
     keys = [(site.rule, config[site.key], site.key) for site in SITES if config.get(site.key)]
     rules: Mapping[str, Any] = config.get("sites") or {}
     further = [(pattern, node, f"sites.{pattern}") for pattern, node in rules.items()]
@@ -145,12 +145,12 @@ def _norms(config: Mapping[str, Any]) -> Norms:
 
 
 def _check_used(config: Mapping[str, Any], norms: Norms) -> None:
-    """Raise ValueError for a norm that is given for a place that the model does not have."""
+    """Raise ValueError if a norm is given for a place that the model does not have."""
     unused = norms.unused()
     for pattern in config.get("sites") or {}:
         if pattern in unused:
             raise ValueError(
-                f"sites: {pattern} matches no place of this model; there are {norms.listed()}"
+                f"sites: {pattern} matches no place of this model; its places are {norms.listed()}"
             )
     for site in SITES[1:]:
         node = config.get(site.key)
@@ -161,10 +161,10 @@ def _check_used(config: Mapping[str, Any], norms: Norms) -> None:
 def calibrate_model(
     config: Mapping[str, Any], model: nn.Module, task: Task, runtime: Runtime
 ) -> None:
-    """Initialize, from one training batch, a placement that needs a profile (before step 1).
+    """Initialize a placement that needs a profile from one training batch, before step 1.
 
-    The batch comes from a separate stream, so that the run's own stream starts where it should.
-    All processes must call this before the model is compiled, and only for a run from step 1.
+    The batch comes from a separate stream, so the run's own stream still starts at its first
+    batch. All processes must call this before the model is compiled, and never in a resumed run.
     """
     if needs_profile(model):
         seed = config["seed"]
@@ -180,9 +180,9 @@ def calibrate_model(
 def build_optimizer(config: Mapping[str, Any], model: nn.Module) -> torch.optim.Optimizer:
     """Build the optimizer of a plain config over a model's parameters.
 
-    `optim.groups` sets the weight decay of a kind of parameters, and a factor on their learning
-    rate; BERT decays neither norms nor biases. Kinds with equal settings share a group, and the
-    kinds without settings are the first. Without the key there is a single group.
+    `optim.groups` sets the weight decay per kind of parameter, and a factor on the learning rate;
+    BERT decays neither norms nor biases. Kinds with equal settings share a parameter group, and
+    kinds without settings are in the first one. Without the key there is a single group.
     """
     node, settings = _own(config, "optim"), group_settings(config["optim"])
     if not settings:
@@ -195,22 +195,22 @@ def build_optimizer(config: Mapping[str, Any], model: nn.Module) -> torch.optim.
 
 
 def group_settings(optim: Mapping[str, Any]) -> dict[Kind, dict[Setting, float]]:
-    """Return the settings of `optim.groups` by kind; ValueError if they do not fit."""
+    """Return the settings of `optim.groups` by kind; ValueError if they are invalid."""
     try:
         return msgspec.convert(optim.get("groups") or {}, dict[Kind, dict[Setting, float]])
     except msgspec.ValidationError as error:
         raise ValueError(
             f"optim.groups={optim['groups']!r:.60}: {error}; give settings "
-            f"({', '.join(get_args(Setting))}) by kind ({', '.join(get_args(Kind))}), as "
+            f"({', '.join(get_args(Setting))}) for kinds ({', '.join(get_args(Kind))}), such as "
             "'+optim.groups={norm: {weight_decay: 0, rate: 0.5}}'"
         ) from None
 
 
 def parameter_kinds(model: nn.Module) -> Iterator[tuple[nn.Parameter, Kind]]:
-    """Yield each parameter of a model once, in the model's order, and its kind.
+    """Yield each parameter of a model once, in the model's order, with its kind.
 
-    `norm` is every parameter of a norm, `bias` every other bias; embeddings that are also the
-    output weights are `embedding`.
+    All parameters of norms are `norm`, all other biases `bias`. Embeddings are `embedding`, also if
+    the output layer shares them.
     """
     owners: dict[type[nn.Module], Kind] = {Norm: "norm", nn.Embedding: "embedding"}
     kinds: dict[int, Kind] = {
@@ -226,25 +226,24 @@ def parameter_kinds(model: nn.Module) -> Iterator[tuple[nn.Parameter, Kind]]:
 
 
 def make_fast(model: nn.Module) -> None:
-    """Turn on the fast path (`observe.fast`): equal up to rounding and dropout's random draws.
+    """Compile the blocks of a model, for all input sizes (`observe.fast`).
 
-    It compiles the blocks of the model, for any size; ValueError for a model without blocks.
+    Results differ only by rounding and dropout's random draws. ValueError if there are no blocks.
     """
     blocks = [block for stack in stacks(model).values() for block in stack.blocks]
     if not blocks:
         raise ValueError(
-            f"observe.fast=true: {type(model).__name__} has no blocks that are compiled; leave it "
-            "out"
+            f"observe.fast=true: {type(model).__name__} has no blocks to compile; leave it out"
         )
     for block in blocks:
         block.compile(dynamic=True)
 
 
 def _own(config: Mapping[str, Any], key: str) -> Any:
-    """Return a node without the keys that its class does not know.
+    """Return a node without the keys that its class does not take.
 
-    The numbers of layers already have the value of `model.depth`; `optim.groups` is read here.
+    `model.depth` has already set the numbers of layers; `build_optimizer` reads `optim.groups`.
     """
     if not isinstance(node := config[key], dict):
-        return node  # `check` refuses it
+        return node  # `check` raises for it
     return {name: value for name, value in node.items() if name not in ("depth", "groups")}

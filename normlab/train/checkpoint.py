@@ -2,7 +2,7 @@
 
     checkpoints/last.pt           everything a run needs to resume, bitwise
     checkpoints/best-<score>.pt   weights of the best validation by a score, and their step
-    checkpoints/step-00000500.pt  weights of each of the last k validations, if the test averages
+    checkpoints/step-00000500.pt  weights of one of the last k validations, to be averaged
 
 Each file is written under a temporary name and renamed, and is loaded with `weights_only=True`: a
 checkpoint holds tensors and plain values, never code.
@@ -24,7 +24,7 @@ from normlab.records.files import atomic_write, check_is_file, remove_leftovers
 FORMAT = "normlab.checkpoint/1"
 Weights = Mapping[str, Tensor]
 _COUNTERS = "_extra_state"  # torch's name for what a module saves besides tensors
-_AGAIN = "remove the file and start the run again, which then starts from step 1"
+_AGAIN = "remove the file, then train the run again from step 1"
 
 
 class Checkpoints:
@@ -81,7 +81,7 @@ class Checkpoints:
 
 
 def load_checkpoint(path: Path) -> dict[str, Any]:
-    """Read a checkpoint onto the CPU; ValueError names a damaged file and what to do about it."""
+    """Read a checkpoint onto the CPU; ValueError names a damaged file and the cure."""
     try:
         check_is_file(path)
         with zipfile.ZipFile(path) as archive:
@@ -95,18 +95,18 @@ def load_checkpoint(path: Path) -> dict[str, Any]:
     except Exception as error:  # damaged bytes can make the reader fail in any way
         raise ValueError(f"{path}: damaged checkpoint ({_line(error)}); {_AGAIN}") from error
     if not isinstance(content, dict) or content.get("format") != FORMAT:
-        raise ValueError(f"{path}: not a checkpoint of the format {FORMAT}; remove the file")
+        raise ValueError(f"{path}: not a checkpoint in the format {FORMAT}; remove the file")
     return content
 
 
 @contextmanager
 def reading(path: Path) -> Generator[None]:
-    """Turn errors caused by missing or foreign parts of a checkpoint into a ValueError."""
+    """Turn errors caused by missing or mismatched parts of a checkpoint into a ValueError."""
     try:
         yield
     except (KeyError, TypeError, AttributeError, IndexError, RuntimeError) as error:
         raise ValueError(
-            f"{path}: damaged checkpoint, or one of another model ({_line(error)}); {_AGAIN}"
+            f"{path}: damaged checkpoint, or one from another model ({_line(error)}); {_AGAIN}"
         ) from error
 
 
@@ -124,18 +124,18 @@ def weights_of(content: Mapping[str, Any], path: Path) -> dict[str, Tensor]:
 
 
 def put_weights(model: nn.Module, weights: Weights, path: Path) -> None:
-    """Load the weights of a file into a model for evaluation.
+    """Load weights read from `path` into a model for evaluation.
 
     Raises ValueError for a weight that is missing, has another shape or type, or is not finite.
     """
     own = model.state_dict()
     if names := sorted(own.keys() ^ weights.keys()):
         missing = "lacks" if names[0] in own else "has"
-        raise ValueError(f"{path} is of another model: it {missing} {names[0]}")
+        raise ValueError(f"{path} is from another model: it {missing} {names[0]}")
     for name, value in weights.items():
         if not _fits(value, own[name]):
             raise ValueError(
-                f"{path} is of another model: {name} is {value.dtype} {tuple(value.shape)}, and "
+                f"{path} is from another model: {name} is {value.dtype} {tuple(value.shape)}, and "
                 f"the config's model has {own[name].dtype} {tuple(own[name].shape)}"
             )
         if not value.isfinite().all():
@@ -153,7 +153,7 @@ def _fits(value: Tensor | None, own: Tensor) -> bool:
 
 
 def average_weights(states: Iterable[Weights]) -> dict[str, Tensor]:
-    """Return the mean of several states in double precision; integers come from the last one."""
+    """Return the mean of several states, in double precision; integers are from the last state."""
     sums: dict[str, Tensor] = {}
     last: Weights = {}
     count = 0
@@ -170,13 +170,13 @@ def average_weights(states: Iterable[Weights]) -> dict[str, Tensor]:
 
 @torch.no_grad()
 def start_from(model: nn.Module, node: Mapping[str, Any]) -> str:
-    """Copy the weights that the node `start_from` names into a model, by name and shape.
+    """Copy another run's weights into a model where names and shapes match (`start_from`).
 
-    So a model trained with layer norm can continue with batch norm: gains, shifts and linear layers
-    are copied; running statistics and a norm's progress in its own schedule start afresh.
+    A model trained with layer norm can thus continue with batch norm: gains, shifts and linear
+    layers are copied; running statistics and a norm's own schedule start from their initial state.
 
-    Returns a line that says what was copied. Raises ValueError for a file that is missing, damaged
-    or changed since it was named, or if nothing matches.
+    Returns a line that says how much was copied. Raises ValueError if the file is missing, damaged
+    or has changed since the run was configured, or if no tensor matches.
     """
     path = Path(node["run_dir"]) / START_FILE
     weights = weights_of(load_checkpoint(path), path)
@@ -190,12 +190,12 @@ def start_from(model: nn.Module, node: Mapping[str, Any]) -> str:
     ]
     if not taken:
         raise ValueError(
-            f"{path}: no name and shape of its weights matches this model; give the same task and "
-            "model"
+            f"{path}: none of its weights match this model by name and shape; use the same task "
+            "and model"
         )
     for name in taken:
         own[name].copy_(weights[name])
-    return f"{path}: {len(taken)} of {len(own)} tensors taken, the others are initialized"
+    return f"{path}: {len(taken)} of {len(own)} tensors copied, the others are initialized"
 
 
 def check_kept(checkpoints: Checkpoints, best_by: Sequence[str], step: int, average: int) -> None:
@@ -231,6 +231,6 @@ def restore_rank(random: Sequence[Mapping[str, Tensor]], device: torch.device) -
     if count != world.size:
         raise ValueError(
             f"the checkpoint was written by {count} processes and this run has {world.size}: start "
-            "it with as many"
+            f"it with {count}"
         )
     restore_random_state(random[world.rank], device)

@@ -1,9 +1,9 @@
 """A run's output on the standard error: a progress bar on a terminal, plain lines in a pipe.
 
 The bar shows the phase and its progress, the training time left, the loss and the speed; each
-validation and note prints a line above it. In a pipe each row is one short line, and after some
-silent seconds a line says what is being done; `metrics.jsonl` has all values. Both end with a
-summary of at most twenty lines.
+validation and note prints a line above it. In a pipe, each row is one short line, and a status
+line follows if nothing was printed for some seconds; `metrics.jsonl` has all values. Both styles
+end with a summary of at most twenty lines.
 """
 
 import math
@@ -29,8 +29,8 @@ from normlab.train.sinks import NO_SCORES, Pace, Row, RunInfo, Sink
 
 LOSS, SPEED = "train/loss", "train/tokens_per_second"
 _SAMPLE = ("  source", "  reference", "  output")
-_SIZE = ("model", "recipe", "scale")  # choices that are not part of a run's name
-_SILENT = 5.0  # seconds without a line in a pipe; more in a long run
+_SIZE = ("model", "recipe", "scale")  # options that are not in a run's name
+_SILENT = 5.0  # seconds of silence in a pipe before a status line; more in a long run
 _HEADLINES = 5
 _FIRST = (
     *("test/bleu", "test/chrf", "test/mlm_accuracy", "test/nsp_accuracy", "test/accuracy"),
@@ -48,7 +48,7 @@ class Console(Sink):
         style: Literal["auto", "terminal", "plain"] = "auto",
         console: RichConsole | None = None,
     ) -> None:
-        """Set the view; `auto` asks whether stderr is a terminal. `console` is for tests."""
+        """Choose the style: `auto` draws a bar if stderr is a terminal. `console` is for tests."""
         self._console = console or RichConsole(file=sys.stderr, highlight=False)
         self._rich = self._console.is_terminal if style == "auto" else style == "terminal"
         self._progress: Progress | None = None
@@ -72,7 +72,7 @@ class Console(Sink):
             self._draw(stage)
             return
         now = time.monotonic()
-        # Space the lines out in a long run, so that one of days does not fill the log.
+        # Print fewer lines in a long run, so that days of training do not fill the log.
         if now - self._said >= min(60.0, max(_SILENT, (now - self._started) / 60)):
             self.note(_joined(str(stage), self._loss, self._left))
 
@@ -108,9 +108,9 @@ class Console(Sink):
         if self._rich:
             lines[:1] = lines[0].wrap(self._console, self._console.width)
         for line in lines if self._rich else ():
-            if line.plain.startswith(_SAMPLE):  # cut, so that it can be read at a glance
+            if line.plain.startswith(_SAMPLE):  # one line per sample, cut at the width
                 line.truncate(self._console.width, overflow="ellipsis")
-        self._console.print(*lines, sep="\n", soft_wrap=True)  # in one write: a pipe may be shared
+        self._console.print(*lines, sep="\n", soft_wrap=True)  # one write: a pipe may be shared
 
     @property
     def _left(self) -> str:
@@ -179,7 +179,7 @@ def _page(record: RunRecord, folder: Path, samples: list[tuple[str, str, str]]) 
 
 
 def _by_rank(values: Mapping[str, float]) -> Iterator[tuple[str, float]]:
-    """Yield names and finite values, starting with the scores that tasks are judged by."""
+    """Yield names and finite values, starting with the main scores of the tasks."""
     known = [name for name in _FIRST if name in values]
     for name in dict.fromkeys([*known, *sorted(values)]):
         if math.isfinite(values[name]):
@@ -187,7 +187,7 @@ def _by_rank(values: Mapping[str, float]) -> Iterator[tuple[str, float]]:
 
 
 def figure(value: float | int) -> str:
-    """Format a number for people: four significant digits, or all whole digits from 1,000 on."""
+    """Format a number for people: four significant digits, or a whole number from 1,000 on."""
     if not math.isfinite(value):
         return str(float(value))
     whole = abs(value) >= 1000 or value == int(value)

@@ -1,11 +1,11 @@
-"""Scoring a model during and at the end of a run: which weights are tested, and score names.
+"""Scores a model during and after training: which weights are tested, and names of scores.
 
-    last           of the last step (validate.test=last)
-    average        the mean over the last k validations (validate.average=k)
-    best           of the best validation by validate.select_by (validate.test=best)
-    best_<score>   of the best validation by a score
+    last           weights of the last step (validate.test=last)
+    average        mean of the weights of the last k validations (validate.average=k)
+    best           weights of the best validation by validate.select_by (validate.test=best)
+    best_<score>   weights of the best validation by a score
 
-A run is judged by one of the first three, whose scores are named `test/bleu`. With `validate.best`
+A run is judged by one of the first three; their scores are named `test/bleu`. With `validate.best`
 the best weights are tested too, and their scores are named `test/best_loss/bleu`.
 """
 
@@ -33,7 +33,7 @@ from normlab.tasks.progress import TESTING, VALIDATING, Stage, say
 from normlab.train.checkpoint import Checkpoints, load_checkpoint, reading, weights_of
 from normlab.train.runtime import Runtime
 
-# A seed of its own: recalibration must not draw from the stream of training batches.
+# A separate seed: recalibration must not draw from the stream of training batches.
 _RECALIBRATION_SEED = 0x5EED
 LAST, AVERAGE, BEST = "last", "average", "best"
 LOSS = "loss"
@@ -44,8 +44,8 @@ class Evaluator:
 
     Args:
         recalibration_batches: how many training batches recalibration uses.
-        noise: standard deviations of input noise; the test is repeated under each.
-        test_seen: how many training examples to test too, rounded up to whole batches.
+        noise: standard deviations of input noise; the test is repeated with each of them.
+        test_seen: how many training examples to score as well, rounded up to whole batches.
 
     Attributes:
         conditions: the conditions under which the test is repeated.
@@ -76,12 +76,12 @@ class Evaluator:
         condition: Condition | None = None,
         limit: int | None = None,
     ) -> dict[str, Score]:
-        """Score a split; names are paths such as `valid/bleu`, or `valid/batch_size_1/bleu`.
+        """Return the scores of a split by path, such as `valid/bleu`, or `valid/batch_size_1/bleu`.
 
         With a `limit`, at most that many examples are scored, spread over the split.
 
-        Running statistics are recalibrated first if a norm's `eval_stats` says so, or all of them
-        with `recalibrate`. The model's mode is restored afterwards.
+        A norm's running statistics are recalibrated first if its `eval_stats` says so, or if
+        `recalibrate` is true. The model's mode (training or evaluation) is restored afterwards.
         """
         say(Stage(VALIDATING if split == "valid" else TESTING))
         condition = condition or Condition()
@@ -116,7 +116,7 @@ class Evaluator:
                 losses = self.task.losses(model, batch)
                 sums.update({name: float(value) for name, value in losses.items()})
                 counts.update(batch.counts)
-        shares = gather_objects((sums, counts))  # a rank without a batch has no names
+        shares = gather_objects((sums, counts))  # a rank without a batch has no loss names
         all_sums, all_counts = (sum(each, Counter()) for each in zip(*shares, strict=True))
         return {
             f"test/seen/{name if name == LOSS else f'{name}_{LOSS}'}": mean_score(
@@ -151,7 +151,7 @@ class Evaluator:
     ) -> dict[str, Score]:
         """Load weights and score every test split.
 
-        With `outputs`, the generated text of each split is kept in that folder, and `test` is
+        With `outputs`, the generated text of each split is written to that folder, and `test` is
         scored again under each of the `conditions` that can change the model's outputs.
         """
         model.load_state_dict(weights.state)
@@ -174,14 +174,14 @@ def whole(scores: Mapping[str, Score]) -> dict[str, Score]:
 
 
 def judged_by(validate: Mapping[str, Any]) -> str:
-    """Return which weights (by name) a run with this `validate` node is judged by."""
+    """Return the name of the weights that a run with this `validate` node is judged by."""
     return AVERAGE if validate["average"] else str(validate["test"])
 
 
 def best_by(validate: Mapping[str, Any], headline: str | None) -> list[str]:
-    """Return the scores by each of which a run keeps its best weights.
+    """Return the names of the scores for which a run keeps its best weights.
 
-    `headline` is the task's main score, if that is not the loss.
+    `headline` is the task's main score; None if that is the loss.
     """
     selected = [validate["select_by"]] if judged_by(validate) == BEST or validate["best"] else []
     also = [LOSS, *([headline] if headline else [])] if validate["best"] else []
@@ -190,7 +190,7 @@ def best_by(validate: Mapping[str, Any], headline: str | None) -> list[str]:
 
 @dataclass(frozen=True)
 class Weights:
-    """Weights with their name and step; `recalibrate` says if their statistics need it."""
+    """Weights with name and step; `recalibrate` says if their statistics must be recalibrated."""
 
     name: str
     step: int
@@ -201,9 +201,9 @@ class Weights:
 def load_weights(
     name: str, validate: Mapping[str, Any], checkpoints: Checkpoints, *, step: int
 ) -> Weights:
-    """Load weights by name, of a run that ended at `step`.
+    """Return the weights called `name` of a run that ended at `step`.
 
-    Raises ValueError that names a missing or damaged file, or the names that exist.
+    Raises ValueError for a missing or damaged file, or for an unknown name.
     """
     if name == AVERAGE:
         count = validate["average"] or 1
@@ -233,8 +233,8 @@ def score_weights(
 ) -> tuple[dict[str, Score], dict[str, int]]:
     """Test the weights that a run of `step` steps is judged by, and the best weights.
 
-    Returns their scores, and the step of each by name. The text that the judged weights generate
-    for each test split goes into the folder `outputs`. Weights of the same step are scored once.
+    Returns the scores, and the step of each set of weights by name. The text generated by the
+    judged weights is written to the folder `outputs`. Weights of the same step are scored once.
     """
     first = load_weights(judged_by(validate), validate, checkpoints, step=step)
     scores = evaluator.test(model, first, outputs=outputs)

@@ -1,4 +1,4 @@
-"""Training one run from its first or resumed step to its record, and the checks before it.
+"""Trains one run, new or resumed, and writes its record; checks the run before it starts.
 
 Norms that cannot be trained on the run's batches are refused here. Otherwise the problem would show
 only at the first long sentence, in the last batch of an epoch, or never.
@@ -49,7 +49,7 @@ if TYPE_CHECKING:
 
 
 def carry_out(run: "Run") -> RunRecord:
-    """Train a run and write its record, as the only process or as one of several."""
+    """Train a run and write its record, alone or as one of several processes."""
     config = run.config
     check_nodes(config)
     task = build_task(config)
@@ -91,7 +91,7 @@ def _sinks(run: "Run") -> SinkGroup:
 
 
 class _Fit:
-    """A run in training."""
+    """One run while it is trained."""
 
     def __init__(self, run: "Run", task: Task, runtime: Runtime, sinks: SinkGroup):
         self.run, self.task, self.runtime, self.sinks = run, task, runtime, sinks
@@ -235,9 +235,9 @@ class _Fit:
         )
 
     def _valid_scores(self, validations: Validations) -> dict[str, Score]:
-        """Return the scores of the tested weights' validation, and of the best validations.
+        """Return the validation scores of the tested weights and of all best weights.
 
-        Averaged weights are not validated: they get the scores of the last validation.
+        Averaged weights are never validated, so they get the scores of the last validation.
         """
         if not validations.seen:
             return {}
@@ -250,11 +250,11 @@ class _Fit:
         return scores
 
 
-_CURE = "or take a norm that does not pool over the batch (norm=ln)"
+_CURE = "or use a norm that does not pool over the batch (norm=ln)"
 
 
 def check_start(config: Mapping[str, Any], task: Task, model: nn.Module, world: Shard) -> None:
-    """Raise ValueError, with key and cure, if the norms cannot be trained on these batches."""
+    """Raise ValueError, with key and cure, if the norms cannot be trained on the run's batches."""
     _check_positions(config, task, model)
     # Synced norms pool over the sequences of all processes.
     norms = [n for n in running_norms(model) if isinstance(n, BatchNorm)]
@@ -274,8 +274,8 @@ def check_start(config: Mapping[str, Any], task: Task, model: nn.Module, world: 
             elif sequences > 1:
                 continue
             raise ValueError(
-                f"{key}: {name} pools each position over the sequences of a batch, and here over a "
-                f"single one, so that every output is the bias: raise it, {_CURE}"
+                f"{key}: {name} pools each position over the sequences of a batch, and here has "
+                f"only one, so every output would be the bias: raise it, {_CURE}"
             )
         if "position" in norm.pools and tokens < 2:
             raise ValueError(
@@ -286,7 +286,7 @@ def check_start(config: Mapping[str, Any], task: Task, model: nn.Module, world: 
 
 
 def _check_positions(config: Mapping[str, Any], task: Task, model: nn.Module) -> None:
-    """Raise ValueError if norms by position, outside a recurrence, have too few rows."""
+    """Raise ValueError if a per-position norm outside a recurrence has too few positions."""
     if not any(isinstance(m, PositionBatchNorm) and not m.by_position for m in model.modules()):
         return
     nodes = {key: config.get(key) or {} for key in NORM_KEYS}
@@ -304,12 +304,12 @@ def _check_positions(config: Mapping[str, Any], task: Task, model: nn.Module) ->
 
 
 def notices(model: nn.Module, milestones: Mapping[str, int], total: int | None) -> Iterator[str]:
-    """Yield lines about the norms' own schedules, and about anything unusual.
+    """Yield lines about the schedules of the norms themselves, and warnings.
 
-    `milestones` are the last steps of these schedules by name, `total` is the run's steps.
+    `milestones` has the last step of each schedule by name; `total` is the run's number of steps.
     """
     said = {
-        name: f"{name} from step {step + 1:,}"  # its step is the last one before the freeze
+        name: f"{name} from step {step + 1:,}"  # the milestone is the last step before the freeze
         if name == "freeze_statistics"
         else f"{name.replace('/', ' ')} until step {step:,}"
         for name, step in milestones.items()
@@ -322,13 +322,13 @@ def notices(model: nn.Module, milestones: Mapping[str, int], total: int | None) 
     if sees := seeing_future(model):
         yield (
             f"warning: {', '.join(sees)} leaks later tokens of a sequence to earlier ones, in "
-            "training too: losses and scores are of a model that has seen what it predicts"
+            "training too: losses and scores come from a model that has seen what it predicts"
         )
 
 
 def seeing_future(model: nn.Module) -> list[str]:
     """Return the classes of the norms that let a decoder see later tokens."""
-    if not hasattr(model, "start_decoding"):  # it predicts no next token
+    if not hasattr(model, "start_decoding"):  # it does not predict the next token
         return []
     parts = getattr(model, "decoder", model).modules()
     return sorted({type(m).__name__ for m in parts if getattr(m, "sees_future", False)})

@@ -1,4 +1,4 @@
-"""Finished runs, loaded with model and task; export and re-scoring."""
+"""Loads finished runs with model and task, exports them, and re-scores their translations."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -24,7 +24,7 @@ from normlab.train.runtime import Runtime
 
 WEIGHTS_FILE = "model.pt"
 _COMPARED = 8  # validation examples on which a folded model must agree with the run's model
-_AGREES = 1e-3  # of the largest logit: float32 through dozens of layers, folded in float64
+_AGREES = 1e-3  # relative to the largest logit: float32 rounding over dozens of layers
 
 
 @dataclass(frozen=True)
@@ -44,9 +44,9 @@ class LoadedRun:
     def evaluate(
         self, split: str = "test", *, outputs: Path | None = None, limit: int | None = None
     ) -> dict[str, Score]:
-        """Score a split under the config as loaded, plus any repeats that `observe` asks for.
+        """Score a split, with the extra conditions that `observe` asks for.
 
-        With a `limit`, about that many of its examples are scored.
+        With a `limit`, at most that many of its examples are scored.
         """
         score = partial(
             self.evaluator.scores, self.model, split, recalibrate=self.recalibrate, limit=limit
@@ -72,8 +72,8 @@ def load_run(
     `task.test_search.beam=1` or `norm.eval_stats=batch`. `fold` folds norms with running statistics
     into the adjacent linear layers or convolutions (see `normlab.models.folding`).
 
-    Raises ValueError for a missing or damaged file, a key that does not fit, or if no norm can
-    be folded.
+    Raises ValueError for a missing or damaged file, an invalid key, or if no norm can be
+    folded.
     """
     folder = Path(run_dir)
     record = RunStore(folder).read(folder)
@@ -82,7 +82,7 @@ def load_run(
             f"{folder}: a published run keeps no weights: train it again, or score its kept "
             "translations with normlab eval RUN --kept"
         )
-    # Repeats of the run's test are not repeated here, unless `changes` ask for them.
+    # The run's extra tests (noise, training examples) are left out unless `changes` ask for them.
     given, none = dict(record.config), {"test_noise": [], "test_seen": 0}
     if isinstance(observe := given.get("observe"), dict):
         given["observe"] = {**observe, **none}
@@ -111,7 +111,7 @@ def load_run(
 
 @dataclass(frozen=True)
 class Exported:
-    """An exported run: the file, the folded norms, the largest difference of the outputs."""
+    """An exported run; `apart` is the largest relative difference between the outputs."""
 
     record: RunRecord
     file: Path
@@ -120,7 +120,7 @@ class Exported:
 
 
 def export(run_dir: Path, folder: Path, *, fold: bool, changes: Sequence[str] = ()) -> Exported:
-    """Write a finished run's tested weights into a folder, with norms folded if asked.
+    """Write a finished run's tested weights to a folder, with norms folded if `fold`.
 
     The file holds a state dict under `model`, the config, and the names of the folded norms, whose
     weights are gone. `changes` are `key=value` settings that replace the run's own, such as
@@ -136,8 +136,8 @@ def export(run_dir: Path, folder: Path, *, fold: bool, changes: Sequence[str] = 
     apart = float(difference / expected.abs().max().clamp(min=1e-12))
     if not apart <= _AGREES:
         raise ValueError(
-            f"{run_dir}: the folded model's outputs differ by {apart:.2g} of the largest; nothing "
-            "is exported"
+            f"{run_dir}: the folded model's outputs differ by {apart:.2g} of the largest output; "
+            "nothing is exported"
         )
     folder.mkdir(parents=True, exist_ok=True)
     with atomic_write(folder / WEIGHTS_FILE, "wb") as file:
@@ -162,14 +162,14 @@ def outputs(task: Task, model: nn.Module, batch: Batch) -> Tensor:
 
 
 def rescored(folder: Path, task: Task) -> dict[str, Score]:
-    """Re-score the translations of a run's tested weights, from the lines kept with its record.
+    """Return new scores of the translations kept with a run's record.
 
-    The folder may be the address of a packed run. Raises ValueError if it has no such lines, if
-    the task writes no text, or if lines and references do not match in number.
+    `folder` may be the address of a packed run. Raises ValueError if no translations are kept, if
+    the task generates no text, or if there are more or fewer translations than references.
     """
     score_lines = getattr(task, "score_lines", None)
     if score_lines is None:
-        raise ValueError(f"{folder} is of a task that writes no text")
+        raise ValueError(f"{folder}: the task of this run generates no text")
     hypotheses = read_hypotheses(folder)
     if not hypotheses:
         raise ValueError(f"{folder} keeps no {HYPOTHESES_FILE}")
@@ -190,8 +190,8 @@ def _fold(model: nn.Module, *, recalibrate: bool) -> Sequence[str]:
         )
     if not (folded := fold_norms(model)):
         raise ValueError(
-            "--fold finds no norm to fold: it takes norms that scale and shift each feature by "
-            "running statistics (norm=bn and its kin, norm.eval_stats=running) inside the branches "
-            "(placement=pre), or behind convolutions"
+            "--fold finds no norm to fold: it folds norms that scale and shift each feature by "
+            "running statistics (norm=bn and its variants, norm.eval_stats=running) inside the "
+            "branches (placement=pre), or after convolutions"
         )
     return folded

@@ -2,8 +2,8 @@
 
 One step draws all its micro-batches, counts the denominator of each loss (over all micro-batches
 and ranks), back-propagates the summed losses divided by these counts, and updates once: the
-gradient is that of the mean over the whole step, whatever the padding, the accumulation and the
-number of processes. Each micro-batch gets exactly one forward pass in training mode, because norms
+gradient is that of the mean loss over the whole step, for any padding, accumulation and number of
+processes. Each micro-batch gets exactly one forward pass in training mode, because norms
 with running statistics count the passes.
 """
 
@@ -62,7 +62,7 @@ class Trainer:
     """Trains one model on one task; `fit` runs the whole training.
 
     `config` is the run's config; `stamp` holds plain values that are written into each checkpoint
-    (which code made it, on which data).
+    (the code and the data of the run).
     """
 
     def __init__(
@@ -118,7 +118,7 @@ class Trainer:
         return Outcome("finished", self.progress.step, end)
 
     def start(self) -> None:
-        """Prepare for the first step; only needed by callers of `step`, since `fit` does it."""
+        """Prepare for the first step; `fit` does this, callers of `step` must."""
         self.model.train()
         self.probes.attach(self.model)
         if notice := self.probes.notice:
@@ -227,7 +227,7 @@ class Trainer:
     ) -> str | None:
         """Repeat the step's forward passes to find the first layer with a non-finite output.
 
-        Every rank repeats all of its own, whichever rank failed: synced norms wait for all ranks.
+        Every rank repeats its passes, whichever rank failed: synced norms wait for all ranks.
         """
         restore_random_state(rng_state, self.runtime.device)
         found = [
@@ -250,7 +250,7 @@ class Trainer:
         say(Stage(TRAINING, at.step, self.budget.steps, step["loss"]))
 
     def _log_step(self, last: Row) -> None:
-        """Log the means since the last row if a row is due; Diverged if the loss is too high."""
+        """Log the means since the last row if a row is due; raise Diverged at a high loss."""
         if not any(map(self._due, (self.config["observe"]["log_every"], self.validate["every"]))):
             return
         at, since = self.progress, self.progress.interval
@@ -297,7 +297,7 @@ class Trainer:
         self._clock = now
 
     def save(self) -> None:
-        """Write the full state, from which `resume` continues bitwise on a CPU."""
+        """Write the full state, from which a run resumes bit for bit on a CPU."""
         self._tick()
         self.sinks.sync()
         random = ranks.gather_objects(random_state(self.runtime.device))

@@ -1,11 +1,10 @@
 """A run's folder: its lock, its record, and whether the results in it may be reused.
 
-`NUMERICS` is the version of normlab's numbers: it says whether two runs were computed by the same
-formulas. Raise it if, and only if, a loss in `tests/golden` (of short runs) changes by more than a
-relative 1e-6 in float64; runs of different numerics are never paired. A user's own norm has no
-golden losses: its file is hashed instead.
+`NUMERICS` is the version of normlab's formulas: runs with different numerics are never paired.
+Raise it if, and only if, a loss in `tests/golden` (short runs in float64) changes by more than a
+relative 1e-6. A user's own norm has no golden losses, so its file is hashed instead.
 
-Nothing here imports torch, so a finished run returns its record at once.
+Nothing here imports torch, so the record of a finished run is returned at once.
 """
 
 import hashlib
@@ -38,11 +37,11 @@ GOLDEN_NORMS = frozenset(
         *("prms", "rbn", "repbn", "rms", "scale", "seqn", "un"),
     }
 )
-"""The norms whose losses are golden: a test compares them with the file."""
+"""The norms with losses in `tests/golden`; a test compares both."""
 
 
 def own_norms(config: Mapping[str, Any]) -> dict[str, str]:
-    """Return the norms of a run that are not normlab's, each with the hash of its file."""
+    """Return the user's own norms in a run, each with the hash of its file."""
     nodes = [config.get(key) for key in NORM_KEYS] + [*(config.get("sites") or {}).values()]
     names = {str(n[OPTION]) for n in nodes if isinstance(n, Mapping) and OPTION in n}
     found: dict[str, str] = {}
@@ -57,7 +56,7 @@ def own_norms(config: Mapping[str, Any]) -> dict[str, str]:
 def train(config: "DictConfig") -> RunRecord:
     """Train a run and return its record; a finished run's record is returned at once.
 
-    Raises ValueError for values that do not fit, damaged files, or a run made by other code.
+    Raises ValueError for invalid values, damaged files, or a run made by other code.
     """
     run = Run(config)
     if "RANK" not in os.environ and (record := run.finished(processes=1)) is not None:
@@ -93,10 +92,10 @@ class Run:
             lock.acquire()
         except Timeout:
             raise ValueError(
-                f"{self.folder}: another process is at work on this run; wait for it, or stop it"
+                f"{self.folder}: another process is training this run; wait for it, or stop it"
             ) from None
         try:
-            remove_leftovers(self.folder)  # of a process that was killed while writing
+            remove_leftovers(self.folder)  # left by a process that was killed while writing
             yield
         finally:
             lock.release()
@@ -110,8 +109,8 @@ class Run:
             return None
         if (before := record.environment.get("world_size")) != processes:
             raise ValueError(
-                f"{self.folder} was made by {before} processes and this run has {processes}, which "
-                "makes other batches: start it with as many, or use another runs_dir"
+                f"{self.folder} was trained by {before} processes and this run has {processes}, so "
+                f"its batches differ: start it with {before}, or use another runs_dir"
             )
         if not self.takes_code(record.made_by, record.environment.get("commit")):
             return None
@@ -122,16 +121,16 @@ class Run:
         return record
 
     def takes_code(self, made_by: MadeBy, commit: object) -> bool:
-        """Return whether results of that code may be used; ValueError if the user must decide."""
+        """Return whether results of other code may be used; ValueError if the user must decide."""
         if same_code(made_by, self.made_by) or self.other_code == "accept":
             return True
         if self.other_code == "rerun":
             return False
         raise ValueError(
-            f"{self.folder} was made by other code (numerics {made_by[0]}, commit {commit}) than "
-            f"this (numerics {NUMERICS}), or with another file of your norm: give "
-            "observe.other_code=accept to take it as it is, observe.other_code=rerun to train "
-            "it again, or another runs_dir"
+            f"{self.folder} was made by other code (numerics {made_by[0]}, commit {commit}; now "
+            f"numerics {NUMERICS}), or with another version of your norm's file: give "
+            "observe.other_code=accept to keep its results, observe.other_code=rerun to train it "
+            "again, or another runs_dir"
         )
 
     def takes_arithmetic(self, begun: Sequence[str], here: Sequence[str]) -> bool:
@@ -141,8 +140,8 @@ class Run:
         if self.other_code == "rerun":
             return False
         raise ValueError(
-            f"{self.folder} was begun in other arithmetic ({' '.join(begun)}) than this machine's "
-            f"({' '.join(here)}): resume it where it was begun, or train it again here with "
+            f"{self.folder} was started with other arithmetic ({' '.join(begun)}) than this "
+            f"machine's ({' '.join(here)}): resume it on such a machine, or train it again with "
             "observe.other_code=rerun or in another runs_dir"
         )
 
@@ -150,7 +149,7 @@ class Run:
         """Raise ValueError if the run was trained on data other than `data`."""
         if checksums != data.get("checksums"):
             raise ValueError(
-                f"{self.folder} was trained on other data under the same config (data_dir="
-                f"{self.config['data_dir']} now): use another runs_dir, or give the text a name of "
-                "its own where the task has one (task.corpus.name)"
+                f"{self.folder} was trained on other data with the same config (now data_dir="
+                f"{self.config['data_dir']}): use another runs_dir, or give the text another name "
+                "if the task has task.corpus.name"
             )

@@ -20,7 +20,7 @@ from normlab.norms.ranks import Shard, initialize
 Precision = Literal["auto", "fp32", "bf16", "fp64"]
 
 _TRIM_THRESHOLD, _TOP_PAD, _MMAP_MAX = -1, -2, -4  # glibc's M_TRIM_THRESHOLD and so on
-_FLOAT32_ERROR = 1e-5  # relative, of the test product; 1.5e-6 in float32 and 0.06 in bf16
+_FLOAT32_ERROR = 1e-5  # relative error of the test product: 1.5e-6 in float32, 0.06 in bf16
 _CODE = ("normlab", "configs", "pyproject.toml")  # in a checkout, results depend on these paths
 _RECORDED_PACKAGES = ("normlab", "torch", "numpy", "tokenizers", "sacrebleu", "sacremoses")
 
@@ -45,8 +45,8 @@ class Runtime:
         """Join the process group if there is one, and resolve `auto` settings.
 
         Threads default to `OMP_NUM_THREADS`, else to the physical cores shared among this
-        machine's processes. `rank_timeout` is how many minutes one of several processes waits for
-        another. Raises ValueError for a GPU that torch does not find.
+        machine's processes. With several processes, each waits up to `rank_timeout` minutes for
+        the others. Raises ValueError for a GPU that torch does not find.
         """
         world = initialize(timeout_minutes=rank_timeout)
         precision = cast("Precision", settled_precision(precision, device=device))
@@ -81,7 +81,7 @@ class Runtime:
         return peak if sys.platform == "darwin" else peak * 1024
 
     def environment(self) -> dict[str, Any]:
-        """Return what a record says about the commit, the versions and the machine."""
+        """Return the commit, the versions and the machine, for the record."""
         commit, dirty = _git_state()
         on_gpu = self.device.type == "cuda"
         processor = cpu_capabilities().get("cpu_name") or platform.processor() or platform.machine()
@@ -102,8 +102,8 @@ class Runtime:
 def keep_freed_memory() -> None:
     """Ask glibc to keep freed memory for the next step instead of returning it to the system.
 
-    Training allocates and frees the same large tensors at every step; by default each of them is
-    mapped and its pages cleared again, which can take longer than computing their content.
+    Training allocates and frees the same large tensors at every step; by default the system
+    maps and clears their pages every time, which can take longer than the computation.
     """
     try:
         mallopt = ctypes.CDLL(None).mallopt
@@ -117,7 +117,7 @@ def keep_freed_memory() -> None:
 def choose_float32_library() -> None:
     """Let oneDNN multiply float32 matrices where that keeps their precision.
 
-    torch's default on a CPU is MKL, which runs some processors at half their speed. The setting
+    torch's default on a CPU is MKL, which is half as fast on some processors. The setting
     that allows oneDNN also lets it round to bf16, which it does on some processors; a test product
     shows whether it does.
     """
@@ -129,7 +129,7 @@ def choose_float32_library() -> None:
 
 
 def cpu_capabilities() -> dict[str, Any]:
-    """Return what torch knows about the processor; empty in versions of torch that cannot say."""
+    """Return torch's description of the processor; empty in versions of torch without it."""
     return dict(getattr(torch.cpu, "get_capabilities", dict)())
 
 

@@ -6,7 +6,7 @@ from typing import Protocol, runtime_checkable
 
 @runtime_checkable
 class Schedule(Protocol):
-    """A function from the step to the learning rate."""
+    """A function that maps a step to a learning rate."""
 
     def __call__(self, step: int) -> float:
         """Return the learning rate of an update."""
@@ -25,7 +25,7 @@ class Constant:
         return self.lr * self.after_warmup(step)
 
     def after_warmup(self, step: int) -> float:
-        """Return the share of the peak rate, for a step after the warm-up."""
+        """Return the factor on the peak rate for a step after the warm-up."""
         return 1.0
 
 

@@ -1,8 +1,8 @@
-"""Sinks for a run's metrics: the base class, a group that feeds several, and the run's own files.
+"""Sinks for a run's metrics: the base class, a group of several sinks, and the run's own files.
 
 Only the main rank has sinks. A row is a flat dictionary of numbers with the key `step`; names are
-paths (`train/loss`, `valid/bleu`). Scores are passed next to the row as `Score`s, so that a sink
-that keeps the best of each knows which direction is better.
+paths (`train/loss`, `valid/bleu`). Scores are passed with the row as `Score`s, so that a sink
+that keeps the best value knows which direction is better.
 
 `metrics.jsonl` has one row per line, as a JSON object. A row reaches the operating system before
 training continues, so a killed process loses none. A resumed run drops rows after its checkpoint,
@@ -71,7 +71,7 @@ class Sink:
     def open(self, run: RunInfo) -> str | None:
         """Prepare for the first row, and drop kept rows after `run.resumed_step`.
 
-        Returns a line to show the user if there is something to know (W&B is offline, and why).
+        Returns a line for the user if there is anything to report, such as why W&B is offline.
         """
 
     def log(self, row: Row, scores: Mapping[str, Score] = NO_SCORES) -> None:
@@ -81,7 +81,7 @@ class Sink:
         """Force the rows so far onto the disk, before a checkpoint is saved."""
 
     def stage(self, stage: Stage) -> None:
-        """Receive what the run is doing: at every step and batch, and before the sink opens."""
+        """Receive the current stage, at every step and batch, and before the sink opens."""
 
     def sample(self, source: str, reference: str, output: str) -> None:
         """Receive one sample output of the tested weights, before the sink closes."""
@@ -177,7 +177,7 @@ class Jsonl(Sink):
         if kept < run.resumed_rows:
             return (
                 f"warning: {path} has lost {run.resumed_rows - kept} of {run.resumed_rows} rows "
-                f"before step {run.resumed_step}: its curves have a gap, its scores do not change"
+                f"before step {run.resumed_step}: its curves have a gap; scores are unaffected"
             )
         return None
 
@@ -198,7 +198,7 @@ class Jsonl(Sink):
 
     @contextmanager
     def _named(self) -> Iterator[IO[str]]:
-        """Add the file's name to an `OSError` in the block; writing does not give one."""
+        """Add the file's name to an `OSError` in the block, since a failed write gives none."""
         file = self._file
         assert file is not None, "a sink that is not open"
         try:
@@ -208,7 +208,7 @@ class Jsonl(Sink):
 
 
 def truncate_to(path: Path, step: int) -> int:
-    """Drop rows after `step`, and a line left unfinished by a kill; return the rows kept."""
+    """Drop rows after `step` and an unfinished last line; return the number of rows kept."""
     if not path.exists():
         return 0
     text = read_file(path)
@@ -227,7 +227,7 @@ class Pace:
         self._last = Stage(TRAINING)
 
     def see(self, stage: Stage) -> None:
-        """Take a stage; only training steps count."""
+        """Record a stage; only training steps count."""
         if stage.phase == TRAINING:
             self._first = self._first or (stage.done, time.monotonic())
             self._last = stage
@@ -261,7 +261,7 @@ class Live(Sink):
             return
         self._phase, self._written = stage.phase, now
         said = {**stage._asdict(), "loss": self._loss, "left": self._pace.left}
-        # Not forced to disk: it is worthless once the run has ended.
+        # Not forced to disk, because it is deleted when the run ends.
         self._partial.write_text(json.dumps(said) + "\n", encoding="utf-8")
         self._partial.replace(self._path)
 

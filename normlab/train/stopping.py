@@ -1,4 +1,4 @@
-"""When a run ends (budget, divergence, signal or validations), and what its validations show.
+"""When a run ends (budget, divergence, signal or patience), and the history of its validations.
 
 A run has diverged when the loss or the gradient of a step is not finite, or when the mean loss of a
 log interval exceeds a multiple of the first step's loss. A step that is not finite is not taken, so
@@ -20,13 +20,13 @@ from torch.utils.hooks import RemovableHandle
 
 from normlab.records.record import Score
 
-CONVERGED = 0.01  # a loss within this share above its last value has converged
-TAIL = 0.2  # the last part of the run, in which the loss must gain less than that
+CONVERGED = 0.01  # a run has converged at a loss at most this share above its last loss
+TAIL = 0.2  # the last share of the run, which must improve the loss by less than that
 
 
 @dataclass(frozen=True)
 class Budget:
-    """Limits of a run; None is no limit, and at least one is set.
+    """Limits of a run; None means no limit, and at least one limit is set.
 
     `tokens` counts target tokens. With a limit in minutes, the number of steps depends on the
     machine.
@@ -86,7 +86,7 @@ def first_nonfinite_gradient(model: nn.Module) -> str | None:
 
 
 class Interrupts:
-    """Context that records SIGTERM or Ctrl-C for the loop; a second signal acts at once."""
+    """Context that records SIGTERM or Ctrl-C for the loop; a second signal takes effect at once."""
 
     SIGNALS = (signal.SIGTERM, signal.SIGINT)
 
@@ -112,7 +112,7 @@ class Interrupts:
 
 
 class Validation(msgspec.Struct, frozen=True):
-    """The scores of one validation by path, such as `valid/bleu`, and when it took place."""
+    """The scores of one validation by path, such as `valid/bleu`, with its step and tokens."""
 
     step: int
     tokens: int
@@ -122,7 +122,7 @@ class Validation(msgspec.Struct, frozen=True):
         """Return the score `valid/<name>`; ValueError names the scores that exist."""
         if (found := self.scores.get(f"valid/{name}")) is None:
             there = ", ".join(sorted(path.removeprefix("valid/") for path in self.scores))
-            raise ValueError(f"{name} is no score of this task; it has {there}")
+            raise ValueError(f"{name} is not a score of this task; its scores are {there}")
         return found
 
 
@@ -149,7 +149,7 @@ class Validations:
     def reached(self, targets: Mapping[str, Sequence[float]], *, lost: bool) -> dict[str, Score]:
         """Return the steps and tokens after which each target held until the end of the run.
 
-        Infinite for a target that does not hold at the end, and for all of a `lost` run. Names:
+        They are infinite if a target does not hold at the end, or if the run is `lost`. Names are
         `valid/steps_to/<score>_<value>` and `valid/tokens_to/<score>_<value>`.
         """
         found: dict[str, Score] = {}
@@ -171,9 +171,9 @@ class Validations:
         """Return the steps and tokens that the run needed to converge.
 
         A run converges at the first validation whose loss is at most `CONVERGED` above the last
-        loss, provided that the loss gained less than that over the last `TAIL` of the run. Infinite
-        if it did not converge, has no validation before that tail, or is `lost`. Names:
-        `valid/steps_to_converge` and `valid/tokens_to_converge`.
+        loss, provided that the loss improved by less than that over the last `TAIL` of the run.
+        They are infinite without convergence or a validation before that tail, or for a `lost` run.
+        Names are `valid/steps_to_converge` and `valid/tokens_to_converge`.
         """
         losses = [(v, v.scores["valid/loss"].value) for v in self.seen if "valid/loss" in v.scores]
         place = None

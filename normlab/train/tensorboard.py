@@ -1,7 +1,7 @@
-"""TensorBoard: a copy of a run as event files in `tensorboard/` of the run folder.
+"""TensorBoard: writes a copy of a run as event files to `tensorboard/` in the run folder.
 
-Rows become scalars of the same names, and the config a text. A resumed run starts another file,
-which makes TensorBoard drop the steps after the checkpoint.
+Rows become scalars with the same names, and the config becomes a text. A resumed run starts a
+new file, which makes TensorBoard drop the steps after the checkpoint.
 """
 
 import json

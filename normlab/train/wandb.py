@@ -1,4 +1,4 @@
-"""Weights & Biases: a copy of a run there, or in offline files without a login or a network.
+"""Weights & Biases: sends a copy of a run, or keeps it offline without a login or a network.
 
 The group is the fingerprint (shared by all seeds of an experiment), the job type the study, and the
 tags are norm, placement, task, corpus, batch and scale. The chosen options (`norm`, `placement`,
@@ -6,9 +6,9 @@ tags are norm, placement, task, corpus, batch and scale. The chosen options (`no
 that an option's name replaces is under `nodes`.
 
 W&B must not disturb a run: it writes only in the run folder, prints nothing, and waits for the
-server only as long as the config allows. W&B's step is the training step. The id is kept in the run
-folder, so that a resumed run keeps it. Online, it then sends the rows that W&B lacks; offline, it
-writes all rows into a new file and deletes the older ones.
+server only as long as the config allows. W&B's step is the training step. The id is stored in the
+run folder, so that a resumed run keeps it. Online, a resumed run sends the rows that W&B lacks;
+offline, it writes all rows into a new file and deletes the older ones.
 """
 
 import configparser
@@ -42,18 +42,18 @@ SECTIONS: Mapping[str, Sequence[str]] = {
     "Batch statistics": ("stability/tid/mean", "stability/tid/var", "train/padding_share"),
     "Throughput": ("train/tokens_per_second", "time/seconds"),
 }
-"""The metrics of each section of a workspace: bars in the first, lines by step in the others."""
+"""The metrics in each section of a workspace: bar plots in the first, line plots in the others."""
 
 
 class Login(NamedTuple):
-    """The W&B server, and where its key was found (None without a key)."""
+    """The W&B server, and where an API key for it was found (None without a key)."""
 
     host: str
     source: str | None
 
 
 def find_login() -> Login:
-    """Look for a key where W&B does: environment, netrc, settings file; opens no connection."""
+    """Find an API key where W&B looks (environment, netrc, settings file), without connecting."""
     import wandb  # its default server depends on its version
     from requests.utils import get_netrc_auth
 
@@ -82,7 +82,7 @@ def resolve_mode(mode: Mode, login: Login) -> Literal["online", "offline", "disa
 
 
 def reach(host: str, seconds: float) -> None:
-    """Raise `OSError` if the server's port does not answer; behind a proxy, nothing is tried."""
+    """Raise `OSError` if the server's port does not answer; behind a proxy, nothing is checked."""
     url = urlsplit(host)
     name = url.hostname or ""
     if url.scheme in getproxies() and not proxy_bypass(name):
@@ -127,7 +127,7 @@ def workspace(
 
 
 def _panel(metric: str, *, bars: bool) -> Any:
-    """Return a panel of a metric's mean and range in each group."""
+    """Return a panel that shows the mean and the range of a metric per group."""
     import wandb_workspaces.reports.v2 as wr
 
     how: dict[str, Any] = {"groupby_aggfunc": "mean", "groupby_rangefunc": "minmax"}
@@ -184,7 +184,7 @@ class Wandb(Sink):
         for row in rows:
             if row["step"] <= run.resumed_step:
                 self.log(row)
-        for folder in older if rows else ():  # this process has copied their rows
+        for folder in older if rows else ():  # their rows are now in the new file
             shutil.rmtree(folder)
         return found
 
@@ -241,7 +241,7 @@ class Wandb(Sink):
                     last.callback(run.log, {}, commit=True)
 
     def _summary(self, record: RunRecord) -> dict[str, Any]:
-        """Flatten a record; a score that was logged gets its range over the whole run."""
+        """Return a record as a flat dict; a logged score becomes its range over the whole run."""
         outcome, budget = record.outcome, record.budget
         rows = read_rows(self._metrics) if self._metrics.is_file() else []
         found: dict[str, Any] = {**record.stability, "params": record.params}
@@ -289,7 +289,7 @@ def dashboard_config(run: RunInfo) -> dict[str, Any]:
 
 
 def _new_id(path: Path) -> str:
-    """Create an id and write it to a file; `uuid` does not touch the random states."""
+    """Create an id and write it to a file; `uuid` does not change the run's random numbers."""
     run_id = uuid.uuid4().hex[:12]
     path.parent.mkdir(parents=True, exist_ok=True)
     with atomic_write(path) as file:
@@ -299,10 +299,10 @@ def _new_id(path: Path) -> str:
 
 @contextlib.contextmanager
 def _surroundings(folder: Path) -> Iterator[None]:
-    """Set what W&B reads only from the environment, unless the user has set it.
+    """Set the options that W&B reads only from the environment, unless the user has set them.
 
-    Otherwise its service logs to the user's cache, its login prints, and its usage telemetry asks
-    the server at the end of the process, which costs twenty seconds if no server answers.
+    Otherwise its service logs to the user's cache, its login prints, and its telemetry contacts
+    the server when the process ends, which costs twenty seconds if no server answers.
     """
     wanted = {
         "WANDB_CACHE_DIR": str(folder / "cache"),

@@ -65,7 +65,7 @@ def test_a_folded_run_scores_the_same(finished: Path, evaluated):
     [
         (["--fold", "norm.eval_stats=recalibrated"], ["recalibrates them", "eval_stats=running"]),
         (["norm.stats=batch"], ["norm.stats=batch"]),
-        (["norm=bn"], ["norm=bn", "norm cannot be changed whole", "norm.KEY=value"]),
+        (["norm=bn"], ["norm=bn", "norm cannot be replaced", "norm.KEY=value"]),
         (["--split", "dev"], ["dev", "test", "valid"]),
         (["--limit", "0"], ["--limit 0: at least 1"]),
     ],

@@ -156,5 +156,5 @@ def test_make_norm_takes_an_option_and_other_values():
         make_norm("batch", 12)
     with pytest.raises(ValueError, match=r"Did you mean bn"):
         make_norm("bnn", 12)
-    with pytest.raises(ValueError, match=r"norm\.groups=5 does not fit|groups=5 does not divide"):
+    with pytest.raises(ValueError, match=r"norm\.groups=5 must be|groups=5 does not divide"):
         make_norm("gn", 12, groups=5)

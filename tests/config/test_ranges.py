@@ -90,7 +90,7 @@ def test_a_range_can_stand_with_the_parameter_of_a_class():
     assert instantiate({**node, "floor": 1}, "norm", Floored).floor == 1.0
     assert instantiate({**node, "floor": None}, "norm", Floored).floor is None
     for wrong in (0, -1.0, math.nan, "x", True):
-        said = rf"norm\.floor={wrong!r} does not fit: allowed is float above 0 or null"
+        said = rf"norm\.floor={wrong!r} must be float above 0 or null"
         with pytest.raises(ValueError, match=said):
             instantiate({**node, "floor": wrong}, "norm", Floored)
 
@@ -102,9 +102,9 @@ def test_a_run_that_goes_by_an_unknown_score_fails_before_its_data_are_read(task
     plain = to_dict(compose([f"task={task}"]))
     assert "loss" in build_task(plain).score_names()
     check_scores(plain, build_task(plain))
-    with pytest.raises(ValueError, match=r"^validate.select_by=blue is no score .* it has .*loss"):
+    with pytest.raises(ValueError, match=r"^validate.select_by=blue is not a score .* are .*loss"):
         train(compose([f"task={task}", "validate.select_by=blue"]))
-    with pytest.raises(ValueError, match=r"^observe.targets=blue is no score of this task"):
+    with pytest.raises(ValueError, match=r"^observe.targets=blue is not a score of this task"):
         train(compose([f"task={task}", "observe.targets={blue:[1]}"]))
 
 

@@ -96,10 +96,10 @@ def test_rules_have_a_label_and_are_part_of_the_experiment():
             "{*.memory:bn}",
             r"sites: \*\.memory matches no place.*encoder\.0-1\.self, .*decoder\.final",
         ),
-        ("{*.self:nn}", r"sites: \*\.self has no norm 'nn': there are ada, "),
-        ("{a-b:ln}", r"sites: 'a-b' is no path"),
+        ("{*.self:nn}", r"sites: \*\.self: no norm 'nn': there are ada, "),
+        ("{a-b:ln}", r"sites: 'a-b' is not a path"),
         ("{*.self:{norm:bn,momentum:7}}", r"sites\.\*\.self\.momentum=7 must be"),
-        ("bn", r"sites='bn' is no list of rules"),
+        ("bn", r"sites='bn' is not a mapping of rules"),
     ],
 )
 def test_a_rule_that_cannot_be_is_refused_in_one_line(rule, said):

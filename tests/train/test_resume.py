@@ -199,7 +199,7 @@ def test_a_rank_that_loses_the_other_says_so_and_the_run_resumes_later(
     assert "rank 0 of 2: another rank has ended" in line
     assert "Start the same command again" in line and "Traceback" not in left.output
     one = place.start(*UNSYNCED)
-    assert one.status == 1 and "start it with as many" in one.output
+    assert one.status == 1 and "start it with 2" in one.output
     assert "Traceback" not in one.output
     again = start_ranks(place)
     assert [end.status for end in again] == [0, 0], again
@@ -219,7 +219,7 @@ def test_the_second_of_two_processes_on_a_run_is_refused(place: Place, undisturb
         first.send(signal.SIGCONT)
     assert second.status == 1
     assert "Traceback" not in second.output
-    assert "another process is at work on this run" in second.output
+    assert "another process is training this run" in second.output
     assert str(place.folder) in second.output
     assert first.wait().status == 0
     assert_same(place.folder, undisturbed)

@@ -34,7 +34,7 @@ def test_batch_norm_begins_with_all_that_layer_norm_has(
     config = settle(corpus, tmp_path, "norm=bn", f"start_from={first}", *frozen)
     record = train(config)
     said = capsys.readouterr().err
-    assert "tensors taken" in said and "initialized" in said
+    assert "tensors copied" in said and "initialized" in said
     before, after = (load_run(place).model for place in (first, next(tmp_path.rglob("seed1"))))
     learned = dict(after.named_parameters())
     for name, value in before.named_parameters():
@@ -53,7 +53,7 @@ def test_the_weights_are_part_of_the_experiment_and_their_folder_is_not(
 
 
 def test_what_cannot_be_started_from_is_named(first: Path, corpus: Path, tmp_path: Path):
-    with pytest.raises(ValueError, match=r"start_from=.*nowhere: no folder of a trained run"):
+    with pytest.raises(ValueError, match=r"start_from=.*nowhere: not a trained run"):
         settle(corpus, tmp_path, f"start_from={tmp_path / 'nowhere'}")
     moved = tmp_path / "moved"
     shutil.copytree(first, moved)
