@@ -10,7 +10,7 @@ import pytest
 import yaml
 from msgspec.structs import replace
 
-from normlab.commands._sweep import objective
+from normlab.commands.train import objective
 from normlab.config.compose import compose
 from normlab.records.record import Score
 from normlab.records.store import RunStore

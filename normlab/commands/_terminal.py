@@ -32,20 +32,26 @@ def print_table(
     *,
     notes: Sequence[str] = (),
     numeric: Sequence[str] = (),
+    whole: Sequence[str] = (),
     labels: int = 1,
 ) -> None:
     """Print rows of plain text under column names, and notes below them, to standard output.
 
-    Columns in `numeric` are right-aligned. If the table is too wide, text is folded at spaces, and
-    columns that still do not fit form a second table after the same `labels` columns. rich would
-    take seconds for ten thousand rows.
+    Columns in `numeric` are right-aligned. If the table is too wide, text outside the columns
+    `numeric` and `whole` is folded at spaces, and columns that still do not fit form a second table
+    after the same `labels` columns. rich would take seconds for ten thousand rows.
     """
     room = shutil.get_terminal_size().columns
     cells = zip(*rows, strict=True) if rows else [()] * len(columns)
-    every = [
-        _column([one_line(text) for text in (name, *own)], numeric=name in numeric)
-        for name, own in zip(columns, cells, strict=True)
-    ]
+    every: list[_Column] = []
+    for name, own in zip(columns, cells, strict=True):
+        texts = [one_line(text) for text in (name, *own)]
+        most = max(map(_width, texts))
+        words = max((_width(word) for text in texts for word in text.split()), default=0)
+        least = max(words, _LEAST if most > _PROSE else 0)
+        # A folded number or path could not be copied.
+        least = most if name in (*numeric, *whole) else least
+        every.append(_Column(texts, name in numeric, least, most))
     parts = [every[:labels]]
     for column in every[labels:]:
         least = sum(each.least + _GAP for each in (*parts[-1], column)) - _GAP
@@ -60,23 +66,20 @@ def print_table(
         print_prose(note)
 
 
-def _column(texts: list[str], *, numeric: bool) -> _Column:
-    most = max(map(_width, texts))
-    words = max((_width(word) for text in texts for word in text.split()), default=0)
-    # A folded number could not be read or copied.
-    least = most if numeric else max(words, _LEAST if most > _PROSE else 0)
-    return _Column(texts, numeric, least, most)
-
-
 def _print_part(columns: Sequence[_Column], room: int) -> None:
-    widths = _shares(columns, room - _GAP * (len(columns) - 1))
-    rows = zip(*(column.texts for column in columns), strict=True)
-    head, *lines = [_lines(row, columns, widths) for row in rows]
-    bold, plain = ("\x1b[1m", "\x1b[0m") if sys.stdout.isatty() else ("", "")
-    print("\n".join(f"{bold}{line}{plain}" for line in head))
-    widest = max(_width(line) for row in (head, *lines) for line in row)
-    print("\u2500" * min(room, widest))
-    print("\n".join(line for row in lines for line in row))
+    """Print columns next to each other; a row takes several lines if a cell is folded."""
+    gaps = _GAP * (len(columns) - 1)
+    widths = _shares(columns, room - gaps)
+    for number, row in enumerate(zip(*(column.texts for column in columns), strict=True)):
+        cells = [folded(text, width) for text, width in zip(row, widths, strict=True)]
+        for line in zip_longest(*cells, fillvalue=""):
+            parts: list[str] = []
+            for text, column, width in zip(line, columns, widths, strict=True):
+                blank = " " * (width - _width(text))
+                parts.append(blank + text if column.numeric else text + blank)
+            print((" " * _GAP).join(parts).rstrip())
+        if not number:
+            print("\u2500" * min(room, sum(widths) + gaps))
 
 
 def _shares(columns: Sequence[_Column], room: int) -> list[int]:
@@ -86,19 +89,6 @@ def _shares(columns: Sequence[_Column], room: int) -> list[int]:
         if sum(widths) <= room:
             return widths
     return [column.least for column in columns]
-
-
-def _lines(cells: Sequence[str], columns: Sequence[_Column], widths: Sequence[int]) -> list[str]:
-    """Lay out a row, which takes several lines if a cell is folded."""
-    in_lines = [folded(text, width) for text, width in zip(cells, widths, strict=True)]
-    found: list[str] = []
-    for line in zip_longest(*in_lines, fillvalue=""):
-        parts: list[str] = []
-        for text, column, width in zip(line, columns, widths, strict=True):
-            blank = " " * (width - _width(text))
-            parts.append(blank + text if column.numeric else text + blank)
-        found.append((" " * _GAP).join(parts).rstrip())
-    return found
 
 
 def _width(text: str) -> int:

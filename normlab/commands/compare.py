@@ -1,19 +1,29 @@
-"""`normlab compare`: a table of finished runs, one row per experiment, from their records."""
+"""`normlab compare`: finished runs side by side, from their records and kept translations."""
 
+import argparse
+import shutil
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-from normlab.commands._arguments import add_compared, as_path, command_parser
-from normlab.commands._runs import conditions, none_below, read_places
-from normlab.commands._terminal import complain, print_prose, print_table
-from normlab.commands._translations import show_bootstrap, show_samples
+from normlab.commands._arguments import (
+    add_compared,
+    as_path,
+    command_parser,
+    conditions,
+    none_below,
+    read_places,
+)
+from normlab.commands._terminal import complain, folded, print_prose, print_table
+from normlab.metrics.spread import NOT_CLEAR, p_value, paired_interval
+from normlab.records.labels import in_prose, one_line
+from normlab.records.pairs import Cell
+from normlab.records.record import RunRecord
 from normlab.records.store import select
-from normlab.reports.gather import arranged, found_run
+from normlab.reports.comparison import not_alike
+from normlab.reports.gather import Arranged, arranged, by_setting, found_run
 from normlab.reports.study_table import BOLD, build
-from normlab.reports.table import markdown
-
-if TYPE_CHECKING:
-    from normlab.reports.table import Table
+from normlab.reports.table import Table, markdown, pipes
+from normlab.reports.translations import SPLIT, Text, bootstrap, checksums, side_by_side
 
 _EXAMPLES = """examples:
   normlab compare                                  all runs below runs/
@@ -31,10 +41,9 @@ not (other data, code, arithmetic or number of steps), and what rows differ in.
 --bootstrap asks whether a difference in BLEU would hold on other sentences, by
 sacreBLEU's paired bootstrap (Koehn 2004) on what two experiments translated.
 The interval asks another question: whether it would hold with other seeds.
-
-Lines fit the terminal's width, in a pipe 80 columns or what COLUMNS says.
 """
 _SAMPLES = 5
+_BOOTSTRAP = 1000  # samples
 
 
 def main(argv: list[str]) -> int:
@@ -66,7 +75,8 @@ def main(argv: list[str]) -> int:
     found = [found_run(folder, record) for folder, record in read if id(record) in ids]
     runs = arranged(found, baseline=arguments.baseline, scores=arguments.score) if found else None
     if runs is None:
-        which = " that fits" if arguments.where and read else ""
+        where = " ".join(f"--where {each}" for each in arguments.where)
+        which = f" that fits {where}" if where and read else ""
         problems = problems or [none_below(places, which)]
     elif arguments.bootstrap:
         show_bootstrap(runs, arguments)
@@ -84,7 +94,7 @@ def main(argv: list[str]) -> int:
     return 1 if problems else 0
 
 
-def show_table(table: "Table", baseline: str) -> None:
+def show_table(table: Table, baseline: str) -> None:
     """Print the scores of a table, then the differences from the baseline, then the notes.
 
     A star marks what is bold in Markdown.
@@ -109,3 +119,120 @@ def show_table(table: "Table", baseline: str) -> None:
         print_prose(f"difference to {baseline}{at}, paired by seed")
         head = [*head[:labels], *columns]
         print_table(head, gaps, numeric=columns, labels=labels, notes=notes)
+
+
+# Translations -------------------------------------------------------------------------------------
+
+
+def show_samples(runs: Arranged, arguments: argparse.Namespace) -> None:
+    """Print sentences, their references and the translations by each row's first seed.
+
+    Raises `ValueError` if no run left translations.
+    """
+    if arguments.samples < 1:
+        raise ValueError(f"--samples {arguments.samples}: at least 1")
+    found = side_by_side(
+        runs.runs, partial(text_of_test, data_dir=arguments.data_dir), count=arguments.samples
+    )
+    if found is None:
+        path = f"{runs.runs[0].folder}/hypotheses.txt"
+        raise ValueError(
+            f"{path}: no such file, nor in another run; a run of translation writes it again with "
+            f"normlab eval {runs.runs[0].folder} --outputs {path}"
+        )
+    room = shutil.get_terminal_size().columns
+    for number, texts in found.sentences.items():
+        wide = max(len(each.name) for each in texts)
+        print(f"sentence {number}")
+        for each in texts:
+            chrf = "" if each.chrf is None else f"{each.chrf:.1f}"
+            head = f"  {each.name:<{wide}}  {chrf:>5}  "
+            said, width = one_line(each.text).strip() or "(nothing)", max(room - len(head), 20)
+            first, *rest = folded(said, width)
+            print("\n".join([head + first, *(" " * len(head) + line for line in rest)]))
+        print()
+    shown = f"{len(found.sentences)} of the {found.total:,} sentences of {found.data}"
+    print_prose(f"{shown}, drawn at random; the number is the chrF of the sentence")
+    if found.missing:
+        print_prose(f"without sources and references: {found.missing}")
+    for reason in found.left_out:
+        print_prose(f"left out: {reason}")
+
+
+def show_bootstrap(runs: Arranged, arguments: argparse.Namespace) -> None:
+    """Compare two experiments on the sentences of their test, printing one row per seed.
+
+    A difference is the other row minus the baseline. Raises ValueError unless there are exactly two
+    experiments, and with the reason if they may not be compared.
+    """
+    if arguments.score:
+        raise ValueError("--bootstrap compares test/bleu: leave out --score")
+    sides = {" ".join(place).strip(): own for place, own in by_setting(runs.runs).items()}
+    if len(sides) != 2:
+        raise ValueError(
+            f"--bootstrap compares two experiments, and there are {len(sides)}: "
+            f"{', '.join(sides)}; name two: normlab compare runs/A runs/B --bootstrap"
+        )
+    names = [*sides]
+    first, second = sides.values()
+    text_of = partial(text_of_test, data_dir=arguments.data_dir)
+    tests = bootstrap(first, second, text_of, samples=_BOOTSTRAP)
+    columns = ["seed", *names, "difference", "p"]
+    rows = [
+        [seed, f"{t.baseline:.2f}", f"{t.other:.2f}", f"{t.other - t.baseline:+.2f}", f"{t.p:.4f}"]
+        for seed, t in tests.items()
+    ]
+    cells = {name: Cell.of(r.record for r in own if r.record) for name, own in sides.items()}
+    signature = [*tests.values()][-1].signature
+    notes = [
+        f"difference: {names[1]} minus the baseline {names[0]}",
+        f"test/bleu; p: sacreBLEU's paired bootstrap, {_BOOTSTRAP} samples of the sentences "
+        f"({signature})",
+        *not_alike(cells),
+        *(note for note in build(*runs, found=True).notes if NOT_CLEAR in note),
+    ]
+    if "all" in tests:
+        seeds = {int(seed): test for seed, test in tests.items() if seed != "all"}
+        baselines = {seed: test.baseline for seed, test in seeds.items()}
+        gap = paired_interval({seed: test.other for seed, test in seeds.items()}, baselines)
+        notes += [
+            "all: the counts of a sentence are summed over the seeds",
+            f"over seeds: {gap.mean:+.2f} [{gap.low:+.2f}, {gap.high:+.2f}], p {p_value(gap):.4f} "
+            "(t test); that asks for other seeds, the bootstrap for other sentences",
+        ]
+    if arguments.markdown:
+        print("\n".join(pipes(columns, rows, words=0, notes=map(in_prose, notes))))
+    else:
+        print_table(columns, rows, notes=notes, numeric=columns)
+
+
+def text_of_test(record: RunRecord, data_dir: Path | None = None) -> Text:
+    """Return the sources and plain references of a run's test, in order, without a network.
+
+    They are read from `data_dir`, or from where the run had them. Raises ValueError for a task that
+    does not translate, and if the text is missing or differs from the record's.
+    """
+    from normlab.config.compose import from_dict, to_dict
+    from normlab.data.cache import offline
+    from normlab.tasks.translation import Translation
+    from normlab.train.build import build_task
+
+    changes = [] if data_dir is None else [f"data_dir={data_dir}"]
+    with offline():
+        task = build_task(to_dict(from_dict(record.config, changes)))
+        if not isinstance(task, Translation):
+            raise ValueError(f"{record.run_id} is a run of the task {record.choice('task')}")
+        try:
+            data = task.data
+        except (ValueError, OSError) as error:
+            raise ValueError(
+                f"the text of the test cannot be had: {error} (--data-dir says where)"
+            ) from None
+        if data.description["checksums"][SPLIT] != checksums(record):
+            place = data_dir or record.config.get("data_dir")
+            raise ValueError(
+                f"{record.run_id} was tested on other text than data_dir={place} holds now: "
+                "--data-dir says where it is"
+            )
+        text = data.texts[SPLIT]
+        return text.source, data.plain(text.target)

@@ -94,11 +94,6 @@ def run_checks() -> Iterator[Check]:
     _, precision, instructions = arithmetic_of(environment)
     yield Check("precision", "ok", f"precision=auto is {precision} ({instructions})")
     yield _wandb()
-    folder = os.environ.get("NORMLAB_DATA")
-    if folder and not Path(folder).is_dir():
-        yield Check("NORMLAB_DATA", "warn", f"{folder} is no folder", "set it to one, or unset it")
-    else:
-        yield Check("NORMLAB_DATA", "ok", folder or "not set: tests on real data are skipped")
     yield check_folder("cache", cache_root(), "set NORMLAB_CACHE to a folder with room")
     yield check_folder("runs", Path("runs").absolute(), "set runs_dir=PATH to a folder with room")
 

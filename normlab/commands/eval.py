@@ -1,6 +1,5 @@
 """`normlab eval RUN [key=value ...]`: re-score finished runs with other settings."""
 
-import argparse
 import json
 from collections.abc import Mapping, Sequence
 from math import isclose
@@ -9,15 +8,10 @@ from statistics import fmean
 
 from msgspec import to_builtins
 
-from normlab.commands._arguments import add_run, as_path, command_parser
-from normlab.commands._runs import load, runs_of
+from normlab.commands._arguments import add_run, as_path, command_parser, load, runs_of
 from normlab.commands._terminal import at_work, complain, print_table
-from normlab.records.files import atomic_write
 from normlab.records.record import Score
 from normlab.records.store import RunStore
-
-EVAL_FILE = "eval.jsonl"
-"""Results of `normlab eval` in a run folder: one line per split, weights and settings."""
 
 _EXAMPLES = """\
 examples:
@@ -29,29 +23,31 @@ examples:
   normlab eval RUN "observe.test_noise=[0.4]"  also with noise on the input
   normlab eval RUN --fold                   batch norm folded
   normlab eval RUN --weights best_loss      other weights than the tested ones
-  normlab eval RUN --limit 100              about 100 examples of the split
+  normlab eval RUN --limit 100              100 examples of the split
   normlab eval results/batching/small:bn@seed1 --kept data_dir=FOLDER
 
-The scores are printed and added to eval.jsonl in the run's folder; its record stays as it is.
+The scores are printed, and the run's record stays as it is; --json > FILE keeps them.
 """
 
 
 def main(argv: list[str]) -> int:
-    """Load each run with the changes, score the split, print the scores and save them."""
+    """Load each run with the changes, score the split and print the scores."""
     does = "Score finished runs again under other settings."
     parser = command_parser("eval", does, _EXAMPLES)
     add_run(parser, "a finished run, or an experiment (all its seeds)")
     add = parser.add_argument
     add("--split", default="test", help="the split to score; default: test")
-    add("--limit", type=int, metavar="N", help="score about N examples of it")
+    add("--limit", type=int, metavar="N", help="score N examples of it")
     add("--fold", action="store_true", help="fold batch norm into the adjacent products")
     text = "score the translations kept next to the record; 1 if a score differs from it"
     add("--kept", action="store_true", help=text)
     add("--json", action="store_true", help="print JSON")
     add("--outputs", type=as_path, help="write the model's outputs to this file")
     arguments = parser.parse_intermixed_args(argv)
-    if arguments.limit is not None and (arguments.limit < 1 or arguments.outputs):
-        raise ValueError(f"--limit {arguments.limit}: at least 1, and without --outputs")
+    if arguments.limit is not None and arguments.limit < 1:
+        raise ValueError(f"--limit {arguments.limit}: give 1 or more")
+    if arguments.limit is not None and arguments.outputs:
+        raise ValueError("--outputs takes the whole split: leave --limit out")
     folders = runs_of(arguments.run)
     if arguments.outputs and len(folders) > 1:
         raise ValueError(f"--outputs takes one run, and {arguments.run} has {len(folders)}")
@@ -62,14 +58,14 @@ def main(argv: list[str]) -> int:
             continue
         run = load(folder, arguments.changes, weights=arguments.weights, fold=arguments.fold)
         with at_work(f"scoring {folder}"):
-            scores = run.evaluate(arguments.split, outputs=arguments.outputs, limit=arguments.limit)
-        found[folder] = scores
-        _keep(folder / EVAL_FILE, arguments, scores)
+            found[folder] = run.evaluate(
+                arguments.split, outputs=arguments.outputs, limit=arguments.limit
+            )
     if arguments.json:
         plain = {str(folder): to_builtins(scores) for folder, scores in found.items()}
         print(json.dumps(plain if len(plain) > 1 else plain[str(folders[0])], indent=1))
     else:
-        _show(found, arguments.weights)
+        _show(found, arguments.weights, arguments.limit)
     differing = [
         f"{folder}: {name} of the kept translations differs from the record"
         for folder, scores in found.items()
@@ -96,10 +92,13 @@ def _of_kept_translations(folder: Path, changes: Sequence[str]) -> Mapping[str, 
     return {name: s for name, s in rescored(folder, task).items() if name in record.scores}
 
 
-def _show(found: Mapping[Path, Mapping[str, Score]], weights: str | None) -> None:
+def _show(
+    found: Mapping[Path, Mapping[str, Score]], weights: str | None, limit: int | None
+) -> None:
     """Print one row per score: each run's value, and the mean of several or the record's value."""
     records = _record(next(iter(found)))
     rows: list[list[str]] = []
+    ways: dict[str, list[str]] = {}
     for name in dict.fromkeys(name for scores in found.values() for name in scores):
         split, _, own = name.partition("/")
         scores = [each.get(name) for each in found.values()]
@@ -109,17 +108,10 @@ def _show(found: Mapping[Path, Mapping[str, Score]], weights: str | None) -> Non
             last = fmean(score.value for score in scores if score is not None)
         values = [*(None if score is None else score.value for score in scores), last]
         rows.append([name, *("-" if value is None else f"{value:.4g}" for value in values)])
+        for way in {score.signature for score in scores if score and score.signature}:
+            ways.setdefault(way, []).append(name)
     columns = [*(folder.name for folder in found), "mean" if len(found) > 1 else "record"]
-    signatures = {each.signature for scores in found.values() for each in scores.values()}
-    notes = sorted(filter(None, signatures))
+    notes = [f"scored by: {', '.join(names)} {way}" for way, names in ways.items()]
+    if limit is not None and len(found) == 1:
+        notes.append(f"--limit {limit} scores a part of the split; the record is of the whole")
     print_table(["score", *columns], rows, numeric=columns, notes=notes)
-
-
-def _keep(path: Path, arguments: argparse.Namespace, scores: Mapping[str, Score]) -> None:
-    """Append a line to a run's results, unless it is already there."""
-    asked = {key: vars(arguments)[key] for key in ("changes", "fold", "split", "weights", "limit")}
-    line = json.dumps({"format": "normlab.eval/1", **asked, "scores": to_builtins(scores)})
-    lines = path.read_text("utf-8").splitlines() if path.is_file() else []
-    if line not in lines:
-        with atomic_write(path) as file:
-            file.writelines(f"{each}\n" for each in (*lines, line))

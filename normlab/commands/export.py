@@ -1,9 +1,15 @@
 """`normlab export`: a trained model as a file for other tools, or a Weights & Biases workspace."""
 
 import argparse
+from pathlib import Path
 
-from normlab.commands._arguments import as_path, command_parser
-from normlab.commands._runs import conditions, one_run, say_unfinished
+from normlab.commands._arguments import (
+    as_path,
+    command_parser,
+    conditions,
+    one_run,
+    say_unfinished,
+)
 from normlab.config.registry import CONFIG_DIR
 
 _EXAMPLES = """examples:
@@ -22,7 +28,7 @@ adjacent products. The file is written only if the outputs agree with the run's 
 
 def main(argv: list[str]) -> int:
     """Write the file or save the workspace, and print its location."""
-    does = "Write a trained model as a file, or lay out a workspace at W&B."
+    does = "Write a trained model as a file, or save a workspace at W&B."
     parser = command_parser("export", does, _EXAMPLES)
     add = parser.add_argument
     add("run", nargs="?", type=as_path, metavar="RUN", help="a finished run")
@@ -39,15 +45,17 @@ def main(argv: list[str]) -> int:
     if arguments.wandb:
         return _workspace(arguments)
     if arguments.run is None:
-        raise ValueError("name a run, such as runs/EXPERIMENT/seed1; or lay W&B out by --wandb")
+        raise ValueError("name a run, such as runs/EXPERIMENT/seed1, or give --wandb")
     changes = [arguments.device] if arguments.device else []
     if not all(change.startswith("device=") for change in changes):
         raise ValueError(f"{arguments.device}: one run at a time, and only device= can be changed")
 
-    from normlab.train.loaded import export
+    from normlab.train.loaded import WEIGHTS_FILE, export
 
     run = one_run(arguments.run)
     out = arguments.out or run / "export"
+    if out.suffix == Path(WEIGHTS_FILE).suffix:
+        raise ValueError(f"--out {out}: name a folder; the file in it is {WEIGHTS_FILE}")
     found = export(run, out, fold=arguments.fold, changes=changes)
     say_unfinished(run, found.record)
     folded = f"{len(found.folded)} norms folded, " if arguments.fold else ""

@@ -1,12 +1,13 @@
 """`normlab inspect [RUN] [key=value ...]`: examine a model without training, or its data."""
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from normlab.commands._arguments import as_path, command_parser
-from normlab.commands._runs import one_run
+import yaml
+
+from normlab.commands._arguments import as_path, command_parser, one_run
 from normlab.commands._terminal import at_work, print_prose, print_table
 from normlab.records.packed import address_of
 
@@ -116,26 +117,6 @@ def _describe_data(overrides: list[str], *, as_json: bool) -> int:
     found = build_task(to_dict(compose(overrides))).describe()
     if as_json:
         print(json.dumps(found, indent=1, sort_keys=True))
-        return 0
-    splits = sorted(found["sizes"], key=lambda split: {"train": 0, "valid": 1}.get(split, 2))
-    table: dict[str, dict[str, str]] = {}
-    for path, value in _leaves(found):
-        split = next((part for part in path if part in splits), None)
-        name = " ".join(part for part in path if part != split).replace("_", " ")
-        if split is None or isinstance(value, str):
-            print(f"{name}{'' if split is None else f' of {split}'}: {_cell(value)}")
-        else:
-            table.setdefault(name, {})[split] = _cell(value)
-    print()
-    rows = [[name, *(row.get(split, "-") for split in splits)] for name, row in table.items()]
-    print_table(["", *splits], rows, numeric=splits)
-    return 0
-
-
-def _leaves(value: Any, *path: str) -> Iterator[tuple[tuple[str, ...], Any]]:
-    """Yield each value of nested mappings with its path of keys; a list is one value."""
-    if isinstance(value, Mapping):
-        for key, inner in value.items():
-            yield from _leaves(inner, *path, str(key))
     else:
-        yield path, ", ".join(map(str, value)) if isinstance(value, list | tuple) else value
+        print(yaml.safe_dump(found, sort_keys=False, allow_unicode=True), end="")
+    return 0

@@ -2,6 +2,7 @@
 
 import json
 import re
+import time
 from collections.abc import Sequence
 from difflib import get_close_matches
 from enum import Enum
@@ -13,10 +14,11 @@ from normlab.commands._terminal import complain, print_table
 from normlab.config import registry
 from normlab.config.ranges import RANGES, range_of
 from normlab.records.record import RunRecord, number
-from normlab.records.store import RunStore, read_progress
+from normlab.records.store import PROGRESS_FILE, RunStore, read_progress
 
 _POOLS = re.compile(r"Pools over ([^.;]+)")
 _PAPER = re.compile(r"\([^()]*\b((?:19|20)\d\d)\)")
+_SILENT = 120.0  # a run whose progress is older than these seconds has stopped
 _LINE = re.compile(r"(?P<indent> *)(?P<name>\w+):(?: +(?P<value>[^#]*?))?(?: +# (?P<said>.*))?")
 
 _EXAMPLES = """examples:
@@ -55,7 +57,7 @@ def main(argv: list[str]) -> int:
         print(json.dumps(rows, indent=1))
     else:
         texts = [[f"{v:,}" if isinstance(v, int) else str(v) for v in row] for row in found.rows]
-        print_table(found.columns, texts, notes=found.notes, numeric=["step"])
+        print_table(found.columns, texts, notes=found.notes, numeric=["step"], whole=["run"])
     for problem in found.problems:
         complain(problem)
     return 1 if found.problems else 0
@@ -133,14 +135,17 @@ def _runs(runs_dir: Path) -> Listing:
 
 
 def _progress(folder: Path) -> list[str]:
-    """Return the phase, step, loss and remaining time of a run that is training."""
+    """Return the phase, step and loss of an unfinished run, and the time left unless it stopped."""
     if (now := read_progress(folder)) is None:
         return ["no record yet", "", ""]
     done, total, loss, left = (number(now[key]) for key in ("done", "total", "loss", "left"))
+    phase = str(now["phase"])
+    if time.time() - (folder / PROGRESS_FILE).stat().st_mtime > _SILENT:
+        phase, left = f"stopped in {phase}", None
     step = " of ".join(f"{n:,.0f}" for n in (done, total) if n is not None)
     seen = [] if loss is None else [f"loss {loss:.4g}"]
     seen += [] if left is None else [f"{left / 60:,.0f} min left"]
-    return [str(now["phase"]), step, ", ".join(seen)]
+    return [phase, step, ", ".join(seen)]
 
 
 def _score(record: RunRecord) -> str:

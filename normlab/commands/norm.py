@@ -4,7 +4,6 @@ import json
 import keyword
 import os
 import re
-from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -23,13 +22,6 @@ _EXAMPLES = """examples:
 
 The new files train at once, as a norm that divides each token by its root mean square; they say
 what to change. An installed package keeps both files inside itself; the command says where.
-"""
-_CHECK = """examples:
-  normlab norm check mine   a norm of your own, in seconds
-  normlab norm check ln bn  several
-
-One line per check: ok, violated or does not apply, and what was seen. The exit status is 1 if a
-check is violated.
 """
 _CARD = """examples:
   normlab norm card mine                  some twenty minutes on a core; a page
@@ -99,7 +91,7 @@ def main(argv: list[str]) -> int:
 
 
 def _new(name: str) -> int:
-    from normlab.records.files import atomic_write
+    from normlab.reports.manifest import write_files
 
     if not _NAME.fullmatch(name) or name in _WORDS:
         raise ValueError(
@@ -111,9 +103,8 @@ def _new(name: str) -> int:
     for path, said in zip(files, shown, strict=True):
         if path.exists():
             raise ValueError(f"{said} exists: choose another name")
-    for path, text in zip(files, (_MODULE, _CONFIG), strict=True):
-        with atomic_write(path) as file:
-            file.write(text.format(name=name, title=title))
+    texts = (text.format(name=name, title=title) for text in (_MODULE, _CONFIG))
+    write_files(dict(zip(files, texts, strict=True)))
     print(
         f"wrote {shown[0]}    what it pools over, its values, its formula\n"
         f"      {shown[1]}    its values, and a sentence for normlab list norms\n"
@@ -141,19 +132,17 @@ def title_of(name: str) -> str:
 def check_names(names: list[str]) -> None:
     """Raise ValueError, before anything is loaded, for a name that is not a norm."""
     from normlab.config.registry import option_names
-    from normlab.config.suggest import of_option
+    from normlab.config.suggest import no_option
 
-    there = option_names("norm")
     for name in names:
-        if name not in there:
-            near = of_option("norm", name, there)
-            raise ValueError(f"no norm {name!r:.60}: there are {', '.join(there)}.{near}")
+        if name not in option_names("norm"):
+            raise ValueError(no_option("norm", name))
 
 
 def _check(argv: list[str]) -> int:
     """Check norms and print one line per check; return 1 if a check fails."""
-    does = "Check a norm against the norm contract: axes, padding, gradients, ..."
-    parser = command_parser("norm check", does, _CHECK)
+    does = "Check norms against the norm contract; the exit status is 1 if a check is violated."
+    parser = command_parser("norm check", does, None)
     parser.add_argument("names", nargs="+", metavar="NAME", help="options of configs/norm")
     names = parser.parse_args(argv).names
     check_names(names)
@@ -191,6 +180,7 @@ def card(argv: list[str]) -> int:
     from normlab.inspect.card import examined, findings
     from normlab.inspect.question import questions
     from normlab.reports.cards import CARD_FILE, FOLDER, PAGE_FILE, baselines_for, card_page
+    from normlab.reports.manifest import write_files
     from normlab.train.runtime import Runtime
 
     names = [name for name in arguments.only.split(",") if name]
@@ -211,7 +201,8 @@ def card(argv: list[str]) -> int:
     homes = [subject.folder.parent, (results or Path("results")) / FOLDER]
     page = subject.folder / PAGE_FILE
     compared = card_page(made, baselines_for(made, homes))
-    _write({subject.folder / CARD_FILE: _json(made), page: compared})
+    subject.folder.mkdir(parents=True, exist_ok=True)
+    write_files({subject.folder / CARD_FILE: _json(made), page: compared})
     print(f"written to {page}")
     if results is not None:
         _publish(subject, made, results)
@@ -222,15 +213,6 @@ def _json(card: dict[str, Any]) -> str:
     return json.dumps(card, indent=1, sort_keys=True, allow_nan=False) + "\n"
 
 
-def _write(texts: Mapping[Path, str]) -> None:
-    from normlab.records.files import atomic_write
-
-    for path, text in texts.items():
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with atomic_write(path) as file:
-            file.write(text)
-
-
 def _publish(subject: "Examined", card: dict[str, Any], results: Path) -> None:
     """Copy the card and the records of its short runs, and regenerate the board and the pages."""
     from normlab.config.compose import to_dict
@@ -238,10 +220,11 @@ def _publish(subject: "Examined", card: dict[str, Any], results: Path) -> None:
     from normlab.records.packed import Key, write_pack
     from normlab.records.store import RunStore
     from normlab.reports.cards import CARD_FILE, FOLDER, card_pages
-    from normlab.reports.manifest import accept
+    from normlab.reports.manifest import accept, write_files
 
     home = results / FOLDER / subject.folder.name
-    _write({home / CARD_FILE: _json(card)})
+    home.mkdir(parents=True, exist_ok=True)
+    write_files({home / CARD_FILE: _json(card)})
     records: dict[Key, RunRecord | None] = {}
     for task in TASKS:
         for seed in subject.seeds(task):
@@ -250,6 +233,6 @@ def _publish(subject: "Examined", card: dict[str, Any], results: Path) -> None:
             if store.has(folder := store.run_dir(config)):
                 records[Key(config["choices"]["task"], "", seed)] = store.read(folder)
     write_pack(home, records)
-    _write(card_pages(results))
+    write_files(card_pages(results))
     accept(results, [home])
     print(f"published in {home}; the board is {results / 'cards.md'}")

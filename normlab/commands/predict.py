@@ -1,9 +1,8 @@
-"""`normlab predict RUN < in > out`: apply a finished run to text, in the way of its task."""
+"""`normlab predict RUN < in > out`: translate or continue text with a finished run."""
 
 import sys
 
-from normlab.commands._arguments import add_run, command_parser
-from normlab.commands._runs import load, one_run
+from normlab.commands._arguments import add_run, command_parser, load, one_run
 from normlab.commands._terminal import at_work
 
 _EXAMPLES = """\

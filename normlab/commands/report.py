@@ -1,15 +1,11 @@
-"""`normlab report`: the page and figures of any runs, finished or in training."""
+"""`normlab report`: the page and figures of runs, finished or in training."""
 
 import time
-from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from normlab.commands._arguments import add_compared, as_path, command_parser
-from normlab.commands._runs import nearest, none_below
+from normlab.commands._arguments import add_compared, as_path, command_parser, none_below
 from normlab.commands._terminal import at_work, complain
-from normlab.config.registry import option_names
-from normlab.records.packed import address_of
 
 if TYPE_CHECKING:
     from normlab.reports.gather import Arranged
@@ -43,18 +39,14 @@ def main(argv: list[str]) -> int:
 
     parser = command_parser("report", "Write the page of any runs, and their figures.", _EXAMPLES)
     text = "run folders and folders of runs; default: runs"
-    parser.add_argument("runs", nargs="*", default=["runs"], metavar="RUN", help=text)
-    parser.add_argument(
-        "--out", type=as_path, default=Path("report"), metavar="FOLDER", help="default: report"
-    )
+    add = parser.add_argument
+    add("runs", nargs="*", type=as_path, default=[Path("runs")], metavar="RUN", help=text)
+    add("--out", type=as_path, default=Path("report"), metavar="FOLDER", help="default: report")
     add_compared(parser)
-    parser.add_argument("--watch", action="store_true", help="rewrite the page until Ctrl-C")
-    parser.add_argument(
-        "--figures", choices=("svg", "png"), help="draw figures too, next to the page"
-    )
+    add("--watch", action="store_true", help="rewrite the page until Ctrl-C")
+    add("--figures", choices=("svg", "png"), help="draw figures too, next to the page")
     arguments = parser.parse_args(argv)
-    places = [_existing(as_path(name)) for name in arguments.runs]
-    out, told = arguments.out, set[str]()
+    places, out, told = arguments.runs, arguments.out, set[str]()
 
     def write(*, reload: int = 0) -> "tuple[Arranged, bool]":
         """Write the page; return the runs, and whether all of them could be read."""
@@ -102,12 +94,3 @@ def main(argv: list[str]) -> int:
             complain(line)
         print(*paths, sep="\n")
     return 0 if whole else 1
-
-
-def _existing(place: Path) -> Path:
-    if place.exists() or address_of(place) is not None:
-        return place
-    near = [*filter(None, [nearest(place)])]
-    near += get_close_matches(str(place), option_names("study"), n=1)
-    meant = f". Did you mean {' or '.join(map(str, near))}?" if near else ""
-    raise ValueError(f"{place}: no folder of runs; `normlab list runs` names those of runs/{meant}")

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from difflib import get_close_matches
+from itertools import pairwise
 
 from normlab.config.registry import option_names, options_with, run_groups
 from normlab.config.schema import NORM_KEYS, OPTIONS, top_level_keys
@@ -83,12 +84,14 @@ def check_arguments(arguments: Sequence[str]) -> None:
     from hydra.core.override_parser.overrides_parser import OverridesParser
 
     parser = OverridesParser.create()
-    for text in arguments:
+    for before, text in pairwise(["", *arguments]):
         key, equals, value = text.partition("=")
         if text.startswith("-"):
             if key not in _FLAGS and not key[1:2].isdigit():
                 said = meant(key.lstrip("-").replace("-", "_"))
                 raise ValueError(f"there is no {key}: values are given as key=value.{said}")
+        elif not equals and not before.startswith("-") and not text.startswith("~"):
+            raise ValueError(f"{text!r:.80}: expected key=value, such as norm=bn")
         elif equals or text.startswith("~"):  # anything else is the argument of a flag
             named = f"{key}={value[:57]}..." if len(value) > 60 else text
             if not key.strip("~+"):

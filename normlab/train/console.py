@@ -172,9 +172,11 @@ def _page(record: RunRecord, folder: Path, samples: list[tuple[str, str, str]]) 
             lines.append(Text.assemble((f"{label:<13}", "dim"), one_line(text)))
     lines.append(Text(f"record: {folder / RECORD_FILE}"))
     run = shlex.quote(str(folder))
-    then = f"predict {run}" if samples else f"inspect {run}"
+    then = f"predict {run} < FILE" if samples else f"inspect {run}"
+    root = folder.parents[1]
+    compare = "compare" if root == Path("runs") else f"compare {shlex.quote(str(root))}"
     lines.append(Text("next:"))
-    lines += [Text(f"  normlab {what}") for what in (f"report {run}", then, "compare")]
+    lines += [Text(f"  normlab {what}") for what in (f"report {run}", then, compare)]
     return lines
 
 

@@ -15,7 +15,7 @@ from normlab.norms.base import running_norms
 from normlab.records.files import atomic_write
 from normlab.records.packed import address_of
 from normlab.records.record import RunRecord, Score
-from normlab.records.store import HYPOTHESES_FILE, RunStore, read_hypotheses
+from normlab.records.store import HYPOTHESES_FILE, RunStore, hypotheses_file, read_hypotheses
 from normlab.tasks.base import Batch, Task
 from normlab.train.build import build_evaluator, build_model, build_task, check_nodes
 from normlab.train.checkpoint import FORMAT, Checkpoints, put_weights, reading
@@ -173,11 +173,14 @@ def rescored(folder: Path, task: Task) -> dict[str, Score]:
     hypotheses = read_hypotheses(folder)
     if not hypotheses:
         raise ValueError(f"{folder} keeps no {HYPOTHESES_FILE}")
-    return {
-        f"{split}/{name}": score
-        for split, lines in hypotheses.items()
-        for name, score in score_lines(split, lines).items()
-    }
+    found: dict[str, Score] = {}
+    for split, lines in hypotheses.items():
+        try:
+            scores = score_lines(split, lines)
+        except ValueError as error:
+            raise ValueError(f"{folder / hypotheses_file(split)}: {error}") from None
+        found |= {f"{split}/{name}": score for name, score in scores.items()}
+    return found
 
 
 def _fold(model: nn.Module, *, recalibrate: bool) -> Sequence[str]:

@@ -57,24 +57,23 @@ def test_each_seed_and_all_together_are_sacrebleus(translated, capsys, text):
     out = shown(capsys, f"{bn}/seed2", f"{ln}/seed2", "--baseline", "bn")
     assert float(rows_of(out)["2"][2]) == -float(rows["2"][2])
     assert [*rows_of(out)] == ["2"] and "t test" not in out
+    assert "untrained baseline" not in out
+    for folder, _ in translated.entries():
+        changed(folder, floors={"bleu": 99.0})
+    (note,) = (line for line in shown(capsys, ln, bn).splitlines() if "untrained baseline" in line)
+    assert "test/bleu" in note and "ln" in note and "bn" in note
 
 
 def test_text_that_was_moved_is_looked_for_where_it_is_said_to_be(
     translated, capsys, tmp_path, text
 ):
-    argv = [*places(translated), "--bootstrap"]
-    for folder, record in translated.entries():
-        config = {**record.config, "data_dir": "gone"}
-        config["task"]["corpus"]["data_dir"] = "gone"
-        changed(folder, config=config)
-    with pytest.raises(
-        ValueError, match=r"text of the test cannot be had: no folder gone.*--data-dir"
-    ):
-        main(argv)
-    assert main([*argv, "--data-dir", str(text)]) == 0
+    argv = [*places(translated), "--bootstrap", "--data-dir"]
+    with pytest.raises(ValueError, match=r"cannot be had: no folder gone.*--data-dir"):
+        main([*argv, "gone"])
+    assert main([*argv, str(text)]) == 0
     other = write_corpus(tmp_path / "other", seed=7)
     with pytest.raises(ValueError, match=r"tested on other text than data_dir=.*other holds now"):
-        main([*argv, "--data-dir", str(other)])
+        main([*argv, str(other)])
 
 
 def diverged(folder):

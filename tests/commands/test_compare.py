@@ -57,6 +57,9 @@ def test_a_row_an_experiment_with_mean_spread_spikes_outcome_and_speed(runs, cap
     assert rows["bn+ln"][1] == "28.00" and rows["bn+ln"][3].startswith("finished 1/1")
     assert f"scored by: test/bleu {SIGNATURE}" in out
     assert "scale" not in out, "no run chose one"
+    keep(runs, changed(record(seed=1, norm="rms"), environment={"device": "an H100"}))
+    out = compare(capsys)[1]
+    assert "tokens/s" not in out and "speeds are left out" in out
 
 
 def test_where_paths_and_scores_choose_runs_and_columns(runs, capsys):
@@ -67,7 +70,7 @@ def test_where_paths_and_scores_choose_runs_and_columns(runs, capsys):
     assert compare(capsys, *twice)[3]["ln"][1] == "31.00 +- 1.41"
     out = compare(capsys, "--score", "test/bleu")[1]
     assert "test/bleu" in out and "valid/loss" not in out
-    with pytest.raises(ValueError, match=r"--score test/blue: no run has this .* test/bleu\?$"):
+    with pytest.raises(ValueError, match=r"--score test/blue: .*\. Did you mean test/bleu\?"):
         main(["--score", "test/blue"])
     with pytest.raises(ValueError, match="--where norm: expected KEY=VALUE"):
         main(["--where", "norm"])
@@ -100,6 +103,8 @@ def test_each_row_is_compared_with_the_baseline_and_what_they_differ_in_is_said(
     assert next(iter(compare(capsys, "--baseline", "rms")[3])) == named[0]
     with pytest.raises(ValueError, match=r"gn: no row is called that"):
         main(["--baseline", "gn"])
+    keep(runs, record(norm="bn", choices={"placement": "post"}))
+    assert next(iter(compare(capsys, "--baseline", "bn")[3])).startswith(("bn pre", "bn post"))
 
 
 def test_each_task_has_a_baseline_of_its_own(runs, capsys):
@@ -169,4 +174,4 @@ def test_nothing_to_show_is_one_message(runs, capsys):
     out, err = capsys.readouterr()
     assert (out, err) == ("", "normlab: no run below elsewhere; `normlab train` makes one\n")
     main(["--where", "norm=gn"])
-    assert "no run that fits below runs" in capsys.readouterr().err
+    assert "no run that fits --where norm=gn below runs" in capsys.readouterr().err

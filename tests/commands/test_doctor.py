@@ -25,7 +25,7 @@ def _no_network(monkeypatch, tmp_path):
 def test_every_check_has_a_status_in_json_and_in_a_table(capsys):
     assert doctor.main(["--json"]) == 0
     checks = {check["name"]: check for check in json.loads(capsys.readouterr().out)}
-    assert list(checks) == ["device", "precision", "wandb", "NORMLAB_DATA", "cache", "runs"]
+    assert list(checks) == ["device", "precision", "wandb", "cache", "runs"]
     assert checks["wandb"]["found"] == "mode auto is offline: no login"
     doctor.main([])
     text = capsys.readouterr().out
@@ -58,9 +58,6 @@ def test_a_failed_check_is_the_exit_status(monkeypatch, tmp_path, capsys):
     assert doctor.main(["--json"]) == 1
     checks = {check["name"]: check for check in json.loads(capsys.readouterr().out)}
     assert checks["cache"]["status"] == "fail" and "NORMLAB_CACHE" in checks["cache"]["advice"]
-
-
-def test_little_room_is_a_warning(tmp_path, monkeypatch):
     usage = doctor.shutil.disk_usage(tmp_path)._replace(free=2**30)
     monkeypatch.setattr(doctor.shutil, "disk_usage", lambda path: usage)
     check = check_folder("cache", tmp_path / "new", "make room")

@@ -2,7 +2,6 @@
 
 import json
 import shutil
-import signal
 from pathlib import Path
 
 import pytest
@@ -11,7 +10,6 @@ from normlab.cli import main
 from normlab.norms.base import running_norms
 from normlab.records.store import RunStore
 from normlab.train.loaded import load_run
-from tests.tiny_runs import Kill, run, tiny, write_corpus
 
 ROUNDING = 1e-4  # what folding may change of a score, relative to it
 
@@ -28,34 +26,53 @@ def evaluated(capsys):
     return scores
 
 
+@pytest.fixture
+def copied(finished: Path, tmp_path: Path):
+    """Return a function that copies the finished run as a seed, with changes of its record."""
+
+    def copy(seed: int = 1, **changes: object) -> Path:
+        folder = shutil.copytree(finished, tmp_path / finished.parent.name / f"seed{seed}")
+        record = json.loads((folder / "record.json").read_text())
+        record["config"]["seed"] = seed
+        (folder / "record.json").write_text(json.dumps({**record, "seed": seed, **changes}))
+        return folder
+
+    return copy
+
+
+def known(finished: Path, prefix: str = "test/") -> dict:
+    """Return the scores of the tested weights in the record."""
+    scores = RunStore(finished).read(finished).scores
+    return {name: s for name, s in scores.items() if name.startswith(prefix)}
+
+
 def test_the_scores_of_each_weights_are_those_of_the_record(finished: Path, evaluated, capsys):
-    record = RunStore(finished).read(finished)
+    scores = known(finished)
     found = evaluated(finished)
-    assert set(found) == {name for name in record.main_scores if name.startswith("test/")}
+    assert set(found) == {name for name in scores if name.count("/") == 1}
     for name, score in found.items():
-        assert score["value"] == record.scores[name].value
-        assert score["signature"] == record.scores[name].signature
+        assert score["value"] == scores[name].value
+        assert score["signature"] == scores[name].signature
     for name, score in evaluated(finished, "--weights", "best_loss").items():
-        assert score["value"] == record.scores[name.replace("test/", "test/best_loss/")].value
+        assert score["value"] == scores[name.replace("test/", "test/best_loss/")].value
     assert main(["eval", str(finished), "--weights", "bset"]) == 1
     assert "best_loss" in capsys.readouterr().err
 
 
 def test_other_settings_change_the_scores(finished: Path, evaluated):
-    plain = evaluated(finished)
-    batch = evaluated(finished, "norm.eval_stats=batch")
-    assert abs(batch["test/loss"]["value"] - plain["test/loss"]["value"]) > 1e-3
-    noisy = evaluated(finished, "observe.test_noise=[3]")
-    assert set(noisy) == {*plain, *(name.replace("test/", "test/noise_3/") for name in plain)}
-    assert noisy["test/loss"] == plain["test/loss"]
-    assert noisy["test/noise_3/loss"]["value"] > plain["test/loss"]["value"]
-    assert evaluated(finished, "--limit", "3")["test/bleu"]["n"] == 3
+    plain = known(finished)["test/loss"].value
+    found = evaluated(finished, "norm.eval_stats=batch", "observe.test_noise=[3]")
+    assert abs(found["test/loss"]["value"] - plain) > 1e-3
+    assert {name for name in found if "noise" not in name} == {
+        name.replace("noise_3/", "") for name in found if "noise" in name
+    }
+    assert found["test/noise_3/loss"]["value"] > found["test/loss"]["value"]
 
 
 def test_a_folded_run_scores_the_same(finished: Path, evaluated):
-    plain, folded = evaluated(finished), evaluated(finished, "--fold")
+    plain, folded = known(finished), evaluated(finished, "--fold")
     assert {name: score["value"] for name, score in folded.items()} == pytest.approx(
-        {name: score["value"] for name, score in plain.items()}, rel=ROUNDING
+        {name: plain[name].value for name in folded}, rel=ROUNDING
     )
     assert len(running_norms(load_run(finished, fold=True).model)) == 1  # before the output
 
@@ -67,7 +84,8 @@ def test_a_folded_run_scores_the_same(finished: Path, evaluated):
         (["norm.stats=batch"], ["norm.stats=batch"]),
         (["norm=bn"], ["norm=bn", "norm cannot be replaced", "norm.KEY=value"]),
         (["--split", "dev"], ["dev", "test", "valid"]),
-        (["--limit", "0"], ["--limit 0: at least 1"]),
+        (["--limit", "-3"], ["--limit -3: give 1 or more"]),
+        (["--limit", "3", "--outputs", "x"], ["--outputs takes the whole split"]),
     ],
 )
 def test_what_does_not_fit_is_one_clear_line(arguments, parts, finished: Path, capsys):
@@ -79,29 +97,33 @@ def test_what_does_not_fit_is_one_clear_line(arguments, parts, finished: Path, c
 
 def test_outputs_are_written_and_the_run_is_left_as_it_is(finished: Path, tmp_path: Path, capsys):
     def files():
-        found = (path for path in finished.rglob("*") if path.is_file())
-        return {path: path.read_bytes() for path in found if path.name != "eval.jsonl"}
+        return {path: path.read_bytes() for path in finished.rglob("*") if path.is_file()}
 
     before, outputs = files(), tmp_path / "out.en"
     assert main(["eval", str(finished), "--outputs", str(outputs)]) == 0
     head, _, *rows = capsys.readouterr().out.splitlines()
     assert head.split() == ["score", "seed1", "record"]
     assert all(row.split()[1] == row.split()[2] for row in rows if row.startswith("test/"))
+    assert any(row.startswith("scored by: test/bleu, ") for row in rows)
     assert outputs.read_bytes() == before[finished / "hypotheses.txt"] and files() == before
 
 
-def test_a_stopped_run_has_its_last_weights_and_a_warning(tmp_path: Path, capsys):
-    corpus = write_corpus(tmp_path / "text")
-    stop = Kill("normlab.train.loop.Trainer.step", 2, "before", signal.SIGTERM)
-    ended = run(["train", *tiny(corpus, tmp_path / "runs")], tmp_path / "log", stop.install)
-    assert ended.status == 130, ended.output
-    (record,) = (tmp_path / "runs").rglob("record.json")
-    assert main(["eval", str(record.parent), "--json"]) == 0
-    said = capsys.readouterr()
-    assert json.loads(said.out)["test/bleu"]["n"] == 6
-    assert "interrupted at step 3: these are not the weights of a whole run" in said.err
-    assert main(["eval", str(record.parent), "--weights", "best_loss"]) == 1
-    assert "best-loss.pt" in capsys.readouterr().err
+def test_a_part_of_the_split_is_not_set_next_to_the_record_without_a_word(finished, capsys):
+    assert main(["eval", str(finished), "--limit", "3"]) == 0
+    assert "--limit 3 scores a part of the split" in capsys.readouterr().out
+
+
+def test_a_stopped_run_has_a_warning_and_weights_that_were_not_kept_are_named(copied, capsys):
+    folder = copied(outcome={"status": "interrupted", "step": 3})
+    assert main(["eval", str(folder), "--limit", "1"]) == 0
+    said = capsys.readouterr().err
+    assert "interrupted at step 3: these are not the weights of a whole run" in said
+    (folder / "checkpoints" / "best-loss.pt").unlink()
+    unkept = ["eval", str(folder), "--weights", "best_loss", "validate.best=false"]
+    assert main(unkept) == 1
+    assert "best-loss.pt: not kept, since the run was trained with validate.best=false" in (
+        capsys.readouterr().err
+    )
 
 
 def test_kept_translations_have_the_score_of_the_record(finished: Path, tmp_path: Path, capsys):
@@ -113,34 +135,32 @@ def test_kept_translations_have_the_score_of_the_record(finished: Path, tmp_path
     (tmp_path / "hypotheses.txt").write_text("the man sees the dog.\n" * 6)
     assert main(["eval", str(tmp_path), "--kept"]) == 1
     assert "test/chrf of the kept translations" in capsys.readouterr().err
+    (tmp_path / "hypotheses.txt").write_text("")
+    assert main(["eval", str(tmp_path), "--kept"]) == 1
+    assert f"{tmp_path / 'hypotheses.txt'}: 0 hypotheses for 6" in capsys.readouterr().err
 
 
-def test_an_experiment_is_scored_per_seed_and_each_result_is_kept_once(finished, tmp_path, capsys):
-    experiment = tmp_path / finished.parent.name
-    for seed in (1, 2):
-        folder = shutil.copytree(
-            finished, experiment / f"seed{seed}", ignore=shutil.ignore_patterns("eval.jsonl")
-        )
-        record = json.loads((folder / "record.json").read_text())
-        record["seed"] = record["config"]["seed"] = seed
-        (folder / "record.json").write_text(json.dumps(record))
-    for _ in range(2):
-        assert main(["eval", str(experiment)]) == 0
+def test_an_experiment_is_scored_per_seed(finished, copied, tmp_path, capsys):
+    experiment = copied(1).parent
+    copied(2)
+    assert main(["eval", str(experiment)]) == 0
     rows = [line.split() for line in capsys.readouterr().out.splitlines()]
     assert rows[0] == ["score", "seed1", "seed2", "mean"]
-    known = RunStore(finished).read(finished).scores["test/loss"].value
-    assert next(row for row in rows if row[0] == "test/loss")[1:] == [f"{known:.4g}"] * 3
-    (line,) = (experiment / "seed2" / "eval.jsonl").read_text().splitlines()
-    kept = json.loads(line)
-    assert kept["scores"]["test/loss"]["value"] == known
-    assert (kept["split"], kept["changes"], kept["limit"]) == ("test", [], None)
+    loss = f"{known(finished)['test/loss'].value:.4g}"
+    assert next(row for row in rows if row[0] == "test/loss")[1:] == [loss] * 3
     assert main(["eval", str(experiment), "--outputs", str(tmp_path / "out")]) == 1
     assert "--outputs takes one run" in capsys.readouterr().err
 
 
-def test_a_place_that_is_no_finished_run_is_refused(finished, tmp_path, capsys):
-    running = shutil.copytree(finished, tmp_path / "a" / "seed1")
+def test_a_place_that_is_no_finished_run_is_refused(copied, tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    running = copied()
     (running / "record.json").unlink()
-    for place, said in [(running, "not ended"), (tmp_path / "none", "no run below")]:
+    Path("results/batching/small").mkdir(parents=True)
+    for place, said in [
+        (running, "not ended"),
+        (tmp_path / "none", "no run below"),
+        ("results/batchin/smal:bn", "Did you mean results/batching/small:bn?"),
+    ]:
         assert main(["eval", str(place)]) == 1
         assert said in capsys.readouterr().err

@@ -1,19 +1,17 @@
 import json
+import shutil
 
 import pytest
 
-import normlab
 from normlab.cli import main
 from normlab.inspect.model import FORMAT
-from tests.tiny_runs import QUICK, tiny, write_corpus
+from tests.tiny_runs import tiny
 
 
 @pytest.fixture
-def config(tmp_path, monkeypatch):
+def config(corpus, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    corpus = write_corpus(tmp_path / "corpus", train=60)
-    steps = ("budget.steps=2", "validate.every=2", "observe.log_every=2")
-    return tiny(corpus, tmp_path / "runs", *QUICK, "norm=bn", *steps)
+    return tiny(corpus, tmp_path / "runs", "norm=bn", "observe.log_every=4")
 
 
 def read(path):
@@ -42,13 +40,14 @@ def test_a_config_is_examined_at_its_first_values(config, tmp_path, capsys):
     assert capsys.readouterr().out == written == (tmp_path / "b").read_text()
 
 
-def test_a_run_keeps_its_sheet_and_changes_make_another(config, tmp_path, capsys):
-    record = normlab.train(normlab.compose(config))
-    (folder,) = (path.parent for path in (tmp_path / "runs").rglob("record.json"))
+def test_a_run_keeps_its_sheet_and_changes_make_another(finished, tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    folder = shutil.copytree(finished, tmp_path / "seed1")
+    run_id = read(folder / "record.json")["run_id"]
     assert main(["inspect", str(folder), "--only", "stepwise"]) == 0
     sheet = read(folder / "inspect.json")
-    assert (sheet["subject"]["run"], sheet["subject"]["step"]) == (record.run_id, 2)
-    assert f"run {record.run_id}, step 2" in " ".join(capsys.readouterr().out.split())
+    assert (sheet["subject"]["run"], sheet["subject"]["step"]) == (run_id, 12)
+    assert f"run {run_id}, step 12" in " ".join(capsys.readouterr().out.split())
     assert main(["inspect", str(folder), "norm.eval_stats=batch", "--only", "stepwise"]) == 0
     assert read(folder / "inspect.json") == sheet
     other = read(tmp_path / "inspect.json")

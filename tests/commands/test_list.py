@@ -1,6 +1,7 @@
 """Lists show what the folders hold."""
 
 import json
+import os
 
 import pytest
 from msgspec.structs import replace
@@ -76,6 +77,9 @@ def test_runs_are_listed_with_outcome_or_progress(tmp_path, printed):
     assert [*row.values()] == [
         *(str(going), "training", "1,200 of 3,000", "loss 2.346, 10 min left")
     ]
+    os.utime(going / "progress.json", (0, 0))
+    *_, row = printed("runs", "--json", *place)
+    assert (row["outcome"], row["score"]) == ("stopped in training", "loss 2.346")
 
 
 def test_a_damaged_run_is_named(tmp_path, capsys):

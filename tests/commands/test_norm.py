@@ -21,7 +21,7 @@ def places(tmp_path, monkeypatch):
         (["new", "../x"], "a letter first"),
         (["new", "pass"], "no word of Python"),
         (["new", "x" * 41], "at most 40"),
-        (["check", "lm"], "no norm 'lm'"),
+        (["check", "lm"], "no option 'lm' of the group 'norm'"),
         (["card", "lm", "scale=smoke"], "no option 'lm' of the group 'norm'"),
     ],
 )

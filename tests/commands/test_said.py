@@ -1,31 +1,18 @@
-"""What the demo says, and what is said of wrong overrides."""
+"""The command that resumes a demo, and messages about wrong overrides."""
 
 import pytest
 
 from normlab.cli import main as cli
-from normlab.commands import _sweep, train
-from normlab.commands.demo import sentence
+from normlab.commands import train
 from normlab.config.compose import compose, error_line
 from normlab.config.suggest import check_arguments, check_given_once
-from normlab.records.record import Outcome, Score
+from normlab.records.record import Outcome
 from tests.sinks.runs import record
-
-
-def test_the_demo_says_what_its_numbers_say():
-    losses = dict(ln=[4.0, 4.1], bn=[4.5, 4.6], none=[4.4, 4.9])
-    said = sentence(
-        {
-            norm: [record(scores={"test/loss": Score(x, False, 9, None)}) for x in values]
-            for norm, values in losses.items()
-        }
-    )
-    assert "LN 4.05, BN 4.55, no norm 4.65" in said
-    assert "LN is below BN, and BN and no norm cannot be told apart" in said
 
 
 def test_the_demo_is_resumed_by_its_own_short_command(monkeypatch):
     asked = []
-    monkeypatch.setattr(_sweep, "run_hydra", lambda argv, again: asked.append(again) or 130)
+    monkeypatch.setattr(train, "run_hydra", lambda argv, again: asked.append(again) or 130)
     assert cli(["demo", "budget.steps=9", "probe=[]"]) == 130
     assert asked == ["normlab demo budget.steps=9 'probe=[]'"]
 
@@ -74,7 +61,22 @@ def test_a_group_or_key_that_is_given_twice_is_refused(command, capsys):
 def test_a_key_written_as_a_flag_is_named():
     with pytest.raises(ValueError, match=r"there is no --steps: .* Did you mean budget\.steps"):
         check_arguments(["--steps", "100"])
+    with pytest.raises(ValueError, match="'foo': expected key=value, such as norm=bn"):
+        check_arguments(["foo"])
     check_arguments(["-m", "--cfg", "job", "norm=ln"])
+
+
+@pytest.mark.parametrize(
+    ("argv", "said"),
+    [
+        (["compare", "--baselin", "bn"], "Did you mean --baseline?"),
+        (["study", "plan", "padding", "--data-dir", "a"], "as key=value. Did you mean data_dir?"),
+    ],
+)
+def test_an_unknown_flag_gets_a_suggestion(argv, said, capsys):
+    with pytest.raises(SystemExit):
+        cli(argv)
+    assert said in capsys.readouterr().err
 
 
 def test_a_chinese_path_has_to_be_quoted():

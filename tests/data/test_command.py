@@ -3,6 +3,7 @@
 import json
 
 import pytest
+import yaml
 from omegaconf import OmegaConf
 
 from normlab import cli
@@ -21,13 +22,9 @@ def test_prints_what_the_data_is(tmp_path, capsys):
     write_corpus(tmp_path)
     words = ["task=translation", f"data_dir={tmp_path}", "task.vocab_size=40"]
     assert cli.main(["inspect", "--data", *words]) == 0
-    lines = capsys.readouterr().out.splitlines()
-    assert ["train", "valid", "test"] in [line.split() for line in lines]
-    (checksum,) = (line.split()[-1] for line in lines if line.startswith("checksums de of test: "))
-    assert len(checksum) == 64
-    assert next(line for line in lines if line.startswith("sizes")).split() == [
-        *("sizes", "2", "1", "1")
-    ]
+    found = yaml.safe_load(capsys.readouterr().out)
+    assert len(found["checksums"]["test"]["de"]) == 64
+    assert found["sizes"] == {"train": 2, "valid": 1, "test": 1}
 
 
 def test_json_is_the_description(tmp_path, capsys):

@@ -138,5 +138,5 @@ def test_several_norms_are_drawn_and_compared(capsys):
 
 
 def test_an_unknown_norm_names_the_options():
-    with pytest.raises(ValueError, match=r"no norm 'layernorm': there are .*ln"):
+    with pytest.raises(ValueError, match=r"no option 'layernorm' of .*: there are .*ln"):
         main(["layernorm"])

@@ -8,7 +8,7 @@ import re
 import pytest
 
 from normlab.cli import main as cli
-from normlab.commands._runs import one_run, runs_of
+from normlab.commands._arguments import one_run, runs_of
 from normlab.config.compose import compose, from_dict, to_dict
 from normlab.records.packed import (
     CURVES,
