@@ -1,12 +1,11 @@
 """The base class of probes, read-only observers of training, and the group that runs several.
 
-A probe names the kind of module that it measures (`at`) and computes metrics from one call of such
-a module (`measure`); the base class adds hooks, names, averages and checkpoints. A probe may read
-the model, its gradients and the step's loss. It never changes parameters, buffers, gradients or
-random state, and never runs the model (a second forward pass in training mode would update batch
-norm's running statistics), so training with and without probes is bitwise equal. With gradient
-accumulation, hooks see every micro-batch and the probe reports the last one; each process reports
-its own batches.
+A probe names the kind of module that it measures (`at`) and computes metrics from one call of it
+(`measure`); the base class adds hooks, names, averages and checkpoints. A probe may read the model,
+its gradients and the step's loss. It never changes parameters, buffers, gradients or random state,
+and never runs the model (a second forward pass in training mode would update batch norm's running
+statistics), so training with and without probes is bitwise equal. With gradient accumulation, hooks
+see every micro-batch but the probe reports the last; each process reports its own batches.
 
 A metric at one site is named `<metric>/<site>`; `<metric>` alone is for the whole model. Values
 stay on the device for several steps and are transferred together, so that a GPU does not wait at

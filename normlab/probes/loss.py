@@ -25,9 +25,8 @@ loss of the `window` steps before it, and l_s(t) the mean loss of the `smooth` s
                 the training-inference discrepancy of the means (see `tid`), averaged over norms and
                 over `window` steps before or `smooth` after: how wrong running statistics get
 
-Longer sequences change the loss with any norm, because tokens have more context, so compare with a
-norm that has no running statistics. A run that ends before `smooth` steps after the change has no
-metrics.
+Longer sequences change the loss with any norm, as tokens have more context, so compare with a norm
+without running statistics. A run with fewer than `smooth` steps after the change has no metrics.
 """
 
 import math
