@@ -304,7 +304,7 @@ def test_rules_on_paths_reach_the_sites_and_their_norms_are_made_fit():
         (
             ("model=lstm",),
             Text(vocab=9, pad_id=0, longest=Longest(1, "", ""), causal=False),
-            "reads forward",
+            "left to right",
         ),
         (("model=lstm",), TextToText(9, 9, 0, Longest(1, "", "")), "model=tiny, mini"),
         (("model=bert_tiny", "norm@hidden_norm=ln"), TEXT, "norm@hidden_norm: this model has no"),

@@ -251,7 +251,7 @@ def test_lengths_of_evaluation():
 
 @pytest.mark.parametrize("changes", [{"max_length": 10, "eval_max_length": 32}, CHANGED])
 def test_too_few_positions_are_refused(changes):
-    with pytest.raises(ValueError, match=r"up to 32 tokens, and model\.max_positions=31: raise it"):
+    with pytest.raises(ValueError, match=r"up to 32 tokens, but model\.max_positions=31: raise it"):
         text_model(mlm(**changes), max_positions=31)
     text_model(mlm(**changes), max_positions=32)
 
@@ -298,7 +298,7 @@ def test_padding_may_be_asked_for(task):
     losses = [task.losses(text_model(task, max_positions=120), x) for x in (batch, narrow)]
     for name in ("mlm", "nsp"):
         assert losses[0][name].item() == pytest.approx(losses[1][name].item(), rel=1e-10)
-    with pytest.raises(ValueError, match=r"padding=1\.0: a share"):
+    with pytest.raises(ValueError, match=r"padding=1\.0 must be"):
         task.batch("valid", [0], padding=1.0)
 
 
