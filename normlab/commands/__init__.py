@@ -6,24 +6,24 @@ Importing a command's file is cheap: heavy imports are inside `main`.
 COMMANDS = {
     "train and compare": {
         "train": "train one run, or a sweep with -m",
-        "demo": "a first table in minutes: LN, BN and no norm",
-        "compare": "runs side by side; their samples, a paired bootstrap",
-        "eval": "score finished runs again, under other settings",
+        "demo": "make a first table in minutes: LN, BN and no norm",
+        "compare": "runs side by side; sample translations, a paired bootstrap",
+        "eval": "re-score finished runs with other settings",
         "predict": "translate or continue text with a finished run",
-        "report": "the page and the figures of any runs",
+        "report": "write a page about any runs, with figures",
     },
     "look inside": {
         "inspect": "examine a model, at initialization or trained, or its data",
-        "explain": "what norms pool over and what they compute",
+        "explain": "show what norms pool over and what they compute",
     },
-    "norms": {"norm": "a new norm of your own, its contract, its report card"},
+    "norms": {"norm": "create a norm, check it, make its report card"},
     "studies and claims": {
         "study": "run, plan, tune, publish and verify studies",
-        "claims": "what was claimed, what was measured, the verdict",
+        "claims": "show claims, what was measured, and the verdicts",
     },
     "tools": {
-        "list": "norms, placements, studies, keys, runs, ...",
-        "export": "a run's weights, norms folded; a W&B workspace",
+        "list": "list norms, placements, studies, keys, runs, ...",
+        "export": "write a run's weights to a file, or save a W&B workspace",
         "doctor": "check this machine; --speed measures training on it",
     },
 }

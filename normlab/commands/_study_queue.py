@@ -1,4 +1,4 @@
-"""Judging the parts of claims and publishing whole seeds while a queue of studies runs."""
+"""Judges parts of claims and publishes whole seeds while a queue of studies runs."""
 
 import math
 from collections.abc import Sequence
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class Judge:
-    """Judges the claim parts that the jobs can settle, from their runs and published `results`."""
+    """Judges the claim parts that the jobs can decide, from their runs and published `results`."""
 
     def __init__(self, jobs: Sequence[Job], results: Path) -> None:
         self.jobs, self.results, self.configs = jobs, results, CONFIG_DIR
@@ -28,7 +28,7 @@ class Judge:
     def standings(self, job: Job, runs: "Evidence | None" = None) -> "list[Outcome]":
         """Return the verdicts so far on the parts of claims that a job can decide.
 
-        In such a part, one side is made by the job, and every side is made by it or published.
+        The job runs at least one side of such a part; the others are its own or published.
         """
         from normlab.claims.ledger import standings
         from normlab.claims.sample import StudyEndpoint
@@ -48,8 +48,8 @@ class Judge:
     def count_undecided(self) -> None:
         """Count each job's undecided parts, and plan its seeds accordingly.
 
-        A job that decides no part makes only its own seeds. If fewer seeds count for an undecided
-        part than are published, the analyses are planned with that number.
+        A job that decides no part runs only its own seeds. If fewer seeds count for an undecided
+        part than are published, its analyses are planned from that number.
         """
         runs = self.runs()
         for job in self.jobs:
@@ -63,7 +63,7 @@ class Judge:
                 job.plan(None)
 
     def analyze(self, job: Job) -> int:
-        """Judge a job at a planned analysis and print the verdicts; return its undecided parts."""
+        """Judge a job at a planned analysis, print the verdicts, and count its undecided parts."""
         print(f"planned analysis at {job.counted + len(job.seeds)} seeds of {job.name}:")
         found = self.standings(job)
         print("\n".join(f"  {line}" for line in verdict_lines(found)))
@@ -99,7 +99,7 @@ def verdict_lines(found: "Sequence[Outcome]") -> list[str]:
 
 
 class Publisher:
-    """Publishes whole seeds below a folder (None: nowhere); problems are kept and stop no run."""
+    """Publishes whole seeds below `root` (None: nowhere); problems are kept, and runs continue."""
 
     def __init__(self, root: Path | None, jobs: Sequence[Job]) -> None:
         """Raise ValueError, before anything runs, if the jobs' runs cannot be published there."""
@@ -124,7 +124,7 @@ class Publisher:
         try:
             folder = publish(self.root, job.study, job.scale, made, add=True)
         except (OSError, ValueError) as error:
-            problem = f"{job.name} is not published: {error}; it is tried again with the next seed"
+            problem = f"{job.name} is not published: {error}; the next seed tries again"
             if self.problems.get(job.name) != problem:
                 complain(problem)
             self.problems[job.name] = problem
@@ -135,9 +135,9 @@ class Publisher:
 
 
 def untuned(job: Job, words: Sequence[str]) -> str | None:
-    """Return a warning about rows without a tuned learning rate in a study with tuning, or None.
+    """Return a warning if rows lack the learning rate that their study tunes, else None.
 
-    None for a smoke test or a pilot, which decide nothing, and if the command gives a rate.
+    A smoke test or a pilot needs none, since it decides nothing; nor a command that gives a rate.
     """
     study, scale = job.study, job.scale
     if scale == SMOKE or study.scale(scale).pilot or not (missing := unchosen(study, scale)):
@@ -148,8 +148,8 @@ def untuned(job: Job, words: Sequence[str]) -> str | None:
     if not found or tuning_of(study, scale).key in given:
         return None
     rows = " and ".join(found) if len(found) <= 3 else f"{len(found)} rows"
-    chooses = f"normlab study tune {study.name} scale={scale} chooses"
-    return f"{job.name}: no rate is chosen for {rows}: {chooses}"
+    chooses = f"choose it with normlab study tune {study.name} scale={scale}"
+    return f"{job.name}: no learning rate is chosen for {rows}: {chooses}"
 
 
 def print_tables(jobs: Sequence[Job], results: Path) -> None:

@@ -1,4 +1,4 @@
-"""`normlab study tune`: choose a value for every row with the same grid, seeds and budget."""
+"""`normlab study tune`: choose a value for each row with the same grid, seeds and budget."""
 
 import argparse
 import time
@@ -47,7 +47,7 @@ class Job:
         return [run for run in runs if not run.has_ended(run.record())]
 
     def found(self) -> dict[str, Any]:
-        """Return the trials that have ended, and the choices, as they are published."""
+        """Return the ended trials and the choices in the form in which they are published."""
         rows: list[dict[str, Any]] = []
         for (row, point), bout in self.bouts.items():
             trials = bout.trials()
@@ -57,7 +57,7 @@ class Job:
         return {"tuning": structs.asdict(self.tuning), "rows": rows}
 
     def with_others(self, found: dict[str, Any]) -> dict[str, Any]:
-        """Return trials, with the published ones of the scale's rows that are not tuned now."""
+        """Return the trials, plus the published trials of rows that are not tuned now."""
         from normlab.reports.tuning import read, with_others
 
         size, path = self.study.scale(self.scale), self.results / self.study.name / "tuning.json"
@@ -83,7 +83,7 @@ def study_file(name: str) -> Path:
 
 
 def tune(arguments: argparse.Namespace, again: str) -> int:
-    """Tune one study after the other, print and write the choices; return 1 if a trial failed."""
+    """Tune the studies in order, print and write the choices; return 1 if a trial failed."""
     from normlab.reports.tuning import notes, table
 
     until, write = time.monotonic() + arguments.budget, not arguments.no_write
@@ -106,7 +106,7 @@ def tune(arguments: argparse.Namespace, again: str) -> int:
         if write and not job.left:
             _write(job, found)
     if failed:
-        complain("a trial failed, so nothing is chosen; start it again")
+        complain("a trial failed, so nothing is chosen; run the same command again")
     elif any(job.left for job in jobs):
         print(f"the budget is spent; resume with: {again}")
     return 1 if failed else 0
@@ -120,13 +120,13 @@ def _cell(job: Job, run: "Run") -> Cell:
 
 
 def _jobs(words: Sequence[str], results: Path, *, write: bool) -> list[Job]:
-    """Return the tuning jobs; raises ValueError for overrides that prevent writing a choice."""
+    """Return the tuning jobs; ValueError for overrides with which no choice may be written."""
     given, extra = taken_out([word for word in words if "=" in word])
     scale = given.get("scale", SMOKE)
     if write and (more := [each for each in extra if not each.startswith(_NO_PART)]):
         raise ValueError(
-            f"{more[0]}: a choice is written by the trials that the study plans: add --no-write, "
-            "or write the value into its tuning"
+            f"{more[0]}: a choice is written only for the trials that the study plans: add "
+            "--no-write, or put the value into the study's tuning"
         )
     jobs: list[Job] = []
     for study in [load_study(word) for word in words if "=" not in word]:
@@ -162,7 +162,7 @@ def _write(job: Job, found: dict[str, Any]) -> None:
     former = job.study.scale(job.scale).rates
     for place, chosen in choices.items():
         if chosen in (job.tuning.values[0], job.tuning.values[-1]):
-            print(f"{rate_name(*place)}: {chosen} is the edge of the values; try wider ones")
+            print(f"{rate_name(*place)}: {chosen} is at the edge of the values; try a wider range")
         if chosen is None and (name := rate_name(*place)) in former:
             rate = " ".join(former[name])
             print(f"no value trains for {name}: its former rate, {rate}, is removed")

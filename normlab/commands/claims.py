@@ -14,15 +14,15 @@ if TYPE_CHECKING:
     from normlab.claims.ledger import Entry, Outcome
 
 _EXAMPLES = """examples:
-  normlab claims                  every claim and its verdict
+  normlab claims                  all claims and their verdicts
   normlab claims 7                one claim, its parts, endpoints, evidence
   normlab claims --compute        recompute the checks that take seconds
   normlab claims --verify         do the committed pages follow from the records?
-  normlab claims --write          rewrite its pages in results/
+  normlab claims --write          rewrite the ledger in results/
   normlab claims --json           the ledger for programs
 
-Without --compute, which needs torch and a few seconds, the findings of the checks are those of the
-last --write, in results/computed.json. --verify computes nothing and changes nothing.
+Without --compute, which needs torch and a few seconds, checks have the values that the last --write
+saved in results/computed.json. --verify computes nothing and changes nothing.
 """
 _CHECKOUT = CONFIG_DIR.parent
 _RESULTS = _CHECKOUT / "results"
@@ -32,21 +32,21 @@ _PAGE, _COMPUTED = "claims.md", "computed.json"
 def main(argv: list[str]) -> int:
     """Show, write or verify the ledger; return 1 if a record is damaged or a page is stale.
 
-    Raises `ValueError` for a claim that does not exist or a claim's file that is wrong.
+    Raises `ValueError` for an unknown claim or an invalid claim file.
     """
-    does = "Show the ledger: every claim, its parts, what decides them, the verdict."
+    does = "Show the ledger: each claim, its parts, the evidence and the verdict."
     parser = command_parser("claims", does, _EXAMPLES)
     add = parser.add_argument
     add("id", nargs="?", type=int, help="show this claim with all its evidence")
     what = parser.add_mutually_exclusive_group()
     for name, text in (
         ("compute", "recompute the checks of the norms"),
-        ("verify", "verify that the committed pages follow from the records; 1 if one does not"),
-        ("write", "write the ledger, its summary in plain words, and what the checks computed"),
+        ("verify", "verify that the committed pages follow from the records; exit status 1 if not"),
+        ("write", "write the ledger, its plain-language summary, and the values of the checks"),
     ):
         what.add_argument(f"--{name}", action="store_true", help=text)
     add("--json", action="store_true", help="print JSON")
-    add("--results", type=as_path, default=_RESULTS, metavar="DIR", help="the published runs")
+    add("--results", type=as_path, default=_RESULTS, metavar="DIR", help="folder of published runs")
     asked = parser.parse_args(argv)
     results: Path = asked.results
     if not results.is_dir():
@@ -69,7 +69,7 @@ def main(argv: list[str]) -> int:
     else:
         computed = read_computed(results / _COMPUTED)
     runs = Runs.read([results], root=_CHECKOUT, configs=CONFIG_DIR, computed=computed)
-    # Always for all claims, since the claims of one study are corrected together.
+    # Judge all claims, since the claims of one study are corrected together.
     entries = ledger(claims, runs)
     chosen = [entry for entry in entries if asked.id in (None, entry.claim.id)]
     if not chosen:
@@ -87,8 +87,8 @@ def main(argv: list[str]) -> int:
         print(json.dumps(to_plain(chosen), indent=1, sort_keys=True))
     elif asked.id is None:
         _list(entries)
-        print(f"`normlab claims --compute` recomputes the {len(checks)} checks, which are shown")
-        print(f"here as results/{_COMPUTED} keeps them.")
+        print(f"`normlab claims --compute` recomputes the {len(checks)} checks; the values")
+        print(f"above are from results/{_COMPUTED}.")
     else:
         _show(chosen[0])
     for message in runs.damaged:
@@ -97,12 +97,12 @@ def main(argv: list[str]) -> int:
 
 
 def _write(pages: Mapping[Path, str], results: Path) -> None:
-    """Write the pages, or none if published evidence was altered."""
+    """Write the pages, but none of them if published evidence was altered."""
     from normlab.reports import manifest
 
     published = (results / manifest.MANIFEST).is_file()
     if published and (wrong := manifest.problems(results)):
-        raise ValueError(f"{wrong[0]}: nothing is written; normlab study verify names all")
+        raise ValueError(f"{wrong[0]}: nothing is written; normlab study verify lists all problems")
     manifest.write_files(pages)
     print("\n".join(f"wrote {path}" for path in pages))
     if published and results / _COMPUTED in pages:
@@ -110,14 +110,14 @@ def _write(pages: Mapping[Path, str], results: Path) -> None:
 
 
 def _verify(pages: Mapping[Path, str], damaged: Sequence[str], results: Path) -> int:
-    """Report pages that do not follow from the records, and records that are not as published."""
+    """Report pages that do not follow from the records, and records that were altered."""
     from normlab.reports import manifest
 
     again = "normlab claims --write" + ("" if results == _RESULTS else f" --results {results}")
     problems = [*damaged, *manifest.problems(results)]
     for path in manifest.stale(pages):
         what = "does not follow from the records" if path.is_file() else "missing"
-        problems.append(f"{path}: {what}; look at what changed, then {again}")
+        problems.append(f"{path}: {what}; check what changed, then run {again}")
     for problem in problems:
         complain(problem)
     if not problems:
@@ -126,7 +126,7 @@ def _verify(pages: Mapping[Path, str], damaged: Sequence[str], results: Path) ->
 
 
 def _list(entries: "Sequence[Entry]") -> None:
-    """Print each claim with its verdict, and its parts below it in one or two lines each."""
+    """Print each claim with its verdict, then its parts in one or two lines each."""
     from normlab.claims.pages import found_text, outcome_text, test_text
 
     for entry in entries:
@@ -140,7 +140,7 @@ def _list(entries: "Sequence[Entry]") -> None:
             print_prose(f"- {each.name}: {text}", indent=" " * len(label), hang=2)
     counts = Counter(entry.verdict for entry in entries)
     print("\n" + ", ".join(f"{count} {verdict}" for verdict, count in sorted(counts.items())))
-    print("`normlab claims N` shows what decides a claim; A to D are grades of evidence.")
+    print("`normlab claims N` shows the evidence for a claim; A to D are grades of evidence.")
 
 
 def _show(entry: "Entry") -> None:
@@ -156,13 +156,13 @@ def _show(entry: "Entry") -> None:
         print_prose(f"{each.name}: {part_text(each.part)}")
         _print_outcome(each)
     if entry.secondary:
-        print("\nSecondary, never counted")
+        print("\nSecondary endpoints, not counted in the verdict")
     for each in entry.secondary:
         print(f"{each.name}:")
         _print_outcome(each)
     records = [path for each in entry.primary for path in each.finding.records]
     if records:
-        print("\nRests on")
+        print("\nRecords")
     for experiment in dict.fromkeys(path.partition("@seed")[0] for path in records):
         print(f"  {experiment}")
 

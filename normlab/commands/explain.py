@@ -1,4 +1,4 @@
-"""`normlab explain`: which values a norm pools over, worked through on the articles' numbers."""
+"""`normlab explain`: which values a norm pools over, with the numbers of the articles."""
 
 from normlab.commands._arguments import command_parser
 from normlab.commands.inspect import show
@@ -6,8 +6,8 @@ from normlab.commands.norm import check_names
 
 _EXAMPLES = """examples:
   normlab explain           all norms on one screen
-  normlab explain ln        one: drawing, worked tensor, padding, modes, state
-  normlab explain ln bn     two of them, then side by side
+  normlab explain ln        one norm: drawing, worked example, padding, modes, state
+  normlab explain ln bn     both, then side by side
 """
 
 

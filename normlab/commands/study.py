@@ -20,14 +20,14 @@ from normlab.studies.show import carry_out_shown
 from normlab.studies.study_runs import Run
 
 _EXAMPLES = """examples:
-  normlab study run translation_norms                    20 s per run: does it work?
-  normlab study plan bert_norms scale=small data_dir=FOLDER  what it takes
+  normlab study run translation_norms                    a trial, 20 s per run
+  normlab study plan bert_norms scale=small data_dir=FOLDER  what it costs
   normlab study run bert_norms scale=small data_dir=FOLDER seeds=1-3 rows=ln,bn
   normlab study tune batching scale=small data_dir=FOLDER  learning rates
   normlab study publish batching scale=small data_dir=FOLDER  into results/
   normlab study verify                             all published studies
 
-normlab study run --help, and so on; normlab list studies lists the studies and what they cost.
+normlab study run --help describes a subcommand; normlab list studies lists studies and their cost.
 """
 _RUN = """examples:
   normlab study run translation_norms
@@ -36,55 +36,55 @@ _RUN = """examples:
   normlab study run batching padding translation_norms scale=small data_dir=FOLDER \\
     translation_norms:placement=pre --budget 8h --until-decided --publish results
 
-key=value are those of `normlab train`, for every run; STUDY:key=value is for one study. rows= takes
-names, and the numbers that `study plan` shows. Several studies run one after the other, seed by
-seed, and runs that they share are made once. When the budget is spent, running runs save and stop,
-and the same command resumes. Only whole seeds are published, each as it ends. --until-decided
-counts the published seeds, and makes the next ones.
+key=value is a setting of `normlab train` for all runs, STUDY:key=value for one study. rows= takes
+row names, or the numbers that `study plan` shows. Several studies run one after the other, seed by
+seed, and runs that they share run once. When the time budget is spent, running runs save and stop,
+and the same command resumes. Only whole seeds are published, each when it ends. --until-decided
+counts the published seeds, and runs the next ones.
 """
 _PLAN = """examples:
   normlab study plan bert_norms scale=small data_dir=FOLDER
   normlab study plan bert_norms scale=small data_dir=FOLDER --commands
   normlab study plan bert_norms scale=small data_dir=FOLDER --so-far
 
-Nothing is trained. The time comes from the runs of the study that have ended, your own or the
-published ones, with the name of their machine.
+Nothing is trained. Times come from ended runs of the study, your own or published, with the name of
+their machine.
 """
 _TUNE = """examples:
   normlab study tune batching scale=small data_dir=FOLDER
   normlab study tune batching padding scale=small data_dir=FOLDER
-  normlab study tune batching scale=small rows=NAME,NAME  these rows alone
-  normlab study tune batching --no-write          does it work? writes nothing
+  normlab study tune batching scale=small rows=NAME,NAME  only these rows
+  normlab study tune batching --no-write          a trial that writes nothing
 
 `tuning` of a scale in configs/study/STUDY.yaml says what is tried: key, three values or more (two
 for scale=smoke and pilots), seeds, score and overrides; or it names the study whose tuning is used.
 Each value is tried for each row at each point and judged by the validation score of the last
-weights, averaged over seeds; a trial that diverged counts as the worst. The choice is written into
+weights, averaged over seeds; a diverged trial is the worst. The choice is written into
 `rates` of the scale, every trial into results/STUDY/tuning.json; a row for which no value trains
 loses its rate. Commit the choice before the runs that count.
 """
 _PUBLISH = """examples:
   normlab study publish translation_norms scale=small data_dir=FOLDER  seeds in runs/
   normlab study publish translation_norms             regenerate its tables and pages
-  normlab study publish                         those of every published study
-  normlab study publish --accept results/bench  a change of evidence is meant
+  normlab study publish                         the same for all published studies
+  normlab study publish --accept results/bench  accept changed evidence
 
-With key=value, as for `normlab study run`, its table is shown, and table, page, records and curves
-of whole seeds are written to results/STUDY/SCALE.
+With key=value, as for `normlab study run`, the table is printed, and table, page, records and
+curves of whole seeds are written to results/STUDY/SCALE.
 """
 _RESULTS = CONFIG_DIR.parent / "results"
 _UNITS = {"s": 1, "m": 60, "min": 60, "h": 3600, "d": 86400}
 _VERBS = {
-    "run": ("make the runs of studies, then their tables", _RUN),
-    "plan": ("say what studies take: runs, updates, data, hours", _PLAN),
-    "tune": ("choose learning rates by the same trials for every row", _TUNE),
+    "run": ("run studies and print their tables", _RUN),
+    "plan": ("show what studies cost: runs, updates, data, hours", _PLAN),
+    "tune": ("choose learning rates with the same trials for every row", _TUNE),
     "publish": ("write tables, pages and records into results/", _PUBLISH),
     "verify": ("check that published tables and pages follow from their records", None),
 }
 
 
 def read_time(text: str) -> float:
-    """Return the seconds in `90m`, `2.5h` or `45s`; raises ArgumentTypeError for other text."""
+    """Return the seconds in `90m`, `2.5h` or `45s`; ArgumentTypeError for any other text."""
     found = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([a-z]+)", text.strip().lower())
     if found is None or found[2] not in _UNITS or not float(found[1]):
         raise argparse.ArgumentTypeError(f"{text}: expected a time, such as 90m or 2.5h")
@@ -99,7 +99,7 @@ def parser(verb: str) -> argparse.ArgumentParser:
     if verb == "verify":
         add("words", nargs="*", metavar="STUDY", help="published studies; default: all")
     else:
-        text = "studies, scale=SCALE (default: smoke), rows=, seeds=, and values of every run"
+        text = "studies, scale=SCALE (default: smoke), rows=, seeds=, and settings for all runs"
         several = "*" if verb == "publish" else "+"
         add("words", nargs=several, metavar="STUDY ... key=value ...", help=text)
         add("--runs-dir", metavar="FOLDER", help="where the runs are; the same as runs_dir=FOLDER")
@@ -110,8 +110,8 @@ def parser(verb: str) -> argparse.ArgumentParser:
         add("--budget", type=read_time, default=math.inf, metavar="TIME", help=text)
     if verb in ("run", "plan"):
         text = (
-            "judge the parts of claims after 5, 8 and 12 seeds, and make the next seeds while "
-            "a part is undecided (default: the seeds of the study)"
+            "judge the parts of claims after 5, 8 and 12 seeds, and run more seeds while a part "
+            "is undecided (default: run the study's own seeds)"
         )
         add("--until-decided", action="store_true", help=text)
         text = "write whole seeds to FOLDER/STUDY/SCALE"
@@ -120,15 +120,15 @@ def parser(verb: str) -> argparse.ArgumentParser:
     if verb == "plan":
         instead = result.add_mutually_exclusive_group()
         for name, text in (
-            ("--commands", "print the `normlab train` of each run to go"),
-            ("--so-far", "show the table of what has ended"),
+            ("--commands", "print the `normlab train` command of each remaining run"),
+            ("--so-far", "show the table of the runs that have ended"),
         ):
             instead.add_argument(name, action="store_true", help=text)
     if verb == "publish":
-        text = "list changed evidence there in the manifest, as meant, and say what it was"
+        text = "enter changed evidence below PATH in the manifest, and print what changed"
         add("--accept", nargs="+", type=as_path, metavar="PATH", help=text)
     if verb == "tune":
-        add("--no-write", action="store_true", help="show the choice, and write it nowhere")
+        add("--no-write", action="store_true", help="show the choice without writing it")
     if verb in ("tune", "publish", "verify"):
         text = "where studies are published; default: results"
         default = _RESULTS if verb == "tune" else Path("results")
@@ -159,7 +159,7 @@ def main(argv: list[str]) -> int:
         return _run(arguments, again) if verb == "run" else _plan(arguments)
     if any("=" in word for word in arguments.words):
         if verb == "verify":
-            raise ValueError("name published studies alone: every scale of them is verified")
+            raise ValueError("give only names of published studies: all their scales are verified")
         jobs = asked(arguments.words)
         publisher = Publisher(arguments.results, jobs)
         _show_so_far(jobs, arguments.results)
@@ -174,7 +174,7 @@ def main(argv: list[str]) -> int:
 
 
 def _published(root: Path, studies: Sequence[str], *, write: bool) -> int:
-    """Verify or regenerate what is published of some or all studies; return 1 if it is wrong."""
+    """Verify or regenerate the pages of some or all published studies; return 1 for a problem."""
     from normlab.reports.published import verify
 
     wrong: list[str] = []
@@ -192,7 +192,7 @@ def _published(root: Path, studies: Sequence[str], *, write: bool) -> int:
 
 
 def _run(arguments: argparse.Namespace, again: str) -> int:
-    """Run what has not ended, publish whole seeds, and print tables."""
+    """Run the remaining runs, publish whole seeds, and print the tables."""
     until = time.monotonic() + arguments.budget
     jobs, judge = _jobs(arguments)
     publisher = Publisher(arguments.publish, jobs)
@@ -253,7 +253,7 @@ def _plan(arguments: argparse.Namespace) -> int:
 
 
 def _jobs(arguments: argparse.Namespace) -> tuple[list[Job], Judge]:
-    """Return the requested studies, and the judge of their parts."""
+    """Return the requested studies as jobs, and the judge of their parts."""
     published = arguments.publish or _RESULTS
     jobs = asked(arguments.words, published=published if arguments.until_decided else None)
     judge = Judge(jobs, published)
@@ -263,15 +263,15 @@ def _jobs(arguments: argparse.Namespace) -> tuple[list[Job], Judge]:
 
 
 def _to_make(jobs: Sequence[Job], *, quiet: bool = False) -> list[Job]:
-    """Return the jobs with runs left to make, and print a line about the others."""
+    """Return the jobs with runs left, and print a line about each of the others."""
     for job in jobs:
         if job.needs_none:
             job.over = True
             why = "no planned analysis comes after them"
             if job.seeds:
-                why = "every part of a claim that they decide is decided"
+                why = "all parts of claims that they can decide are decided"
             made = f"{len(job.published)} seeds are published"
-            (complain if quiet else print_prose)(f"{job.name}: nothing to make, {made}, and {why}")
+            (complain if quiet else print_prose)(f"{job.name}: nothing to run, {made}, and {why}")
     return [job for job in jobs if not job.over]
 
 
@@ -282,7 +282,7 @@ def _left(job: Job, then: str) -> list[Run]:
 
 
 def _head(job: Job, left: Sequence[Run]) -> str:
-    """Return one line: the number of runs, what they are, and how many are left."""
+    """Return one line about a job: how many runs it has, of what, and how many are left."""
     planned = [run.planned for run in job.asked()]
     rows, points, seeds = (len(set(of)) for of in list(zip(*planned, strict=True))[:3])
     return (
@@ -295,7 +295,7 @@ def _show_so_far(jobs: Sequence[Job], results: Path) -> None:
     """Print the tables of the runs that have ended."""
     for job in jobs:
         if not job.needs_none:
-            print_prose(_head(job, _left(job, "the table goes without it")))
+            print_prose(_head(job, _left(job, "the table leaves it out")))
     print_tables(jobs, results)
 
 
@@ -306,7 +306,7 @@ def _publish_whole(queue: Queue, publisher: Publisher) -> None:
 
 
 def _summary(queue: Queue, again: str) -> list[str]:
-    """Return what is done and left, and the command that resumes."""
+    """Return lines on what is done and what is left, and the command that resumes."""
     now, left = len(queue.done) - queue.before, len(queue.left())
     lines = [f"{len(queue.done)} runs done, {now} of them now; {left} left"]
     for job in queue.jobs:

@@ -179,7 +179,7 @@ def test_checks_are_computed_on_request_and_kept_by_write(results, capsys):
 def test_verify_names_each_page_that_is_not_what_the_records_give(results, capsys):
     code, _, err = call(capsys, results, "--verify")
     again = f"then normlab claims --write --results {results}"
-    assert code == 1 and err.count("missing; look at what changed, ") == err.count(again) == 3
+    assert code == 1 and err.count("missing; check what changed, ") == err.count(again) == 3
     code, out, _ = call(capsys, results, "--write")
     assert code == 0 and out.count("wrote ") == 3
     code, _, err = call(capsys, results, "--verify")

@@ -45,7 +45,7 @@ def test_every_run_is_made_and_the_table_shown(place, capsys):
     sorted((place.folder / "runs").rglob("record.json"))[0].write_text("{")
     code, _, err = printed(capsys, "plan", "--so-far")
     assert (code, err.count("damaged record")) == (0, 1)
-    assert err.endswith("; the table goes without it\n")
+    assert err.endswith("; the table leaves it out\n")
     code, lines, err = printed(capsys, "run")
     assert code == 0 and "3 ended, 1 to go" in head(lines) and len(place.lines("calls")) == 5
     assert err.count("damaged record") == 1 and "; it is made again" in err

@@ -60,7 +60,7 @@ def test_the_best_value_of_each_row_is_written_and_then_rows_alone(tuned, capsys
     assert after.replace(rates, "") == before and rates in after
     chosen = {run.row: value(run) for run in study(tuned).planned("smoke", seeds=[1])}
     assert chosen == BEST
-    assert "bn: 4e-3 is the edge of the values; try wider ones\n" in out
+    assert "bn: 4e-3 is at the edge of the values; try a wider range\n" in out
     kept = json.loads((tuned.folder / "results/one/tuning.json").read_text())
     edit(tuned, ("bn: [norm=bn]", "bn: [norm=bn], none: [norm=none]"))
     trials(tuned, by_best)
@@ -144,7 +144,7 @@ def test_a_tuning_that_is_wrong_is_named_before_any_trial(tuned, old, new, messa
 
 def test_a_choice_by_trials_that_are_not_planned_is_not_written(tuned, capsys):
     before = path_of(tuned).read_bytes()
-    with pytest.raises(ValueError, match=r"budget.steps=7: a choice is written by .*no-write"):
+    with pytest.raises(ValueError, match=r"budget.steps=7: a choice is written only .*no-write"):
         command.main(["tune", "one", "budget.steps=7", "device=cpu"])
     assert tuned.lines("calls") == [] and path_of(tuned).read_bytes() == before
     trials(tuned, by_best, "budget.steps=7")
