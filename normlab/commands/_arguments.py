@@ -64,7 +64,7 @@ def command_parser(name: str, does: str, examples: str | None) -> Parser:
 
 
 def add_run(parser: argparse.ArgumentParser, run: str) -> None:
-    """Add the arguments RUN, its changed settings, and the weights to load."""
+    """Add RUN, the settings that replace the run's, and `--weights`."""
     add = parser.add_argument
     add("run", type=as_path, metavar="RUN", help=run)
     add("changes", nargs="*", metavar="key=value", help="settings that replace the run's")
@@ -83,14 +83,14 @@ def add_compared(
 
 
 def as_path(text: str) -> Path:
-    """Return the path in a text; refuse an empty text, as from a variable that is not set."""
+    """Return an argument as a path; an empty one, as from an unset variable, is an error."""
     if not text:
-        raise argparse.ArgumentTypeError("expected a path, found nothing; is a variable not set?")
+        raise argparse.ArgumentTypeError("expected a path, got nothing; is a shell variable unset?")
     return Path(text)
 
 
 def conditions(where: Iterable[str]) -> dict[str, str]:
-    """Return the values of `--where KEY=VALUE` by key; raises ValueError for any other form."""
+    """Return the values of `--where KEY=VALUE` by key; ValueError for any other form."""
     found: dict[str, str] = {}
     for text in where:
         key, equals, value = text.partition("=")
@@ -121,7 +121,7 @@ def read_places(places: Sequence[Path]) -> tuple[list[tuple[Path, RunRecord]], l
 
 
 def runs_of(place: Path) -> list[Path]:
-    """Return the folders at RUN: one run, or the runs of one experiment in order of seeds.
+    """Return the run folders at RUN: one run, or all seeds of one experiment in order.
 
     Raises ValueError for a place without runs, with a damaged run, or with several experiments.
     """
@@ -138,7 +138,7 @@ def runs_of(place: Path) -> list[Path]:
 
 
 def one_run(place: Path) -> Path:
-    """Return the folder of the one run at RUN; raises ValueError for several runs."""
+    """Return the folder of the one run at RUN; ValueError for several runs."""
     folders = runs_of(place)
     if len(folders) > 1:
         raise ValueError(f"{place} has {len(folders)} runs: name one, such as {folders[0]}")
@@ -146,7 +146,7 @@ def one_run(place: Path) -> Path:
 
 
 def none_below(places: Sequence[Path], which: str = "") -> str:
-    """Return the message that there are no runs at or below places, with similar paths."""
+    """Return a message that there are no runs at or below these places, with similar paths."""
     text = f"no run{which} below {', '.join(map(str, places))}"
     near = [str(found) for place in places if (found := nearest(place)) not in (None, place)]
     return text + (f". Did you mean {' '.join(near)}?" if near else "; `normlab train` makes one")
@@ -180,6 +180,6 @@ def say_unfinished(folder: Path, record: RunRecord) -> None:
     """Warn if the weights of a run are not from its last planned step."""
     if (ended := record.outcome).status != "finished":
         complain(
-            f"{folder}: {ended.status} at step {ended.step:,}: these are not the weights of a "
-            "whole run"
+            f"{folder}: {ended.status} at step {ended.step:,}, so these are not the weights "
+            "of a whole run"
         )

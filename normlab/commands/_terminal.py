@@ -18,7 +18,7 @@ _COLOURS = re.compile(r"(\x1b\[[0-9;]*m)")
 
 
 class _Column(NamedTuple):
-    """The texts of a column, its name first, and its smallest and largest width in characters."""
+    """A column: its texts (the name first), and its smallest and largest width in characters."""
 
     texts: list[str]
     numeric: bool
@@ -39,7 +39,7 @@ def print_table(
 
     Columns in `numeric` are right-aligned. If the table is too wide, text outside the columns
     `numeric` and `whole` is folded at spaces, and columns that still do not fit form a second table
-    after the same `labels` columns. rich would take seconds for ten thousand rows.
+    after the same `labels` columns. rich would need seconds for ten thousand rows.
     """
     room = shutil.get_terminal_size().columns
     cells = zip(*rows, strict=True) if rows else [()] * len(columns)
@@ -49,7 +49,7 @@ def print_table(
         most = max(map(_width, texts))
         words = max((_width(word) for text in texts for word in text.split()), default=0)
         least = max(words, _LEAST if most > _PROSE else 0)
-        # A folded number or path could not be copied.
+        # A number or path that is folded cannot be copied.
         least = most if name in (*numeric, *whole) else least
         every.append(_Column(texts, name in numeric, least, most))
     parts = [every[:labels]]
@@ -83,7 +83,7 @@ def _print_part(columns: Sequence[_Column], room: int) -> None:
 
 
 def _shares(columns: Sequence[_Column], room: int) -> list[int]:
-    """Return the widths of the columns; the widest ones are narrowed until all fit."""
+    """Return the widths of the columns; the widest columns are narrowed until all fit."""
     for level in range(max(column.most for column in columns), -1, -1):
         widths = [max(column.least, min(column.most, level)) for column in columns]
         if sum(widths) <= room:
@@ -130,7 +130,7 @@ def complain(message: str) -> None:
 
 @contextmanager
 def at_work(doing: str) -> Generator[None]:
-    """Within the block, show on a terminal what is being done, and its stages."""
+    """Show what is being done, and its current stage, on a terminal during the block."""
     if sys.stderr is None or not sys.stderr.isatty():
         yield
         return
@@ -148,9 +148,9 @@ def at_work(doing: str) -> Generator[None]:
 
 
 class PrintableStream:
-    """A stream to a terminal that prints control characters escaped, so that they do nothing.
+    """A terminal stream that escapes control characters, so that they have no effect.
 
-    A command's output may come from a record, a text or a model. Colours are kept.
+    A command may print text from a record, a data set or a model. Colours are kept.
     """
 
     def __init__(self, stream: Any) -> None:

@@ -33,14 +33,14 @@ _EXAMPLES = """examples:
   normlab compare runs/iwslt-ln-post-* runs/iwslt-bn-post-* --bootstrap
   normlab compare runs/iwslt-ln-post-* runs/iwslt-bn-post-* --samples 3
 
-A row averages the seeds that finished; `stability` says how the others ended.
+A row averages the finished seeds; `stability` says how the others ended.
 norm=bn+ln is bn in the encoder and ln in the decoder. Each row is compared with
-the baseline, which is the first, over the seeds of both; notes say why some are
-not (other data, code, arithmetic or number of steps), and what rows differ in.
+the baseline, the first row, over the seeds that both have; notes say why a row is
+not (other data, code, arithmetic or number of steps), and how the rows differ.
 
---bootstrap asks whether a difference in BLEU would hold on other sentences, by
-sacreBLEU's paired bootstrap (Koehn 2004) on what two experiments translated.
-The interval asks another question: whether it would hold with other seeds.
+--bootstrap tests whether a difference in BLEU would hold on other sentences, with
+sacreBLEU's paired bootstrap (Koehn 2004) of the translations of two experiments.
+The interval in the table is about other seeds instead.
 """
 _SAMPLES = 5
 _BOOTSTRAP = 1000  # samples
@@ -59,11 +59,11 @@ def main(argv: list[str]) -> int:
     add("--where", action="append", default=[], metavar="KEY=VALUE", help=text)
     add_compared(parser, scores="the first of the task")
     what = parser.add_mutually_exclusive_group()
-    text = "test BLEU of two experiments on the test's sentences, seed by seed (translation)"
+    text = "paired bootstrap of the test BLEU of two translation experiments, seed by seed"
     what.add_argument("--bootstrap", action="store_true", help=text)
-    text = f"show N sentences of the test as each row translated them; default: {_SAMPLES}"
+    text = f"show N test sentences with the translations of each row; default: {_SAMPLES}"
     what.add_argument("--samples", nargs="?", const=_SAMPLES, type=int, metavar="N", help=text)
-    text = "where the text of the test is now, if it was moved (--bootstrap, --samples)"
+    text = "folder of the test text, if it was moved (--bootstrap, --samples)"
     add("--data-dir", type=as_path, metavar="FOLDER", help=text)
     add("--markdown", action="store_true", help="print the table in Markdown")
     add("--runs-dir", type=as_path, default=Path("runs"), help="default: runs")
@@ -76,7 +76,7 @@ def main(argv: list[str]) -> int:
     runs = arranged(found, baseline=arguments.baseline, scores=arguments.score) if found else None
     if runs is None:
         where = " ".join(f"--where {each}" for each in arguments.where)
-        which = f" that fits {where}" if where and read else ""
+        which = f" that matches {where}" if where and read else ""
         problems = problems or [none_below(places, which)]
     elif arguments.bootstrap:
         show_bootstrap(runs, arguments)
@@ -116,7 +116,7 @@ def show_table(table: Table, baseline: str) -> None:
     if gaps:
         print()
         at = " at the same point" if labels == 2 else ""
-        print_prose(f"difference to {baseline}{at}, paired by seed")
+        print_prose(f"difference from {baseline}{at}, paired by seed")
         head = [*head[:labels], *columns]
         print_table(head, gaps, numeric=columns, labels=labels, notes=notes)
 
@@ -125,9 +125,9 @@ def show_table(table: Table, baseline: str) -> None:
 
 
 def show_samples(runs: Arranged, arguments: argparse.Namespace) -> None:
-    """Print sentences, their references and the translations by each row's first seed.
+    """Print sentences, their references, and the translations of each row's first seed.
 
-    Raises `ValueError` if no run left translations.
+    Raises `ValueError` if no run has kept translations.
     """
     if arguments.samples < 1:
         raise ValueError(f"--samples {arguments.samples}: at least 1")
@@ -137,7 +137,7 @@ def show_samples(runs: Arranged, arguments: argparse.Namespace) -> None:
     if found is None:
         path = f"{runs.runs[0].folder}/hypotheses.txt"
         raise ValueError(
-            f"{path}: no such file, nor in another run; a run of translation writes it again with "
+            f"{path}: no such file, and no other run has one; to write it: "
             f"normlab eval {runs.runs[0].folder} --outputs {path}"
         )
     room = shutil.get_terminal_size().columns
@@ -152,7 +152,7 @@ def show_samples(runs: Arranged, arguments: argparse.Namespace) -> None:
             print("\n".join([head + first, *(" " * len(head) + line for line in rest)]))
         print()
     shown = f"{len(found.sentences)} of the {found.total:,} sentences of {found.data}"
-    print_prose(f"{shown}, drawn at random; the number is the chrF of the sentence")
+    print_prose(f"{shown}, drawn at random; the number is the chrF of each sentence")
     if found.missing:
         print_prose(f"without sources and references: {found.missing}")
     for reason in found.left_out:
@@ -160,17 +160,17 @@ def show_samples(runs: Arranged, arguments: argparse.Namespace) -> None:
 
 
 def show_bootstrap(runs: Arranged, arguments: argparse.Namespace) -> None:
-    """Compare two experiments on the sentences of their test, printing one row per seed.
+    """Print the paired bootstrap of two experiments on their test sentences, one row per seed.
 
     A difference is the other row minus the baseline. Raises ValueError unless there are exactly two
-    experiments, and with the reason if they may not be compared.
+    experiments, or if they cannot be compared, with the reason.
     """
     if arguments.score:
         raise ValueError("--bootstrap compares test/bleu: leave out --score")
     sides = {" ".join(place).strip(): own for place, own in by_setting(runs.runs).items()}
     if len(sides) != 2:
         raise ValueError(
-            f"--bootstrap compares two experiments, and there are {len(sides)}: "
+            f"--bootstrap compares two experiments, but there are {len(sides)}: "
             f"{', '.join(sides)}; name two: normlab compare runs/A runs/B --bootstrap"
         )
     names = [*sides]
@@ -196,9 +196,9 @@ def show_bootstrap(runs: Arranged, arguments: argparse.Namespace) -> None:
         baselines = {seed: test.baseline for seed, test in seeds.items()}
         gap = paired_interval({seed: test.other for seed, test in seeds.items()}, baselines)
         notes += [
-            "all: the counts of a sentence are summed over the seeds",
+            "all: the counts of each sentence are summed over the seeds",
             f"over seeds: {gap.mean:+.2f} [{gap.low:+.2f}, {gap.high:+.2f}], p {p_value(gap):.4f} "
-            "(t test); that asks for other seeds, the bootstrap for other sentences",
+            "(t test); this is about other seeds, the bootstrap about other sentences",
         ]
     if arguments.markdown:
         print("\n".join(pipes(columns, rows, words=0, notes=map(in_prose, notes))))
@@ -209,8 +209,8 @@ def show_bootstrap(runs: Arranged, arguments: argparse.Namespace) -> None:
 def text_of_test(record: RunRecord, data_dir: Path | None = None) -> Text:
     """Return the sources and plain references of a run's test, in order, without a network.
 
-    They are read from `data_dir`, or from where the run had them. Raises ValueError for a task that
-    does not translate, and if the text is missing or differs from the record's.
+    They are read from `data_dir`, or from the run's own data folder. Raises ValueError if the task
+    is not translation, or if the text is missing or differs from the record's.
     """
     from normlab.config.compose import from_dict, to_dict
     from normlab.data.cache import offline
@@ -221,18 +221,18 @@ def text_of_test(record: RunRecord, data_dir: Path | None = None) -> Text:
     with offline():
         task = build_task(to_dict(from_dict(record.config, changes)))
         if not isinstance(task, Translation):
-            raise ValueError(f"{record.run_id} is a run of the task {record.choice('task')}")
+            raise ValueError(f"{record.run_id}: {record.choice('task')} is not a translation task")
         try:
             data = task.data
         except (ValueError, OSError) as error:
             raise ValueError(
-                f"the text of the test cannot be had: {error} (--data-dir says where)"
+                f"the test text cannot be read: {error} (give its folder with --data-dir)"
             ) from None
         if data.description["checksums"][SPLIT] != checksums(record):
             place = data_dir or record.config.get("data_dir")
             raise ValueError(
-                f"{record.run_id} was tested on other text than data_dir={place} holds now: "
-                "--data-dir says where it is"
+                f"{record.run_id} was tested on other text than data_dir={place} has now: "
+                "give its folder with --data-dir"
             )
         text = data.texts[SPLIT]
         return text.source, data.plain(text.target)

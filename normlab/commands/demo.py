@@ -20,24 +20,24 @@ _OVERRIDES = (
     *("task.test_search.beam=1", "probe=[]", "sink=[console,jsonl]", "observe.study=demo"),
 )
 _EXAMPLES = """examples:
-  normlab demo                        six runs of 400 steps: 3 norms, 2 seeds
-  normlab demo budget.steps=1500      longer: any value of `normlab train`
+  normlab demo                        six runs of 400 steps: 3 norms x 2 seeds
+  normlab demo budget.steps=1500      longer; takes all settings of `normlab train`
 
-Runs are kept below runs/: the same command shows its table again at once, or resumes after Ctrl-C.
+Runs are kept below runs/. The same command prints the table again, or resumes after Ctrl-C.
 """
 
 
 def main(argv: list[str]) -> int:
     """Train the runs as a sweep, show their table, and print what to try next."""
-    does = "The first table in minutes: LN, BN and no norm on the built-in corpus."
+    does = "Make a first table in minutes: LN, BN and no norm on the built-in corpus."
     parser = command_parser("demo", does, _EXAMPLES)
-    parser.add_argument("overrides", nargs="*", metavar="key=value", help="as of `normlab train`")
+    parser.add_argument("overrides", nargs="*", metavar="key=value", help="as for `normlab train`")
     extra = parser.parse_args(argv).overrides
     given = typed(extra)
     settings = [*(text for text in _OVERRIDES if text.partition("=")[0] not in given), *extra]
     from normlab.commands.train import main as train
 
-    print("Six small Transformers learn to translate: three norms, two seeds of each.", flush=True)
+    print("Training six small Transformers to translate: three norms, two seeds each.", flush=True)
     status = train(["-m", *settings], again=shlex.join(["normlab", "demo", *extra]))
     if not status:
         runs = shlex.quote(given.get("runs_dir", "runs"))

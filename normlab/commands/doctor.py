@@ -11,10 +11,10 @@ from normlab.commands._arguments import command_parser
 from normlab.commands._terminal import at_work, print_prose
 
 _EXAMPLES = """examples:
-  normlab doctor         one line per check: ok, warn or fail; what to do
+  normlab doctor         one line per check: ok, warn or fail, and what to do
   normlab doctor --json  the same as JSON
   normlab doctor --speed norm=bn task=multi30k data_dir=FOLDER
-The exit status is 1 when a check fails.
+The exit status is 1 if a check fails.
 """
 _FREE_GIB = 5.0  # room for prepared data and the checkpoints of a small sweep
 _SECONDS = 3.0  # the longest wait for W&B to answer
@@ -35,15 +35,15 @@ def main(argv: list[str]) -> int:
     parser = command_parser("doctor", does, _EXAMPLES)
     add = parser.add_argument
     add("--json", action="store_true", help="print JSON")
-    text = "measure tokens per second of training and the share of the machine's peak"
+    text = "measure training tokens per second and the share of the machine's peak"
     add("--speed", action="store_true", help=text)
-    text = "with --speed: as for `normlab train`"
+    text = "with --speed: settings, as for `normlab train`"
     add("overrides", nargs="*", metavar="key=value", help=text)
     arguments = parser.parse_intermixed_args(argv)
     if arguments.speed:
         return _speed(arguments.overrides, as_json=arguments.json)
     if arguments.overrides:
-        raise ValueError(f"{arguments.overrides[0]}: settings are for --speed")
+        raise ValueError(f"{arguments.overrides[0]}: settings need --speed")
     checks = list(run_checks())
     if arguments.json:
         print(json.dumps([check._asdict() for check in checks], indent=1))
@@ -88,14 +88,14 @@ def run_checks() -> Iterator[Check]:
     device = str(environment["device"])
     if torch.version.cuda is not None and not torch.cuda.is_available():
         found = f"{device}; torch is built for CUDA {torch.version.cuda} but finds no GPU"
-        yield Check("device", "warn", found, "run nvidia-smi to see why, or use the processor")
+        yield Check("device", "warn", found, "run nvidia-smi to see why, or use the CPU")
     else:
         yield Check("device", "ok", f"{device}, {torch.get_num_threads()} threads for a run")
     _, precision, instructions = arithmetic_of(environment)
     yield Check("precision", "ok", f"precision=auto is {precision} ({instructions})")
     yield _wandb()
-    yield check_folder("cache", cache_root(), "set NORMLAB_CACHE to a folder with room")
-    yield check_folder("runs", Path("runs").absolute(), "set runs_dir=PATH to a folder with room")
+    yield check_folder("cache", cache_root(), "set NORMLAB_CACHE to a folder with space")
+    yield check_folder("runs", Path("runs").absolute(), "set runs_dir=PATH to a folder with space")
 
 
 def _wandb() -> Check:
@@ -111,15 +111,15 @@ def _wandb() -> Check:
         reach(login.host, _SECONDS)
     except OSError as error:
         found = f"login in {login.source}; {login.host}: {error}"
-        return Check("wandb", "warn", found, "runs are kept offline; wandb sync sends them later")
+        return Check("wandb", "warn", found, "runs are kept offline; wandb sync uploads them later")
     return Check("wandb", "ok", f"online at {login.host}, login in {login.source}")
 
 
 def check_folder(name: str, folder: Path, advice: str) -> Check:
-    """Check that a folder, which need not exist yet, is writable and has enough room."""
+    """Check that a folder, which need not exist yet, is writable and has enough space."""
     existing = next(path for path in (folder, *folder.parents) if path.exists())
     if not (existing.is_dir() and os.access(existing, os.W_OK)):
-        return Check(name, "fail", f"{folder} cannot be written", advice)
+        return Check(name, "fail", f"{folder} is not writable", advice)
     free = shutil.disk_usage(existing).free / 2**30
     found = f"{folder}, {free:,.1f} GiB free"
     return Check(name, "ok", found) if free >= _FREE_GIB else Check(name, "warn", found, advice)

@@ -20,26 +20,26 @@ examples:
   normlab eval RUN task.test_search.beam=1
   normlab eval RUN norm.eval_stats=batch task.eval_batch_size=8
   normlab eval RUN norm.eval_stats=recalibrated --split valid --json
-  normlab eval RUN "observe.test_noise=[0.4]"  also with noise on the input
+  normlab eval RUN "observe.test_noise=[0.4]"  with input noise, too
   normlab eval RUN --fold                   batch norm folded
   normlab eval RUN --weights best_loss      other weights than the tested ones
   normlab eval RUN --limit 100              100 examples of the split
   normlab eval results/batching/small:bn@seed1 --kept data_dir=FOLDER
 
-The scores are printed, and the run's record stays as it is; --json > FILE keeps them.
+The scores are printed, and the run's record does not change; --json > FILE saves them.
 """
 
 
 def main(argv: list[str]) -> int:
     """Load each run with the changes, score the split and print the scores."""
-    does = "Score finished runs again under other settings."
+    does = "Re-score finished runs with other settings."
     parser = command_parser("eval", does, _EXAMPLES)
     add_run(parser, "a finished run, or an experiment (all its seeds)")
     add = parser.add_argument
     add("--split", default="test", help="the split to score; default: test")
-    add("--limit", type=int, metavar="N", help="score N examples of it")
-    add("--fold", action="store_true", help="fold batch norm into the adjacent products")
-    text = "score the translations kept next to the record; 1 if a score differs from it"
+    add("--limit", type=int, metavar="N", help="score only N examples of the split")
+    add("--fold", action="store_true", help="fold batch norm into the adjacent linear layers")
+    text = "re-score the translations kept with the record; exit status 1 if a score differs"
     add("--kept", action="store_true", help=text)
     add("--json", action="store_true", help="print JSON")
     add("--outputs", type=as_path, help="write the model's outputs to this file")
@@ -113,5 +113,5 @@ def _show(
     columns = [*(folder.name for folder in found), "mean" if len(found) > 1 else "record"]
     notes = [f"scored by: {', '.join(names)} {way}" for way, names in ways.items()]
     if limit is not None and len(found) == 1:
-        notes.append(f"--limit {limit} scores a part of the split; the record is of the whole")
+        notes.append(f"--limit {limit} scores a part of the split; the record has the whole split")
     print_table(["score", *columns], rows, numeric=columns, notes=notes)

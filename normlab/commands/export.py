@@ -15,12 +15,12 @@ from normlab.config.registry import CONFIG_DIR
 _EXAMPLES = """examples:
   normlab export runs/toy-bn-pre-1a2b3c4d5e/seed1 --fold
   normlab export RUN --out FOLDER
-  normlab export RUN device=cpu  of a GPU's run, without a GPU
+  normlab export RUN device=cpu  a run from a GPU, on a machine without one
   normlab export --wandb --where task=mlm --where norm=ln,bn
 
 model.pt holds a state dict under `model` (torch.load(..., weights_only=True)), the config, and the
-names of folded norms. --fold folds norms with running statistics, batch norm and its kin, into the
-adjacent products. The file is written only if the outputs agree with the run's model.
+names of folded norms. --fold folds norms with running statistics (batch norm and its variants) into
+the adjacent linear layers or convolutions. The file is written only if the outputs agree.
 
 --wandb saves a workspace that compares norms, and needs a login: `wandb login`, or WANDB_API_KEY.
 """
@@ -32,13 +32,13 @@ def main(argv: list[str]) -> int:
     parser = command_parser("export", does, _EXAMPLES)
     add = parser.add_argument
     add("run", nargs="?", type=as_path, metavar="RUN", help="a finished run")
-    add("device", nargs="?", metavar="device=DEVICE", help="default: as the run")
-    add("--fold", action="store_true", help="fold batch norm and its kin")
+    add("device", nargs="?", metavar="device=DEVICE", help="default: the run's own")
+    add("--fold", action="store_true", help="fold batch norm and its variants")
     add("--out", type=as_path, help="the folder to write to; default: RUN/export")
     add("--wandb", action="store_true", help="save a workspace at W&B instead")
-    add("--project", help="with --wandb; default: that of the wandb sink")
-    add("--entity", help="with --wandb: user or team; default: of the login")
-    add("--name", default="normlab", help="of the workspace; default: normlab")
+    add("--project", help="with --wandb; default: the project of the wandb sink")
+    add("--entity", help="with --wandb: user or team; default: the login's own")
+    add("--name", default="normlab", help="name of the workspace; default: normlab")
     text = "with --wandb: only runs with these values of a config key; may be repeated"
     add("--where", action="append", default=[], metavar="KEY=VALUE[,VALUE]", help=text)
     arguments = parser.parse_intermixed_args(argv)
@@ -64,7 +64,7 @@ def main(argv: list[str]) -> int:
 
 
 def _workspace(arguments: argparse.Namespace) -> int:
-    """Save a workspace; raises ValueError for a missing login or package, or W&B's refusal."""
+    """Save a workspace; ValueError for a missing login or package, or if W&B refuses."""
     import wandb
     import yaml
     from wandb.errors import Error
@@ -81,13 +81,13 @@ def _workspace(arguments: argparse.Namespace) -> int:
         reach(login.host, float(sink["connect_seconds"]))
         entity = arguments.entity or sink["entity"] or wandb.Api().default_entity
         if not entity:
-            raise ValueError("the login has no default entity: name a user or team by --entity")
+            raise ValueError("the login has no default entity: name a user or team with --entity")
         project = arguments.project or sink["project"]
         made = workspace(entity=entity, project=project, name=arguments.name, where=where)
         made.save()
     except OSError as error:
         raise ValueError(f"{login.host} does not answer ({error}): nothing was saved") from None
     except Error as error:
-        raise ValueError(f"W&B refuses: {str(error).strip()}; nothing was saved") from error
+        raise ValueError(f"W&B refused: {str(error).strip()}; nothing was saved") from error
     print(made.url)
     return 0

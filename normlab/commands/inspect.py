@@ -31,12 +31,12 @@ def main(argv: list[str]) -> int:
     does = "Examine a model at initialization or a finished run: leaks, statistics, gradients, ..."
     parser = command_parser("inspect", does, _EXAMPLES)
     add = parser.add_argument
-    text = "a run folder with settings that replace its own, or a config as for normlab train"
+    text = "a run folder with settings that replace the run's, or a config as for normlab train"
     add("subject", nargs="*", metavar="RUN | key=value", help=text)
-    add("--only", default="", metavar="NAME,...", help="ask these questions alone")
+    add("--only", default="", metavar="NAME,...", help="ask only these questions")
     add("--data", action="store_true", help="prepare and describe the data of a task instead")
     add("--json", action="store_true", help="print the sheet as JSON")
-    text = f"the file (default: {SHEET_FILE} in the run's folder, or here)"
+    text = f"file to write (default: {SHEET_FILE} in the run's folder, or here)"
     add("--out", type=as_path, help=text)
     arguments = parser.parse_intermixed_args(argv)
     if arguments.data:
@@ -72,7 +72,7 @@ def main(argv: list[str]) -> int:
 
 
 def _subject(words: list[str]) -> "tuple[Subject, Path]":
-    """Return the subject to examine and the folder for its sheet."""
+    """Return the subject to examine, and the folder for the sheet."""
     from normlab.config.suggest import check_given_once
     from normlab.inspect.model import subject_of_config, subject_of_run
 
@@ -110,7 +110,7 @@ def _cell(value: object) -> str:
 
 
 def _describe_data(overrides: list[str], *, as_json: bool) -> int:
-    """Prepare a task's data and print their description; raises ValueError if they are damaged."""
+    """Prepare a task's data and print its description; ValueError if the data is damaged."""
     from normlab.config.compose import compose, to_dict
     from normlab.train.build import build_task
 

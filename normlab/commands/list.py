@@ -18,15 +18,15 @@ from normlab.records.store import PROGRESS_FILE, RunStore, read_progress
 
 _POOLS = re.compile(r"Pools over ([^.;]+)")
 _PAPER = re.compile(r"\([^()]*\b((?:19|20)\d\d)\)")
-_SILENT = 120.0  # a run whose progress is older than these seconds has stopped
+_SILENT = 120.0  # seconds without progress after which a run counts as stopped
 _LINE = re.compile(r"(?P<indent> *)(?P<name>\w+):(?: +(?P<value>[^#]*?))?(?: +# (?P<said>.*))?")
 
 _EXAMPLES = """examples:
   normlab list               every group and its options
   normlab list norms         the norms by the axes they pool over
   normlab list norms --json  the same as JSON
-  normlab list studies       the studies, and what they cost at each scale
-  normlab list keys          each key: its default, allowed values, meaning
+  normlab list studies       the studies, with their cost at each scale
+  normlab list keys          all keys with default, allowed values and meaning
   normlab list runs          the runs below runs/, with their progress
 
 Names may be singular or plural. Tables fit the terminal's width, in a pipe 80 columns or COLUMNS:
@@ -35,7 +35,7 @@ Names may be singular or plural. Tables fit the terminal's width, in a pipe 80 c
 
 
 class Listing(NamedTuple):
-    """A table, and messages about what could not be read."""
+    """A table, notes, and messages about runs that could not be read."""
 
     columns: Sequence[str]
     rows: Sequence[Sequence[Any]]
@@ -44,7 +44,7 @@ class Listing(NamedTuple):
 
 
 def main(argv: list[str]) -> int:
-    """Print the list; 1 for a damaged run. Raises `ValueError` for a kind that does not exist."""
+    """Print the list; return 1 if a run is damaged. Raises `ValueError` for an unknown kind."""
     does = "List norms, placements, studies, keys, ... and the runs on disk."
     parser = command_parser("list", does, _EXAMPLES)
     parser.add_argument("kind", nargs="?", help="a config group such as norms, `keys` or `runs`")
@@ -75,7 +75,7 @@ def _listing(kind: str | None, runs_dir: Path) -> Listing:
         case "runs" | "run":
             return _runs(runs_dir)
         case "keys" | "key":
-            note = "an option sets the defaults of its own keys: normlab train norm=bn --cfg job"
+            note = "options set defaults of their own keys: see normlab train norm=bn --cfg job"
             return Listing(["key", "default", "allowed", "what it is"], keys(), [note])
         case "norm":
             return _norms()
@@ -86,7 +86,7 @@ def _listing(kind: str | None, runs_dir: Path) -> Listing:
             return Listing([group, "what it is"], rows)
     near = get_close_matches(kind, kinds, n=1)
     meant = f"did you mean {near[0]}? There are" if near else "there are"
-    raise ValueError(f"nothing is called {kind!r:.60}; {meant} {', '.join(kinds)}")
+    raise ValueError(f"no group or list {kind!r:.60}; {meant} {', '.join(kinds)}")
 
 
 def _norms() -> Listing:
@@ -113,8 +113,8 @@ def _studies() -> Listing:
         ]
         rows.append([option.name, option.description, "; ".join(said)])
     note = (
-        "hours: one run after the other, on a core with AVX512 or, at scale=paper, on a GPU, as "
-        "the study's file estimates"
+        "hours: estimates from the study's file, one run at a time on a core with AVX512 or, at "
+        "scale=paper, on a GPU"
     )
     return Listing(["study", "what it is", "cost by scale"], rows, [note])
 
@@ -129,7 +129,7 @@ def _runs(runs_dir: Path) -> Listing:
     rows += [[str(path), *_progress(path)] for path in store.open]
     notes = [] if rows else [f"no runs below {runs_dir}; `normlab train` makes one"]
     if store.open:
-        notes.append("a run without an outcome shows its last progress; resume a killed one")
+        notes.append("runs without an outcome show their last progress; rerun one to resume it")
     columns = ["run", "outcome", "step", "score"]
     return Listing(columns, rows, notes, [message for _, message in store.damaged])
 
@@ -149,14 +149,14 @@ def _progress(folder: Path) -> list[str]:
 
 
 def _score(record: RunRecord) -> str:
-    """Return a score on the whole test, or else on validation."""
+    """Return the first test score, or else the first validation score."""
     scores = record.main_scores
     name = next((name for name in scores if name.startswith("test/")), next(iter(scores), None))
     return "-" if name is None else f"{name} {scores[name].value:.4g}"
 
 
 class Key(NamedTuple):
-    """A dotted key: its default (empty for an option's key), its allowed values, its meaning."""
+    """A dotted key with its default (empty for an option's key), allowed values and meaning."""
 
     name: str
     default: str

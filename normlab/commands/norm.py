@@ -17,24 +17,24 @@ if TYPE_CHECKING:
 
 _EXAMPLES = """examples:
   normlab norm new peak    normlab/norms/peak.py and configs/norm/peak.yaml
-  normlab norm check peak  does it keep the contract of all norms? seconds
-  normlab norm card peak   fixed questions and short runs, minutes
+  normlab norm check peak  check it against the norm contract, in seconds
+  normlab norm card peak   make its report card, in minutes
 
-The new files train at once, as a norm that divides each token by its root mean square; they say
-what to change. An installed package keeps both files inside itself; the command says where.
+The new files work at once, as a norm that divides each token by its root mean square; comments say
+what to change. If normlab is installed as a package, both files are inside it, at printed paths.
 """
 _CARD = """examples:
-  normlab norm card mine                  some twenty minutes on a core; a page
+  normlab norm card mine                  about twenty minutes on one core
   normlab norm card mine scale=smoke      under a minute: does everything run?
-  normlab norm card bn norm.ghost=4       another value, and its own card
+  normlab norm card bn norm.ghost=4       a changed setting has its own card
   normlab norm card dyt placement=post
   normlab norm card mine --only cost,rate  some of the questions
-  normlab norm card dyt --publish results  to the board, results/cards.md
+  normlab norm card dyt --publish results  add it to the board, results/cards.md
 
 The short runs are translation, a language model, BERT, and a small residual network on handwritten
-digits. They are kept below --folder: interrupted, the same command resumes. The page compares with
-the cards of ln, rms, bn and none, where they were made at the same scale and placement: in
---folder, or in results/cards.
+digits. They are kept below --folder, and the same command resumes them. The page compares the norm
+with ln, rms, bn and none if --folder or results/cards has their cards at the same scale and
+placement.
 """
 _STATUS = {True: "ok", False: "violated", None: "does not apply"}
 _NAME = re.compile(r"[a-z][a-z0-9_]{,39}")  # part of run names
@@ -52,18 +52,18 @@ from normlab.norms.pool import widen
 
 
 class {title}(Norm):
-    """Each token over its root mean square: put the formula of the paper here."""
+    """Divides each token by its root mean square: put the formula of the paper here."""
 
-    # What statistics are taken over, of the names in `Axis`; frozenset() for a norm without any.
+    # The axes (names in `Axis`) that statistics pool over; frozenset() for a norm without any.
     pools: ClassVar[frozenset[Axis]] = frozenset({{"feature"}})
 
     def __init__(self, dim: int, *, eps: float) -> None:
-        # A value of the config for each keyword; scale and shift say which of both are learned.
+        # Each keyword is a key in the config; scale and shift say which of the two are learned.
         super().__init__(dim, scale=True, shift=True)
         self.eps = eps
 
     def forward(self, x: Float[Tensor, "B P D"], stream: Stream) -> Float[Tensor, "B P D"]:
-        """Return `x` normalized; `stream.real(x)` tells tokens from padding."""
+        """Return `x` normalized; `stream.real(x)` is true at tokens, false at padding."""
         wide, weight, bias = widen(x, self.weight, self.bias)  # float32, also under bf16
         square = wide.square().mean(-1, keepdim=True)
         return (wide * (square + self.eps).rsqrt() * weight + bias).to(x.dtype)
@@ -71,22 +71,22 @@ class {title}(Norm):
 _CONFIG = """# normlab train norm={name}
 # {title}: one sentence on what it does (authors, year). Pools over feature.
 _target_: normlab.norms.{name}.{title}
-eps: 1.0e-5  # what it is; a new name gets its range as an annotation in the norm's file
+eps: 1.0e-5  # say what it is; annotate a new name with its range in the norm's file
 """
 
 
 def main(argv: list[str]) -> int:
-    """Write both files of a new norm, check norms, or make a card."""
+    """Create the files of a new norm, check norms, or make a card."""
     action, *rest = argv or [""]
     if action == "check":
         return _check(rest)
     if action == "card":
         named = bool(rest) and "=" not in rest[0] and not rest[0].startswith("-")
         return card([f"norm={rest[0]}", *rest[1:]] if named else rest)
-    does = "Begin a norm of your own, check it against the norm contract, make its report card."
+    does = "Create a norm of your own, check it against the norm contract, make its report card."
     parser = command_parser("norm", does, _EXAMPLES)
     parser.add_argument("action", choices=("new", "check", "card"), help="what to do")
-    parser.add_argument("name", metavar="NAME", help="small letters, digits and _")
+    parser.add_argument("name", metavar="NAME", help="lowercase letters, digits and _")
     return _new(parser.parse_args(argv).name)
 
 
@@ -95,8 +95,8 @@ def _new(name: str) -> int:
 
     if not _NAME.fullmatch(name) or name in _WORDS:
         raise ValueError(
-            f"{name!r:.60} cannot be a norm: give small letters, digits and _, a letter first, at "
-            "most 40, and no word of Python or YAML"
+            f"{name!r:.60} cannot be a norm: give at most 40 lowercase letters, digits and _, a "
+            "letter first, and no keyword of Python or YAML"
         )
     title, files = title_of(name), places(name)
     shown = [os.path.relpath(path) for path in files]
@@ -106,12 +106,12 @@ def _new(name: str) -> int:
     texts = (text.format(name=name, title=title) for text in (_MODULE, _CONFIG))
     write_files(dict(zip(files, texts, strict=True)))
     print(
-        f"wrote {shown[0]}    what it pools over, its values, its formula\n"
-        f"      {shown[1]}    its values, and a sentence for normlab list norms\n"
+        f"wrote {shown[0]}    its axes, its parameters, its formula\n"
+        f"      {shown[1]}    its values, and its description for normlab list norms\n"
         "Both work as they are. Put your norm in their place, then:\n"
         f"  normlab norm check {name}                the norm contract, in seconds\n"
-        f"  normlab train norm={name} scale=smoke    a run of a minute\n"
-        f"  normlab norm card {name} scale=smoke     the report card, small; without scale whole"
+        f"  normlab train norm={name} scale=smoke    a run of about a minute\n"
+        f"  normlab norm card {name} scale=smoke     a small report card; full without scale"
     )
     return 0
 
@@ -164,15 +164,15 @@ def _check(argv: list[str]) -> int:
 
 
 def card(argv: list[str]) -> int:
-    """Run the examinations of a card, print each result as it comes, and write the page."""
+    """Answer the questions of a card, print each answer when it is ready, and write the page."""
     does = "The report card of a norm: fixed questions and short runs, one page and one row."
     parser = command_parser("norm card", does, _CARD)
     add = parser.add_argument
     add("overrides", nargs="*", metavar="key=value", help="the norm; scale=smoke")
-    add("--only", default="", metavar="NAME,...", help="these questions alone")
+    add("--only", default="", metavar="NAME,...", help="ask only these questions")
     text = "where cards are kept; default: cards"
     add("--folder", type=as_path, default=Path("cards"), help=text)
-    text = "also add the card to the board there"
+    text = "also add the card to the board in this folder"
     add("--publish", type=as_path, metavar="RESULTS", help=text)
     arguments = parser.parse_intermixed_args(argv)
 
@@ -187,7 +187,7 @@ def card(argv: list[str]) -> int:
     asked = questions("card", "model", names=names)
     subject, results = examined(arguments.overrides, arguments.folder), arguments.publish
     if results is not None and (subject.scale != "small" or names):
-        raise ValueError("--publish takes a whole card of scale=small: leave --only out")
+        raise ValueError("--publish takes a complete card of scale=small: leave --only out")
     if results is not None and not results.is_dir():
         raise ValueError(f"--publish {results}: no such folder; the board is in results")
     subject.check()

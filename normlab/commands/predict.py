@@ -12,8 +12,8 @@ examples:
   echo "The module provides" | normlab predict RUN --tokens 50
   normlab predict RUN --temperature 0 norm.eval_stats=batch < prompt.txt
 
-A translation run translates each line of the input. A language model continues the input as one
-text, and prints each token as it is drawn.
+A translation run translates each line of the input. For a language model, the input is one text;
+it is printed with its continuation.
 """
 
 
@@ -23,11 +23,11 @@ def main(argv: list[str]) -> int:
     parser = command_parser("predict", does, _EXAMPLES)
     add_run(parser, "a finished run")
     add = parser.add_argument_group("language models").add_argument
-    add("--tokens", type=int, default=100, help="the most to draw; default: 100")
-    text = "0 takes the most likely token; default: 0.8"
+    add("--tokens", type=int, default=100, help="the most tokens to generate; default: 100")
+    text = "0 always takes the most likely token; default: 0.8"
     add("--temperature", type=float, default=0.8, help=text)
-    add("--top-k", type=int, help="draw from the k most likely tokens")
-    add("--seed", type=int, default=1, help="of the random numbers; default: 1")
+    add("--top-k", type=int, help="sample from the k most likely tokens")
+    add("--seed", type=int, default=1, help="random seed; default: 1")
     arguments = parser.parse_intermixed_args(argv)
     from normlab.data.corpus import decoded
     from normlab.models.decoding import SamplingSettings
@@ -51,5 +51,5 @@ def main(argv: list[str]) -> int:
         print(prompt + text)
     else:
         task = run.record.choice("task")
-        raise ValueError(f"{arguments.run}: task={task} writes no text; normlab eval scores it")
+        raise ValueError(f"{arguments.run}: task={task} generates no text; use normlab eval")
     return 0

@@ -16,15 +16,15 @@ _EXAMPLES = """examples:
   normlab report --watch                  rewrite it while runs train; the browser reloads it
   normlab report --figures svg            also draw figures: report/loss.svg, loss-dark.svg, ...
 
-Runs are folders of runs, as a sweep leaves one, run folders, or record.json files. Their page is
-one file that opens without a network: one row per experiment, differences to the baseline paired by
-seed, curves, how the runs trained, where their configs differ.
-Tables and charts download as SVG and CSV. Figures by layer and over training are made of the probes
-of a run: train with probe=full. Each figure is drawn for light and for dark pages.
+RUN is a run folder, a folder of runs (such as the one of a sweep) or a record.json. The page is one
+file that opens offline: one row per experiment, differences from the baseline paired by seed,
+curves, training statistics, and config differences.
+Tables and charts can be saved as SVG and CSV. Figures by layer and over training need the probes of
+a run: train with probe=full. Each figure is drawn for light and for dark pages.
 
 Published studies have pages of their own: normlab study publish and normlab study verify.
 """
-_EVERY = 5  # the shortest time between two pages, in seconds
+_EVERY = 5  # seconds between two pages, at least
 
 
 def main(argv: list[str]) -> int:
@@ -37,14 +37,14 @@ def main(argv: list[str]) -> int:
     from normlab.reports.page import study_page
     from normlab.reports.study_table import build
 
-    parser = command_parser("report", "Write the page of any runs, and their figures.", _EXAMPLES)
+    parser = command_parser("report", "Write a page about any runs, and their figures.", _EXAMPLES)
     text = "run folders and folders of runs; default: runs"
     add = parser.add_argument
     add("runs", nargs="*", type=as_path, default=[Path("runs")], metavar="RUN", help=text)
     add("--out", type=as_path, default=Path("report"), metavar="FOLDER", help="default: report")
     add_compared(parser)
     add("--watch", action="store_true", help="rewrite the page until Ctrl-C")
-    add("--figures", choices=("svg", "png"), help="draw figures too, next to the page")
+    add("--figures", choices=("svg", "png"), help="also draw figures, next to the page")
     arguments = parser.parse_args(argv)
     places, out, told = arguments.runs, arguments.out, set[str]()
 
@@ -82,7 +82,7 @@ def main(argv: list[str]) -> int:
                 complain(str(error))
             time.sleep(max(_EVERY, 5 * (time.monotonic() - begun)))
     except KeyboardInterrupt:
-        print(f"\n{out / 'report.html'} is no longer rewritten")
+        print(f"\n{out / 'report.html'} is no longer updated")
     runs, whole = write()  # the last page does not reload
     print(out / "report.html")
     if arguments.figures is not None:

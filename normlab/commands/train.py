@@ -1,7 +1,7 @@
 """`normlab train`: one run; with -m or a search plugin of Hydra, many.
 
-Hydra's basic launcher only lists the runs of a grid, and the loop of studies carries them out. With
-another launcher (Slurm, Ray) a scheduler carries them out; `normlab list runs` shows them.
+Hydra's basic launcher only lists the runs of a grid, and the same loop as for studies runs them.
+With another launcher (Slurm, Ray) a scheduler runs them; `normlab list runs` shows them.
 """
 
 import math
@@ -37,17 +37,17 @@ examples:
   normlab train norm=ln 'sites={encoder.0.*:bn,*.self.q:rms}'
   normlab train -m norm=ln,bn batch_size=8,32,128 'seed=range(1,4)'
 
-normlab list          every group with its options; normlab list GROUP: one
-normlab list keys     every key: its default, allowed values, meaning
---cfg job             print the whole config, and train nothing
+normlab list          all groups and options; with a GROUP, one group
+normlab list keys     all keys with default, allowed values and meaning
+--cfg job             print the whole config without training
 --hydra-help          Hydra's own flags"""
-SEARCH_RESULT = "optimization_results.yaml"  # the file in which Hydra's sweepers save their result
+SEARCH_RESULT = "optimization_results.yaml"  # the file in which a sweeper saves its result
 
 
 def main(argv: list[str], again: str | None = None) -> int:
     """Compose the config and train; Hydra handles the flags.
 
-    `again` is the command that resumes, if it is not this one.
+    `again` is the command that resumes, if it differs from this one.
     """
     if argv in (["--help"], ["-h"]):
         print(_HELP)
@@ -73,7 +73,7 @@ def main(argv: list[str], again: str | None = None) -> int:
 
 
 def shown_config(argv: Sequence[str]) -> str | None:
-    """Return the config of a run for `--cfg job`; None if Hydra must answer.
+    """Return the config of a run for `--cfg job`; None for other flags, which Hydra handles.
 
     Hydra would print its own composition, without the values of a recipe.
     """
@@ -90,7 +90,7 @@ def shown_config(argv: Sequence[str]) -> str | None:
 
 
 def train_and_say(config: "DictConfig") -> "RunRecord":
-    """Carry out a run and print its last line."""
+    """Train a run and print its summary."""
     from normlab.train.run import train
 
     record = train(config)
@@ -100,12 +100,12 @@ def train_and_say(config: "DictConfig") -> "RunRecord":
 
 
 def _is_first_rank() -> bool:
-    """Return whether this is torchrun's first process or the only one; works after a run, too."""
+    """Return whether this is rank 0 or the only process, also after the process group has ended."""
     return os.environ.get("RANK", "0") == "0"
 
 
 def summary(record: "RunRecord") -> str:
-    """Return the last line of a run: its outcome and test scores."""
+    """Return one line about a run: its outcome and test scores."""
     from normlab.metrics.spread import NOT_CLEAR, learned
 
     scores = ", ".join(
@@ -123,7 +123,7 @@ def summary(record: "RunRecord") -> str:
 
 
 def run_hydra(argv: list[str], *, again: str) -> int:
-    """Let Hydra parse the arguments, carry out the runs, and return the exit status.
+    """Let Hydra parse the arguments, run everything, and return the exit status.
 
     `again` is the command that resumes.
     """
@@ -156,7 +156,7 @@ def run_hydra(argv: list[str], *, again: str) -> int:
             record = _train_elsewhere(config, overrides, note)
             return None if record is None else objective(record, config, direction)
         folder = own / str(len(cells))
-        with suppress(Exception):  # the run of a wrong config fails later with its own message
+        with suppress(Exception):  # an invalid config fails later, with its own message
             run = Run(from_hydra(config))
             folder = run.folder
             if run.finished(processes=1) is not None:
@@ -202,7 +202,7 @@ def _of_submitit(error: Exception) -> bool:
 
 
 def _sweep(cells: list[Cell], before: set[Path], processes: int | None, again: str) -> int:
-    """Carry out the runs that had not ended before, and compare all; `again` resumes."""
+    """Run what has not ended, and compare all runs; `again` is the command that resumes."""
     from normlab.commands.compare import main as compare
     from normlab.studies.show import carry_out_shown
 
@@ -210,7 +210,7 @@ def _sweep(cells: list[Cell], before: set[Path], processes: int | None, again: s
     cells = [cell._replace(name=name) for cell, name in zip(cells, names, strict=True)]
     left = [cell for cell in cells if cell.folder not in before]
     if len(left) < len(cells):
-        print(f"{len(cells) - len(left)} of {len(cells)} runs have ended before and are skipped")
+        print(f"{len(cells) - len(left)} of {len(cells)} runs had already ended and are skipped")
     ended = carry_out_shown(Plan(left), processes, again=again) if left else []
     folders = dict.fromkeys(cell.folder for cell in cells)
     if there := [str(folder) for folder in folders if (folder / RECORD_FILE).is_file()]:
@@ -222,7 +222,7 @@ def _sweep(cells: list[Cell], before: set[Path], processes: int | None, again: s
 def _train_elsewhere(
     config: "DictConfig", overrides: Sequence[str], note: Path | None
 ) -> "RunRecord | None":
-    """Carry out a run inside a job of another launcher; return its record.
+    """Train a run inside a job of another launcher; return its record.
 
     If `note` is given, an error is written to that file and None is returned, since Hydra would
     name only the first failed run. A run that was asked to stop ends the process without a result,

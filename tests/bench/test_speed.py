@@ -63,4 +63,4 @@ def test_doctor_measures_a_run(capsys, monkeypatch):
     assert "tokens per second of training" in text and "% of this machine's peak" in text
     assert max(map(len, text.splitlines())) <= 80
     assert cli(["doctor", "norm=bn"]) == 1
-    assert "norm=bn: settings are for --speed" in capsys.readouterr().err
+    assert "norm=bn: settings need --speed" in capsys.readouterr().err

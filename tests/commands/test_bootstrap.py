@@ -68,11 +68,11 @@ def test_text_that_was_moved_is_looked_for_where_it_is_said_to_be(
     translated, capsys, tmp_path, text
 ):
     argv = [*places(translated), "--bootstrap", "--data-dir"]
-    with pytest.raises(ValueError, match=r"cannot be had: no folder gone.*--data-dir"):
+    with pytest.raises(ValueError, match=r"cannot be read: no folder gone.*--data-dir"):
         main([*argv, "gone"])
     assert main([*argv, str(text)]) == 0
     other = write_corpus(tmp_path / "other", seed=7)
-    with pytest.raises(ValueError, match=r"tested on other text than data_dir=.*other holds now"):
+    with pytest.raises(ValueError, match=r"tested on other text than data_dir=.*other has now"):
         main([*argv, str(other)])
 
 
@@ -130,7 +130,7 @@ def test_what_makes_no_pairs_is_refused(translated):
     ln, bn = places(translated)
     with pytest.raises(ValueError, match=r"no seed in common that finished \(4; 1\)"):
         main([f"{ln}/seed1", f"{bn}/seed4", "--bootstrap"])
-    with pytest.raises(ValueError, match=r"compares two experiments, and there are 1: ln"):
+    with pytest.raises(ValueError, match=r"compares two experiments, but there are 1: ln"):
         main([f"{ln}/seed1", f"{ln}/seed2", "--bootstrap"])
     with pytest.raises(ValueError, match="leave out --score"):
         main([ln, bn, "--bootstrap", "--score", "test/bleu"])

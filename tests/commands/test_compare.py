@@ -174,4 +174,4 @@ def test_nothing_to_show_is_one_message(runs, capsys):
     out, err = capsys.readouterr()
     assert (out, err) == ("", "normlab: no run below elsewhere; `normlab train` makes one\n")
     main(["--where", "norm=gn"])
-    assert "no run that fits --where norm=gn below runs" in capsys.readouterr().err
+    assert "no run that matches --where norm=gn below runs" in capsys.readouterr().err

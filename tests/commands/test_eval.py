@@ -117,7 +117,7 @@ def test_a_stopped_run_has_a_warning_and_weights_that_were_not_kept_are_named(co
     folder = copied(outcome={"status": "interrupted", "step": 3})
     assert main(["eval", str(folder), "--limit", "1"]) == 0
     said = capsys.readouterr().err
-    assert "interrupted at step 3: these are not the weights of a whole run" in said
+    assert "interrupted at step 3, so these are not the weights of a whole run" in said
     (folder / "checkpoints" / "best-loss.pt").unlink()
     unkept = ["eval", str(folder), "--weights", "best_loss", "validate.best=false"]
     assert main(unkept) == 1

@@ -44,7 +44,7 @@ def test_a_workspace_needs_a_login():
 
 def test_a_wrong_key_and_a_filter_that_is_none_are_one_clear_line(wandb_server):
     wandb_server.refuses = True
-    with pytest.raises(ValueError, match=r"W&B refuses: .*invalid key"):
+    with pytest.raises(ValueError, match=r"W&B refused: .*invalid key"):
         main(["--wandb", "--entity", "tester"])
     with pytest.raises(ValueError, match="--where norm: expected KEY=VALUE"):
         main(["--wandb", "--where", "norm"])

@@ -37,7 +37,7 @@ def test_the_same_sentences_of_each_row_stand_next_to_source_and_reference(folde
         for folder, norm in zip(folders, ("ln", "bn"), strict=True):
             with open(f"{folder}/hypotheses.txt") as file:
                 assert own[f"{norm} seed 2"] == file.read().splitlines()[line - 1].strip()
-    assert "4 of the 30 sentences of" in out and "chrF of the sentence" in out
+    assert "4 of the 30 sentences of" in out and "chrF of each sentence" in out
     assert len(shown(capsys, folders[0], "--samples", "99")[0]) == 30
 
 
@@ -55,7 +55,7 @@ def test_without_the_text_or_translations_the_reason_is_said(folders, translated
     ln, bn = folders
     found, out = shown(capsys, ln, "--samples", "--data-dir", str(tmp_path / "gone"))
     assert all([*own] == ["ln seed 2"] for own in found.values())
-    assert "without sources and references: the text of the test cannot be had" in out
+    assert "without sources and references: the test text cannot be read" in out
     with pytest.raises(ValueError, match="at least 1"):
         main([ln, "--samples", "0"])
     changed(translated.root.parent / bn, data={"checksums": {"test": {"de": "a", "en": "b"}}})

@@ -66,7 +66,7 @@ def test_columns_are_aligned_if_letters_are_wide_and_cells_folded(lines):
 def test_an_empty_path_is_not_the_current_folder(capsys):
     with pytest.raises(SystemExit):
         main(["study", "run", "batching", "--publish", ""])
-    assert "argument --publish: expected a path, found nothing" in capsys.readouterr().err
+    assert "argument --publish: expected a path, got nothing" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("command", ["", *names()])
