@@ -117,7 +117,7 @@ def _verify(pages: Mapping[Path, str], damaged: Sequence[str], results: Path) ->
     problems = [*damaged, *manifest.problems(results)]
     for path in manifest.stale(pages):
         what = "does not follow from the records" if path.is_file() else "missing"
-        problems.append(f"{path}: {what}; check what changed, then run {again}")
+        problems.append(f"{path}: {what}; check what changed, then {again}")
     for problem in problems:
         complain(problem)
     if not problems:
@@ -140,7 +140,7 @@ def _list(entries: "Sequence[Entry]") -> None:
             print_prose(f"- {each.name}: {text}", indent=" " * len(label), hang=2)
     counts = Counter(entry.verdict for entry in entries)
     print("\n" + ", ".join(f"{count} {verdict}" for verdict, count in sorted(counts.items())))
-    print("`normlab claims N` shows the evidence for a claim; A to D are grades of evidence.")
+    print("`normlab claims N` shows a claim's evidence; A to D are grades of evidence.")
 
 
 def _show(entry: "Entry") -> None:
