@@ -60,7 +60,6 @@ class Claim(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
 
     @property
     def name(self) -> str:
-        """Return the file name of the claim without extension."""
         return Path(self.path).stem
 
 

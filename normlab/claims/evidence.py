@@ -210,7 +210,6 @@ class Runs:
         return cls(configs, found, damaged=damaged, timings=timings, computed=computed)
 
     def folder(self, record: RunRecord) -> str:
-        """Return the folder or address of a record."""
         return self._folders[id(record)]
 
     def names(self, study: str, scale: str) -> set[str]:
@@ -226,7 +225,6 @@ class Runs:
         return self._plans[study, scale]
 
     def of_study(self, study: str, scale: str) -> list[RunRecord]:
-        """Return the records of a study at a scale."""
         return [record for record, _ in self.made.get((study, scale), ())]
 
 

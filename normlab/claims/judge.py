@@ -212,9 +212,8 @@ def at_look(
     value = math.exp if ratio else float
     said: dict[str, Any] = {}
     if found.smallest is not None:
-        (smallest,) = figures(value(found.smallest))
-        factor = "a factor " if ratio else ""
-        unshown = f"these seeds would have shown {factor}{smallest} (80 % power)"
+        shown = ("a factor " if ratio else "") + figures(value(found.smallest))[0]
+        unshown = f"these seeds would have shown {shown} (80 % power)"
         said["reason"] = found.reason or unshown
         said["unshown"] = "" if found.p_direction is None else unshown
     if found.interval is not None:

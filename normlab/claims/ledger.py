@@ -40,12 +40,10 @@ class Outcome:
 
     @property
     def name(self) -> str:
-        """Return the part's name with spaces."""
         return self.part.name.replace("_", " ")
 
     @property
     def question(self) -> str:
-        """Return the question that the endpoint answers."""
         return self.endpoint.question(self.part.says)
 
     @property
@@ -72,7 +70,6 @@ class Entry:
 
     @property
     def verdict(self) -> str:
-        """Return the claim's overall verdict."""
         return verdict([each.verdict for each in self.primary])
 
     @property
@@ -158,8 +155,7 @@ def _corrected(outcome: Outcome, family: Sequence[float] = ()) -> Outcome:
         found, reason = "undecided", NOT_SURVIVED
     if found in DECIDED:  # nothing more to measure
         finding = replace(finding, command=None, cost=None)
-    own = {"finding": finding, "verdict": found, "reason": reason}
-    return replace(outcome, p_holm=p, **own)
+    return replace(outcome, p_holm=p, finding=finding, verdict=found, reason=reason)
 
 
 def standings(claims: Sequence[Claim], runs: Runs, study: str, scale: str) -> list[Outcome]:

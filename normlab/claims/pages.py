@@ -11,18 +11,21 @@ from normlab.claims.ledger import VERDICTS, Entry, Outcome
 from normlab.records.labels import in_markdown
 from normlab.records.packed import RECORDS, Address
 
-_WIDTH = 100
 _COLUMNS = ("part", "question", "found", "seeds", "p", "corrected", "verdict")
 _HOME = "results"
-_TITLE = "The claims of the documents, and what was found"
 _WRITTEN = (
     "Written by `normlab claims --write` from the committed records and the computed checks; do "
     "not edit. `normlab claims N` shows a claim in the terminal, `normlab claims --verify` "
     "verifies this page."
 )
 _CARE = (
-    "A verdict holds for the data, the size and the settings that its grade names, not for the "
-    "documents' own experiments, whose code is unknown. Only grade A is about these."
+    "**Read with care.** A verdict holds for the data, the size and the settings that its grade "
+    "names, not for the documents' own experiments, whose code is unknown. Only grade A is about "
+    "these."
+)
+_RULES = (
+    "[How verdicts are made](../docs/explanation/verdicts.md) says how parts are decided and "
+    "corrected."
 )
 _MEANINGS: Mapping[str, str] = {
     "supported": "every part is supported",
@@ -31,12 +34,6 @@ _MEANINGS: Mapping[str, str] = {
     "undecided": "measured, but no part is decided",
     "not measured": "no evidence counts yet",
 }
-_RULES = "docs/explanation/verdicts.md"
-
-
-def _address(path: str) -> str:
-    """Return the relative link from the page to a file or folder of the checkout."""
-    return posixpath.relpath(path, _HOME)
 
 
 def verdict_text(entry: Entry) -> str:
@@ -84,9 +81,7 @@ def test_text(outcome: Outcome) -> str:
 def measure_text(outcome: Outcome) -> str:
     """Return the command that measures more, with its cost; "" if there is none."""
     found = outcome.finding
-    if found.command is None:
-        return ""
-    return f"`{found.command}`" + (f" ({found.cost})" if found.cost else "")
+    return "" if found.command is None else f"`{found.command}` ({found.cost})"
 
 
 def markdown(entries: Sequence[Entry]) -> str:
@@ -94,7 +89,6 @@ def markdown(entries: Sequence[Entry]) -> str:
     counts = Counter(entry.verdict for entry in entries)
     said = ", ".join(f"{counts[name]} {name}" for name in VERDICTS)
     meanings = "; ".join(f"*{name}*: {meaning}" for name, meaning in _MEANINGS.items())
-    rules = f"[How verdicts are made]({_address(_RULES)}) says how parts are decided and corrected."
     rows = [
         [
             f"[{(claim := entry.claim).id}](#claim-{claim.id})",
@@ -106,10 +100,8 @@ def markdown(entries: Sequence[Entry]) -> str:
         for entry in entries
     ]
     blocks = [
-        f"# {_TITLE}",
-        fill(_WRITTEN, _WIDTH),
-        fill(f"**Read with care.** {_CARE}", _WIDTH),
-        fill(f"{meanings}. {rules}", _WIDTH),
+        "# The claims of the documents, and what was found",
+        *(fill(text, 100) for text in (_WRITTEN, _CARE, f"{meanings}. {_RULES}")),
         f"{len(entries)} claims: {said}.",
         _table(["#", "claim", "from", "its value", "verdict"], rows),
         *(_section(entry) for entry in entries),
@@ -120,7 +112,7 @@ def markdown(entries: Sequence[Entry]) -> str:
 def _section(entry: Entry) -> str:
     claim = entry.claim
     figure = f"; its value: {claim.figure}" if claim.figure else ""
-    see = ", ".join(f"[{path}]({_address(path)})" for path in claim.see)
+    see = ", ".join(f"[{path}]({posixpath.relpath(path, _HOME)})" for path in claim.see)
     facts = [
         f"- Verdict: {_bold(verdict_text(entry), entry.verdict)}",
         f"- Literature: {claim.literature.strip()}",

@@ -47,7 +47,6 @@ class Endpoint(Struct, frozen=True, forbid_unknown_fields=True):
 
     @property
     def kind(self) -> str:
-        """Return the endpoint's key in claim files."""
         return type(self).__name__.lower()
 
     @property
@@ -95,12 +94,10 @@ class StudyEndpoint(Endpoint, frozen=True, kw_only=True):
 
     @property
     def labels(self) -> Mapping[str, Where]:
-        """Return the sides by label, such as `norm=bn`."""
         return {keys(side): side for side in self.sides}
 
     @property
     def all_scores(self) -> tuple[str, ...]:
-        """Return the scores that a run must have."""
         return (*self.scores, *((self.minus,) if self.minus else ()))
 
     @property
@@ -208,14 +205,13 @@ class Sample:
     problem: str | None = None
 
     def runs(self, seeds: Sequence[int]) -> list[RunRecord]:
-        """Return the runs of all sides for these seeds."""
         return [run for cell in self.cells.values() for seed in seeds for run in cell[seed]]
 
     def figures(self, side: str) -> dict[int, float]:
         """Return a side's value per seed: the mean over scores, then over nuisance settings."""
         cells = self.cells[side].items()
-        finished = {seed: runs for seed, runs in cells if all(run.finished for run in runs)}
-        return {seed: fmean(map(self._value, runs)) for seed, runs in finished.items()}
+        ended = ((seed, runs) for seed, runs in cells if all(run.finished for run in runs))
+        return {seed: fmean(map(self._value, runs)) for seed, runs in ended}
 
     def _value(self, run: RunRecord) -> float:
         found = (run.figure(score) for score in self.endpoint.all_scores)
@@ -270,8 +266,8 @@ def unfit(record: RunRecord, scores: Sequence[str]) -> str | None:
         return None
     if not record.weights:
         return "tested weights chosen by loss"
-    last = "last" in record.weights or "average" in record.weights
-    return None if last else "tested weights chosen by a score"
+    chosen = {"last", "average"}.isdisjoint(record.weights)
+    return "tested weights chosen by a score" if chosen else None
 
 
 def collect(runs: Runs, endpoint: StudyEndpoint) -> Sample:

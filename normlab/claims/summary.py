@@ -93,18 +93,13 @@ def _section(entries: Sequence[Entry], words: _Language) -> str:
         group = [entry for entry in entries if entry.verdict == verdict]
         if group:
             lines += [f"### {heading} ({len(group)})", ""]
-            lines += [line for entry in group for line in _lines(entry, words)]
+            for claim, parts in ((entry.claim, entry.primary) for entry in group):
+                said = in_markdown((words.chinese and claim.chinese) or claim.statement)
+                lines.append(f"- [{claim.id}](claims.md#claim-{claim.id}) {said}")
+                ordered = sorted(parts, key=lambda each: _PARTS.index(each.verdict))
+                lines += [f"  - {_part(each, words)}" for each in ordered]
             lines.append("")
     return "\n".join(lines)
-
-
-def _lines(entry: Entry, words: _Language) -> list[str]:
-    """Return the line of a claim and the lines of its parts, decided parts first."""
-    claim = entry.claim
-    said = in_markdown((words.chinese and claim.chinese) or claim.statement)
-    parts = sorted(entry.primary, key=lambda each: _PARTS.index(each.verdict))
-    head = f"- [{claim.id}](claims.md#claim-{claim.id}) {said}"
-    return [head, *(f"  - {_part(each, words)}" for each in parts)]
 
 
 def _part(outcome: Outcome, words: _Language) -> str:

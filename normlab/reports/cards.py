@@ -75,11 +75,10 @@ def cells(card: Card) -> dict[str, Any]:
 
 def board(cards: Iterable[Card]) -> str:
     """Return the board in Markdown, one row per norm, sorted by mean rank of the losses on text."""
-    found = [*cards]
-    losses = [[_loss(card, *short) for short in _RANKED.items()] for card in found]
-    columns = [*zip(*losses, strict=True)]
+    losses = [(card, [_loss(card, *short) for short in _RANKED.items()]) for card in cards]
+    columns = [*zip(*(mine for _, mine in losses), strict=True)]
     ranked: list[tuple[bool, float, str, dict[str, Any]]] = []
-    for card, mine in zip(found, losses, strict=True):
+    for card, mine in losses:
         ranks = [sum(e < loss for e in every) for loss, every in zip(mine, columns, strict=True)]
         own = cells(card)
         # A different loss token by token means that this norm sees later tokens in the full text.
@@ -87,13 +86,10 @@ def board(cards: Iterable[Card]) -> str:
         ranked.append((sees_later, fmean(ranks), card["name"], own))
     ranked.sort(key=lambda each: each[:3])
     titles = list(dict.fromkeys(title for *_, own in ranked for title in own))
-    rows = [
-        [
-            f"`{name}`" + (" \\*" if sees_later else ""),
-            *(in_markdown(_written(own.get(title), 1e-4)) for title in titles),
-        ]
-        for sees_later, _, name, own in ranked
-    ]
+    rows: list[list[str]] = []
+    for sees_later, _, name, own in ranked:
+        values = [in_markdown(_written(own.get(title), 1e-4)) for title in titles]
+        rows.append([f"`{name}`" + (" \\*" if sees_later else ""), *values])
     said = "Each row is a report card (`normlab norm card NAME`), made at `scale=small`."
     table = pipes(["norm", *titles], rows, words=1, notes=_NOTES)
     return "\n".join(["# The board of norms", "", said, "", *table, ""])
@@ -108,7 +104,6 @@ def _loss(card: Card, task: str, score: str) -> float:
 
 
 def _values(scores: Mapping[str, Any]) -> dict[int, float]:
-    """Return the scores as floats, by seed."""
     return {int(seed): float(number(value) or 0.0) for seed, value in scores.items()}
 
 

@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from normlab.records.files import atomic_write
 from normlab.records.labels import one_line
-from normlab.records.record import RunRecord
 from normlab.records.store import series
 from normlab.reports.gather import Run, by_setting
 from normlab.reports.panels import (
@@ -111,17 +110,14 @@ def over_training(study: Study, runs: Sequence[Run]) -> dict[str, list[Panel]]:
     }
 
 
-def loss_unit(records: Iterable[RunRecord]) -> str:
-    """Return the unit of the losses, such as nats per token; "nats" if the runs differ."""
-    units = {f"nats per {record.unit.removesuffix('s')}" for record in records}
-    return units.pop() if len(units) == 1 else "nats"
-
-
 def _curves(runs: Iterable[Run], name: str) -> Panel:
     """Return the chart of a metric over training; the training loss also marks divergences."""
     lines: list[Series] = []
     for (row, at), members in by_setting(runs).items():
-        curves = [_finite(run, name) for run in members]
+        curves = [
+            {float(step): y for step, y in series(run.rows, name) if math.isfinite(y)}
+            for run in members
+        ]
         line = Series.of_seeds(row, at, at, curves)
         lost = [
             (run.planned.seed, run.record.outcome.step, [*curve.values(), None][len(curve) - 1])
@@ -133,15 +129,11 @@ def _curves(runs: Iterable[Run], name: str) -> Panel:
     falls = any(word in name for word in ("loss", "nll", "perplexity"))
     log_from = LOG_FROM if falls or not name.startswith("valid/") else None
     if name in (TRAIN, VALID):
-        unit = loss_unit(run.record for run in runs if run.record is not None)
+        units = {f"nats per {run.record.unit.removesuffix('s')}" for run in runs if run.record}
+        unit = units.pop() if len(units) == 1 else "nats"
         log_from = _LOSS_LOG_FROM
     drawn = tuple(line for line in lines if line.x or line.lost)
     return Panel(name, title, unit, drawn, log_from=log_from)
-
-
-def _finite(run: Run, name: str) -> dict[float, float]:
-    """Return the finite values of a metric by step, the last one if a step has several."""
-    return {float(step): y for step, y in series(run.rows, name) if math.isfinite(y)}
 
 
 def by_axis(study: Study, table: Table) -> dict[str, list[Panel]]:
@@ -189,23 +181,18 @@ class Kind(NamedTuple):
         return lack if self.probe else "no finite values"
 
     def panels(self, runs: Sequence[Run]) -> tuple[Panel, ...]:
-        """Return the charts of all metrics that the runs have."""
         made = [_layers(runs, name) if self.probe else _curves(runs, name) for name in self.metrics]
         return tuple(panel for panel in made if panel.series)
 
 
 def _layers(runs: Sequence[Run], name: str) -> Panel:
     """Return the chart of a metric by layer, with encoder and decoder as facets."""
-    profiles: dict[tuple[str, str], list[dict[str, float]]] = {}
+    start, profiles = f"{name}/", dict[tuple[str, str], list[dict[str, float]]]()
     for place, members in by_setting(runs).items():
+        logged = [run.record.stability.items() for run in members if run.record is not None]
         profiles[place] = [
-            {
-                key.removeprefix(f"{name}/"): value
-                for key, value in run.record.stability.items()
-                if key.startswith(f"{name}/") and math.isfinite(value)
-            }
-            for run in members
-            if run.record is not None
+            {k.removeprefix(start): y for k, y in own if k.startswith(start) and math.isfinite(y)}
+            for own in logged
         ]
     layers = sorted({key for own in profiles.values() for each in own for key in each}, key=_depth)
     lines: list[Series] = []
@@ -241,8 +228,6 @@ KINDS = {
 }
 """The figures that `normlab report --figures` and `Records.plot` draw."""
 
-
-# Figures for papers ------------------------------------------------------------------------------
 
 _STROKES: dict[str, Any] = dict(
     zip(DASHES, ("-", (0, (5, 1.6)), (0, (1.2, 1.2)), (0, (6, 1.5, 1.2, 1.5))), strict=True)
@@ -369,8 +354,7 @@ def _draw_facet(
         if any(n > 1 for n in line.n):
             band = {"color": theme.hues[look.hue], "alpha": 0.15, "linewidth": 0}
             axes.fill_between(line.x, line.low, line.high, **band, label=_BAND)
-        # Marker types start at different offsets, so that the markers of coinciding lines do not
-        # overlap.
+        # Different first markers, so that those of coinciding lines do not overlap.
         every = (0.05 * MARKS.index(look.mark), 0.3)
         style = {"linestyle": _STROKES[look.dashes], "marker": _MARKS[look.mark]}
         style |= {"color": theme.hues[look.hue], "label": one_line(look.name)}

@@ -7,7 +7,7 @@ column is found by Holm's (1979) test over all pairs of rows at a point, with at
 """
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from itertools import combinations
 from statistics import fmean
 from typing import Any, NamedTuple
@@ -55,26 +55,25 @@ def pairs(row: Cell, baseline: Cell, rules: Rules) -> tuple[list[int], str]:
     seeds: list[int] = []
     left_out: dict[str, list[int]] = {}
     for seed in sorted(own.keys() & others.keys()):
-        reason = why_not_paired(
-            own[seed], others[seed], precision=rules.precision, code=rules.found
-        )
+        a, b = own[seed], others[seed]
+        reason = why_not_paired(a, b, precision=rules.precision, code=rules.found)
         (seeds if reason is None else left_out.setdefault(reason, [])).append(seed)
     left, right = varying([row.parts, baseline.parts]) if rules.found else ({}, {})
     fixed = [key for key in left if f"{key}.".startswith(_FIXED)]
     lost = [
         f"{count} of {len(cell.seeds)} of the {name}"
         for cell, name in ((row, "row"), (baseline, "baseline"))
-        if (count := diverged_seeds(cell))
+        if (count := sum(record.outcome.status == "diverged" for record in cell.records))
     ]
     why: list[str] = []
     if fixed and any(f"{key}.".startswith(NAMED) for key in left):
         why = [f"{key} {left[key]}, the baseline's {right[key]}" for key in fixed]
     elif left_out and not seeds:
-        why = [f"{reason} (seeds {_spaced(its)})" for reason, its in left_out.items()]
+        why = [f"{reason} (seeds {' '.join(map(str, n))})" for reason, n in left_out.items()]
     elif lost:
         why = [f"seeds diverged: {', '.join(lost)}", "the others are not a fair sample"]
     elif not seeds:
-        there = "; ".join(_spaced(side) or "none" for side in (own, others))
+        there = "; ".join(" ".join(map(str, side)) or "none" for side in (own, others))
         why = [f"no seed in common that finished ({there})"]
     return seeds, "; ".join(why)
 
@@ -91,8 +90,7 @@ def difference(row: Cell, baseline: Cell, score: str, rules: Rules) -> Interval 
     same_way = row.signature(score) == baseline.signature(score)
     if obstacle or len(common) < 2 or not finite or not same_way:
         return None
-    ours = {seed: left[seed] for seed in common}
-    return paired_interval(ours, right, confidence=CONFIDENCE)
+    return paired_interval({n: left[n] for n in common}, right, confidence=CONFIDENCE)
 
 
 def values(cell: Cell, score: str) -> dict[int, float]:
@@ -107,11 +105,6 @@ def higher_is_better(cell: Cell, score: str) -> bool:
     return next((value.higher_is_better for value in found if value is not None), True)
 
 
-def diverged_seeds(cell: Cell) -> int:
-    """Return the number of seeds that diverged."""
-    return sum(record.outcome.status == "diverged" for record in cell.records)
-
-
 def best(cells: Sequence[Cell], score: str, rules: Rules) -> Cell | None:
     """Return the row that is significantly better than every other row; None if there is none.
 
@@ -119,7 +112,7 @@ def best(cells: Sequence[Cell], score: str, rules: Rules) -> Cell | None:
     finished and clearly better than the untrained baseline, and paired runs must share their code.
     p values are Holm-corrected over all pairs of rows. Probe metrics have no best row.
     """
-    if score.startswith("stability/") or any(map(diverged_seeds, cells)):
+    if score.startswith("stability/") or any("diverged" in cell.outcome for cell in cells):
         return None
     there = [cell for cell in cells if cell.score(score) is not None]
     whole = all(SEEDS_TO_DECIDE <= len(values(c, score)) == len(c.seeds) for c in there)
@@ -134,9 +127,9 @@ def best(cells: Sequence[Cell], score: str, rules: Rules) -> Cell | None:
     corrected = holm([1.0 if gap is None else p_value(gap) for gap in gaps])
     for (a, b), gap, p in zip(both, gaps, corrected, strict=True):
         if found in (a, b):
-            few = gap is None or gap.n < SEEDS_TO_DECIDE
-            ahead = gap is not None and sign * gap.mean * (1 if a is found else -1) > 0
-            if few or not ahead or p >= 1 - CONFIDENCE:
+            if gap is None or gap.n < SEEDS_TO_DECIDE or p >= 1 - CONFIDENCE:
+                return None
+            if sign * gap.mean * (1 if a is found else -1) <= 0:
                 return None
     return found
 
@@ -145,9 +138,6 @@ def one_code(a: Cell, b: Cell, rules: Rules) -> bool:
     """Return whether both runs of every pair were made by the same code."""
     sides = [{record.seed: record.made_by for record in cell.records} for cell in (a, b)]
     return all(same_code(sides[0][seed], sides[1][seed]) for seed in pairs(a, b, rules)[0])
-
-
-# Warnings about rows ------------------------------------------------------------------------------
 
 
 def marks(cell: Cell) -> list[str]:
@@ -214,7 +204,3 @@ def not_alike(cells: Mapping[str, Cell], axes: Sequence[str] = ()) -> list[str]:
         said = "; ".join(f"{value} ({', '.join(labels)})" for value, labels in found.items())
         notes.append(f"NOT ALIKE: rows differ in {key}: {said}")
     return notes
-
-
-def _spaced(seeds: Iterable[int]) -> str:
-    return " ".join(map(str, seeds))

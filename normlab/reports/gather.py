@@ -45,10 +45,10 @@ _TESTS = (
     *("test/bleu", "test/chrf", "test/mlm_accuracy", "test/nsp_accuracy"),
     *("test/bits_per_character", "test/accuracy"),
 )
-_LISTED = 8  # maximum number of names in an error message
 _IN_NAMES = 3  # maximum number of keys in the names of all rows
 _BATCH = {"batch_size", "max_tokens"}
 Settings = Mapping[str, Any]
+_Place = tuple[str, dict[str, Any]]  # a row, and its value on each axis
 
 
 @dataclass(frozen=True)
@@ -67,7 +67,6 @@ class Run:
 
     @property
     def key(self) -> Key:
-        """Return the key of the run: row, point and seed."""
         return Key(self.planned.row, self.planned.point, self.planned.seed)
 
     @property
@@ -87,7 +86,6 @@ class Run:
 
     @property
     def norm(self) -> str:
-        """Return the label of the norms, such as `bn` or `bn+ln`."""
         return norm_label(self.settings.get("choices", {}))
 
 
@@ -156,9 +154,6 @@ def read_config(path: Path) -> dict[str, Any]:
     return config
 
 
-# The rows of a run --------------------------------------------------------------------------------
-
-
 def thinned(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     """Return the rows to publish: all validations and a thinned set of training rows."""
     validations = {n for n, row in enumerate(rows) if any(key.startswith("valid/") for key in row)}
@@ -168,7 +163,13 @@ def thinned(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
         apart *= 2
     kept = {*training[:1], *training[apart - 1 :: apart], *training[-1:], *validations}
     return [
-        {name: significant(value) for name, value in rows[n].items() if _drawn(name)}
+        {
+            name: significant(value)
+            for name, value in rows[n].items()
+            if name in ("step", "tokens")
+            or name.startswith(("train/", "valid/"))
+            or (name.startswith("stability/") and name.count("/") == 2)
+        }
         for n in sorted(kept)
     ]
 
@@ -187,15 +188,6 @@ def rows_of_run(place: Path) -> list[dict[str, Any]]:
 def significant(value: Any) -> Any:
     """Round a float to six significant digits; return anything else unchanged."""
     return float(f"{value:.6g}") if isinstance(value, float) else value
-
-
-def _drawn(name: str) -> bool:
-    if name.startswith("stability/"):
-        return name.count("/") == 2
-    return name in ("step", "tokens") or name.startswith(("train/", "valid/"))
-
-
-# Rows and points of runs without a plan -----------------------------------------------------------
 
 
 class Arranged(NamedTuple):
@@ -278,12 +270,7 @@ def _said(name: str, known: Iterable[str]) -> str:
     """Return the end of an error about an unknown name: a suggestion, or the known names."""
     if near := get_close_matches(name, known := [*known], n=1):
         return f". Did you mean {near[0]}?"
-    more = f", and {len(known) - _LISTED} more" if len(known) > _LISTED else ""
-    return f"; there are {'; '.join(known[:_LISTED]) or 'none'}{more}"
-
-
-_Place = tuple[str, dict[str, Any]]
-"""A row, and its value on each axis."""
+    return f"; there are {'; '.join(known) or 'none'}"
 
 
 def _places(configs: Sequence[Settings], baseline: str | None) -> list[_Place]:

@@ -115,8 +115,5 @@ def write_files(files: Mapping[Path, str]) -> None:
 
 def stale(files: Mapping[Path, str]) -> list[Path]:
     """Return the files that are missing or differ from the expected text."""
-    return [
-        path
-        for path, text in files.items()
-        if not path.is_file() or path.read_bytes() != text.encode()
-    ]
+    there = {path: path.read_bytes() for path in files if path.is_file()}
+    return [path for path, text in files.items() if there.get(path) != text.encode()]

@@ -46,19 +46,15 @@ def page(template: str, charts: Mapping[str, Any] | None = None, **values: objec
     from markupsafe import Markup
 
     drawn = [] if charts is None else ["charts.js"]
-    script = _text("tools.js", "tables.js", *drawn, "report.js")
-    return (
-        _environment()
-        .get_template(template)
-        .render(
-            **values,
-            colours=Markup(_colours(LIGHT)),
-            dark_colours=Markup(_colours(DARK)),
-            style=Markup(_text("report.css")),
-            script=Markup(script),
-            data=_printable(charts),
-            policy=_POLICY,
-        )
+    loaded = _environment().get_template(template)
+    return loaded.render(
+        **values,
+        colours=Markup(_colours(LIGHT)),
+        dark_colours=Markup(_colours(DARK)),
+        style=Markup(_text("report.css")),
+        script=Markup(_text("tools.js", "tables.js", *drawn, "report.js")),
+        data=_printable(charts),
+        policy=_POLICY,
     )
 
 
@@ -115,8 +111,8 @@ def _environment() -> "Environment":
         lstrip_blocks=True,
         keep_trailing_newline=True,
     )
-    made.policies["json.dumps_kwargs"] = {"separators": (",", ":"), "allow_nan": False}
-    made.policies["json.dumps_kwargs"]["sort_keys"] = True
+    compact = {"separators": (",", ":"), "allow_nan": False, "sort_keys": True}
+    made.policies["json.dumps_kwargs"] = compact
     made.filters |= {
         "duration": duration,
         "breakable": lambda path: _marked(r"(?<=[/_])(?=\w)", "<wbr>", path),
@@ -124,9 +120,6 @@ def _environment() -> "Environment":
         "link": quote,
     }
     return made
-
-
-# The page of a study or of any runs ---------------------------------------------------------------
 
 
 def study_page(

@@ -133,7 +133,6 @@ class Panel:
 
     @property
     def id(self) -> str:
-        """Return an HTML id without special characters."""
         return "chart-" + re.sub(r"[^a-z0-9]+", "-", f"{self.across}-{self.name}".lower())
 
     @property
@@ -143,7 +142,6 @@ class Panel:
 
     @property
     def logarithmic(self) -> bool:
-        """Return whether the vertical axis is logarithmic."""
         values = [y for line in self.series for y in (*line.low, *line.mean, *line.high)]
         return self.log_from is not None and _reaches(values, self.log_from)
 

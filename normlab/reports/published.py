@@ -91,10 +91,7 @@ def _label(record: RunRecord) -> str:
 
 
 def _others(runs: Pack, asked: Asked) -> list[Key]:
-    """Return the keys of published runs that are not in `asked`.
-
-    Raises ValueError like `check`.
-    """
+    """Return the keys of published runs that are not in `asked`; ValueError like `check`."""
     _checked(runs)
     wanted = {(key.row, key.point): label for key, label in asked.items() if label}
     for key, record in runs.records.items():
@@ -147,11 +144,11 @@ def _checked(runs: Pack) -> Pack:
     path = runs.folder / RECORDS
     if not path.exists():
         raise ValueError(f"{runs.folder} has no {RECORDS}: it is not a published study")
-    wrong: list[str] = []
-    for record in filter(None, runs.records.values()):
-        if (computed := fingerprint(record.config)) != record.fingerprint:
-            said = f"has the fingerprint {record.fingerprint}, but its config gives {computed}"
-            wrong.append(f"{path}: {record.run_id} {said}; {MEND_PUBLISHED}")
+    wrong = [
+        f"{path}: {record.run_id} does not have its config's fingerprint; {MEND_PUBLISHED}"
+        for record in runs.records.values()
+        if record and fingerprint(record.config) != record.fingerprint
+    ]
     if wrong:
         raise ValueError("\n".join(wrong))
     return runs
@@ -165,8 +162,6 @@ def portable(node: Any, key: str = "") -> Any:
         return [portable(item) for item in node]
     return Path(node).name if key in _PLACES and isinstance(node, str) else node
 
-
-# Verification -------------------------------------------------------------------------------------
 
 Made = tuple[Path, Callable[[], Mapping[Path, str]], str]
 """A set of generated files: its name, its files, and the command that generates them."""
@@ -217,14 +212,10 @@ def _made(root: Path, changed: Collection[Path], study: str | None) -> list[Made
     every = [folder for folder in every if folder.parent.name not in _NO_STUDIES]
     folders = [folder for folder in every if study in (None, folder.parent.name)]
     if not folders and not changed:
-        if study is not None:
-            load_study(study)
-        what = "no study is" if study is None else f"the study {study} is not"
+        what = "no study is" if study is None else f"the study {load_study(study).name} is not"
         there = ", ".join(sorted({folder.parent.name for folder in every})) or "none"
-        raise ValueError(
-            f"{what} published below {root} (published: {there}); "
-            f"normlab study run {study or 'STUDY'} --publish {root} publishes one"
-        )
+        again = f"normlab study run {study or 'STUDY'} --publish {root} publishes one"
+        raise ValueError(f"{what} published below {root} (published: {there}); {again}")
     touched = {folder for path in changed for folder in (path, *path.parents)}
     again = "normlab study publish"
     found: list[Made] = [

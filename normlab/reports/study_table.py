@@ -64,13 +64,9 @@ def build(study: Study, scale: str, runs: Iterable[Run], *, found: bool = False)
     title = f"{study.table}, on {data} ({study.name}, scale={scale})"
     if found:
         title = f"{study.table} on {data}{scale and f', scale={scale}'}"
-    return Table(
-        title=title,
-        columns=study.columns,
-        rows=tuple(rows),
-        notes=tuple(_notes(study, scale, rows, rules)),
-        apart=f"document ({study.document_data})" if any(study.figures.values()) else "",
-    )
+    apart = f"document ({study.document_data})" if any(study.figures.values()) else ""
+    notes = tuple(_notes(study, scale, rows, rules))
+    return Table(title, study.columns, tuple(rows), notes, apart)
 
 
 def data_name(study: Study, scale: str, records: Sequence[RunRecord]) -> str:
@@ -118,17 +114,11 @@ def _row(
         outcome = cell if cell == runs[0].state else "refused"
         empty = {column: Entry(column, document=said.get(column)) for column in study.columns}
         return Row(name, point, empty, outcome, outcome, said.get(STABILITY), problem=cell)
-    entries = {
-        column: Entry(
-            column,
-            cell.score(column),
-            values(cell, column),
-            higher_is_better(cell, column),
-            said.get(column),
-            base and difference(cell, base, column, rules),
-        )
-        for column in study.columns
-    }
+    entries: dict[str, Entry] = {}
+    for column in study.columns:
+        higher, found = higher_is_better(cell, column), values(cell, column)
+        gap = base and difference(cell, base, column, rules)
+        entries[column] = Entry(column, cell.score(column), found, higher, said.get(column), gap)
     others = [run.state for run in runs if run.record is None]
     outcome = cell.outcome + (f", {len(others)} {others[0]}" if others else "")
     ended = [outcome, *([] if "diverged" in outcome else ["diverged 0"]), *marks(cell)]
@@ -219,16 +209,11 @@ def _differences(study: Study, rows: Sequence[Row], rules: Rules) -> Iterator[st
             continue
         paired, obstacle = pairs(row.cell, row.base, rules)
         both = ([r.seed for r in cell.records if r.finished] for cell in (row.cell, row.base))
-        if obstacle:
-            said = f"not compared with {study.baseline}, {obstacle}"
-        elif all(seeds == paired for seeds in both):
-            continue
-        else:
-            said = f"only seeds {' '.join(map(str, paired))} are pairs"
-        found.setdefault(said, []).append(row.label)
-    shared = "hardware and precision"
-    if rules.found:
-        shared = "data, code, hardware and precision"
+        said = f"only seeds {' '.join(map(str, paired))} are pairs"
+        said = f"not compared with {study.baseline}, {obstacle}" if obstacle else said
+        if obstacle or any(seeds != paired for seeds in both):
+            found.setdefault(said, []).append(row.label)
+    shared = "data, code, hardware and precision" if rules.found else "hardware and precision"
     if said := "; ".join(f"{what} ({'; '.join(labels)})" for what, labels in found.items()):
         yield f"differences: {said}; the two runs of a pair have the same seed, {shared}"
 
@@ -243,9 +228,8 @@ def _made_of(records: Sequence[RunRecord]) -> str:
         ", ".join(sorted(set(map(str, own)))) for own in zip(*facts, strict=True)
     )
     steps = sorted({record.budget.steps for record in records if record.finished})
-    updates = " or ".join(f"{n:,}" for n in steps) or "no"
-    if len(steps) > 3:
-        updates = f"{steps[0]:,} to {steps[-1]:,}"
+    several = " or ".join(f"{n:,}" for n in steps) or "no"
+    updates = f"{steps[0]:,} to {steps[-1]:,}" if len(steps) > 3 else several
     return f"data: {sources}; {precisions} on {devices}; {updates} updates"
 
 

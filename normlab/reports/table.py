@@ -62,11 +62,9 @@ class Entry:
         if (gap := self.difference) is None or (p := self.p) is None:
             return ""
         chance = "p < 0.001" if p < 0.001 else f"p = {p:.3f}"
-        mean, low, high = (
-            f"{'-' if each < 0 else '+'}{figure(abs(each), self.score)}"
-            for each in (gap.mean, gap.low, gap.high)
-        )
-        return f"{mean} [{low}, {high}], {chance}"
+        ends = (gap.mean, gap.low, gap.high)
+        signed = [f"{'-' if x < 0 else '+'}{figure(abs(x), self.score)}" for x in ends]
+        return f"{signed[0]} [{signed[1]}, {signed[2]}], {chance}"
 
 
 @dataclass(frozen=True)
@@ -89,7 +87,6 @@ class Row:
 
     @property
     def label(self) -> str:
-        """Return the row's name and point."""
         return f"{self.name} {self.point}".strip()
 
     @property
@@ -114,7 +111,6 @@ class Table:
 
     @property
     def head(self) -> list[str]:
-        """Return the column headings."""
         return ["setting", "at", *self.columns, "stability", *filter(None, [self.apart])]
 
     @property

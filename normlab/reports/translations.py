@@ -84,10 +84,8 @@ def side_by_side(runs: Iterable[Run], text_of: TextOf, *, count: int) -> SideByS
     total = len(shown[0][2] if text is None else text[1])
     whole: list[tuple[Run, list[str]]] = []
     for run, record, lines in shown:
-        if checksums(record) != checksums(first):
+        if checksums(record) != checksums(first) or len(lines) != total:
             left_out.append(f"{record.run_id}: translated a different test set")
-        elif len(lines) != total:
-            left_out.append(f"{record.run_id}: {len(lines):,} translations of {total:,} sentences")
         else:
             whole.append((run, lines))
     sentences: dict[int, list[Said]] = {}
@@ -100,9 +98,6 @@ def side_by_side(runs: Iterable[Run], text_of: TextOf, *, count: int) -> SideByS
         sentences[n + 1] = said
     label = str(first.data.get("label") or first.data.get("source") or "unknown data")
     return SideBySide(label, total, sentences, missing, left_out)
-
-
-# The paired bootstrap -----------------------------------------------------------------------------
 
 
 def bootstrap(
@@ -132,16 +127,11 @@ def bootstrap(
         for runs in (baseline, other)
     )
     tests = {str(seed): [seed] for seed in seeds} | ({"all": seeds} if len(seeds) > 1 else {})
-    return {
-        name: paired_bootstrap(
-            [one[seed] for seed in own],
-            [two[seed] for seed in own],
-            references,
-            lowercase=lowercase,
-            samples=samples,
-        )
-        for name, own in tests.items()
-    }
+    found: dict[str, Bootstrap] = {}
+    for name, own in tests.items():
+        a, b = ([side[seed] for seed in own] for side in (one, two))
+        found[name] = paired_bootstrap(a, b, references, lowercase=lowercase, samples=samples)
+    return found
 
 
 def _scored(run: Run, references: Sequence[str], lowercase: bool) -> list[str]:

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from normlab.records.record import Outcome
 from normlab.reports import charts
-from normlab.reports.charts import KINDS, loss_unit, row_looks
+from normlab.reports.charts import KINDS, row_looks
 from normlab.reports.gather import Run, arranged, found_run, names
 from normlab.reports.panels import DARK, HUES, LIGHT, looks_of
 from tests.records.examples import record
@@ -81,9 +81,6 @@ def test_a_line_is_the_run_and_its_axis_names_what_the_task_counts():
     assert points(ln) == [(10, 5.0), (20, 4.0), (30, 3.5)]
     assert points(bn) == [(10, 6.0), (20, 4.5), (30, 3.0)]
     assert named(figure) == ["ln", "bn"]
-    images = record(data={"unit": "pictures"})
-    assert loss_unit([images]) == "nats per picture"
-    assert loss_unit([images, record()]) == "nats"
 
 
 def test_a_norm_has_its_hue_in_every_chart_whatever_is_drawn_with_it():
