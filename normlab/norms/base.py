@@ -1,8 +1,4 @@
-"""Base classes of norms: the axes they pool over, and the running statistics they keep.
-
-`pools` determines whether a token's output depends on the rest of its batch and whether tokens can
-be decoded one at a time. A `RunningNorm` pools over the batch; in inference it uses its `tables`.
-"""
+"""Base classes of norms: the axes they pool over, and the running statistics they keep."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
@@ -16,28 +12,11 @@ from jaxtyping import Float
 from torch import Tensor, nn
 from torch._compile import _disable_dynamo
 
-from normlab.norms.pool import (
-    AllReduce,
-    Axis,
-    Ghost,
-    Grouped,
-    Groups,
-    Moments,
-    Pool,
-    Stream,
-    here,
-    pooled,
-    widen,
-)
+from normlab.norms.pool import AllReduce, Axis, Grouped, Groups, Moments, Pool, Stream, here, widen
 from normlab.norms.ranks import all_reduce_sum, world
 
-uncompiled = _disable_dynamo  # like torch.compiler.disable, which takes seconds to import
-"""Keeps a method out of compiled graphs."""
+uncompiled = _disable_dynamo  # torch.compiler.disable takes seconds to import
 EvalStats = Literal["running", "batch", "recalibrated"]
-Regime = Literal["train", "batch", "running"]
-"""Batch statistics that update the tables, batch statistics that do not, or running statistics."""
-Watcher = Callable[[Moments, int], None]
-"""Called with a batch's moments, `[rows, columns]`, and the index of their first table row."""
 
 
 class Clock(NamedTuple):
@@ -118,8 +97,7 @@ class Norm(nn.Module, ABC):
             share, steps = getattr(self, f"{phase}_share"), getattr(self, f"{phase}_steps")
             if steps is None and total is None:
                 raise ValueError(
-                    f"norm.{phase}_share={share} is a share of budget.steps, which is not set: "
-                    f"give norm.{phase}_steps or budget.steps"
+                    f"norm.{phase}_share={share} needs budget.steps: give it, or norm.{phase}_steps"
                 )
             last[phase] = round(share * total) if steps is None else steps
         return last
@@ -138,15 +116,14 @@ class Norm(nn.Module, ABC):
 class RunningNorm(Norm):
     """A norm that uses batch statistics in training and running statistics in inference.
 
-    A subclass registers its running statistics, the `tables`, as persistent buffers. Inference
-    normalizes by `running_moments`, and `enter` updates them; a norm without a mean returns a mean
-    of 0 and its second moment as the variance. A subclass defines `normalize`, or its own `forward`
-    that passes each batch's moments to `see` unless the `regime` is "running".
+    A subclass registers its running statistics, the `tables`, as persistent buffers, and defines
+    `normalize`, or its own `forward` that passes each batch's moments to `see` unless the `regime`
+    is "running". A norm without a mean has a mean of 0 and its second moment as the variance.
     """
 
     once_an_update: ClassVar[bool] = False
-    """Whether all calls within an update enter the tables together at its end. Recurrent positions
-    that share a table row always do: entered one by one, the first ones would hardly count."""
+    """Whether all calls within an update enter the tables together at its end; recurrent positions
+    that share a row always do."""
     fewest: ClassVar[int] = 2  # values needed: two for a variance, one for a mean square
 
     dim: int = field(kw_only=False)
@@ -156,7 +133,7 @@ class RunningNorm(Norm):
     eval_stats: EvalStats
     sync: bool
     padding: Any  # which tokens count: a Literal in each subclass
-    ghost: Ghost = None
+    ghost: int | str | None = None  # sequences per ghost batch; see `Pool.ghosts`
 
     def __post_init__(self) -> None:
         """Create the parameters and start with no batches seen."""
@@ -169,7 +146,7 @@ class RunningNorm(Norm):
         self.held: list[Moments] | None = None  # moments held until `commit` ends the update
         self.seen: Moments | None = None  # moments of the last training batch, for probes
         self.seen_from = 0  # the table row that `seen` starts at
-        self.watchers: list[Watcher] = []
+        self.watchers: list[Callable[[Moments, int], None]] = []  # called by `see`
         self.summed: AllReduce | None = None  # replaces the sum over processes if set
 
     def forward(self, x: Float[Tensor, "B P D"], stream: Stream) -> Float[Tensor, "B P D"]:
@@ -221,8 +198,8 @@ class RunningNorm(Norm):
         """Move table rows towards a mean and a variance by the fraction `share`, from 0 to 1."""
 
     @property
-    def regime(self) -> Regime:
-        """The statistics that the norm currently uses."""
+    def regime(self) -> Literal["train", "batch", "running"]:
+        """Batch statistics that update the tables, ones that do not, or running statistics."""
         if self.training:
             return "train"
         return "batch" if self.eval_stats == "batch" else "running"
@@ -241,16 +218,8 @@ class RunningNorm(Norm):
         return self
 
     def batch_divisor(self) -> Tensor | None:
-        """Return the standard deviation that the last training batch was divided by, `[columns]`.
-
-        Return None if the output depended on more than the batch's own mean and deviation.
-        """
+        """Return the deviation that alone divided the last training batch, `[columns]`, if any."""
         return None
-
-    def watch(self, watcher: Watcher) -> Callable[[], None]:
-        """Call `watcher` with the moments of each batch; return a function that stops this."""
-        self.watchers.append(watcher)
-        return lambda: self.watchers.remove(watcher)
 
     @property
     def all_reduce(self) -> AllReduce:
@@ -293,15 +262,13 @@ class RunningNorm(Norm):
     def whole(self, found: Moments) -> Moments:
         """Pool the moments of groups, `[G, 1, R, columns]`, over the batch: `[rows, columns]`."""
         if self.divided:
-            return pooled(self.all_reduce(found.sums()[:, :, 0].sum(1)), found.mean.dtype)
+            sums = self.all_reduce(found.sums()[:, :, 0].sum(1))
+            return Moments.pooled(sums, found.mean.dtype)
         return Moments(*(table.detach().flatten(0, 2) for table in found))
 
     @torch.no_grad()
     def see(self, found: Moments, first: int = 0) -> None:
-        """Pass a batch's moments `[rows, columns]` to the watchers; in training, update the tables.
-
-        The moments belong to the table rows from `first` on.
-        """
+        """Pass moments `[rows, columns]` of table rows from `first` on to watchers and tables."""
         for watcher in self.watchers:
             watcher(found, first)
         if self.regime == "train":
@@ -330,16 +297,12 @@ class RunningNorm(Norm):
         mean, _ = self.running_moments()
         return found.mean.to(mean), found.var.to(mean)
 
-    def __getstate__(self) -> dict[str, Any]:
-        return {**super().__getstate__(), "watchers": []}
-
     def get_extra_state(self) -> Tensor:
         """Return the clock and the number of batches that have entered the tables, as integers."""
         step, total = self.clock
         return torch.tensor([step, -1 if total is None else total, self.batches])
 
     def set_extra_state(self, state: Tensor) -> None:
-        """Restore the clock and the number of batches of a saved norm."""
         step, total, self.batches = (int(number) for number in state.tolist())
         self.clock = Clock(step, None if total < 0 else total)
 
@@ -348,7 +311,8 @@ def as_one(held: Sequence[Moments]) -> Moments:
     """Return the moments of several batches, pooled as one batch."""
     if len(held) == 1:
         return held[0]
-    return pooled(torch.stack([found.sums() for found in held]).sum(0), held[0].mean.dtype)
+    sums = torch.stack([found.sums() for found in held]).sum(0)
+    return Moments.pooled(sums, held[0].mean.dtype)
 
 
 def check_groups(groups: int | None, dim: int) -> None:

@@ -1,9 +1,6 @@
 """Batch norm (Ioffe and Szegedy 2015, algorithm 1), and variants that pool over other axes.
 
-Each token of a batch is one example. Options cover what batch norm leaves open in a Transformer:
-which tokens count (`padding`), which statistics inference uses (`eval_stats`), whether processes
-share statistics (`sync`), how running statistics are updated (`momentum`, `unbiased`), and how many
-sequences form one batch (`ghost`).
+Each token of a batch is one example; the files in `configs/norm` describe the options.
 """
 
 from dataclasses import dataclass, field
@@ -27,8 +24,7 @@ class BatchNorm(RunningNorm):
     """
 
     pools: ClassVar[frozenset[Axis]] = frozenset({"batch", "position"})
-    kernel: ClassVar[bool] = True
-    """Whether `kernels.standardize` can replace `formula`; it is faster."""
+    kernel: ClassVar[bool] = True  # use `kernels.standardize` instead of `formula`: it is faster
 
     padding: Padding
     unbiased: bool
@@ -86,9 +82,8 @@ class GlobalNorm(BatchNorm):
 class PositionBatchNorm(BatchNorm):
     """Batch norm per position: statistics per feature over the tokens at the same position.
 
-    Only one sequence of the batch may reach a late position. A single value has no variance, so the
-    output is the bias and the table row is not updated. A recurrent network feeds one position at
-    a time, and positions beyond the last row use that row (Cooijmans et al. 2017, section 3).
+    A single value has no variance: its output is the bias, and the table row is not updated.
+    Recurrent positions beyond the last row use that row (Cooijmans et al. 2017, section 3).
     """
 
     pools: ClassVar[frozenset[Axis]] = frozenset({"batch"})
@@ -136,24 +131,17 @@ class ScaledBatchNorm(BatchNorm):
 class NoisyBatchNorm(BatchNorm):
     """Batch norm whose output mean and deviation change randomly with every training update.
 
-    With `z` the normalized value of a feature, and `m` drawn from `[-noise_shift, noise_shift]` and
-    `s` from `[1, noise_scale]` for each update, norm and feature,
-
         y = weight (z s + m) + bias
 
-    so the input distribution of the next layer drifts, and a larger gain cannot drown out the
-    noise. This follows the "noisy" batch norm of Santurkar et al. 2018 (section 2.2), who also draw
-    noise per sample and apply it after the gain. Here all tokens of an update, on all processes,
-    get the same noise: pure drift, which is the internal covariate shift of Ioffe and Szegedy 2015.
-    Outside a run there is no noise.
+    z is the normalized value of a feature; m is drawn from `[-noise_shift, noise_shift]` and s from
+    `[1, noise_scale]` for each update, norm and feature, and is the same for all tokens on all
+    processes: the internal covariate shift of Ioffe and Szegedy 2015. Santurkar et al. 2018
+    (section 2.2) also draw noise per sample, after the gain. Outside a run there is no noise.
     """
 
     noise_shift: float
     noise_scale: float
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        self._seed = 0
+    _seed = 0  # not a field
 
     def initialize(self, generator: torch.Generator) -> None:
         """Draw the seed of this norm's noise."""

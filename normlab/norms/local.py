@@ -1,8 +1,4 @@
-"""Norms that do not pool over the batch: statistics come from one token or one sequence.
-
-They keep no state between batches and behave the same in training and in eval mode. DyT and Derf,
-which replace a norm by a bounded function, are here too.
-"""
+"""Norms of one token or one sequence, which keep no state; also DyT and Derf, bounded functions."""
 
 import math
 from collections.abc import Callable, Mapping
@@ -30,7 +26,6 @@ class NoNorm(Norm):
         super().__init__(dim, scale=False, shift=False)
 
     def forward(self, x: Float[Tensor, "B P D"], stream: Stream) -> Float[Tensor, "B P D"]:
-        """Return `x` unchanged."""
         return x
 
 
@@ -47,12 +42,11 @@ class TokenNorm(Norm):
         super().__init__(self.dim, scale=self.affine, shift=self.affine)
 
     def forward(self, x: Float[Tensor, "B P D"], stream: Stream) -> Float[Tensor, "B P D"]:
-        """Normalize each token."""
         z = self.formula(*widen(x))
         return (self.gain_and_shift(z) if self.affine else z).to(x.dtype)
 
     def formula(self, x: Float[Tensor, "*_ D"]) -> Float[Tensor, "*_ D"]:
-        """Normalize tokens without applying gain and shift."""
+        """Return z."""
         raise NotImplementedError
 
 
@@ -61,9 +55,8 @@ class LayerNorm(TokenNorm):
     """`(x - mean) / sqrt(var + eps)` of each token (Ba, Kiros and Hinton 2016, equation 4).
 
     `detach` names the statistics that the backward pass treats as constants; the output stays the
-    same (DetachNorm; Xu et al. 2019, section 3). `value` does the opposite: the output is the
-    unnormalized input, but the gradient is layer norm's. The authors' code for this (`gradnorm`)
-    also adds the normalized tokens to the output; the gradient is the same.
+    same (DetachNorm; Xu et al. 2019, section 3). With `value`, the output is the input but the
+    gradient is layer norm's; the authors' `gradnorm` also adds the normalized tokens to the output.
     """
 
     eps: float
@@ -130,9 +123,6 @@ class RMSNorm(TokenNorm):
             return RootMeanSquare.apply(wide, weight, self.eps).to(x.dtype)
         return F.rms_norm(wide, (self.dim,), weight, self.eps).to(x.dtype)
 
-    def gain_and_shift(self, z: Tensor) -> Tensor:
-        return z * self.weight.to(z)
-
     def formula(self, x: Float[Tensor, "*_ D"]) -> Float[Tensor, "*_ D"]:
         first = max(1, int(self.dim * self.share))
         root = torch.linalg.vector_norm(x[..., :first], dim=-1, keepdim=True) * first**-0.5
@@ -140,10 +130,7 @@ class RMSNorm(TokenNorm):
 
 
 class UnitNorm(TokenNorm):
-    """`factor g x / ||x||`: g is a learned scalar, initially `gain`, or the constant 1.
-
-    ||x|| is clamped to at least `eps`.
-    """
+    """`factor g x / max(||x||, eps)`; g is learned and starts at `gain`, or is the constant 1."""
 
     gain: Tensor
 
@@ -171,9 +158,8 @@ class ScaleNorm(UnitNorm):
 class GroupNorm(TokenNorm):
     """Layer norm within groups of neighboring features (Wu and He 2018), for each token separately.
 
-    On images, group norm also pools over space (`SampleGroupNorm`). Here it does not pool over
-    positions, so a token never depends on later ones. Without `center` each group keeps its mean
-    and is divided by its root mean square; also without `affine`, it is PowerNorm's group scaling.
+    On images, group norm also pools over space (`SampleGroupNorm`). Without `center` each group
+    keeps its mean and is divided by its root mean square, as in PowerNorm's group scaling.
     """
 
     eps: float
@@ -200,13 +186,14 @@ class InstanceNorm(TokenNorm):
     pools: ClassVar[frozenset[Axis]] = frozenset({"position"})
 
     eps: float
+    groups: int = field(init=False, default=1)
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        self.pool = Pool(self.pools)
+        check_groups(self.groups, self.dim)
+        self.pool = Pool(self.pools, groups=self.groups)
 
     def forward(self, x: Float[Tensor, "B P D"], stream: Stream) -> Float[Tensor, "B P D"]:
-        """Normalize `x` with the statistics of each sequence."""
         groups = self.pool.cut(x, stream)
         weight, bias = self.weight.to(groups.x), self.bias.to(groups.x)
         y, _ = standardize(groups, weight, bias, self.pool, self.eps)
@@ -223,36 +210,19 @@ class SequenceNorm(InstanceNorm):
 class SampleGroupNorm(SequenceNorm):
     """Groups of neighboring features pooled over a sample's positions (Wu and He 2018, equation 7).
 
-    With one group it is what that paper calls layer norm (`SequenceNorm`), with as many groups as
-    features it is instance norm. `GroupNorm` normalizes the groups of each position separately.
+    With one group it is `SequenceNorm`; with as many groups as features it is instance norm.
     """
 
     groups: int
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        check_groups(self.groups, self.dim)
-        self.pool = Pool(self.pools, groups=self.groups)
 
-
-Function = Literal[
-    "tanh",
-    "erf",
-    "identity",
-    "arctan",
-    "isru",
-    "satursin",
-    "expsign",
-    "smoothsign",
-    "relsign",
-    "cubsign",
-    "linear_clip",
-]
+Compared = Literal["arctan", "isru", "satursin", "expsign", "smoothsign", "relsign", "cubsign"]
+"""Functions that Derf's repository compares with erf, besides `linear_clip`."""
+Function = Literal["tanh", "erf", "identity", Compared, "linear_clip"]
 FUNCTIONS: Mapping[Function, Callable[[Tensor], Tensor]] = {
     "tanh": torch.tanh,
     "erf": torch.erf,
     "identity": lambda x: x,
-    # functions that Derf's repository compares with erf
     "arctan": lambda x: 2 / math.pi * torch.atan(x),
     "isru": lambda x: x * (x.square() + 1).rsqrt(),
     "satursin": lambda x: torch.sin(x.clamp(-math.pi / 2, math.pi / 2)),
@@ -274,8 +244,7 @@ class BoundedMap(TokenNorm):
     Args:
         alpha: initial value of `alpha`. In large language models the authors choose it per place.
         shift: initial value of the learned scalar `shift`; None for no shift.
-        affine: whether the weight and the bias are learned; with `scale` only a weight is
-            learned, as in the authors' LLaMA.
+        affine: whether weight and bias are learned; with `scale`, the weight alone (LLaMA).
     """
 
     pools: ClassVar[frozenset[Axis]] = frozenset()

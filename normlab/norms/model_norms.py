@@ -10,7 +10,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from normlab.norms.base import Clock, Norm, normalized_by, running_norms
-from normlab.norms.pool import Moments, pooled
+from normlab.norms.pool import Moments
 from normlab.norms.ranks import sum_over_ranks
 
 
@@ -18,9 +18,7 @@ class ModelNorms:
     """Drives all norms of a model through the steps of a run.
 
     After the share `freeze_statistics` of a run, running statistics are frozen and training
-    normalizes with them; None never freezes them.
-
-    Raises ValueError if it is set and a norm uses batch statistics in inference.
+    normalizes with them. Raises ValueError if it is set and a norm has `eval_stats` "batch".
     """
 
     def __init__(self, model: nn.Module, *, freeze_statistics: float | None = None) -> None:
@@ -93,17 +91,12 @@ def recalibrated(model: nn.Module, run_batches: Callable[[], None]) -> Iterator[
     `run_batches` feeds batches to the model, which is in eval mode (no dropout) with its norms
     using batch statistics. The new statistics are the moments pooled over all batches of all
     processes, which may feed different numbers of batches ("precise BN", Wu and Johnson 2021).
-    Rows that no batch reached keep their statistics.
-
-    Raises:
-        ValueError: `run_batches` fed no tokens to any norm.
+    Rows that no batch reached keep their statistics. Raises ValueError if no norm had any tokens.
     """
     norms = running_norms(model)
     former = [deepcopy(norm.state_dict()) for norm in norms]
-    sums = [
-        mean.new_zeros(4, *mean.shape, dtype=torch.float64)
-        for mean, _ in (norm.running_moments() for norm in norms)
-    ]
+    means = [norm.running_moments()[0] for norm in norms]
+    sums = [mean.new_zeros(4, *mean.shape, dtype=torch.float64) for mean in means]
 
     def add(total: Tensor, found: Moments, first: int) -> None:
         total[:, first : first + len(found.mean)] += found.sums()
@@ -111,15 +104,14 @@ def recalibrated(model: nn.Module, run_batches: Callable[[], None]) -> Iterator[
     try:
         with ExitStack() as stack:
             for norm, total in zip(norms, sums, strict=True):
-                stack.callback(norm.watch(partial(add, total)))
+                norm.watchers.append(partial(add, total))
+                stack.callback(norm.watchers.pop)
             stack.enter_context(normalized_by(model, "batch"))
             stack.enter_context(torch.no_grad())
             run_batches()
-        moments = [pooled(sum_over_ranks(total), torch.float64) for total in sums]
+        moments = [Moments.pooled(sum_over_ranks(total), torch.float64) for total in sums]
         if norms and not any(bool((found.count > 1).any()) for found in moments):
-            raise ValueError(
-                "recalibration fed no tokens to any norm: give run_batches at least one batch"
-            )
+            raise ValueError("recalibration had no tokens: give run_batches at least one batch")
         for norm, found in zip(norms, moments, strict=True):
             mean, var = norm.estimates(found)
             norm.enter(slice(None), mean, var, (found.count >= norm.fewest).to(mean))

@@ -77,8 +77,7 @@ class SquareNorm(RunningNorm):
     def update(self, found: Moments, first: int = 0) -> None:
         """Move the running mean square towards a batch's.
 
-        In the warm-up it first becomes the plain average over all batches so far; the `momentum`
-        step then follows there too, as in the authors' code.
+        In the warm-up it first becomes the average over all batches, as in the authors' code.
         """
         self.batches += 1
         step, total = self.clock
@@ -117,10 +116,7 @@ class SquareNorm(RunningNorm):
 
 @dataclass(eq=False, repr=False, kw_only=True)
 class PowerNormV(SquareNorm):
-    """PN-V: each feature divided by its root mean square over the batch, with exact gradients.
-
-    The authors' repository does not include it.
-    """
+    """PN-V: divides by the batch's root mean square, exact gradients; no code by the authors."""
 
     groups: int | None
 

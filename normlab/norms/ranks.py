@@ -1,24 +1,18 @@
 """Communication between processes; the only module that imports `torch.distributed`.
 
-Every function also works in a single process, where it does nothing or returns its argument.
-Functions sum over processes and never average: the caller divides by a summed count, which is also
-correct when shards differ in size.
+Every function also works in a single process. Functions sum and never average: the caller divides
+by a summed count, which is also correct when shards differ in size.
 """
 
-from __future__ import annotations
-
 import os
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import torch
 import torch.distributed as dist
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
-
-    from torch import Tensor, nn
+from torch import Tensor, nn
 
 T = TypeVar("T")
 _TRANSPORTS = ("gloo", "NCCL", "Connection closed", "Timed out")
@@ -57,14 +51,11 @@ def lost_ranks_named() -> Iterator[None]:
     try:
         yield
     except RuntimeError as error:
-        said = str(error)
-        if not isinstance(error, dist.DistError) and not any(t in said for t in _TRANSPORTS):
+        if not isinstance(error, dist.DistError) and not any(t in str(error) for t in _TRANSPORTS):
             raise
         rank, size = os.environ.get("RANK", "0"), os.environ.get("WORLD_SIZE", "1")
-        # gloo's message starts with a source line in brackets and ends with advice.
-        reason = said.partition("\n")[0].partition("] ")[2].partition(". ")[0] or said
         raise ValueError(
-            f"rank {rank} of {size}: another rank has ended or does not answer ({reason:.100}). "
+            f"rank {rank} of {size}: another rank has ended or does not answer. "
             "Start the same command again to resume from the last checkpoint"
         ) from error
 
@@ -90,36 +81,24 @@ def sum_over_ranks(x: Tensor) -> Tensor:
     return total
 
 
-class _AllReduceSum(torch.autograd.Function):
-    """Sum over processes; gradients sum too, as each rank's input affects every rank's output."""
-
-    @staticmethod
-    def forward(ctx: Any, x: Tensor) -> Tensor:
-        return sum_over_ranks(x)
-
-    @staticmethod
-    def backward(ctx: Any, *grads: Tensor) -> Tensor:
-        return sum_over_ranks(grads[0])
-
-
 def all_reduce_sum(x: Tensor) -> Tensor:
     """Return the sum of `x` over processes, differentiably; `x` itself for one process."""
-    return x if world().size == 1 else _AllReduceSum.apply(x)
+    if world().size == 1:
+        return x
+    from torch.distributed.nn.functional import all_reduce  # absent in some builds of torch
+
+    return all_reduce(x)
 
 
 @torch.no_grad()
 def sum_gradients(params: Iterable[nn.Parameter]) -> None:
     """Sum gradients over processes in place; all ranks must have gradients for the same params."""
-    by_dtype: dict[torch.dtype, list[Tensor]] = {}  # one all-reduce per dtype
-    for param in params if world().size > 1 else ():
-        if param.grad is not None:
-            by_dtype.setdefault(param.grad.dtype, []).append(param.grad)
-    for members in by_dtype.values():
-        flat = torch.cat([member.reshape(-1) for member in members])
+    grads = [param.grad for param in params if param.grad is not None]
+    if world().size > 1 and grads:
+        flat = torch.cat([grad.reshape(-1) for grad in grads])  # one call for all parameters
         dist.all_reduce(flat)
-        parts = flat.split([member.numel() for member in members])
-        for member, part in zip(members, parts, strict=True):
-            member.copy_(part.view_as(member))
+        for grad, part in zip(grads, flat.split([grad.numel() for grad in grads]), strict=True):
+            grad.copy_(part.view_as(grad))
 
 
 def sum_scalars(values: list[float]) -> list[float]:
@@ -132,10 +111,9 @@ def sum_scalars(values: list[float]) -> list[float]:
 
 def gather_objects(obj: T) -> list[T]:
     """Return every rank's object, in rank order, on every rank."""
-    if (size := world().size) == 1:
-        return [obj]
-    gathered: list[Any] = [None] * size
-    dist.all_gather_object(gathered, obj)
+    gathered: list[Any] = [obj] * world().size
+    if len(gathered) > 1:
+        dist.all_gather_object(gathered, obj)
     return gathered
 
 

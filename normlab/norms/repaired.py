@@ -40,9 +40,8 @@ class RegularizedBatchNorm(BatchNorm):
         symkl            (mu_B - mu)^2 (1 / sigma_B^2 + 1 / sigma^2)
                              + sigma^2 / sigma_B^2 + sigma_B^2 / sigma^2        0
 
-    The penalty is added once to the loss summed over the tokens of a micro-batch, whatever their
-    number. The running variance is the biased estimate. Running statistics are updated first, which
-    shrinks the batch's distances to them by a factor of 1 - momentum. Processes that share batch
+    The penalty is added once to the loss summed over a micro-batch. Running statistics are updated
+    first, which shrinks the distances by a factor of 1 - momentum. Processes that share batch
     statistics share one penalty; each ghost batch has its own.
     """
 
@@ -62,14 +61,10 @@ class RegularizedBatchNorm(BatchNorm):
         super().see_groups(found, first)
         weighs = self.penalty_mean or self.penalty_var
         if weighs and self.training and found.mean.requires_grad:
-            self.extra_loss = self.price(found)
-
-    def price(self, batch: Moments) -> Float[Tensor, ""]:
-        """Return the penalty for a batch that has already updated the running statistics."""
-        running = (moment.to(batch.mean).clone() for moment in self.running_moments())
-        of_mean, of_var = self.terms(batch.mean, batch.var, *running)
-        total = self.penalty_mean * of_mean.sum() + self.penalty_var * of_var.sum()
-        return total if self.divided else total / world().size
+            running = (moment.to(found.mean).clone() for moment in self.running_moments())
+            of_mean, of_var = self.terms(found.mean, found.var, *running)
+            total = self.penalty_mean * of_mean.sum() + self.penalty_var * of_var.sum()
+            self.extra_loss = total if self.divided else total / world().size
 
     def terms(self, m: Tensor, v: Tensor, mu: Tensor, var: Tensor) -> tuple[Tensor, Tensor]:
         """Return both penalty terms per feature, from the batch's moments and the running ones."""
@@ -78,8 +73,7 @@ class RegularizedBatchNorm(BatchNorm):
             case "diff":
                 return (m - mu).square(), (v - var).abs()
             case "diff2":
-                apart = 1 / self.inverse(v) - 1 / self.inverse(var)
-                return (m - mu).square(), apart.square()
+                return (m - mu).square(), (1 / self.inverse(v) - 1 / self.inverse(var)).square()
             case "reldiff":
                 return ((m - mu) * self.inverse(var)).square(), (1 - ratio).square()
             case "mag":
@@ -100,9 +94,8 @@ class BatchRenorm(BatchNorm):
         r = clip(sigma_B / sigma, 1 / r_max, r_max)    d = clip((mu_B - mu) / sigma, -d_max, d_max)
 
     are constants in the backward pass; mu and sigma are the running statistics before the batch.
-    The bounds grow from 1 and 0: the first eighth of the warm-up is plain batch norm; `r_max` is
-    reached at the end of the warm-up, `d_max` after five eighths. The norm keeps a running
-    deviation, not a variance, and adds eps to deviations.
+    The bounds grow from 1 and 0 after an eighth of the warm-up; `r_max` is reached at its end,
+    `d_max` after five eighths. The running statistic is a deviation; eps is added to deviations.
     """
 
     exact_gradient: ClassVar[bool] = False
@@ -185,8 +178,7 @@ class ProgressiveRepBatchNorm(RepBatchNorm):
     """PRepBN: `lambda LN(x) + (1 - lambda) RepBN(x)` in training (equation 4), RepBN in evaluation.
 
     During the warm-up, training is pure layer norm and does not update the running statistics; then
-    lambda falls linearly from `start` to 0. While lambda is above 0, evaluation deliberately
-    computes a different function than training.
+    lambda falls linearly from `start` to 0.
     """
 
     phases: ClassVar[tuple[str, ...]] = ("warmup", "blend")
@@ -213,7 +205,7 @@ class ProgressiveRepBatchNorm(RepBatchNorm):
     def blend(self) -> float:
         """Lambda at the current step: 1 in the warm-up, `start` outside a run."""
         step, total = self.clock
-        if step == 0:  # outside a run
+        if step == 0:
             return self.start
         warmup, last = self.last_steps(total).values()
         if step <= warmup:

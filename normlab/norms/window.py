@@ -44,15 +44,13 @@ class MovingAverageBatchNorm(SquareNorm):
 
         y = weight r z + bias        dz' = dz - z mean over the window of mean(dz z)
 
-    `center_weights` is the other half of the paper's method: the norm subtracts no mean; instead,
-    each weight row of the linear layers before it is centered
-    (`normlab.models.seq2seq.Layer.center`).
+    The norm subtracts no mean. Instead, with `center_weights`, each weight row of the linear layers
+    before it is centered (`normlab.models.seq2seq.Layer.center`).
     """
 
     exact_gradient: ClassVar[bool] = False
     phases: ClassVar[tuple[str, ...]] = ("warmup", "correction")
-    of_gradient: ClassVar[tuple[str, ...]] = ("gradient_moments",)
-    """The names of the tables of gradient moments."""
+    of_gradient: ClassVar[tuple[str, ...]] = ("gradient_moments",)  # tables of gradient moments
 
     window: int
     correction_share: float
@@ -112,7 +110,7 @@ class MovingAverageBatchNorm(SquareNorm):
     def without_moment(self, z: Tensor, count: Tensor, entry: Entry) -> Callable[[Tensor], Tensor]:
         """Return a hook that subtracts a multiple of z from its gradient and records the moment."""
         trains = self.regime == "train"
-        before = [self.tables[name].clone() for name in self.of_gradient]
+        before = [self.tables[name].clone() for name in self.of_gradient]  # as of the forward pass
 
         def without(grad: Tensor) -> Tensor:
             mean, tokens = self.pool.mean(grad * z, count, by=self.of_groups)
@@ -124,10 +122,7 @@ class MovingAverageBatchNorm(SquareNorm):
         return without
 
     def taken_out(self, newest: Rows, entry: Entry, before: Sequence[Tensor]) -> Rows:
-        """Return the multiple of z to subtract, given the batch's mean of gradient times z.
-
-        `before` are copies of the `of_gradient` tables from the forward pass.
-        """
+        """Return the multiple of z to subtract; `newest` is the mean of gradient times z."""
         return with_newest(before[0], newest, entry.slot).mean(1) if entry.full else newest
 
     def enter_gradient(self, mean: Float[Tensor, "1 D"], count: Float[Tensor, "1 1"]) -> None:

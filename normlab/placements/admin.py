@@ -29,14 +29,11 @@ from normlab.norms.ranks import sum_over_ranks
 from normlab.placements.base import Branch, NormResidual, Norms, Place
 from normlab.placements.post import Post
 
-Profiler = Callable[["AdminResidual", Tensor, Tensor, Stream], None]
-"""Sets the residual's omega, given its input, its branch's output and the token stream."""
-
 
 class AdminResidual(NormResidual):
     """y = norm(omega * x + dropout(branch(x))); `profile` sets omega from the earlier branches."""
 
-    profiler: Profiler | None = None
+    profiler: Callable[["AdminResidual", Tensor, Tensor, Stream], None] | None = None
 
     def __init__(self, norm: Norm, dropout: float, *, first: bool):
         super().__init__(norm, dropout)

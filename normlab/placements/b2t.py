@@ -11,8 +11,7 @@
     at initialization: all weights of a layer are divided by sqrt(layers of the stack).
 
 Source: Takase et al. 2023 ("B2T Connection: Serving Stability and Performance in Deep
-Transformers"); the initial weights follow the authors' code. A second stream carries the layer's
-input to its last sub-layer.
+Transformers"); the initial weights follow the authors' code.
 """
 
 from dataclasses import dataclass

@@ -83,15 +83,8 @@ class Norms:
         return [self.rules[number][0] for number in sorted(self._unused)]
 
     def listed(self) -> str:
-        """Return all requested paths as text, merging layers into ranges (`encoder.0-5.self`)."""
-        layers: dict[str, list[str]] = {}
-        for path in self.places:
-            number = re.search(r"(?<=\.)\d+", path)
-            layers.setdefault(re.sub(r"(?<=\.)\d+", "{}", path), []).append(
-                number[0] if number else ""
-            )
-        ends = {path: dict.fromkeys((of[0], of[-1])) for path, of in layers.items()}
-        return ", ".join(path.format("-".join(of)) for path, of in ends.items())
+        """Return all requested paths as text, with `*` for the layer (`encoder.*.self`)."""
+        return ", ".join(dict.fromkeys(re.sub(r"\.\d+", ".*", path) for path in self.places))
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -23,20 +23,12 @@ class Dropout(nn.Module):
         self.threshold = min(round(p * _LEVELS), _LEVELS - 1)
 
     def forward(self, x: Float[Tensor, "..."]) -> Float[Tensor, "..."]:
-        """Drop units of `x` in training; return `x` unchanged in evaluation."""
         if not self.training or self.threshold == 0:
             return x
         if not x.is_cpu or torch.compiler.is_compiling():
             return F.dropout(x, self.p)
-        return x * self._scaled_mask(x)
-
-    def _scaled_mask(self, x: Tensor) -> Tensor:
         words = torch.empty((x.numel() + 3) // 4, dtype=torch.int64)
         bits = words.random_(-(2**63), None).view(torch.int16)[: x.numel()]
         # In place, as 16-bit 0 and 1: converting a boolean mask to numbers is slow.
         kept = bits.ge_(self.threshold - _LEVELS // 2).view(x.shape)
-        return kept.to(x.dtype).mul_(_LEVELS / (_LEVELS - self.threshold))
-
-    def extra_repr(self) -> str:
-        """Show the dropout rate in the module's repr."""
-        return f"p={self.p}"
+        return x * kept.to(x.dtype).mul_(_LEVELS / (_LEVELS - self.threshold))

@@ -6,11 +6,10 @@
 
     y = x + f(norm(x) / sqrt(l)) in layer l = 1, 2, ... of its stack
 
-    at initialization: the stream's variance grows more slowly than with pre-norm. The initial
-    weights are not scaled by depth as well: the authors' code warns against doing both.
+    at initialization: the stream's variance grows more slowly than with pre-norm. The authors' code
+    warns against also scaling the initial weights by depth.
 
-Source: Sun et al. 2025 ("The Curse of Depth in Large Language Models"); their code scales both
-sub-layers of a layer by the same factor.
+Source: Sun et al. 2025 ("The Curse of Depth in Large Language Models") and their code.
 """
 
 import math

@@ -3,8 +3,6 @@
         x --> post-norm layers --> pre-norm layers --> norm
               the first share       the rest
 
-    at initialization: like post-norm in the first layers, like pre-norm in the rest.
-
 Source: Li et al. 2025 ("Mix-LN: Unleashing the Power of Deeper Layers by Combining Pre-LN and
 Post-LN"). In the authors' scripts a quarter of the layers are post-norm: 3 of 12 and 6 of 24.
 """
@@ -26,9 +24,6 @@ class MixLN(Placement):
     share: float
 
     def residual(self, norms: Norms, dim: int, place: Place) -> Residual:
-        kind = PostResidual if place.layer < self.post_layers(place.layers) else PreResidual
+        post_layers = max(1, int(self.share * place.layers)) if self.share else 0
+        kind = PostResidual if place.layer < post_layers else PreResidual
         return kind(norms.at(place.path, dim), self.dropout)
-
-    def post_layers(self, layers: int) -> int:
-        """Return how many layers of a stack are post-norm."""
-        return max(1, int(self.share * layers)) if self.share else 0

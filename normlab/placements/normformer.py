@@ -38,7 +38,6 @@ class HeadGains(nn.Module):
         self.gain = nn.Parameter(torch.ones(heads))
 
     def forward(self, x: Float[Tensor, "B P D"], stream: Stream) -> Float[Tensor, "B P D"]:
-        """Return `x` with each part scaled by its gain."""
         return (x.unflatten(-1, (len(self.gain), -1)) * self.gain[:, None]).flatten(-2)
 
 
@@ -62,7 +61,7 @@ class NormFormer(Pre):
 
     def residual(self, norms: Norms, dim: int, place: Place) -> Residual:
         if place.sublayer == "self":
-            return SandwichResidual.built(norms, dim, place, self.dropout)
+            return SandwichResidual(norms, dim, place, self.dropout)
         if place.sublayer == "ffn" and self.scale_residual:
             return ScaledStreamResidual(norms.at(place.path, dim), self.dropout)
         return super().residual(norms, dim, place)

@@ -37,7 +37,6 @@ class Twice(nn.Module):
     """Maps x to (x, x): both streams start as the embedded tokens."""
 
     def forward(self, x: Tensor, stream: Stream) -> Tensor:
-        """Return the tokens concatenated with a copy of themselves."""
         return torch.cat([x, x], dim=-1)
 
 
@@ -49,7 +48,6 @@ class ResiDualEnd(nn.Module):
         self.norm = norm
 
     def forward(self, x: Tensor, stream: Stream) -> Tensor:
-        """Return the first stream plus the normalized second stream."""
         x, dual = x.chunk(2, dim=-1)
         return x + self.norm(dual, stream)
 

@@ -42,11 +42,6 @@ class ReZero(Placement):
 
     shared: bool
 
-    def residual(self, norms: Norms, dim: int, place: Place) -> ReZeroResidual:
-        return ReZeroResidual(nn.Parameter(torch.zeros(())), self.dropout)
-
     def residuals(self, norms: Norms, dim: int, places: Sequence[Place]) -> Sequence[Residual]:
-        built = [self.residual(norms, dim, place) for place in places]
-        for residual in built[1:] if self.shared else ():
-            residual.gain = built[0].gain
-        return built
+        gains = [nn.Parameter(torch.zeros(())) for _ in places]
+        return [ReZeroResidual(gains[0] if self.shared else gain, self.dropout) for gain in gains]

@@ -13,8 +13,7 @@ input by the largest entry, a safeguard for 16-bit arithmetic that is omitted he
 
 Peri-LN also normalizes the embedded tokens and uses the default initial weights. Each sub-layer
 adds a norm's output to the stream, whose variance grows linearly (Kim et al. 2025, "Peri-LN:
-Revisiting Normalization Layer in the Transformer Architecture"; no code). Some diagrams put the
-second norm after the addition, which is a different wiring.
+Revisiting Normalization Layer in the Transformer Architecture"; no code).
 """
 
 from torch import Tensor
@@ -27,14 +26,9 @@ from normlab.placements.pre import DepthScaledPre, PreResidual
 class SandwichResidual(PreResidual):
     """y = x + dropout(out_norm(branch(norm(x))))."""
 
-    def __init__(self, norm: Norm, out_norm: Norm, dropout: float):
-        super().__init__(norm, dropout)
-        self.out_norm = out_norm
-
-    @classmethod
-    def built(cls, norms: Norms, dim: int, place: Place, dropout: float) -> "SandwichResidual":
-        """Build a residual with its norms at the paths `<path>` and `<path>.out`."""
-        return cls(norms.at(place.path, dim), norms.at(f"{place.path}.out", dim), dropout)
+    def __init__(self, norms: Norms, dim: int, place: Place, dropout: float):
+        super().__init__(norms.at(place.path, dim), dropout)
+        self.out_norm = norms.at(f"{place.path}.out", dim)
 
     def forward(self, x: Tensor, stream: Stream, branch: Branch) -> Tensor:
         return x + self.dropout(self.out_norm(branch(self.norm(x, stream)), stream))
@@ -44,7 +38,7 @@ class Sandwich(DepthScaledPre):
     """Sandwich-LN placement."""
 
     def residual(self, norms: Norms, dim: int, place: Place) -> Residual:
-        return SandwichResidual.built(norms, dim, place, self.dropout)
+        return SandwichResidual(norms, dim, place, self.dropout)
 
 
 class Peri(Sandwich):

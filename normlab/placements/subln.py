@@ -38,7 +38,6 @@ class SubLN(Pre):
         return XAVIER[role] * (1.0 if unscaled else self.factor(place))
 
     def factor(self, place: Place) -> float:
-        """Return the factor on the initial weights, given the depths of both stacks."""
         if not place.other_layers:
             return math.sqrt(math.log(2 * place.layers))
         if place.stack == "encoder":

@@ -12,6 +12,7 @@ from normlab.norms.base import Stream
 from normlab.norms.local import NoNorm
 from normlab.placements.admin import AdminResidual, profile
 from normlab.placements.base import XAVIER, Place
+from normlab.placements.post import PostResidual
 from tests.models.small import (
     DIM,
     PLACEMENTS,
@@ -184,7 +185,10 @@ def test_mixln_is_pre_norm_without_a_share_and_post_norm_with_all_of_it():
     assert_close(outputs(none), outputs(pre))
     same_weights(post, all_)
     assert_close(outputs(all_), all_.decoder.final_norm(post(IDS, STREAM), STREAM)[STREAM.valid])
-    assert [placement("mixln").post_layers(layers) for layers in (2, 12, 24)] == [1, 3, 6]
+    for layers, share in ((2, 1), (12, 3), (24, 6)):
+        places = [at("decoder", layers, layer=layer) for layer in range(layers)]
+        built = [placement("mixln").residual(norms(), DIM, place) for place in places]
+        assert sum(isinstance(residual, PostResidual) for residual in built) == share
 
 
 def test_the_star_of_hybridnorm_is_a_pre_norm_first_layer():

@@ -94,7 +94,7 @@ def test_rules_have_a_label_and_are_part_of_the_experiment():
     [
         (
             "{*.memory:bn}",
-            r"sites: \*\.memory matches no place.*encoder\.0-1\.self, .*decoder\.final",
+            r"sites: \*\.memory matches no place.*encoder\.\*\.self, .*decoder\.final",
         ),
         ("{*.self:nn}", r"sites: \*\.self: no norm 'nn': there are ada, "),
         ("{a-b:ln}", r"sites: 'a-b' is not a path"),
