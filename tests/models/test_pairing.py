@@ -98,11 +98,13 @@ def test_initial_values_follow_the_stated_distributions():
 
 @pytest.mark.parametrize("place", PLACEMENTS)
 def test_two_norms_drop_the_same_units(place, monkeypatch):
-    draw = Dropout._scaled_mask
-    drawn = []
-    monkeypatch.setattr(
-        Dropout, "_scaled_mask", lambda self, x: drawn.append(draw(self, x)) or drawn[-1]
-    )
+    drawn, forward = [], Dropout.forward
+
+    def dropped(self, x):
+        drawn.append(forward(self, torch.ones_like(x)))
+        return x * drawn[-1]
+
+    monkeypatch.setattr(Dropout, "forward", dropped)
     source, _ = sentences([5, 3], seed=1)
     target, _ = sentences([4, 4], seed=2, first=BOS)
 
