@@ -14,8 +14,6 @@ from normlab.records.store import CONFIG_FILE, RECORD_FILE, RunStore
 if TYPE_CHECKING:
     from normlab.train.loaded import LoadedRun
 
-_BELOW = "      "  # indent of a description that does not fit next to its example
-
 
 class HelpFormatter(argparse.RawDescriptionHelpFormatter):
     """Fold the prose of an epilog; lines that begin with a space are commands and stay whole."""
@@ -23,15 +21,8 @@ class HelpFormatter(argparse.RawDescriptionHelpFormatter):
     def _fill_text(self, text: str, width: int, indent: str) -> str:
         lines: list[str] = []
         for prose, group in groupby(text.splitlines(), lambda line: line[:1].strip() != ""):
-            if prose:
-                lines += folded(" ".join(group), width)
-                continue
-            for line in group:
-                command, _, does = line.rpartition("  ")
-                if len(line) > width and command.strip():
-                    lines += [command.rstrip(), *folded(does, width, first=_BELOW, rest=_BELOW)]
-                else:
-                    lines.append(line)
+            own = list(group)
+            lines += folded(" ".join(own), width) if prose else own
         return "".join(f"{indent}{line}\n" for line in lines)
 
 
@@ -68,18 +59,14 @@ def add_run(parser: argparse.ArgumentParser, run: str) -> None:
     add = parser.add_argument
     add("run", type=as_path, metavar="RUN", help=run)
     add("changes", nargs="*", metavar="key=value", help="settings that replace the run's")
-    weights = "last, average, best_loss, best_<score>; default: the weights that were tested"
-    add("--weights", metavar="NAME", help=weights)
+    add("--weights", metavar="NAME", help="last, average, best_<score>; default: the tested ones")
 
 
-def add_compared(
-    parser: argparse.ArgumentParser, *, scores: str = "the scores of the test"
-) -> None:
-    """Add `--baseline` and `--score`; `scores` describes the default of `--score`."""
-    text = "the row (or its norm) that the others are compared with; default: ln"
-    parser.add_argument("--baseline", metavar="ROW", help=text)
-    text = f"a column for this score; may be repeated; default: {scores}"
-    parser.add_argument("--score", action="append", default=[], metavar="NAME", help=text)
+def add_compared(parser: argparse.ArgumentParser) -> None:
+    """Add `--baseline` and `--score`."""
+    add = parser.add_argument
+    add("--baseline", metavar="ROW", help="the row (or its norm) to compare with; default: ln")
+    add("--score", action="append", default=[], metavar="NAME", help="a score; may be repeated")
 
 
 def as_path(text: str) -> Path:
@@ -172,14 +159,12 @@ def load(
         from normlab.train.loaded import load_run
 
         run = load_run(folder, [*changes], fold=fold, weights=weights)
-    say_unfinished(folder, run.record)
+    say_stopped(folder, run.record)
     return run
 
 
-def say_unfinished(folder: Path, record: RunRecord) -> None:
+def say_stopped(folder: Path, record: RunRecord) -> None:
     """Warn if the weights of a run are not from its last planned step."""
     if (ended := record.outcome).status != "finished":
-        complain(
-            f"{folder}: {ended.status} at step {ended.step:,}, so these are not the weights "
-            "of a whole run"
-        )
+        said = f"{ended.status} at step {ended.step:,}"
+        complain(f"{folder}: {said}, so these are not the weights of a whole run")

@@ -23,7 +23,7 @@ class Judge:
     """Judges the claim parts that the jobs can decide, from their runs and published `results`."""
 
     def __init__(self, jobs: Sequence[Job], results: Path) -> None:
-        self.jobs, self.results, self.configs = jobs, results, CONFIG_DIR
+        self.jobs, self.results = jobs, results
 
     def standings(self, job: Job, runs: "Evidence | None" = None) -> "list[Outcome]":
         """Return the verdicts so far on the parts of claims that a job can decide.
@@ -79,13 +79,13 @@ class Judge:
                 made_for.setdefault(run.folder, set()).add((job.study.name, job.scale))
         folders = dict.fromkeys(folder.parents[1] for folder in made_for)
         there = [place for place in (self.results, *folders) if place.is_dir()]
-        return Runs.read(there, root=self.configs.parent, configs=self.configs, made_for=made_for)
+        return Runs.read(there, root=CONFIG_DIR.parent, configs=CONFIG_DIR, made_for=made_for)
 
     @cached_property
     def _claims(self) -> "Sequence[Claim]":
         from normlab.claims.claim import load_all
 
-        return load_all(self.configs / "claim")
+        return load_all(CONFIG_DIR / "claim")
 
 
 def verdict_lines(found: "Sequence[Outcome]") -> list[str]:
@@ -147,9 +147,8 @@ def untuned(job: Job, words: Sequence[str]) -> str | None:
     found = [name for name in missing if name in asked]
     if not found or tuning_of(study, scale).key in given:
         return None
-    rows = " and ".join(found) if len(found) <= 3 else f"{len(found)} rows"
     chooses = f"choose it with normlab study tune {study.name} scale={scale}"
-    return f"{job.name}: no learning rate is chosen for {rows}: {chooses}"
+    return f"{job.name}: no learning rate is chosen for {', '.join(found)}: {chooses}"
 
 
 def print_tables(jobs: Sequence[Job], results: Path) -> None:

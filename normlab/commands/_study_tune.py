@@ -37,10 +37,6 @@ class Job:
     results: Path
 
     @property
-    def file(self) -> Path:
-        return study_file(self.study.name)
-
-    @property
     def left(self) -> list["Run"]:
         """Return the runs that have not ended."""
         runs = [run for bout in self.bouts.values() for own in bout.runs.values() for run in own]
@@ -70,11 +66,11 @@ class Job:
             rate_name(*place): [f"{self.tuning.key}={value}"] if value else None
             for place, value in choices.items()
         }
-        before = self.file.read_text("utf-8")
+        before = (file := study_file(self.study.name)).read_text("utf-8")
         try:
             return before, with_rates(before, self.scale, rates)
         except ValueError as error:
-            raise ValueError(f"{self.file}: {error}") from None
+            raise ValueError(f"{file}: {error}") from None
 
 
 def study_file(name: str) -> Path:
@@ -124,10 +120,8 @@ def _jobs(words: Sequence[str], results: Path, *, write: bool) -> list[Job]:
     given, extra = taken_out([word for word in words if "=" in word])
     scale = given.get("scale", SMOKE)
     if write and (more := [each for each in extra if not each.startswith(_NO_PART)]):
-        raise ValueError(
-            f"{more[0]}: a choice is written only for the trials that the study plans: add "
-            "--no-write, or put the value into the study's tuning"
-        )
+        only = "a choice is written only for the trials that the study plans"
+        raise ValueError(f"{more[0]}: {only}: add --no-write, or put it into the study's tuning")
     jobs: list[Job] = []
     for study in [load_study(word) for word in words if "=" not in word]:
         tuning = tuning_of(study, scale, load_study)
@@ -151,14 +145,15 @@ def _write(job: Job, found: dict[str, Any]) -> None:
     from normlab.reports.tuning import publish
 
     choices = {(row["row"], row["point"]): row["chosen"] for row in found["rows"]}
+    file = study_file(job.study.name)
     # Two tunings may write to the same file; the lock keeps the rates of both.
-    with only_writer(job.results / job.study.name / job.file.name):
+    with only_writer(job.results / job.study.name / file.name):
         before, after = job.texts(choices)
         page = publish(job.results, job.study.name, {job.scale: job.with_others(found)})
         if after != before:
-            with atomic_write(job.file) as file:
-                file.write(after)
-    print(f"chosen: rates of scale={job.scale} in {job.file}; all trials: {page}")
+            with atomic_write(file) as opened:
+                opened.write(after)
+    print(f"chosen: rates of scale={job.scale} in {file}; all trials: {page}")
     former = job.study.scale(job.scale).rates
     for place, chosen in choices.items():
         if chosen in (job.tuning.values[0], job.tuning.values[-1]):

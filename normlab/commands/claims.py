@@ -17,16 +17,15 @@ _EXAMPLES = """examples:
   normlab claims                  all claims and their verdicts
   normlab claims 7                one claim, its parts, endpoints, evidence
   normlab claims --compute        recompute the checks that take seconds
-  normlab claims --verify         do the committed pages follow from the records?
+  normlab claims --verify         do the pages follow from the records?
   normlab claims --write          rewrite the ledger in results/
-  normlab claims --json           the ledger for programs
 
 Without --compute, which needs torch and a few seconds, checks have the values that the last --write
 saved in results/computed.json. --verify computes nothing and changes nothing.
 """
 _CHECKOUT = CONFIG_DIR.parent
 _RESULTS = _CHECKOUT / "results"
-_PAGE, _COMPUTED = "claims.md", "computed.json"
+_COMPUTED = "computed.json"
 
 
 def main(argv: list[str]) -> int:
@@ -74,14 +73,12 @@ def main(argv: list[str]) -> int:
     chosen = [entry for entry in entries if asked.id in (None, entry.claim.id)]
     if not chosen:
         raise ValueError(f"no claim {asked.id}; there are 1 to {claims[-1].id}")
-    texts: dict[str, str] = {}
-    if asked.write or asked.verify:
-        texts = {_PAGE: markdown(entries), "summary.md": summary.page(entries)}
-        texts[_COMPUTED] = to_json(computed)
-    pages = {results / name: text for name, text in texts.items()}
-    if asked.verify:
-        return _verify(pages, runs.damaged, results)
-    if asked.write:
+    if asked.verify or asked.write:
+        pages = {results / "claims.md": markdown(entries)}
+        pages[results / "summary.md"] = summary.page(entries)
+        pages[results / _COMPUTED] = to_json(computed)
+        if asked.verify:
+            return _verify(pages, runs.damaged, results)
         _write(pages, results)
     elif asked.json:
         print(json.dumps(to_plain(chosen), indent=1, sort_keys=True))
@@ -105,7 +102,7 @@ def _write(pages: Mapping[Path, str], results: Path) -> None:
         raise ValueError(f"{wrong[0]}: nothing is written; normlab study verify lists all problems")
     manifest.write_files(pages)
     print("\n".join(f"wrote {path}" for path in pages))
-    if published and results / _COMPUTED in pages:
+    if published:
         manifest.accept(results, [results / _COMPUTED])
 
 

@@ -29,7 +29,6 @@ _EXAMPLES = """examples:
   normlab compare                                  all runs below runs/
   normlab compare --where task=toy --where norm=bn
   normlab compare runs/toy-ln-pre-* runs/toy-bn-pre-* --baseline bn
-  normlab compare --score test/chrf --score valid/loss
   normlab compare runs/iwslt-ln-post-* runs/iwslt-bn-post-* --bootstrap
   normlab compare runs/iwslt-ln-post-* runs/iwslt-bn-post-* --samples 3
 
@@ -39,8 +38,7 @@ the baseline, the first row, over the seeds that both have; notes say why a row 
 not (other data, code, arithmetic or number of steps), and how the rows differ.
 
 --bootstrap tests whether a difference in BLEU would hold on other sentences, with
-sacreBLEU's paired bootstrap (Koehn 2004) of the translations of two experiments.
-The interval in the table is about other seeds instead.
+sacreBLEU's paired bootstrap (Koehn 2004); the table's interval is about seeds.
 """
 _SAMPLES = 5
 _BOOTSTRAP = 1000  # samples
@@ -53,18 +51,14 @@ def main(argv: list[str]) -> int:
     """
     parser = command_parser("compare", "Show finished runs side by side.", _EXAMPLES)
     add = parser.add_argument
-    text = "a run folder, a folder of runs or a record.json; default: all of --runs-dir"
-    add("runs", nargs="*", type=as_path, metavar="RUN", help=text)
-    text = "only runs with this option, status, seed or config value; may be repeated"
-    add("--where", action="append", default=[], metavar="KEY=VALUE", help=text)
-    add_compared(parser, scores="the first of the task")
+    add("runs", nargs="*", type=as_path, metavar="RUN", help="a run, or a folder of runs")
+    add("--where", action="append", default=[], metavar="KEY=VALUE", help="only such runs")
+    add_compared(parser)
     what = parser.add_mutually_exclusive_group()
-    text = "paired bootstrap of the test BLEU of two translation experiments, seed by seed"
-    what.add_argument("--bootstrap", action="store_true", help=text)
+    what.add_argument("--bootstrap", action="store_true", help="paired bootstrap of test BLEU")
     text = f"show N test sentences with the translations of each row; default: {_SAMPLES}"
     what.add_argument("--samples", nargs="?", const=_SAMPLES, type=int, metavar="N", help=text)
-    text = "folder of the test text, if it was moved (--bootstrap, --samples)"
-    add("--data-dir", type=as_path, metavar="FOLDER", help=text)
+    add("--data-dir", type=as_path, metavar="FOLDER", help="folder of the test text, if moved")
     add("--markdown", action="store_true", help="print the table in Markdown")
     add("--runs-dir", type=as_path, default=Path("runs"), help="default: runs")
     arguments = parser.parse_args(argv)
@@ -131,15 +125,12 @@ def show_samples(runs: Arranged, arguments: argparse.Namespace) -> None:
     """
     if arguments.samples < 1:
         raise ValueError(f"--samples {arguments.samples}: at least 1")
-    found = side_by_side(
-        runs.runs, partial(text_of_test, data_dir=arguments.data_dir), count=arguments.samples
-    )
+    text_of = partial(text_of_test, data_dir=arguments.data_dir)
+    found = side_by_side(runs.runs, text_of, count=arguments.samples)
     if found is None:
         path = f"{runs.runs[0].folder}/hypotheses.txt"
-        raise ValueError(
-            f"{path}: no such file, and no other run has one; to write it: "
-            f"normlab eval {runs.runs[0].folder} --outputs {path}"
-        )
+        cure = f"normlab eval {runs.runs[0].folder} --outputs {path}"
+        raise ValueError(f"{path}: no such file, and no other run has one; to write it: {cure}")
     room = shutil.get_terminal_size().columns
     for number, texts in found.sentences.items():
         wide = max(len(each.name) for each in texts)
@@ -147,9 +138,8 @@ def show_samples(runs: Arranged, arguments: argparse.Namespace) -> None:
         for each in texts:
             chrf = "" if each.chrf is None else f"{each.chrf:.1f}"
             head = f"  {each.name:<{wide}}  {chrf:>5}  "
-            said, width = one_line(each.text).strip() or "(nothing)", max(room - len(head), 20)
-            first, *rest = folded(said, width)
-            print("\n".join([head + first, *(" " * len(head) + line for line in rest)]))
+            said = one_line(each.text).strip() or "(nothing)"
+            print("\n".join(folded(said, room, first=head, rest=" " * len(head))))
         print()
     shown = f"{len(found.sentences)} of the {found.total:,} sentences of {found.data}"
     print_prose(f"{shown}, drawn at random; the number is the chrF of each sentence")
@@ -169,10 +159,8 @@ def show_bootstrap(runs: Arranged, arguments: argparse.Namespace) -> None:
         raise ValueError("--bootstrap compares test/bleu: leave out --score")
     sides = {" ".join(place).strip(): own for place, own in by_setting(runs.runs).items()}
     if len(sides) != 2:
-        raise ValueError(
-            f"--bootstrap compares two experiments, but there are {len(sides)}: "
-            f"{', '.join(sides)}; name two: normlab compare runs/A runs/B --bootstrap"
-        )
+        there = f"there are {len(sides)}: {', '.join(sides)}"
+        raise ValueError(f"--bootstrap compares two experiments, but {there}; name two")
     names = [*sides]
     first, second = sides.values()
     text_of = partial(text_of_test, data_dir=arguments.data_dir)
@@ -186,8 +174,7 @@ def show_bootstrap(runs: Arranged, arguments: argparse.Namespace) -> None:
     signature = [*tests.values()][-1].signature
     notes = [
         f"difference: {names[1]} minus the baseline {names[0]}",
-        f"test/bleu; p: sacreBLEU's paired bootstrap, {_BOOTSTRAP} samples of the sentences "
-        f"({signature})",
+        f"test/bleu; p: paired bootstrap, {_BOOTSTRAP} samples of the sentences ({signature})",
         *not_alike(cells),
         *(note for note in build(*runs, found=True).notes if NOT_CLEAR in note),
     ]
@@ -225,14 +212,11 @@ def text_of_test(record: RunRecord, data_dir: Path | None = None) -> Text:
         try:
             data = task.data
         except (ValueError, OSError) as error:
-            raise ValueError(
-                f"the test text cannot be read: {error} (give its folder with --data-dir)"
-            ) from None
+            said = f"the test text cannot be read: {error} (give its folder with --data-dir)"
+            raise ValueError(said) from None
         if data.description["checksums"][SPLIT] != checksums(record):
             place = data_dir or record.config.get("data_dir")
-            raise ValueError(
-                f"{record.run_id} was tested on other text than data_dir={place} has now: "
-                "give its folder with --data-dir"
-            )
+            said = f"{record.run_id} was tested on other text than data_dir={place} has now"
+            raise ValueError(f"{said}: give its folder with --data-dir")
         text = data.texts[SPLIT]
         return text.source, data.plain(text.target)

@@ -7,21 +7,14 @@ from normlab.config.suggest import typed
 
 # For runs of minutes: a short warm-up, no probes, and a greedily decoded test of few sentences.
 _OVERRIDES = (
-    *(
-        "norm=ln,bn,none",
-        "seed=1,2",
-        "task=toy",
-        "budget.steps=400",
-        "schedule.warmup=60",
-        "optim.lr=1e-3",
-        "validate.every=400",
-    ),
-    *("validate.best=false", "task.corpus.valid_size=200", "task.corpus.test_size=200"),
+    *("norm=ln,bn,none", "seed=1,2", "task=toy", "budget.steps=400", "schedule.warmup=60"),
+    *("optim.lr=1e-3", "validate.every=400", "validate.best=false"),
+    *("task.corpus.valid_size=200", "task.corpus.test_size=200"),
     *("task.test_search.beam=1", "probe=[]", "sink=[console,jsonl]", "observe.study=demo"),
 )
 _EXAMPLES = """examples:
-  normlab demo                        six runs of 400 steps: 3 norms x 2 seeds
-  normlab demo budget.steps=1500      longer; takes all settings of `normlab train`
+  normlab demo                     six runs of 400 steps: 3 norms x 2 seeds
+  normlab demo budget.steps=1500   longer; takes all settings of normlab train
 
 Runs are kept below runs/. The same command prints the table again, or resumes after Ctrl-C.
 """

@@ -12,7 +12,6 @@ from normlab.commands._terminal import at_work, print_prose
 
 _EXAMPLES = """examples:
   normlab doctor         one line per check: ok, warn or fail, and what to do
-  normlab doctor --json  the same as JSON
   normlab doctor --speed norm=bn task=multi30k data_dir=FOLDER
 The exit status is 1 if a check fails.
 """
@@ -35,10 +34,8 @@ def main(argv: list[str]) -> int:
     parser = command_parser("doctor", does, _EXAMPLES)
     add = parser.add_argument
     add("--json", action="store_true", help="print JSON")
-    text = "measure training tokens per second and the share of the machine's peak"
-    add("--speed", action="store_true", help=text)
-    text = "with --speed: settings, as for `normlab train`"
-    add("overrides", nargs="*", metavar="key=value", help=text)
+    add("--speed", action="store_true", help="measure training speed, and its share of the peak")
+    add("overrides", nargs="*", metavar="key=value", help="settings of the run for --speed")
     arguments = parser.parse_intermixed_args(argv)
     if arguments.speed:
         return _speed(arguments.overrides, as_json=arguments.json)

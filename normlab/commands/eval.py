@@ -19,11 +19,7 @@ examples:
   normlab eval runs/toy-bn-pre-1a2b3c4d5e/seed1
   normlab eval RUN task.test_search.beam=1
   normlab eval RUN norm.eval_stats=batch task.eval_batch_size=8
-  normlab eval RUN norm.eval_stats=recalibrated --split valid --json
-  normlab eval RUN "observe.test_noise=[0.4]"  with input noise, too
   normlab eval RUN --fold                   batch norm folded
-  normlab eval RUN --weights best_loss      other weights than the tested ones
-  normlab eval RUN --limit 100              100 examples of the split
   normlab eval results/batching/small:bn@seed1 --kept data_dir=FOLDER
 
 The scores are printed, and the run's record does not change; --json > FILE saves them.
@@ -39,8 +35,7 @@ def main(argv: list[str]) -> int:
     add("--split", default="test", help="the split to score; default: test")
     add("--limit", type=int, metavar="N", help="score only N examples of the split")
     add("--fold", action="store_true", help="fold batch norm into the adjacent linear layers")
-    text = "re-score the translations kept with the record; exit status 1 if a score differs"
-    add("--kept", action="store_true", help=text)
+    add("--kept", action="store_true", help="re-score kept translations; status 1 if one differs")
     add("--json", action="store_true", help="print JSON")
     add("--outputs", type=as_path, help="write the model's outputs to this file")
     arguments = parser.parse_intermixed_args(argv)
@@ -58,9 +53,8 @@ def main(argv: list[str]) -> int:
             continue
         run = load(folder, arguments.changes, weights=arguments.weights, fold=arguments.fold)
         with at_work(f"scoring {folder}"):
-            found[folder] = run.evaluate(
-                arguments.split, outputs=arguments.outputs, limit=arguments.limit
-            )
+            more = {"outputs": arguments.outputs, "limit": arguments.limit}
+            found[folder] = run.evaluate(arguments.split, **more)
     if arguments.json:
         plain = {str(folder): to_builtins(scores) for folder, scores in found.items()}
         print(json.dumps(plain if len(plain) > 1 else plain[str(folders[0])], indent=1))

@@ -6,7 +6,7 @@ from normlab.commands.norm import check_names
 
 _EXAMPLES = """examples:
   normlab explain           all norms on one screen
-  normlab explain ln        one norm: drawing, worked example, padding, modes, state
+  normlab explain ln        one norm: drawing, example, padding, modes, state
   normlab explain ln bn     both, then side by side
 """
 

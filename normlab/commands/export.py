@@ -3,13 +3,7 @@
 import argparse
 from pathlib import Path
 
-from normlab.commands._arguments import (
-    as_path,
-    command_parser,
-    conditions,
-    one_run,
-    say_unfinished,
-)
+from normlab.commands._arguments import as_path, command_parser, conditions, one_run, say_stopped
 from normlab.config.registry import CONFIG_DIR
 
 _EXAMPLES = """examples:
@@ -39,8 +33,8 @@ def main(argv: list[str]) -> int:
     add("--project", help="with --wandb; default: the project of the wandb sink")
     add("--entity", help="with --wandb: user or team; default: the login's own")
     add("--name", default="normlab", help="name of the workspace; default: normlab")
-    text = "with --wandb: only runs with these values of a config key; may be repeated"
-    add("--where", action="append", default=[], metavar="KEY=VALUE[,VALUE]", help=text)
+    where = "with --wandb: only such runs"
+    add("--where", action="append", default=[], metavar="KEY=VALUE[,VALUE]", help=where)
     arguments = parser.parse_intermixed_args(argv)
     if arguments.wandb:
         return _workspace(arguments)
@@ -57,7 +51,7 @@ def main(argv: list[str]) -> int:
     if out.suffix == Path(WEIGHTS_FILE).suffix:
         raise ValueError(f"--out {out}: name a folder; the file in it is {WEIGHTS_FILE}")
     found = export(run, out, fold=arguments.fold, changes=changes)
-    say_unfinished(run, found.record)
+    say_stopped(run, found.record)
     folded = f"{len(found.folded)} norms folded, " if arguments.fold else ""
     print(f"wrote {found.file}: {folded}outputs agree to {found.apart:.1g}")
     return 0
@@ -80,8 +74,6 @@ def _workspace(arguments: argparse.Namespace) -> int:
     try:
         reach(login.host, float(sink["connect_seconds"]))
         entity = arguments.entity or sink["entity"] or wandb.Api().default_entity
-        if not entity:
-            raise ValueError("the login has no default entity: name a user or team with --entity")
         project = arguments.project or sink["project"]
         made = workspace(entity=entity, project=project, name=arguments.name, where=where)
         made.save()

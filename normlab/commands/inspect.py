@@ -31,13 +31,11 @@ def main(argv: list[str]) -> int:
     does = "Examine a model at initialization or a finished run: leaks, statistics, gradients, ..."
     parser = command_parser("inspect", does, _EXAMPLES)
     add = parser.add_argument
-    text = "a run folder with settings that replace the run's, or a config as for normlab train"
-    add("subject", nargs="*", metavar="RUN | key=value", help=text)
+    add("subject", nargs="*", metavar="RUN | key=value", help="a run, or settings as for train")
     add("--only", default="", metavar="NAME,...", help="ask only these questions")
     add("--data", action="store_true", help="prepare and describe the data of a task instead")
     add("--json", action="store_true", help="print the sheet as JSON")
-    text = f"file to write (default: {SHEET_FILE} in the run's folder, or here)"
-    add("--out", type=as_path, help=text)
+    add("--out", type=as_path, help=f"default: {SHEET_FILE} in the run's folder, or here")
     arguments = parser.parse_intermixed_args(argv)
     if arguments.data:
         return _describe_data(arguments.subject, as_json=arguments.json)
@@ -53,8 +51,8 @@ def main(argv: list[str]) -> int:
     if not arguments.json:
         choices = subject.config["choices"]
         named = " ".join(f"{k}={choices[k]}" for k in ("task", "norm", "placement", "model"))
-        state = f"run {subject.run_id}, step {subject.step}"
-        state = state if subject.run_id else "at initialization"
+        run = f"run {subject.run_id}, step {subject.step}"
+        state = run if subject.run_id else "at initialization"
         print_prose(f"{named} seed={subject.seed}: {state}")
     findings = {}
     for number, each in enumerate(asked):

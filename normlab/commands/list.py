@@ -24,7 +24,6 @@ _LINE = re.compile(r"(?P<indent> *)(?P<name>\w+):(?: +(?P<value>[^#]*?))?(?: +# 
 _EXAMPLES = """examples:
   normlab list               every group and its options
   normlab list norms         the norms by the axes they pool over
-  normlab list norms --json  the same as JSON
   normlab list studies       the studies, with their cost at each scale
   normlab list keys          all keys with default, allowed values and meaning
   normlab list runs          the runs below runs/, with their progress
@@ -106,16 +105,13 @@ def _studies() -> Listing:
     rows = []
     for option in registry.options("study"):
         study = load_study(option.name)
-        costs = {scale: study.cost(scale) for scale in study.scales}
-        said = [
-            f"{scale}: {runs} runs, " + (f"{h:.1f} h" if h >= 1 else f"{h * 60:.0f} min")
-            for scale, (runs, h) in costs.items()
-        ]
+        said = []
+        for scale in study.scales:
+            runs, hours = study.cost(scale)
+            time_ = f"{hours:.1f} h" if hours >= 1 else f"{hours * 60:.0f} min"
+            said.append(f"{scale}: {runs} runs, {time_}")
         rows.append([option.name, option.description, "; ".join(said)])
-    note = (
-        "hours: estimates from the study's file, one run at a time on a core with AVX512 or, at "
-        "scale=paper, on a GPU"
-    )
+    note = "estimates for one run at a time on a core with AVX512, at scale=paper on a GPU"
     return Listing(["study", "what it is", "cost by scale"], rows, [note])
 
 

@@ -21,20 +21,18 @@ _EXAMPLES = """examples:
   normlab norm card peak   make its report card, in minutes
 
 The new files work at once, as a norm that divides each token by its root mean square; comments say
-what to change. If normlab is installed as a package, both files are inside it, at printed paths.
+what to change.
 """
 _CARD = """examples:
   normlab norm card mine                  about twenty minutes on one core
   normlab norm card mine scale=smoke      under a minute: does everything run?
   normlab norm card bn norm.ghost=4       a changed setting has its own card
-  normlab norm card dyt placement=post
   normlab norm card mine --only cost,rate  some of the questions
   normlab norm card dyt --publish results  add it to the board, results/cards.md
 
 The short runs are translation, a language model, BERT, and a small residual network on handwritten
 digits. They are kept below --folder, and the same command resumes them. The page compares the norm
-with ln, rms, bn and none if --folder or results/cards has their cards at the same scale and
-placement.
+with ln, rms, bn and none where their cards exist.
 """
 _STATUS = {True: "ok", False: "violated", None: "does not apply"}
 _NAME = re.compile(r"[a-z][a-z0-9_]{,39}")  # part of run names
@@ -94,10 +92,8 @@ def _new(name: str) -> int:
     from normlab.reports.manifest import write_files
 
     if not _NAME.fullmatch(name) or name in _WORDS:
-        raise ValueError(
-            f"{name!r:.60} cannot be a norm: give at most 40 lowercase letters, digits and _, a "
-            "letter first, and no keyword of Python or YAML"
-        )
+        rule = "at most 40 lowercase letters, digits and _, a letter first, and no keyword"
+        raise ValueError(f"{name!r:.60} cannot be a norm: give {rule} of Python or YAML")
     title, files = title_of(name), places(name)
     shown = [os.path.relpath(path) for path in files]
     for path, said in zip(files, shown, strict=True):
@@ -170,10 +166,8 @@ def card(argv: list[str]) -> int:
     add = parser.add_argument
     add("overrides", nargs="*", metavar="key=value", help="the norm; scale=smoke")
     add("--only", default="", metavar="NAME,...", help="ask only these questions")
-    text = "where cards are kept; default: cards"
-    add("--folder", type=as_path, default=Path("cards"), help=text)
-    text = "also add the card to the board in this folder"
-    add("--publish", type=as_path, metavar="RESULTS", help=text)
+    add("--folder", type=as_path, default=Path("cards"), help="where cards are kept")
+    add("--publish", type=as_path, metavar="RESULTS", help="also add it to the board in RESULTS")
     arguments = parser.parse_intermixed_args(argv)
 
     from normlab.inspect.card import card as assemble

@@ -10,7 +10,6 @@ examples:
   echo "Der alte Mann schläft." | normlab predict runs/toy-ln-pre-.../seed1
   normlab predict RUN task.test_search.beam=1 < in.de > out.en
   echo "The module provides" | normlab predict RUN --tokens 50
-  normlab predict RUN --temperature 0 norm.eval_stats=batch < prompt.txt
 
 A translation run translates each line of the input. For a language model, the input is one text;
 it is printed with its continuation.
@@ -24,17 +23,14 @@ def main(argv: list[str]) -> int:
     add_run(parser, "a finished run")
     add = parser.add_argument_group("language models").add_argument
     add("--tokens", type=int, default=100, help="the most tokens to generate; default: 100")
-    text = "0 always takes the most likely token; default: 0.8"
-    add("--temperature", type=float, default=0.8, help=text)
+    add("--temperature", type=float, default=0.8, help="0: the most likely token; default: 0.8")
     add("--top-k", type=int, help="sample from the k most likely tokens")
     add("--seed", type=int, default=1, help="random seed; default: 1")
     arguments = parser.parse_intermixed_args(argv)
     from normlab.data.corpus import decoded
     from normlab.models.decoding import SamplingSettings
 
-    settings = SamplingSettings(
-        max_tokens=arguments.tokens, temperature=arguments.temperature, top_k=arguments.top_k
-    )
+    settings = SamplingSettings(arguments.tokens, arguments.temperature, arguments.top_k)
     if sys.stdin.isatty():
         print("reading text from the terminal; end with Ctrl-D", file=sys.stderr)
     # Read as bytes, so that only a newline ends a line, and errors name lines that are not UTF-8.

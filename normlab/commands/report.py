@@ -11,18 +11,16 @@ if TYPE_CHECKING:
     from normlab.reports.gather import Arranged
 
 _EXAMPLES = """examples:
-  normlab report                          a page of all runs in runs/: report/report.html
+  normlab report                    a page of all runs: report/report.html
   normlab report runs/toy-ln-* runs/toy-bn-* --baseline ln --out paper
-  normlab report --watch                  rewrite it while runs train; the browser reloads it
-  normlab report --figures svg            also draw figures: report/loss.svg, loss-dark.svg, ...
+  normlab report --watch            rewrite it while runs train
+  normlab report --figures svg      also draw figures: report/loss.svg, ...
 
 RUN is a run folder, a folder of runs (such as the one of a sweep) or a record.json. The page is one
 file that opens offline: one row per experiment, differences from the baseline paired by seed,
 curves, training statistics, and config differences.
 Tables and charts can be saved as SVG and CSV. Figures by layer and over training need the probes of
 a run: train with probe=full. Each figure is drawn for light and for dark pages.
-
-Published studies have pages of their own: normlab study publish and normlab study verify.
 """
 _EVERY = 5  # seconds between two pages, at least
 
@@ -38,9 +36,8 @@ def main(argv: list[str]) -> int:
     from normlab.reports.study_table import build
 
     parser = command_parser("report", "Write a page about any runs, and their figures.", _EXAMPLES)
-    text = "run folders and folders of runs; default: runs"
-    add = parser.add_argument
-    add("runs", nargs="*", type=as_path, default=[Path("runs")], metavar="RUN", help=text)
+    add, usual = parser.add_argument, [Path("runs")]
+    add("runs", nargs="*", type=as_path, default=usual, metavar="RUN", help="default: runs")
     add("--out", type=as_path, default=Path("report"), metavar="FOLDER", help="default: report")
     add_compared(parser)
     add("--watch", action="store_true", help="rewrite the page until Ctrl-C")

@@ -22,7 +22,6 @@ from normlab.studies.study_runs import Run
 _EXAMPLES = """examples:
   normlab study run translation_norms                    a trial, 20 s per run
   normlab study plan bert_norms scale=small data_dir=FOLDER  what it costs
-  normlab study run bert_norms scale=small data_dir=FOLDER seeds=1-3 rows=ln,bn
   normlab study tune batching scale=small data_dir=FOLDER  learning rates
   normlab study publish batching scale=small data_dir=FOLDER  into results/
   normlab study verify                             all published studies
@@ -30,11 +29,10 @@ _EXAMPLES = """examples:
 normlab study run --help describes a subcommand; normlab list studies lists studies and their cost.
 """
 _RUN = """examples:
-  normlab study run translation_norms
   normlab study run translation_norms rows="[ln,'bn, padding counted']"
-  normlab study run translation_norms scale=small placement=pre  a part of the grid
-  normlab study run batching padding translation_norms scale=small data_dir=FOLDER \\
-    translation_norms:placement=pre --budget 8h --until-decided --publish results
+  normlab study run translation_norms scale=small placement=pre  a part of it
+  normlab study run batching padding scale=small data_dir=FOLDER \\
+    batching:placement=pre --budget 8h --until-decided --publish results
 
 key=value is a setting of `normlab train` for all runs, STUDY:key=value for one study. rows= takes
 row names, or the numbers that `study plan` shows. Several studies run one after the other, seed by
@@ -45,13 +43,11 @@ counts the published seeds, and runs the next ones.
 _PLAN = """examples:
   normlab study plan bert_norms scale=small data_dir=FOLDER
   normlab study plan bert_norms scale=small data_dir=FOLDER --commands
-  normlab study plan bert_norms scale=small data_dir=FOLDER --so-far
 
 Nothing is trained. Times come from ended runs of the study, your own or published, with the name of
 their machine.
 """
 _TUNE = """examples:
-  normlab study tune batching scale=small data_dir=FOLDER
   normlab study tune batching padding scale=small data_dir=FOLDER
   normlab study tune batching scale=small rows=NAME,NAME  only these rows
   normlab study tune batching --no-write          a trial that writes nothing
@@ -64,9 +60,9 @@ weights, averaged over seeds; a diverged trial is the worst. The choice is writt
 loses its rate. Commit the choice before the runs that count.
 """
 _PUBLISH = """examples:
-  normlab study publish translation_norms scale=small data_dir=FOLDER  seeds in runs/
-  normlab study publish translation_norms             regenerate its tables and pages
-  normlab study publish                         the same for all published studies
+  normlab study publish batching scale=small data_dir=FOLDER  seeds in runs/
+  normlab study publish batching                regenerate its tables and pages
+  normlab study publish                         the same for all studies
   normlab study publish --accept results/bench  accept changed evidence
 
 With key=value, as for `normlab study run`, the table is printed, and table, page, records and
@@ -74,7 +70,7 @@ curves of whole seeds are written to results/STUDY/SCALE.
 """
 _RESULTS = CONFIG_DIR.parent / "results"
 _UNITS = {"s": 1, "m": 60, "min": 60, "h": 3600, "d": 86400}
-_VERBS = {
+VERBS = {
     "run": ("run studies and print their tables", _RUN),
     "plan": ("show what studies cost: runs, updates, data, hours", _PLAN),
     "tune": ("choose learning rates with the same trials for every row", _TUNE),
@@ -93,7 +89,7 @@ def read_time(text: str) -> float:
 
 def parser(verb: str) -> argparse.ArgumentParser:
     """Return the parser of a subcommand."""
-    does, epilog = _VERBS[verb]
+    does, epilog = VERBS[verb]
     result = command_parser(f"study {verb}", f"{does.capitalize()}.", epilog)
     add = result.add_argument
     if verb == "verify":
@@ -106,33 +102,22 @@ def parser(verb: str) -> argparse.ArgumentParser:
     if verb in ("run", "plan", "tune"):
         add("--processes", type=int, help="runs at a time (default: one per GPU or core)")
     if verb in ("run", "tune"):
-        text = "stop after a time, such as 90m or 2.5h"
-        add("--budget", type=read_time, default=math.inf, metavar="TIME", help=text)
+        add("--budget", type=read_time, default=math.inf, metavar="TIME", help="such as 2.5h")
     if verb in ("run", "plan"):
-        text = (
-            "judge the parts of claims after 5, 8 and 12 seeds, and run more seeds while a part "
-            "is undecided (default: run the study's own seeds)"
-        )
+        text = "judge claims after 5, 8 and 12 seeds; run more seeds while a part is undecided"
         add("--until-decided", action="store_true", help=text)
-        text = "write whole seeds to FOLDER/STUDY/SCALE"
-        text = text if verb == "run" else "with --until-decided: where published seeds are"
-        add("--publish", type=as_path, metavar="FOLDER", help=text)
+        add("--publish", type=as_path, metavar="FOLDER", help="where whole seeds are published")
     if verb == "plan":
-        instead = result.add_mutually_exclusive_group()
-        for name, text in (
-            ("--commands", "print the `normlab train` command of each remaining run"),
-            ("--so-far", "show the table of the runs that have ended"),
-        ):
-            instead.add_argument(name, action="store_true", help=text)
+        instead = result.add_mutually_exclusive_group().add_argument
+        instead("--commands", action="store_true", help="print the command of each remaining run")
+        instead("--so-far", action="store_true", help="show the table of the runs that have ended")
     if verb == "publish":
-        text = "enter changed evidence below PATH in the manifest, and print what changed"
-        add("--accept", nargs="+", type=as_path, metavar="PATH", help=text)
+        add("--accept", nargs="+", type=as_path, metavar="PATH", help="accept changed evidence")
     if verb == "tune":
         add("--no-write", action="store_true", help="show the choice without writing it")
     if verb in ("tune", "publish", "verify"):
-        text = "where studies are published; default: results"
         default = _RESULTS if verb == "tune" else Path("results")
-        add("--results", type=as_path, default=default, metavar="FOLDER", help=text)
+        add("--results", type=as_path, default=default, metavar="FOLDER", help="default: results")
     return result
 
 
@@ -142,11 +127,11 @@ def main(argv: list[str]) -> int:
     Returns 0 if the time budget ran out; the last line printed is the command that resumes.
     """
     verb, *rest = argv or ["--help"]
-    if verb not in _VERBS:
+    if verb not in VERBS:
         does = "Plan, tune, run, publish and verify studies: the runs of comparison tables."
         every = command_parser("study", does, _EXAMPLES)
-        verbs = every.add_subparsers(metavar="|".join(_VERBS))
-        for name, (text, _) in _VERBS.items():
+        verbs = every.add_subparsers(metavar="|".join(VERBS))
+        for name, (text, _) in VERBS.items():
             verbs.add_parser(name, help=text)
         every.parse_args([verb])
     arguments = parser(verb).parse_intermixed_args(rest)
@@ -181,8 +166,7 @@ def _published(root: Path, studies: Sequence[str], *, write: bool) -> int:
     for study in studies or [None]:
         said, own = verify(root, study, write=write)
         wrong += own
-        for line in said:
-            print(line)
+        print(*said, sep="\n", end="\n" if said else "")
     for line in wrong:
         complain(line)
     if not write and not studies and not wrong and (root / "claims.md").is_file():
@@ -267,9 +251,8 @@ def _to_make(jobs: Sequence[Job], *, quiet: bool = False) -> list[Job]:
     for job in jobs:
         if job.needs_none:
             job.over = True
-            why = "no planned analysis comes after them"
-            if job.seeds:
-                why = "all parts of claims that they can decide are decided"
+            decided = "all parts of claims that they can decide are decided"
+            why = decided if job.seeds else "no planned analysis comes after them"
             made = f"{len(job.published)} seeds are published"
             (complain if quiet else print_prose)(f"{job.name}: nothing to run, {made}, and {why}")
     return [job for job in jobs if not job.over]
@@ -285,10 +268,9 @@ def _head(job: Job, left: Sequence[Run]) -> str:
     """Return one line about a job: how many runs it has, of what, and how many are left."""
     planned = [run.planned for run in job.asked()]
     rows, points, seeds = (len(set(of)) for of in list(zip(*planned, strict=True))[:3])
-    return (
-        f"{job.study.name} at scale={job.scale}: {len(planned)} runs ({rows} rows, {points} points,"
-        f" {seeds} seeds), {len(planned) - len(left)} ended, {len(left)} to go"
-    )
+    grid = f"{len(planned)} runs ({rows} rows, {points} points, {seeds} seeds)"
+    went = f"{len(planned) - len(left)} ended, {len(left)} to go"
+    return f"{job.study.name} at scale={job.scale}: {grid}, {went}"
 
 
 def _show_so_far(jobs: Sequence[Job], results: Path) -> None:

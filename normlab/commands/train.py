@@ -41,7 +41,6 @@ normlab list          all groups and options; with a GROUP, one group
 normlab list keys     all keys with default, allowed values and meaning
 --cfg job             print the whole config without training
 --hydra-help          Hydra's own flags"""
-SEARCH_RESULT = "optimization_results.yaml"  # the file in which a sweeper saves its result
 
 
 def main(argv: list[str], again: str | None = None) -> int:
@@ -179,7 +178,7 @@ def run_hydra(argv: list[str], *, again: str) -> int:
         sys.argv = ["normlab train", *with_recipe(argv), *place]
         main(job)()
         if searches:
-            result = own / SEARCH_RESULT
+            result = own / "optimization_results.yaml"  # which Optuna's sweeper writes
             print(result.read_text(encoding="utf-8") if result.exists() else "", end="")
             return 0
         if cells:
@@ -187,18 +186,13 @@ def run_hydra(argv: list[str], *, again: str) -> int:
         notes = [path.read_text(encoding="utf-8") for path in sorted(own.glob("[0-9]*"))]
         shutil.rmtree(own, ignore_errors=True)
         if notes:
-            print(f"{len(notes)} runs failed")
-            print("".join(f"  failed: {note}" for note in notes), end="")
+            print(f"{len(notes)} runs failed\n" + "".join(f"  failed: {n}" for n in notes), end="")
         return 1 if notes else 0
     except Exception as error:
-        if not _of_submitit(error):
+        if not type(error).__module__.startswith("submitit."):
             raise
         said = " ".join(str(error).splitlines()[:2])  # the rest is the output of the job
         raise ValueError(f"{said}; start the sweep again to resume") from error
-
-
-def _of_submitit(error: Exception) -> bool:
-    return type(error).__module__.startswith("submitit.")
 
 
 def _sweep(cells: list[Cell], before: set[Path], processes: int | None, again: str) -> int:
@@ -235,12 +229,9 @@ def _train_elsewhere(
     except Exception as error:
         if note is None:
             raise
-        cure = ""
-        if _of_submitit(error):  # the scheduler ended it
-            cure = " Start the sweep again to resume, or give hydra.launcher.max_num_timeout=10"
         note.parent.mkdir(parents=True, exist_ok=True)
         with atomic_write(note) as file:
-            file.write(f"{' '.join(overrides)}\n    {error}{cure}\n")
+            file.write(f"{' '.join(overrides)}\n    {error}\n")
         return None
     if record.outcome.status == "interrupted":
         sys.exit(INTERRUPTED)
@@ -258,10 +249,8 @@ def objective(record: "RunRecord", config: "DictConfig", direction: object) -> f
         return -math.inf if sought == "maximize" else math.inf
     better = "maximize" if score.higher_is_better else "minimize"
     if sought not in (None, better):
-        raise ValueError(
-            f"hydra.sweeper.direction={sought} would seek the worst {name}: give "
-            f"hydra.sweeper.direction={better}"
-        )
+        given = f"hydra.sweeper.direction={sought} would seek the worst {name}"
+        raise ValueError(f"{given}: give hydra.sweeper.direction={better}")
     return score.value
 
 

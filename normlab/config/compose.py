@@ -70,10 +70,9 @@ def from_hydra(config: DictConfig) -> DictConfig:
 
 
 def with_recipe(overrides: Sequence[str]) -> list[str]:
-    """Return the overrides with the default recipe of their task, unless they name a recipe.
+    """Return the overrides with the default recipe, and all probes in place of `probe=full`.
 
-    A sweep over tasks or scales has no common default recipe, so none is added. `probe=full` is
-    replaced by the list of all probes.
+    A sweep over tasks or scales has no common default recipe, so none is added.
     """
     every_probe = f"probe=[{','.join(registry.option_names('probe'))}]"
     overrides = [every_probe if text == "probe=full" else text for text in overrides]
@@ -91,10 +90,7 @@ def _default_recipe(task: str, scale: str | None) -> str | None:
 
 
 def settle(config: DictConfig, choices: Mapping[str, Any], given: Sequence[str]) -> DictConfig:
-    """Name the chosen options in a config, resolve values that depend on other keys, and check it.
-
-    `given` are the overrides as typed.
-    """
+    """Name the options in a config, settle values that depend on other keys, and check it."""
     config = _typed(OmegaConf.to_container(config))
     precision = settled_precision(config.precision.name, device=config.device.name)
     config.precision = Precision[precision]
@@ -131,25 +127,19 @@ def _settle_recipe(config: DictConfig, choices: Any, written: Mapping[str, str])
     """Set the recipe's values for the run's placement, and its momentum, unless typed."""
     recipe, scale, task, placement = map(choices.get, ("recipe", "scale", "task", "placement"))
     if recipe not in (None, "none") and scale in ("small", "smoke"):
-        raise ValueError(
-            f"recipe={recipe} and scale={scale} are both set, and each is a whole recipe: leave "
-            f"one out; a short run of a recipe is recipe={recipe} budget.steps=100"
-        )
+        both = f"recipe={recipe} and scale={scale} are both set, and each is a whole recipe"
+        raise ValueError(f"{both}: leave one out")
     expected = _default_recipe(task, scale)
     if recipe != expected and "recipe" not in written:
-        raise ValueError(
-            f"task={task} has recipe={expected} by default, which a sweep over tasks or scales "
-            f"leaves out: give recipe={expected}, or recipe=none"
-        )
+        left_out = f"task={task} has recipe={expected} by default, and a sweep leaves it out"
+        raise ValueError(f"{left_out}: give recipe={expected}, or recipe=none")
     for key in _BY_PLACEMENT:
         values = OmegaConf.select(config, key)
         if not isinstance(values, DictConfig):
             continue
         if placement not in values:
-            raise ValueError(
-                f"recipe={recipe} has no {key} for placement={placement}: give "
-                f"placement={next(iter(values))}, another recipe, or {key}=VALUE"
-            )
+            lacks = f"recipe={recipe} has no {key} for placement={placement}"
+            raise ValueError(f"{lacks}: give placement={next(iter(values))}, or {key}=VALUE")
         OmegaConf.update(config, key, values[placement])
     for key in NORM_KEYS if recipe == "rbn" else ():
         if choices.get(key) == "bn" and f"{key}.momentum" not in written:
@@ -161,10 +151,8 @@ def _settle_batch_size(config: DictConfig, written: Mapping[str, str]) -> None:
     sizes = [key for key in ("max_tokens", "batch_size") if config[key] is not None]
     said = [key for key in sizes if key in written]
     if not sizes or len(said) == 2:
-        raise ValueError(
-            f"batch_size={config.batch_size} and max_tokens={config.max_tokens}: give exactly one "
-            "(sequences per batch, or tokens per batch)"
-        )
+        both = f"batch_size={config.batch_size} and max_tokens={config.max_tokens}"
+        raise ValueError(f"{both}: give exactly one (sequences or tokens per batch)")
     for key in sizes:
         if key != (said or sizes)[0]:
             config[key] = None
@@ -180,16 +168,12 @@ def _settle_sites(config: DictConfig) -> None:
     names: dict[str, str] = {}
     for pattern, value in rules.items():
         if not _PATH.fullmatch(str(pattern)):
-            raise ValueError(
-                f"sites: {pattern!r:.60} is not a path: give words and * between dots, as {_RULES}"
-            )
+            raise ValueError(f"sites: {pattern!r:.60} is not a path, as those in {_RULES}")
         given = dict(value) if isinstance(value, Mapping) else {"norm": value}
         name, there = given.pop("norm", None), registry.option_names("norm")
         if name not in there:
-            raise ValueError(
-                f"sites: {pattern}: no norm {name!r:.60}: there are {', '.join(there)}; give "
-                f"values as in 'sites={{{pattern}:{{norm:bn,momentum:0.05}}}}'"
-            )
+            listed = f"there are {', '.join(there)}; values: {{norm:bn,momentum:0.05}}"
+            raise ValueError(f"sites: {pattern}: no norm {name!r:.60}: {listed}")
         if pattern == "*":
             raise ValueError(f"sites: * matches every place: give norm={name}")
         node = registry.option_settings("norm", name, f"sites.{pattern}")
@@ -205,9 +189,8 @@ def _check_plain(value: object, key: str) -> None:
         raise ValueError(f"the run's config has {value!r} at {key}: a record holds plain values")
     if isinstance(value, Mapping):
         if TARGET in value:
-            raise ValueError(
-                f"{key}.{TARGET}={value[TARGET]!r:.60}: a run cannot name classes: give an option"
-            )
+            given = f"{key}.{TARGET}={value[TARGET]!r:.60}"
+            raise ValueError(f"{given}: a run cannot name classes: give an option")
         for name, item in value.items():
             _check_plain(item, f"{key}.{name}".lstrip("."))
     for item in value if isinstance(value, list) else ():
@@ -245,17 +228,14 @@ def to_dict(config: Any) -> dict[str, Any]:
 def from_dict(plain: Mapping[str, Any], changes: Sequence[str] = ()) -> DictConfig:
     """Return the config of a `to_dict` result, with dotted `key=value` changes.
 
-    Keys newer than the run get their defaults. Raises ValueError for a missing node, a changed key
-    that is unknown or a whole node, or an interpolation: a config from elsewhere must not read this
-    machine's environment.
+    Keys newer than the run get their defaults. Raises ValueError for a missing node, an unknown
+    change, or an interpolation: a config from elsewhere must not read this machine's environment.
     """
     _check_plain(plain, "")
     nodes = ("norm", *OPTIONS, *PARTS)
     if lacks := [name for name in ("seed", "choices", *nodes) if name not in plain]:
-        raise ValueError(
-            f"the run's config lacks {', '.join(lacks)}: it is damaged, or made by another "
-            "version; compose it again with normlab.compose"
-        )
+        why = "it is damaged, or made by another version"
+        raise ValueError(f"the run's config lacks {', '.join(lacks)}: {why}")
     for name in nodes:
         if not isinstance(node := plain[name], Mapping):
             raise ValueError(f"the run's config has {node!r:.60} at {name}, not a node")

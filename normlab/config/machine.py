@@ -15,7 +15,6 @@ from pathlib import Path
 MOST_THREADS = 4 * (os.cpu_count() or 1)
 """The most threads per run, and the most simultaneous runs; more is treated as a typo."""
 
-_CAPABILITY = (75, 76)  # CUdevice_attribute of the CUDA driver API: major, minor
 _BF16_GENERATION = 8  # compute capability of the first GPUs with bf16 matrix products (Ampere)
 # A processor is named after the first entry whose features it has; torch's kernels use them.
 _INSTRUCTION_SETS = (
@@ -80,13 +79,11 @@ def gpu() -> tuple[int, int] | None:
         driver = ctypes.CDLL("libcuda.so.1")
     except OSError:
         return None
-    device, part = ctypes.c_int(0), ctypes.c_int(0)
+    device, major, minor = ctypes.c_int(0), ctypes.c_int(0), ctypes.c_int(0)
     number = int(os.environ.get("LOCAL_RANK", "0"))
     if driver.cuInit(0) or driver.cuDeviceGet(ctypes.byref(device), number):
         return None
-    found = []
-    for attribute in _CAPABILITY:
+    for part, attribute in ((major, 75), (minor, 76)):  # CUdevice_attribute of the CUDA driver API
         if driver.cuDeviceGetAttribute(ctypes.byref(part), attribute, device):
             return None
-        found.append(part.value)
-    return found[0], found[1]
+    return major.value, minor.value

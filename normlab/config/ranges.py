@@ -16,7 +16,6 @@ from typing import Any
 from normlab.config.machine import MOST_THREADS
 from normlab.config.schema import NORM_KEYS, misplaced
 
-_NOT_FINITE = ("nan", "inf", "-inf")  # how records write numbers that are not finite
 _ENDS = {
     "least": ("at least", ge),
     "above": ("above", gt),
@@ -79,7 +78,7 @@ class Range:
 
 def number(value: object) -> float | None:
     """Return a value from a config or a record as a float; None if it is not a number."""
-    if isinstance(value, str) and value in _NOT_FINITE:
+    if isinstance(value, str) and value in ("nan", "inf", "-inf"):  # as in records
         return float(value)
     if not isinstance(value, int | float) or isinstance(value, bool):
         return None
@@ -92,19 +91,17 @@ def number(value: object) -> float | None:
 _COUNT, _FROM_NONE = Range(above=0, whole=True), Range(least=0, whole=True)
 _POSITIVE, _NOT_NEGATIVE = Range(above=0), Range(least=0)
 _SHARE, _ABOVE_NONE = Range(least=0, most=1), Range(above=0, most=1)
-_BELOW_ONE = Range(least=0, below=1)
+_BELOW_ONE, _FROM_TWO = Range(least=0, below=1), Range(least=2, whole=True)
 
 # Ranges by prefix and key; `norm.` also covers the rules of `sites`, and a star matches any name.
 _TABLE: Sequence[tuple[Range, str, Sequence[str]]] = (
-    (_COUNT, "", ("batch_size", "max_tokens", "accumulate")),
-    (_COUNT, "budget.", ("steps", "tokens")),
+    (_COUNT, "", ("batch_size", "max_tokens", "accumulate", "budget.steps", "budget.tokens")),
     (_COUNT, "validate.", ("patience", "recalibration_batches")),
     (_COUNT, "observe.", ("log_every", "checkpoint_every", "probe.*.every", "probe.*.smooth")),
     (_COUNT, "norm.", ("window", "groups", "num_positions")),
     (_COUNT, "model.", ("dim", "ffn_dim", "num_heads", "width", "blocks", "patch", "depth")),
     (_COUNT, "model.", ("num_layers", "encoder_layers", "decoder_layers", "max_positions")),
-    (_COUNT, "model.", ("qk_length",)),
-    (_COUNT, "schedule.", ("total", "doubling")),
+    (_COUNT, "", ("model.qk_length", "schedule.total", "schedule.doubling")),
     (_COUNT, "task.", ("batch_size", "eval_batch_size", "max_tokens", "accumulate", "vocab_size")),
     (_COUNT, "task.", ("length_change.step", "source.valid_size", "source.train_size")),
     (_COUNT, "task.corpus.", ("size", "valid_size", "test_size", "max_documents")),
@@ -115,14 +112,12 @@ _TABLE: Sequence[tuple[Range, str, Sequence[str]]] = (
     (replace(_COUNT, length=0), "task.", ("test_batch_sizes", "length_buckets")),
     (_FROM_NONE, "", ("validate.average", "observe.test_seen", "observe.probe.*.step")),
     (_FROM_NONE, "norm.", ("warmup_steps", "blend_steps", "correction_steps")),
-    (_FROM_NONE, "", ("schedule.warmup", "task.one_by_one", "task.augmentation.shift")),
-    (_FROM_NONE, "task.", ("*_search.length_offset",)),
+    (_FROM_NONE, "", ("schedule.warmup",)),
+    (_FROM_NONE, "task.", ("one_by_one", "augmentation.shift", "*_search.length_offset")),
     (Range(least=0, most=10**12, whole=True), "", ("seed", "model.permutation_seed")),
     (Range(least=0, most=2**32 - 1, whole=True), "task.", ("corpus.seed",)),
-    (Range(least=2, whole=True), "observe.probe.*.", ("samples", "tokens", "window")),
-    (Range(least=2, whole=True), "observe.probe.*.", ("min_history",)),
-    (Range(least=2, whole=True), "task.", ("max_length", "eval_max_length")),
-    (Range(least=2, whole=True), "task.", ("length_change.max_length",)),
+    (_FROM_TWO, "observe.probe.*.", ("samples", "tokens", "window", "min_history")),
+    (_FROM_TWO, "task.", ("max_length", "eval_max_length", "length_change.max_length")),
     (_POSITIVE, "", ("clip_grad", "budget.epochs", "budget.minutes", "placement.encoder_beta")),
     (_POSITIVE, "observe.", ("probe.*.threshold", "probe.*.eps", "rank_timeout")),
     (_POSITIVE, "", ("model.gain", "optim.lr", "schedule.lr")),
@@ -135,11 +130,10 @@ _TABLE: Sequence[tuple[Range, str, Sequence[str]]] = (
     (_NOT_NEGATIVE, "", ("model.initial_noise", "task.*_search.length_factor")),
     (Range(least=1), "norm.", ("noise_scale", "r_max")),
     (_SHARE, "norm.", ("warmup_share", "blend_share", "correction_share", "start")),
-    (_SHARE, "", ("freeze_statistics", "placement.share", "optim.dampening", "schedule.final")),
-    (_SHARE, "task.", ("short_share",)),
+    (_SHARE, "", ("freeze_statistics", "placement.share", "optim.dampening")),
+    (_SHARE, "", ("schedule.final", "task.short_share")),
     (replace(_SHARE, length=3), "task.", ("mask_split",)),
-    (_ABOVE_NONE, "norm.", ("momentum", "backward_momentum", "share")),
-    (_ABOVE_NONE, "task.", ("mask_share",)),
+    (_ABOVE_NONE, "", ("norm.momentum", "norm.backward_momentum", "norm.share", "task.mask_share")),
     (_BELOW_ONE, "", ("optim.momentum", "optim.alpha", "task.label_smoothing")),
     (_BELOW_ONE, "model.", ("dropout", "attention_dropout", "activation_dropout")),
     (replace(_BELOW_ONE, length=2), "optim.", ("betas",)),
@@ -173,10 +167,9 @@ def check(config: Mapping[str, Any]) -> None:
 
 
 def _leaves(node: Mapping[str, Any], prefix: str) -> Iterator[tuple[str, Any]]:
-    """Yield dotted keys and values; a list is one value. `choices` holds names and is skipped.
+    """Yield dotted keys and values, except `choices`; a list is one value.
 
-    A mapping where a number is expected is yielded as a value, unless it is an option's node: a
-    path in `sites` may end in the name of a norm's parameter.
+    A mapping where a number is expected is yielded as a value, unless it is an option's node.
     """
     for name, value in node.items():
         key = f"{prefix}{name}"
@@ -201,27 +194,19 @@ def _conflicts(config: Mapping[str, Any]) -> Iterator[str]:
     """Yield a message for each conflict between values that are valid individually."""
 
     def get(key: str) -> Any:
-        node: Any = config
-        for name in key.split("."):
-            node = node.get(name) if isinstance(node, Mapping) else None
-        return node
+        part, _, name = key.partition(".")
+        return node.get(name) if isinstance(node := config.get(part), Mapping) else None
 
-    if (budget := get("budget")) and all(limit is None for limit in budget.values()):
+    if (budget := config.get("budget")) and all(limit is None for limit in budget.values()):
         yield "budget: set at least one of budget.steps, epochs, tokens, minutes"
     heads, dim = get("model.num_heads"), get("model.dim")
     if isinstance(heads, int) and isinstance(dim, int) and dim % heads:
         yield f"model.num_heads={heads} does not divide the width {dim}"
-    yield from misplaced(get("choices") or {})
+    yield from misplaced(config.get("choices") or {})
     warmup, total = number(get("schedule.warmup")), number(get("schedule.total"))
     if warmup is not None and total is not None and total <= warmup:
-        yield (
-            f"schedule.total={total:g} must be above schedule.warmup={warmup:g}: give more "
-            "budget.steps, or a shorter warm-up"
-        )
+        yield f"schedule.total={total:g} must be above schedule.warmup={warmup:g}"
     if not isinstance(targets := get("observe.targets"), Mapping | None):
         yield f"observe.targets={targets!r:.60}: give 'observe.targets={{mlm_accuracy:[0.25,0.5]}}'"
     if (average := get("validate.average")) and get("validate.test") == "best":
-        yield (
-            f"validate.test=best and validate.average={average} name different weights to test: "
-            "give one of them"
-        )
+        yield f"validate.test=best and validate.average={average}: give one of them"

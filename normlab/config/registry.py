@@ -47,10 +47,7 @@ def read_yaml(path: Path) -> Any:
 
 
 def parse_config(text: str) -> Any:
-    """Parse a run's `config.yaml`; YAMLError if it is not YAML, or has an alias.
-
-    With aliases, a few lines can expand beyond any memory.
-    """
+    """Parse a run's `config.yaml`; YAMLError for an alias: they can expand beyond any memory."""
     for token in yaml.scan(text, Loader=_LOADER):
         if isinstance(token, yaml.AliasToken):
             line = token.start_mark.line + 1
@@ -65,10 +62,9 @@ def sha256(path: Path) -> str:
 
 @dataclass(frozen=True)
 class Option:
-    """One option of a group.
+    """One option of a group; `details` is the comment at the top of its file, without commands.
 
-    `details` is the comment at the top of its file, without commands; `description` is its first
-    sentence.
+    `description` is the first sentence of it.
     """
 
     name: str
@@ -88,17 +84,14 @@ def run_groups() -> list[str]:
     return [group for group in groups() if group not in _NOT_OF_A_RUN]
 
 
-def option_names(group: str, root: Path | None = None) -> list[str]:
+def option_names(group: str) -> list[str]:
     """Return the names of a group's options without opening files; [] if there is no such group."""
-    return sorted(path.stem for path in ((root or CONFIG_DIR) / group).glob("*.yaml"))
+    return sorted(path.stem for path in (CONFIG_DIR / group).glob("*.yaml"))
 
 
 def options(group: str, root: Path | None = None) -> list[Option]:
-    """Return the options of a group; ValueError lists the groups if there is no such group."""
-    found = [_read(path) for path in sorted(((root or CONFIG_DIR) / group).glob("*.yaml"))]
-    if not found:
-        raise ValueError(f"no config group {group!r}; there are {', '.join(groups())}")
-    return found
+    """Return the options of a group, below `root` if given; [] if there is no such group."""
+    return [_read(path) for path in sorted(((root or CONFIG_DIR) / group).glob("*.yaml"))]
 
 
 def _read(path: Path) -> Option:
@@ -132,25 +125,21 @@ def option_settings(group: str, name: object, key: str) -> Mapping[str, Any]:
     """Return the content of an option's file; ValueError with the key if there is none."""
     there = option_names(group)
     if name not in there:
-        raise ValueError(
-            f"{key}.{OPTION}={name!r:.60} does not exist here: there are {', '.join(there)}"
-        )
-    path = CONFIG_DIR / group / f"{name}.yaml"
-    return _settings(path, path.stat().st_mtime_ns)
+        given = f"{key}.{OPTION}={name!r:.60}"
+        raise ValueError(f"{given} does not exist here: there are {', '.join(there)}")
+    return _settings(CONFIG_DIR / group / f"{name}.yaml")
 
 
 @lru_cache(maxsize=512)
-def _settings(path: Path, changed: int) -> Mapping[str, Any]:
+def _settings(path: Path) -> Mapping[str, Any]:
     """Read an option's file, with the values it inherits from other options of its group."""
     from omegaconf import OmegaConf  # reads 1e-5 as a number, as Hydra does
 
-    del changed  # only part of the cache key
     content: Any = OmegaConf.to_container(OmegaConf.load(path)) or {}
     found: dict[str, Any] = {}
     for name in content.pop("defaults", []):
         if isinstance(name, str) and name != "_self_":
-            other = path.with_name(f"{name}.yaml")
-            found |= _settings(other, other.stat().st_mtime_ns)
+            found |= _settings(path.with_name(f"{name}.yaml"))
     return found | content
 
 

@@ -168,21 +168,13 @@ def label(names: Mapping[str, str]) -> str:
 
 
 def misplaced(choices: Mapping[str, Any]) -> Iterator[str]:
-    """Yield a message for each norm that is incompatible with the placement.
-
-    `choices` are the run's options by group or norm key.
-    """
+    """Yield a message for each norm of a run that does not fit its placement."""
     placement, run = choices.get("placement"), choices.get("norm")
     norms = {site: choices.get(site) or run for site in ("norm", *STACK_NORMS)}
     for site, norm in norms.items() if placement == "rezero" else ():
         if norm not in (None, "none"):
             key = site if site == "norm" else f"norm@{site}"
-            yield (
-                f"placement=rezero has no norms, and {key}={norm} asks for one: give {key}=none; "
-                "for a small gain next to norms give placement=layerscale"
-            )
+            yield f"placement=rezero has no norms, and {key}={norm} asks for one: give {key}=none"
     if placement in ("deepnorm", "admin", "b2t") and "none" in norms.values():
-        yield (  # the residual stream keeps growing if no norm follows the sum
-            f"placement={placement} makes the residual stream grow in each layer, and with "
-            "norm=none nothing shrinks it: give norm=ln, or placement=pre, post or rezero"
-        )
+        grows = f"placement={placement} makes the residual stream grow in each layer"
+        yield f"{grows}, and norm=none does not shrink it: give norm=ln, or placement=pre"

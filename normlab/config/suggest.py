@@ -37,8 +37,6 @@ def meant(key: str) -> str:
         return f" {node}={', '.join(having)} {'has' if len(having) == 1 else 'have'} it."
     known = [*_groups(), *top_level_keys()]
     known += [f"{node}.{name}" for node in (*OPTIONS, "norm") for name in options_with(node)]
-    if "." not in key:  # `name` could be short for anything except the name of a corpus
-        known = [name for name in known if not name.endswith(".name")]
     last = key.rpartition(".")[2]
     same = [name for name in known if name.rpartition(".")[2] == last]
     near = get_close_matches(key, known, n=_MOST, cutoff=0.7)
@@ -70,10 +68,7 @@ def no_option(group: str, option: str) -> str:
     """Return the message for an unknown option: what the group has, or which package to install."""
     if group.startswith("hydra/"):
         package = f"hydra-{option.partition('_')[0]}-{group.rpartition('/')[2]}"
-        return (
-            f"{group}={option} is not installed: if it is a Hydra plugin, "
-            f"pip install -c constraints.txt {package}"
-        )
+        return f"{group}={option} is missing: pip install -c constraints.txt {package}"
     there = option_names(group)
     listed, near = ", ".join(there) or "none", of_option(group, option, there)
     return f"no option {option!r} of the group {group!r}: there are {listed}.{near}"
@@ -93,21 +88,16 @@ def check_arguments(arguments: Sequence[str]) -> None:
         elif not equals and not before.startswith("-") and not text.startswith("~"):
             raise ValueError(f"{text!r:.80}: expected key=value, such as norm=bn")
         elif equals or text.startswith("~"):  # anything else is the argument of a flag
-            named = f"{key}={value[:57]}..." if len(value) > 60 else text
-            if not key.strip("~+"):
-                raise ValueError(f"{named!r} has no key: give key=value")
             try:
                 parser.parse_override(text)
             except Exception as error:  # from the parser, or from Python when it builds the value
                 said = str(error).splitlines()[0]
                 if said.startswith("token recognition error") and not _SPECIAL.intersection(value):
                     said += f"; quote the value: \"{key}='{value}'\""  # such as a path in Chinese
-                raise ValueError(f"{named!r} cannot be read: {said}") from None
+                raise ValueError(f"{text!r:.80} cannot be read: {said}") from None
             if value.startswith("[") and key not in _LISTS and key in _groups():
-                raise ValueError(
-                    f"{text}: {key} takes one option; a sweep over several is normlab train -m "
-                    f"{key}={value.strip('[]').replace(' ', '')}"
-                )
+                sweep = f"normlab train -m {key}={value.strip('[]').replace(' ', '')}"
+                raise ValueError(f"{text}: {key} takes one option; a sweep over several is {sweep}")
 
 
 def check_given_once(arguments: Sequence[str]) -> None:
@@ -122,6 +112,5 @@ def check_given_once(arguments: Sequence[str]) -> None:
             first = value if name in _LISTS else given.setdefault(name, value)
             if first != value:
                 what = "option" if name in _groups() else "value"
-                raise ValueError(
-                    f"{name}={first} and {name}={value} are both given: {name} takes one {what}"
-                )
+                both = f"{name}={first} and {name}={value} are both given"
+                raise ValueError(f"{both}: {name} takes one {what}")

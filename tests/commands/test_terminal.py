@@ -6,8 +6,8 @@ import pytest
 
 from normlab.cli import main
 from normlab.commands import names
-from normlab.commands._arguments import HelpFormatter
 from normlab.commands._terminal import print_prose, print_table
+from normlab.commands.study import VERBS
 
 PROSE = "a sentence that says at some length what an option is and what it does " * 2
 
@@ -69,14 +69,8 @@ def test_an_empty_path_is_not_the_current_folder(capsys):
     assert "argument --publish: expected a path, got nothing" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("command", ["", *names()])
+@pytest.mark.parametrize(
+    "command", ["", *names(), "norm card", *(f"study {verb}" for verb in VERBS)]
+)
 def test_help_fits_eighty_columns(lines, command):
     assert lines(80, main, [*command.split(), "--help"])
-
-
-def test_help_folds_prose_and_what_an_example_does(capsys):
-    one, other = "  normlab a  does it", "  normlab b c d e f g h i  does it all and more"
-    text = f"prose of\ntwo lines\n{one}\n{other}"
-    assert HelpFormatter("normlab")._fill_text(text, 40, "").splitlines() == [
-        *("prose of two lines", one, "  normlab b c d e f g h i", "      does it all and more")
-    ]
