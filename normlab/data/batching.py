@@ -82,11 +82,6 @@ class BatchStream(Iterator[Any]):
         self._go_to(0, 0)
 
     @property
-    def epoch(self) -> int:
-        """Completed epochs; increases as the last batch of an epoch is drawn."""
-        return self._epoch
-
-    @property
     def epochs(self) -> float:
         """Epochs drawn so far, including the fraction of the current epoch."""
         return self._epoch + self._index / len(self._batches)
@@ -112,9 +107,8 @@ class BatchStream(Iterator[Any]):
         self._go_to(state["epoch"], state["index"])
         if not 0 <= self._index < len(self._batches):
             raise ValueError(
-                f"cannot resume at batch {self._index} of epoch {self._epoch}, which has only "
-                f"{len(self._batches)}; the data, the batch size or the number of processes has "
-                "changed since the checkpoint: restore them, or start a new run"
+                f"cannot resume at batch {self._index} of {len(self._batches)}: the data, the "
+                "batch size or the number of processes has changed since the checkpoint"
             )
 
     def _go_to(self, epoch: int, index: int) -> None:
@@ -140,9 +134,8 @@ def _cut(
     longest = lengths.max(axis=1)
     if longest.max(initial=0) > max_tokens:
         raise ValueError(
-            f"sentence {int(longest.argmax()) + 1} has {int(longest.max())} tokens, more than "
-            f"max_tokens={max_tokens}; raise max_tokens, or lower task.max_length to leave it out "
-            "of training"
+            f"sentence {longest.argmax() + 1} has {longest.max()} tokens, more than "
+            f"max_tokens={max_tokens}; raise max_tokens, or lower task.max_length"
         )
     cuts: list[int] = []
     start = width = 0

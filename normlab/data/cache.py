@@ -43,25 +43,18 @@ def cached_folder(name: str, build: Callable[[Path], None], *, root: Path | None
     """Return the cache folder `name`, filled by `build(folder)` if missing or damaged.
 
     If several processes need it, one builds it and the others wait; none sees a partial folder. The
-    manifest, written last, holds the SHA-256 of each file. Raises ValueError if the cache cannot be
-    written, or if the name (which a user may choose) could point outside the cache.
+    manifest, written last, holds the SHA-256 of each file. Raises ValueError if the name (which a
+    user may choose) could point outside the cache.
     """
     if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]{0,119}", name):
         raise ValueError(
-            f"{name!r} cannot name prepared data: task.corpus.name must be short, begin with a "
-            "letter or digit, and use only letters, digits, '-', '_' and '.'"
+            f"{name!r} cannot name prepared data: task.corpus.name must be short, of letters, "
+            "digits, '-', '_' and '.', and begin with a letter or digit"
         )
     root = cache_root() if root is None else root
     entry, place = root / name, root / f"{name}.building"
-    try:
-        root.mkdir(parents=True, exist_ok=True)
-        lock = FileLock(root / f"{name}.lock").acquire()
-    except OSError as error:
-        raise ValueError(
-            f"cannot write the cache of prepared data {root}: {error}; set NORMLAB_CACHE to a "
-            "folder that you can write to"
-        ) from error
-    with lock:
+    root.mkdir(parents=True, exist_ok=True)
+    with FileLock(root / f"{name}.lock"):
         if not is_whole(entry):
             for old in (place, entry):
                 if old.is_symlink() or (old.exists() and not old.is_dir()):
@@ -107,8 +100,7 @@ def offline() -> Iterator[None]:
 def download(what: str, url: str, name: str, *, root: Path | None = None) -> Path:
     """Return the path of `downloads/<name>` in the cache, downloading it from `url` if missing.
 
-    If the network or the disk fails, the download is incomplete or downloads are switched off,
-    raises ValueError with `what` and what to do. No partial file is kept.
+    If that fails, raises ValueError with `what` and what to do; no partial file is kept.
     """
     path = (cache_root() if root is None else root) / "downloads" / name
     if path.exists():
@@ -145,8 +137,7 @@ def members(archive: Path, suffixes: tuple[str, ...]) -> Iterator[tuple[str, byt
                 total += member.size
                 if total > MAX_BYTES:
                     raise ValueError(
-                        f"{archive} unpacks to {total} bytes or more, but {MAX_BYTES} are "
-                        "allowed; unpack it yourself and set data_dir to the folder"
+                        f"{archive} unpacks to {total} bytes or more; unpack it yourself"
                     )
                 if member.isfile() and member.name.lower().endswith(suffixes):
                     file = tar.extractfile(member)

@@ -77,10 +77,7 @@ def _decode(files: Mapping[str, Path], entry: Path) -> None:
         parts = list(read(path, split))
         count = sum(len(labels) for _, labels in parts)
         if count != SIZES[split]:
-            raise ValueError(
-                f"{path} has {count:,} {split} images, but CIFAR-10 has {SIZES[split]:,}: "
-                "delete it and download it again"
-            )
+            raise ValueError(f"{path} has {count} {split} images instead of {SIZES[split]}")
         pixels, labels = map(np.concatenate, zip(*parts, strict=True))
         np.save(entry / f"{split}.npy", pixels)
         np.save(entry / f"{split}_labels.npy", labels.astype(np.int64))
@@ -102,8 +99,5 @@ def _compressed(archive: Path, split: str) -> Iterator[tuple[np.ndarray, np.ndar
             with Image.open(io.BytesIO(content)) as image:
                 pixels = np.asarray(image.convert("RGB")).reshape(1, *SHAPE)
         except (OSError, ValueError, SyntaxError) as error:  # Pillow raises these for a bad file
-            raise ValueError(
-                f"{archive}: {name} is not a 32x32 image in a folder named after its class: "
-                f"{error}; download the archive again"
-            ) from error
+            raise ValueError(f"{archive}: {name} is no 32x32 image of a class: {error}") from error
         yield pixels, np.array([label])

@@ -100,8 +100,7 @@ class FolderCorpus(Corpus):
     """The user's own text, in any language pair.
 
     Files are `{split}.{language}`, plain or `.gz`; further test sets are `test_<name>.{language}`.
-    `form` must be set, because scores and subwords depend on it. `name` is part of the experiment:
-    runs on two texts with the same name count as runs on the same text.
+    Runs on two texts with the same `name` count as runs on the same text.
     """
 
     data_dir: str | None
@@ -114,9 +113,8 @@ class FolderCorpus(Corpus):
     def __post_init__(self) -> None:
         if self.data_dir is None:
             raise ValueError(
-                "task=translation reads your own text: set data_dir=FOLDER to a folder with train, "
-                f"valid and test as train.{self.source_language}, train.{self.target_language} "
-                "and so on (plain or .gz)"
+                "set data_dir=FOLDER to a folder with train, valid and test as "
+                f"train.{self.source_language}, train.{self.target_language} and so on"
             )
         self.languages = (self.source_language, self.target_language)
         for key, code in zip(("source", "target"), self.languages, strict=True):
@@ -136,8 +134,8 @@ def check_german_english(corpus: str, *languages: str) -> None:
     """Raise ValueError unless the languages are German and English."""
     if set(languages) != {"de", "en"}:
         raise ValueError(
-            f"{corpus} is German-English: task.corpus.source_language={languages[0]} and "
-            f"target_language={languages[-1]} must be de and en, in either order"
+            f"task.corpus: source_language={languages[0]} and target_language={languages[-1]} "
+            f"must be de and en for {corpus}"
         )
 
 
@@ -179,8 +177,7 @@ def decoded(lines: Iterable[bytes], *, origin: str) -> Iterator[str]:
             yield line.removesuffix(end).decode("utf-8-sig" if number == 1 else "utf-8")
         except UnicodeDecodeError as error:
             raise ValueError(
-                f"{origin}, line {number}: not UTF-8 ({error.reason}); convert the file, for "
-                "example with: iconv -f ISO-8859-1 -t UTF-8"
+                f"{origin}, line {number}: not UTF-8 ({error.reason}); convert it with iconv"
             ) from error
     if not number:
         raise ValueError(f"{origin} is empty; give a file with one sentence per line")
@@ -199,11 +196,9 @@ def read_parallel(folder: Path, stem: str, languages: Sequence[str]) -> Parallel
         if (path := find_text(folder, f"{stem}.{language}")) is None:
             if not folder.is_dir():
                 raise ValueError(f"no folder {folder}: set data_dir to the folder of the text")
-            held = sorted(path.name for path in folder.iterdir())
             raise ValueError(
-                f"{folder} has neither {stem}.{language} nor {stem}.{language}.gz; it holds "
-                f"{', '.join(held[:20]) or 'nothing'}. Add the file, or change data_dir, "
-                "the languages or the form of the text"
+                f"{folder} has neither {stem}.{language} nor {stem}.{language}.gz: add the file, "
+                "or change data_dir, the languages or the form of the text"
             )
         paths.append(path)
     return ParallelText(*map(read_lines, paths), origins=paths)
@@ -221,9 +216,8 @@ def load_tables(path: str, config: str | None = None, *, files: str, **options: 
     except Exception as error:
         cause = " ".join(str(error).split())[:200]
         raise ValueError(
-            f"cannot load the data set {path} ({type(error).__name__}: {cause}). Run the command "
-            f"again, or set data_dir=FOLDER to a folder with {files}. task=toy and "
-            "task/corpus=pydoc need no data and no network."
+            f"cannot load the data set {path} ({type(error).__name__}: {cause}); set data_dir="
+            f"FOLDER to a folder with {files} (task=toy and task/corpus=pydoc need no data)"
         ) from error
 
 

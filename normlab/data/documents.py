@@ -18,8 +18,8 @@ from typing import Any, Literal
 from normlab.data.cache import file_checksum
 from normlab.data.corpus import REQUIRED, Source, load_tables, stream_lines
 
-RULES = "normlab.text/1"
-"""Version of the rules that cut text: increase it when the same text gives different documents."""
+RULES = f"normlab.text/1 sentencex {version('sentencex')}"
+"""The rules that cut text; raise the first number when the same text gives other documents."""
 Document = Sequence[str]
 Lines = Iterable[str]
 
@@ -81,22 +81,7 @@ class CutDocuments(DocumentCorpus):
     def settings(self) -> str:
         """Return the settings that decide how the text is cut, for the cache key."""
         values = {k: v for k, v in vars(self).items() if k[0] != "_" and k != "data_dir"}
-        return f"{values} {RULES} {splitter()}"
-
-    def by_blank_line(self, lines: Lines) -> Iterator[Document]:
-        """Yield documents from lines of text, where blank lines separate them."""
-        for blank, block in groupby(map(str.strip, lines), key="".__eq__):
-            if not blank:
-                yield self.cut(block)
-
-    def whole(self, lines: Lines) -> Iterator[Document]:
-        """Yield all lines as one document; with `paragraphs`, blank lines separate paragraphs."""
-        blocks = groupby(map(str.strip, lines), key="".__eq__)
-        paragraphs = [list(block) for blank, block in blocks if not blank]
-        if self.form == "paragraphs":
-            paragraphs = [[" ".join(block)] for block in paragraphs]
-        if paragraphs:
-            yield self.cut(line for block in paragraphs for line in block)
+        return f"{values} {RULES}"
 
     def cut(self, lines: Lines) -> list[str]:
         """Return the sentences in lines of text."""
@@ -122,19 +107,30 @@ class FolderDocuments(CutDocuments):
     def __post_init__(self) -> None:
         if self.data_dir is None:
             raise ValueError(
-                "this task reads your own text: set data_dir to a folder with train.txt, valid.txt "
-                "and test.txt (plain or .gz), or to one file with blank lines between documents"
+                "set data_dir to a folder with train.txt, valid.txt and test.txt (plain or .gz), "
+                "or to one file with blank lines between documents"
             )
         place = Path(self.data_dir).expanduser()
         self._place = place / self.name if (place / self.name).is_dir() else place
         self.label = _stem(self._place.resolve())
 
     def given(self) -> Mapping[str, Iterable[Document]]:
-        read = self.by_blank_line if self.boundary == "blank_line" else self.whole
         return {
-            split: (document for path in paths for document in read(stream_lines(path)))
+            split: (document for path in paths for document in self._read(path))
             for split, paths in self._files().items()
         }
+
+    def _read(self, path: Path) -> Iterator[Document]:
+        """Yield the documents of a file, or the whole file as one."""
+        lines = groupby(map(str.strip, stream_lines(path)), key="".__eq__)
+        blocks = (list(block) for blank, block in lines if not blank)
+        if self.boundary == "blank_line":
+            yield from map(self.cut, blocks)
+            return
+        if self.form == "paragraphs":
+            blocks = ([" ".join(block)] for block in blocks)
+        if whole := [sentence for block in blocks for sentence in self.cut(block)]:
+            yield whole
 
     def key(self) -> str:
         files = [(x, *map(file_checksum, paths)) for x, paths in self._files().items()]
@@ -148,9 +144,8 @@ class FolderDocuments(CutDocuments):
         texts = {_stem(x): x for x in reversed(held) if x.name.endswith((".txt", ".txt.gz"))}
         if not texts or ("train" not in texts and texts.keys() & {"valid", "test"}):
             raise ValueError(
-                f"{self._place} has no {'train.txt' if texts else '.txt or .txt.gz file'}; it "
-                f"holds {', '.join(path.name for path in held[:20]) or 'nothing'}. Set data_dir to "
-                "a file, or to a folder with train.txt, valid.txt and test.txt"
+                f"{self._place} has no {'train.txt' if texts else '.txt or .txt.gz file'}; set "
+                "data_dir to a file, or to a folder with train.txt, valid.txt and test.txt"
             )
         if "train" not in texts:
             return {"train": [texts[name] for name in sorted(texts)]}
@@ -166,12 +161,9 @@ def _stem(path: Path) -> str:
 class HubDocuments(CutDocuments):
     """A data set of the Hugging Face Hub with a text column, such as WikiText.
 
-    `path` and `config` name it on the hub. `data_dir`, a folder of its Parquet or JSON files (or
-    with a subfolder of them named after the config), is read instead. A row of `column` is a
-    document with one paragraph per line (`rows=documents`) or a line of WikiText (`rows=articles`),
-    where a title between blank rows begins an article (titles and all other lines are kept).
-
-    The `datasets` library keeps a memory-mapped Arrow copy of the rows in its own cache.
+    `path` and `config` name it on the hub. `data_dir`, a folder of its Parquet or JSON files, is
+    read instead. A row of `column` is a document with one paragraph per line (`rows=documents`) or
+    a line of WikiText (`rows=articles`), where a title between blank rows begins an article.
     """
 
     path: str
@@ -204,9 +196,7 @@ class HubDocuments(CutDocuments):
         """The tables by normlab's split names; their rows are memory-mapped."""
         name, config = self.path, self.config
         if self.data_dir is not None:
-            folder = Path(self.data_dir).expanduser()
-            inner = folder / (config or "")
-            name, config = str(inner if inner.is_dir() else folder), None
+            name, config = str(Path(self.data_dir).expanduser()), None
         found = load_tables(name, config, files=f"the Parquet files of {self.path}")
         names = {"train": "train", "validation": "valid", "valid": "valid", "test": "test"}
         tables = {names[split]: table for split, table in found.items() if split in names}
@@ -261,8 +251,3 @@ def split_sentences(paragraph: str, *, language: str) -> list[str]:
             sentences.append(begun.strip())
             begun = ""
     return [sentence for sentence in [*sentences, begun.strip()] if sentence]
-
-
-def splitter() -> str:
-    """Return the name and version of the library that splits text into sentences."""
-    return f"sentencex {version('sentencex')}"

@@ -74,10 +74,6 @@ class EncodedText:
         """Tokens per sentence, without special tokens: int64 [n]."""
         return np.diff(self.offsets)
 
-    def count(self, token: int) -> int:
-        """Return how often an id occurs."""
-        return int((self.ids == token).sum())
-
     def padded(
         self,
         indices: np.ndarray,

@@ -68,15 +68,12 @@ class ImageSource(ABC):
         if not 0 < self.valid_size <= len(train) - len(self.classes):
             raise ValueError(
                 f"task.source.valid_size={self.valid_size}: there are {len(train)} training "
-                f"images of {len(self.classes)} classes; hold out at least 1, but leave 1 per class"
+                "images; hold out at least 1, but leave 1 for each of the classes"
             )
         valid, train = _parted(train, self.valid_size / len(train), seed=0)
         if self.train_size is not None:
             if self.train_size > len(train):
-                raise ValueError(
-                    f"task.source.train_size={self.train_size}: only {len(train)} images remain "
-                    "after those for validation are held out"
-                )
+                raise ValueError(f"task.source.train_size={self.train_size} exceeds {len(train)}")
             train, _ = _parted(train, self.train_size / len(train), seed=self.train_size)
         return {"train": train, "valid": valid, "test": published["test"]}
 
@@ -120,8 +117,7 @@ class Digits(ImageSource):
 class Augmentation:
     """Random shifts and horizontal flips, as in He et al. 2016 (section 4.2).
 
-    How an image is changed depends only on (seed, epoch, image index), not on its batch, the model
-    or the norm, so all runs with a given seed see the same pixels.
+    How an image is changed depends only on (seed, epoch, image index).
 
     Attributes:
         shift: maximum shift in pixels, horizontal and vertical; uncovered pixels become black.

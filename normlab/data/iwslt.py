@@ -8,7 +8,7 @@ protocol's 6,750 test pairs and the published reference length is labelled plain
 
 import io
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -143,13 +143,7 @@ class Iwslt14(Corpus):
             if self.prepared in ("auto", form) and find_text(folder, f"test{infix}.de"):
                 break
         splits = REQUIRED[1:] if self.train_from == "valid" else REQUIRED
-        try:
-            return form, {x: read_parallel(folder, f"{x}{infix}", LANGUAGES) for x in splits}
-        except ValueError as error:
-            raise ValueError(
-                f"{error}. Without training text, task.corpus.train_from=valid trains on the valid "
-                "split (mini-TED, which is not an IWSLT'14 result)"
-            ) from error
+        return form, {x: read_parallel(folder, f"{x}{infix}", LANGUAGES) for x in splits}
 
 
 def _download_archive() -> Splits:
@@ -166,7 +160,8 @@ def _load_tables() -> Splits:
     tables = load_tables(HUB, revision=HUB_REVISION, files=ARCHIVE)
     names = {split: split for split in ("train", "validation", "test")}
     texts = parallel_tables(tables, names, LANGUAGES)
-    return {**texts, "train": _each_side(texts["train"], lambda lines, _: training_lines(lines))}
+    sides = map(training_lines, (texts["train"].source, texts["train"].target))
+    return {**texts, "train": ParallelText(*sides, origins=texts["train"].origins)}
 
 
 def read_archive(archive: Path) -> Splits:
@@ -206,26 +201,19 @@ def segments(lines: Iterable[str]) -> list[str]:
 
 def assemble(texts: Splits) -> Splits:
     """Apply the protocol to raw texts, given in the order `train`, evaluation sets."""
-    train, *tests = (
-        _each_side(text, lambda lines, lang: moses_tokens(lines, lang=lang))
-        for text in texts.values()
-    )
+    train, *tests = map(_lowered_tokens, texts.values())
     test = ParallelText(
         [line for part in tests for line in part.source],
         [line for part in tests for line in part.target],
         origins=("the test sets (de)", "the test sets (en)"),
     )
-    train, test = (
-        _each_side(x, lambda lines, _: map(str.lower, lines)) for x in (clean(train), test)
-    )
-    return {**hold_out(train), "test": test}
+    return {**hold_out(clean(train)), "test": test}
 
 
-def _each_side(
-    text: ParallelText, change: Callable[[list[str], str], Iterable[str]]
-) -> ParallelText:
+def _lowered_tokens(text: ParallelText) -> ParallelText:
     sides = zip((text.source, text.target), LANGUAGES, strict=True)
-    return ParallelText(*(list(change(lines, lang)) for lines, lang in sides), origins=text.origins)
+    tokens = ([x.lower() for x in moses_tokens(lines, lang=lang)] for lines, lang in sides)
+    return ParallelText(*tokens, origins=text.origins)
 
 
 def clean(text: ParallelText) -> ParallelText:

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from normlab.data.corpus import (
-    REQUIRED,
     Corpus,
     ParallelText,
     check_german_english,
@@ -21,13 +20,8 @@ from normlab.data.corpus import (
 HUB = "bentrevett/multi30k"
 # SHA-256 of the checksums (see `ParallelText`) of train, valid and test, each as de, en.
 PUBLISHED = "b3bff33194563aea0e5208da88b944c4ec4c23b742c5cd9e0ecebe084e772acb"
-# File names of each split, the published name first.
-FILES = {
-    "train": ("train",),
-    "valid": ("val", "valid"),
-    "test": ("test_2016_flickr", "test2016", "test"),
-    "test_2017": ("test_2017_flickr", "test2017"),
-}
+FILES = {"train": "train", "valid": "val", "test": "test_2016_flickr"}
+OPTIONAL = {"test_2017": "test_2017_flickr"}
 HUB_SPLITS = {"train": "train", "validation": "valid", "test": "test"}
 
 
@@ -50,11 +44,9 @@ class Multi30k(Corpus):
     @property
     def label(self) -> str:
         """The name in result tables: plain Multi30k only for the published text."""
-        sums = [
-            dict(zip(self.languages, self.splits[split].checksums(), strict=True))
-            for split in HUB_SPLITS.values()
-        ]
-        text = " ".join(of_split[lang] for of_split in sums for lang in ("de", "en"))
+        order = 1 if self.languages[0] == "de" else -1
+        sums = (self.splits[split].checksums()[::order] for split in FILES)
+        text = " ".join(side for of_split in sums for side in of_split)
         published = hashlib.sha256(text.encode()).hexdigest() == PUBLISHED
         return "Multi30k" if published else "Multi30k, not the published text"
 
@@ -65,12 +57,6 @@ class Multi30k(Corpus):
         # A folder that holds several corpora has Multi30k in the subfolder `multi30k`.
         folder = Path(self.data_dir).expanduser()
         folder = folder / self.name if (folder / self.name).is_dir() else folder
-        present = {
-            split: [name for name in names if find_text(folder, f"{name}.{self.languages[0]}")]
-            for split, names in FILES.items()
-        }
-        return {
-            split: read_parallel(folder, (*names, *FILES[split])[0], self.languages)
-            for split, names in present.items()
-            if names or split in REQUIRED
-        }
+        further = {x: y for x, y in OPTIONAL.items() if find_text(folder, f"{y}.de")}
+        files = {**FILES, **further}
+        return {x: read_parallel(folder, stem, self.languages) for x, stem in files.items()}

@@ -39,9 +39,8 @@ _DESCRIPTION = "description.json"
 class PreparedTranslation:
     """A parallel corpus ready to train on.
 
-    `texts` holds the sentences that `pairs` encodes, in the same order and with the pieces of `bpe`
-    text joined; scores use them as references. With a joint vocabulary, both tokenizers are the
-    same object.
+    `texts` holds the sentences that `pairs` encodes, with the pieces of `bpe` text joined; scores
+    use them as references. With a joint vocabulary, both tokenizers are the same object.
     """
 
     pairs: dict[str, EncodedPairs]
@@ -103,8 +102,7 @@ def prepare_translation(
 
     Vocabularies are learned from `train` alone: one of `vocab_size` entries if `joint`, else one
     per side. Training pairs with a blank side, or with more than `max_length` tokens on a side
-    (end mark included), are left out and counted. Raises ValueError if a pair in a scored split is
-    too long: leaving it out or truncating it would change the score.
+    (end mark included), are left out and counted. Raises ValueError if a scored pair is so long.
     """
     sizes = {"vocab_size": vocab_size, "joint": joint, "max_length": max_length}
     settings = {"format": PAIRS_FORMAT, **sizes}
@@ -118,9 +116,8 @@ def prepare_translation(
         lines = [(folder / f"{name}.txt").read_bytes().decode().split("\n")[:-1] for name in names]
         pairs[split] = EncodedPairs(*(EncodedText.load(folder, name) for name in names))
         texts[split] = ParallelText(*lines, origins=names)
-    files = [folder / f"{side}.json" for side in _SIDES[: 2 - joint]]
     form, languages = description["form"], description["languages"]
-    found = [Tokenizer.load(file) for file in files]
+    found = [Tokenizer.load(folder / f"{side}.json") for side in _SIDES[: 2 - joint]]
     return PreparedTranslation(pairs, texts, found[0], found[-1], form, languages, description)
 
 
@@ -157,7 +154,7 @@ def _build_pairs(
             "left_out": len(given) - len(pairs),
             "tokens": {lang: len(x.ids) for lang, x in encoded.items()},
             "lengths": {lang: length_statistics(x.lengths) for lang, x in encoded.items()},
-            "unknown": {lang: x.count(Tokenizer.unk_id) for lang, x in encoded.items()},
+            "unknown": {k: int((x.ids == Tokenizer.unk_id).sum()) for k, x in encoded.items()},
             "reference_length": sum(len(line.split()) for line in lines[1]),
         }
     return _description(
@@ -284,7 +281,7 @@ def _encode_split(folder: Path, split: str, tokenizer: DocumentTokenizer) -> dic
         "sizes": len(data),
         "sentences": len(data.text),
         "tokens": len(data.text.ids),
-        "unknown": data.text.count(DocumentTokenizer.unk_id),
+        "unknown": int((data.text.ids == DocumentTokenizer.unk_id).sum()),
         "lengths": length_statistics(data.text.lengths),
     }
 
@@ -311,6 +308,5 @@ def _check_splits(name: str, sizes: Mapping[str, int]) -> None:
         there = ", ".join(f"{split}: {size}" for split, size in sizes.items())
         raise ValueError(
             f"corpus {name} has no examples in {' and '.join(missing)} (sizes: {there or 'none'}); "
-            "give train, valid and test, put a blank line between documents, or change "
-            "task.corpus.valid_share and test_share"
+            "give train, valid and test, or put a blank line between documents"
         )

@@ -1,15 +1,8 @@
 """English text from Python itself: help topics and docstrings of the standard library.
 
 A document is a help topic of `pydoc`, or all docstrings of a module in source order. Source files
-are parsed, never imported. Prose is selected by block (between blank lines), then by sentence:
-
-- blocks of code, tables and grammars are left out: they contain a prompt (`>>>`), a rule of `*`,
-  `=`, `-` or `+`, a `|` or a `::=`, or are indented below a block that ends in `::`;
-- a list item or a change of indentation begins a paragraph;
-- markup is removed: `*x*`, ``x``, `:role:` and the marks of list items;
-- a sentence is kept if it begins with a capital letter, ends in `.`, `!` or `?`, has at least
-  `MIN_WORDS` words, at least `MIN_SHARE` of them plain English words, and no sign of code;
-- everything else is left out.
+are parsed, never imported. Blocks of code, tables and grammars are left out, markup is removed, and
+of the rest only whole English sentences are kept (see `is_sentence`).
 """
 
 import ast
@@ -23,13 +16,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from normlab.data.documents import (
-    RULES,
-    DocumentCorpus,
-    split_by_hash,
-    split_sentences,
-    splitter,
-)
+from normlab.data.documents import RULES, DocumentCorpus, split_by_hash, split_sentences
 
 MIN_WORDS = 4
 MIN_SHARE = 0.75
@@ -68,15 +55,15 @@ class PydocCorpus(DocumentCorpus):
     def __post_init__(self) -> None:
         if self.data_dir is not None:
             raise ValueError(
-                f"data_dir={self.data_dir} has no effect: the corpus is Python's documentation. "
-                "Use task/corpus=documents for your own text; see normlab list task/corpus"
+                f"data_dir={self.data_dir} has no effect on Python's documentation; use "
+                "task/corpus=documents for your own text"
             )
 
     def key(self) -> str:
         digest = hashlib.sha256(f"{self.label} {self.valid_share} {self.test_share}".encode())
         for path in _sources().values():
             digest.update(path.read_bytes())
-        return f"{digest.hexdigest()} {RULES} {splitter()}"
+        return f"{digest.hexdigest()} {RULES}"
 
     def documents(self) -> Iterator[tuple[str, Sequence[str]]]:
         seen: set[tuple[str, ...]] = set()
@@ -125,7 +112,6 @@ def _docstrings(path: Path) -> list[str]:
 def prose(text: str) -> Iterator[list[str]]:
     """Yield the paragraphs of a text, each as a list of clean sentences."""
     for paragraph in _paragraphs(text):
-        # Remove reStructuredText markup around words.
         plain = _MARKUP.sub(r"\2", _MARKUP.sub(r"\2", _ROLE.sub("", paragraph)))
         kept = [x for x in split_sentences(plain, language="en") if is_sentence(x)]
         if kept:
@@ -133,7 +119,10 @@ def prose(text: str) -> Iterator[list[str]]:
 
 
 def is_sentence(text: str) -> bool:
-    """Return whether a line is an English sentence rather than a heading, a fragment or code."""
+    """Return whether a line is an English sentence rather than a heading, a fragment or code.
+
+    It has at least `MIN_WORDS` words, a share `MIN_SHARE` of them plain, and no sign of code.
+    """
     if not (_BEGIN.match(text) and _END.search(text)) or _CODE.search(text):
         return False
     words = text.split()

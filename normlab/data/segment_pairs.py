@@ -6,13 +6,12 @@
 - With pairs (`nsp`), a run is cut at a random sentence boundary into segments A and B. Half of the
   examples keep their B. The others get the B of an example from another document whose A has as
   many sentences and leaves about as much room, so that lengths do not give the label away.
-- A document of one sentence has no B and gets one from another document in the same way. If most
-  runs are such documents, each epoch leaves some out, so that both labels stay equally frequent.
+- A document of one sentence gets its B from another document in the same way. If most runs are such
+  documents, each epoch leaves some out, so that both labels stay equally frequent.
 - Sentences are truncated only if a run of one or two is longer than its limit: A then keeps at
   least half of the room and B gets the rest. Such examples swap their Bs with each other.
 
-BERT itself fills a B from another document up to the limit, so that a short example gives the label
-away, and truncates segments in the middle of sentences.
+BERT itself fills up a B from another document and truncates segments in the middle of sentences.
 """
 
 from bisect import bisect_right
@@ -126,9 +125,8 @@ def segment_pairs(
         return Pairs(a, None, is_next=np.zeros(len(owner), dtype=bool))
     if len(documents) < 3 or not (end - first > 1).any():
         raise ValueError(
-            "segment pairs need two documents, one of them with two sentences; the "
-            f"{len(documents) - 1} here do not qualify: put blank lines only between documents, or "
-            "train without pairs (task.nsp=false)"
+            f"segment pairs need two documents, one of them with two sentences; the split has "
+            f"{len(documents) - 1} documents: separate them by blank lines, or set task.nsp=false"
         )
     is_next, kept = _labels(end - first > 1, rng)
     owner, first, end, is_next, room = (x[kept] for x in (owner, first, end, is_next, room))
@@ -149,7 +147,10 @@ def segment_pairs(
     found = giver >= 0
     b_first[order[found]], b_end[order[found]] = split[giver[found]], end[giver[found]]
     rest = order[~found]
-    b_first[rest] = _sentence_elsewhere(documents, owner[rest], rng)
+    # The others get any sentence of another document.
+    begin, stop = documents[owner[rest]], documents[owner[rest] + 1]
+    sentence = rng.integers(0, documents[-1] - (stop - begin))
+    b_first[rest] = sentence + np.where(sentence >= begin, stop - begin, 0)
     b_end[rest] = b_first[rest] + 1
     b_tokens = np.minimum(offsets[b_end] - offsets[b_first], room - a_tokens)
     return Pairs(Segment(offsets[first], a_tokens), Segment(offsets[b_first], b_tokens), is_next)
@@ -215,12 +216,3 @@ def _givers(
         found[todo[good]] = candidate[good]
         todo = todo[~good]
     return found
-
-
-def _sentence_elsewhere(
-    documents: np.ndarray, owner: np.ndarray, rng: np.random.Generator
-) -> np.ndarray:
-    """Draw a sentence from another document for each document in `owner`."""
-    begin, stop = documents[owner], documents[owner + 1]
-    sentence = rng.integers(0, documents[-1] - (stop - begin))
-    return sentence + np.where(sentence >= begin, stop - begin, 0)

@@ -2,8 +2,7 @@
 
 The grammar covers what is hard in German word order and agreement: the verb comes second in a main
 clause and last after "weil", "wenn", "obwohl" and "bevor"; articles and adjectives agree with the
-gender and case of their noun, in the weak ("der alte Hut") and the mixed pattern ("ein alter Hut").
-Each sentence has one English translation. The words are in `lexicon.yaml`.
+gender and case of their noun, in the weak and the mixed pattern. The words are in `lexicon.yaml`.
 """
 
 import hashlib

@@ -88,8 +88,7 @@ class Tokenizer(_Vocabulary):
         segmenter.normalizer = normalizers.NFC()
         segmenter.pre_tokenizer = pre_tokenizers.Sequence(cuts)
         segmenter.decoder = decoders.Metaspace(prepend_scheme="always")
-        kind = trainers.BpeTrainer
-        return cls(_learned(segmenter, lines, kind, vocab_size, PAIR_SPECIALS))
+        return cls(_learned(segmenter, lines, trainers.BpeTrainer, vocab_size, PAIR_SPECIALS))
 
     def encode_batch(self, lines: Sequence[str]) -> list[list[int]]:
         """Return the ids of each line, without begin and end marks."""
@@ -220,12 +219,9 @@ def join_pieces(line: str) -> str:
     return (line + " ").replace("@@ ", "").removesuffix(" ")
 
 
-# sacremoses takes a third of a second to import, so only the functions that need it import it.
-
-
 def moses_tokens(lines: Iterable[str], *, lang: str) -> list[str]:
     """Return each line as space-separated Moses tokens, HTML-escaped (`&apos;`)."""
-    from sacremoses import MosesTokenizer
+    from sacremoses import MosesTokenizer  # takes a third of a second
 
     moses = MosesTokenizer(lang=lang)
     return [" ".join(moses.tokenize(line, escape=True)) for line in lines]

@@ -83,8 +83,6 @@ class Probe(ABC):  # noqa: B024 - a probe overrides what it needs
 
     def __init__(self, *, every: int = 1) -> None:
         """Measure every `every`-th update."""
-        if every < 1:
-            raise ValueError(f"every: {every} is not a positive number of steps")
         self.every = every
         self.watching = False
         self.places: dict[str, tuple[str, nn.Module]] = {}
@@ -118,7 +116,7 @@ class Probe(ABC):  # noqa: B024 - a probe overrides what it needs
 
     def attach(self, model: nn.Module) -> None:
         """Register read-only hooks on the places to measure."""
-        stepwise = set(recurrent_norms(model).values())
+        stepwise = recurrent_norms(model)
         found = places(model, self.at).items()
         self.places = {site: place for site, place in found if self.applies(place[1])}
         for site, (_, module) in self.places.items():
@@ -162,11 +160,10 @@ class Probe(ABC):  # noqa: B024 - a probe overrides what it needs
         if not self.at:
             self.take(view, self.measure(view))
             return
-        waiting, self._waiting = self._waiting, {}
-        for site, calls in waiting.items():
-            self._found[site] = self.measure(_joined(calls))
-        found, self._found = self._found, {}
-        self.take(view, self.figures({site: of for site, of in found.items() if of}))
+        waited = {site: self.measure(_joined(calls)) for site, calls in self._waiting.items()}
+        found = {site: of for site, of in (self._found | waited).items() if of}
+        self._waiting, self._found = {}, {}
+        self.take(view, self.figures(found))
 
     def after_update(self, view: StepView) -> None:  # noqa: B027 - optional
         """Measure the step after the optimizer has updated the parameters."""
@@ -251,11 +248,7 @@ class ProbeGroup:
     @property
     def notice(self) -> str:
         """One line naming the probes that do not apply to the model, and why; empty if all do."""
-        reasons: dict[str, list[str]] = {}
-        for name, probe in self.probes.items():
-            if probe.why_not:
-                reasons.setdefault(probe.why_not, []).append(name)
-        listed = [f"{', '.join(names)} ({reason})" for reason, names in reasons.items()]
+        listed = [f"{name} ({x.why_not})" for name, x in self.probes.items() if x.why_not]
         return f"probes that do not apply: {'; '.join(listed)}" if listed else ""
 
     def before_forward(self, step: int) -> None:

@@ -37,15 +37,11 @@ class Independence(Probe):
 
     def __init__(self, *, every: int, samples: int, tokens: int) -> None:
         super().__init__(every=every)
-        for name, value in (("samples", samples), ("tokens", tokens)):
-            if value < 2:
-                raise ValueError(f"{name}: {value} must be at least 2 to have a variance")
         self._samples, self._tokens = samples, tokens
         self._generator = torch.Generator()  # separate, to leave the run's random state untouched
         self._running: dict[nn.Module, tuple[Tensor, Tensor]] = {}
 
     def applies(self, module: nn.Module) -> bool:
-        """Return whether a norm pools several tokens of a sample into one statistic."""
         return (
             isinstance(module, RunningNorm)
             and not module.by_position
@@ -62,10 +58,9 @@ class Independence(Probe):
 
     @torch.no_grad()
     def measure(self, seen: Seen) -> Values:
-        """Return the metrics of a norm; empty if too few samples have enough tokens."""
         x, real = seen.input
         places = drawn(real, self._samples, self._tokens, self._generator)
-        if places is None:
+        if places is None:  # too few samples have enough tokens
             return {}
         values = x.flatten(0, 1)[places].double()
         order = torch.randperm(places.numel(), generator=self._generator).to(x.device)
@@ -79,7 +74,9 @@ class Independence(Probe):
             "shuffled/icc": intraclass_correlation(shuffled),
         }
         if seen.grad is not None:
-            found["gradient"] = coherence(seen.grad.flatten(0, 1)[places].flatten(0, 1))
+            grad = seen.grad.flatten(0, 1)[places].flatten(0, 1).double()
+            squares = grad.square().sum(0).clamp(min=torch.finfo(grad.dtype).tiny)
+            found["gradient"] = (grad.sum(0).square() / squares).mean()
         return found
 
 
@@ -104,11 +101,3 @@ def intraclass_correlation(x: Float[Tensor, "samples tokens D"]) -> Float[Tensor
     total = between + (tokens - 1) * within
     whole = total.clamp(min=torch.finfo(x.dtype).tiny)
     return ((between - within) / whole).mean()
-
-
-@torch.no_grad()
-def coherence(grad: Float[Tensor, "n D"]) -> Float[Tensor, ""]:
-    """Return (sum of g)^2 / sum of g^2, averaged over features; 1 for independent signs."""
-    wide = grad.double()
-    squares = wide.square().sum(0).clamp(min=torch.finfo(wide.dtype).tiny)
-    return (wide.sum(0).square() / squares).mean()

@@ -51,10 +51,7 @@ class LossSpikes(Probe):
     def __init__(self, *, window: int, threshold: float, min_history: int) -> None:
         super().__init__(every=1)
         if not 2 <= min_history <= window:
-            raise ValueError(
-                f"min_history: {min_history} must be from 2 to window ({window}): "
-                "a standard deviation needs two losses"
-            )
+            raise ValueError(f"min_history: {min_history} must be from 2 to window ({window})")
         self._threshold, self._min_history, self._length = threshold, min_history, window
         self._window: list[float] = []
         self._count = 0.0
@@ -106,8 +103,6 @@ class GradNorm(Probe):
 
     def __init__(self, *, window: int) -> None:
         super().__init__(every=1)
-        if window < 2:
-            raise ValueError(f"window: {window} must be at least 2 steps to have a spread")
         self._length = window
         self._window: list[float] = []
         self._noise: list[tuple[int, float]] = []

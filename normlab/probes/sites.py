@@ -72,7 +72,7 @@ def places(model: nn.Module, kinds: Collection[str]) -> dict[str, tuple[str, nn.
     and "recurrent norm" (a norm inside a recurrent layer).
     """
     found: dict[str, tuple[str, nn.Module]] = {}
-    inside = set(recurrent_norms(model).values())
+    inside = recurrent_norms(model)
     for name, module in model.named_modules():
         for kind in kinds:
             if kind == "sublayer":
@@ -98,15 +98,10 @@ def sites(model: nn.Module, kind: type[M]) -> dict[str, M]:
     return {site(name): m for name, m in model.named_modules() if isinstance(m, kind)}
 
 
-def recurrent_norms(model: nn.Module) -> dict[str, Norm]:
-    """Return the norms inside recurrent layers by their short names, including identities."""
-    return {
-        site(f"{outer}.{inner}"): norm
-        for outer, layer in model.named_modules()
-        if sublayer(layer) == "recurrent"
-        for inner, norm in layer.named_modules()
-        if isinstance(norm, Norm)
-    }
+def recurrent_norms(model: nn.Module) -> set[nn.Module]:
+    """Return the norms inside recurrent layers, including identities."""
+    layers = [module for module in model.modules() if sublayer(module) == "recurrent"]
+    return {norm for layer in layers for norm in layer.modules() if isinstance(norm, Norm)}
 
 
 def real_values(
@@ -139,16 +134,9 @@ def parameter_kinds(model: nn.Module) -> dict[str, str]:
     kinds: dict[str, str] = {}
     parts: dict[str, str] = {}
     for name, module in model.named_modules():
-        parts[name] = _kind(module) or parts.get(name.rpartition(".")[0], "other")
+        kind = "norm" if isinstance(module, Norm) else sublayer(module)
+        kind = "embedding" if isinstance(module, nn.Embedding) else kind
+        parts[name] = kind or parts.get(name.rpartition(".")[0], "other")
         for parameter, _ in module.named_parameters(prefix=name, recurse=False):
             kinds[parameter] = parts[name]
     return kinds
-
-
-def _kind(module: nn.Module) -> str | None:
-    """Return the kind of a module's own parameters; None if they have the parent's kind."""
-    if isinstance(module, Norm):
-        return "norm"
-    if isinstance(module, nn.Embedding):
-        return "embedding"
-    return sublayer(module)

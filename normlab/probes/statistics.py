@@ -163,16 +163,12 @@ class Fluctuation(StatisticsProbe):
 
     def __init__(self, *, every: int, window: int) -> None:
         super().__init__(every=every)
-        if window < 2:
-            raise ValueError(f"window: {window} must be at least 2 batches to have a variance")
         self._length = window
         self._windows: dict[str, list[tuple[Tensor, ...]]] = {}
 
     def measure(self, seen: Statistics) -> Values:
-        found = {
-            "mean": distance(seen.mean, seen.mean_before),
-            "var": distance(seen.var, seen.var_before),
-        }
+        moves = {"mean": seen.mean - seen.mean_before, "var": seen.var - seen.var_before}
+        found = {name: torch.linalg.vector_norm(move) / len(move) for name, move in moves.items()}
         if seen.rows > 1:
             return found
         window = self._windows.setdefault(seen.site, [])
@@ -183,11 +179,6 @@ class Fluctuation(StatisticsProbe):
             found |= {"ratio": ratio, "excess": ratio * count.mean()}
             window.clear()
         return found
-
-
-def distance(batch: Entries, running: Entries) -> Tensor:
-    """Return the Euclidean distance divided by the number of entries."""
-    return torch.linalg.vector_norm(batch - running) / len(batch)
 
 
 class Padding(Probe):

@@ -58,9 +58,3 @@ def test_processes_that_ask_at_once_share_one_build(tmp_path):
         process.join()
     assert found[0] == found[1] == found[2]
     assert len(found[0]) == 1
-
-
-def test_a_cache_that_cannot_be_written_names_the_variable(tmp_path):
-    (tmp_path / "file").write_text("")
-    with pytest.raises(ValueError, match="NORMLAB_CACHE"):
-        cached_folder("x", Builder(), root=tmp_path / "file" / "cache")

@@ -50,11 +50,9 @@ def test_damaged_gzip_and_a_text_beyond_the_limit_are_named(tmp_path, monkeypatc
         read_lines(tmp_path / "a.de")
 
 
-def test_a_missing_file_lists_what_there_is(tmp_path):
+def test_a_missing_file_is_named(tmp_path):
     write_split(tmp_path, "train", b"a\n", b"x\n")
-    with pytest.raises(
-        ValueError, match=r"neither valid\.de nor valid\.de\.gz; it holds train\.de"
-    ):
+    with pytest.raises(ValueError, match=r"neither valid\.de nor valid\.de\.gz"):
         read(tmp_path, "valid")
     with pytest.raises(ValueError, match="set data_dir"):
         read(tmp_path / "absent")

@@ -148,13 +148,13 @@ def test_the_key_of_a_folder_follows_content_and_settings_and_not_the_place(tmp_
 def test_what_a_folder_lacks_is_named(tmp_path):
     with pytest.raises(ValueError, match=r"set data_dir to a folder with train\.txt"):
         folder_documents(None)
-    with pytest.raises(ValueError, match=r"absent has no .*Set data_dir"):
+    with pytest.raises(ValueError, match=r"absent has no .*set data_dir"):
         splits_of(folder_documents(tmp_path / "absent"))
     (tmp_path / "table.csv").write_text("a")
-    with pytest.raises(ValueError, match=r"no \.txt or \.txt\.gz file; it holds table\.csv\. Set"):
+    with pytest.raises(ValueError, match=r"no \.txt or \.txt\.gz file; set"):
         splits_of(folder_documents(tmp_path))
     (tmp_path / "valid.txt").write_text("a")
-    with pytest.raises(ValueError, match=r"has no train\.txt; it holds table\.csv, valid\.txt"):
+    with pytest.raises(ValueError, match=r"has no train\.txt; set data_dir"):
         splits_of(folder_documents(tmp_path))
 
 
@@ -265,16 +265,13 @@ def test_missing_rows_are_held_out_of_train(hub, missing):
     assert all(len(part) > 5 for part in parts)
 
 
-def test_the_first_documents_of_each_split_and_the_key(hub, tmp_path):
+def test_the_first_documents_of_each_split_and_the_key(hub):
     write_all(hub, ["One.", "", "Two.", "Three."])
     key = hub().key()
     assert splits_of(hub(max_documents=2))["valid"] == [("One.",), ("Two.",)]
     assert hub(max_documents=2).key() != key
     hub.write("test", ["One.", "Other."])
     assert hub().key() != key
-    hub.folder.rename(tmp_path / "raw-v1")
-    found = splits_of(hub(str(tmp_path), config="raw-v1"))
-    assert found["test"] == [("One.",), ("Other.",)]
 
 
 def test_tables_that_cannot_be_read_say_what_to_do(hub, monkeypatch):

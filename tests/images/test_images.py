@@ -78,9 +78,9 @@ def test_archives_are_read_in_their_order_and_labelled_as_jpeg(tmp_path, monkeyp
 @pytest.mark.parametrize(
     ("members", "size", "message"),
     [
-        ([("cifar10/train/dog/0.jpg", jpeg()[:300])], None, r"dog/0\.jpg is not a 32x32 image"),
-        ([("cifar10/train/dragon/0.jpg", jpeg())], None, "in a folder named after its class"),
-        ([("cifar10/train/dog/0.jpg", jpeg())], 2, "has 1 train images, but CIFAR-10 has 2"),
+        ([("cifar10/train/dog/0.jpg", jpeg()[:300])], None, r"dog/0\.jpg is no 32x32 image"),
+        ([("cifar10/train/dragon/0.jpg", jpeg())], None, "no 32x32 image of a class"),
+        ([("cifar10/train/dog/0.jpg", jpeg())], 2, "has 1 train images instead of 2"),
     ],
 )
 def test_a_damaged_source_is_named(tmp_path, monkeypatch, members, size, message):
