@@ -7,7 +7,7 @@ between systems) and BLEU on lowercased tokens, which the IWSLT'14 papers report
 import re
 from collections.abc import Sequence
 from importlib.util import find_spec
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, cast
 
 import numpy as np
 from sacrebleu.metrics.bleu import BLEU
@@ -16,6 +16,7 @@ from sacrebleu.significance import PairedTest
 
 from normlab.records.record import Score
 
+Lines = Sequence[str]
 Tokenize = Literal["13a", "none", "zh", "ja-mecab", "ko-mecab"]
 # Languages written without spaces, where 13a would treat a sentence as one word: sacreBLEU's
 # tokenizer and the module it needs. sacreBLEU has no tokenizer for the languages in `_NONE`.
@@ -42,11 +43,7 @@ def tokenizer_of(language: str) -> Tokenize:
 
 
 def bleu_scores(
-    hypotheses: Sequence[str],
-    references: Sequence[str],
-    *,
-    lowercase: bool = False,
-    tokenize: Tokenize = "13a",
+    hypotheses: Lines, references: Lines, *, lowercase: bool = False, tokenize: Tokenize = "13a"
 ) -> dict[str, Score]:
     """Return sacreBLEU's corpus BLEU (0 to 100; Post 2018) and its parts; `n` counts sentences.
 
@@ -64,7 +61,7 @@ def bleu_scores(
     return {name: Score(float(value), True, count, signature) for name, value in values.items()}
 
 
-def corpus_chrf(hypotheses: Sequence[str], references: Sequence[str]) -> Score:
+def corpus_chrf(hypotheses: Lines, references: Lines) -> Score:
     """Return the corpus chrF2 (0 to 100; Popovic 2015) of detokenized translations."""
     _check(hypotheses, references)
     metric = CHRF()
@@ -87,9 +84,9 @@ class Bootstrap(NamedTuple):
 
 
 def paired_bootstrap(
-    baseline: Sequence[Sequence[str]],
-    other: Sequence[Sequence[str]],
-    references: Sequence[str],
+    baseline: Sequence[Lines],
+    other: Sequence[Lines],
+    references: Lines,
     *,
     lowercase: bool = False,
     samples: int = 1000,
@@ -104,16 +101,11 @@ def paired_bootstrap(
     for output in (*baseline, *other):
         _check(output, references)
     sides: list[Any] = [list(zip(*outputs, strict=True)) for outputs in (baseline, other)]
-    test = PairedTest(
-        [("baseline", sides[0]), ("other", sides[1])],
-        metrics={"BLEU": _OverOutputs(lowercase=lowercase)},
-        references=[list(references)],
-        test_type="bs",
-        n_samples=samples,
-    )
+    systems: Any = list(zip(("baseline", "other"), sides, strict=True))
+    metrics: Any = {"BLEU": _OverOutputs(lowercase=lowercase)}
+    test = PairedTest(systems, metrics, [list(references)], test_type="bs", n_samples=samples)
     signatures, found = test()
-    results: list[Any] = found["BLEU"]
-    one, two = results
+    one, two = cast("list[Any]", found["BLEU"])
     # sacreBLEU returns the smallest p value if both systems have identical outputs.
     p = 1.0 if sides[0] == sides[1] else two.p_value
     return Bootstrap(one.score, two.score, p, str(signatures["BLEU"]))
@@ -128,7 +120,7 @@ class _OverOutputs(BLEU):
         return np.sum(by_output, axis=0).tolist()  # sum over the outputs of each sentence
 
 
-def _check(hypotheses: Sequence[str], references: Sequence[str]) -> None:
+def _check(hypotheses: Lines, references: Lines) -> None:
     if len(hypotheses) != len(references):
         raise ValueError(
             f"{len(hypotheses)} hypotheses for {len(references)} references; "

@@ -7,17 +7,13 @@ SciPy takes half a second to import, so the functions that need it import it the
 # pyright: reportMissingTypeStubs=false, reportUnknownVariableType=false
 # pyright: reportUnknownMemberType=false, reportUnknownArgumentType=false
 
-from __future__ import annotations
-
 import math
 import statistics
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from normlab.records.pairs import deviation
-
-if TYPE_CHECKING:
-    from normlab.records.record import RunRecord
+from normlab.records.record import RunRecord
 
 NATS = 1.0
 POINTS = 0.02
@@ -125,8 +121,7 @@ def wilson(count: int | float, total: int, *, confidence: float = 0.95) -> tuple
 def accuracy_interval(name: str, value: float, n: int) -> tuple[float, float] | None:
     """Return the Wilson interval of an accuracy on n images; None for other scores.
 
-    It covers variation over test images, which the spread over seeds does not. Tokens in a text are
-    not independent, so token accuracies get no such interval.
+    It covers variation over test images. Tokens are not independent, so they get no interval.
     """
     return wilson(value * n, n) if name.rpartition("/")[2] == "accuracy" and n else None
 
@@ -196,12 +191,7 @@ def at_baseline(records: Sequence[RunRecord], score: str) -> str | None:
 
 
 def clear_of(
-    floor: float,
-    values: Sequence[float],
-    name: str,
-    *,
-    higher_is_better: bool,
-    n: int | None = None,
+    floor: float, values: Sequence[float], name: str, higher_is_better: bool, n: int | None = None
 ) -> bool:
     """Return whether a score's mean over seeds is clearly better than the untrained baseline.
 

@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import IO, Any
 
 _SUFFIX = ".partial"
-_LEFT_SECONDS = 3600.0
 _MOST_BYTES = 2**30  # larger than any text file of a run
 
 
@@ -27,12 +26,12 @@ def atomic_write(path: Path | str, mode: str = "w") -> Generator[IO[Any]]:
     and Ctrl-C, the temporary file is removed and the old file is kept; an `OSError` names `path`.
     """
     path = Path(path)
-    remove_leftovers(path.parent, after=_LEFT_SECONDS)
+    remove_leftovers(path.parent, after=3600.0)
     # Each writer has its own temporary file, so that two writers of a file do not mix bytes.
     temporary = path.with_name(f".{path.name}.{secrets.token_hex(8)}{_SUFFIX}")
-    text: dict[str, Any] = {} if mode == "wb" else {"encoding": "utf-8", "newline": "\n"}
+    encoding, newline = (None, None) if mode == "wb" else ("utf-8", "\n")
     try:
-        with open(temporary, mode.replace("w", "x"), **text) as file:
+        with open(temporary, mode.replace("w", "x"), encoding=encoding, newline=newline) as file:
             yield file
             file.flush()
             os.fsync(file.fileno())

@@ -36,10 +36,7 @@ def norm_label(choices: Mapping[str, Any]) -> str:
 
 
 def placement_label(choices: Mapping[str, Any], config: Mapping[str, Any]) -> str | None:
-    """Return the label of a run's placement; None if its model has no placement.
-
-    The choices of a network without attention include the default placement, which has no effect.
-    """
+    """Return a run's placement; None if it has none, or the unused default without attention."""
     placement, model = choices.get("placement"), _node(config, "model")
     if placement is None or (placement == "pre" and model and "num_heads" not in model):
         return None

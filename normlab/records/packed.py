@@ -15,7 +15,7 @@ import json
 import re
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
-from functools import cached_property, lru_cache
+from functools import cached_property, lru_cache, partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -29,8 +29,7 @@ CURVES = "curves.jsonl.gz"
 HYPOTHESES = "hypotheses.jsonl.gz"
 PACK = (RECORDS, CURVES, HYPOTHESES)
 MEND_PUBLISHED = "restore it, or remove its folder and publish again"
-MOST_UNPACKED = 2**28
-"""Maximum size of unpacked text in bytes; the test splits of a thousand runs are smaller."""
+MOST_UNPACKED = 2**28  # bytes of text; the test splits of a thousand runs are smaller
 _ADDRESS = re.compile(r"(?P<folder>.+):(?P<name>[^:]+?)(?:@seed(?P<seed>\d+))?")
 
 
@@ -56,16 +55,9 @@ class _Line(msgspec.Struct, frozen=True):
     rows: list[Row] = []
     splits: dict[str, list[str]] = {}
 
-    @property
-    def key(self) -> Key:
-        return Key(self.row, self.point, self.seed)
-
 
 class Pack:
-    """The packed runs of a folder, which need not exist yet; each file is read on first use.
-
-    Raises ValueError naming a damaged file and line.
-    """
+    """The packed runs of a folder, read on first use; a ValueError names a damaged file or line."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -73,27 +65,26 @@ class Pack:
     @cached_property
     def records(self) -> dict[Key, RunRecord | None]:
         """The records in file order; None for a run that was not made."""
-        found: dict[Key, RunRecord | None] = {}
-        for origin, text, line in self._lines(RECORDS):
-            read = RunRecord.from_json
-            record = read(text, origin=origin, mend=MEND_PUBLISHED) if line.run_id else None
-            found[line.key] = record
-        return found
+        read = partial(RunRecord.from_json, mend=MEND_PUBLISHED)
+        return {
+            key: read(text, origin=origin) if line.run_id else None
+            for origin, text, key, line in self._lines(RECORDS)
+        }
 
     @cached_property
     def curves(self) -> dict[Key, list[Row]]:
         """The logged rows of each run."""
         found: dict[Key, list[Row]] = {}
-        for origin, _, line in self._lines(CURVES):
+        for origin, _, key, line in self._lines(CURVES):
             if any(type(row.get("step")) is not int for row in line.rows):
                 raise ValueError(f"{origin}: damaged (a row without a step); {MEND_PUBLISHED}")
-            found[line.key] = line.rows
+            found[key] = line.rows
         return found
 
     @cached_property
     def hypotheses(self) -> dict[Key, dict[str, list[str]]]:
         """The hypotheses of each run by test split."""
-        return {line.key: line.splits for _, _, line in self._lines(HYPOTHESES)}
+        return {key: line.splits for _, _, key, line in self._lines(HYPOTHESES)}
 
     @cached_property
     def addresses(self) -> dict[Key, Path]:
@@ -101,16 +92,15 @@ class Pack:
         made = (key for key, record in self.records.items() if record is not None)
         return {key: Path(f"{self.folder}:{key.name}@seed{key.seed}") for key in made}
 
-    def _lines(self, name: str) -> Iterator[tuple[str, bytes, _Line]]:
-        """Yield the origin, text and decoded content of each line of a file."""
+    def _lines(self, name: str) -> Iterator[tuple[str, bytes, Key, _Line]]:
+        """Yield the origin, text, key and decoded content of each line of a file."""
         path = self.folder / name
         if not path.exists():
             return
         try:
             text = read_file(path)
             if path.suffix == ".gz":
-                with gzip.GzipFile(fileobj=io.BytesIO(text)) as file:
-                    text = file.read(MOST_UNPACKED + 1)
+                text = gzip.GzipFile(fileobj=io.BytesIO(text)).read(MOST_UNPACKED + 1)
         except (OSError, EOFError, zlib.error) as error:
             raise ValueError(f"{path}: damaged ({error}); {MEND_PUBLISHED}") from None
         if len(text) > MOST_UNPACKED:
@@ -122,18 +112,18 @@ class Pack:
                 content = msgspec.json.decode(line, type=_Line, strict=name != CURVES)
             except (ValueError, RecursionError) as error:
                 raise ValueError(f"{origin}: damaged ({error}); {MEND_PUBLISHED}") from None
-            yield origin, line, content
+            yield origin, line, Key(content.row, content.point, content.seed), content
+
+
+@lru_cache(maxsize=4)
+def _pack(folder: Path, *_: object) -> Pack:
+    return Pack(folder)
 
 
 def pack(folder: Path) -> Pack:
     """Return the packed runs of a folder, cached until a file changes."""
     stats = [path.stat() for name in PACK if (path := folder / name).exists()]
     return _pack(folder, *((stat.st_ino, stat.st_size, stat.st_mtime_ns) for stat in stats))
-
-
-@lru_cache(maxsize=4)
-def _pack(folder: Path, *_: object) -> Pack:
-    return Pack(folder)
 
 
 class Address(NamedTuple):
@@ -159,10 +149,7 @@ def address_of(place: Path) -> Address | None:
 
 
 def runs_at(place: Path) -> tuple[Pack, list[Key]] | None:
-    """Return the runs at an address, except any that were not made; None for other paths.
-
-    Raises ValueError, listing the existing runs, if there is no such run.
-    """
+    """Return the runs made at an address, None for other paths; ValueError if there are none."""
     if (address := address_of(place)) is None:
         return None
     runs = pack(address.folder)

@@ -13,12 +13,11 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations, pairwise
-from typing import Any, TypeVar
+from typing import Any
 
 from normlab.config.schema import NORM_KEYS
 from normlab.records.record import Parts, RunRecord, Score
 
-_T = TypeVar("_T")
 MadeBy = tuple[int | str, Mapping[str, str]]
 """The numerics of a run and the hashes of its own norms (`RunRecord.made_by`)."""
 ABSENT = "(absent)"
@@ -94,13 +93,11 @@ def settings(a: Parts, b: Parts, may_differ: tuple[str, ...]) -> dict[str, tuple
     """
     left, right = varying([a, b])
     found = {key: (value, right[key]) for key, value in left.items()}
-    others = dict(without(found, may_differ))
-    repeated = [pair for key, pair in found.items() if key not in others and _are_numbers(*pair)]
-    return {key: pair for key, pair in others.items() if pair not in repeated}
-
-
-def _are_numbers(*values: object) -> bool:
-    return all(isinstance(value, int | float) and type(value) is not bool for value in values)
+    below = tuple(f"{key}." for key in may_differ)
+    allowed = {key for key in found if key in may_differ or key.startswith(below)}
+    pairs = [pair for key, pair in found.items() if key in allowed]
+    repeated = [pair for pair in pairs if all(type(value) in (int, float) for value in pair)]
+    return {key: pair for key, pair in found.items() if key not in allowed and pair not in repeated}
 
 
 def varying(experiments: Sequence[Parts]) -> list[dict[str, Any]]:
@@ -113,14 +110,6 @@ def varying(experiments: Sequence[Parts]) -> list[dict[str, Any]]:
         {key: json.loads(each[key]) if key in each else ABSENT for key in keys}
         for each in experiments
     ]
-
-
-def without(experiment: Mapping[str, _T], keys: tuple[str, ...]) -> tuple[tuple[str, _T], ...]:
-    """Return the items of an experiment without some dotted keys and the keys below them."""
-    below = tuple(f"{key}." for key in keys)
-    return tuple(
-        (k, value) for k, value in experiment.items() if k not in keys and not k.startswith(below)
-    )
 
 
 # The seeds of one experiment ----------------------------------------------------------------------
@@ -201,8 +190,7 @@ class Cell:
 
     def signature(self, name: str) -> str | None:
         """Return the signature describing how a score was computed; None if there is none."""
-        scores = self._scores(name)
-        return scores[0].signature if scores else None
+        return next((score.signature for score in self._scores(name)), None)
 
     def tokens_per_second(self) -> Summary | None:
         """Summarise the training speed over all seeds, in target tokens per second."""
@@ -215,18 +203,14 @@ class Cell:
 
 def _shared(record: RunRecord) -> dict[str, object]:
     """Return the values that the seeds of an experiment must share in addition to their config."""
-    found: dict[str, object] = {f"data.{key}": record.data.get(key) for key in _DATA}
-    for key in ("precision", "world_size"):
-        found[f"environment.{key}"] = record.environment.get(key)
-    return {"params": record.params, **found}
+    data = {f"data.{key}": record.data.get(key) for key in _DATA}
+    keys = ("precision", "world_size")
+    run = {f"environment.{key}": record.environment.get(key) for key in keys}
+    return {"params": record.params, **data, **run}
 
 
 def summarise(values: Sequence[float]) -> Summary | None:
-    """Return mean, standard deviation (n - 1) and n; None for no values.
-
-    A mean that is not finite has no deviation: a target that is never reached takes infinitely many
-    steps.
-    """
+    """Return mean, standard deviation (n - 1; None if the mean is not finite) and n, or None."""
     if not values:
         return None
     mean = statistics.fmean(values)

@@ -2,8 +2,7 @@
 
 Every number in a table is read from records. Names of scores are paths such as `test/bleu`, and
 names of probe metrics are `stability/<probe>/<name>`. JSON has no NaN and no infinities, so they
-are written as the strings `"nan"`, `"inf"` and `"-inf"`. Readers turn these back into floats where
-a number is expected; elsewhere, as in a config, they stay strings.
+are strings: `"nan"`, `"inf"` and `"-inf"`. Readers turn these into floats where a number belongs.
 """
 
 from __future__ import annotations
@@ -70,12 +69,7 @@ class BudgetUsed(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class RunRecord(
-    msgspec.Struct,
-    frozen=True,
-    kw_only=True,
-    dict=True,
-    tag_field="format",
-    tag=FORMAT,
+    msgspec.Struct, frozen=True, kw_only=True, dict=True, tag_field="format", tag=FORMAT
 ):
     """The evidence of one run of one config with one seed.
 
@@ -136,10 +130,7 @@ class RunRecord(
 
     @property
     def main_scores(self) -> dict[str, Score]:
-        """The scores of whole splits under the run's own settings, such as `test/bleu`.
-
-        Scores of part of a split, or under other settings, have longer paths.
-        """
+        """The scores of whole splits under the run's own settings, with paths like `test/bleu`."""
         return {name: score for name, score in self.scores.items() if name.count("/") == 1}
 
     def _repr_html_(self) -> str:
@@ -165,36 +156,34 @@ class RunRecord(
             found = _DECODER.decode(text)
             for part, shape in _SHAPES.items():
                 msgspec.convert(getattr(found, part), shape)
+            return found
         except msgspec.ValidationError as error:
             said, _, place = str(error).partition(" - at ")
             where = (part + place.strip("`$")).removeprefix(".") or "the file"
             problem = f"{where}: {said[0].lower()}{said[1:]}"
         except (ValueError, RecursionError) as error:
             problem = f"not JSON: {error}"
-        else:
-            return found
         raise ValueError(f"{origin}: damaged record, {problem}; {mend}")
 
 
-def _shape(**keys: Any) -> type[msgspec.Struct]:
-    return msgspec.defstruct("Shape", [(key, kind, None) for key, kind in keys.items()])
+def _shape(texts: str, wholes: str = "", **others: Any) -> type[msgspec.Struct]:
+    others |= dict.fromkeys(texts.split(), str | None) | dict.fromkeys(wholes.split(), int | None)
+    return msgspec.defstruct("Shape", [(key, kind, None) for key, kind in others.items()])
 
 
-_Text, _Whole, _Texts = str | None, int | None, dict[str, str | None]
+_Texts, _Dict = dict[str, str | None], dict[str, Any]
 # Types of the keys that lists and tables read from every record, which may be untrusted.
 _SHAPES = {
     "config": _shape(
-        **{"choices": _Texts, "seed": int, "precision": _Text, "device": _Text},
-        **dict.fromkeys(("batch_size", "max_tokens", "accumulate"), _Whole),
+        "precision device", "batch_size max_tokens accumulate", choices=_Texts, seed=int
     ),
     "environment": _shape(
-        **{"versions": _Texts, "world_size": _Whole, "threads": _Whole, "dirty": bool | None},
-        **dict.fromkeys(("commit", "device", "device_type"), _Text),
-        **dict.fromkeys(("precision", "instruction_set"), _Text),
+        "commit device device_type precision instruction_set",
+        "world_size threads",
+        **{"versions": _Texts, "dirty": bool | None},
     ),
     "data": _shape(
-        **{"languages": list[str], "checksums": dict[str, Any], "sizes": dict[str, Any]},
-        **dict.fromkeys(("source", "label", "language", "licence"), _Text),
+        "source label language licence", languages=list[str], checksums=_Dict, sizes=_Dict
     ),
 }
 # Not strict: the strings "nan" and "inf" are accepted as numbers.
@@ -204,8 +193,7 @@ _DECODER = msgspec.json.Decoder(RunRecord, strict=False)
 def plain(value: Any) -> Any:
     """Convert a nested value to JSON types: dict, list, str, int, finite float, bool, None.
 
-    Tuples become lists, numpy scalars become numbers, and NaN and infinities become strings. Raises
-    `TypeError` for anything else.
+    Tuples become lists, numpy scalars numbers, NaN and infinities strings; else `TypeError`.
     """
     if value is None or isinstance(value, bool | str):
         return value

@@ -25,9 +25,7 @@ RECORD_FILE = "record.json"
 CONFIG_FILE = "config.yaml"
 METRICS_FILE = "metrics.jsonl"
 PROGRESS_FILE = "progress.json"
-"""The file with the progress of a running run."""
-HYPOTHESES = "hypotheses"
-HYPOTHESES_FILE = f"{HYPOTHESES}.txt"
+HYPOTHESES_FILE = "hypotheses.txt"
 SPIKE_COUNT = "stability/spikes/count"
 _SEED_FOLDER = re.compile(r"seed\d+")
 _ROW = msgspec.json.Decoder(Row, strict=False)  # the texts "nan" and "inf" are numbers
@@ -64,16 +62,14 @@ class RunStore:
     def write(self, record: RunRecord, run_dir: Path) -> Path:
         """Write a record atomically; raises `OSError` naming the file."""
         run_dir.mkdir(parents=True, exist_ok=True)
-        path, text = run_dir / RECORD_FILE, record.to_json()
-        with atomic_write(path) as file:
-            file.write(text)
-        return path
+        with atomic_write(run_dir / RECORD_FILE) as file:
+            file.write(record.to_json())
+        return run_dir / RECORD_FILE
 
     def has(self, run_dir: Path) -> bool:
         return (run_dir / RECORD_FILE).is_file()
 
     def read(self, run_dir: Path) -> RunRecord:
-        """Read the record of a run (see `read_record`)."""
         return read_record(run_dir)
 
     def records(self, **where: object) -> list[RunRecord]:
@@ -81,10 +77,7 @@ class RunStore:
         return select([record for _, record in self.entries()], where)
 
     def entries(self) -> list[tuple[Path, RunRecord]]:
-        """Return all records with their run folders, in path order.
-
-        Damaged records are left out and listed in `damaged`, runs without a record in `open`.
-        """
+        """Return all readable records with their run folders, in path order."""
         self.damaged, self.open = [], []
         found: list[tuple[Path, RunRecord]] = []
         for folder, ended in self.run_folders():
@@ -101,8 +94,8 @@ class RunStore:
     def run_folders(self) -> list[tuple[Path, bool]]:
         """Return the run folders in path order, and for each whether it has a record.
 
-        Packed runs are returned as addresses. Subfolders of a run's folder `seed<k>` are not
-        searched, since they hold no other runs. Raises ValueError for an address without runs.
+        Packed runs are returned as addresses; a ValueError names an address without runs. The
+        subfolders of a run's folder `seed<k>` are not searched.
         """
         if (named := runs_at(self.root)) is not None:
             return [(named[0].addresses[key], True) for key in named[1]]
@@ -134,10 +127,7 @@ def record_file(place: Path) -> Path:
 
 
 def read_record(place: Path, *, mend: str = MEND_RUN) -> RunRecord:
-    """Read the record of a run folder or address; a ValueError says how to fix a problem.
-
-    `mend` says how to fix a damaged `record.json`.
-    """
+    """Read the record at a folder or address; a ValueError says how to fix it (`mend`)."""
     if (found := run_at(place)) is not None:
         return cast("RunRecord", found[0].records[found[1]])
     path = place / RECORD_FILE
@@ -186,8 +176,7 @@ def select(records: Sequence[RunRecord], where: Mapping[str, object]) -> list[Ru
                 f"no record has the key {name!r}; allowed: {', '.join(sorted({*groups, *_OWN}))}, "
                 "or a dotted key of the config such as optim.lr"
             )
-        text = _typed(wanted)
-        kept = [record for record in kept if _typed(lookup(record, name, _NOTHING)) == text]
+        kept = [r for r in kept if _typed(lookup(r, name, _NOTHING)) == _typed(wanted)]
     return kept
 
 
@@ -214,15 +203,12 @@ def _typed(value: object) -> str:
 
 
 def read_rows(path: Path) -> list[Row]:
-    """Return the rows of a `metrics.jsonl`, with "nan" as a float, without an unfinished last line.
-
-    Raises `ValueError` naming file and line if the file is damaged.
-    """
+    """Return the rows of a `metrics.jsonl`; raises ValueError if it is damaged (see `rows_of`)."""
     return [row for _, row in rows_of(read_file(path), path)]
 
 
 def rows_of(text: bytes, path: Path) -> Iterator[tuple[bytes, Row]]:
-    """Yield each complete line and its row; raises ValueError like `read_rows`."""
+    """Yield each complete line and its row; a ValueError names a damaged line."""
     *lines, _ = text.split(b"\n")
     for index, line in enumerate(lines, start=1):
         try:
@@ -244,19 +230,16 @@ def series(rows: Sequence[Row], name: str) -> list[tuple[int, float]]:
 
 def hypotheses_file(split: str) -> str:
     """Return the name of a test split's hypotheses file in a run's folder."""
-    return HYPOTHESES_FILE if split == "test" else f"{HYPOTHESES}-{split}.txt"
+    return HYPOTHESES_FILE if split == "test" else f"hypotheses-{split}.txt"
 
 
 def read_hypotheses(place: Path) -> dict[str, list[str]]:
-    """Return the hypotheses of a run (folder or address) as lists of lines by test split.
-
-    Raises ValueError naming a damaged file.
-    """
+    """Return a run's hypotheses, one per line, by test split; ValueError for a damaged file."""
     if (found := run_at(place)) is not None:
         return found[0].hypotheses.get(found[1], {})
     splits: dict[str, list[str]] = {}
-    for path in place.glob(f"{HYPOTHESES}*.txt"):
-        split = path.stem.removeprefix(HYPOTHESES).removeprefix("-") or "test"
+    for path in place.glob("hypotheses*.txt"):
+        split = path.stem.removeprefix("hypotheses").removeprefix("-") or "test"
         try:
             splits[split] = read_file(path).decode().split("\n")[:-1]
         except UnicodeDecodeError as error:

@@ -1,7 +1,7 @@
 """The base class of tasks and their shared code: batches, scoring of splits, cross-entropy.
 
-The training loop never sees a token or a label. It draws batches, asks for summed losses, and
-divides them by the batches' counts, which are first summed over all micro-batches and ranks.
+The training loop draws batches, asks for summed losses, and divides them by the batches' counts,
+which are first summed over all micro-batches and ranks.
 """
 
 from abc import ABC, abstractmethod
@@ -199,10 +199,7 @@ class Task(ABC):
         return self.train_batches(shard, seed)
 
     def indices(
-        self,
-        shard: Shard,
-        seed: int,
-        collate: Callable[[np.ndarray, int], Any] = lambda indices, epoch: indices,
+        self, shard: Shard, seed: int, collate: Callable[..., Any] = lambda indices, epoch: indices
     ) -> BatchStream:
         """Return the stream of training batches, each made by `collate(indices, epoch)`."""
         return BatchStream(
@@ -227,12 +224,7 @@ class Task(ABC):
         return 1 - sum(int(x.sum()) for x in lengths) / places
 
     def batch(self, split: str, indices: Sequence[int], *, padding: float = 0.0) -> Any:
-        """Return a batch of scored examples, each stream padded to at least a share `padding`.
-
-        Raises ValueError unless 0 <= padding < 1.
-        """
-        if not 0 <= padding < 1:
-            raise ValueError(f"padding={padding} must be at least 0 and below 1")
+        """Return scored examples, each stream padded to at least a share 0 <= `padding` < 1."""
         return self.collate(split, np.asarray(indices, np.int64), padding=padding)
 
     def reach(self, room: int) -> int:
@@ -256,9 +248,8 @@ class Task(ABC):
 
     def score_names(self) -> Sequence[str]:
         """Return the names of the validation scores."""
-        return list(
-            self.scores({name: np.ones(shape).tolist() for name, shape in self.tallied.items()})
-        )
+        sums = {name: np.ones(shape).tolist() for name, shape in self.tallied.items()}
+        return list(self.scores(sums))
 
     @torch.no_grad()
     def evaluate(
@@ -360,9 +351,8 @@ def log_probabilities(
 class _LabelSmoothedCrossEntropy(torch.autograd.Function):
     """Label-smoothed cross-entropy that computes its gradient in the forward pass.
 
-    The logits are the largest tensor of a batch. Loss and gradient share one pass over them, a few
-    rows at a time so that the float32 copy fits in the CPU cache. Only the gradient is saved, in
-    the precision of the logits.
+    Loss and gradient share one pass over the logits, a few rows at a time so that the float32 copy
+    fits in the CPU cache. Only the gradient is saved, in the precision of the logits.
     """
 
     @staticmethod

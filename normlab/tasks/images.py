@@ -15,13 +15,7 @@ from normlab.data.images import Augmentation, Images, ImageSource
 from normlab.metrics.counts import mean_score, unigram_nll
 from normlab.models.base import Image
 from normlab.records.record import Score
-from normlab.tasks.base import (
-    Batch,
-    Draw,
-    Task,
-    label_smoothed_cross_entropy,
-    log_probabilities,
-)
+from normlab.tasks.base import Batch, Draw, Task, label_smoothed_cross_entropy, log_probabilities
 
 LOSS = "loss"
 _BINS = 15

@@ -1,8 +1,4 @@
-"""Language modelling on documents: the base class of causal and masked LM, and causal LM.
-
-The teacher-forced loss is the training loss; `one_by_one` is the loss on the same tokens when the
-model is fed one token at a time, as in generation.
-"""
+"""Language modelling on documents: the base class of causal and masked LM, and causal LM."""
 
 import math
 from abc import abstractmethod
@@ -41,14 +37,6 @@ from normlab.tasks.progress import counted
 LOSS = "loss"
 
 
-@dataclass(frozen=True, kw_only=True)
-class TextBatch(Batch):
-    """Base class of batches with one stream of text."""
-
-    ids: Int[Tensor, "B P"]
-    valid: Bool[Tensor, "B P"]
-
-
 @dataclass(frozen=True)
 class LengthChange:
     """The step at which training switches to another `max_length`; both are None for no change.
@@ -67,14 +55,11 @@ class LengthChange:
         if (self.step is None) != (self.max_length is None):
             raise ValueError(
                 f"task.length_change.step={self.step} and task.length_change.max_length="
-                f"{self.max_length}: set both or neither (`after` can replace `step` if "
-                "budget.steps is set)"
+                f"{self.max_length}: set both or neither"
             )
 
 
-NEVER = LengthChange(None, None)
-SCORED = Draw(EVAL_SEED, 0)
-"""The draw that defines the scored examples, the same in every run."""
+SCORED = Draw(EVAL_SEED, 0)  # the scored examples, the same in every run
 
 
 class DocumentStream(BatchStream):
@@ -163,10 +148,7 @@ class DocumentTask(Task):
     def data(self) -> PreparedDocuments:
         """Return the tokenized corpus, prepared on first use."""
         return prepare_documents(
-            self.corpus,
-            vocab_size=self.vocab_size,
-            pieces=self.pieces,
-            lowercase=self.lowercase,
+            self.corpus, vocab_size=self.vocab_size, pieces=self.pieces, lowercase=self.lowercase
         )
 
     @property
@@ -188,8 +170,7 @@ class DocumentTask(Task):
             longest=Longest(
                 self.reach(0),
                 "examples have up to",
-                "raise it (learned positions beyond the longest training length stay untrained), "
-                "or lower task.max_length or task.eval_max_length",
+                "raise it, or lower task.max_length or task.eval_max_length",
             ),
             causal=self.causal,
         )
@@ -212,12 +193,14 @@ class DocumentTask(Task):
 
 
 @dataclass(frozen=True, kw_only=True)
-class WindowBatch(TextBatch):
+class WindowBatch(Batch):
     """Windows of text as tensors.
 
     `places` holds the flat indices of the real tokens, `tgt_out` the token that follows each.
     """
 
+    ids: Int[Tensor, "B P"]
+    valid: Bool[Tensor, "B P"]
     places: Int[Tensor, "N"]
     tgt_out: Int[Tensor, "N"]
     characters: Tensor
@@ -312,10 +295,9 @@ class LanguageModeling(DocumentTask):
     def evaluate(
         self, model: GeneratesText, split: str, shard: Shard, **options: Any
     ) -> dict[str, Score]:
-        """Score a split; on `test`, also score some windows one token at a time.
+        """Score a split; on `test`, also score evenly spaced windows one token at a time.
 
-        This adds `one_by_one/loss` and, on the same tokens, `one_by_one/teacher_forced_loss`. The
-        windows are evenly spaced over the split.
+        This adds `one_by_one/loss`, fed as in generation, and `one_by_one/teacher_forced_loss`.
         """
         scores = super().evaluate(model, split, shard, **options)
         if split != "test" or options.get("batch_size") or not self.one_by_one:
@@ -337,10 +319,7 @@ class LanguageModeling(DocumentTask):
     def generate(
         self, model: GeneratesText, prompt: str, settings: SamplingSettings, *, seed: int
     ) -> str:
-        """Return the continuation of a prompt; `model` must be in eval mode.
-
-        Raises ValueError if the prompt has more tokens than the model has positions.
-        """
+        """Return a prompt's continuation by a model in eval mode; ValueError if it is too long."""
         tokenizer, eos_id = self.data.tokenizer, DocumentTokenizer.eos_id
         ids = [DocumentTokenizer.bos_id]
         ids += [token for found, _ in tokenizer.encode(prompt.splitlines()) for token in found]

@@ -10,7 +10,7 @@ from typing import ClassVar
 
 import numpy as np
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from normlab.data.batching import dice
@@ -21,8 +21,8 @@ from normlab.metrics.counts import mean_score, perplexity, unigram_nll
 from normlab.models.architecture import MaskedLM
 from normlab.norms.base import Stream
 from normlab.records.record import Score
-from normlab.tasks.base import Draw, label_smoothed_cross_entropy, log_probabilities
-from normlab.tasks.lm import SCORED, DocumentTask, TextBatch
+from normlab.tasks.base import Batch, Draw, label_smoothed_cross_entropy, log_probabilities
+from normlab.tasks.lm import SCORED, DocumentTask
 
 MLM, NSP = "mlm", "nsp"
 TOP = 5
@@ -30,7 +30,7 @@ _PART = 1000  # examples per chunk
 
 
 @dataclass(frozen=True, kw_only=True)
-class MaskedBatch(TextBatch):
+class MaskedBatch(Batch):
     """Masked examples as tensors.
 
     `places` holds the positions to predict in each row, padded to equal length; `real` the flat
@@ -38,6 +38,8 @@ class MaskedBatch(TextBatch):
     `follows` is 0 if the second segment follows the first, 1 if it comes from elsewhere.
     """
 
+    ids: Int[Tensor, "B P"]
+    valid: Bool[Tensor, "B P"]
     segments: Int[Tensor, "B P"]
     places: Int[Tensor, "B M"]
     real: Int[Tensor, "N"]
@@ -87,7 +89,6 @@ class MaskedLanguageModeling(DocumentTask):
         whole = pairs.batch(self.data.splits[split], indices, padding=padding)
         rows, width = whole.ids.shape
         seed, epoch, _ = draw or SCORED
-        keys = {"seed": seed, "epoch": epoch, "examples": indices}
         masked = mask_tokens(
             whole.ids,
             whole.maskable,
@@ -95,7 +96,7 @@ class MaskedLanguageModeling(DocumentTask):
             split=self.mask_split,
             ordinary=self.data.tokenizer.ordinary,
             mask_id=DocumentTokenizer.mask_id,
-            dice=dice("masks", **keys, width=width, count=DICE),
+            dice=dice("masks", seed=seed, epoch=epoch, examples=indices, width=width, count=DICE),
             whole_word=self.whole_word,
             begins=whole.begins,
         )

@@ -131,7 +131,7 @@ class Translation(Task):
         return padded(self.split(split), indices, padding=padding)
 
     def reach(self, room: int) -> int:
-        searched = {name: self.test_search for name in self.test_splits()}
+        searched = dict.fromkeys(self.test_splits(), self.test_search)
         searched["valid"] = self.valid_search
         limits = [
             settings.max_length(int(self.lengths(split)[:, 0].max()), room)
@@ -172,13 +172,7 @@ class Translation(Task):
         }
 
     def evaluate(
-        self,
-        model: Seq2Seq,
-        split: str,
-        shard: Shard,
-        *,
-        outputs: Path | None = None,
-        **options: Any,
+        self, model: Any, split: str, shard: Shard, *, outputs: Path | None = None, **options: Any
     ) -> dict[str, Score]:
         """Score a split by loss, perplexity, BLEU and chrF; `model` must be in eval mode.
 
@@ -204,10 +198,7 @@ class Translation(Task):
 
     @torch.no_grad()
     def translate(self, model: Seq2Seq, lines: Sequence[str]) -> list[str]:
-        """Translate sentences with the search settings of the test; `model` must be in eval mode.
-
-        Raises ValueError for a line that is empty or too long for the model's positions.
-        """
+        """Translate with the test's search (eval mode); ValueError for empty or too long lines."""
         ids = self.data.source_tokenizer.encode_batch(self.data.source_lines(lines))
         limit = model.encoder.embedding.max_positions
         for number, sentence in enumerate(ids, 1):
@@ -263,10 +254,9 @@ class Translation(Task):
         return [*super().score_names(), *_BY_TEXT]
 
     def floors(self) -> dict[str, float]:
-        """Return BLEU and chrF of copying the source, and losses of the best constant prediction.
+        """Return BLEU and chrF of copying the source, and losses of predicting token frequencies.
 
-        The best constant prediction is the target token frequencies, label-smoothed for `loss`,
-        whose value is then their entropy.
+        For `loss` the frequencies are label-smoothed, and its value is their entropy.
         """
         data, smoothing = self.data, self.label_smoothing
         source = data.texts["test"].source
@@ -293,14 +283,11 @@ def _bleu_tokenizer(data: Corpus | PreparedTranslation) -> Tokenize:
     return tokenizer_of(data.languages[1]) if data.form == "raw" else "13a"
 
 
-def samples(task: object, folder: Path, count: int = 3) -> list[tuple[str, str, str]]:
-    """Return source, reference and translation of some test sentences of a run.
-
-    The list is empty if the task is not translation or the run has no translations.
-    """
+def samples(task: object, folder: Path) -> list[tuple[str, str, str]]:
+    """Return source, reference and translation of test sentences; empty without translations."""
     if not (isinstance(task, Translation) and (folder / HYPOTHESES_FILE).is_file()):
         return []
     text, outputs = task.data.texts["test"], read_hypotheses(folder)["test"]
-    chosen = np.linspace(0, len(outputs) - 1, min(count, len(outputs))).astype(int).tolist()
+    chosen = np.linspace(0, len(outputs) - 1, min(3, len(outputs))).astype(int).tolist()
     references = task.data.plain([text.target[i] for i in chosen])
     return [(text.source[i], line, outputs[i]) for i, line in zip(chosen, references, strict=True)]

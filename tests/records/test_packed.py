@@ -10,15 +10,7 @@ import pytest
 from normlab.cli import main as cli
 from normlab.commands._arguments import one_run, runs_of
 from normlab.config.compose import compose, from_dict, to_dict
-from normlab.records.packed import (
-    CURVES,
-    HYPOTHESES,
-    PACK,
-    RECORDS,
-    Key,
-    Pack,
-    write_pack,
-)
+from normlab.records.packed import CURVES, HYPOTHESES, PACK, RECORDS, Key, Pack, write_pack
 from normlab.records.store import RunStore, read_hypotheses, read_record
 from normlab.reports.gather import rows_of_run
 from tests.records.examples import record
@@ -137,7 +129,7 @@ def test_a_damaged_line_is_named_and_hides_no_other_file(folder, old, new, messa
     other = record(seed=3)
     store = RunStore(folder.parent)
     store.write(other, folder.parent / "runs" / "seed3")
-    assert store.records() == [other]
+    assert [kept for _, kept in store.entries()] == [other]
     ((where, said),) = store.damaged
     assert where == path and re.search(rf"records\.jsonl, {message}", said)
     assert "restore it, or remove its folder and publish again" in said

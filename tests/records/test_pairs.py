@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from normlab.records.pairs import Cell, arithmetic_of, summarise, why_not_paired
-from normlab.records.store import RunStore
+from normlab.records.store import RunStore, select
 from tests.records.examples import SIGNATURE, record
 
 RESULTS = Path(__file__).resolve().parents[2] / "results"
@@ -87,7 +87,8 @@ def test_a_precision_that_a_config_leaves_open_is_that_of_its_arithmetic():
 
 
 def test_committed_records_that_left_the_precision_open_pair_with_one_another():
-    records = RunStore(RESULTS / "bert_norms").records(precision="auto")
+    published = [kept for _, kept in RunStore(RESULTS / "bert_norms").entries()]
+    records = select(published, {"precision": "auto"})
     assert {arithmetic_of(record.environment) for record in records} == {
         ("cpu", "bf16", "unknown (AMD EPYC)")
     }

@@ -11,7 +11,7 @@ from normlab.models.architecture import CausalLM
 from normlab.models.decoding import SamplingSettings, continuation
 from normlab.norms.base import Stream
 from normlab.norms.ranks import Shard
-from normlab.tasks.lm import NEVER, LanguageModeling
+from normlab.tasks.lm import LanguageModeling, LengthChange
 from tests.tasks.sentences import SmallDocuments, text_model, values_of
 
 ALONE = Shard(0, 1)
@@ -36,7 +36,7 @@ def lm(corpus=None, **changes):
         "lowercase": False,
         "max_length": 24,
         "eval_max_length": None,
-        "length_change": NEVER,
+        "length_change": LengthChange(None, None),
         "batch_size": 8,
         "max_tokens": None,
         "batching": "bucket",
