@@ -189,7 +189,7 @@ def test_the_stream_takes_examples_and_masks_of_its_epoch(size):
     stream = task.train_batches(ALONE, 4)
     indices = task.indices(ALONE, 4)
     for _ in range(2 * indices.batches_per_epoch + 3):
-        epoch = indices.epoch
+        epoch = int(indices.epochs)
         expected = task.collate("train", next(indices), Draw(4, epoch))
         batch = next(stream)
         assert plain(batch) == plain(expected)
