@@ -28,7 +28,7 @@ _FORMAT = "normlab.computed/1"
 _NOISE = 1e-9  # smaller float64 values are rounding noise, which differs between machines
 _NOT_COMPARED = ("seed", "observe", "probe")
 _NO_NORM = norm_label({})
-_GROUPS = ("norm", "sites")  # `clip_grad` is not a group
+_GROUPS = ("norm", "sites")
 _SETTLED = "auto"  # resolved to a concrete value by the run
 _T = TypeVar("_T")
 

@@ -103,7 +103,9 @@ def read_places(places: Sequence[Path]) -> tuple[list[tuple[Path, RunRecord]], l
         runs |= {folder.resolve(): (folder, record) for folder, record in found}
         problems += [message for _, message in store.damaged]
         if not found and not store.damaged and len(places) > 1:
-            problems.append(f"{place}: no run there" + ("" if place.exists() else ", no such path"))
+            problems.append(
+                f"{place}: no runs found" + ("" if place.exists() else ", no such path")
+            )
     return list(runs.values()), problems
 
 

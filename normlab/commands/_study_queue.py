@@ -28,7 +28,7 @@ class Judge:
     def standings(self, job: Job, runs: "Evidence | None" = None) -> "list[Outcome]":
         """Return the verdicts so far on the parts of claims that a job can decide.
 
-        The job runs at least one side of such a part; the others are its own or published.
+        The job runs at least one side of such a part; every other side is in the job or published.
         """
         from normlab.claims.ledger import standings
         from normlab.claims.sample import StudyEndpoint

@@ -1,4 +1,4 @@
-"""`normlab explain`: which values a norm pools over, with the numbers of the articles."""
+"""`normlab explain`: which values a norm pools over, on the articles' example tensor."""
 
 from normlab.commands._arguments import command_parser
 from normlab.commands.inspect import show

@@ -176,7 +176,7 @@ def _published(root: Path, studies: Sequence[str], *, write: bool) -> int:
 
 
 def _run(arguments: argparse.Namespace, again: str) -> int:
-    """Run the remaining runs, publish whole seeds, and print the tables."""
+    """Carry out the remaining runs, publish completed seeds, and print the tables."""
     until = time.monotonic() + arguments.budget
     jobs, judge = _jobs(arguments)
     publisher = Publisher(arguments.publish, jobs)
@@ -254,7 +254,7 @@ def _to_make(jobs: Sequence[Job], *, quiet: bool = False) -> list[Job]:
             decided = "all parts of claims that they can decide are decided"
             why = decided if job.seeds else "no planned analysis comes after them"
             made = f"{len(job.published)} seeds are published"
-            (complain if quiet else print_prose)(f"{job.name}: nothing to run, {made}, and {why}")
+            (complain if quiet else print_prose)(f"{job.name}: nothing to run: {made}, and {why}")
     return [job for job in jobs if not job.over]
 
 

@@ -99,7 +99,7 @@ def train_and_say(config: "DictConfig") -> "RunRecord":
 
 
 def _is_first_rank() -> bool:
-    """Return whether this is rank 0 or the only process, also after the process group has ended."""
+    """Return whether this is rank 0 or the only process, even after the process group has ended."""
     return os.environ.get("RANK", "0") == "0"
 
 

@@ -135,7 +135,7 @@ def segment_pairs(
     wanted = offsets[end] - offsets[split]
     wanted[lone] = rng.choice(wanted[~lone], int(lone.sum()))
     a_whole = offsets[split] - offsets[first]
-    # If A and B do not fit together, A keeps at least half of the room and B gets the rest.
+    # If A and B do not both fit, A keeps at least half of the room and B gets the rest.
     a_tokens = np.minimum(a_whole, np.maximum(room - wanted, room - room // 2))
     over = offsets[end] - offsets[first] > room
     b_first, b_end = split.copy(), end.copy()

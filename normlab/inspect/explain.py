@@ -1,7 +1,7 @@
 """`normlab explain`: what a norm pools over, found by experiment, and what it computes.
 
-A block has samples x tokens x features. A cell is one value of it, `(sample, token, feature)`,
-counted from 0 and shown from 1. `Cells` says, per output cell, which input cells it depends on.
+A block has samples x tokens x features. A cell is one of its values, `(sample, token, feature)`,
+indexed from 0 and displayed from 1. `Cells` says, per output cell, which input cells it depends on.
 
 The statistics of a group are computed twice: directly, as the mean and variance of its values, and
 from the module's output. Within a group the output is a straight line in the input: the input

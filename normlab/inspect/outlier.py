@@ -48,7 +48,7 @@ def outlier(subject: Subject) -> Finding:
     generator = subject.generator("outlier")
     picked = generator.permutation(subject.number("valid"))[:SENTENCES]
     batch = subject.batch("valid", picked.tolist())
-    place = float(generator.random())  # the feature's place in the width, in [0, 1)
+    place = float(generator.random())  # the feature's relative position, in [0, 1)
     modes = {"as evaluated": "eval"}
     if subject.keeps_statistics:
         modes["of the batch"] = "training"

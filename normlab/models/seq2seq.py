@@ -219,7 +219,7 @@ class TransformerStack(Stack):
     ) -> Float[Tensor, "B P D"]:
         """Return the output; `memory` and `source` are the encoder's output and its stream.
 
-        `added` holds extra vectors for the embedding to add.
+        `added` holds extra vectors that are added to the embedding.
         """
         x = self.opening(self.embedding(ids, stream, added), stream)
         for layer in self.layers:

@@ -1,8 +1,8 @@
 """The runs of a study at one scale, packed into three files, and addresses of single runs.
 
 `records.jsonl` has one run per line: its `row`, `point` and `seed` in the study, and the fields of
-its record if it was made. `curves.jsonl.gz` has the curves, `hypotheses.jsonl.gz` the output of the
-tested weights on each test split. The same content always gives the same bytes.
+its record if it was carried out. `curves.jsonl.gz` has the curves, `hypotheses.jsonl.gz` the output
+of the tested weights on each test split. The same content always gives the same bytes.
 
 The address `results/batching/small:bn batching=random@seed3` names a run by row, point and seed.
 Without the point it covers all points, without `@seed3` all seeds. An address is a `Path` and is

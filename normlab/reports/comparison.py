@@ -39,7 +39,7 @@ class Rules(NamedTuple):
     """What two paired runs must share in addition to data, processes and device.
 
     Runs that were `found`, not planned by a study, must also share their code. If their rows differ
-    in a key that names rows, both must train equally long and be tested in the same way.
+    in a key that names rows, both must train for the same length and be tested alike.
     """
 
     precision: bool = True

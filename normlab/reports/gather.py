@@ -95,7 +95,7 @@ def found_run(
     rows: Sequence[dict[str, Any]] = (),
     config: Settings | None = None,
 ) -> Run:
-    """Return a run found on disk, with its seed but without row and point."""
+    """Return a run found on disk, with its seed but no row or point."""
     seed = int((record.config if record is not None else config or {})["seed"])
     return Run(Planned("", "", seed, ()), record, rows, folder, NOT_ENDED, config)
 

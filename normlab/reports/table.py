@@ -147,7 +147,7 @@ def markdown(table: Table) -> str:
 def pipes(
     head: Sequence[str], rows: Iterable[Sequence[str]], *, words: int, notes: Iterable[str] = ()
 ) -> list[str]:
-    """Return a Markdown table and its notes; the first `words` columns are text, then numbers."""
+    """Return a Markdown table and its notes; columns after the first `words` are numbers."""
     rules = [*["---"] * words, *["---:"] * (len(head) - words)]
     table = ["| " + " | ".join(cells) + " |" for cells in (head, rules, *rows)]
     return [*table, "", *(f"- {note}" for note in notes)]

@@ -147,7 +147,9 @@ def _checked(path: Path, study: Study, name: str) -> Scale:
         _check_choice(path, f"{key}.values", tuning, scale, name)
         _among(path, f"{key}.whole_runs", tuning.whole_runs, rows)
         if used := sorted(set(tuning.seeds) & {*scale.seeds, *range(1, ANALYSES[-1] + 1)}):
-            raise _wrong(path, f"{key}.seeds", f"{used[0]} is a seed of the study: use 101, ...")
+            raise _wrong(
+                path, f"{key}.seeds", f"{used[0]} is a seed of the study: use others, like 101"
+            )
         if tuning.key in grid:
             raise _wrong(path, f"{key}.key", f"{tuning.key} is an axis of the grid")
     short = re.split("[:,]", scale.data)[0].strip() or scale.data

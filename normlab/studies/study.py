@@ -224,5 +224,5 @@ def place_of(name: str) -> tuple[str, set[str]]:
 
 
 def rate_name(row: str, point: str) -> str:
-    """Return the key in `rates` of a row at a point."""
+    """Return the key in `rates` for a row at a point."""
     return f"{row}{_AT}{point}" if point else row

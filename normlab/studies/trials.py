@@ -16,7 +16,7 @@ from normlab.studies.study_runs import Run
 
 @dataclass(frozen=True)
 class Trial:
-    """The ended runs of a value, one per seed; `status` is diverged if any run diverged.
+    """The runs for one value, one per seed; `status` is diverged if any of them diverged.
 
     `score` is the mean over seeds, None if diverged; `step` is the step of the first divergence.
     """

@@ -161,7 +161,7 @@ def test_places_without_a_run_and_damage_are_told_and_the_rest_is_shown(runs, ca
     path.write_text("{")
     code, _, err, rows = compare(capsys, "runs", "nowhere", "empty")
     assert code == 1 and rows["ln"][1] == "32.00"
-    assert "nowhere: no run there, no such path" in err and "empty: no run there\n" in err
+    assert "nowhere: no runs found, no such path" in err and "empty: no runs found\n" in err
     assert str(path) in err and "start the run again" in err
     path.write_text("[]")
     code, _, err, rows = compare(capsys, str(path), str(runs.run_dir(config(norm="bn"))))

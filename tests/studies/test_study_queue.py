@@ -104,7 +104,7 @@ def test_looks_go_on_from_what_somebody_else_published(place, capsys):
     assert "finished 12/12" in out, "the table is of all seeds"
     code, out = night(capsys, *argv)
     assert (code, len(place.lines("calls"))) == (0, 24)
-    said = "nothing to run, 12 seeds are published, and no planned analysis comes after them"
+    said = "nothing to run: 12 seeds are published, and no planned analysis comes after them"
     assert said in " ".join(out.split()) and "finished" not in out
     code, out = night(capsys, *argv, "--so-far")
     assert code == 0 and out.count("finished 12/12") == 2, "the table, though none is left to make"
@@ -115,7 +115,7 @@ def test_what_published_seeds_decide_is_not_made_again(place, capsys):
     publish(capsys, "1-5")
     code, out = night(capsys, "one", "--until-decided", "--publish", "results")
     assert (code, len(place.lines("calls"))) == (0, 10)
-    said = "one scale=smoke: nothing to run, 5 seeds are published, and all parts of claims"
+    said = "one scale=smoke: nothing to run: 5 seeds are published, and all parts of claims"
     assert said in " ".join(out.split())
     argv = ("one", "--until-decided", "--publish", "results", "--commands")
     assert "normlab train" not in night(capsys, *argv)[1]
