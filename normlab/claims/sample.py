@@ -315,7 +315,7 @@ def collect(runs: Runs, endpoint: StudyEndpoint) -> Sample:
     seeds = [seed for seed in seeds if differ[seed] is None]
     for label, cell in cells.items():
         if short := len({seed for seed, _ in sides[label]} - set(cell)):
-            reasons[f"{label}: seeds that lack some of {', '.join(over)}"] += short
+            reasons[f"{label}: seeds without all of {', '.join(over)}"] += short
     return Sample(endpoint, cells, tuple(seeds), _said(reasons))
 
 
