@@ -1,6 +1,6 @@
 """Records for notebooks: tables, curves over training, and figures.
 
-`normlab.records()` returns them. Tables are pandas data frames; pandas is imported on first use.
+`normlab.load_records()` returns them. Tables are pandas data frames; pandas is imported when needed.
 """
 
 from collections.abc import Sequence
@@ -105,7 +105,7 @@ class Records(list[RunRecord]):
         return markdown(build(*runs, found=True))
 
 
-def records(runs_dir: Path | str = "runs", **where: object) -> Records:
+def load_records(runs_dir: Path | str = "runs", **where: object) -> Records:
     """Return the records below `runs_dir` that match `where` (see `RunStore.records`)."""
     entries = RunStore(runs_dir).entries()
     kept = {id(record) for record in select([record for _, record in entries], where)}

@@ -152,7 +152,7 @@ def test_curves_go_with_their_records_and_to_tables(tmp_path):
         for seed, place in enumerate(places, 1)
     ]
     folder = publish(tmp_path, study(), "smoke", made_of)
-    found = normlab.records(folder)
+    found = normlab.load_records(folder)
     frame = found.curves("train/loss", "valid/loss")
     for seed, place in zip((1, 2), found.folders, strict=True):
         rows = thinned(run_rows(seed))

@@ -62,7 +62,7 @@ def test_a_nan_names_step_reason_and_first_layer(corpus: Path, tmp_path: Path):
     ended = diverged(corpus, tmp_path, Poison(6, name), "norm=bn")
     assert ended.status == 0, ended.output
     assert "diverged at step 6" in ended.output
-    (record,) = normlab.records(tmp_path / "runs")
+    (record,) = normlab.load_records(tmp_path / "runs")
     assert record.outcome.status == "diverged"
     assert record.outcome.step == 6
     assert record.outcome.reason == "loss is nan"

@@ -27,10 +27,10 @@ def test_a_run_from_compose_to_records(corpus: Path, tmp_path: Path):
     assert record.outcome.status == "finished"
     assert record.choice("norm") == "bn"
     assert normlab.train(config) == record  # again, and at once
-    assert normlab.records(tmp_path, norm="bn") == [record]
-    assert normlab.records(tmp_path, norm="ln") == []
+    assert normlab.load_records(tmp_path, norm="bn") == [record]
+    assert normlab.load_records(tmp_path, norm="ln") == []
 
-    found = normlab.records(tmp_path)
+    found = normlab.load_records(tmp_path)
     frame = found.to_frame("optim.lr")
     assert frame["test/bleu"].tolist() == [record.scores["test/bleu"].value]
     assert (frame["norm"].item(), frame["optim.lr"].item()) == ("bn", 0.01)

@@ -106,11 +106,11 @@ def test_probes_disturb_nothing(corpus: Path, tmp_path: Path):
     watched = parameters_after_a_run(corpus, tmp_path / "watched", *values, *full_set())
     alone = parameters_after_a_run(corpus, tmp_path / "alone", *values, "probe=[]")
     assert all(torch.equal(watched[name], alone[name]) for name in alone)
-    (record,) = normlab.records(tmp_path / "watched")
+    (record,) = normlab.load_records(tmp_path / "watched")
     seen = {name.split("/")[1] for name in record.stability}
     # The task has no change of length.
     assert seen == {*option_names("probe")} - {"length_change"}
-    (record,) = normlab.records(tmp_path / "alone")
+    (record,) = normlab.load_records(tmp_path / "alone")
     assert not record.stability
 
 
@@ -162,7 +162,7 @@ def test_bf16_keeps_weights_and_statistics_in_float32(corpus: Path, tmp_path: Pa
     values = ("norm=bn", "precision=bf16", "budget.steps=3", "validate.every=3")
     state = parameters_after_a_run(corpus, tmp_path, *values)
     assert {v.dtype for v in state.values() if v.is_floating_point()} == {torch.float32}
-    (record,) = normlab.records(tmp_path)
+    (record,) = normlab.load_records(tmp_path)
     assert record.environment["precision"] == "bf16"
     reached = {name for name in record.scores if "_to_converge" in name}  # too short for that
     assert all(math.isfinite(record.scores[name].value) for name in record.scores.keys() - reached)
