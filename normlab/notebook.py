@@ -1,6 +1,6 @@
 """Records for notebooks: tables, curves over training, and figures.
 
-`normlab.load_records()` returns them. Tables are pandas data frames; pandas is imported when needed.
+`normlab.load_records()` returns them. Tables are pandas data frames; pandas is imported on use.
 """
 
 from collections.abc import Sequence

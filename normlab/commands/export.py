@@ -33,7 +33,7 @@ def main(argv: list[str]) -> int:
     add("--project", help="with --wandb; default: the project of the wandb sink")
     add("--entity", help="with --wandb: user or team; default: the login's own")
     add("--name", default="normlab", help="name of the workspace; default: normlab")
-    where = "with --wandb: only such runs"
+    where = "with --wandb: only runs with these values; may be repeated"
     add("--where", action="append", default=[], metavar="KEY=VALUE[,VALUE]", help=where)
     arguments = parser.parse_intermixed_args(argv)
     if arguments.wandb:
@@ -74,6 +74,8 @@ def _workspace(arguments: argparse.Namespace) -> int:
     try:
         reach(login.host, float(sink["connect_seconds"]))
         entity = arguments.entity or sink["entity"] or wandb.Api().default_entity
+        if not entity:
+            raise ValueError(f"the login at {login.host} has no default entity: add --entity NAME")
         project = arguments.project or sink["project"]
         made = workspace(entity=entity, project=project, name=arguments.name, where=where)
         made.save()
