@@ -66,7 +66,8 @@ def add_compared(parser: argparse.ArgumentParser) -> None:
     """Add `--baseline` and `--score`."""
     add = parser.add_argument
     add("--baseline", metavar="ROW", help="the row (or its norm) to compare with; default: ln")
-    add("--score", action="append", default=[], metavar="NAME", help="a score; may be repeated")
+    text = "a column for this score; may be repeated"
+    add("--score", action="append", default=[], metavar="NAME", help=text)
 
 
 def as_path(text: str) -> Path:

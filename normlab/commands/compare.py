@@ -52,7 +52,8 @@ def main(argv: list[str]) -> int:
     parser = command_parser("compare", "Show finished runs side by side.", _EXAMPLES)
     add = parser.add_argument
     add("runs", nargs="*", type=as_path, metavar="RUN", help="a run, or a folder of runs")
-    add("--where", action="append", default=[], metavar="KEY=VALUE", help="only such runs")
+    text = "only runs with this value; may be repeated"
+    add("--where", action="append", default=[], metavar="KEY=VALUE", help=text)
     add_compared(parser)
     what = parser.add_mutually_exclusive_group()
     what.add_argument("--bootstrap", action="store_true", help="paired bootstrap of test BLEU")

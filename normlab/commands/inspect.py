@@ -35,7 +35,8 @@ def main(argv: list[str]) -> int:
     add("--only", default="", metavar="NAME,...", help="ask only these questions")
     add("--data", action="store_true", help="prepare and describe the data of a task instead")
     add("--json", action="store_true", help="print the sheet as JSON")
-    add("--out", type=as_path, help=f"default: {SHEET_FILE} in the run's folder, or here")
+    text = f"file to write; default: {SHEET_FILE} in the run's folder, or here"
+    add("--out", type=as_path, help=text)
     arguments = parser.parse_intermixed_args(argv)
     if arguments.data:
         return _describe_data(arguments.subject, as_json=arguments.json)

@@ -37,7 +37,7 @@ def main(argv: list[str]) -> int:
 
     parser = command_parser("report", "Write a page about any runs, and their figures.", _EXAMPLES)
     add, usual = parser.add_argument, [Path("runs")]
-    add("runs", nargs="*", type=as_path, default=usual, metavar="RUN", help="default: runs")
+    add("runs", nargs="*", type=as_path, default=usual, metavar="RUN", help="default: all in runs")
     add("--out", type=as_path, default=Path("report"), metavar="FOLDER", help="default: report")
     add_compared(parser)
     add("--watch", action="store_true", help="rewrite the page until Ctrl-C")

@@ -102,22 +102,24 @@ def parser(verb: str) -> argparse.ArgumentParser:
     if verb in ("run", "plan", "tune"):
         add("--processes", type=int, help="runs at a time (default: one per GPU or core)")
     if verb in ("run", "tune"):
-        add("--budget", type=read_time, default=math.inf, metavar="TIME", help="such as 2.5h")
+        text = "stop after 90m or 2.5h"
+        add("--budget", type=read_time, default=math.inf, metavar="TIME", help=text)
     if verb in ("run", "plan"):
         text = "judge claims after 5, 8 and 12 seeds; run more seeds while a part is undecided"
         add("--until-decided", action="store_true", help=text)
-        add("--publish", type=as_path, metavar="FOLDER", help="where whole seeds are published")
+        add("--publish", type=as_path, metavar="FOLDER", help="write completed seeds here")
     if verb == "plan":
         instead = result.add_mutually_exclusive_group().add_argument
         instead("--commands", action="store_true", help="print the command of each remaining run")
         instead("--so-far", action="store_true", help="show the table of the runs that have ended")
     if verb == "publish":
-        add("--accept", nargs="+", type=as_path, metavar="PATH", help="accept changed evidence")
+        add("--accept", nargs="+", type=as_path, metavar="PATH", help="enter changes below PATH")
     if verb == "tune":
         add("--no-write", action="store_true", help="show the choice without writing it")
     if verb in ("tune", "publish", "verify"):
         default = _RESULTS if verb == "tune" else Path("results")
-        add("--results", type=as_path, default=default, metavar="FOLDER", help="default: results")
+        text = "published studies; default: results"
+        add("--results", type=as_path, default=default, metavar="FOLDER", help=text)
     return result
 
 
