@@ -1,6 +1,7 @@
 """The cache: downloads, and one checksummed folder per prepared data set."""
 
 import hashlib
+import http.client
 import json
 import lzma
 import os
@@ -115,7 +116,7 @@ def download(what: str, url: str, name: str, *, root: Path | None = None) -> Pat
                 announced, received = response.headers.get("Content-Length"), file.tell()
                 if announced is not None and received != int(announced):
                     raise OSError(f"it stopped after {received:,} of {int(announced):,} bytes")
-    except OSError as error:
+    except (OSError, http.client.HTTPException) as error:
         raise ValueError(
             f"{what} cannot be downloaded ({error}): download {url} on another machine and set "
             "data_dir to its folder; task=toy and task=digits need no download"

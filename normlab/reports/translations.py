@@ -72,6 +72,8 @@ def side_by_side(runs: Iterable[Run], text_of: TextOf, *, count: int) -> SideByS
             if run.record and lines is not None:
                 shown.append((run, run.record, lines))
                 break
+    if not shown and left_out:
+        raise ValueError(left_out[0])
     if not shown:
         return None
     from normlab.metrics.bleu import sentence_chrf

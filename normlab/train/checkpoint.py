@@ -138,6 +138,8 @@ def put_weights(model: nn.Module, weights: Weights, path: Path) -> None:
                 f"{path} is from another model: {name} is {value.dtype} {tuple(value.shape)}, and "
                 f"the config's model has {own[name].dtype} {tuple(own[name].shape)}"
             )
+        if value.untyped_storage().nbytes() < value.nbytes:
+            raise ValueError(f"{path}: {name} has fewer values than its shape; remove the file")
         if not value.isfinite().all():
             raise ValueError(
                 f"{path}: {name} has values that are not finite (NaN or infinity): the run has "

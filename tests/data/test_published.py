@@ -4,6 +4,7 @@ import gzip
 import io
 import json
 import tarfile
+from http.client import IncompleteRead
 
 import datasets
 import pyarrow
@@ -142,6 +143,9 @@ def test_a_download_is_whole_or_absent(tmp_path, monkeypatch):
 
     monkeypatch.setattr("urllib.request.urlopen", lambda *_, **__: Response(b"x" * 100_002))
     with pytest.raises(ValueError, match="stopped after 100,002 of 500,000 bytes"):
+        download("this text", "http://somewhere", "part", root=tmp_path)
+    monkeypatch.setattr(Response, "read", lambda *_: (_ for _ in ()).throw(IncompleteRead(b"")))
+    with pytest.raises(ValueError, match="IncompleteRead"):
         download("this text", "http://somewhere", "part", root=tmp_path)
     assert [file.name for file in path.parent.iterdir()] == ["copy"]
 

@@ -96,6 +96,7 @@ def test_averaging_is_exact_where_float32_sums_are_not():
         ({"weight": torch.ones(3, 2)}, r"weight is torch.float32 \(3, 2\), and .* \(2, 3\)"),
         ({"weight": torch.ones(2, 3, dtype=torch.int64)}, "weight is torch.int64"),
         ({"bias": torch.tensor([1.0, float("nan")])}, "bias has values that are not finite"),
+        ({"bias": torch.zeros(1).expand(2)}, "bias has fewer values than its shape"),
         ({"other": torch.ones(1)}, "another model: it has other"),
     ],
 )
