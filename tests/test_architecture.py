@@ -245,7 +245,7 @@ def test_torch_is_out_of_reach_of_what_must_answer_at_once():
     ("call", "unwanted"),
     [
         ("from normlab import compose; compose(['norm=bn', 'scale=small'])", {"torch"}),
-        ("import normlab; normlab.records; dir(normlab)", {"torch", "hydra", "omegaconf"}),
+        ("import normlab; normlab.load_records; dir(normlab)", {"torch", "hydra", "omegaconf"}),
         ("from normlab.cli import main; main(['nothing'])", {"torch", "hydra", "omegaconf"}),
         ("import normlab.metrics.spread, normlab.claims.ledger", {"scipy"}),
     ],
