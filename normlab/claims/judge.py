@@ -157,8 +157,8 @@ ERROR = 0.05
 """The error that all planned looks share: the probability of rejecting a true null at any of them.
 
 The p value of a look is multiplied by 0.05 over the look's share, then compared with 0.05. Seeds
-beyond the last look reached are not used; the lowest seed numbers come first. Of the looks reached,
-the one that decides with the smallest corrected p counts; if none decides, the last one.
+beyond the last look reached are not used; the lowest seed numbers come first. If several looks
+decide, the smallest corrected p counts; if none does, the last look reached counts.
 """
 
 

@@ -61,7 +61,7 @@ class Pack:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self._too_long: set[Path] = set()  # unpacking them again for each run takes seconds
+        self._too_long: set[Path] = set()  # so that they are not unpacked again for each run
 
     @cached_property
     def records(self) -> dict[Key, RunRecord | None]:

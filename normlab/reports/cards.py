@@ -81,7 +81,7 @@ def board(cards: Iterable[Card]) -> str:
     for card, mine in losses:
         ranks = [sum(e < loss for e in every) for loss, every in zip(mine, columns, strict=True)]
         own = cells(card)
-        # A different loss token by token means that this norm sees later tokens in the full text.
+        # If the loss changes when computed token by token, the norm sees later tokens.
         sees_later = (number(own.get("stepwise")) or 0.0) > _ROUNDING
         ranked.append((sees_later, fmean(ranks), card["name"], own))
     ranked.sort(key=lambda each: each[:3])

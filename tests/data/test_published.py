@@ -5,6 +5,7 @@ import io
 import json
 import tarfile
 from http.client import IncompleteRead
+from unittest.mock import Mock
 
 import datasets
 import pyarrow
@@ -144,7 +145,7 @@ def test_a_download_is_whole_or_absent(tmp_path, monkeypatch):
     monkeypatch.setattr("urllib.request.urlopen", lambda *_, **__: Response(b"x" * 100_002))
     with pytest.raises(ValueError, match="stopped after 100,002 of 500,000 bytes"):
         download("this text", "http://somewhere", "part", root=tmp_path)
-    monkeypatch.setattr(Response, "read", lambda *_: (_ for _ in ()).throw(IncompleteRead(b"")))
+    monkeypatch.setattr(Response, "read", Mock(side_effect=IncompleteRead(b"")))
     with pytest.raises(ValueError, match="IncompleteRead"):
         download("this text", "http://somewhere", "part", root=tmp_path)
     assert [file.name for file in path.parent.iterdir()] == ["copy"]
