@@ -45,22 +45,21 @@ class Words(Translation):
         return TextToText(**self.vocabularies, pad_id=PAD, longest=Longest(1, "", ""))
 
 
-def architecture(**changes):
-    values = {
-        "dim": DIM,
-        "ffn_dim": 24,
-        "num_heads": 2,
-        "encoder_layers": 2,
-        "decoder_layers": 2,
-        "activation": "relu",
-        "dropout": 0.0,
-        "attention_dropout": 0.0,
-        "activation_dropout": 0.0,
-        "positions": "sinusoidal",
-        "max_positions": 40,
-        "share_embeddings": "all",
-    }
-    return Architecture(**{**values, **changes})
+SIZES = {
+    **{"dim": DIM, "ffn_dim": 24, "num_heads": 2},
+    **dict.fromkeys(("dropout", "attention_dropout", "activation_dropout"), 0.0),
+}
+
+
+def architecture(**changes) -> Any:
+    values = {"activation": "relu", "positions": "sinusoidal", "max_positions": 40}
+    values |= {"encoder_layers": 2, "decoder_layers": 2, "share_embeddings": "all"}
+    return Architecture(**{**SIZES, **values, **changes})
+
+
+def text_architecture(layers=2) -> Any:
+    values = {"activation": "gelu", "positions": "learned", "max_positions": 12}
+    return TextArchitecture(**SIZES, **values, num_layers=layers, scale_embeddings=False)
 
 
 def node_of(group, option):
@@ -80,21 +79,9 @@ def norms(norm="ln", *rules, **values):
 
 def lm(norm="ln", place="pre", *, layers=2, fresh=False, values=None, **norm_values) -> Any:
     """Build a language model likewise; a `fresh` one has its first values."""
-    arch = TextArchitecture(
-        dim=DIM,
-        ffn_dim=24,
-        num_heads=2,
-        num_layers=layers,
-        activation="gelu",
-        dropout=0.0,
-        attention_dropout=0.0,
-        activation_dropout=0.0,
-        positions="learned",
-        max_positions=12,
-        scale_embeddings=False,
-    )
     spec = Text(vocab=VOCAB, pad_id=PAD, longest=Longest(1, "", ""), causal=True)
-    model = arch.build(spec, placement(place, **(values or {})), norms(norm, **norm_values))
+    parts = placement(place, **(values or {})), norms(norm, **norm_values)
+    model = text_architecture(layers).build(spec, *parts)
     initialize(model, 1)
     if not fresh:
         unsettle(model, 1)

@@ -20,7 +20,10 @@ def about(*overrides):
     return subject_of_config([*overrides, "observe.threads=1", "precision=fp64"])
 
 
-@pytest.mark.parametrize(("overrides", "number"), [(RESNET, 3), ((*VIT, "model.num_layers=2"), 2)])
+@pytest.mark.parametrize(
+    ("overrides", "number"),
+    [(RESNET, 3), ((*VIT, "model.num_layers=2"), 2), (("task=toy", "model=tiny"), 4)],
+)
 def test_the_fast_path_compiles_each_block(overrides, number, monkeypatch):
     compiled = []
     monkeypatch.setattr(nn.Module, "compile", lambda self, **_: compiled.append(self))

@@ -1,38 +1,25 @@
 """Given the same weights, the model computes what Hugging Face's `BertForPreTraining` does."""
 
 from functools import partial
+from typing import Any
 
 import torch
 from transformers import BertConfig, BertForPreTraining
 
-from normlab.models.architecture import TextArchitecture
 from normlab.models.base import Longest, Text
 from normlab.models.layers import initialize
 from normlab.norms.base import Stream
 from normlab.train.build import make_norm
-from tests.models.small import norms, placement
+from tests.models.small import norms, placement, text_architecture
 
-VOCAB, DIM, FFN, HEADS, LAYERS, LENGTH = 37, 16, 24, 2, 2, 12
+SIZES = text_architecture()
+VOCAB, LENGTH = 37, SIZES.max_positions
 
 
-def bert(norm="ln", place="post", **changes):
-    values = {
-        "dim": DIM,
-        "ffn_dim": FFN,
-        "num_heads": HEADS,
-        "num_layers": LAYERS,
-        "activation": "gelu",
-        "dropout": 0.0,
-        "attention_dropout": 0.0,
-        "activation_dropout": 0.0,
-        "positions": "learned",
-        "max_positions": LENGTH,
-        "scale_embeddings": False,
-    }
-    arch = TextArchitecture(**{**values, **changes})
+def bert() -> Any:
     spec = Text(vocab=VOCAB, pad_id=0, longest=Longest(1, "", ""), causal=False)
-    given = norms(norm, ("*.embedding", partial(make_norm, norm)))
-    model = arch.build(spec, placement(place), given)
+    given = norms("ln", ("*.embedding", partial(make_norm, "ln")))
+    model = SIZES.build(spec, placement("post"), given)
     initialize(model, 1)
     return model.eval()
 
@@ -44,10 +31,10 @@ def twin(model):
     theirs = BertForPreTraining(
         BertConfig(
             vocab_size=VOCAB,
-            hidden_size=DIM,
-            num_hidden_layers=LAYERS,
-            num_attention_heads=HEADS,
-            intermediate_size=FFN,
+            hidden_size=SIZES.dim,
+            num_hidden_layers=SIZES.num_layers,
+            num_attention_heads=SIZES.num_heads,
+            intermediate_size=SIZES.ffn_dim,
             max_position_embeddings=LENGTH,
             layer_norm_eps=1e-5,
         )

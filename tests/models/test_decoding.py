@@ -36,19 +36,23 @@ def teacher_forced(model, source_ids, target_ids):
 
 
 @torch.no_grad()
-def stepped(model, source_ids, target_ids, *, width=1):
-    """Return the logits after each step of decoding, [G * width, P, V], and the state."""
+def stepped(model, source_ids, target_ids):
+    """Return the logits after each step of decoding, [B, P, V], and the state."""
     source = Stream(source_ids != PAD)
     memory = model.encode(source_ids, source)
-    room = target_ids.shape[1] + 1  # for one position more
-    state = model.start_decoding(memory, source, width=width, max_length=room)
+    state = model.start_decoding(memory, source, width=1, max_length=target_ids.shape[1])
     steps = [model.decode_step(target_ids[:, t], state) for t in range(target_ids.shape[1])]
     return torch.stack(steps, dim=1), state
 
 
-@pytest.mark.parametrize(("norm", "place"), GRID)
-def test_a_step_equals_teacher_forcing(norm, place):
-    model = seq2seq(norm, place)
+QK_NORMS = [("ln", "pre", kind) for kind in ("l2", "rms_heads", "qkv")]
+
+
+@pytest.mark.parametrize(
+    ("norm", "place", "qk_norm"), [*((*cell, "none") for cell in GRID), *QK_NORMS]
+)
+def test_a_step_equals_teacher_forcing(norm, place, qk_norm):
+    model = seq2seq(norm, place, qk_norm=qk_norm)
     source, _ = sentences([6, 3, 5], seed=1)
     target, _ = sentences([7, 7, 7], seed=2, first=BOS)
     found, state = stepped(model, source, target)
@@ -81,28 +85,6 @@ def test_a_language_model_is_fed_token_by_token_as_far_as_its_norms_allow(norm, 
     assert isinstance(state, CachedDecoding) == (norm != "seqn" and not values)
     assert_close(found, torch.stack([whole(ids[:, : t + 1])[:, -1] for t in range(9)], dim=1))
     assert torch.allclose(found, whole(ids)) == isinstance(state, CachedDecoding)
-
-
-@torch.no_grad()
-@pytest.mark.parametrize("norm", ["ln", "bn_position", "seqn"])
-def test_selecting_hypotheses_and_sentences_selects_their_past(norm):
-    model = seq2seq(norm)
-    source, _ = sentences([6, 3, 5], seed=1)
-    target, _ = sentences([4] * 6, seed=2, first=BOS)
-    _, state = stepped(model, source, target, width=2)
-    shuffled = torch.tensor([1, 1, 2, 3, 5, 4])  # within sentences
-    state.select(shuffled, None)
-    rows, groups = torch.tensor([5, 4, 0, 1]), torch.tensor([2, 0])  # the middle sentence leaves
-    state.select(rows, groups)
-    word = torch.tensor([4, 5, 6, 7])
-    found = model.decode_step(word, state)
-    past = target[shuffled][rows]
-    expected = logits(
-        model,
-        source[groups].repeat_interleave(2, dim=0),
-        torch.cat([past, word[:, None]], dim=1),
-    )[:, -1]
-    assert_close(found, expected)
 
 
 def sharpened(model, factor):
@@ -191,23 +173,6 @@ class Prefixes:
 
 A, B = 4, 5
 ONE = torch.tensor([[A, EOS]])
-
-
-@pytest.mark.parametrize(
-    ("penalty", "tokens", "score"),
-    [
-        # "": log 0.5 = -0.693; "a": (log 0.5 + log 0.9) / 2 ** penalty
-        (0.0, [], math.log(0.5)),
-        (1.0, [A], (math.log(0.5) + math.log(0.9)) / 2),
-        (2.0, [A], (math.log(0.5) + math.log(0.9)) / 4),
-    ],
-)
-def test_the_length_penalty_divides_the_log_probability(penalty, tokens, score):
-    model = Table(lambda past: {EOS: 0.9, A: 0.1} if past else {EOS: 0.5, A: 0.5})
-    settings = SearchSettings(beam=2, length_penalty=penalty, length_factor=0.0, length_offset=3)
-    (found,) = run(model, ONE, settings)
-    assert found.tokens == tokens
-    assert found.score == pytest.approx(score, abs=1e-6)
 
 
 def test_a_beam_finds_what_greedy_search_misses():

@@ -1,14 +1,12 @@
 """Norms at places of a model that rules and options name, and embeddings of unit length."""
 
 import math
-from typing import Any
 
 import pytest
 import torch
 
 from normlab.config.compose import compose, to_dict
 from normlab.models.base import Longest, Text
-from normlab.models.cache import CachedDecoding
 from normlab.norms.local import UnitNorm
 from normlab.placements.base import Norms
 from normlab.records.labels import norm_label
@@ -23,8 +21,8 @@ def _config(*overrides):
     return to_dict(compose([*SMALL, *overrides]))
 
 
-def _norms(monkeypatch, *overrides) -> dict[str, Any]:
-    """Map each path that a small model asks a norm for to the norm there."""
+def _classes(monkeypatch, *overrides):
+    """Map each path that a small model asks a norm for to the class of the norm there."""
     asked, init = [], Norms.__init__
 
     def remembered(self, rules):
@@ -34,11 +32,7 @@ def _norms(monkeypatch, *overrides) -> dict[str, Any]:
     with monkeypatch.context() as patch:
         patch.setattr(Norms, "__init__", remembered)
         build_model(_config(*overrides), Words())
-    return asked[0].places
-
-
-def _classes(*arguments):
-    return {path: type(norm).__name__ for path, norm in _norms(*arguments).items()}
+    return {path: type(norm).__name__ for path, norm in asked[0].places.items()}
 
 
 def test_the_last_rule_that_matches_a_place_has_it_and_the_others_keep_their_stacks_norm(
@@ -108,14 +102,10 @@ def test_a_rule_that_cannot_be_is_refused_in_one_line(rule, said):
     assert "\n" not in str(refusal.value)
 
 
-def _attention(kind, **values):
-    model = seq2seq("ln", "pre", qk_norm=kind, **values)
-    return model, model.encoder.layers[0].self_attention
-
-
 @pytest.mark.parametrize(("kind", "scale"), [("l2", math.log2(90)), ("cosine", 10)])
 def test_qk_norm_multiplies_cosines_by_a_scale_that_henrys_learns(kind, scale):
-    _, attention = _attention(kind, qk_length=10)
+    model = seq2seq("ln", "pre", qk_norm=kind, qk_length=10)
+    attention = model.encoder.layers[0].self_attention
     query, key = attention.q_norm.norm, attention.k_norm.norm
     assert isinstance(query, UnitNorm) and isinstance(key, UnitNorm)
     learned = [*query.parameters(), *key.parameters()]
@@ -128,19 +118,6 @@ def test_qk_norm_multiplies_cosines_by_a_scale_that_henrys_learns(kind, scale):
     ]
     scores = q @ k.mT / math.sqrt(q.shape[-1])
     torch.testing.assert_close(scores, scale * by_hand[0] @ by_hand[1].mT)
-
-
-@pytest.mark.parametrize("kind", ["l2", "rms_heads", "qkv"])
-def test_one_token_at_a_time_is_the_whole_sentence_with_qk_norm(kind):
-    model, _ = _attention(kind)
-    source, stream = sentences([4, 3])
-    target, _ = sentences([3, 3], first=BOS)
-    whole = logits(model, source, target)
-    memory = model.encode(source, stream)
-    state = model.start_decoding(memory, stream, width=1, max_length=4)
-    assert isinstance(state, CachedDecoding)
-    steps = [model.decode_step(target[:, t], state) for t in range(3)]
-    assert_close(torch.stack(steps, 1), whole)
 
 
 def test_fixnorm_uses_unit_vectors_at_both_ends_and_needs_a_tied_output():

@@ -12,9 +12,7 @@ from normlab.config.compose import to_dict
 from normlab.config.registry import CONFIG_DIR, instantiate, option_names
 from normlab.norms.base import running_norms
 from normlab.probes.base import Probe, ProbeGroup, StepView
-from normlab.train.build import make_fast
 from normlab.train.checkpoint import load_checkpoint
-from tests.models.small import seq2seq
 from tests.tiny_runs import QUICK, tiny
 from tests.train.trainers import (
     EXACT,
@@ -138,15 +136,6 @@ def test_probes_disturb_nothing_on_two_ranks(corpus: Path, tmp_path: Path):
         assert not none
     tids = [figures["stability/tid/mean"] for _, figures in watched]
     assert tids[0] == tids[1]  # of statistics that the ranks have in common
-
-
-def test_the_fast_path_compiles_the_blocks_of_each_stack(monkeypatch):
-    compiled = []
-    monkeypatch.setattr(torch.nn.Module, "compile", lambda block, **how: compiled.append(block))
-    make_fast(model := seq2seq("bn"))
-    assert compiled == [*model.encoder.layers, *model.decoder.layers]
-    with pytest.raises(ValueError, match=r"observe\.fast=true: Linear has no blocks"):
-        make_fast(torch.nn.Linear(2, 2))
 
 
 def test_validation_disturbs_nothing(corpus: Path, tmp_path: Path):
