@@ -1,17 +1,14 @@
 """Recurrent networks: torch's without norms, the published formulas with them, step by step."""
 
-from copy import deepcopy
 from functools import cache
 from typing import Any
 
 import pytest
 import torch
-import yaml
 from torch import nn
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
 from normlab.config.compose import compose, to_dict
-from normlab.config.registry import CONFIG_DIR
 from normlab.models.base import Image, Longest, Text, TextToText
 from normlab.models.recurrent import Noise, Recurrent, StateDecoding
 from normlab.norms.base import Stream, running_norms
@@ -36,34 +33,12 @@ class Given(Words):
 
 
 @cache
-def settled(*overrides):
-    return to_dict(compose([*overrides]))
-
-
 def config_of(*overrides):
-    """Return a config with norms and values put in, which is faster than to compose each."""
-    values = dict(override.split("=", 1) for override in overrides)
-    config = deepcopy(
-        settled("task=lm", f"model={values.pop('model', 'lstm')}", f"model.dim={DIM}")
-    )
-    for key in [key for key in values if key.partition("@")[0] == "norm"]:
-        path = CONFIG_DIR / "norm" / f"{values.pop(key)}.yaml"
-        config[key.partition("@")[2] or "norm"] = yaml.safe_load(path.read_text("utf-8"))
-    for key, value in values.items():
-        node, _, name = key.rpartition(".")
-        (config[node] if node else config)[name] = yaml.safe_load(value)
-    return config
+    return to_dict(compose(["task=lm", f"model.dim={DIM}", *overrides]))
 
 
-def network(*overrides, spec: Any = TEXT) -> Any:
-    return build_model(config_of(*overrides), Given(spec)).double()
-
-
-def composed(*overrides, spec: Any = TEXT) -> Any:
-    config = settled(
-        "task=lm", *overrides, *([f"model.dim={DIM}"] if "=bert" not in overrides[0] else [])
-    )
-    return build_model(config, Given(spec)).double()
+def network(*overrides, spec: Any = TEXT, model="lstm") -> Any:
+    return build_model(config_of(f"model={model}", *overrides), Given(spec)).double()
 
 
 def inputs(lengths=LENGTHS, width=DIM):
@@ -83,7 +58,7 @@ def by_torch(name, weight):
 
 @pytest.mark.parametrize("name", TWINS)
 def test_without_norms_it_is_torchs_forward_and_backward_padding_and_all(name):
-    ours = network(f"model={name}", "norm=none", "model.num_layers=2").recurrent
+    ours = network("norm=none", "model.num_layers=2", model=name).recurrent
     twin = TWINS[name](DIM, DIM, 2, batch_first=True, dtype=torch.double)
     for number, cell in enumerate(ours.layers):
         with torch.no_grad():
@@ -202,13 +177,9 @@ def test_sequence_wise_statistics_are_those_of_the_whole_input_product():
     assert not torch.allclose(by_step(x, stream), model(x, stream))
 
 
-@pytest.mark.parametrize("norm", ["ln", "in", "seqn", "bn", "bn_position"])
+@pytest.mark.parametrize("norm", ["ln", "seqn", "bn", "bn_position"])
 def test_every_norm_trains_and_tells_tokens_one_by_one(norm):
-    if norm == "in":
-        with pytest.raises(ValueError, match=r"one position at a time.*norm@input_norm=ln"):
-            network(f"norm={norm}")
-        return
-    model = network(f"norm={norm}", f"model={'gru' if norm == 'ln' else 'lstm'}")
+    model = network(f"norm={norm}", model="gru" if norm == "ln" else "lstm")
     ids, stream = sentences([9, 7, 9, 1])
     norms = ModelNorms(model)
     for step in (1, 2):
@@ -283,7 +254,7 @@ def test_a_picture_is_read_by_pixels_by_rows_and_in_another_order():
 
 def test_rules_on_paths_reach_the_sites_and_their_norms_are_made_fit():
     rules = "sites={recurrent.1.*:ln,*.cell:none}"
-    model: Any = composed("model=lstm", "norm=bn_position", "model.num_layers=2", rules)
+    model = network("norm=bn_position", "model.num_layers=2", rules)
     first, second = model.recurrent.layers
     parts = [getattr(cell, f"{site}_norm") for cell in (first, second) for site in SITES]
     kinds = ["PositionBatchNorm"] * 2 + ["NoNorm"] + ["LayerNorm"] * 2 + ["NoNorm"]
@@ -291,25 +262,22 @@ def test_rules_on_paths_reach_the_sites_and_their_norms_are_made_fit():
     assert first.input_norm.weight.mean() < 0.2 and (second.input_norm.weight == 1).all()
     assert not isinstance(second.hidden_norm.bias, nn.Parameter)
     assert all(norm.by_position for norm in running_norms(model))
-    model = composed("model=gru", "sites={*.hidden:rms}")
+    model = network("sites={*.hidden:rms}", model="gru")
     inner = model.recurrent.layers[0].candidate
     assert type(inner.hidden_norm) is type(make_norm("rms", 2)) is not type(inner.input_norm)
 
 
 @pytest.mark.parametrize(
-    ("overrides", "spec", "message"),
+    ("model", "overrides", "spec", "message"),
     [
-        (("model=gru", "norm@cell_norm=ln"), TEXT, "norm@cell_norm: this model has no such place"),
-        (("model=lstm", "placement=post"), TEXT, "placement: a recurrent network"),
-        (
-            ("model=lstm",),
-            Text(vocab=9, pad_id=0, longest=Longest(1, "", ""), causal=False),
-            "left to right",
-        ),
-        (("model=lstm",), TextToText(9, 9, 0, Longest(1, "", "")), "model=tiny, mini"),
-        (("model=bert_tiny", "norm@hidden_norm=ln"), TEXT, "norm@hidden_norm: this model has no"),
+        ("gru", ["norm@cell_norm=ln"], TEXT, "norm@cell_norm: this model has no such place"),
+        ("lstm", ["norm=in"], TEXT, "one position at a time.*norm@input_norm=ln"),
+        ("lstm", ["placement=post"], TEXT, "placement: a recurrent network"),
+        ("lstm", [], Text(9, 0, Longest(1, "", ""), causal=False), "left to right"),
+        ("lstm", [], TextToText(9, 9, 0, Longest(1, "", "")), "model=tiny, mini"),
+        ("bert_tiny", ["norm@hidden_norm=ln"], TEXT, "norm@hidden_norm: this model has no"),
     ],
 )
-def test_what_does_not_fit_is_named(overrides, spec, message):
+def test_what_does_not_fit_is_named(model, overrides, spec, message):
     with pytest.raises(ValueError, match=message):
-        composed(*overrides, spec=spec)
+        network(*overrides, spec=spec, model=model)

@@ -1,5 +1,6 @@
-import errno
+import io
 import pickle
+import zipfile
 from pathlib import Path
 
 import pytest
@@ -36,43 +37,42 @@ def test_what_is_saved_comes_back_bitwise(checkpoints: Checkpoints):
     assert torch.equal(state["random"][0]["cpu"], STATE["random"][0]["cpu"])
 
 
-@pytest.mark.parametrize(
-    "damage",
-    [
-        lambda whole: b"",
-        lambda whole: whole[: len(whole) // 2],
-        lambda whole: b"not a checkpoint",
-        lambda whole: pickle.dumps({"format": FORMAT}, protocol=2),
-    ],
-    ids=["empty", "half", "text", "pickle"],
-)
-def test_a_damaged_checkpoint_is_named_with_the_way_out(checkpoints: Checkpoints, damage):
-    checkpoints.save(checkpoints.last, STATE)
-    checkpoints.last.write_bytes(damage(checkpoints.last.read_bytes()))
-    with pytest.raises(ValueError) as caught:
-        load_checkpoint(checkpoints.last)
-    message = str(caught.value)
-    assert str(checkpoints.last) in message and "remove the file" in message
+DAMAGE = {
+    "empty": lambda whole: b"",
+    "half": lambda whole: whole[: len(whole) // 2],
+    "text": lambda whole: b"not a checkpoint",
+    "plain pickle": lambda whole: pickle.dumps({"format": FORMAT}, protocol=2),
+}
+
+
+@pytest.mark.parametrize("how", [*DAMAGE, "bomb", "code", "twice"])
+def test_a_checkpoint_that_is_none_is_one_line_with_the_way_out(checkpoints: Checkpoints, how):
+    """It is never code, and never larger than it is."""
+    checkpoints.save(path := checkpoints.last, STATE)
+    whole = path.read_bytes()
+    path.write_bytes(DAMAGE[how](whole) if how in DAMAGE else repacked(whole, how))
+    said = rf"^[^\n]*{path}[^\n]*remove the file[^\n]*$"
+    with pytest.raises(ValueError, match=said):
+        load_checkpoint(path)
+    assert not Path("stolen").exists()
     with pytest.raises(ValueError, match=r"best-loss\.pt: no such checkpoint"):
         load_checkpoint(checkpoints.best("loss"))
 
 
-def test_an_error_while_writing_leaves_the_former_file(
-    checkpoints: Checkpoints, monkeypatch: pytest.MonkeyPatch
-):
-    checkpoints.save(checkpoints.last, STATE)
-    former = checkpoints.last.read_bytes()
-
-    def full(content, file):
-        file.write(b"half of it")
-        raise OSError(errno.ENOSPC, "No space left on device")
-
-    monkeypatch.setattr("normlab.train.checkpoint.torch.save", full)
-    with pytest.raises(OSError, match="No space left") as caught:
-        checkpoints.save(checkpoints.last, {"model": {}})
-    assert caught.value.filename == str(checkpoints.last)
-    assert checkpoints.last.read_bytes() == former
-    assert [path.name for path in checkpoints.folder.iterdir()] == ["last.pt"]
+def repacked(whole: bytes, how: str) -> bytes:
+    """Return the archive of a checkpoint, packed anew as an attacker would."""
+    source, made = zipfile.ZipFile(io.BytesIO(whole)), io.BytesIO()
+    with zipfile.ZipFile(made, "w") as target:
+        for entry in source.infolist():
+            data = source.read(entry)
+            if how == "code" and entry.filename.endswith("data.pkl"):
+                data = b"cos\nsystem\n(S'touch stolen'\ntR."
+            packed = how == "bomb" and entry.filename.endswith("/data/0")
+            kind = zipfile.ZIP_DEFLATED if packed else zipfile.ZIP_STORED
+            target.writestr(entry.filename, bytes(10**8) if packed else data, kind)
+            if how == "twice":
+                target.writestr(entry.filename, b"other")
+    return made.getvalue()
 
 
 def test_the_average_is_the_mean_of_the_last_k(checkpoints: Checkpoints):

@@ -3,8 +3,6 @@
 import json
 import shutil
 import signal
-import subprocess
-import sys
 import time
 from dataclasses import dataclass
 from pathlib import Path
@@ -140,23 +138,6 @@ def test_a_signal_during_the_last_validation_is_not_lost(place: Place, undisturb
     assert_same(place.folder, undisturbed)
 
 
-def test_a_finished_run_returns_its_record_without_torch(place: Place, undisturbed: Path):
-    place.runs.mkdir()
-    copied = place.runs / undisturbed.parent.name / undisturbed.name
-    shutil.copytree(undisturbed, copied)
-    before = {path: path.stat().st_mtime_ns for path in copied.rglob("*")}
-    code = (
-        "import sys; from normlab.cli import main; status = main(sys.argv[1:]);"
-        "print('torch' in sys.modules); sys.exit(status)"
-    )
-    command = [sys.executable, "-c", code, *place.argv()]
-    ended = subprocess.run(command, capture_output=True, text=True)
-    assert ended.returncode == 0, ended.stderr
-    said, torch_is_loaded = ended.stdout.splitlines()
-    assert "finished at step 12" in said and torch_is_loaded == "False"
-    assert before == {path: path.stat().st_mtime_ns for path in copied.rglob("*")}
-
-
 @dataclass(frozen=True)
 class Rank:
     """Makes a process one of several, and lets it die at a moment."""
@@ -241,23 +222,3 @@ def test_other_data_under_the_same_config_are_refused(
     assert refused.status == 1
     assert "other data" in refused.output
     assert "runs_dir" in refused.output
-
-
-def test_patience_and_the_budget_in_tokens_survive_a_kill(place: Place, tmp_path: Path):
-    """No validation is better than the first where nothing is learnt: three without, then stop."""
-    still = (
-        "optim.lr=1e-12",
-        "norm=ln",
-        "validate.patience=2",
-        "validate.average=0",
-        "budget.steps=1000",
-        "validate.every=2",
-        "model.dropout=0.0",
-    )
-    alone = Place(place.corpus, tmp_path / "alone")
-    assert alone.start(*still).status == 0
-    place.start(*still, prepare=Kill("normlab.train.loop.Trainer.step", 4).install)
-    assert place.start(*still).status == 0
-    record = RunStore(place.folder).read(place.folder)
-    assert record.outcome.reason == "patience"
-    assert_same(place.folder, alone.folder)

@@ -3,7 +3,6 @@
 import pytest
 from msgspec.structs import replace
 
-from normlab.config import machine
 from normlab.config.compose import compose
 from normlab.train.run import NUMERICS, Run
 from tests.sinks.runs import record
@@ -49,12 +48,3 @@ def test_a_record_is_returned_whatever_the_machine_and_refused_for_another_numbe
     stopped = replace(made, outcome=replace(made.outcome, status="interrupted"))
     here.store.write(stopped, here.folder)
     assert here.finished(processes=1) is None
-
-
-def test_auto_is_another_run_where_it_becomes_another_precision(tmp_path, monkeypatch):
-    folders = set()
-    for features in ("avx2 fma", "avx2 fma avx512_bf16"):
-        known = frozenset(features.split())
-        monkeypatch.setattr(machine, "processor_features", lambda known=known: known)
-        folders.add(run(tmp_path, "precision=auto").folder)
-    assert len(folders) == 2

@@ -2,7 +2,9 @@
 
 import json
 import math
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -12,6 +14,7 @@ from normlab.config.compose import to_dict
 from normlab.config.registry import CONFIG_DIR, instantiate, option_names
 from normlab.norms.base import running_norms
 from normlab.probes.base import Probe, ProbeGroup, StepView
+from normlab.train.build import parameter_kinds
 from normlab.train.checkpoint import load_checkpoint
 from tests.tiny_runs import QUICK, tiny
 from tests.train.trainers import (
@@ -21,6 +24,7 @@ from tests.train.trainers import (
     largest_difference,
     on_ranks,
     relative,
+    trainer_of,
     weights,
 )
 
@@ -36,6 +40,40 @@ def test_two_half_batches_are_one_batch_but_for_batch_norm(corpus: Path, tmp_pat
         whole = first_gradient(corpus, tmp_path, f"norm={norm}", "batch_size=8")
         halves = first_gradient(corpus, tmp_path, f"norm={norm}", "batch_size=4", "accumulate=2")
         assert (relative(halves, whole) < 1e-12) == (norm == "ln")
+
+
+def state_after_a_step(config: Mapping[str, Any], folder: Path) -> dict[str, Any]:
+    trainer = trainer_of(config, folder)
+    trainer.step()
+    return weights(trainer.model)
+
+
+def test_two_ranks_are_one_process(corpus: Path, tmp_path: Path):
+    """Admin's calibration too, which sums over ranks."""
+
+    def config(batch_size: int) -> dict[str, Any]:
+        # Adam would divide rounding by its own size
+        own = ("placement=admin", "norm=bn", "optim=sgd", f"batch_size={batch_size}")
+        return to_dict(normlab.compose(tiny(corpus, corpus, *EXACT, *own)))
+
+    alone = state_after_a_step(config(8), tmp_path)
+    first, second = on_ranks(2, state_after_a_step, config(4), tmp_path)
+    assert largest_difference(first, second) == 0
+    assert largest_difference(first, alone) < 1e-12
+
+
+def test_a_rate_of_its_own_moves_a_kind_less_and_none_freezes_it(corpus: Path, tmp_path: Path):
+    rates = ("+optim.groups.norm.rate=0", "+optim.groups.embedding.rate=0.5", "optim=sgd")
+    trainer = build_trainer(corpus, tmp_path, *rates)
+    before = weights(trainer.model)
+    trainer.step()
+    found = {group.get("rate", 1.0): group["lr"] for group in trainer.optimizer.param_groups}
+    assert found == {rate: rate * trainer.schedule(1) for rate in (1.0, 0.0, 0.5)}
+    after = weights(trainer.model)
+    for parameter, kind in parameter_kinds(trainer.model):
+        (name,) = (name for name, p in trainer.model.named_parameters() if p is parameter)
+        assert kind != "norm" or torch.equal(after[name], before[name]), name
+    assert any(not torch.equal(after[name], before[name]) for name in after)
 
 
 def test_each_micro_batch_is_counted_once_by_running_statistics(corpus: Path, tmp_path: Path):
@@ -65,14 +103,8 @@ class Watch(Probe):
 
 
 def test_clipping_bounds_the_update_and_not_the_logged_norm(corpus: Path, tmp_path: Path):
-    values = (
-        "optim=sgd",
-        "optim.momentum=0.0",
-        "optim.lr=0.5",
-        "schedule=constant",
-        "schedule.warmup=0",
-        "clip_grad=0.01",
-    )
+    values = ("optim=sgd", "optim.momentum=0.0", "optim.lr=0.5", "schedule=constant")
+    values += ("schedule.warmup=0", "clip_grad=0.01")
     trainer = build_trainer(corpus, tmp_path, *EXACT, *values)
     watch = Watch()
     trainer.probes = ProbeGroup({"watch": watch})

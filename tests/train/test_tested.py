@@ -84,6 +84,11 @@ def test_nothing_is_tested_or_kept_beside_where_that_is_switched_off(trained):
     assert [path.name for path in (folder / "checkpoints").iterdir()] == ["last.pt"]
 
 
+def test_a_run_ends_after_validations_of_which_none_is_better(trained):
+    record, _, _ = trained("validate.patience=1")
+    assert (record.outcome.reason, record.outcome.step) == ("patience", 8)
+
+
 VALIDATE = {"average": 0, "test": "last", "best": True, "select_by": "chrf"}
 
 
