@@ -68,8 +68,6 @@ _PROBES = {
     "fluctuation/excess": ("ratio", "the ratio times the tokens; 1 if tokens are independent"),
     "grad_norm/mean": (_PER, "norm of the gradient before clipping"),
     "grad_norm/max": (_PER, "largest norm of the gradient"),
-    "grad_norm/noise": ("ratio", "deviation of the gradient's norm over its mean, within windows"),
-    "grad_norm/nonfinite": ("steps", "steps whose gradient was not finite"),
     "gradients/norm": (_PER, "norm of the gradient by layer", _XIONG),
     "gradients/kind": (_PER, "norm of the gradient by kind of parameter"),
     "gradients/spread": ("ratio", "largest over smallest norm of a layer"),
@@ -95,9 +93,12 @@ _PROBES = {
     "statistics_gradient/var": ("nats per token", "gradient through the batch's variance", _SHEN),
     "tid/mean": ("ratio", "distance of batch mean and running mean", _WANG),
     "tid/var": ("ratio", "distance of batch deviation and running deviation", _WANG),
+    "updates/ratio": ("ratio", "size of an update relative to the weights"),
+    # In published records; no longer measured.
+    "grad_norm/noise": ("ratio", "deviation of the gradient's norm over its mean, within windows"),
+    "grad_norm/nonfinite": ("steps", "steps whose gradient was not finite"),
     "tid/code_mean": ("ratio", "tid/mean as the released code logs it", _WANG),
     "tid/code_var": ("ratio", "tid/var as the released code logs it", _WANG),
-    "updates/ratio": ("ratio", "size of an update relative to the weights"),
 }
 SCORES = {
     **{name: Meaning("less", *each) for name, each in _LESS.items()},

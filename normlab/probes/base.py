@@ -39,9 +39,8 @@ class StepView:
     """What probes see of one update; updates are numbered from 1.
 
     `loss` is the mean loss per target token over all micro-batches and ranks, and `grad_norm` the
-    norm of the whole gradient before clipping; both are detached and never overwritten.
-    `tokens` counts real target tokens over all ranks; `padding_share` (0 to 1) is the share of
-    padding among source and target positions.
+    norm of the whole gradient before clipping; both are finite, detached and never overwritten.
+    `padding_share` (0 to 1) is the share of padding among source and target positions.
     """
 
     step: int
@@ -49,7 +48,6 @@ class StepView:
     loss: Float[Tensor, ""]
     grad_norm: Float[Tensor, ""]
     lr: float
-    tokens: int
     padding_share: float
     prefix: str = PREFIX
     collected: dict[str, Metric] = field(default_factory=dict, repr=False, compare=False)

@@ -6,14 +6,12 @@ count as one. The size of a spike is the largest value of loss - m in it, in nat
 The loss has recovered when it is at most the m of the step where the spike began; recovery is the
 number of steps until then, or until the run ends. A loss in a spike enters the window as `m +
 threshold * s`, so that a spike does not hide the next one and a loss that stays high stops counting
-as a spike. Losses that are not finite are skipped: divergence is an outcome, not a spike. Training
-monitors for language models also flag a rise of several standard deviations over a moving window;
-capping and merging are ours.
+as a spike. Training monitors for language models also flag a rise of several standard deviations
+over a moving window; capping and merging are ours.
 
-`grad_norm`, before clipping: its mean, its maximum, and its noise, the coefficient of variation
-(standard deviation (n - 1) over mean) within windows of consecutive steps, averaged over windows by
-length. Over a whole run, the coefficient would measure how much the gradient shrinks in training.
-The last window counts if it has at least two steps.
+`grad_norm`: mean and maximum of the gradient's norm before clipping.
+
+A loss or a gradient that is not finite ends the run before any probe sees it.
 
 `length_change`: how much a change of the sequence length raises the loss, and how many steps
 recovery takes (claim 14). Let c be the step of the change (`task.length_change.step`), L the mean
@@ -37,7 +35,7 @@ import torch
 from torch import nn
 
 from normlab.probes.base import Probe, StepView, Values
-from normlab.probes.statistics import StatisticsReader, discrepancy
+from normlab.probes.statistics import StatisticsProbe, discrepancy
 
 
 class LossSpikes(Probe):
@@ -68,8 +66,6 @@ class LossSpikes(Probe):
 
     def hear(self, numbers: Mapping[str, float]) -> None:
         loss = numbers["loss"]
-        if not math.isfinite(loss):
-            return
         if len(self._window) < self._min_history:
             self._window.append(loss)
             return
@@ -93,53 +89,16 @@ class LossSpikes(Probe):
 
 
 class GradNorm(Probe):
-    """Summarizes the gradient norm over a run, in windows of `window` steps.
-
-    `nonfinite` counts norms that are not finite. Metrics with too few steps are left out.
-    """
+    """Reports the mean and the maximum of the gradient norm over a run."""
 
     largest = ("max",)
-    remembered = ("_window", "_noise", "_nonfinite")
-
-    def __init__(self, *, window: int) -> None:
-        super().__init__(every=1)
-        self._length = window
-        self._window: list[float] = []
-        self._noise: list[tuple[int, float]] = []
-        self._nonfinite = 0
 
     def measure(self, seen: StepView) -> Values:
-        self.later({"norm": seen.grad_norm})
+        self.later({"mean": seen.grad_norm, "max": seen.grad_norm})
         return {}
 
-    def hear(self, numbers: Mapping[str, float]) -> None:
-        norm = numbers["norm"]
-        if not math.isfinite(norm):
-            self._nonfinite += 1
-            return
-        super().hear({"mean": norm, "max": norm})
-        self._window.append(norm)
-        if len(self._window) == self._length:
-            self._noise.append((self._length, _variation(self._window)))
-            self._window = []
 
-    def summary(self) -> dict[str, float]:
-        found = {**super().summary(), "nonfinite": float(self._nonfinite)}
-        noise = list(self._noise)
-        if len(self._window) > 1:
-            noise.append((len(self._window), _variation(self._window)))
-        if noise:
-            total = sum(length for length, _ in noise)
-            found["noise"] = sum(length * value for length, value in noise) / total
-        return found
-
-
-def _variation(values: list[float]) -> float:
-    mean = statistics.fmean(values)
-    return statistics.stdev(values, mean) / mean if mean > 0 else 0.0
-
-
-class LengthChangeProbe(Probe):
+class LengthChangeProbe(StatisticsProbe):
     """Compares the steps before and after a change of the sequence length.
 
     It measures every step, starting `window` steps before `step`; none if `step` is None.
@@ -158,16 +117,16 @@ class LengthChangeProbe(Probe):
         self._tid: list[float] = []
 
     def attach(self, model: nn.Module) -> None:
-        self._reader = StatisticsReader(model)
+        super().attach(model)
         self.why_not = "task.length_change is not set" if self._step is None else ""
 
     def before_forward(self, step: int) -> None:
         if step >= self._first:
-            self._reader.remember()
+            super().before_forward(step)
 
     def before_update(self, view: StepView) -> None:
         if view.step >= self._first:
-            found = [discrepancy(s, eps=self._eps)["mean"] for s in self._reader.read()]
+            found = [discrepancy(s, eps=self._eps)["mean"] for s in self.read()]
             mean = {"tid": torch.stack(found).mean()} if found else {}
             self.later({"loss": view.loss, **mean})
 

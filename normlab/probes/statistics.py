@@ -6,10 +6,7 @@ cites the paper), averaged over the measured steps:
     mean = ||mu_B - mu|| / ||sigma||        var = ||sigma_B - sigma|| / ||sigma||
 
 with Euclidean norms over a norm's features, and mu and sigma the running statistics before they are
-updated with the batch. The authors' released code logs a different form, per feature and after that
-update (so 1 - momentum times as large):
-
-    code_mean = mean_c |mu - mu_B| / sigma_B        code_var = mean_c |sigma / sigma_B - 1|
+updated with the batch.
 
 `fluctuation` is how much statistics vary from batch to batch: the distances that Shen et al. 2020
 (PowerNorm) plot over training, to the running statistics before the batch, with d features:
@@ -63,7 +60,7 @@ Entries = Float[Tensor, " n"]
 
 
 class Statistics(NamedTuple):
-    """One norm's batch statistics at a step, and its running statistics before and after the batch.
+    """One norm's batch statistics at a step, and its running statistics before the batch.
 
     Entries pooled from a single value are left out. `count` is the average number of values pooled
     into an entry, `rows` the number of rows in the norm's statistics.
@@ -73,65 +70,45 @@ class Statistics(NamedTuple):
     var: Entries
     mean_before: Entries
     var_before: Entries
-    mean_after: Entries
-    var_after: Entries
     count: Float[Tensor, ""]
     rows: int = 1
     site: str = ""
-
-
-class StatisticsReader:
-    """Reads the batch and running statistics of all norms that keep running statistics."""
-
-    def __init__(self, model: nn.Module) -> None:
-        self.norms: dict[str, RunningNorm] = sites(model, RunningNorm)
-        self._before: dict[str, tuple[Tensor, ...]] = {}
-
-    def remember(self) -> None:
-        """Copy the running statistics before a step."""
-        self._before = {
-            name: tuple(moment.clone() for moment in norm.running_moments())
-            for name, norm in self.norms.items()
-        }
-
-    @torch.no_grad()
-    def read(self) -> list[Statistics]:
-        """Return the step's statistics for each norm that has seen a batch."""
-        found = []
-        for name, norm in self.norms.items():
-            if norm.seen is None or name not in self._before:
-                continue
-            mean, var = norm.estimates(norm.seen)
-            pooled = (norm.seen.count > 1).expand(mean.shape)
-            rows = slice(norm.seen_from, norm.seen_from + len(mean))
-            kept = [table[rows][pooled] for table in (*self._before[name], *norm.running_moments())]
-            found.append(
-                Statistics(
-                    *(mean[pooled], var[pooled], *kept),
-                    count=norm.seen.count.mean(),
-                    rows=len(self._before[name][0]),
-                    site=name,
-                )
-            )
-        return found
 
 
 class StatisticsProbe(Probe):
     """A probe that measures the `Statistics` of each norm, before the optimizer's update."""
 
     def attach(self, model: nn.Module) -> None:
-        self.reader = StatisticsReader(model)
-        self.why_not = "" if self.reader.norms else "no norm keeps running statistics"
+        self._norms = sites(model, RunningNorm)
+        self.why_not = "" if self._norms else "no norm keeps running statistics"
 
     def before_forward(self, step: int) -> None:
-        self.reader.remember()
+        self._before = {
+            name: [moment.clone() for moment in norm.running_moments()]
+            for name, norm in self._norms.items()
+        }
 
     def before_update(self, view: StepView) -> None:
-        self.take(view, all_by_site({s.site: self.measure(s) for s in self.reader.read()}))
+        self.take(view, all_by_site({s.site: self.measure(s) for s in self.read()}))
+
+    @torch.no_grad()
+    def read(self) -> list[Statistics]:
+        """Return the step's statistics for each norm that has seen a batch."""
+        found = []
+        for name, norm in self._norms.items():
+            if norm.seen is None:
+                continue
+            count, before = norm.seen.count, self._before[name]
+            mean, var = norm.estimates(norm.seen)
+            pooled = (count > 1).expand(mean.shape)
+            rows = slice(norm.seen_from, norm.seen_from + len(mean))
+            kept = [x[pooled] for x in (mean, var, *(table[rows] for table in before))]
+            found.append(Statistics(*kept, count=count.mean(), rows=len(before[0]), site=name))
+        return found
 
 
 class TrainInferenceDiscrepancy(StatisticsProbe):
-    """Measures the discrepancy in both forms; smaller variances count as `eps`."""
+    """Measures the discrepancy; smaller variances count as `eps`."""
 
     def __init__(self, *, every: int, eps: float) -> None:
         super().__init__(every=every)
@@ -141,18 +118,13 @@ class TrainInferenceDiscrepancy(StatisticsProbe):
         return discrepancy(seen, eps=self._eps)
 
 
-def discrepancy(statistics: Statistics, *, eps: float) -> dict[str, Tensor]:
-    """Return `mean`, `var`, `code_mean` and `code_var` of one norm at one step."""
-    s = statistics
-    sigma_batch = s.var.clamp(min=eps).sqrt()
-    sigma_before = s.var_before.clamp(min=eps).sqrt()
-    sigma_after = s.var_after.clamp(min=eps).sqrt()
-    scale = torch.linalg.vector_norm(sigma_before)
+def discrepancy(seen: Statistics, *, eps: float) -> dict[str, Tensor]:
+    """Return `mean` and `var` of one norm at one step."""
+    sigma_batch, sigma = (var.clamp(min=eps).sqrt() for var in (seen.var, seen.var_before))
+    distance, scale = torch.linalg.vector_norm, torch.linalg.vector_norm(sigma)
     return {
-        "mean": torch.linalg.vector_norm(s.mean - s.mean_before) / scale,
-        "var": torch.linalg.vector_norm(sigma_batch - sigma_before) / scale,
-        "code_mean": ((s.mean_after - s.mean).abs() / sigma_batch).mean(),
-        "code_var": (sigma_after / sigma_batch - 1).abs().mean(),
+        "mean": distance(seen.mean - seen.mean_before) / scale,
+        "var": distance(sigma_batch - sigma) / scale,
     }
 
 

@@ -184,7 +184,6 @@ class Trainer:
             loss=totals[0],
             grad_norm=grad_norm,
             lr=rate,
-            tokens=int(sums["tokens"]),
             padding_share=sums["padding"] / sums["positions"],
         )
         self.probes.before_update(view)

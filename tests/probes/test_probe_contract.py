@@ -48,7 +48,7 @@ def train(probes: dict[str, Probe], *, steps: int, start: int = 0, group_state: 
         optimizer.zero_grad()
         loss.backward()
         norm = nn.utils.get_total_norm([p.grad for p in model.parameters() if p.grad is not None])
-        seen = StepView(step, model, loss.detach(), norm, 0.1, 6, 1 / (step + 1))
+        seen = StepView(step, model, loss.detach(), norm, 0.1, 1 / (step + 1))
         if step > start:
             group.before_update(seen)
         optimizer.step()
@@ -84,7 +84,7 @@ def test_a_resumed_run_has_the_summary_and_rows_of_one_left_alone():
 
 
 def view(step: int) -> StepView:
-    return StepView(step, nn.Identity(), torch.tensor(float(step)), torch.tensor(1.0), 0.5, 3, 0.0)
+    return StepView(step, nn.Identity(), torch.tensor(float(step)), torch.tensor(1.0), 0.5, 0.0)
 
 
 class Recorder(Probe):
