@@ -79,7 +79,7 @@ def test_a_record_cannot_read_the_environment(config, monkeypatch):
 def test_no_name_leaves_its_folder(tmp_path):
     for name in ("../../outside", "/tmp/outside", "..", ".hidden", "a\\b", "a\nb", "", "x" * 300):
         with pytest.raises(ValueError, match=r"task\.corpus\.name"):
-            cached_folder(f"{name}-key", lambda folder: None, root=tmp_path / "cache" / "inner")
+            cached_folder(f"{name}-key", lambda folder: None)
     assert not list(tmp_path.iterdir())
     for code in ("../../etc/passwd", "de/..", "", "d", "de\n", "."):
         settings = {"data_dir": "somewhere", "target_language": "en", "form": "raw"}

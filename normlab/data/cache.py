@@ -19,7 +19,7 @@ from filelock import FileLock
 from normlab.records.files import atomic_write, check_is_file, from_json, read_file
 
 MANIFEST = "manifest.json"
-MAX_BYTES = 4 * 2**30
+MAX_BYTES = 4 * 2**30  # the most that a file or an archive may unpack to
 _OFFLINE = "HF_HUB_OFFLINE"  # the Hugging Face Hub's variable, which also stops its own downloads
 
 
@@ -40,7 +40,7 @@ def file_checksum(path: Path) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-def cached_folder(name: str, build: Callable[[Path], None], *, root: Path | None = None) -> Path:
+def cached_folder(name: str, build: Callable[[Path], None]) -> Path:
     """Return the cache folder `name`, filled by `build(folder)` if missing or damaged.
 
     If several processes need it, one builds it and the others wait; none sees a partial folder. The
@@ -52,7 +52,7 @@ def cached_folder(name: str, build: Callable[[Path], None], *, root: Path | None
             f"{name!r} cannot name prepared data: task.corpus.name must be short, of letters, "
             "digits, '-', '_' and '.', and begin with a letter or digit"
         )
-    root = cache_root() if root is None else root
+    root = cache_root()
     entry, place = root / name, root / f"{name}.building"
     root.mkdir(parents=True, exist_ok=True)
     with FileLock(root / f"{name}.lock"):
@@ -87,23 +87,20 @@ def is_whole(entry: Path) -> bool:
 @contextmanager
 def offline() -> Iterator[None]:
     """Refuse downloads within the block."""
-    before = os.environ.get(_OFFLINE)
+    before = os.environ.get(_OFFLINE, "")
     os.environ[_OFFLINE] = "1"
     try:
         yield
     finally:
-        if before is None:
-            del os.environ[_OFFLINE]
-        else:
-            os.environ[_OFFLINE] = before
+        os.environ[_OFFLINE] = before
 
 
-def download(what: str, url: str, name: str, *, root: Path | None = None) -> Path:
+def download(what: str, url: str, name: str) -> Path:
     """Return the path of `downloads/<name>` in the cache, downloading it from `url` if missing.
 
     If that fails, raises ValueError with `what` and what to do; no partial file is kept.
     """
-    path = (cache_root() if root is None else root) / "downloads" / name
+    path = cache_root() / "downloads" / name
     if path.exists():
         return path
     try:

@@ -6,38 +6,26 @@ import io
 import re
 import zlib
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal
 
+from normlab.data.cache import MAX_BYTES
 from normlab.records.files import check_is_file
 
 REQUIRED = ("train", "valid", "test")
 Form = Literal["raw", "tokenized", "bpe"]
-MOST_TEXT = 4 * 2**30
-"""Maximum size of a text file in bytes, unpacked."""
 
 
 @dataclass(frozen=True)
 class ParallelText:
-    """Sentence pairs of one split: line i of `target` translates line i of `source`.
-
-    `origins` says where each side came from (a file, a data set), for error messages.
-    """
+    """Sentence pairs of one split: line i of `target` translates line i of `source`."""
 
     source: list[str]
     target: list[str]
-    origins: Sequence[object] = ("source", "target")
-
-    def __post_init__(self) -> None:
-        if len(self.source) != len(self.target):
-            raise ValueError(
-                f"{self.origins[0]} has {len(self.source)} lines and {self.origins[1]} has "
-                f"{len(self.target)}: line i of one must translate line i of the other"
-            )
 
     def __len__(self) -> int:
         return len(self.source)
@@ -49,21 +37,19 @@ class ParallelText:
 
     def pick(self, indices: Sequence[int]) -> "ParallelText":
         """Return the pairs at `indices`."""
-        source, target = ([side[i] for i in indices] for side in (self.source, self.target))
-        return ParallelText(source, target, self.origins)
+        return ParallelText(*([side[i] for i in indices] for side in (self.source, self.target)))
 
 
 class Source(ABC):
     """A source of text.
 
-    `name` is a short identifier, `label` the name of the text in result tables, `licence` the
-    license that the publisher states, and `origin` where the text comes from without data_dir.
+    `name` is a short identifier, `label` the name of the text in result tables, and `licence` the
+    license that the publisher states.
     """
 
     name: str
     label: str
     licence: str
-    origin: str = "built in"
 
     @abstractmethod
     def key(self) -> str:
@@ -83,7 +69,10 @@ class Corpus(Source):
 
     @abstractmethod
     def read(self) -> dict[str, ParallelText]:
-        """Return `train`, `valid` and `test`, and any further test set as `test_<name>`."""
+        """Return `train`, `valid` and `test`, and any further test set as `test_<name>`.
+
+        Raises ValueError if the text is missing or damaged.
+        """
 
     @cached_property
     def splits(self) -> dict[str, ParallelText]:
@@ -99,8 +88,8 @@ class Corpus(Source):
 class FolderCorpus(Corpus):
     """The user's own text, in any language pair.
 
-    Files are `{split}.{language}`, plain or `.gz`; further test sets are `test_<name>.{language}`.
-    Runs on two texts with the same `name` count as runs on the same text.
+    Files are `{train,valid,test}.{language}`, plain or `.gz`. Runs on two texts with the same
+    `name` count as runs on the same text.
     """
 
     data_dir: str | None
@@ -124,19 +113,24 @@ class FolderCorpus(Corpus):
         self.label = self._folder.resolve().name
 
     def read(self) -> dict[str, ParallelText]:
-        names = (path.name.removesuffix(".gz").split(".") for path in self._folder.glob("test_*"))
-        further = {name[0] for name in names if name[1:] == [self.source_language]}
-        splits = (*REQUIRED, *sorted(further))
-        return {split: read_parallel(self._folder, split, self.languages) for split in splits}
+        return {split: read_parallel(self._folder, split, self.languages) for split in REQUIRED}
 
 
-def check_german_english(corpus: str, *languages: str) -> None:
-    """Raise ValueError unless the languages are German and English."""
-    if set(languages) != {"de", "en"}:
-        raise ValueError(
-            f"task.corpus: source_language={languages[0]} and target_language={languages[-1]} "
-            f"must be de and en for {corpus}"
-        )
+@dataclass(kw_only=True, eq=False)
+class GermanEnglish(Corpus):
+    """A published corpus of German and English, in either direction."""
+
+    data_dir: str | None
+    source_language: str
+    target_language: str
+
+    def __post_init__(self) -> None:
+        self.languages = (self.source_language, self.target_language)
+        if set(self.languages) != {"de", "en"}:
+            raise ValueError(
+                f"task.corpus: source_language={self.source_language} and target_language="
+                f"{self.target_language} must be de and en for {self.name}"
+            )
 
 
 @contextmanager
@@ -151,11 +145,11 @@ def _opened(path: Path) -> Iterator[Any]:
 
 
 def read_lines(path: Path) -> list[str]:
-    """Return the lines of a file that unpacks to at most `MOST_TEXT` bytes (see `stream_lines`)."""
+    """Return the lines of a file that unpacks to at most `MAX_BYTES` bytes (see `stream_lines`)."""
     with _opened(path) as file:
-        text = file.read(MOST_TEXT + 1)
-    if len(text) > MOST_TEXT:
-        raise ValueError(f"{path}: unpacks to more than {MOST_TEXT} bytes; unpack it yourself")
+        text = file.read(MAX_BYTES + 1)
+    if len(text) > MAX_BYTES:
+        raise ValueError(f"{path}: unpacks to more than {MAX_BYTES} bytes; unpack it yourself")
     return list(decoded(io.BytesIO(text), origin=str(path)))
 
 
@@ -192,19 +186,28 @@ def find_text(folder: Path, name: str) -> Path | None:
 def read_parallel(folder: Path, stem: str, languages: Sequence[str]) -> ParallelText:
     """Read `{stem}.{language}[.gz]` for each language; ValueError if missing or unreadable."""
     paths: list[Path] = []
-    for language in languages:
-        if (path := find_text(folder, f"{stem}.{language}")) is None:
-            if not folder.is_dir():
-                raise ValueError(f"no folder {folder}: set data_dir to the folder of the text")
+    for name in (f"{stem}.{language}" for language in languages):
+        if (path := find_text(folder, name)) is None:
             raise ValueError(
-                f"{folder} has neither {stem}.{language} nor {stem}.{language}.gz: add the file, "
-                "or change data_dir, the languages or the form of the text"
+                f"{folder} has neither {name} nor {name}.gz: add the file, or change data_dir, the "
+                "languages or the form of the text"
             )
         paths.append(path)
-    return ParallelText(*map(read_lines, paths), origins=paths)
+    return paired(paths, map(read_lines, paths))
 
 
-def load_tables(path: str, config: str | None = None, *, files: str, **options: Any) -> Any:
+def paired(files: Sequence[object], sides: Iterable[list[str]]) -> ParallelText:
+    """Pair the lines of two files; ValueError if one has more lines."""
+    text = ParallelText(*sides)
+    if len(text.source) != len(text.target):
+        raise ValueError(
+            f"{files[0]} has {len(text.source)} lines and {files[1]} has {len(text.target)}: line "
+            "i of one must translate line i of the other"
+        )
+    return text
+
+
+def load_tables(path: str, config: str | None = None, *, files: str) -> Any:
     """Load a data set from the Hugging Face Hub or a local folder; return its tables by split.
 
     Raises ValueError if that fails; `files` tells the user what data_dir must contain.
@@ -212,29 +215,10 @@ def load_tables(path: str, config: str | None = None, *, files: str, **options: 
     import datasets  # slow to import, and not needed for plain files
 
     try:
-        return datasets.load_dataset(path, config, **options)
+        return datasets.load_dataset(path, config)
     except Exception as error:
         cause = " ".join(str(error).split())[:200]
         raise ValueError(
             f"cannot load the data set {path} ({type(error).__name__}: {cause}); set data_dir="
             f"FOLDER to a folder with {files} (task=toy and task/corpus=pydoc need no data)"
         ) from error
-
-
-def parallel_tables(
-    tables: Any, names: Mapping[str, str], languages: Sequence[str]
-) -> dict[str, ParallelText]:
-    """Return the sentence pairs of each split; `names` maps split names in the tables to ours.
-
-    A row holds both sentences, in columns such as `de` and `en` or as fields of `translation`.
-    """
-    found: dict[str, ParallelText] = {}
-    for theirs, ours in names.items():
-        table = tables[theirs].flatten()
-        columns = {name.split(".")[-1]: name for name in table.column_names}
-        sides = (
-            [str(line).strip().replace("\n", " ") for line in table[columns[language]]]
-            for language in languages
-        )
-        found[ours] = ParallelText(*sides, origins=[f"{theirs}:{lang}" for lang in languages])
-    return found

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from importlib.metadata import version
-from itertools import chain, groupby, islice, tee
+from itertools import groupby
 from pathlib import Path
 from typing import Any, Literal
 
@@ -55,7 +55,6 @@ class CutDocuments(DocumentCorpus):
         name: part of the experiment: texts with the same name count as the same text.
         form: whether a line is a sentence, or a paragraph to be cut into sentences by the rules of
             `language`.
-        max_documents: how many documents to keep from the start of each split; null keeps all.
     """
 
     data_dir: str | None
@@ -64,7 +63,6 @@ class CutDocuments(DocumentCorpus):
     language: str
     valid_share: float
     test_share: float
-    max_documents: int | None = None
 
     @abstractmethod
     def given(self) -> Mapping[str, Iterable[Document]]:
@@ -73,7 +71,7 @@ class CutDocuments(DocumentCorpus):
     def documents(self) -> Iterator[tuple[str, Document]]:
         given, shares = self.given(), (self.valid_share, self.test_share)
         for split in sorted(given, key=lambda x: (x == "train", x == "valid", x)):
-            for document in islice(given[split], self.max_documents):
+            for document in given[split]:
                 text = "".join(f"{sentence}\n" for sentence in document)
                 hashed = split_by_hash(text, *shares) if split == "train" else split
                 yield (split if hashed in given else hashed), document
@@ -94,10 +92,10 @@ class CutDocuments(DocumentCorpus):
 class FolderDocuments(CutDocuments):
     """The user's own text, UTF-8, plain or `.gz`.
 
-    `data_dir` is a text file, a folder with `train.txt`, `valid.txt`, `test.txt` (and further
-    `test_<name>.txt`), or a folder of other `.txt` files, without splits. A folder
-    `data_dir/<name>` takes precedence. `boundary` says whether a document ends at a blank line or
-    only with its file (blank lines then separate paragraphs, if that is the `form`).
+    `data_dir` is a text file, a folder with `train.txt`, `valid.txt` and `test.txt`, or a folder of
+    other `.txt` files, without splits. A folder `data_dir/<name>` takes precedence. `boundary` says
+    whether a document ends at a blank line or only with its file (blank lines then separate
+    paragraphs, if that is the `form`).
     """
 
     name: str = "documents"
@@ -122,8 +120,7 @@ class FolderDocuments(CutDocuments):
 
     def _read(self, path: Path) -> Iterator[Document]:
         """Yield the documents of a file, or the whole file as one."""
-        lines = groupby(map(str.strip, stream_lines(path)), key="".__eq__)
-        blocks = (list(block) for blank, block in lines if not blank)
+        blocks = _blocks(stream_lines(path))
         if self.boundary == "blank_line":
             yield from map(self.cut, blocks)
             return
@@ -149,12 +146,17 @@ class FolderDocuments(CutDocuments):
             )
         if "train" not in texts:
             return {"train": [texts[name] for name in sorted(texts)]}
-        splits = sorted(x for x in texts if x in REQUIRED or x.startswith("test_"))
-        return {split: [texts[split]] for split in splits}
+        return {split: [texts[split]] for split in REQUIRED if split in texts}
 
 
 def _stem(path: Path) -> str:
     return path.name.removesuffix(".gz").removesuffix(".txt")
+
+
+def _blocks(lines: Lines) -> Iterator[list[str]]:
+    """Yield the stripped lines between blank lines."""
+    runs = groupby(map(str.strip, lines), key="".__eq__)
+    return (list(run) for blank, run in runs if not blank)
 
 
 @dataclass(kw_only=True, eq=False)
@@ -174,7 +176,6 @@ class HubDocuments(CutDocuments):
 
     def __post_init__(self) -> None:
         self.label = f"{self.path} ({self.config})" if self.config else self.path
-        self.origin = f"Hugging Face Hub, {self.label}"
         if self.data_dir is not None:
             self.label = f"{Path(self.data_dir).expanduser().resolve().name} (files)"
 
@@ -216,21 +217,17 @@ class HubDocuments(CutDocuments):
     def articles(self, lines: Lines) -> Iterator[Document]:
         """Cut WikiText into articles; each begins with its title and keeps every line.
 
-        A title must be between blank lines, because a line of an equation can look like a title.
+        A title stands between blank lines; a line of an equation that looks like one does not.
         Lines before the first title form a document.
         """
-        befores, these, afters = tee(map(str.strip, lines), 3)
         body: list[str] = []
-        for before, line, after in zip(
-            chain([""], befores), these, chain(islice(afters, 1, None), [""]), strict=False
-        ):
+        for block in _blocks(lines):
             # " = Title = " begins an article; " = = Section = = " does not.
-            title = not before and not after and re.fullmatch("= [^=](.*[^=])? =", line)
+            title = len(block) == 1 and re.fullmatch("= [^=](.*[^=])? =", block[0])
             if title and body:
                 yield body
                 body = []
-            if line:
-                body += [line] if title else self.cut([line])
+            body += block if title else self.cut(block)
         if body:
             yield body
 

@@ -1,7 +1,9 @@
 """Token ids: flat arrays in memory-mapped files, and padded batches made from them."""
 
+from bisect import bisect_right
 from collections.abc import Iterable
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -155,6 +157,28 @@ class EncodedDocuments:
             begins=mapped(folder, stem, "begins", np.bool_),
             characters=mapped(folder, stem, "characters"),
         )
+
+
+def runs(
+    documents: np.ndarray, offsets: np.ndarray, rooms: np.ndarray, *, least: int
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Cut documents into runs of sentences; return each run's document, first sentence and end.
+
+    Run i fits into `rooms[i]` tokens unless it has `least` sentences, the fewest possible. If fewer
+    are left over, the run begins so much earlier, within its document.
+    """
+    places, limits = offsets.tolist(), rooms.tolist()
+    found = list[tuple[int, int, int]]()
+    for document, (begin, stop) in enumerate(pairwise(documents.tolist())):
+        end = begin
+        while end < stop:
+            first = max(min(end, stop - least), begin)
+            limit = places[first] + limits[len(found)]
+            fits = bisect_right(places, limit, lo=first, hi=stop + 1) - 1
+            end = min(max(fits, first + least), stop)
+            found.append((document, first, end))
+    owner, firsts, stops = np.array(found, np.int64).reshape(-1, 3).T
+    return owner, firsts, stops
 
 
 def copy_runs(

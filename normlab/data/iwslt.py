@@ -17,22 +17,17 @@ from typing import Literal
 from normlab.data.cache import download, members
 from normlab.data.corpus import (
     REQUIRED,
-    Corpus,
     Form,
+    GermanEnglish,
     ParallelText,
-    check_german_english,
     decoded,
     find_text,
-    load_tables,
-    parallel_tables,
+    paired,
     read_parallel,
 )
 from normlab.data.vocabulary import moses_tokens
 
 URL = "https://dl.fbaipublicfiles.com/fairseq/data/iwslt14/de-en.tgz"
-HUB = "bbaaaa/iwslt14-de-en"
-# The hub's Parquet conversion: `datasets` no longer runs the loading script of the main branch.
-HUB_REVISION = "refs/convert/parquet"
 ARCHIVE = "de-en.tgz"
 LANGUAGES = ("de", "en")
 TRAIN_PAIRS, TEST_PAIRS = 160_239, 6_750
@@ -48,33 +43,23 @@ Splits = dict[str, ParallelText]
 
 
 @dataclass(kw_only=True, eq=False)
-class Iwslt14(Corpus):
+class Iwslt14(GermanEnglish):
     """IWSLT'14 de-en, tokenized and lowercased, or as BPE pieces written by fairseq's script.
 
     Attributes:
-        data_dir: `de-en.tgz`, a folder with that archive or its files, or a folder with
-            `{train,valid,test}[.bpe|.tok].{de,en}[.gz]`; null downloads the text.
-        source_language, target_language: de and en, in either order.
+        data_dir: a folder with `de-en.tgz` or with `{train,valid,test}[.bpe|.tok].{de,en}[.gz]`;
+            null downloads the archive.
         train_from: `valid` is for data without training text. It trains on the valid split and
             holds out every 23rd pair of it; this is "mini-TED", not IWSLT'14.
         prepared: which prepared text to read from a folder; `auto` prefers BPE pieces.
-        download: which source to try first without data_dir. The hub's tables lack one of the five
-            test sets, and the label of the results says so.
+        download: `archive`, the only source without data_dir.
     """
 
-    data_dir: str | None
-    source_language: str
-    target_language: str
     train_from: Literal["train", "valid"]
     prepared: Literal["auto", "bpe", "tokenized"]
-    download: Literal["archive", "hub"]
+    download: Literal["archive"]
     name = "iwslt14"
     licence = "CC BY-NC-ND (TED talks)"
-
-    def __post_init__(self) -> None:
-        self.languages = (self.source_language, self.target_language)
-        check_german_english("IWSLT'14", *self.languages)
-        self.origin = URL if self.download == "archive" else f"Hugging Face Hub, {HUB}"
 
     @property
     def form(self) -> Form:
@@ -104,41 +89,23 @@ class Iwslt14(Corpus):
 
     def read(self) -> Splits:
         form, texts = self._found
-        text = assemble(texts) if form == "raw" else texts
+        if form == "raw":
+            train, test = map(_lowered_tokens, (texts["train"], texts["test"]))
+            texts = {**hold_out(clean(train)), "test": test}
         if self.train_from == "valid":
-            text = {**hold_out(text["valid"]), "test": text["test"]}
+            texts = {**hold_out(texts["valid"]), "test": texts["test"]}
         if self.languages == LANGUAGES:
-            return text
-        return {x: ParallelText(y.target, y.source, y.origins[::-1]) for x, y in text.items()}
+            return texts
+        return {split: ParallelText(x.target, x.source) for split, x in texts.items()}
 
     @cached_property
     def _found(self) -> tuple[Form, Splits]:
-        """The form of the texts, and the texts by name; `raw` texts still need `assemble`."""
+        """The form of the texts, and the texts by split; `raw` ones are `train` and `test`."""
         if self.data_dir is None:
-            return "raw", self._from_network()
-        path = Path(self.data_dir).expanduser()
-        archive = path if path.is_file() else path / ARCHIVE
-        if archive.is_file():
-            return "raw", read_archive(archive)
-        folder = path / "de-en" if (path / "de-en").is_dir() else path
-        if files := {file.name: file.read_bytes() for file in folder.glob("*.de-en.*")}:
-            return "raw", read_release(files, origin=folder)
-        return self._read_ready(path)
-
-    def _from_network(self) -> Splits:
-        """Download the archive or the hub's tables; if the first choice fails, try the other."""
-        ways = [_download_archive, _load_tables]
-        first, second = ways if self.download == "archive" else ways[::-1]
-        try:
-            return first()
-        except ValueError as error:
-            try:
-                return second()
-            except ValueError:
-                raise error from None
-
-    def _read_ready(self, folder: Path) -> tuple[Form, Splits]:
-        """Read text prepared by fairseq's script, as BPE pieces or tokens."""
+            return "raw", read_archive(download("IWSLT'14", URL, f"iwslt14-{ARCHIVE}"))
+        folder = Path(self.data_dir).expanduser()
+        if (folder / ARCHIVE).is_file():
+            return "raw", read_archive(folder / ARCHIVE)
         for infix, form in INFIXES.items():
             if self.prepared in ("auto", form) and find_text(folder, f"test{infix}.de"):
                 break
@@ -146,42 +113,20 @@ class Iwslt14(Corpus):
         return form, {x: read_parallel(folder, f"{x}{infix}", LANGUAGES) for x in splits}
 
 
-def _download_archive() -> Splits:
-    archive = download("IWSLT'14", URL, f"iwslt14-{ARCHIVE}")
-    try:
-        return read_archive(archive)
-    except ValueError:
-        archive.unlink(missing_ok=True)  # so that the next attempt downloads it again
-        raise
-
-
-def _load_tables() -> Splits:
-    """Read raw text from the hub, whose `validation` and `test` hold four of the five test sets."""
-    tables = load_tables(HUB, revision=HUB_REVISION, files=ARCHIVE)
-    names = {split: split for split in ("train", "validation", "test")}
-    texts = parallel_tables(tables, names, LANGUAGES)
-    sides = map(training_lines, (texts["train"].source, texts["train"].target))
-    return {**texts, "train": ParallelText(*sides, origins=texts["train"].origins)}
-
-
 def read_archive(archive: Path) -> Splits:
-    """Read the release from its archive."""
+    """Return the raw `train` of the release, and `test`: its evaluation sets, joined."""
     files = {Path(name).name: text for name, text in members(archive, (".de", ".en", ".xml"))}
-    return read_release(files, origin=archive)
-
-
-def read_release(files: Mapping[str, bytes], *, origin: Path) -> Splits:
-    """Return the raw text of the release: `train`, then the evaluation sets."""
-    names = {name: f"IWSLT14.{name}.de-en.%s.xml" for name in TEST_SETS}
-    texts: Splits = {}
-    for name, pattern in {"train": "train.tags.de-en.%s", **names}.items():
-        paths = [pattern % lang for lang in LANGUAGES]
-        if missing := [path for path in paths if path not in files]:
-            raise ValueError(f"{origin} lacks {', '.join(missing)}; the published archive is {URL}")
-        lines = (decoded(io.BytesIO(files[path]), origin=path) for path in paths)
-        read = training_lines if name == "train" else segments
-        texts[name] = ParallelText(*map(read, lines), origins=paths)
-    return texts
+    patterns = ["train.tags.de-en.%s", *(f"IWSLT14.{name}.de-en.%s.xml" for name in TEST_SETS)]
+    names = [[pattern % language for language in LANGUAGES] for pattern in patterns]
+    if missing := ", ".join(x for pair in names for x in pair if x not in files):
+        raise ValueError(f"{archive} lacks {missing}; the published archive is {URL}")
+    texts = [
+        paired(pair, (read(decoded(io.BytesIO(files[x]), origin=x)) for x in pair))
+        for pair, read in zip(names, [training_lines] + [segments] * len(TEST_SETS), strict=True)
+    ]
+    sides = ([x.source for x in texts[1:]], [x.target for x in texts[1:]])
+    test = ParallelText(*([line for part in side for line in part] for side in sides))
+    return {"train": texts[0], "test": test}
 
 
 def training_lines(lines: Iterable[str]) -> list[str]:
@@ -199,21 +144,10 @@ def segments(lines: Iterable[str]) -> list[str]:
     return [match.group(1).replace("\u2019", "'") for match in found if match]
 
 
-def assemble(texts: Splits) -> Splits:
-    """Apply the protocol to raw texts, given in the order `train`, evaluation sets."""
-    train, *tests = map(_lowered_tokens, texts.values())
-    test = ParallelText(
-        [line for part in tests for line in part.source],
-        [line for part in tests for line in part.target],
-        origins=("the test sets (de)", "the test sets (en)"),
-    )
-    return {**hold_out(clean(train)), "test": test}
-
-
 def _lowered_tokens(text: ParallelText) -> ParallelText:
     sides = zip((text.source, text.target), LANGUAGES, strict=True)
     tokens = ([x.lower() for x in moses_tokens(lines, lang=lang)] for lines, lang in sides)
-    return ParallelText(*tokens, origins=text.origins)
+    return ParallelText(*tokens)
 
 
 def clean(text: ParallelText) -> ParallelText:

@@ -7,39 +7,23 @@ import hashlib
 from dataclasses import dataclass
 from pathlib import Path
 
-from normlab.data.corpus import (
-    Corpus,
-    ParallelText,
-    check_german_english,
-    find_text,
-    load_tables,
-    parallel_tables,
-    read_parallel,
-)
+from normlab.data.corpus import GermanEnglish, ParallelText, find_text, load_tables, read_parallel
 
 HUB = "bentrevett/multi30k"
 # SHA-256 of the checksums (see `ParallelText`) of train, valid and test, each as de, en.
 PUBLISHED = "b3bff33194563aea0e5208da88b944c4ec4c23b742c5cd9e0ecebe084e772acb"
 FILES = {"train": "train", "valid": "val", "test": "test_2016_flickr"}
-OPTIONAL = {"test_2017": "test_2017_flickr"}
+TEST_2017, FILE_2017 = "test_2017", "test_2017_flickr"  # the hub lacks it
 HUB_SPLITS = {"train": "train", "validation": "valid", "test": "test"}
 
 
 @dataclass(kw_only=True, eq=False)
-class Multi30k(Corpus):
+class Multi30k(GermanEnglish):
     """Multi30k from the hub or a folder with `{train,val,test_2016_flickr,...}.{de,en}[.gz]`."""
 
-    data_dir: str | None
-    source_language: str
-    target_language: str
     name = "multi30k"
     licence = "non-commercial research and education (Flickr30k captions)"
     form = "raw"
-    origin = f"Hugging Face Hub, {HUB}"
-
-    def __post_init__(self) -> None:
-        self.languages = (self.source_language, self.target_language)
-        check_german_english("Multi30k", *self.languages)
 
     @property
     def label(self) -> str:
@@ -53,10 +37,16 @@ class Multi30k(Corpus):
     def read(self) -> dict[str, ParallelText]:
         if self.data_dir is None:
             tables = load_tables(HUB, files="train, val and test_2016_flickr as .de and .en")
-            return parallel_tables(tables, HUB_SPLITS, self.languages)
+
+            def lines(split: str, language: str) -> list[str]:
+                return [str(x).strip().replace("\n", " ") for x in tables[split][language]]
+
+            return {
+                ours: ParallelText(*(lines(theirs, language) for language in self.languages))
+                for theirs, ours in HUB_SPLITS.items()
+            }
         # A folder that holds several corpora has Multi30k in the subfolder `multi30k`.
         folder = Path(self.data_dir).expanduser()
         folder = folder / self.name if (folder / self.name).is_dir() else folder
-        further = {x: y for x, y in OPTIONAL.items() if find_text(folder, f"{y}.de")}
-        files = {**FILES, **further}
+        files = FILES | ({TEST_2017: FILE_2017} if find_text(folder, f"{FILE_2017}.de") else {})
         return {x: read_parallel(folder, stem, self.languages) for x, stem in files.items()}

@@ -6,6 +6,7 @@ import math
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import groupby, islice
 from pathlib import Path
 from typing import Any
@@ -78,10 +79,7 @@ class PreparedDocuments:
 
 
 def _prepared(
-    corpus: Source,
-    settings: Mapping[str, object],
-    build: Callable[[Path], dict[str, Any]],
-    cache: Path | None,
+    corpus: Source, settings: Mapping[str, object], build: Callable[[Path], dict[str, Any]]
 ) -> tuple[Path, dict[str, Any]]:
     """Return the folder of prepared data and its description, calling `build` if not cached."""
     content = {"content": corpus.key(), "tokenizers": tokenizers.__version__}
@@ -91,14 +89,14 @@ def _prepared(
         description = json.dumps(build(folder), indent=1)
         (folder / _DESCRIPTION).write_text(description, "utf-8")
 
-    folder = cached_folder(name, fill, root=cache)
+    folder = cached_folder(name, fill)
     return folder, json.loads((folder / _DESCRIPTION).read_text("utf-8"))
 
 
 def prepare_translation(
-    corpus: Corpus, *, vocab_size: int, joint: bool, max_length: int, cache: Path | None = None
+    corpus: Corpus, *, vocab_size: int, joint: bool, max_length: int
 ) -> PreparedTranslation:
-    """Tokenize, encode and describe a corpus, or load it from `cache` (None: the default cache).
+    """Tokenize, encode and describe a corpus, or load it from the cache.
 
     Vocabularies are learned from `train` alone: one of `vocab_size` entries if `joint`, else one
     per side. Training pairs with a blank side, or with more than `max_length` tokens on a side
@@ -106,23 +104,22 @@ def prepare_translation(
     """
     sizes = {"vocab_size": vocab_size, "joint": joint, "max_length": max_length}
     settings = {"format": PAIRS_FORMAT, **sizes}
-    folder, description = _prepared(
-        corpus, settings, lambda folder: _build_pairs(folder, corpus, **sizes), cache
-    )
+    build = partial(_build_pairs, corpus, **sizes)
+    folder, description = _prepared(corpus, settings, build)
     pairs: dict[str, EncodedPairs] = {}
     texts: dict[str, ParallelText] = {}
     for split in description["sizes"]:
         names = [f"{split}.{side}" for side in _SIDES]
         lines = [(folder / f"{name}.txt").read_bytes().decode().split("\n")[:-1] for name in names]
         pairs[split] = EncodedPairs(*(EncodedText.load(folder, name) for name in names))
-        texts[split] = ParallelText(*lines, origins=names)
+        texts[split] = ParallelText(*lines)
     form, languages = description["form"], description["languages"]
     found = [Tokenizer.load(folder / f"{side}.json") for side in _SIDES[: 2 - joint]]
     return PreparedTranslation(pairs, texts, found[0], found[-1], form, languages, description)
 
 
 def _build_pairs(
-    folder: Path, corpus: Corpus, *, vocab_size: int, joint: bool, max_length: int
+    corpus: Corpus, folder: Path, *, vocab_size: int, joint: bool, max_length: int
 ) -> dict[str, Any]:
     splits, form = corpus.splits, corpus.form
     _check_splits(corpus.name, {split: len(text) for split, text in splits.items()})
@@ -138,7 +135,7 @@ def _build_pairs(
     for split, given in splits.items():
         text = train if split == "train" else given
         pairs = EncodedPairs(_encoded(source, text.source), _encoded(target, text.target))
-        kept = _not_long(split, pairs, text, max_length)
+        kept = _not_long(split, corpus.languages, pairs.lengths, max_length)
         pairs, text = pairs.select(kept), text.pick(kept.tolist())
         lines = [text.source, text.target]
         if form == "bpe":
@@ -173,14 +170,15 @@ def _encoded(tokenizer: Tokenizer, lines: Sequence[str]) -> EncodedText:
     return EncodedText.from_sentences(ids for part in parts for ids in tokenizer.encode_batch(part))
 
 
-def _not_long(split: str, pairs: EncodedPairs, text: ParallelText, max_length: int) -> np.ndarray:
+def _not_long(
+    split: str, languages: Sequence[str], lengths: np.ndarray, max_length: int
+) -> np.ndarray:
     """Return the indices of pairs within `max_length`; ValueError if a scored pair exceeds it."""
-    lengths = pairs.lengths
     kept = lengths.max(axis=1) <= max_length
     if not kept.all() and (split != "train" or not kept.any()):
         first = int(np.argmin(kept))
         raise ValueError(
-            f"{text.origins[int(lengths[first].argmax())]}, line {first + 1}: "
+            f"{split}.{languages[int(lengths[first].argmax())]}, line {first + 1}: "
             f"{lengths[first].max()} tokens with its end mark; {(~kept).sum()} of {len(kept)} "
             f"pairs of {split} exceed task.max_length={max_length}: set {lengths.max()} or more"
         )
@@ -188,14 +186,9 @@ def _not_long(split: str, pairs: EncodedPairs, text: ParallelText, max_length: i
 
 
 def prepare_documents(
-    corpus: DocumentCorpus,
-    *,
-    vocab_size: int,
-    pieces: Pieces,
-    lowercase: bool,
-    cache: Path | None = None,
+    corpus: DocumentCorpus, *, vocab_size: int, pieces: Pieces, lowercase: bool
 ) -> PreparedDocuments:
-    """Tokenize, encode and describe a corpus, or load it from `cache` (None: the default cache).
+    """Tokenize, encode and describe a corpus, or load it from the cache.
 
     The text may be larger than memory. The vocabulary is learned from `train` alone. A document
     that repeats an earlier one, from any split, is left out and counted. Raises ValueError for a
@@ -218,7 +211,7 @@ def prepare_documents(
         return _description(corpus, by_split, language=corpus.language, vocabulary=vocabulary)
 
     settings = {"format": DOCUMENTS_FORMAT, "vocab_size": vocab_size, **how}
-    folder, description = _prepared(corpus, settings, build, cache)
+    folder, description = _prepared(corpus, settings, build)
     splits = {split: EncodedDocuments.load(folder, split) for split in description["sizes"]}
     return PreparedDocuments(splits, DocumentTokenizer.load(folder / "tokenizer.json"), description)
 

@@ -14,15 +14,13 @@
 BERT itself fills up a B from another document and truncates segments in the middle of sentences.
 """
 
-from bisect import bisect_right
 from dataclasses import dataclass
-from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
 
 from normlab.data.batching import stream
-from normlab.data.encoded import EncodedDocuments, copy_runs, ends, width_of
+from normlab.data.encoded import EncodedDocuments, copy_runs, ends, runs, width_of
 from normlab.data.vocabulary import DocumentTokenizer
 
 MARKS = 3  # special tokens in [CLS] A [SEP] B [SEP]; one fewer without B
@@ -117,7 +115,7 @@ def segment_pairs(
     short = rng.random(len(lengths)) < short_share
     rooms = np.where(short, rng.integers(LEAST, longest + 1, len(lengths)), longest)
     offsets = ends(lengths)
-    owner, first, end = _runs(documents, offsets, rooms, pair=nsp)
+    owner, first, end = runs(documents, offsets, rooms, least=2 if nsp else 1)
     room = rooms[: len(owner)]
     if not nsp:
         whole = offsets[end] - offsets[first]
@@ -154,33 +152,6 @@ def segment_pairs(
     b_end[rest] = b_first[rest] + 1
     b_tokens = np.minimum(offsets[b_end] - offsets[b_first], room - a_tokens)
     return Pairs(Segment(offsets[first], a_tokens), Segment(offsets[b_first], b_tokens), is_next)
-
-
-def _runs(
-    documents: np.ndarray, offsets: np.ndarray, rooms: np.ndarray, *, pair: bool
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Cut documents into runs; return each run's document, first sentence and end.
-
-    Run i fits into `rooms[i]` tokens unless it has the fewest possible sentences: one, or two with
-    `pair`.
-    """
-    least = 2 if pair else 1
-    places = offsets.tolist()
-    limits = rooms.tolist()
-    owner, firsts, stops = list[int](), list[int](), list[int]()
-    for document, (begin, stop) in enumerate(pairwise(documents.tolist())):
-        first = begin
-        while first < stop:
-            if pair and first == stop - 1 and first > begin:
-                first -= 1
-            limit = places[first] + limits[len(owner)]
-            fits = bisect_right(places, limit, lo=first, hi=stop + 1) - 1
-            end = min(max(fits, first + least), stop)
-            owner.append(document)
-            firsts.append(first)
-            stops.append(end)
-            first = end
-    return np.array(owner, np.int64), np.array(firsts, np.int64), np.array(stops, np.int64)
 
 
 def _labels(can_follow: np.ndarray, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:

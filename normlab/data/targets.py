@@ -10,15 +10,13 @@ each sequence: as closely as whole tokens (or words) allow, and exactly on avera
 token, even in whole-word masking, is masked, replaced or kept independently of the others.
 """
 
-from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
 
-from normlab.data.encoded import EncodedDocuments, copy_runs, ends, width_of
+from normlab.data.encoded import EncodedDocuments, copy_runs, ends, runs, width_of
 from normlab.data.vocabulary import DocumentTokenizer
 
 DICE = 4  # random numbers per token: its rank, whether it fits, how it is corrupted, its substitute
@@ -90,23 +88,17 @@ def text_windows(documents: np.ndarray, lengths: np.ndarray, *, max_length: int)
     # The end mark counts as a token of the last sentence of its document.
     marked = lengths.astype(np.int64)
     marked[documents[1:] - 1] += 1
-    places = ends(marked).tolist()
-    owner, starts, stops = list[int](), list[int](), list[int]()
-    for document, (begin, end) in enumerate(pairwise(documents.tolist())):
-        place, sentence = places[begin], begin
-        while place < places[end]:
-            # The last sentence end that is within the window, if there is one.
-            fits = bisect_right(places, place + max_length, lo=sentence, hi=end + 1) - 1
-            stop = places[fits] if places[fits] > place else place + max_length
-            owner.append(document)
-            starts.append(place)
-            stops.append(stop)
-            place, sentence = stop, max(fits, sentence)
-    document = np.array(owner, np.int64)
+    pieces = -(-marked // max_length)  # a sentence longer than a window is cut
+    sizes = np.full(pieces.sum(), max_length)
+    sizes[np.cumsum(pieces) - 1] = marked - (pieces - 1) * max_length
+    places = ends(sizes)
+    document, first, end = runs(
+        ends(pieces)[documents], places, np.full_like(sizes, max_length), least=1
+    )
+    start, size = places[first], places[end] - places[first]
     last_of_document = np.diff(document, append=-1) != 0
-    first, last = np.array(starts, np.int64), np.array(stops, np.int64)
     # Subtract one end mark per earlier document: positions in the text do not count end marks.
-    return Windows(first - document, last - first - last_of_document, last_of_document)
+    return Windows(start - document, size - last_of_document, last_of_document)
 
 
 class Masked(NamedTuple):
@@ -174,19 +166,16 @@ def _whole_words(
     """
     # A special token ends a word, so the next token starts one, even if marked as a continuation.
     before = np.concatenate([np.zeros((len(begins), 1), bool), maskable[:, :-1]], axis=1)
-    words = np.cumsum(begins | ~maskable | ~before, axis=1) - 1
-    scores = np.take_along_axis(order, words, axis=1)
-    order = np.argsort(np.where(maskable, scores, np.inf), axis=1, kind="stable")
-    word_here = np.take_along_axis(words, order, axis=1)
-    real = np.take_along_axis(maskable, order, axis=1)
-    width = np.arange(maskable.shape[1])
-    new = np.concatenate([np.ones((len(words), 1), bool), np.diff(word_here, axis=1) != 0], axis=1)
-    start = np.maximum.accumulate(np.where(new, width, 0), axis=1)
-    rows = np.arange(len(words))[:, None] * words.shape[1]
-    sizes = np.bincount((rows + words).ravel(), minlength=words.size).reshape(words.shape)
-    size = np.take_along_axis(sizes, word_here, axis=1)
-    fits = (wanted[:, None] - start) / size
-    taken = real & ((start == 0) | (np.take_along_axis(fit, word_here, axis=1) < fits))
-    picked = np.zeros_like(maskable)
-    np.put_along_axis(picked, order, taken, axis=1)
-    return picked
+    columns = maskable.shape[1]
+    first = np.flatnonzero(begins | ~maskable | ~before)  # token of each word, in all rows
+    size, row, real = (
+        np.diff(first, append=maskable.size),
+        first // columns,
+        maskable.ravel()[first],
+    )
+    own = row * columns + np.arange(len(row)) - np.searchsorted(row, row)  # word i has dice i
+    drawn = np.lexsort((order.ravel()[own], ~real, row))  # special tokens come last in their row
+    ahead = np.empty_like(first)  # tokens of the words drawn before, in the same row
+    ahead[drawn] = ends(size[drawn])[:-1] - row[drawn] * columns
+    taken = (ahead == 0) | (fit.ravel()[own] < (wanted[row] - ahead) / size)
+    return np.repeat(taken & real, size).reshape(maskable.shape)

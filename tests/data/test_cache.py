@@ -18,22 +18,21 @@ class Builder:
         (folder / "b.txt").write_text("more")
 
 
-@pytest.mark.parametrize("damage", [None, "edit", "remove", "manifest", "garble"])
-def test_an_entry_is_built_once_and_again_where_it_is_damaged(tmp_path, damage):
+MANIFESTS = ["[]", '{"../secret": "x"}', '{"a.txt": 1}', "[1", "[" * 5000, "\x00"]
+DAMAGES = [(MANIFEST, text) for text in MANIFESTS] + [("a.txt", "tex!"), ("b.txt", None)]
+
+
+@pytest.mark.parametrize(("name", "text"), [*DAMAGES, (MANIFEST, None)])
+def test_an_entry_is_built_once_and_again_if_it_is_damaged(cache, name, text):
     build = Builder()
-    entry = cached_folder("x", build, root=tmp_path)
-    assert entry == tmp_path / "x"
-    if damage == "edit":
-        (entry / "a.txt").write_text("tex!")
-    elif damage == "remove":
-        (entry / "b.txt").unlink()
-    elif damage == "manifest":
-        (entry / MANIFEST).unlink()
-    elif damage == "garble":
-        (entry / MANIFEST).write_text("[1")
-    assert is_whole(entry) == (damage is None)
-    cached_folder("x", build, root=tmp_path)
-    assert build.calls == (1 if damage is None else 2)
+    entry = cached_folder("x", build)
+    assert entry == cache / "x" and is_whole(entry)
+    cached_folder("x", build)
+    assert build.calls == 1
+    (entry / name).unlink() if text is None else (entry / name).write_text(text)
+    assert not is_whole(entry)
+    cached_folder("x", build)
+    assert build.calls == 2
     assert (entry / "a.txt").read_text() == "text" and is_whole(entry)
 
 
@@ -42,15 +41,15 @@ def _slow_build(folder):
     time.sleep(0.3)
 
 
-def _use(root, results):
-    entry = cached_folder("x", _slow_build, root=root)
+def _use(results):
+    entry = cached_folder("x", _slow_build)
     results.put([path.name for path in entry.iterdir() if path.name != MANIFEST])
 
 
-def test_processes_that_ask_at_once_share_one_build(tmp_path):
+def test_processes_that_ask_at_once_share_one_build():
     context = multiprocessing.get_context("fork")
     results = context.Queue()
-    processes = [context.Process(target=_use, args=(tmp_path, results)) for _ in range(3)]
+    processes = [context.Process(target=_use, args=(results,)) for _ in range(3)]
     for process in processes:
         process.start()
     found = [results.get(timeout=30) for _ in processes]

@@ -41,14 +41,10 @@ SIZES = {"wordpiece": 100, "bpe": 300}
 each_kind = pytest.mark.parametrize("pieces", ["wordpiece", "bpe"])
 
 
-def prepare(corpus, cache, *, pieces="bpe", vocab_size=None, lowercase=False):
-    return prepare_documents(
-        corpus if isinstance(corpus, DocumentCorpus) else Given(corpus),
-        vocab_size=vocab_size or SIZES[pieces],
-        pieces=pieces,
-        lowercase=lowercase,
-        cache=cache,
-    )
+def prepare(corpus, *, pieces="bpe", lowercase=False):
+    corpus = corpus if isinstance(corpus, DocumentCorpus) else Given(corpus)
+    size = SIZES[pieces]
+    return prepare_documents(corpus, vocab_size=size, pieces=pieces, lowercase=lowercase)
 
 
 def texts_of(prepared, split):
@@ -57,8 +53,8 @@ def texts_of(prepared, split):
     return [sentences[a:b] for a, b in pairwise(data.documents)]
 
 
-def test_sentences_come_back_in_their_documents(tmp_path):
-    prepared = prepare(SPLITS, tmp_path)
+def test_sentences_come_back_in_their_documents():
+    prepared = prepare(SPLITS)
     for split, documents in SPLITS.items():
         assert texts_of(prepared, split) == documents
         data = prepared.splits[split]
@@ -68,8 +64,8 @@ def test_sentences_come_back_in_their_documents(tmp_path):
         assert data.begins[data.text.offsets[:-1]].all()
 
 
-def test_description_by_hand(tmp_path):
-    description = prepare(SPLITS, tmp_path, pieces="wordpiece").description
+def test_description_by_hand():
+    description = prepare(SPLITS, pieces="wordpiece").description
     assert description["sizes"] == {"train": 3, "valid": 1, "test": 2}
     assert description["sentences"] == {"train": 6, "valid": 2, "test": 2}
     assert description["unknown"] == {"train": 0, "valid": 0, "test": 1}  # "!"
@@ -80,14 +76,14 @@ def test_description_by_hand(tmp_path):
     assert (description["source"], description["licence"]) == ("given", "none")
 
 
-def test_no_document_stands_in_two_splits(tmp_path):
+def test_no_document_stands_in_two_splits():
     splits = {
         "train": [["One."], ["Two."], ["Three.", "Four."], ["One."], ["Three."], ["Two."]],
         "valid": [["Two."], ["Five."], ["Six."], ["Five."]],
         "test": [["Six."], ["Seven."]],
         "test_more": [["Seven."], ["Eight."], ["Six."]],
     }
-    prepared = prepare(splits, tmp_path)
+    prepared = prepare(splits)
     assert {split: texts_of(prepared, split) for split in splits} == {
         "train": [["One."], ["Three.", "Four."], ["Three."]],
         "valid": [["Two."], ["Five."]],
@@ -103,13 +99,13 @@ def test_no_document_stands_in_two_splits(tmp_path):
     assert list(prepared.splits) == list(splits)
 
 
-def test_sentences_without_a_token_are_left_out(tmp_path):
+def test_sentences_without_a_token_are_left_out():
     splits = {
         **SPLITS,
         "train": [["The cat sat.", "\u200b", "The end."], ["\x00", "\u200b"], ["A dog."]],
         "valid": [["\u200b", "The dog."]],
     }
-    prepared = prepare(splits, tmp_path, pieces="wordpiece")
+    prepared = prepare(splits, pieces="wordpiece")
     assert prepared.description["sizes"] == {"train": 2, "valid": 1, "test": 2}
     assert prepared.description["sentences"]["train"] == 3
     train = prepared.splits["train"]
@@ -118,19 +114,19 @@ def test_sentences_without_a_token_are_left_out(tmp_path):
     assert (train.text.lengths > 0).all()
 
 
-def test_a_split_without_any_token_is_refused(tmp_path):
+def test_a_split_without_any_token_is_refused(cache):
     splits = {**SPLITS, "test": [["\u200b"], ["\x00"]]}
     with pytest.raises(ValueError, match="no sentence of test gives any tokens"):
-        prepare(splits, tmp_path, pieces="wordpiece")
-    assert [path for path in tmp_path.iterdir() if path.is_dir()] == []
+        prepare(splits, pieces="wordpiece")
+    assert not [path for path in cache.iterdir() if path.is_dir()]
 
 
 @each_kind
-def test_a_second_preparation_reads_the_cache(tmp_path, pieces):
+def test_a_second_preparation_reads_the_cache(pieces):
     corpus = Given(SPLITS)
-    first = prepare(corpus, tmp_path, pieces=pieces)
+    first = prepare(corpus, pieces=pieces)
     reads = corpus.reads
-    second = prepare(corpus, tmp_path, pieces=pieces)
+    second = prepare(corpus, pieces=pieces)
     assert corpus.reads == reads
     assert second.description == first.description
     assert second.tokenizer.encode(TRAIN[0]) == first.tokenizer.encode(TRAIN[0])
@@ -139,17 +135,17 @@ def test_a_second_preparation_reads_the_cache(tmp_path, pieces):
         for name in ("documents", "begins", "characters"):
             assert np.array_equal(getattr(data, name), getattr(given, name))
         assert np.array_equal(data.text.offsets, given.text.offsets)
-    prepare(corpus, tmp_path, pieces=pieces, lowercase=True)
+    prepare(corpus, pieces=pieces, lowercase=True)
     assert corpus.reads > reads
 
 
 @pytest.mark.parametrize("train", [[], SPLITS["valid"]])
-def test_a_split_without_documents_of_its_own_is_named(tmp_path, train):
+def test_a_split_without_documents_of_its_own_is_named(train):
     with pytest.raises(ValueError, match=r"has no examples in train \(.*give train, valid and"):
-        prepare({**SPLITS, "train": train}, tmp_path)
+        prepare({**SPLITS, "train": train})
 
 
-def test_a_vocabulary_of_a_large_text_is_learned_from_every_kth_document(tmp_path, monkeypatch):
+def test_a_vocabulary_of_a_large_text_is_learned_from_every_kth_document(monkeypatch):
     learned = []
     train = DocumentTokenizer.train
 
@@ -161,6 +157,6 @@ def test_a_vocabulary_of_a_large_text_is_learned_from_every_kth_document(tmp_pat
     splits = {**SPLITS, "train": [[f"Word{i} is here."] for i in range(40)]}
     monkeypatch.setattr("normlab.data.prepare.SAMPLE_CHARACTERS", 200)
     monkeypatch.setattr("normlab.data.prepare._DOCUMENTS", 2)
-    prepared = prepare(splits, tmp_path)
+    prepared = prepare(splits)
     assert texts_of(prepared, "train") == splits["train"]
     assert len(learned) == 10

@@ -102,12 +102,10 @@ def write_splits(folder):
 
 def test_a_folder_with_splits(tmp_path):
     write_splits(tmp_path)
-    (tmp_path / "test_news.txt").write_text("news.\n")
     (tmp_path / "notes.txt").write_text("not read\n")
     splits = splits_of(folder_documents(tmp_path))
-    assert list(splits) == ["test", "test_news", "valid", "train"]
+    assert list(splits) == ["test", "valid", "train"]
     assert splits["valid"] == [("valid one.", "valid two."), ("valid three.",)]
-    assert splits["test_news"] == [("news.",)]
 
 
 @pytest.mark.parametrize("name", ["all.txt", "all.txt.gz", "anything"])
@@ -190,7 +188,6 @@ def hub(tmp_path, monkeypatch):
             "name": "tables",
             "valid_share": 0.2,
             "test_share": 0.2,
-            "max_documents": None,
         }
         return HubDocuments(data_dir=data_dir, **{**defaults, **values})
 
@@ -265,11 +262,10 @@ def test_missing_rows_are_held_out_of_train(hub, missing):
     assert all(len(part) > 5 for part in parts)
 
 
-def test_the_first_documents_of_each_split_and_the_key(hub):
+def test_the_key_of_tables_follows_content_and_settings(hub):
     write_all(hub, ["One.", "", "Two.", "Three."])
     key = hub().key()
-    assert splits_of(hub(max_documents=2))["valid"] == [("One.",), ("Two.",)]
-    assert hub(max_documents=2).key() != key
+    assert hub(valid_share=0.1).key() != key
     hub.write("test", ["One.", "Other."])
     assert hub().key() != key
 

@@ -17,10 +17,7 @@ class Lines(Corpus):
     def __init__(self, splits, form: Form = "raw"):
         self.form = form
         self.reads = 0
-        self._texts = {
-            split: ParallelText(*sides, origins=(f"{split}.de", f"{split}.en"))
-            for split, sides in splits.items()
-        }
+        self._texts = {split: ParallelText(*sides) for split, sides in splits.items()}
 
     def read(self):
         self.reads += 1
@@ -35,14 +32,13 @@ VALID = (["ein Haus ."], ["a house ."])
 SPLITS = {"train": TRAIN, "valid": VALID, "test": (["zwei ."], ["two houses ."])}
 
 
-def prepare(corpus, tmp_path, *, vocab_size=60, joint=True, max_length=60):
-    return prepare_translation(
-        corpus, vocab_size=vocab_size, joint=joint, max_length=max_length, cache=tmp_path
-    )
+def prepare(corpus, **changes):
+    settings = {"vocab_size": 60, "joint": True, "max_length": 60}
+    return prepare_translation(corpus, **{**settings, **changes})
 
 
-def test_pairs_decode_to_texts(tmp_path):
-    data = prepare(Lines(SPLITS), tmp_path)
+def test_pairs_decode_to_texts():
+    data = prepare(Lines(SPLITS))
     for split, (source, target) in SPLITS.items():
         pairs, text = data.pairs[split], data.texts[split]
         assert (text.source, text.target) == (source, target)
@@ -52,8 +48,8 @@ def test_pairs_decode_to_texts(tmp_path):
         assert decoded == target
 
 
-def test_long_training_pairs_are_left_out_and_counted(tmp_path):
-    data = prepare(Lines(SPLITS), tmp_path, max_length=20)
+def test_long_training_pairs_are_left_out_and_counted():
+    data = prepare(Lines(SPLITS), max_length=20)
     assert data.texts["train"].source == TRAIN[0][:2]
     assert data.description["sizes"] == {"train": 2, "valid": 1, "test": 1}
     assert data.description["left_out"] == {"train": 1, "valid": 0, "test": 0}
@@ -62,58 +58,58 @@ def test_long_training_pairs_are_left_out_and_counted(tmp_path):
     assert decoded == TRAIN[0][:2]
 
 
-def test_a_long_sentence_that_is_scored_is_an_error(tmp_path):
+def test_a_long_sentence_that_is_scored_is_an_error(cache):
     texts = (["kurz .", "lang " * 30], ["short .", "long ."])
     with pytest.raises(ValueError, match=r"test\.de, line 2: \d+ tokens .*task\.max_length=20"):
-        prepare(Lines({**SPLITS, "test": texts}), tmp_path, max_length=20)
+        prepare(Lines({**SPLITS, "test": texts}), max_length=20)
     with pytest.raises(ValueError, match=r"train\.\w+, line 1: .*3 of 3 pairs"):
-        prepare(Lines(SPLITS), tmp_path, max_length=2)
-    assert [path for path in tmp_path.iterdir() if path.is_dir()] == []
+        prepare(Lines(SPLITS), max_length=2)
+    assert not [path for path in cache.iterdir() if path.is_dir()]
 
 
-def test_a_missing_split_is_named(tmp_path):
+def test_a_missing_split_is_named():
     splits = {name: text for name, text in SPLITS.items() if name != "valid"}
     with pytest.raises(ValueError, match=r"has no examples in valid \(sizes: train: 3, test: 1\)"):
-        prepare(Lines(splits), tmp_path)
+        prepare(Lines(splits))
 
 
-def test_vocabularies_come_from_training_text_alone(tmp_path):
-    data = prepare(Lines({**SPLITS, "test": (["\u6f22 ."], ["a ."])}), tmp_path)
+def test_vocabularies_come_from_training_text_alone():
+    data = prepare(Lines({**SPLITS, "test": (["\u6f22 ."], ["a ."])}))
     assert data.description["unknown"]["test"] == {"de": 1, "en": 0}
     assert data.source_tokenizer is data.target_tokenizer
-    apart = prepare(Lines(SPLITS), tmp_path, joint=False)
+    apart = prepare(Lines(SPLITS), joint=False)
     assert apart.target_tokenizer.encode_batch(["\u00e4"])[0][-1] == apart.target_tokenizer.unk_id
     assert apart.source_tokenizer.unk_id not in apart.source_tokenizer.encode_batch(["\u00e4"])[0]
 
 
-def test_a_second_preparation_reads_the_cache(tmp_path):
+def test_a_second_preparation_reads_the_cache():
     corpus = Lines(SPLITS)
-    first = prepare(corpus, tmp_path)
+    first = prepare(corpus)
     reads = corpus.reads
-    second = prepare(corpus, tmp_path)
+    second = prepare(corpus)
     assert corpus.reads == reads
     assert second.description == first.description
     for split in SPLITS:
         assert np.array_equal(second.pairs[split].target.ids, first.pairs[split].target.ids)
     other = Lines(SPLITS)
-    prepare(other, tmp_path, vocab_size=50)
+    prepare(other, vocab_size=50)
     assert other.reads == 1
 
 
-def test_separators_inside_a_sentence_survive_and_blank_training_pairs_are_left_out(tmp_path):
+def test_separators_inside_a_sentence_survive_and_blank_training_pairs_are_left_out():
     odd = (["ein\u2028Haus .", "zwei\x0c\r.", " ", "c"], ["a", "b", "d", ""])
-    data = prepare(Lines({**SPLITS, "train": odd}), tmp_path)
+    data = prepare(Lines({**SPLITS, "train": odd}))
     assert data.texts["train"].source == odd[0][:2]
     assert data.description["left_out"] == {"train": 2, "valid": 0, "test": 0}
 
 
-def test_pieces_are_joined_in_references(tmp_path):
+def test_pieces_are_joined_in_references():
     splits = {
         "train": (["ein h@@ aus .", "h@@ au@@ s"], ["a ho@@ use .", "it &apos;s ."]),
         "valid": (["ein h@@ aus ."], ["a ho@@ use ."]),
         "test": (["ein h@@ aus ."], ["it &apos;s a ho@@ use ."]),
     }
-    data = prepare(Lines(splits, form="bpe"), tmp_path)
+    data = prepare(Lines(splits, form="bpe"))
     assert data.texts["test"].target == ["it &apos;s a house ."]
     assert data.description["tokens"]["test"] == {"de": 4, "en": 6}
     assert data.description["reference_length"]["test"] == 5
@@ -122,12 +118,12 @@ def test_pieces_are_joined_in_references(tmp_path):
     assert data.source_lines(["h@@ aus ."]) == ["h@@ aus ."]
 
 
-def test_plain_and_words_of_raw_text(tmp_path):
-    data = prepare(Lines(SPLITS), tmp_path)
+def test_plain_and_words_of_raw_text():
+    data = prepare(Lines(SPLITS))
     assert data.plain(["It's a house."]) == ["It's a house."]
     assert data.words(["It's a house."]) == ["It &apos;s a house ."]
     assert data.source_lines(["Ein Haus."]) == ["Ein Haus."]
     for lower in (False, True):
         splits = {x: ([a.lower() if lower else a for a in y[0]], y[1]) for x, y in SPLITS.items()}
-        data = prepare(Lines(splits, form="tokenized"), tmp_path)
+        data = prepare(Lines(splits, form="tokenized"))
         assert data.source_lines(["Ein Haus."]) == ["ein haus ." if lower else "Ein Haus ."]

@@ -10,7 +10,6 @@ import pytest
 
 from normlab.commands.list import main as ls
 from normlab.commands.report import main as report
-from normlab.data.cache import cached_folder, is_whole
 from normlab.data.corpus import read_lines
 from normlab.records.files import from_json, read_file
 from normlab.records.record import RunRecord, number
@@ -103,15 +102,3 @@ def test_a_config_whose_aliases_nest_without_end_is_named_at_once(tmp_path, caps
     store.write(record(seed=1), tmp_path / "good" / "seed1")
     assert report([str(tmp_path), "--out", str(tmp_path / "out")]) == 1
     assert "line 2 has an alias" in capsys.readouterr().err
-
-
-@pytest.mark.parametrize("manifest", ["[]", '{"../secret": "x"}', '{"a": 1}', "[" * 5000, "\x00"])
-def test_a_broken_cache_heals(manifest, tmp_path):
-    def build(folder: Path) -> None:
-        (folder / "a").write_text("whole")
-
-    entry = cached_folder("corpus-1", build, root=tmp_path)
-    (entry / "manifest.json").write_text(manifest)
-    assert not is_whole(entry)
-    assert (cached_folder("corpus-1", build, root=tmp_path) / "a").read_text() == "whole"
-    assert is_whole(entry)
