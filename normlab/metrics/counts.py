@@ -20,10 +20,7 @@ def mean_score(total: float, count: int, *, higher_is_better: bool) -> Score:
 def perplexity(total_nll: float, count: int) -> Score:
     """Return the perplexity, exp(nll / tokens), from a summed negative log-likelihood in nats."""
     mean = mean_score(total_nll, count, higher_is_better=False).value
-    try:
-        return Score(math.exp(mean), False, count)
-    except OverflowError:  # the value is too large for a float
-        return Score(math.inf, False, count)
+    return Score(math.inf if mean > 709 else math.exp(mean), False, count)  # no overflow error
 
 
 def unigram_nll(counts: Iterable[int]) -> float:

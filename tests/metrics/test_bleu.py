@@ -17,46 +17,19 @@ def bleu(hypotheses, references, **options):
     return bleu_scores(hypotheses, references, **options)["bleu"]
 
 
-def of_words(hypotheses, references):
-    return bleu(hypotheses, references, lowercase=True, tokenize="none")
-
-
-def test_one_wrong_token_by_hand():
-    # Ten tokens, the last wrong: 9 of 10 unigrams match, 8 of 9, 7 of 8 and 6 of 7 n-grams.
-    reference = "a b c d e f g h i j"
-    hypothesis = "a b c d e f g h i x"
-    expected = 100 * (9 / 10 * 8 / 9 * 7 / 8 * 6 / 7) ** 0.25
-    assert of_words([hypothesis], [reference]).value == pytest.approx(expected)
-
-
-def test_counts_are_pooled_over_the_corpus_not_averaged_over_sentences():
-    references = ["a b c d e", "a b c d e f g h i j"]
-    hypotheses = ["a b c d x", "a b c d e f g h i j"]
-    matched, total = [4 + 10, 3 + 9, 2 + 8, 1 + 7], [5 + 10, 4 + 9, 3 + 8, 2 + 7]
-    precision = math.prod(m / t for m, t in zip(matched, total, strict=True))
-    expected = 100 * precision**0.25
-    assert of_words(hypotheses, references).value == pytest.approx(expected)
-
-
-def test_case_and_tokens_are_as_declared():
-    hypotheses, references = ["The cat, sat on the mat."], ["the cat, sat on the mat."]
-    assert bleu(hypotheses, references, lowercase=True).value == pytest.approx(100)
-    assert bleu(hypotheses, references).value < 100
-    # 13a splits the punctuation off, so that `mat` matches `mat.` there and not as plain tokens.
-    detached = ["the cat , sat on the mat ."]
-    assert bleu(detached, references).value == pytest.approx(100)
-    assert bleu(detached, references, tokenize="none").value < 60
-
-
-def test_signatures_name_case_and_tokenizer():
+def test_case_and_tokens_are_as_declared_and_signatures_name_them():
     def parts(score):
         return dict(part.split(":") for part in score.signature.split("|"))
 
-    raw = parts(bleu(REFERENCES, REFERENCES))
-    assert (raw["case"], raw["tok"], raw["nrefs"]) == ("mixed", "13a", "1")
-    tokens = parts(of_words(REFERENCES, REFERENCES))
-    assert (tokens["case"], tokens["tok"]) == ("lc", "none")
-    assert "version" in tokens
+    hypotheses, references = ["The cat, sat on the mat."], ["the cat, sat on the mat."]
+    assert bleu(hypotheses, references, lowercase=True).value == pytest.approx(100)
+    raw = bleu(hypotheses, references)
+    assert raw.value < 100 and parts(raw).items() >= {"case": "mixed", "tok": "13a"}.items()
+    # 13a splits the punctuation off, so that `mat` matches `mat.` there and not as plain tokens.
+    detached = ["the cat , sat on the mat ."]
+    assert bleu(detached, references).value == pytest.approx(100)
+    plain = bleu(detached, references, lowercase=True, tokenize="none")
+    assert plain.value < 60 and parts(plain).items() >= {"case": "lc", "tok": "none"}.items()
     assert parts(corpus_chrf(REFERENCES, REFERENCES))["nw"] == "0"
 
 
@@ -116,8 +89,6 @@ def test_the_brevity_penalty_follows_from_the_length_ratio():
     ratio = found["length_ratio"].value
     assert 0.3 < ratio < 0.7
     assert found["brevity_penalty"].value == pytest.approx(math.exp(1 - 1 / ratio))
-    short = of_words(["a b c d e f"], ["a b c d e f g h"]).value
-    assert short == pytest.approx(100 * math.exp(1 - 8 / 6))
     longer = bleu_scores([f"{line} {line}" for line in REFERENCES], REFERENCES)
     assert longer["length_ratio"].value == pytest.approx(2)
     assert longer["brevity_penalty"].value == 1

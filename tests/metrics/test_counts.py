@@ -7,19 +7,10 @@ import pytest
 from normlab.metrics.counts import mean_score, perplexity, unigram_nll
 
 
-def test_mean_and_direction():
-    score = mean_score(30.0, 40, higher_is_better=True)
-    assert (score.value, score.higher_is_better, score.n) == (0.75, True, 40)
-    assert not mean_score(30.0, 40, higher_is_better=False).higher_is_better
-
-
-def test_perplexity_of_a_uniform_guess_is_the_vocabulary():
+def test_perplexity_of_a_uniform_guess_is_the_vocabulary_and_of_a_hopeless_one_infinite():
     score = perplexity(7 * math.log(50), 7)
     assert score.value == pytest.approx(50)
     assert not score.higher_is_better and score.n == 7
-
-
-def test_a_hopeless_model_has_infinite_perplexity():
     assert perplexity(1e6, 1).value == perplexity(math.inf, 1).value == math.inf
     assert math.isnan(perplexity(math.nan, 3).value)
 

@@ -10,7 +10,7 @@ from torch import nn
 
 from normlab.config.registry import CONFIG_DIR, instantiate
 from normlab.norms.base import Stream
-from normlab.probes.base import Probe, ProbeGroup, StepView, Values, to_floats
+from normlab.probes.base import Probe, ProbeGroup, StepView, Values
 from normlab.probes.sites import Seen
 from normlab.train.build import make_norm
 from tests.models.small import logits, sentences, seq2seq
@@ -128,26 +128,6 @@ def test_the_last_fifty_steps_are_kept_with_gaps_where_nobody_looked():
     resumed = ProbeGroup({"r": Recorder(every=2)})
     resumed.load_state_dict({**group.state_dict(), "probes": {"gone": {"count": 1}}})
     assert resumed.recent() == recent and resumed.metrics() == group.metrics() != {}
-
-
-def test_figures_are_heard_in_order_and_in_bulk():
-    class Ear(Probe):
-        heard: tuple[float, ...] = ()
-
-        def hear(self, numbers) -> None:
-            self.heard += tuple(numbers.values())
-
-    probe = Ear()
-    for value in range(31):
-        probe.later({"loss": torch.tensor(float(value))})
-    assert probe.heard == ()
-    for value in (31, 32):
-        probe.later({"loss": torch.tensor(float(value))})
-    assert probe.heard == tuple(range(32))
-    probe.flush()
-    assert probe.heard == tuple(range(33))
-    values = [torch.tensor([1.5]), torch.tensor(2, dtype=torch.int64), torch.tensor(0.1).double()]
-    assert to_floats(values) == [1.5, 2.0, float(torch.tensor(0.1))]
 
 
 def test_a_probe_says_only_where_and_what_it_measures():

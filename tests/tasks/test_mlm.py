@@ -10,7 +10,7 @@ import torch
 from normlab.config.schema import NORM_KEYS as SITES
 from normlab.data.vocabulary import DocumentTokenizer
 from normlab.norms.ranks import Shard
-from normlab.tasks.base import Condition, Draw
+from normlab.tasks.base import Draw
 from normlab.tasks.lm import LengthChange
 from normlab.tasks.mlm import MaskedLanguageModeling
 from normlab.train.evaluate import Evaluator, Weights
@@ -138,21 +138,6 @@ def test_the_loss_is_each_part_over_its_own_count(task):
         assert scores[name].higher_is_better
 
 
-def test_losses_are_sums_over_examples(task):
-    model = text_model(task).train()  # layer norm: an example's loss is its own
-    indices = [0, 9, 21, 40, 2]
-    batch = task.batch("train", indices)
-    together, singles = task.losses(model, batch), [task.batch("train", [i]) for i in indices]
-    alone = [task.losses(model, single) for single in singles]
-    assert set(together) == set(batch.counts) == {"mlm", "nsp"}
-    for name, loss in together.items():
-        assert loss.item() == pytest.approx(sum(x[name].item() for x in alone), rel=1e-12)
-        assert batch.counts[name] == sum(single.counts[name] for single in singles)
-    (of_all,) = torch.autograd.grad(sum(together.values()), model.token_head.weight)
-    of_each = sum(torch.autograd.grad(sum(x.values()), model.token_head.weight)[0] for x in alone)
-    torch.testing.assert_close(of_all, of_each, rtol=1e-9, atol=1e-11)
-
-
 def test_buckets_of_length_add_up_to_the_whole(task):
     model = text_model(task)
     scores = task.evaluate(model, "test", ALONE)
@@ -254,21 +239,6 @@ def test_too_few_positions_are_refused(changes):
     with pytest.raises(ValueError, match=r"up to 32 tokens, but model\.max_positions=31: raise it"):
         text_model(mlm(**changes), max_positions=31)
     text_model(mlm(**changes), max_positions=32)
-
-
-def test_conditions():
-    assert [condition.name for condition in mlm().conditions] == [
-        "batch_size_1",
-        "batch_size_8",
-        "eval_stats_batch",
-        "eval_stats_recalibrated",
-        "eval_stats_batch/batch_size_1",
-        "eval_stats_batch/batch_size_8",
-    ]
-    names = [condition.name for condition in mlm(test_eval_stats=["running"]).conditions]
-    assert names == ["batch_size_1", "batch_size_8", "eval_stats_running"]
-    assert list(mlm(test_batch_sizes=[], test_eval_stats=[]).conditions) == []
-    assert Condition().name == ""
 
 
 def test_the_test_is_repeated_under_conditions_that_matter(tmp_path):
