@@ -106,7 +106,7 @@ class Records(list[RunRecord]):
 
 
 def load_records(runs_dir: Path | str = "runs", **where: object) -> Records:
-    """Return the records below `runs_dir` that match `where` (see `RunStore.records`)."""
+    """Return the records below `runs_dir` that match `where` (see `select`)."""
     entries = RunStore(runs_dir).entries()
     kept = {id(record) for record in select([record for _, record in entries], where)}
     return Records([entry for entry in entries if id(entry[1]) in kept])

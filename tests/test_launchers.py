@@ -43,7 +43,7 @@ def test_a_search_finds_the_best_rate_and_a_diverged_trial_is_the_worst(corpus, 
     best = yaml.safe_load(ended.output[ended.output.index("name: optuna") :])
     losses = {
         record.config["optim"]["lr"]: record.scores["valid/loss"].value
-        for record in RunStore(runs).records()
+        for _, record in RunStore(runs).entries()
         if record.outcome.status == "finished"
     }
     assert len(losses) == 1 and best["best_value"] == min(losses.values())
@@ -68,7 +68,7 @@ def test_a_cell_that_fails_elsewhere_is_listed_and_costs_only_itself(corpus: Pat
     assert "1 runs failed" in ended.output
     assert "accumulate=0 must be above 0" in ended.output
     assert "Traceback" not in ended.output
-    assert len(RunStore(tmp_path / "runs").records()) == 1
+    assert len(RunStore(tmp_path / "runs").entries()) == 1
 
 
 @on_request
@@ -77,5 +77,5 @@ def test_a_sweep_on_ray(corpus: Path, tmp_path: Path):
     pytest.importorskip("hydra_plugins.hydra_ray_launcher", reason=reason)
     ended = sweep(corpus, tmp_path / "runs", "hydra/launcher=ray", "norm=ln,bn")
     assert ended.status == 0, ended.output
-    records = RunStore(tmp_path / "runs").records()
+    records = [record for _, record in RunStore(tmp_path / "runs").entries()]
     assert [record.outcome.status for record in records] == ["finished", "finished"]

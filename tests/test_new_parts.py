@@ -151,7 +151,7 @@ def test_a_new_norm_is_listed_built_and_checked(project, capsys):
     y = norm(x, Stream(torch.ones(2, 3, dtype=torch.bool)))
     torch.testing.assert_close(y, x / x.abs().amax(-1, keepdim=True).clamp(min=0.5))
     assert norm.incremental and norm.batch_independent
-    with pytest.raises(ValueError, match=r"norm\.floor=0 must be float above 0"):
+    with pytest.raises(ValueError, match=r"norm\.floor=0: Expected `float` > 0\.0"):
         normlab.make_norm("peak", 6, floor=0)
     assert main(["norm", "check", "fresh", "peak"]) == 0
     assert "violated" not in capsys.readouterr().out

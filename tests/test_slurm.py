@@ -143,7 +143,7 @@ def test_a_sweep_outlives_one_of_its_nodes_and_time_limits(cluster: Cluster, tmp
     finally:
         sweep.kill()
     assert sweep.returncode == 0, output.decode()
-    records = RunStore(runs).records()
+    records = [record for _, record in RunStore(runs).entries()]
     assert len(records) == len(cells)
     assert {record.outcome.status for record in records} == {"finished"}
     assert "node2 not responding, setting DOWN" in cluster.log

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NoReturn
 
 from normlab.commands._terminal import at_work, complain, folded
 from normlab.records.record import RunRecord
-from normlab.records.store import CONFIG_FILE, RECORD_FILE, RunStore
+from normlab.records.store import CONFIG_FILE, RECORD_FILE, RunStore, read_record
 
 if TYPE_CHECKING:
     from normlab.train.loaded import LoadedRun
@@ -116,7 +116,7 @@ def runs_of(place: Path) -> list[Path]:
     Raises ValueError for a place without runs, with a damaged run, or with several experiments.
     """
     if (place / CONFIG_FILE).is_file() and not (place / RECORD_FILE).is_file():
-        RunStore(place).read(place)  # raises, since the run has not ended
+        read_record(place)  # raises, since the run has not ended
     runs, problems = read_places([place])
     if problems:
         raise ValueError(problems[0])

@@ -11,7 +11,7 @@ from msgspec import to_builtins
 from normlab.commands._arguments import add_run, as_path, command_parser, load, runs_of
 from normlab.commands._terminal import at_work, complain, print_table
 from normlab.records.record import Score
-from normlab.records.store import RunStore
+from normlab.records.store import read_record
 
 _EXAMPLES = """\
 examples:
@@ -72,7 +72,7 @@ def main(argv: list[str]) -> int:
 
 
 def _record(folder: Path) -> Mapping[str, Score]:
-    return RunStore(folder).read(folder).scores
+    return read_record(folder).scores
 
 
 def _of_kept_translations(folder: Path, changes: Sequence[str]) -> Mapping[str, Score]:
@@ -81,7 +81,7 @@ def _of_kept_translations(folder: Path, changes: Sequence[str]) -> Mapping[str, 
     from normlab.train.build import build_task
     from normlab.train.loaded import rescored
 
-    record = RunStore(folder).read(folder)
+    record = read_record(folder)
     task = build_task(to_dict(from_dict(record.config, changes)))
     return {name: s for name, s in rescored(folder, task).items() if name in record.scores}
 

@@ -212,7 +212,7 @@ def _publish(subject: "Examined", card: dict[str, Any], results: Path) -> None:
     from normlab.config.compose import to_dict
     from normlab.inspect.card import TASKS
     from normlab.records.packed import Key, write_pack
-    from normlab.records.store import RunStore
+    from normlab.records.store import RECORD_FILE, RunStore, read_record
     from normlab.reports.cards import CARD_FILE, FOLDER, card_pages
     from normlab.reports.manifest import accept, write_files
 
@@ -224,8 +224,8 @@ def _publish(subject: "Examined", card: dict[str, Any], results: Path) -> None:
         for seed in subject.seeds(task):
             config = to_dict(subject.config(task, seed=seed))
             store = RunStore(config["runs_dir"])
-            if store.has(folder := store.run_dir(config)):
-                records[Key(config["choices"]["task"], "", seed)] = store.read(folder)
+            if ((folder := store.run_dir(config)) / RECORD_FILE).is_file():
+                records[Key(config["choices"]["task"], "", seed)] = read_record(folder)
     write_pack(home, records)
     write_files(card_pages(results))
     accept(results, [home])

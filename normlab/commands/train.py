@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 from normlab.config.registry import CONFIG_DIR
 from normlab.config.schema import RunConfig
 from normlab.records.files import atomic_write
-from normlab.records.store import RECORD_FILE, RunStore
+from normlab.records.store import RECORD_FILE, read_record
 from normlab.studies.loop import INTERRUPTED, Cell, Plan, carry_out, end_with_the_sweep
 
 if TYPE_CHECKING:
@@ -52,11 +52,10 @@ def main(argv: list[str], again: str | None = None) -> int:
         print(_HELP)
         return 0
     from normlab.config.compose import compose
-    from normlab.config.suggest import check_arguments, check_given_once
+    from normlab.config.suggest import check_arguments
 
     end_with_the_sweep()
     check_arguments(argv)
-    check_given_once(argv)
     if (shown := shown_config(argv)) is not None:
         print(shown, end="")
         return 0
@@ -167,7 +166,7 @@ def run_hydra(argv: list[str], *, again: str) -> int:
         (done,) = carry_out(Plan(cells[-1:]), 1)
         if done.status:
             raise ValueError(f"{done.cell.name}: {done.said}")
-        return objective(RunStore(config.runs_dir).read(folder), config, direction)
+        return objective(read_record(folder), config, direction)
 
     os.environ.setdefault("HYDRA_FULL_ERROR", "1")  # errors reach cli.py, which prints one line
     main = hydra.main(config_path=str(CONFIG_DIR), config_name=CONFIG_NAME, version_base="1.3")

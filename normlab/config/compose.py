@@ -232,13 +232,11 @@ def from_dict(plain: Mapping[str, Any], changes: Sequence[str] = ()) -> DictConf
     change, or an interpolation: a config from elsewhere must not read this machine's environment.
     """
     _check_plain(plain, "")
-    nodes = ("norm", *OPTIONS, *PARTS)
-    if lacks := [name for name in ("seed", "choices", *nodes) if name not in plain]:
+    nodes = ("choices", "norm", *OPTIONS, *PARTS)
+    lacks = [name for name in nodes if not isinstance(plain.get(name), Mapping)]
+    if lacks or "seed" not in plain:
         why = "it is damaged, or made by another version"
-        raise ValueError(f"the run's config lacks {', '.join(lacks)}: {why}")
-    for name in nodes:
-        if not isinstance(node := plain[name], Mapping):
-            raise ValueError(f"the run's config has {node!r:.60} at {name}, not a node")
+        raise ValueError(f"the run's config lacks {', '.join(lacks or ['seed'])}: {why}")
     config = _typed(plain)
     copies: list[str] = []
     for change in changes:

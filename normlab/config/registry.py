@@ -9,19 +9,19 @@ import hashlib
 import inspect
 import re
 import types
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from functools import lru_cache, partial
 from importlib import import_module
 from itertools import takewhile
 from pathlib import Path
-from typing import Annotated, Any, Literal, TypeVar, Union, cast, get_args, get_origin
+from typing import Any, Literal, TypeVar, Union, cast, get_args, get_origin
 from typing import get_type_hints as hints_of
 
 import msgspec
 import yaml
 
-from normlab.config.ranges import Range
+from normlab.config.schema import leaves
 
 _PACKAGE = Path(__file__).resolve().parents[1]
 # An installed wheel has the folder inside the package, a checkout at its root.
@@ -106,19 +106,11 @@ def options_with(group: str) -> dict[str, list[str]]:
     """Return, for each dotted key in a group's option files, the options whose file has it."""
     found: dict[str, list[str]] = {}
     for path in sorted((CONFIG_DIR / group).glob("*.yaml")):
-        for key, value in (read_yaml(path) or {}).items():
-            for leaf in _leaves(value, key) if key not in (TARGET, "defaults") else ():
-                found.setdefault(leaf, []).append(path.stem)
+        for key, value in leaves(read_yaml(path)):
+            # An interpolated value is set elsewhere.
+            if key != "defaults" and not key.endswith(TARGET) and "${" not in str(value):
+                found.setdefault(key, []).append(path.stem)
     return found
-
-
-def _leaves(node: object, prefix: str) -> Iterator[str]:
-    """Yield the dotted keys of a node, except those interpolated from elsewhere."""
-    if isinstance(node, dict) and node:
-        for key, value in node.items():
-            yield from _leaves(value, f"{prefix}.{key}") if key != TARGET else ()
-    elif "${" not in str(node):
-        yield prefix
 
 
 def option_settings(group: str, name: object, key: str) -> Mapping[str, Any]:
@@ -247,28 +239,12 @@ def _value(value: Any, hint: Any, key: str, settings: Any) -> Any:
         for kind in choices:
             if inspect.isclass(kind) and kind not in (str, bool, int, float, type(None)):
                 return check(value, key, kind, settings=own)
-        raise ValueError(f"{key} takes a value, not an option: it must be {_say(choices)}")
-    for choice in sorted(choices, key=lambda choice: choice is not int):
-        plain, *notes = get_args(choice) if get_origin(choice) is Annotated else (choice,)
-        if all(note.fits(value) for note in notes if isinstance(note, Range)):
-            try:
-                return msgspec.convert(value, plain)
-            except msgspec.ValidationError:
-                continue
-            except TypeError:  # a type that msgspec does not know
-                if not str(getattr(plain, "__module__", "")).startswith("normlab."):
-                    return value  # the class checks it itself
-    raise ValueError(f"{key}={value!r} must be {_say(choices)}")
-
-
-def _say(choices: Collection[Any]) -> str:
-    """Return the types that a value may have, with their ranges, as text."""
-    said = []
-    for hint in choices:
-        plain, *notes = get_args(hint) if get_origin(hint) is Annotated else (hint,)
-        if get_origin(plain) is Literal:
-            text = ", ".join(map(str, get_args(plain)))
-        else:
-            text = "null" if plain is type(None) else getattr(plain, "__name__", str(plain))
-        said.append(" ".join([text, *(n.allowed for n in notes if isinstance(n, Range))]))
-    return " or ".join(said)
+        raise ValueError(f"{key} takes a value, not an option")
+    try:
+        return msgspec.convert(value, hint)
+    except TypeError:  # a type of torch, whose class checks the value itself
+        return value
+    except msgspec.ValidationError as error:
+        words = [str(w) for kind in choices if get_origin(kind) is Literal for w in get_args(kind)]
+        said = f" must be {', '.join(words)}" if words else f": {error}"
+        raise ValueError(f"{key}={value!r}{said}") from None

@@ -17,7 +17,7 @@ included.
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, fields
 from enum import Enum
-from typing import Any, Literal, NamedTuple
+from typing import Any, cast
 
 MISSING = "???"  # as in omegaconf, which light commands do not import
 
@@ -28,33 +28,18 @@ AverageStatistics = Enum("AverageStatistics", ("recalibrate", "average"))
 TestedWeights = Enum("TestedWeights", ("last", "best"))
 OtherCode = Enum("OtherCode", ("refuse", "accept", "rerun"))
 
-
-class SiteKey(NamedTuple):
-    """A config key that sets the norm of some places.
-
-    Attributes:
-        key: the key in the config; `norm@<key>` on the command line.
-        rule: the pattern of paths that the key is short for.
-        default: the norm if the key is not given: the run's own (`norm`), or `none`.
-    """
-
-    key: str
-    rule: str
-    default: Literal["norm", "none"] = "norm"
-
-
-SITES = (
-    SiteKey("norm", "*"),
-    SiteKey("encoder_norm", "encoder.*"),
-    SiteKey("decoder_norm", "decoder.*"),
-    SiteKey("ffn_inner_norm", "*.inner", default="none"),
-    SiteKey("embedding_norm", "*.embedding", default="none"),
-    SiteKey("input_norm", "recurrent.*.input"),
-    SiteKey("hidden_norm", "recurrent.*.hidden"),
-    SiteKey("cell_norm", "recurrent.*.cell"),
-)
-"""All keys that name a norm, in the order of the config."""
-NORM_KEYS = tuple(site.key for site in SITES)
+SITES = {
+    "norm": "*",
+    "encoder_norm": "encoder.*",
+    "decoder_norm": "decoder.*",
+    "ffn_inner_norm": "*.inner",
+    "embedding_norm": "*.embedding",
+    "input_norm": "recurrent.*.input",
+    "hidden_norm": "recurrent.*.hidden",
+    "cell_norm": "recurrent.*.cell",
+}
+"""All keys that name a norm, in the order of the config, with the rule that each is short for."""
+NORM_KEYS = tuple(SITES)
 STACK_NORMS = ("encoder_norm", "decoder_norm")
 STEP_NORMS = ("input_norm", "hidden_norm", "cell_norm")
 """The keys of a recurrent layer's norms."""
@@ -157,6 +142,15 @@ def top_level_keys() -> list[str]:
         for key in fields(schema)
         if key.name not in nodes
     ]
+
+
+def leaves(node: object, prefix: str = "") -> Iterator[tuple[str, Any]]:
+    """Yield the dotted key and value of each leaf; a list or an empty mapping is a leaf."""
+    if isinstance(node, Mapping) and node:
+        for name, value in cast("Mapping[str, object]", node).items():
+            yield from leaves(value, f"{prefix}.{name}" if prefix else name)
+    elif prefix:
+        yield prefix, node
 
 
 def label(names: Mapping[str, str]) -> str:

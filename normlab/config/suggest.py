@@ -37,14 +37,12 @@ def meant(key: str) -> str:
         return f" {node}={', '.join(having)} {'has' if len(having) == 1 else 'have'} it."
     known = [*_groups(), *top_level_keys()]
     known += [f"{node}.{name}" for node in (*OPTIONS, "norm") for name in options_with(node)]
-    last = key.rpartition(".")[2]
-    same = [name for name in known if name.rpartition(".")[2] == last]
-    near = get_close_matches(key, known, n=_MOST, cutoff=0.7)
-    found = [*near, *same] if "." in key else same or near
-    if not found:
-        words = {name.rpartition(".")[2]: name for name in reversed(known)}
-        found = [words[word] for word in get_close_matches(last, words, _MOST, cutoff=0.7)]
-    return _did_you_mean(list(dict.fromkeys(found))[:_MOST])
+    words: dict[str, list[str]] = {}
+    for name in known:
+        words.setdefault(name.rpartition(".")[2], []).append(name)
+    near = get_close_matches(key.rpartition(".")[2], words, n=_MOST, cutoff=0.7)
+    found = dict.fromkeys(name for word in near for name in words[word])
+    return _did_you_mean([*found][:_MOST])
 
 
 def _groups() -> list[str]:
@@ -98,19 +96,3 @@ def check_arguments(arguments: Sequence[str]) -> None:
             if value.startswith("[") and key not in _LISTS and key in _groups():
                 sweep = f"normlab train -m {key}={value.strip('[]').replace(' ', '')}"
                 raise ValueError(f"{text}: {key} takes one option; a sweep over several is {sweep}")
-
-
-def check_given_once(arguments: Sequence[str]) -> None:
-    """Raise ValueError for a key or group given two values, since Hydra silently takes the last.
-
-    This is only for what a person types: studies override values on purpose.
-    """
-    given: dict[str, str] = {}
-    for text in arguments:
-        for key, value in typed([text]).items():
-            name = key.lstrip("+")
-            first = value if name in _LISTS else given.setdefault(name, value)
-            if first != value:
-                what = "option" if name in _groups() else "value"
-                both = f"{name}={first} and {name}={value} are both given"
-                raise ValueError(f"{both}: {name} takes one {what}")

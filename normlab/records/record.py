@@ -10,15 +10,16 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
 from functools import cached_property
-from html import escape
 from numbers import Integral, Real
 from typing import Annotated, Any, Literal, cast
 
 import msgspec
 from msgspec.structs import asdict
+
+from normlab.config.schema import leaves
 
 FORMAT = "normlab.record/3"
 MEND_RUN = "remove the file and start the run again"
@@ -133,13 +134,6 @@ class RunRecord(
         """The scores of whole splits under the run's own settings, with paths like `test/bleu`."""
         return {name: score for name, score in self.scores.items() if name.count("/") == 1}
 
-    def _repr_html_(self) -> str:
-        """Return the notebook view: the run's outcome and main scores."""
-        shown = {"outcome": f"{self.outcome.status} at step {self.outcome.step}"}
-        shown |= {name: f"{score.value:.4g}" for name, score in self.main_scores.items()}
-        rows = (f"<tr><td>{escape(k)}</td><td>{escape(v)}</td></tr>" for k, v in shown.items())
-        return f"<b>{escape(self.run_id)}</b><table>{''.join(rows)}</table>"
-
     def to_json(self) -> str:
         """Return reproducible JSON: sorted keys, ASCII, one newline at the end."""
         fields = asdict(self)
@@ -230,7 +224,7 @@ def fingerprint(config: Mapping[str, Any]) -> str:
 
 def parts(config: Mapping[str, Any]) -> Parts:
     """Return the hashed part of a config, one entry per dotted key or empty node."""
-    return dict(sorted(_leaves("", _experiment(config))))
+    return dict(sorted((key, _canonical(item)) for key, item in leaves(_experiment(config))))
 
 
 def _experiment(config: Mapping[str, Any]) -> Any:
@@ -245,11 +239,3 @@ def _hashed(value: Any) -> Any:
         return [_hashed(item) for item in cast("list[Any]", value)]
     # `lr=1` and `lr=1.0` are the same experiment, whatever type YAML gives them.
     return int(value) if isinstance(value, float) and value.is_integer() else value
-
-
-def _leaves(key: str, value: Any) -> Iterator[tuple[str, str]]:
-    if isinstance(value, dict) and value:
-        for name, item in cast("dict[str, Any]", value).items():
-            yield from _leaves(f"{key}.{name}" if key else name, item)
-    elif key:
-        yield key, _canonical(value)

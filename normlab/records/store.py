@@ -66,16 +66,6 @@ class RunStore:
             file.write(record.to_json())
         return run_dir / RECORD_FILE
 
-    def has(self, run_dir: Path) -> bool:
-        return (run_dir / RECORD_FILE).is_file()
-
-    def read(self, run_dir: Path) -> RunRecord:
-        return read_record(run_dir)
-
-    def records(self, **where: object) -> list[RunRecord]:
-        """Return all records that match (see `select`), in path order."""
-        return select([record for _, record in self.entries()], where)
-
     def entries(self) -> list[tuple[Path, RunRecord]]:
         """Return all readable records with their run folders, in path order."""
         self.damaged, self.open = [], []

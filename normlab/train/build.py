@@ -134,7 +134,7 @@ def build_model(config: Mapping[str, Any], task: Task) -> nn.Module:
 
 def _norms(config: Mapping[str, Any]) -> Norms:
     """Return the norms of a config: first its norm keys, then the rules of `sites`."""
-    keys = [(site.rule, config[site.key], site.key) for site in SITES if config.get(site.key)]
+    keys = [(rule, config[key], key) for key, rule in SITES.items() if config.get(key)]
     rules: Mapping[str, Any] = config.get("sites") or {}
     further = [(pattern, node, f"sites.{pattern}") for pattern, node in rules.items()]
 
@@ -152,10 +152,10 @@ def _check_used(config: Mapping[str, Any], norms: Norms) -> None:
             raise ValueError(
                 f"sites: {pattern} matches no place of this model; its places are {norms.listed()}"
             )
-    for site in SITES[1:]:
-        node = config.get(site.key)
-        if site.rule in unused and node and node.get(OPTION) != "none":
-            raise ValueError(f"norm@{site.key}: this model has no such place; leave it out")
+    for key, rule in SITES.items():
+        option = (config.get(key) or {}).get(OPTION)
+        if rule in unused and key != "norm" and option not in (None, "none"):
+            raise ValueError(f"norm@{key}: this model has no such place; leave it out")
 
 
 def calibrate_model(

@@ -15,7 +15,7 @@ from normlab.norms.base import running_norms
 from normlab.records.files import atomic_write
 from normlab.records.packed import address_of
 from normlab.records.record import RunRecord, Score
-from normlab.records.store import HYPOTHESES_FILE, RunStore, hypotheses_file, read_hypotheses
+from normlab.records.store import HYPOTHESES_FILE, hypotheses_file, read_hypotheses, read_record
 from normlab.tasks.base import Batch, Task
 from normlab.train.build import build_evaluator, build_model, build_task, check_nodes
 from normlab.train.checkpoint import FORMAT, Checkpoints, put_weights, reading
@@ -76,7 +76,7 @@ def load_run(
     folded.
     """
     folder = Path(run_dir)
-    record = RunStore(folder).read(folder)
+    record = read_record(folder)
     if address_of(folder) is not None:
         raise ValueError(
             f"{folder}: a published run keeps no weights: train it again, or score its kept "

@@ -24,7 +24,7 @@ from normlab.config.schema import NORM_KEYS
 from normlab.records.files import remove_leftovers
 from normlab.records.pairs import MadeBy, same_code
 from normlab.records.record import RunRecord
-from normlab.records.store import RunStore
+from normlab.records.store import RECORD_FILE, RunStore, read_record
 
 if TYPE_CHECKING:
     from omegaconf import DictConfig
@@ -102,9 +102,9 @@ class Run:
 
     def finished(self, *, processes: int) -> RunRecord | None:
         """Return the record of a run that has ended; None if there is work left."""
-        if not self.store.has(self.folder):
+        if not (self.folder / RECORD_FILE).is_file():
             return None
-        record = self.store.read(self.folder)
+        record = read_record(self.folder)
         if record.outcome.status not in ("finished", "diverged"):
             return None
         if (before := record.environment.get("world_size")) != processes:

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from normlab.commands.compare import main
 from normlab.records.record import Outcome, RunRecord, Score
-from normlab.records.store import RunStore
+from normlab.records.store import read_record
 from tests.tiny_runs import write_corpus
 
 
@@ -86,17 +86,17 @@ def first_of(translated, norm):
 
 def other_steps(folder):
     for seed in folder.parent.iterdir():
-        config = RunStore(seed).read(seed).config
+        config = read_record(seed).config
         changed(seed, config={**config, "budget": {**config["budget"], "steps": 9}})
 
 
 def other_signature(folder):
-    value = RunStore(folder).read(folder).scores["test/bleu"]
+    value = read_record(folder).scores["test/bleu"]
     changed(folder, scores={"test/bleu": replace(value, signature="nrefs:1|case:lc|tok:none")})
 
 
 def other_value(folder):
-    value = RunStore(folder).read(folder).scores["test/bleu"]
+    value = read_record(folder).scores["test/bleu"]
     changed(folder, scores={"test/bleu": replace(value, value=value.value + 0.5)})
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from normlab.cli import main
 from normlab.norms.base import running_norms
-from normlab.records.store import RunStore
+from normlab.records.store import read_record
 from normlab.train.loaded import load_run
 
 ROUNDING = 1e-4  # what folding may change of a score, relative to it
@@ -42,7 +42,7 @@ def copied(finished: Path, tmp_path: Path):
 
 def known(finished: Path, prefix: str = "test/") -> dict:
     """Return the scores of the tested weights in the record."""
-    scores = RunStore(finished).read(finished).scores
+    scores = read_record(finished).scores
     return {name: s for name, s in scores.items() if name.startswith(prefix)}
 
 

@@ -3,7 +3,6 @@
 import json
 import math
 from pathlib import Path
-from typing import Annotated
 
 import pytest
 
@@ -11,7 +10,7 @@ from normlab.commands.list import keys
 from normlab.config import ranges
 from normlab.config.compose import compose, from_dict, to_dict
 from normlab.config.machine import MOST_THREADS
-from normlab.config.ranges import RANGES, Range
+from normlab.config.ranges import RANGES
 from normlab.config.schema import top_level_keys
 from normlab.train.build import build_task, check_scores
 from normlab.train.run import train
@@ -24,21 +23,35 @@ def config() -> dict:
     return to_dict(compose([]))
 
 
-def test_a_range_takes_what_it_says():
-    row = Range(above=0, most=5, whole=True, words=("epoch", "interleaved-N"))
-    for value in (1, 5, 2.0, "epoch", "interleaved-8"):
-        assert row.fits(value), value
-    for value in (0, 6, 2.5, -1, math.nan, math.inf, "nan", "1", "many", True, None, {}, [1]):
-        assert not row.fits(value), value
-    for value in ("interleaved-0", "interleaved-N", "epochs", 10**400):
-        assert not row.fits(value), value
-    assert row.allowed == "above 0 and at most 5, a whole number, or epoch, or interleaved-N"
-    two, several = Range(least=0, below=1, length=2), Range(above=0, length=0)
-    assert two.fits([0, 0.5]) and several.fits([]) and several.fits([1, 2])
-    for value in ([0], [0, 1], [0, 0.1, 0.2], 0.5, [[0], 0], ["nan", 0]):
-        assert not two.fits(value), value
-    assert two.allowed == "a list of 2 numbers, each at least 0 and below 1"
-    assert math.isinf(compose(["divergence_factor=inf"]).divergence_factor)
+@pytest.mark.parametrize(
+    ("key", "fitting", "others", "allowed"),
+    [
+        ("seed", [0, 10**12], [10**12 + 1, 0.5], "at least 0 and at most 1000000000000, a whole"),
+        ("clip_grad", [0.1, 1e300], [0, math.inf, 10**400], "above 0"),
+        ("norm.ghost", [1, "interleaved-8"], [0, "interleaved-0", "interleaved-N"], ", or interl"),
+        (
+            "optim.betas",
+            [[0, 0.5]],
+            [[0], [0, 1], [0, 0.1, 0.2], 0.5, [[0], 0], ["nan", 0]],
+            "a li",
+        ),
+        ("task.length_buckets", [[], [1, 2]], [[0], 1], "a list of numbers, each above 0, a whole"),
+        ("observe.targets.bleu", [[], [-1]], [[math.nan], [math.inf]], "a list of numbers"),
+        ("divergence_factor", [2, math.inf, "inf"], [0, "nan"], "above 0"),
+    ],
+)
+def test_a_range_takes_what_it_says(key, fitting, others, allowed):
+    def nested(value):
+        for part in reversed(key.split(".")):
+            value = {part: value}
+        return value
+
+    for value in fitting:
+        ranges.check(nested(value))
+    assert allowed in RANGES.get(key, ranges.range_of(key)).allowed
+    for value in (*others, math.nan, "1", "many", True, {}, -1):
+        with pytest.raises(ValueError, match=rf"^{key}=.* must be "):
+            ranges.check(nested(value))
 
 
 def test_every_key_of_a_norm_or_rule_has_the_range_of_its_name():
@@ -74,25 +87,6 @@ def test_a_value_that_cannot_work_is_refused_with_key_value_and_what_is_allowed(
     with pytest.raises(ValueError, match=r"^\w") as caught:
         compose([overrides] if "\n" in overrides else overrides.split())
     assert said in str(caught.value) and "\n" not in str(caught.value).partition(said)[0]
-
-
-class Floored:
-    """A class with a range of its own."""
-
-    def __init__(self, floor: Annotated[float, Range(above=0)] | None) -> None:
-        self.floor = floor
-
-
-def test_a_range_can_stand_with_the_parameter_of_a_class():
-    from normlab.config.registry import instantiate
-
-    node = {"_target_": f"{__name__}.Floored"}
-    assert instantiate({**node, "floor": 1}, "norm", Floored).floor == 1.0
-    assert instantiate({**node, "floor": None}, "norm", Floored).floor is None
-    for wrong in (0, -1.0, math.nan, "x", True):
-        said = rf"norm\.floor={wrong!r} must be float above 0 or null"
-        with pytest.raises(ValueError, match=said):
-            instantiate({**node, "floor": wrong}, "norm", Floored)
 
 
 @pytest.mark.parametrize("task", ["toy", "lm", "mlm"])

@@ -75,7 +75,7 @@ def test_a_whole_number_serves_as_a_float_but_not_the_other_way_round():
     assert type(schedule) is Cosine
     norm = instantiate({**LN, "eps": 1}, "norm", Norm, dim=4)
     assert type(norm.eps) is float
-    with pytest.raises(ValueError, match=r"schedule\.warmup=4\.5 must be int"):
+    with pytest.raises(ValueError, match=r"schedule\.warmup=4\.5: Expected `int`"):
         instantiate({**node, "final": 0, "warmup": 4.5}, "schedule", Schedule)
 
 
@@ -83,9 +83,9 @@ def test_a_whole_number_serves_as_a_float_but_not_the_other_way_round():
     ("change", "message"),
     [
         ({"epss": 1}, r"norm\.epss does not exist: norm has eps, momentum, affine"),
-        ({"eps": "small"}, r"norm\.eps='small' must be float"),
-        ({"eps": True}, r"norm\.eps=True must be"),
-        ({"affine": 1}, r"norm\.affine=1 must be bool"),
+        ({"eps": "small"}, r"norm\.eps='small': Expected `float`"),
+        ({"eps": True}, r"norm\.eps=True: Expected"),
+        ({"affine": 1}, r"norm\.affine=1: Expected `bool`"),
         ({"padding": "exlude"}, r"norm\.padding='exlude' .*must be exclude, include, fill"),
         ({"dim": 8}, r"norm\.dim does not exist"),  # a live object is no value of the config
     ],

@@ -8,7 +8,7 @@ import torch
 from torch import nn
 
 import normlab
-from normlab.records.store import METRICS_FILE, RunStore, read_rows
+from normlab.records.store import METRICS_FILE, RunStore, read_record, read_rows
 from normlab.train.stopping import first_nonfinite_gradient, first_nonfinite_layer
 from tests.tiny_runs import Ended, RunProcess, run, tiny
 from tests.train.trainers import enter_rank, free_port
@@ -104,7 +104,7 @@ def test_a_nan_on_one_rank_ends_both(corpus: Path, tmp_path: Path):
     ended = [rank.wait() for rank in ranks]
     assert [end.status for end in ended] == [0, 0], ended
     (folder,) = (path.parent for path in (tmp_path / "runs").rglob("record.json"))
-    outcome = RunStore(folder).read(folder).outcome
+    outcome = read_record(folder).outcome
     assert (outcome.status, outcome.step) == ("diverged", 2)
     assert outcome.layer is not None
 

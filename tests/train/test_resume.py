@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import torch
 
-from normlab.records.store import RunStore
+from normlab.records.store import read_record
 from normlab.train.checkpoint import load_checkpoint
 from tests.tiny_runs import RESUMED, Ended, Kill, RunProcess, nothing, run, tiny
 from tests.train.trainers import enter_rank, free_port
@@ -33,7 +33,7 @@ def assert_same(folder: Path, undisturbed: Path) -> None:
         assert torch.equal(ours["model"][name], value), name
     assert torch.equal(ours["random"][0]["cpu"], theirs["random"][0]["cpu"])
     assert rows(folder) == rows(undisturbed)
-    mine, other = RunStore(folder).read(folder), RunStore(undisturbed).read(undisturbed)
+    mine, other = read_record(folder), read_record(undisturbed)
     assert mine.outcome == other.outcome
     assert mine.scores == other.scores
     assert mine.stability == other.stability
@@ -120,7 +120,7 @@ def test_a_signal_saves_first(number: signal.Signals, place: Place, undisturbed:
     stopped = place.start(prepare=moment.install)
     assert stopped.status == INTERRUPTED, stopped.output
     assert "Traceback" not in stopped.output
-    record = RunStore(place.folder).read(place.folder)
+    record = read_record(place.folder)
     assert record.outcome.status == "interrupted"
     assert record.outcome.reason == number.name
     state = load_checkpoint(place.folder / "checkpoints" / "last.pt")
@@ -173,7 +173,7 @@ def test_a_rank_that_loses_the_other_says_so_and_the_run_resumes_later(
 ):
     alone = Place(place.corpus, tmp_path / "two_ranks")
     assert [end.status for end in start_ranks(alone)] == [0, 0]
-    assert RunStore(alone.folder).read(alone.folder).environment["world_size"] == 2
+    assert read_record(alone.folder).environment["world_size"] == 2
     left, lost = start_ranks(place, None, Kill("normlab.train.loop.Trainer._loss", 5, "after"))
     assert lost.status == -signal.SIGKILL and left.status == 1
     (line,) = [text for text in left.output.splitlines() if text.startswith("normlab train: ")]
