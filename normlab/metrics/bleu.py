@@ -121,10 +121,6 @@ class _OverOutputs(BLEU):
 
 
 def _check(hypotheses: Lines, references: Lines) -> None:
-    if len(hypotheses) != len(references):
-        raise ValueError(
-            f"{len(hypotheses)} hypotheses for {len(references)} references; "
-            "line i of one must belong to line i of the other"
-        )
-    if not references:
-        raise ValueError("no sentence to score: hypotheses and references are empty")
+    if len(hypotheses) != len(references) or not references:
+        count = f"{len(hypotheses)} hypotheses for {len(references)} references"
+        raise ValueError(f"{count}; there must be one line of each per sentence, and a sentence")

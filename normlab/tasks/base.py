@@ -307,10 +307,9 @@ class Task(ABC):
         kinds = {norm.eval_stats for norm in running_norms(model)}
         if "recalibrated" not in kinds and not (force and "running" in kinds):
             return nullcontext()
+        device = next(model.parameters()).device
 
-        @torch.no_grad()
         def run() -> None:
-            device = next(model.parameters()).device
             for batch in batches:
                 self.losses(model, batch.to(device))
 
@@ -360,24 +359,21 @@ class _LabelSmoothedCrossEntropy(torch.autograd.Function):
         ctx: Any, logits: Tensor, targets: Tensor, smoothing: float
     ) -> tuple[Tensor, Tensor]:
         rows, vocab = logits.shape
-        chunk = max(1, _CACHE_ELEMENTS // vocab) if logits.is_cpu else rows
-        work = torch.promote_types(logits.dtype, torch.float32)
-        gradient = torch.empty_like(logits) if logits.requires_grad else None
+        size = max(1, _CACHE_ELEMENTS // vocab if logits.is_cpu else rows)
+        work, gradient = torch.promote_types(logits.dtype, torch.float32), torch.empty_like(logits)
         loss, nll = logits.new_zeros((), dtype=work), logits.new_zeros((), dtype=work)
-        for start in range(0, rows, max(chunk, 1)):
-            part = slice(start, start + chunk)
-            scores = logits[part].to(work)
-            wanted = targets[part, None]
+        parts = (x.split(size) for x in (logits, targets[:, None], gradient))
+        for part, wanted, slope in zip(*parts, strict=True):
+            scores = part.to(work)
             picked = scores.gather(1, wanted)[:, 0]
             # The largest softmax value is 1 / sum(exp(scores - largest)).
             share = scores.softmax(-1)
             log_total = scores.amax(-1) - share.amax(-1).log()
             nll += (log_total - picked).sum()
             loss += (log_total - (1 - smoothing) * picked - smoothing * scores.mean(-1)).sum()
-            if gradient is not None:
-                slope = share.sub_(smoothing / vocab)
-                slope.scatter_add_(1, wanted, torch.full_like(wanted, smoothing - 1, dtype=work))
-                gradient[part] = slope
+            if logits.requires_grad:
+                pull = torch.full_like(wanted, smoothing - 1, dtype=work)
+                slope.copy_(share.sub_(smoothing / vocab).scatter_add_(1, wanted, pull))
         ctx.save_for_backward(gradient)
         ctx.mark_non_differentiable(nll)
         return loss, nll

@@ -247,9 +247,8 @@ class LanguageModeling(DocumentTask):
         return model.project(x.flatten(0, 1).index_select(0, batch.places))
 
     def losses(self, model: GeneratesText, batch: WindowBatch) -> dict[str, Tensor]:
-        return {
-            LOSS: label_smoothed_cross_entropy(self.logits(model, batch), batch.tgt_out, 0.0)[0]
-        }
+        logits = self.logits(model, batch)
+        return {LOSS: label_smoothed_cross_entropy(logits, batch.tgt_out, 0.0)[0]}
 
     @torch.no_grad()
     def stepwise(self, model: GeneratesText, batch: WindowBatch) -> tuple[Tensor, Tensor]:
@@ -310,11 +309,8 @@ class LanguageModeling(DocumentTask):
             both = self.stepwise(model, batch)
             sums += [-float(log_probabilities(logits, batch.tgt_out).sum()) for logits in both]
             tokens += batch.tokens
-        names = ("one_by_one/teacher_forced_loss", "one_by_one/loss")
-        return scores | {
-            name: mean_score(total, tokens, higher_is_better=False)
-            for name, total in zip(names, sums.tolist(), strict=True)
-        }
+        forced, alone = (mean_score(x, tokens, higher_is_better=False) for x in sums.tolist())
+        return scores | {"one_by_one/teacher_forced_loss": forced, "one_by_one/loss": alone}
 
     def generate(
         self, model: GeneratesText, prompt: str, settings: SamplingSettings, *, seed: int

@@ -37,7 +37,7 @@ def test_case_and_tokens_are_as_declared_and_signatures_name_them():
 def test_bad_input_is_named(score):
     with pytest.raises(ValueError, match="1 hypotheses for 2 references"):
         score(["a"], REFERENCES)
-    with pytest.raises(ValueError, match="no sentence to score"):
+    with pytest.raises(ValueError, match="0 hypotheses for 0 references"):
         score([], [])
 
 
