@@ -30,8 +30,6 @@ from normlab.claims.sample import Endpoint, Text
 from normlab.config.registry import read_yaml
 from normlab.studies.load import convert
 
-DOCUMENTS = ("D0", "D1", "D2", "D3", "D4")
-
 
 class Part(Struct, frozen=True, forbid_unknown_fields=True):
     """A part of a claim, judged separately by one primary endpoint; the others are secondary."""

@@ -172,41 +172,34 @@ class Contrast(_Valued, frozen=True, kw_only=True):
 
 
 class Level(_Valued, frozen=True, kw_only=True):
-    """A bound on the value of one setting: is the value above it, or below it?
+    """A bound on the value of one setting: is the value above it?
 
-    level: {of: {norm: bn}, above: 0.5, margin: 0}     above or below; the margin is optional
+    level: {of: {norm: bn}, above: 0.5, margin: 0}     the margin is optional
     """
 
     says: ClassVar[tuple[str, ...]] = ("difference", "figure")
 
     of: Side
-    above: float | None = None
-    below: float | None = None
+    above: float
     margin: Annotated[float, Meta(ge=0)] = 0.0
-
-    def __post_init__(self) -> None:
-        if (self.above is None) == (self.below is None):
-            raise ValueError("needs exactly one of above and below")
 
     @property
     def sides(self) -> list[Where]:
         return [self.of]
 
     def question(self, says: str) -> str:
-        way = f"below {self.below:g}" if self.above is None else f"above {self.above:g}"
         by = f" by more than {self.margin:g}" if self.margin else ""
-        return f"{self.figure} {way}{by} with {keys(self.of)}" + self.within()
+        return f"{self.figure} above {self.above:g}{by} with {keys(self.of)}" + self.within()
 
     def of_values(self, values: Sequence[float], look: Look, says: str) -> Judgement:
-        sign, bound = (1, self.above) if self.above is not None else (-1, self.below)
-        assert bound is not None
-        differences = [sign * (value - bound) for value in values]
-        found = decide(differences, margin=self.margin, equality=False, error=look.share)
+        m, bound = self.margin, self.above
+        differences = [value - bound for value in values]
+        found = decide(differences, margin=m, equality=False, error=look.share)
         if found.interval is None:
             return at_look(found, look, detail=f"mean {figures(fmean(values))[0]}")
-        mean, *ends = (bound + sign * value for value in found.interval)
-        found = replace(found, interval=(mean, min(ends), max(ends)))
-        return at_look(found, look, bounds=[bound + by * self.margin for by in (-1, 0, 1)])
+        mean, low, high = (bound + value for value in found.interval)
+        found = replace(found, interval=(mean, low, high))
+        return at_look(found, look, bounds=(bound - m, bound, bound + m))
 
 
 class Document(_Valued, frozen=True, kw_only=True):

@@ -4,7 +4,8 @@ Findings of checks are in `results/computed.json`, timings in `results/bench/nor
 """
 
 import json
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, TypeVar
 
@@ -153,68 +154,51 @@ class Made(NamedTuple):
     folder: str
 
 
+@dataclass
 class Runs:
     """All evidence: runs, timings, and the findings of checks.
 
-    `made` maps study and scale to runs; a packed run belongs to the study and scale of its folder.
+    `made` has the runs of each study and scale by id; a packed run belongs to those of its folder.
     `damaged` has a message for each unreadable run, `configs` is the folder with the studies.
     """
 
-    def __init__(
-        self,
-        configs: Path,
-        made: Mapping[Place, Sequence[Made]] | None = None,
-        *,
-        damaged: Sequence[str] = (),
-        timings: Sequence[Timings] = (),
-        computed: Mapping[str, Sequence[Evidence]] | None = None,
-    ) -> None:
-        self.configs, self.damaged, self.timings = configs, damaged, timings
-        self.made, self.computed = made or {}, computed or {}
-        every = (each for members in self.made.values() for each in members)
-        self._folders = {id(record): folder for record, folder in every}
-        self._plans: dict[Place, Plan] = {}
+    configs: Path
+    made: dict[Place, dict[str, Made]] = field(default_factory=dict)
+    damaged: list[str] = field(default_factory=list)
+    timings: Sequence[Timings] = ()
+    computed: Mapping[str, Sequence[Evidence]] = field(default_factory=dict)
+    _plans: dict[Place, Plan] = field(default_factory=dict)
 
     @classmethod
     def read(
         cls,
-        places: Iterable[Path],
+        results: Path,
         *,
         root: Path,
         configs: Path,
         computed: Mapping[str, Sequence[Evidence]] | None = None,
-        made_for: Mapping[Path, Collection[Place]] | None = None,
     ) -> "Runs":
-        """Read all runs below some folders; paths below `root` are stored relative to it.
-
-        `made_for` gives the studies and scales of unpacked runs; unpacked runs without an entry are
-        ignored. If a study has several copies of a run, the first one is used.
-        """
-        made: dict[Place, dict[str, Made]] = {}
-        damaged: list[str] = []
+        """Read the packed runs and the timings in `results`; paths become relative to `root`."""
         timings: list[Timings] = []
-        for place in places:
-            for path in sorted((place / BENCH).glob("norms*.json")):
-                report = _read(path, Timings, f"python scripts/bench norms --json {path}")
-                timings.append(msgspec.structs.replace(report, path=_relative(path, root)))
-            store = RunStore(place)
-            for folder, record in store.entries():
-                own = set((made_for or {}).get(folder, ()))
-                if (address := address_of(folder)) is not None:
-                    own.add((address.folder.parent.name, address.folder.name))
-                for study in own:
-                    runs = made.setdefault(study, {})
-                    runs.setdefault(record.run_id, Made(record, _relative(folder, root)))
-            damaged += [message for _, message in store.damaged]
-        found = {study: list(runs.values()) for study, runs in made.items()}
-        return cls(configs, found, damaged=damaged, timings=timings, computed=computed)
+        for path in sorted((results / BENCH).glob("norms*.json")):
+            report = _read(path, Timings, f"python scripts/bench norms --json {path}")
+            timings.append(msgspec.structs.replace(report, path=_relative(path, root)))
+        store = RunStore(results)
+        runs = cls(configs, timings=timings, computed=computed or {})
+        for folder, record in store.entries():
+            if (address := address_of(folder)) is not None:
+                place = address.folder.parent.name, address.folder.name
+                runs.add(place, Made(record, _relative(folder, root)))
+        runs.damaged += [message for _, message in store.damaged]
+        return runs
 
-    def folder(self, record: RunRecord) -> str:
-        return self._folders[id(record)]
+    def add(self, place: Place, made: Made) -> None:
+        """Add a run to a study and scale, unless it is there already."""
+        self.made.setdefault(place, {}).setdefault(made.record.run_id, made)
 
     def names(self, study: str, scale: str) -> set[str]:
         """Return the rows, with their grid points, that have packed runs."""
-        found = (Address.of(folder) for _, folder in self.made.get((study, scale), ()))
+        found = (Address.of(folder) for _, folder in self.made.get((study, scale), {}).values())
         names = {address.name for address in found if address is not None}
         return {rate for name, rate in self.plan(study, scale).names.items() if name in names}
 
@@ -223,9 +207,6 @@ class Runs:
         if (study, scale) not in self._plans:
             self._plans[study, scale] = Plan(load_study(study, self.configs), scale)
         return self._plans[study, scale]
-
-    def of_study(self, study: str, scale: str) -> list[RunRecord]:
-        return [record for record, _ in self.made.get((study, scale), ())]
 
 
 def _relative(place: Path, root: Path) -> str:

@@ -51,9 +51,9 @@ class Judgement:
     corrected for the look. If the direction is shown but its size is open, `p_direction` is the p
     value of the direction, and `unshown` the reason to give if it does not survive the correction.
     `interval` is (mean, low, high); `smallest` is the difference that these seeds detect with 80 %
-    power. `n` is the number of seeds (or rounds) judged, `look` the seeds of the deciding look,
-    `seeds` all usable seeds. `excluded` lists why runs do not count, `records` the files or
-    addresses of the evidence. `command` measures more, at `cost`. `stuck`: more seeds cannot help.
+    power. `n` is the number of seeds (or rounds) judged, `seeds` that of all usable seeds.
+    `excluded` lists why runs do not count, `records` the files or addresses of the evidence.
+    `command` measures more, at `cost`. `stuck`: more seeds cannot help.
     """
 
     verdict: Verdict
@@ -65,7 +65,6 @@ class Judgement:
     p_direction: float | None = None
     unshown: str = ""
     n: int = 0
-    look: int | None = None
     seeds: int | None = None
     interval: tuple[float, float, float] | None = None
     confidence: float | None = None
@@ -222,7 +221,7 @@ def at_look(
     said["p_look"] = found.p
     if look is not None:
         p, direction = look.corrected(found.p), look.corrected(found.p_direction)
-        said |= {"p_look": p, "p_direction": direction, "look": look.seeds}
+        said |= {"p_look": p, "p_direction": direction}
     return replace(found, **{**said, **more})
 
 

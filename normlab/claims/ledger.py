@@ -8,9 +8,11 @@ becomes undecided. An interval that contains an article's value rejects nothing:
 
 from collections import defaultdict
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from itertools import chain
 from typing import Any
+
+import msgspec
 
 from normlab.claims.claim import Claim, Part
 from normlab.claims.endpoint import Document
@@ -20,7 +22,6 @@ from normlab.claims.sample import Endpoint
 from normlab.metrics.spread import holm
 from normlab.records.record import plain
 
-FORMAT = "normlab.claims/3"
 NOT_SURVIVED = "does not survive the correction for the study's other endpoints"
 VERDICTS = ("supported", "contradicted", "mixed", "undecided", "not measured")
 """The verdicts of claims; the verdicts of parts are in `judge.Verdict`."""
@@ -166,20 +167,7 @@ def standings(claims: Sequence[Claim], runs: Runs, study: str, scale: str) -> li
     return [outcome for outcome in primary if outcome.endpoint.family == place]
 
 
-def to_plain(entries: Sequence[Entry]) -> dict[str, Any]:
-    """Return the verdicts and their evidence as plain values, for JSON."""
-
-    def listed(outcomes: Sequence[Outcome]) -> list[dict[str, Any]]:
-        names = ("name", "question", "verdict", "reason", "p_holm")
-        own = [{name: getattr(each, name) for name in names} for each in outcomes]
-        return [asdict(o.finding) | each for o, each in zip(outcomes, own, strict=True)]
-
-    claims = [
-        {
-            **{"id": entry.claim.id, "statement": entry.claim.statement},
-            **{"verdict": entry.verdict, "grades": entry.grades},
-            **{"parts": listed(entry.primary), "secondary": listed(entry.secondary)},
-        }
-        for entry in entries
-    ]
-    return plain({"format": FORMAT, "claims": claims})
+def to_plain(entries: Sequence[Entry]) -> list[dict[str, Any]]:
+    """Return the claims, with the outcomes of their parts, as plain values, for JSON."""
+    made = [msgspec.to_builtins(entry) | {"verdict": entry.verdict} for entry in entries]
+    return [plain(each) for each in made]

@@ -65,8 +65,7 @@ def seeds_text(outcome: Outcome) -> str:
     found = outcome.finding
     if not found.n:
         return ""
-    many = found.look or found.n
-    text = f"{many} {found.repeats}{'s' if many != 1 else ''}"
+    text = f"{found.n} {found.repeats}{'s' if found.n != 1 else ''}"
     return text if found.confidence is None else f"{text}, {100 * found.confidence:g} %"
 
 

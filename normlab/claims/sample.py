@@ -127,6 +127,7 @@ class StudyEndpoint(Endpoint, frozen=True, kw_only=True):
                     f"{self.study} at scale={self.scale} plans no run with {keys(asked)}; "
                     f"planned: {'; '.join(plan.names)}"
                 )
+        there = runs.made.get((self.study, self.scale), {})
         sample = collect(runs, self)
         all_runs = [run for cell in sample.cells.values() for each in cell.values() for run in each]
         n, looks = len(sample.seeds), reached(len(sample.seeds))
@@ -152,7 +153,7 @@ class StudyEndpoint(Endpoint, frozen=True, kw_only=True):
             excluded=sample.excluded,
             n=found.n or len(chosen),
             seeds=None if sample.problem else n,
-            records=tuple(map(runs.folder, sample.runs(chosen))),
+            records=tuple(there[run.run_id].folder for run in sample.runs(chosen)),
             **more,
         )
 
@@ -172,8 +173,8 @@ class StudyEndpoint(Endpoint, frozen=True, kw_only=True):
         planned, hours = study.cost(self.scale)
         seeds = target - have
         # Use new seeds: completing a partly run seed could pair runs from two machines.
-        there = runs.of_study(self.study, self.scale) if have else ()
-        made = {record.seed for record in there}
+        there = runs.made.get((self.study, self.scale), {}) if have else {}
+        made = {record.seed for record, _ in there.values()}
         new = list(islice((seed for seed in count(1) if seed not in made), seeds))
         given = "" if sorted(scale.seeds) == new else f" seeds={','.join(map(str, new))}"
         return {
@@ -272,14 +273,14 @@ def unfit(record: RunRecord, scores: Sequence[str]) -> str | None:
 
 def collect(runs: Runs, endpoint: StudyEndpoint) -> Sample:
     """Collect the runs of a study for an endpoint; `ValueError` if a run is on both sides."""
-    over = endpoint.over
+    over, there = endpoint.over, runs.made.get((endpoint.study, endpoint.scale), {})
+    every = [record for record, _ in there.values()]
     reasons: Counter[str] = Counter()
     sides: dict[str, dict[tuple[int, _Point], RunRecord]] = {}
     found: dict[str, str] = {}
     for label, side in endpoint.labels.items():
         sides[label], chosen = {}, list[RunRecord]()
         with suppress(ValueError):  # no run has the key yet, for example before any run of its task
-            every = runs.of_study(endpoint.study, endpoint.scale)
             chosen = select(every, {**endpoint.where, **side})
         for run in chosen:
             if (why := unfit(run, endpoint.all_scores)) is not None:

@@ -71,15 +71,14 @@ class Judge:
 
     def runs(self) -> "Evidence":
         """Read all existing runs; a run that jobs share belongs to each of them."""
-        from normlab.claims.evidence import Runs
+        from normlab.claims.evidence import Made, Runs
 
-        made_for: dict[Path, set[tuple[str, str]]] = {}
+        found = Runs.read(self.results, root=CONFIG_DIR.parent, configs=CONFIG_DIR)
         for job in self.jobs:
             for run in chain.from_iterable(job.runs.values()):
-                made_for.setdefault(run.folder, set()).add((job.study.name, job.scale))
-        folders = dict.fromkeys(folder.parents[1] for folder in made_for)
-        there = [place for place in (self.results, *folders) if place.is_dir()]
-        return Runs.read(there, root=CONFIG_DIR.parent, configs=CONFIG_DIR, made_for=made_for)
+                if (record := run.record(found.damaged.append)) is not None:
+                    found.add((job.study.name, job.scale), Made(record, str(run.folder)))
+        return found
 
     @cached_property
     def _claims(self) -> "Sequence[Claim]":

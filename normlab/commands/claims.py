@@ -67,7 +67,7 @@ def main(argv: list[str]) -> int:
         computed = {name: compute(name) for name in checks}
     else:
         computed = read_computed(results / _COMPUTED)
-    runs = Runs.read([results], root=_CHECKOUT, configs=CONFIG_DIR, computed=computed)
+    runs = Runs.read(results, root=_CHECKOUT, configs=CONFIG_DIR, computed=computed)
     # Judge all claims, since the claims of one study are corrected together.
     entries = ledger(claims, runs)
     chosen = [entry for entry in entries if asked.id in (None, entry.claim.id)]

@@ -38,7 +38,6 @@ def compared(verdict: Any, n: int = 5, **changes: Any) -> Outcome:
         "p": 0.0012,
         "p_look": 0.006,
         "n": n,
-        "look": n,
         "confidence": 0.99,
         "grade": "C",
         "setting": "Multi30k, 2+2 layers",

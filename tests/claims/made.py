@@ -101,7 +101,10 @@ def claim(folder, *parts: dict[str, Any], number: int = 1):
 
 def runs_of(root, records, place=("made", "small"), **more: Any):
     """Return these records as the runs of a study."""
-    return Runs(root, {place: [Made(record, record.run_id) for record in records]}, **more)
+    runs = Runs(root, **more)
+    for each in records:
+        runs.add(place, Made(each, each.run_id))
+    return runs
 
 
 def decided(folder, records, *parts: dict[str, Any], grid: str = "{}", **more: Any):

@@ -15,7 +15,6 @@ from tests.claims.made import configs, contrast, part
 from tests.claims.planned import endpoints
 
 FOLDER = CONFIG_DIR / "claim"
-PLACE = {"study": "made", "scale": "small", "score": "test/bleu"}
 CLAIM = {
     "id": 7,
     "documents": ["D0"],
@@ -36,10 +35,6 @@ def written(folder, content, name="07_so.yaml"):
     path = configs(folder) / "claim" / name
     path.write_text(content if isinstance(content, str) else yaml.safe_dump(content))
     return path
-
-
-def with_endpoint(kind, body, says="difference"):
-    return {"parts": [part({kind: body}, says)]}
 
 
 @pytest.mark.parametrize(
@@ -98,10 +93,6 @@ def test_each_kind_of_endpoint_is_read(tmp_path, body, says, expected):
         (
             {"parts": [contrast(**{"in": {"batching": "x"}})]},
             r"in: an interaction needs both in and than_in",
-        ),
-        (
-            with_endpoint("level", {**PLACE, "of": {"norm": "bn"}}, "figure"),
-            r"level: needs exactly one of above and below",
         ),
     ],
 )

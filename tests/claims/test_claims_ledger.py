@@ -5,7 +5,7 @@ import json
 import pytest
 from msgspec.structs import replace
 
-from normlab.claims.evidence import Evidence, Runs, read_computed, to_json
+from normlab.claims.evidence import Evidence, Made, Runs, read_computed, to_json
 from normlab.claims.ledger import NOT_SURVIVED, ledger, verdict
 from normlab.claims.pages import measure_text
 from normlab.commands import claims as command
@@ -148,7 +148,7 @@ def call(capsys, results, *argv):
 
 
 def plain(capsys, results, *argv):
-    return json.loads(call(capsys, results, *argv, "--json")[1])["claims"]
+    return json.loads(call(capsys, results, *argv, "--json")[1])
 
 
 def test_the_list_has_every_claim_within_80_columns(results, capsys):
@@ -169,11 +169,11 @@ def test_one_claim_with_all_that_decides_it(results, capsys):
 
 
 def test_checks_are_computed_on_request_and_kept_by_write(results, capsys):
-    waiting = plain(capsys, results, "1")[0]["parts"][1]
+    waiting = plain(capsys, results, "1")[0]["primary"][1]
     assert (waiting["verdict"], waiting["reason"]) == ("not measured", "not computed")
-    assert plain(capsys, results, "1", "--compute")[0]["parts"][1]["verdict"] == "supported"
+    assert plain(capsys, results, "1", "--compute")[0]["primary"][1]["verdict"] == "supported"
     call(capsys, results, "--write")
-    assert plain(capsys, results, "1")[0]["parts"][1]["verdict"] == "supported"
+    assert plain(capsys, results, "1")[0]["primary"][1]["verdict"] == "supported"
 
 
 def test_verify_names_each_page_that_is_not_what_the_records_give(results, capsys):
@@ -211,7 +211,7 @@ def test_damage_is_told_and_the_rest_is_shown(results, capsys):
         file.write("{\n")
     code, out, err = call(capsys, results, "--json")
     assert code == 1 and "records.jsonl, line 11" in err
-    assert len(json.loads(out)["claims"]) == 3
+    assert len(json.loads(out)) == 3
 
 
 def test_a_claim_that_does_not_exist_is_named(results, capsys):
@@ -219,15 +219,10 @@ def test_a_claim_that_does_not_exist_is_named(results, capsys):
         call(capsys, results, "99")
 
 
-def test_a_run_in_its_folder_counts_for_what_it_is_made_for(results):
-    from normlab.records.store import RunStore
-
-    store = RunStore(results.parent / "runs")
-    own, other = side("ln", 31.0, 7)[5:]
-    folders = [store.write(each, store.run_dir(each.config)).parent for each in (own, other)]
-    places = [results, store.root]
-    made_for = {folders[0]: {("made", "small")}}
-    runs = Runs.read(places, root=results, configs=command.CONFIG_DIR, made_for=made_for)
-    found = runs.made["made", "small"]
-    assert len(found) == 11 and found[-1].folder == str(folders[0])
+def test_a_run_is_added_to_the_published_ones_once(results):
+    runs = Runs.read(results, root=results, configs=command.CONFIG_DIR)
+    for record in side("ln", 31.0, 6)[4:]:
+        runs.add(("made", "small"), Made(record, f"runs/{record.run_id}"))
+    *published, new = runs.made["made", "small"].values()
+    assert len(published) == 10 and new.folder == f"runs/{new.record.run_id}"
     assert runs.names("made", "small") == {"ln", "bn"}
