@@ -26,7 +26,7 @@ import msgspec
 from msgspec import Meta, Struct
 
 from normlab.claims.endpoint import KINDS
-from normlab.claims.sample import Endpoint, Text
+from normlab.claims.seeds import Endpoint, Text
 from normlab.config.registry import read_yaml
 from normlab.studies.load import convert
 
@@ -56,10 +56,6 @@ class Claim(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     chinese: str = ""
     path: str = ""
 
-    @property
-    def name(self) -> str:
-        return Path(self.path).stem
-
 
 def load_all(folder: Path) -> list[Claim]:
     """Read all claims in a folder, sorted by id; raises `ValueError` for an invalid file."""
@@ -88,10 +84,9 @@ def _part(content: object, path: Path, key: str) -> Part:
 
 
 def _endpoint(node: Any, path: Path, key: str) -> Endpoint:
-    if not isinstance(node, dict) or len(node) != 1 or (kind := next(iter(node))) not in KINDS:
-        found = " and ".join(map(str, node)) if isinstance(node, dict) and node else repr(node)
-        raise ValueError(f"{path}: {key}: needs exactly one of {', '.join(KINDS)}; found {found}")
-    content = node[kind]
+    if not isinstance(node, dict) or len(node) != 1 or not node.keys() <= KINDS.keys():
+        raise ValueError(f"{path}: {key}: needs exactly one of {', '.join(KINDS)}; found {node!r}")
+    ((kind, content),) = node.items()
     if isinstance(content, dict) and isinstance(score := content.get("score"), str):
         content = {**content, "score": [score]}
     return convert(content, KINDS[kind], path, f"{key}.{kind}")

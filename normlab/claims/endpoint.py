@@ -8,75 +8,22 @@ import math
 from collections.abc import Sequence
 from dataclasses import replace
 from itertools import chain
-from pathlib import PurePosixPath
 from statistics import fmean, geometric_mean
 from typing import Annotated, Any, ClassVar, Literal
 
 from msgspec import Meta, field
 
+from normlab.claims import judge
 from normlab.claims.evidence import BENCH, Runs, Timed, Timings, Where
-from normlab.claims.judge import (
-    CONSTANT,
-    FEWEST,
-    LOOKS,
-    Count,
-    Judgement,
-    Look,
-    at_look,
-    constant,
-    counts,
-    decide,
-    figures,
-    less_often,
-    stuck,
-    tested,
-)
-from normlab.claims.sample import Chosen, Endpoint, Sample, StudyEndpoint, Text, keys
-from normlab.metrics.spread import p_value, t_interval
+from normlab.claims.judge import FEWEST, Count, Judgement, Look, at_look, decide, figures, stuck
+from normlab.claims.seeds import Chosen, Endpoint, Sample, StudyEndpoint, Text, keys
 from normlab.records.record import RunRecord
 from normlab.records.store import lookup
 
 Side = Annotated[Chosen, Meta(min_length=1)]
-NOT_ALL = "not all seeds train"
 
 
-class _Valued(StudyEndpoint, frozen=True, kw_only=True):
-    """Base class of endpoints that judge one value per seed, provided that all seeds train."""
-
-    def values(self, sample: Sample) -> dict[int, float]:
-        """Return the value of each seed, by default for the first side."""
-        return sample.figures(next(iter(sample.cells)))
-
-    def of_values(self, values: Sequence[float], look: Look, says: str) -> Judgement:
-        """Judge the values if all seeds train."""
-        raise NotImplementedError
-
-    def of_counts(self, counted: Sequence[Count], look: Look, says: str) -> Judgement | None:
-        """Judge by the counts of trained seeds if a seed diverged; None if this kind cannot."""
-        return None
-
-    def detail(self, sample: Sample, seeds: Sequence[int]) -> str:
-        """Return the values behind a judgement as text."""
-        return ""
-
-    def at_look(self, sample: Sample, seeds: Sequence[int], look: Look, says: str) -> Judgement:
-        trained, counted = sample.train_text(seeds), list(sample.train_counts(seeds).values())
-        if sample.diverged(seeds):
-            found = self.of_counts(counted, look, says)
-            return stuck(NOT_ALL, trained) if found is None else at_look(found, look, found=trained)
-        values = self.values(sample)
-        odd = [str(seed) for seed in seeds if not math.isfinite(values[seed])]
-        floors = [low for side in sample.cells if (low := sample.floor(side, seeds)) is not None]
-        if floors or odd:
-            return stuck(floors[0] if floors else f"no finite value at seed {', '.join(odd)}")
-        if any(train < n for train, n in counted):
-            return stuck(NOT_ALL, trained)
-        found = self.of_values([values[seed] for seed in seeds], look, says)
-        detail = self.detail(sample, seeds)
-        return replace(found, detail=detail) if detail else found
-
-
-class Contrast(_Valued, frozen=True, kw_only=True):
+class Contrast(StudyEndpoint, frozen=True, kw_only=True):
     """A comparison of two settings: is the first better by more than the margin?
 
     contrast:
@@ -136,22 +83,17 @@ class Contrast(_Valued, frozen=True, kw_only=True):
         runs = chain.from_iterable(next(iter(sample.cells.values())).values())
         scores = [score for run in runs if run.finished and (score := run.figure(self.scores[0]))]
         sign = -1 if self.measure or (scores and not scores[0].higher_is_better) else 1
+        scaled = _logarithm if self.ratio else float
         found: dict[int, float] = {}
         for seed in sorted(set.intersection(*map(set, sides))):
-            better, worse, *others = (self._scaled(side[seed]) for side in sides)
+            better, worse, *others = (scaled(side[seed]) for side in sides)
             found[seed] = sign * (better - worse - (others[0] - others[1] if others else 0.0))
         return found
-
-    def _scaled(self, value: float) -> float:
-        """Return the value; with `ratio` its logarithm, or NaN if it is not positive."""
-        if not self.ratio:
-            return value
-        return math.log(value) if value > 0 else math.nan
 
     def of_counts(self, counted: Sequence[Count], look: Look, says: str) -> Judgement | None:
         if self.inside:
             return None
-        found = less_often(counted[1], counted[0], error=look.share)
+        found = judge.less_often(counted[1], counted[0], error=look.share)
         differ = says == "equality" and found.verdict == "supported"
         return replace(found, verdict="contradicted") if differ else found
 
@@ -171,7 +113,11 @@ class Contrast(_Valued, frozen=True, kw_only=True):
         return "; ".join(map(": ".join, zip(places, pairs, strict=True))) if places else pairs[0]
 
 
-class Level(_Valued, frozen=True, kw_only=True):
+def _logarithm(value: float) -> float:
+    return math.log(value) if value > 0 else math.nan
+
+
+class Level(StudyEndpoint, frozen=True, kw_only=True):
     """A bound on the value of one setting: is the value above it?
 
     level: {of: {norm: bn}, above: 0.5, margin: 0}     the margin is optional
@@ -193,8 +139,7 @@ class Level(_Valued, frozen=True, kw_only=True):
 
     def of_values(self, values: Sequence[float], look: Look, says: str) -> Judgement:
         m, bound = self.margin, self.above
-        differences = [value - bound for value in values]
-        found = decide(differences, margin=m, equality=False, error=look.share)
+        found = decide([v - bound for v in values], margin=m, equality=False, error=look.share)
         if found.interval is None:
             return at_look(found, look, detail=f"mean {figures(fmean(values))[0]}")
         mean, low, high = (bound + value for value in found.interval)
@@ -202,7 +147,7 @@ class Level(_Valued, frozen=True, kw_only=True):
         return at_look(found, look, bounds=(bound - m, bound, bound + m))
 
 
-class Document(_Valued, frozen=True, kw_only=True):
+class Document(StudyEndpoint, frozen=True, kw_only=True):
     """A value reported by an article: does the confidence interval of one setting contain it?
 
     document: {of: {norm: bn}, value: 28.7, data: {task: iwslt}}
@@ -232,15 +177,7 @@ class Document(_Valued, frozen=True, kw_only=True):
         return None
 
     def of_values(self, values: Sequence[float], look: Look, says: str) -> Judgement:
-        if constant(values):
-            return at_look(Judgement("undecided", reason=CONSTANT), look)
-        interval = t_interval(values, confidence=1 - look.share)
-        # Containing the value is no reason to stop early, so only the last look can support it.
-        verdict = "supported" if look == LOOKS[-1] else "undecided"
-        if not interval.low <= self.value <= interval.high:
-            verdict = "contradicted"
-        p = p_value(interval, against=self.value)
-        return at_look(tested(verdict, p, interval, look.share), look)
+        return at_look(judge.contains(values, self.value, look), look)
 
 
 class Trains(StudyEndpoint, frozen=True, kw_only=True):
@@ -273,7 +210,7 @@ class Trains(StudyEndpoint, frozen=True, kw_only=True):
         if reference is not None and not reference[0]:
             floor = sample.floor(keys(self.reference), seeds)
             return stuck(floor or "no seed of the reference trains", said)
-        found = counts(side, reference, fails=fails, error=look.share)
+        found = judge.counts(side, reference, fails=fails, error=look.share)
         return at_look(found, look, found=said)
 
 
@@ -314,8 +251,7 @@ class Computed(Endpoint, frozen=True):
         chosen = [piece for piece in pieces if piece.question.startswith(self.only or ("",))]
         if not chosen:
             known = "; ".join(piece.question for piece in pieces)
-            reason = f"no question of the check starts with `only`; its questions: {known}"
-            reason = reason if pieces else "not computed"
+            reason = f"`only` fits no question: {known}" if pieces else "not computed"
             command = "normlab claims --compute"
             return Judgement("not measured", reason=reason, command=command, cost="seconds")
         holds = all(piece.standing == "supports" for piece in chosen)
@@ -352,12 +288,12 @@ class Timing(Endpoint, frozen=True):
         return f"{self.faster} faster than {self.slower} ({self.group}), {by}"
 
     def judge(self, runs: Runs, says: str) -> Judgement:
-        for timings in runs.timings:
-            group = {each.name: each for each in timings.groups.get(self.group, ())}
-            named = PurePosixPath(timings.path).stem == self.report
-            if named and self.faster in group and self.slower in group:
-                return self._judged(timings, group[self.faster], group[self.slower])
-        command = " ".join(filter(None, ("python scripts/bench norms", self.measured)))
+        timings = runs.timings.get(self.report)
+        group = timings.groups.get(self.group, ()) if timings else ()
+        named = {each.name: each for each in group}
+        if timings and self.faster in named and self.slower in named:
+            return self._judged(timings, named[self.faster], named[self.slower])
+        command = f"python scripts/bench norms {self.measured}".strip()
         command += f" --json results/{BENCH}/{self.report}.json"
         reason = "no timings of both"
         return Judgement("not measured", reason=reason, command=command, cost="minutes")

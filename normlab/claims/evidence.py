@@ -159,32 +159,27 @@ class Runs:
     """All evidence: runs, timings, and the findings of checks.
 
     `made` has the runs of each study and scale by id; a packed run belongs to those of its folder.
-    `damaged` has a message for each unreadable run, `configs` is the folder with the studies.
+    `damaged` has a message for each unreadable run, `timings` the reports by their file's stem;
+    `configs` is the folder with the studies.
     """
 
     configs: Path
     made: dict[Place, dict[str, Made]] = field(default_factory=dict)
     damaged: list[str] = field(default_factory=list)
-    timings: Sequence[Timings] = ()
+    timings: dict[str, Timings] = field(default_factory=dict)
     computed: Mapping[str, Sequence[Evidence]] = field(default_factory=dict)
     _plans: dict[Place, Plan] = field(default_factory=dict)
 
     @classmethod
     def read(
-        cls,
-        results: Path,
-        *,
-        root: Path,
-        configs: Path,
-        computed: Mapping[str, Sequence[Evidence]] | None = None,
+        cls, results: Path, configs: Path, computed: Mapping[str, Sequence[Evidence]] | None = None
     ) -> "Runs":
-        """Read the packed runs and the timings in `results`; paths become relative to `root`."""
-        timings: list[Timings] = []
+        """Read the packed runs and the timings in `results`, by paths relative to the checkout."""
+        store, root = RunStore(results), configs.parent
+        runs = cls(configs, computed=computed or {})
         for path in sorted((results / BENCH).glob("norms*.json")):
             report = _read(path, Timings, f"python scripts/bench norms --json {path}")
-            timings.append(msgspec.structs.replace(report, path=_relative(path, root)))
-        store = RunStore(results)
-        runs = cls(configs, timings=timings, computed=computed or {})
+            runs.timings[path.stem] = msgspec.structs.replace(report, path=_relative(path, root))
         for folder, record in store.entries():
             if (address := address_of(folder)) is not None:
                 place = address.folder.parent.name, address.folder.name
@@ -198,8 +193,8 @@ class Runs:
 
     def names(self, study: str, scale: str) -> set[str]:
         """Return the rows, with their grid points, that have packed runs."""
-        found = (Address.of(folder) for _, folder in self.made.get((study, scale), {}).values())
-        names = {address.name for address in found if address is not None}
+        folders = (folder for _, folder in self.made.get((study, scale), {}).values())
+        names = {address.name for each in folders if (address := Address.of(each)) is not None}
         return {rate for name, rate in self.plan(study, scale).names.items() if name in names}
 
     def plan(self, study: str, scale: str) -> Plan:

@@ -38,8 +38,32 @@ CONSTANT = "the difference is the same in every seed, so there is no spread to j
 OPEN = "the counts do not decide"
 _ROUNDING = 1e-12  # smaller differences between float64 scores count as zero
 _MOST_DECIMALS = 6
-_TURNED: dict[Verdict, Verdict] = {"supported": "contradicted", "contradicted": "supported"}
 Count = tuple[int, int]  # number of trained seeds, number of seeds
+
+
+ERROR = 0.05
+"""The error that all planned looks share: the probability of rejecting a true null at any of them.
+
+The p value of a look is multiplied by 0.05 over the look's share, then compared with 0.05. Seeds
+beyond the last look reached are not used; the lowest seed numbers come first. If several looks
+decide, the smallest corrected p counts; if none does, the last look reached counts.
+"""
+
+
+@dataclass(frozen=True)
+class Look:
+    """A planned analysis: the number of seeds to judge, and the share of the error it spends."""
+
+    seeds: int
+    share: float
+
+    def corrected(self, p: float | None) -> float | None:
+        """Correct a p value of this look, so that it can be compared with 0.05; None stays None."""
+        return None if p is None else min(1.0, p * ERROR / self.share)
+
+
+LOOKS = tuple(map(Look, ANALYSES, (0.01, 0.015, 0.025)))
+FEWEST = LOOKS[0].seeds
 
 
 @dataclass(frozen=True)
@@ -121,6 +145,18 @@ def constant(values: Sequence[float]) -> bool:
     return max(values) - min(values) <= _ROUNDING
 
 
+def contains(values: Sequence[float], wanted: float, look: Look) -> Judgement:
+    """Judge whether the interval of the values at a look contains the wanted value."""
+    if constant(values):
+        return Judgement("undecided", reason=CONSTANT)
+    interval = t_interval(values, confidence=1 - look.share)
+    # Containing the value is no reason to stop early, so only the last look can support it.
+    verdict = "supported" if look == LOOKS[-1] else "undecided"
+    if not interval.low <= wanted <= interval.high:
+        verdict = "contradicted"
+    return tested(verdict, p_value(interval, against=wanted), interval, look.share)
+
+
 def less_often(side: Count, reference: Count, *, error: float) -> Judgement:
     """Judge whether a side trains less often than a reference, by Fisher's exact test."""
     p = fisher(side, reference)
@@ -138,9 +174,8 @@ def counts(side: Count, reference: Count | None, *, fails: bool, error: float) -
     one half: it supports the claim if all seeds do as claimed, contradicts it if too few do.
     """
     if reference is not None:
-        found = less_often(side, reference, error=error)
-        if found.verdict != "undecided" and not fails:
-            return replace(found, verdict=_TURNED[found.verdict])
+        pair = (side, reference) if fails else (reference, side)
+        found = less_often(*pair, error=error)
         if found.verdict != "undecided" or side[0] < side[1]:
             return found
     p = binomial(*side, against=0.5)
@@ -152,36 +187,6 @@ def counts(side: Count, reference: Count | None, *, fails: bool, error: float) -
     return Judgement("undecided", p=p, reason=OPEN)
 
 
-ERROR = 0.05
-"""The error that all planned looks share: the probability of rejecting a true null at any of them.
-
-The p value of a look is multiplied by 0.05 over the look's share, then compared with 0.05. Seeds
-beyond the last look reached are not used; the lowest seed numbers come first. If several looks
-decide, the smallest corrected p counts; if none does, the last look reached counts.
-"""
-
-
-@dataclass(frozen=True)
-class Look:
-    """A planned analysis: the number of seeds to judge, and the share of the error it spends."""
-
-    seeds: int
-    share: float
-
-    def corrected(self, p: float | None) -> float | None:
-        """Correct a p value of this look, so that it can be compared with 0.05; None stays None."""
-        return None if p is None else min(1.0, p * ERROR / self.share)
-
-
-LOOKS = tuple(map(Look, ANALYSES, (0.01, 0.015, 0.025)))
-FEWEST = LOOKS[0].seeds
-
-
-def reached(seeds: int) -> tuple[Look, ...]:
-    """Return the looks that this number of seeds is enough for."""
-    return tuple(look for look in LOOKS if look.seeds <= seeds)
-
-
 def sequential(
     seeds: Sequence[int], judge: Callable[[Sequence[int], Look], Judgement]
 ) -> tuple[Look, Judgement]:
@@ -190,7 +195,8 @@ def sequential(
     `seeds` must be enough for the first look.
     """
     ordered = sorted(seeds)
-    found = [(look, judge(ordered[: look.seeds], look)) for look in reached(len(ordered))]
+    looks = [look for look in LOOKS if look.seeds <= len(ordered)]
+    found = [(look, judge(ordered[: look.seeds], look)) for look in looks]
     decided = [pair for pair in found if pair[1].verdict in DECIDED]
     return min(decided, key=lambda pair: pair[1].p_look or 0.0, default=found[-1])
 

@@ -18,7 +18,7 @@ from normlab.claims.claim import Claim, Part
 from normlab.claims.endpoint import Document
 from normlab.claims.evidence import Runs
 from normlab.claims.judge import DECIDED, ERROR, Judgement, Verdict
-from normlab.claims.sample import Endpoint
+from normlab.claims.seeds import Endpoint
 from normlab.metrics.spread import holm
 from normlab.records.record import plain
 
@@ -169,5 +169,4 @@ def standings(claims: Sequence[Claim], runs: Runs, study: str, scale: str) -> li
 
 def to_plain(entries: Sequence[Entry]) -> list[dict[str, Any]]:
     """Return the claims, with the outcomes of their parts, as plain values, for JSON."""
-    made = [msgspec.to_builtins(entry) | {"verdict": entry.verdict} for entry in entries]
-    return [plain(each) for each in made]
+    return [plain(msgspec.to_builtins(each) | {"verdict": each.verdict}) for each in entries]

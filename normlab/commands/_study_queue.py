@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from normlab.claims.claim import Claim
     from normlab.claims.evidence import Runs as Evidence
     from normlab.claims.ledger import Outcome
-    from normlab.claims.sample import Endpoint
+    from normlab.claims.seeds import Endpoint
 
 
 class Judge:
@@ -31,7 +31,7 @@ class Judge:
         The job runs at least one side of such a part; every other side is in the job or published.
         """
         from normlab.claims.ledger import standings
-        from normlab.claims.sample import StudyEndpoint
+        from normlab.claims.seeds import StudyEndpoint
 
         runs = runs or self.runs()
         place = job.study.name, job.scale
@@ -73,7 +73,7 @@ class Judge:
         """Read all existing runs; a run that jobs share belongs to each of them."""
         from normlab.claims.evidence import Made, Runs
 
-        found = Runs.read(self.results, root=CONFIG_DIR.parent, configs=CONFIG_DIR)
+        found = Runs.read(self.results, CONFIG_DIR)
         for job in self.jobs:
             for run in chain.from_iterable(job.runs.values()):
                 if (record := run.record(found.damaged.append)) is not None:

@@ -23,8 +23,7 @@ _EXAMPLES = """examples:
 Without --compute, which needs torch and a few seconds, checks have the values that the last --write
 saved in results/computed.json. --verify computes nothing and changes nothing.
 """
-_CHECKOUT = CONFIG_DIR.parent
-_RESULTS = _CHECKOUT / "results"
+_RESULTS = CONFIG_DIR.parent / "results"
 _COMPUTED = "computed.json"
 
 
@@ -50,12 +49,11 @@ def main(argv: list[str]) -> int:
     results: Path = asked.results
     if not results.is_dir():
         raise ValueError(f"{results}: no such folder")
-    from normlab.claims import summary
     from normlab.claims.claim import load_all
     from normlab.claims.endpoint import Computed
     from normlab.claims.evidence import Runs, read_computed, to_json
     from normlab.claims.ledger import ledger, to_plain
-    from normlab.claims.pages import markdown
+    from normlab.claims.pages import markdown, summary
 
     claims = load_all(CONFIG_DIR / "claim")
     parts = [part for claim in claims for part in claim.parts]
@@ -67,7 +65,7 @@ def main(argv: list[str]) -> int:
         computed = {name: compute(name) for name in checks}
     else:
         computed = read_computed(results / _COMPUTED)
-    runs = Runs.read(results, root=_CHECKOUT, configs=CONFIG_DIR, computed=computed)
+    runs = Runs.read(results, CONFIG_DIR, computed)
     # Judge all claims, since the claims of one study are corrected together.
     entries = ledger(claims, runs)
     chosen = [entry for entry in entries if asked.id in (None, entry.claim.id)]
@@ -75,7 +73,7 @@ def main(argv: list[str]) -> int:
         raise ValueError(f"no claim {asked.id}; there are 1 to {claims[-1].id}")
     if asked.verify or asked.write:
         pages = {results / "claims.md": markdown(entries)}
-        pages[results / "summary.md"] = summary.page(entries)
+        pages[results / "summary.md"] = summary(entries)
         pages[results / _COMPUTED] = to_json(computed)
         if asked.verify:
             return _verify(pages, runs.damaged, results)

@@ -7,7 +7,7 @@ from normlab.claims.claim import Claim, Part
 from normlab.claims.endpoint import Computed, Contrast, Published
 from normlab.claims.judge import Judgement
 from normlab.claims.ledger import Entry, Outcome
-from normlab.claims.sample import Endpoint
+from normlab.claims.seeds import Endpoint
 
 ADDRESS = "results/norms/cpu:{}@seed{}"
 COMMAND = "normlab study run norms scale=small"

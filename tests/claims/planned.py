@@ -19,7 +19,7 @@ def endpoints(claims: Iterable[Claim]) -> Iterator[tuple[str, Any]]:
     for claim in claims:
         for each in claim.parts:
             for endpoint in (each.endpoint, *each.secondary):
-                yield f"{claim.name}, {each.name}", endpoint
+                yield f"{claim.path}, {each.name}", endpoint
 
 
 @cache

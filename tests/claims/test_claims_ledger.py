@@ -137,7 +137,6 @@ def results(tmp_path, monkeypatch):
     claim(root, contrast(margin=5), number=3)
     write_pack(tmp_path / "results" / "made" / "small", RECORDS)
     monkeypatch.setattr(command, "CONFIG_DIR", root)
-    monkeypatch.setattr(command, "_CHECKOUT", tmp_path)
     return tmp_path / "results"
 
 
@@ -220,7 +219,7 @@ def test_a_claim_that_does_not_exist_is_named(results, capsys):
 
 
 def test_a_run_is_added_to_the_published_ones_once(results):
-    runs = Runs.read(results, root=results, configs=command.CONFIG_DIR)
+    runs = Runs.read(results, command.CONFIG_DIR)
     for record in side("ln", 31.0, 6)[4:]:
         runs.add(("made", "small"), Made(record, f"runs/{record.run_id}"))
     *published, new = runs.made["made", "small"].values()

@@ -6,8 +6,7 @@ from dataclasses import replace
 import pytest
 from msgspec import structs
 
-from normlab.claims.pages import markdown
-from normlab.claims.summary import page as summary
+from normlab.claims.pages import markdown, summary
 from normlab.config.registry import CONFIG_DIR
 from tests.claims.ledgers import COMMAND, compared, decided, entries, entry, open_outcome
 

@@ -2,20 +2,21 @@
 
 import re
 from collections import defaultdict
+from pathlib import Path
 
 import pytest
 
 from normlab.claims.claim import Claim, Part, load_all
 from normlab.claims.endpoint import Computed, Contrast, Document, Level, Timing, Trains
 from normlab.claims.evidence import read_computed
-from normlab.claims.sample import Endpoint
+from normlab.claims.seeds import Endpoint
 from normlab.config.registry import CONFIG_DIR, option_names
 from normlab.inspect import computed
 from normlab.studies import load_study
 
 FOLDER = CONFIG_DIR / "claim"
 CLAIMS = load_all(FOLDER)
-EACH = pytest.mark.parametrize("claim", CLAIMS, ids=lambda claim: claim.name)
+EACH = pytest.mark.parametrize("claim", CLAIMS, ids=lambda claim: claim.id)
 OF_RUNS = Contrast | Trains | Level | Document
 SEEDS = (1, 2, 3, 4, 5)
 MARGINS = {"bleu": 0.5, "loss": 0.05, "accuracy": 0.01}
@@ -97,7 +98,7 @@ def _ruled(score: str) -> float | None:
 
 
 def _written(claim: Claim, part: Part) -> str:
-    text = (FOLDER / f"{claim.name}.yaml").read_text("utf-8").partition("parts:\n")[2]
+    text = Path(claim.path).read_text("utf-8").partition("parts:\n")[2]
     (block,) = [
         block
         for block in re.split(r"(?m)^  - name: ", text)

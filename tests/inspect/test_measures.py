@@ -12,8 +12,8 @@ import torch.nn.functional as F
 from normlab.claims.evidence import to_json
 from normlab.inspect.computed import compute, names, rank_correlation, variances_of_means
 from normlab.inspect.inference import by_length, differences, loss
+from normlab.inspect.leaks import attention_weights, derivative, total_variation
 from normlab.inspect.model import Pass, by_how_much, look, movement, percent
-from normlab.inspect.others import attention_weights, derivative, total_variation
 from normlab.inspect.padding import same_lengths
 from normlab.models.attention import AttentionCore
 from normlab.norms.base import Stream

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 import torch
 
-from normlab.inspect import inference, others, outlier, padding
+from normlab.inspect import inference, leaks, outlier, padding
 from normlab.inspect.depth import by_stack, gradients, training_batch
 from normlab.inspect.question import questions
 from normlab.norms.ranks import Shard
@@ -19,7 +19,7 @@ STACKS = ("encoder", "decoder")
 
 @pytest.fixture(autouse=True)
 def _few(monkeypatch):
-    monkeypatch.setattr(others, "SETS", 3)
+    monkeypatch.setattr(leaks, "SETS", 3)
     monkeypatch.setattr(padding, "SHARES", FEW)
     monkeypatch.setattr(padding, "SENTENCES", 8)
     monkeypatch.setattr(inference, "SENTENCES", 40)
@@ -87,9 +87,9 @@ def test_a_norm_shows_along_its_axes_and_no_further(tmp_path, norm, placement):
 
 
 def test_other_sentences_leak_through_the_encoder_and_a_norm_on_the_embedding(tmp_path):
-    found = others.leak(trained(tmp_path, "norm=bn", "norm@decoder_norm=ln")).values["training"]
+    found = leaks.leak(trained(tmp_path, "norm=bn", "norm@decoder_norm=ln")).values["training"]
     assert found["decoder"]["others"] > 1e-6 and found["decoder"]["later"] == 0
-    found = others.leak(trained(tmp_path, "norm=ln", "norm@embedding_norm=bn")).values
+    found = leaks.leak(trained(tmp_path, "norm=ln", "norm@embedding_norm=bn")).values
     assert found["training"]["decoder"]["later"] > 1e-6
     assert found["eval"]["decoder"]["later"] == 0
 
@@ -145,7 +145,7 @@ def test_gradients_are_of_the_runs_first_batch_or_of_32_sentences(tmp_path):
         assert len(training_batch(subject(tmp_path, "norm=ln", *sizes)).source) == 32
 
 
-@pytest.mark.parametrize(("ask", "number"), [(others.leak, 1), (others.batch_mates, 2)])
+@pytest.mark.parametrize(("ask", "number"), [(leaks.leak, 1), (leaks.batch_mates, 2)])
 def test_too_few_sentences_are_named(tmp_path, ask, number):
     about = subject(tmp_path, "norm=bn")
 

@@ -3,9 +3,8 @@
 import pytest
 from torch import nn
 
-from normlab.inspect import others
+from normlab.inspect.leaks import leak
 from normlab.inspect.model import subject_of_config
-from normlab.inspect.others import leak
 from normlab.inspect.outlier import outlier
 from normlab.models.base import stacks
 from normlab.train.build import make_fast
@@ -40,10 +39,10 @@ def test_the_fast_path_is_refused_where_it_would_change_nothing():
 
 @pytest.mark.parametrize("norm", ["bn", "ln"])
 def test_a_picture_sees_others_through_batch_norm_alone(norm, monkeypatch):
-    monkeypatch.setattr(others, "SETS", 3)
+    monkeypatch.setattr(leaks, "SETS", 3)
     subject, name = about(*RESNET, f"norm={norm}"), "network"
     assert list(stacks(subject.model)) == [name]
-    leaked, moved = (examined(subject, which).values for which in (leak, others.batch_mates))
+    leaked, moved = (examined(subject, which).values for which in (leak, leaks.batch_mates))
     over_batch = norm == "bn"
     assert leaked["training"][name]["own"] > 0
     assert (leaked["training"][name]["others"] > 1e-6) == over_batch

@@ -5,6 +5,7 @@ or their average, and has the score. A seed counts if every side has all runs of
 differ only in the settings compared. Runs that do not count are listed with the reason.
 """
 
+import json
 import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -17,7 +18,7 @@ from typing import Annotated, Any, ClassVar
 from msgspec import Meta, Struct, field
 
 from normlab.claims.evidence import Plan, Runs, Where, written
-from normlab.claims.judge import FEWEST, LOOKS, Count, Judgement, Look, reached, sequential
+from normlab.claims.judge import FEWEST, LOOKS, Count, Judgement, Look, at_look, sequential, stuck
 from normlab.metrics.spread import at_baseline, least_share, trains
 from normlab.records.pairs import spelled, varying, why_not_paired
 from normlab.records.record import RunRecord
@@ -25,16 +26,14 @@ from normlab.records.store import lookup, select
 
 Text = Annotated[str, Meta(min_length=1)]
 Chosen = dict[str, str | int | float | bool | None]
-"""A selection of runs: config group options and dotted config keys, with their values."""
+NOT_ALL = "not all seeds train"
 _Point = tuple[str, ...]  # the values of the nuisance keys
 Cells = Mapping[str, Mapping[int, tuple[RunRecord, ...]]]
 
 
 def keys(where: Where) -> str:
     """Format a selection, such as `norm=bn placement=pre`."""
-    words = {None: "null", True: "true", False: "false"}
-    said = {k: words[v] if v is None or isinstance(v, bool) else v for k, v in where.items()}
-    return " ".join(f"{key}={value}" for key, value in said.items())
+    return " ".join(f"{k}={v if isinstance(v, str) else json.dumps(v)}" for k, v in where.items())
 
 
 class Endpoint(Struct, frozen=True, forbid_unknown_fields=True):
@@ -115,9 +114,37 @@ class StudyEndpoint(Endpoint, frozen=True, kw_only=True):
         """Return why these runs cannot answer the question; None if they can."""
         return None
 
-    def at_look(self, sample: "Sample", seeds: Sequence[int], look: Look, says: str) -> Judgement:
-        """Judge these seeds of a sample at a look; `says` is the part's `says`."""
+    def values(self, sample: "Sample") -> dict[int, float]:
+        """Return the value of each seed, by default for the first side."""
+        return sample.figures(next(iter(sample.cells)))
+
+    def of_values(self, values: Sequence[float], look: Look, says: str) -> Judgement:
+        """Judge the values if all seeds train."""
         raise NotImplementedError
+
+    def of_counts(self, counted: Sequence[Count], look: Look, says: str) -> Judgement | None:
+        """Judge by the counts of trained seeds if a seed diverged; None if this kind cannot."""
+        return None
+
+    def detail(self, sample: "Sample", seeds: Sequence[int]) -> str:
+        """Return the values behind a judgement as text."""
+        return ""
+
+    def at_look(self, sample: "Sample", seeds: Sequence[int], look: Look, says: str) -> Judgement:
+        """Judge these seeds of a sample at a look, by their values if all of them train."""
+        trained, counted = sample.train_text(seeds), list(sample.train_counts(seeds).values())
+        if not all(run.finished for run in sample.runs(seeds)):
+            found = self.of_counts(counted, look, says)
+            return stuck(NOT_ALL, trained) if found is None else at_look(found, look, found=trained)
+        values = self.values(sample)
+        odd = [str(seed) for seed in seeds if not math.isfinite(values[seed])]
+        floors = [low for side in sample.cells if (low := sample.floor(side, seeds)) is not None]
+        if floors or odd:
+            return stuck(floors[0] if floors else f"no finite value at seed {', '.join(odd)}")
+        if any(train < n for train, n in counted):
+            return stuck(NOT_ALL, trained)
+        found = self.of_values([values[seed] for seed in seeds], look, says)
+        return replace(found, detail=self.detail(sample, seeds) or found.detail)
 
     def judge(self, runs: Runs, says: str) -> Judgement:
         plan = runs.plan(self.study, self.scale)
@@ -130,13 +157,12 @@ class StudyEndpoint(Endpoint, frozen=True, kw_only=True):
         there = runs.made.get((self.study, self.scale), {})
         sample = collect(runs, self)
         all_runs = [run for cell in sample.cells.values() for each in cell.values() for run in each]
-        n, looks = len(sample.seeds), reached(len(sample.seeds))
-        chosen = sample.seeds[: looks[-1].seeds] if looks else sample.seeds
+        n, chosen = len(sample.seeds), sample.seeds
         if refused := self.refused(all_runs) or sample.problem:
             found = Judgement("not measured", reason=refused)
         elif plan.scale.pilot:
             found = Judgement("not measured", reason="a pilot: it decides nothing", n=n)
-        elif looks:
+        elif n >= FEWEST:
             look, found = sequential(
                 sample.seeds, lambda seeds, look: self.at_look(sample, seeds, look, says)
             )
@@ -187,9 +213,8 @@ class StudyEndpoint(Endpoint, frozen=True, kw_only=True):
 def _layers(run: RunRecord) -> str | None:
     """Return the number of layers of a run's model, such as `2+2` or `12`."""
     model = run.config.get("model") or {}
-    both = "encoder_layers", "decoder_layers"
-    found = [model[key] for key in (both if both[0] in model else ("num_layers",)) if key in model]
-    return "+".join(map(str, found)) or None
+    sizes = [model.get(key) for key in ("encoder_layers", "decoder_layers", "num_layers")]
+    return "+".join(str(size) for size in sizes if size is not None) or None
 
 
 @dataclass(frozen=True)
@@ -205,9 +230,6 @@ class Sample:
     excluded: tuple[str, ...] = ()
     problem: str | None = None
 
-    def runs(self, seeds: Sequence[int]) -> list[RunRecord]:
-        return [run for cell in self.cells.values() for seed in seeds for run in cell[seed]]
-
     def figures(self, side: str) -> dict[int, float]:
         """Return a side's value per seed: the mean over scores, then over nuisance settings."""
         cells = self.cells[side].items()
@@ -220,10 +242,8 @@ class Sample:
         less = values.pop() if self.endpoint.minus else 0.0
         return fmean(value - less for value in values)
 
-    def diverged(self, seeds: Sequence[int]) -> int:
-        """Count the seeds with a diverged run, summed over all sides."""
-        cells = [cell[seed] for cell in self.cells.values() for seed in seeds]
-        return sum(any(not run.finished for run in runs) for runs in cells)
+    def runs(self, seeds: Sequence[int]) -> list[RunRecord]:
+        return [run for cell in self.cells.values() for seed in seeds for run in cell[seed]]
 
     def train_counts(self, seeds: Sequence[int]) -> dict[str, Count]:
         """Return per side how many seeds train (all runs do, see `metrics.spread.trains`)."""
@@ -309,8 +329,7 @@ def collect(runs: Runs, endpoint: StudyEndpoint) -> Sample:
         for label, side in sides.items()
     }
     seeds = sorted(set.intersection(*map(set, cells.values())))
-    compared = {key: None for side in endpoint.sides for key in side}
-    may = (*plan.varied, *(name for key in compared for name in spelled(key)))
+    may = plan.varied + tuple(n for side in endpoint.sides for key in side for n in spelled(key))
     differ = {seed: _differ(cells, seed, endpoint.all_scores, may) for seed in seeds}
     reasons.update(f"sides of {why}" for why in differ.values() if why is not None)
     seeds = [seed for seed in seeds if differ[seed] is None]
