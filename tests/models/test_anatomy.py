@@ -3,6 +3,7 @@
 import pytest
 from torch import nn
 
+from normlab.inspect import leaks
 from normlab.inspect.leaks import leak
 from normlab.inspect.model import subject_of_config
 from normlab.inspect.outlier import outlier
