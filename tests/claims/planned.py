@@ -1,6 +1,6 @@
 """What the committed claims would find in the runs of a study, once it is carried out."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from functools import cache
 from typing import Any
 
@@ -14,21 +14,19 @@ from tests.claims.made import run, runs_of
 from tests.records.examples import changed
 
 
-def endpoints(claims: Iterable[Claim]) -> Iterator[tuple[str, Any]]:
-    """Yield the endpoints of claims, primary and secondary, each with the name of its part."""
-    for claim in claims:
-        for each in claim.parts:
-            for endpoint in (each.endpoint, *each.secondary):
-                yield f"{claim.path}, {each.name}", endpoint
+def endpoints(claim: Claim) -> list[Any]:
+    """Return the endpoints of a claim, primary and secondary."""
+    return [each for part in claim.parts for each in (part.endpoint, *part.secondary)]
 
 
 @cache
 def by_study() -> dict[tuple[str, str], list[tuple[str, Any]]]:
-    """Return the endpoints of the committed claims by the study and scale that they take."""
+    """Return the committed claims' files and endpoints by the study and scale that they take."""
     found: dict[tuple[str, str], list[tuple[str, Any]]] = {}
-    for name, endpoint in endpoints(load_all(CONFIG_DIR / "claim")):
-        if endpoint.family is not None:
-            found.setdefault(tuple(endpoint.family), []).append((name, endpoint))
+    for claim in load_all(CONFIG_DIR / "claim"):
+        for endpoint in endpoints(claim):
+            if endpoint.family is not None:
+                found.setdefault(endpoint.family, []).append((claim.path, endpoint))
     return found
 
 

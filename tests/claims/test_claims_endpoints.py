@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from normlab.claims.evidence import Plan
+from normlab.claims.evidence import Plan, Timed, Timings
 from normlab.metrics.spread import NOT_CLEAR
 from normlab.records.record import Score
 from normlab.studies import load_study
@@ -21,6 +21,8 @@ from tests.claims.made import (
     run,
     side,
 )
+
+RATIOS = (0.89, 0.9, 0.91, 0.88, 0.92, 0.9)
 
 
 @pytest.mark.parametrize(
@@ -263,6 +265,17 @@ def test_a_figure_is_held_against_a_bound(tmp_path):
     assert mean == pytest.approx(30.0) and low < 30 < high
     failed = [*side("bn", 30.0, 4), run(5, "bn", None, status="diverged")]
     assert primary(tmp_path, failed, level(above=25)).finding.stuck
+
+
+def test_a_timing_is_judged_by_the_ratios_of_its_rounds(tmp_path):
+    timed = Timed("ln", {"median": 2.0}, (1.0,) * 6), Timed("bn", {"median": 1.8}, RATIOS)
+    report = Timings("normlab.bench.norms/1", {"device": "CPU", "precision": "fp32"}, {"m": timed})
+    each = part({"timing": {"faster": "bn", "than": "ln", "group": "m"}})
+    found = primary(tmp_path, [], each, timings={"norms": report})
+    assert (found.verdict, found.finding.n, found.grade) == ("supported", 6, "D: CPU fp32")
+    assert found.finding.found.startswith("10.0% [") and "1.80 against 2.00" in found.finding.detail
+    none = primary(tmp_path, [], each)
+    assert none.finding.command == "python scripts/bench norms --json results/bench/norms.json"
 
 
 def document(value, data):

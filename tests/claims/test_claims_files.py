@@ -1,20 +1,29 @@
-"""A claim's file is read strictly, and what the committed ones name is there."""
+"""A claim's file is read strictly; the committed ones are whole, and what they name is there."""
 
 import re
+from collections import defaultdict
+from pathlib import Path
 
 import pytest
 import yaml
 
-from normlab.claims.claim import load, load_all
-from normlab.claims.endpoint import Computed, Contrast, Timing
-from normlab.claims.evidence import Plan
+from normlab.claims.claim import Claim, Part, load, load_all
+from normlab.claims.endpoint import Computed, Contrast, Level, Timing
+from normlab.claims.evidence import Plan, read_computed
+from normlab.claims.seeds import StudyEndpoint
 from normlab.config.compose import compose, to_dict
 from normlab.config.registry import CONFIG_DIR, option_names, options, read_yaml
+from normlab.inspect.question import questions
 from normlab.studies import load_study
 from tests.claims.made import configs, contrast, part
 from tests.claims.planned import endpoints
 
-FOLDER = CONFIG_DIR / "claim"
+CLAIMS = load_all(CONFIG_DIR / "claim")
+EACH = pytest.mark.parametrize("claim", CLAIMS, ids=lambda claim: claim.id)
+SEEDS = (1, 2, 3, 4, 5)
+MARGINS = {"bleu": 0.5, "loss": 0.05, "accuracy": 0.01}
+FACTOR = 1.25
+FOUND = read_computed(CONFIG_DIR.parent / "results" / "computed.json")
 CLAIM = {
     "id": 7,
     "documents": ["D0"],
@@ -25,12 +34,6 @@ CLAIM = {
 }
 
 
-@pytest.fixture(scope="session")
-def committed():
-    """Return the committed claims."""
-    return load_all(FOLDER)
-
-
 def written(folder, content, name="07_so.yaml"):
     path = configs(folder) / "claim" / name
     path.write_text(content if isinstance(content, str) else yaml.safe_dump(content))
@@ -38,42 +41,10 @@ def written(folder, content, name="07_so.yaml"):
 
 
 @pytest.mark.parametrize(
-    ("body", "says", "expected"),
-    [
-        (
-            contrast(1, over=["placement"], where={"task": "toy"})["endpoint"],
-            "equality",
-            Contrast(
-                study="made", scale="small", scores=("test/bleu",), better={"norm": "ln"},
-                worse={"norm": "bn"}, where={"task": "toy"}, over=("placement",), margin=1.0,
-            ),
-        ),
-        (
-            {"computed": {"check": "batch.mates", "only": ["ln"]}},
-            "definition",
-            Computed("batch.mates", ("ln",)),
-        ),
-        (
-            {"timing": {"faster": "bn", "than": "ln", "group": "model, 1"}},
-            "difference",
-            Timing("bn", "ln", "model, 1", 0.02),
-        ),
-    ],
-)  # fmt: skip
-def test_each_kind_of_endpoint_is_read(tmp_path, body, says, expected):
-    claim = load(written(tmp_path, {**CLAIM, "parts": [part(body, says)]}))
-    assert claim.parts[0].endpoint == expected
-    assert (claim.id, claim.figure) == (7, None)
-
-
-@pytest.mark.parametrize(
     ("change", "message"),
     [
         ({"literature": ...}, r"the file: Object missing required field `literature`"),
-        (
-            {"statment": "x"},
-            r"the file: .* unknown field `statment`; there are .*statement",
-        ),
+        ({"statment": "x"}, r"the file: .* unknown field `statment`; there are .*statement"),
         ({"id": 8}, r"id: 8 is not in the file name; rename it to 08_"),
         ({"parts": ["x"]}, r"parts\[0\]: expected keys and values, found 'x'"),
         ({"parts": [part({}, says="so")]}, r"parts\[0\].says: Invalid enum value 'so'"),
@@ -85,10 +56,7 @@ def test_each_kind_of_endpoint_is_read(tmp_path, body, says, expected):
             {"parts": [contrast(says="trains")]},
             r"endpoint.contrast: cannot decide a part with says: trains; expected says: diff",
         ),
-        (
-            {"parts": [contrast(margn=1)]},
-            r"contrast: .* unknown field `margn`; there are .*margin",
-        ),
+        ({"parts": [contrast(margn=1)]}, r"contrast: .* unknown field `margn`; there are .*margin"),
         ({"parts": [contrast(margin=0.5, ratio=True)]}, r"margin: expected at least 1, found 0.5"),
         (
             {"parts": [contrast(**{"in": {"batching": "x"}})]},
@@ -103,16 +71,64 @@ def test_what_is_wrong_is_named_with_file_and_key(tmp_path, change, message):
         load(path)
 
 
-def test_every_page_that_a_claim_refers_to_is_there(committed):
-    for claim in committed:
-        for page in claim.see:
-            assert (CONFIG_DIR.parent / page).is_file(), f"{claim.path}: {page}"
+def test_every_claim_of_the_documents_has_a_file():
+    assert [claim.id for claim in CLAIMS] == list(range(1, 54))
+    assert {name for claim in CLAIMS for name in claim.documents} == {f"D{n}" for n in range(5)}
 
 
-def selections(endpoint):
-    """Return what an endpoint chooses runs by."""
-    names = ("where", "better", "worse", "inside", "outside", "side", "reference", "of", "data")
-    return [getattr(endpoint, name, {}) for name in names]
+@EACH
+def test_the_summary_has_every_statement_in_chinese(claim: Claim):
+    said = [claim.chinese, *(part.chinese for part in claim.parts)]
+    assert all(re.search(r"[\u4e00-\u9fff].*。$", text) for text in said)
+
+
+@EACH
+def test_what_a_claim_refers_to_is_there(claim: Claim):
+    assert all((CONFIG_DIR.parent / page).is_file() for page in claim.see)
+    for endpoint in endpoints(claim):
+        if isinstance(endpoint, Computed):
+            questions = [piece.question for piece in FOUND[endpoint.check]]
+            for text in endpoint.only:
+                assert any(question.startswith(text) for question in questions), questions
+
+
+def test_every_check_decides_a_part():
+    primary = [each.endpoint for claim in CLAIMS for each in claim.parts]
+    checks = {each.check for each in primary if isinstance(each, Computed)}
+    assert checks == {each.name for each in questions("claim")}
+
+
+@EACH
+def test_a_primary_endpoint_is_of_a_scale_that_counts_with_five_seeds(claim: Claim):
+    for endpoint in (each.endpoint for each in claim.parts):
+        if isinstance(endpoint, StudyEndpoint) and endpoint.study != "bert_norms":
+            scale = load_study(endpoint.study).scale(endpoint.scale)
+            assert scale.seeds == SEEDS and not scale.pilot
+            assert endpoint.scale == "paper" or "precision=fp32" in scale.overrides
+
+
+@EACH
+def test_a_margin_follows_the_rule_or_the_file_says_why(claim: Claim):
+    for each in claim.parts:
+        endpoint = each.endpoint
+        if isinstance(endpoint, Timing):
+            assert endpoint.margin == 0.02 or "#" in _written(claim, each), each.name
+        elif isinstance(endpoint, Contrast | Level):
+            ratio = isinstance(endpoint, Contrast) and endpoint.ratio
+            ruled = {FACTOR} if ratio else {_ruled(score) for score in endpoint.scores}
+            assert ruled == {endpoint.margin} or "#" in _written(claim, each), each.name
+
+
+def test_a_study_names_the_claims_that_it_decides():
+    claims: defaultdict[str, set[int]] = defaultdict(set)
+    for claim in CLAIMS:
+        for endpoint in endpoints(claim):
+            if isinstance(endpoint, StudyEndpoint):
+                claims[endpoint.study].add(claim.id)
+    for name in option_names("study"):
+        study = load_study(name)
+        if not all(scale.pilot for scale in study.scales.values()):  # those decide nothing
+            assert set(study.claims) == claims[name], name
 
 
 def leaves(node, prefix=""):
@@ -122,7 +138,7 @@ def leaves(node, prefix=""):
             yield from leaves(value, f"{prefix}{key}.")
 
 
-def test_every_key_that_a_claim_chooses_by_is_one_of_a_config(committed):
+def test_every_key_that_a_claim_chooses_by_is_one_of_a_config():
     """A name with a slip would find no run for ever, and look like a claim not measured yet."""
     config = to_dict(compose([]))
     known = {*leaves(config), *config["choices"]}
@@ -132,7 +148,23 @@ def test_every_key_that_a_claim_chooses_by_is_one_of_a_config(committed):
     for study in map(load_study, option_names("study")):
         for scale in study.scales:
             known |= set(Plan(study, scale).varied)
-    for name, endpoint in endpoints(committed):
-        keys = {key for chosen in selections(endpoint) for key in chosen}
-        for key in (*keys, *getattr(endpoint, "over", ())):
-            assert key in known, f"{name}: {key}"
+    for claim in CLAIMS:
+        for each in endpoints(claim):
+            if isinstance(each, StudyEndpoint):
+                chosen = (each.where, *each.sides, getattr(each, "data", {}))
+                assert {*each.over, *(key for keys in chosen for key in keys)} <= known, claim.path
+
+
+def _ruled(score: str) -> float | None:
+    """Return the margin of a score by its last word: test_2017/bleu, test/nsp_accuracy."""
+    return MARGINS.get(re.split(r"[/_]", score)[-1])
+
+
+def _written(claim: Claim, named: Part) -> str:
+    text = Path(claim.path).read_text("utf-8").partition("parts:\n")[2]
+    (block,) = [
+        block
+        for block in re.split(r"(?m)^  - name: ", text)
+        if block.partition("\n")[0] == named.name
+    ]
+    return block

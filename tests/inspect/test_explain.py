@@ -2,7 +2,6 @@
 
 import math
 import re
-from dataclasses import replace
 from itertools import combinations, product
 
 import pytest
@@ -10,20 +9,8 @@ import torch
 
 from normlab.commands.explain import main
 from normlab.config.registry import option_names, options
-from normlab.inspect import explain as explaining
-from normlab.inspect import subject
-from normlab.inspect.explain import (
-    SHAPE,
-    by_axes,
-    dependence,
-    describe,
-    explain,
-    groups,
-    pooled_cells,
-    work,
-)
+from normlab.inspect.explain import SHAPE, by_axes, dependence, describe, groups, pooled_cells, work
 from normlab.inspect.subject import AXES, on_table
-from normlab.norms.base import Norm
 
 DOCUMENT = torch.tensor(
     [[[1, 2, 3, 4], [5, 6, 7, 8], [9, 10, 11, 12]], [[-1, 0, 1, 2], [3, 4, 5, 6], [7, 8, 9, 10]]]
@@ -89,31 +76,6 @@ def test_a_norm_is_explained_in_words(capsys, name, said):
     out = " ".join(printed(capsys, name).split())
     assert out.startswith(f"{name}: ") and f"normlab train norm={name}" in out
     assert all(text in out for text in said)
-
-
-class PastNorm(Norm):
-    """Each token less the mean of it and those before (nobody, nowhere)."""
-
-    pools = frozenset({"position"})
-
-    def __init__(self, dim, parts=3):
-        super().__init__(dim, scale=True, shift=False)
-        if dim % parts and dim != 512:
-            raise ValueError(f"norm.parts={parts} does not divide {dim}")
-
-    def forward(self, x, stream):
-        count = (x[:1, :, :1] * 0 + 1).cumsum(1)
-        return (x - x.cumsum(1) / count) * self.weight
-
-
-def test_a_norm_that_was_added_is_explained_too(tmp_path, monkeypatch):
-    (config := tmp_path / "past.yaml").write_text("_target_: PastNorm\nparts: 3\n")
-    for module in (subject, explaining):
-        monkeypatch.setattr(module, "make_norm", lambda _, dim, **values: PastNorm(dim, **values))
-    found = explain(replace(options("norm")[0], name="past", path=config))
-    assert "smaller groups than the axes alone would give. parts=3" in found.sections[0].text
-    assert found.follows["in training it sees"] == found.follows["in eval it sees"]
-    assert found.follows["in eval it sees"] == "earlier tokens"
 
 
 def printed(capsys, *argv):
