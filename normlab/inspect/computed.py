@@ -29,11 +29,6 @@ from normlab.train.build import make_norm
 SEED, WIDTH, LENGTH = 1, 64, 12
 
 
-def names() -> list[str]:
-    """Return the sorted names of all checks."""
-    return sorted(each.name for each in questions("claim"))
-
-
 def compute(name: str) -> list[Evidence]:
     """Run a check and return its evidence; ValueError lists all checks if the name is unknown."""
     (found,) = questions("claim", names=[name])

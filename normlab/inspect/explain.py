@@ -247,7 +247,7 @@ def explain(option: Option) -> Explanation:
 
     An error that the norm raises on that tensor is passed on.
     """
-    shown, x = on_table(option), document()
+    shown = on_table(option)
     norm = shown.make()
     seen = dependence(norm)
     if norm.phases and "other samples" not in sees(seen):  # it pools nothing at the start
@@ -256,34 +256,15 @@ def explain(option: Option) -> Explanation:
         seen = dependence(norm)
     cells = pooled_cells(norm, seen)
     groups = work(norm, cells)
-    columns = ("in training", "then in eval")
+    columns = ("group", "its values", "mean", "var", "in training", "then in eval")
     rows = [
         (g.name, _row(g.values), g.mean, g.var, _line(g.line), _line(g.line_in_eval))
         for g in (groups if norm.pools else [])
     ]
-    outputs = look(norm, x).tolist(), run(trained(norm, x), x).tolist()
-    tokens = [
-        (
-            f"{s + 1}, {t + 1}",
-            _row(DOCUMENT[s][t]),
-            *(_row(y[s][t], "z5.2f") for y in outputs),
-        )
-        for s, t in product(*map(range, SHAPE[:2]))
-    ]
     title, text = f"{option.name}: {option.description}", _pooling(shown, norm, cells, groups)
     sections = [
         Section(title, text, _drawing(groups[0])),
-        Section(
-            *("What it computes", _formula(norm)),
-            table=Table(("group", "its values", "mean", "var", *columns), rows),
-        ),
-        Section(
-            *(
-                "Token by token",
-                "The outputs of a new norm for this batch, in training and then in eval.",
-            ),
-            table=Table(("sample, token", "input", *columns), tokens),
-        ),
+        Section("What it computes", _formula(norm), table=Table(columns, rows)),
     ]
     return Explanation(option.name, sections, _follows(shown, norm, seen))
 
@@ -336,8 +317,8 @@ def _drawing(group: Group) -> list[str]:
     ]
 
 
-def _row(values: Iterable[float], form: str = "g") -> str:
-    return " ".join(f"{value:{form}}" for value in values)
+def _row(values: Iterable[float]) -> str:
+    return " ".join(f"{value:g}" for value in values)
 
 
 def _line(line: Line | None) -> str:

@@ -122,11 +122,7 @@ def rate(examined: Examined) -> Finding:
         rate = 2 * largest or rate / 2
     is_open = largest > 0 and 2 * largest not in tried
     steps = examined.sizes.rate_steps
-    values = {
-        "steps": steps,
-        "largest": largest or None,
-        "open": is_open,
-    }
+    values = {"steps": steps, "largest": largest or None, "open": is_open}
     rows = [(rate, *trial) for rate, trial in sorted(tried.items())]
     table = Table(("learning rate", "training loss", "how it ended"), rows)
     if not largest:

@@ -32,13 +32,8 @@ scales:
 """
 BETTER = {"norm": "ln"}
 WORSE = {"norm": "bn"}
-CONTRAST = {
-    "study": "made",
-    "scale": "small",
-    "score": "test/bleu",
-    "better": BETTER,
-    "worse": WORSE,
-}
+PLACE = {"study": "made", "scale": "small", "score": "test/bleu"}
+CONTRAST = {**PLACE, "better": BETTER, "worse": WORSE}
 NOISE = (0.0, 0.2, -0.1, 0.1, -0.2, 0.15, -0.15, 0.05, 0.1, -0.1, 0.2, -0.2)
 
 
@@ -52,22 +47,17 @@ def configs(folder, grid="{}"):
 
 def run(seed: int, norm: str, bleu: float | None, **changes: Any):
     """Return a run that counts: clean, of the last weights, with a floor of 3 BLEU."""
+    own = {"weights": {"last": 100}, "floors": {"bleu": 3.0}, "scores": {}, "stability": {}}
+    own = {name: changes.pop(name, value) for name, value in own.items()}
     environment = {"dirty": False, "device": "CPU", "device_type": "cpu"}
-    weights = changes.pop("weights", {"last": 100})
-    floors = changes.pop("floors", {"bleu": 3.0})
-    scores = changes.pop("scores", {})
-    stability = changes.pop("stability", {})
+    environment |= changes.pop("environment", {})
+    observe = {"study": "made"}
     made = record(
-        seed=seed,
-        norm=norm,
-        bleu=bleu,
-        environment={**environment, **changes.pop("environment", {})},
-        observe={"study": "made"},
-        **changes,
+        seed=seed, norm=norm, bleu=bleu, environment=environment, observe=observe, **changes
     )
-    made.scores.update({name: Score(value, False, 1000) for name, value in scores.items()})
-    made.stability.update(stability)
-    return replace(made, weights=weights, floors=floors)
+    made.scores.update({name: Score(value, False, 1000) for name, value in own["scores"].items()})
+    made.stability.update(own["stability"])
+    return replace(made, weights=own["weights"], floors=own["floors"])
 
 
 def side(norm: str, mean: float, seeds: int = 5, *, noise: float = 1.0, **changes: Any):

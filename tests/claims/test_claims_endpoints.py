@@ -11,6 +11,7 @@ from normlab.studies import load_study
 from tests.claims.made import (
     BETTER,
     NOISE,
+    PLACE,
     STUDY,
     WORSE,
     configs,
@@ -21,8 +22,6 @@ from tests.claims.made import (
     run,
     side,
 )
-
-RATIOS = (0.89, 0.9, 0.91, 0.88, 0.92, 0.9)
 
 
 @pytest.mark.parametrize(
@@ -228,7 +227,7 @@ def test_scores_are_compared_only_where_all_seeds_train(tmp_path):
 
 
 def trains(says="fails", reference=BETTER, **changes):
-    body = {"study": "made", "scale": "small", "score": "test/bleu", "side": WORSE, **changes}
+    body = {**PLACE, "side": WORSE, **changes}
     return part({"trains": {**body, **({"reference": reference} if reference else {})}}, says)
 
 
@@ -251,8 +250,7 @@ def test_whether_a_side_trains_is_counted_against_a_reference(tmp_path):
 
 
 def level(says="figure", **changes):
-    body = {"study": "made", "scale": "small", "score": "test/bleu", "of": WORSE, **changes}
-    return part({"level": body}, says)
+    return part({"level": {**PLACE, "of": WORSE, **changes}}, says)
 
 
 def test_a_figure_is_held_against_a_bound(tmp_path):
@@ -268,7 +266,8 @@ def test_a_figure_is_held_against_a_bound(tmp_path):
 
 
 def test_a_timing_is_judged_by_the_ratios_of_its_rounds(tmp_path):
-    timed = Timed("ln", {"median": 2.0}, (1.0,) * 6), Timed("bn", {"median": 1.8}, RATIOS)
+    ratios = (0.89, 0.9, 0.91, 0.88, 0.92, 0.9)
+    timed = Timed("ln", {"median": 2.0}, (1.0,) * 6), Timed("bn", {"median": 1.8}, ratios)
     report = Timings("normlab.bench.norms/1", {"device": "CPU", "precision": "fp32"}, {"m": timed})
     each = part({"timing": {"faster": "bn", "than": "ln", "group": "m"}})
     found = primary(tmp_path, [], each, timings={"norms": report})
@@ -279,8 +278,7 @@ def test_a_timing_is_judged_by_the_ratios_of_its_rounds(tmp_path):
 
 
 def document(value, data):
-    body = {"study": "made", "scale": "small", "score": "test/bleu", "of": WORSE}
-    return part({"document": {**body, "value": value, "data": data}}, "figure")
+    return part({"document": {**PLACE, "of": WORSE, "value": value, "data": data}}, "figure")
 
 
 def test_a_documents_figure_is_held_by_the_interval_or_not(tmp_path):

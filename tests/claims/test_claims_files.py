@@ -20,9 +20,7 @@ from tests.claims.planned import endpoints
 
 CLAIMS = load_all(CONFIG_DIR / "claim")
 EACH = pytest.mark.parametrize("claim", CLAIMS, ids=lambda claim: claim.id)
-SEEDS = (1, 2, 3, 4, 5)
 MARGINS = {"bleu": 0.5, "loss": 0.05, "accuracy": 0.01}
-FACTOR = 1.25
 FOUND = read_computed(CONFIG_DIR.parent / "results" / "computed.json")
 CLAIM = {
     "id": 7,
@@ -103,7 +101,7 @@ def test_a_primary_endpoint_is_of_a_scale_that_counts_with_five_seeds(claim: Cla
     for endpoint in (each.endpoint for each in claim.parts):
         if isinstance(endpoint, StudyEndpoint) and endpoint.study != "bert_norms":
             scale = load_study(endpoint.study).scale(endpoint.scale)
-            assert scale.seeds == SEEDS and not scale.pilot
+            assert scale.seeds == (1, 2, 3, 4, 5) and not scale.pilot
             assert endpoint.scale == "paper" or "precision=fp32" in scale.overrides
 
 
@@ -115,7 +113,7 @@ def test_a_margin_follows_the_rule_or_the_file_says_why(claim: Claim):
             assert endpoint.margin == 0.02 or "#" in _written(claim, each), each.name
         elif isinstance(endpoint, Contrast | Level):
             ratio = isinstance(endpoint, Contrast) and endpoint.ratio
-            ruled = {FACTOR} if ratio else {_ruled(score) for score in endpoint.scores}
+            ruled = {1.25} if ratio else {_ruled(score) for score in endpoint.scores}
             assert ruled == {endpoint.margin} or "#" in _written(claim, each), each.name
 
 
@@ -162,9 +160,5 @@ def _ruled(score: str) -> float | None:
 
 def _written(claim: Claim, named: Part) -> str:
     text = Path(claim.path).read_text("utf-8").partition("parts:\n")[2]
-    (block,) = [
-        block
-        for block in re.split(r"(?m)^  - name: ", text)
-        if block.partition("\n")[0] == named.name
-    ]
-    return block
+    blocks = re.split(r"(?m)^  - name: ", text)
+    return next(each for each in blocks if each.partition("\n")[0] == named.name)

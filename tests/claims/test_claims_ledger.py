@@ -31,15 +31,11 @@ def test_the_verdict_of_a_claim_follows_from_its_parts(parts, expected):
     assert verdict(parts) == expected
 
 
-def close(seed):
-    """Return the value of a side that is better by about 0.1, p 0.0012 against 0."""
-    return 30.0 - 0.1 + (0.0, 0.025, -0.025, 0.03, -0.03)[seed - 1]
-
-
 @pytest.fixture
 def among_ten(tmp_path):
     """Return what becomes of a contrast by itself, and among ten of its study."""
-    records = side("ln", 30.0) + [run(k, "bn", close(k)) for k in range(1, 6)]
+    noise = enumerate((0.0, 0.025, -0.025, 0.03, -0.03), 1)  # ln is better by 0.1, p 0.0012
+    records = side("ln", 30.0) + [run(k, "bn", 29.9 + each) for k, each in noise]
 
     def outcomes(margin):
         root = configs(tmp_path)
@@ -165,6 +161,8 @@ def test_one_claim_with_all_that_decides_it(results, capsys):
     assert "Claim 3 (D0): It is so." in out and "results/made/small:ln\n" in out
     # It is corrected for the others, whichever is shown.
     assert plain(capsys, results, "3") == plain(capsys, results)[2:]
+    with pytest.raises(ValueError, match="no claim 99; there are 1 to 3"):
+        call(capsys, results, "99")
 
 
 def test_checks_are_computed_on_request_and_kept_by_write(results, capsys):
@@ -211,11 +209,6 @@ def test_damage_is_told_and_the_rest_is_shown(results, capsys):
     code, out, err = call(capsys, results, "--json")
     assert code == 1 and "records.jsonl, line 11" in err
     assert len(json.loads(out)) == 3
-
-
-def test_a_claim_that_does_not_exist_is_named(results, capsys):
-    with pytest.raises(ValueError, match="no claim 99; there are 1 to 3"):
-        call(capsys, results, "99")
 
 
 def test_a_run_is_added_to_the_published_ones_once(results):

@@ -112,19 +112,8 @@ def test_a_norm_that_cannot_stand_on_pictures_says_why(chosen, reason, tmp_path,
     monkeypatch.setattr("normlab.norms.local.ScaleNorm.forward", forward)
     subject = examined([*chosen, "scale=smoke"], tmp_path)
     found = runs.pictures(subject)
-    assert (
-        found.why_not.startswith("on images")
-        and found.why_not.count(reason) == 1
-        and "\n" not in found.answer
-    )
-    assert found.board == {} and not list(tmp_path.iterdir())
-
-
-def test_an_examination_that_was_made_apart_says_at_which_commit():
-    own = card_of("bn", [2.0, 3.0])
-    own["examinations"]["pictures"] = picture(environment={"commit": "new"})
-    page = card_page(own, {"ln": card_of("ln", [1.0, 2.0])})
-    assert page.count("Examined apart from the rest, at commit <code>new</code>") == 1
+    assert found.why_not.startswith("on images") and found.why_not.count(reason) == 1
+    assert "\n" not in found.answer and found.board == {} and not list(tmp_path.iterdir())
 
 
 def test_a_trained_model_that_diverged_does_not_apply(tmp_path, monkeypatch):
@@ -144,10 +133,8 @@ def card_of(name, losses, **cells):
     worse = {seed: -loss for seed, loss in by_seed.items()}  # BLEU, which is higher for the better
     scores = {"test/bleu": worse, "test/nll": by_seed}
     figures = {"steps": 6, "scores": scores, "floors": {}, "curves": {"1": [[3, 2.0], [6, 1.5]]}}
-    figures |= {
-        "diverged": {} if losses else {"1": 4},
-        "higher_is_better": {"test/nll": False, "test/bleu": True},
-    }
+    figures["higher_is_better"] = {"test/nll": False, "test/bleu": True}
+    figures["diverged"] = {} if losses else {"1": 4}
     found = {"question": "?", "answer": "so", "figures": figures, "columns": [], "rows": []}
     found |= {"cells": cells, "applies": True}
     return {
@@ -191,7 +178,9 @@ def test_the_board_sorts_by_the_short_runs_and_pages_pair_by_seed(tmp_path):
     ((baseline, _, difference, interval),) = nll["differences"]
     assert (baseline, round(difference, 3), interval) == ("ln", -0.45, "[-1.09, +0.185]")
     cards["mine"]["examinations"]["translation"]["figures"]["floors"] = {"test/nll": 3.0}
+    cards["mine"]["examinations"]["pictures"] = picture(environment={"commit": "new"})
     page = card_page(cards["mine"], found)
+    assert page.count("Examined apart from the rest, at commit <code>new</code>") == 1
     assert "untrained baseline 3: not clearly better than" in page and page.count("not cl") == 1
     assert "mine &lt;of&gt; tests." in page and "Compared with: ln, none" in page
     (tmp_path / "ln" / "card.json").write_text("{}")

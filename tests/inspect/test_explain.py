@@ -2,14 +2,13 @@
 
 import math
 import re
-from itertools import combinations, product
 
 import pytest
 import torch
 
 from normlab.commands.explain import main
 from normlab.config.registry import option_names, options
-from normlab.inspect.explain import SHAPE, by_axes, dependence, describe, groups, pooled_cells, work
+from normlab.inspect.explain import dependence, pooled_cells, work
 from normlab.inspect.subject import AXES, on_table
 
 DOCUMENT = torch.tensor(
@@ -22,16 +21,6 @@ def worked(name):
     """Return a norm and its groups on the articles' tensor."""
     norm = on_table(OPTIONS[name]).make()
     return norm, work(norm, pooled_cells(norm, dependence(norm)))
-
-
-@pytest.mark.parametrize("axes", [a for size in range(4) for a in combinations(AXES, size)])
-def test_groups_cut_the_block_into_equal_parts(axes):
-    found, cells = groups(by_axes(set(axes))), [*product(*map(range, SHAPE))]
-    kept = [axis for axis, name in enumerate(AXES) if name not in axes]
-    assert found[0] == [cell for cell in cells if not any(cell[axis] for axis in kept)]
-    names = ", ".join(f"{('sample', 'token', 'feature')[axis]} 1" for axis in kept)
-    assert describe(found[0]) == (names or "the whole block")
-    assert sorted(cell for group in found for cell in group) == cells
 
 
 @pytest.mark.parametrize("name", ["ln", "bn", "bn_position", "bn_sample", "in", "seqn", "global"])

@@ -10,11 +10,12 @@ import torch
 import torch.nn.functional as F
 
 from normlab.claims.evidence import to_json
-from normlab.inspect.computed import compute, names, rank_correlation, variances_of_means
+from normlab.inspect.computed import compute, rank_correlation
 from normlab.inspect.inference import by_length, differences, loss
 from normlab.inspect.leaks import attention_weights, derivative, total_variation
 from normlab.inspect.model import Pass, by_how_much, look, movement, percent
 from normlab.inspect.padding import same_lengths
+from normlab.inspect.question import questions
 from normlab.models.attention import AttentionCore
 from normlab.norms.base import Stream
 from normlab.probes.sites import sites
@@ -25,7 +26,9 @@ KEPT = Path(__file__).resolve().parents[2] / "results" / "computed.json"
 
 def test_all_computed_parts_give_what_the_ledger_keeps_in_seconds():
     start = time.process_time()
-    assert to_json({name: compute(name) for name in names()}) == KEPT.read_text("utf-8")
+    assert to_json({each.name: each.ask() for each in questions("claim")}) == KEPT.read_text(
+        "utf-8"
+    )
     assert time.process_time() - start < 30  # about 3 on a quiet core
     with pytest.raises(ValueError, match=r"no question 'padding.eats': .*padding.pollutes"):
         compute("padding.eats")
@@ -125,9 +128,3 @@ def test_the_most_common_combination_of_lengths_is_taken():
 
     assert picked([(5, 6)] * 9 + [(5, 7)] * 40 + [(5, 8)] * 20) == [(5, 7)] * 32
     assert picked([(5, 6)] * 9 + [(5, 7)] * 4) == [(5, 6)] * 9
-
-
-def test_the_variance_of_a_mean_falls_with_independent_tokens():
-    independent, equal = (variances_of_means(4, each) for each in (0.0, 1.0))
-    assert [n * each for n, each in independent.items()] == pytest.approx([1] * 6, rel=0.12)
-    assert [n * each for n, each in equal.items()] == pytest.approx([4] * 6, rel=0.12)
