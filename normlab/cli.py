@@ -16,9 +16,8 @@ def main(argv: list[str] | None = None) -> int:
     if not arguments or arguments[0] in ("-h", "--help"):
         print(usage())
         return 0
-    # Threads that spin while they wait slow down the threads they wait for: on a busy machine, two
-    # threads ran at a tenth of their speed (results/bench/terminal.md). OpenMP reads this when
-    # torch is loaded; the runs of a sweep inherit it.
+    # Threads that spin while they wait slow down all others, to a tenth on a busy machine
+    # (results/bench/terminal.md). OpenMP reads this with torch; the runs of a sweep inherit it.
     os.environ.setdefault("OMP_WAIT_POLICY", "passive")
     name, *rest = arguments
     if name == "--version":

@@ -101,8 +101,7 @@ class Records(list[RunRecord]):
 
     def _repr_markdown_(self) -> str:
         """Return the table that `normlab compare` prints."""
-        runs = arranged([found_run(None, record) for record in self])
-        return markdown(build(*runs, found=True))
+        return markdown(build(*arranged([found_run(None, run) for run in self]), found=True))
 
 
 def load_records(runs_dir: Path | str = "runs", **where: object) -> Records:

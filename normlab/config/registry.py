@@ -34,7 +34,6 @@ START_FILE = "checkpoints/last.pt"
 
 _NO_PROSE = re.compile(r"[`$ ]*(@package|normlab|torchrun|python|bash)\s")
 _SENTENCE_END = re.compile(r"(?<=[.!?])\s+(?=[A-Z])")
-_NOT_OF_A_RUN = ("claim", "study")  # groups that a run does not choose from
 _LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # libyaml is about ten times as fast
 
 
@@ -81,7 +80,7 @@ def groups() -> list[str]:
 
 def run_groups() -> list[str]:
     """Return the groups that a run chooses from: all but studies and claims."""
-    return [group for group in groups() if group not in _NOT_OF_A_RUN]
+    return [group for group in groups() if group not in ("claim", "study")]
 
 
 def option_names(group: str) -> list[str]:
@@ -103,11 +102,10 @@ def _read(path: Path) -> Option:
 
 
 def options_with(group: str) -> dict[str, list[str]]:
-    """Return, for each dotted key in a group's option files, the options whose file has it."""
+    """Return, for each dotted key that a group's option files set, the options that set it."""
     found: dict[str, list[str]] = {}
     for path in sorted((CONFIG_DIR / group).glob("*.yaml")):
         for key, value in leaves(read_yaml(path)):
-            # An interpolated value is set elsewhere.
             if key != "defaults" and not key.endswith(TARGET) and "${" not in str(value):
                 found.setdefault(key, []).append(path.stem)
     return found

@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import IO, Any
 
 _SUFFIX = ".partial"
-_MOST_BYTES = 2**30  # larger than any text file of a run
 
 
 @contextlib.contextmanager
@@ -83,10 +82,8 @@ def check_is_file(path: Path | str) -> None:
 
 
 def read_file(path: Path | str) -> bytes:
-    """Return the content of a regular file of at most 1 GiB; ValueError otherwise."""
+    """Return the content of a regular file; ValueError for a folder, pipe or device."""
     check_is_file(path)
-    if (size := os.path.getsize(path)) > _MOST_BYTES:
-        raise ValueError(f"{path}: {size} bytes, above the limit of 1 GiB; remove it")
     return Path(path).read_bytes()
 
 

@@ -1,7 +1,5 @@
-"""Recipes: every value of a published one, who chooses it, what replaces it, and that it trains."""
+"""Recipes: every value of a published one, who chooses it, and what replaces it."""
 
-import json
-import math
 from functools import cache
 
 import pytest
@@ -11,9 +9,7 @@ from omegaconf import OmegaConf
 from normlab.commands import train as train_command
 from normlab.config.compose import compose, to_dict, with_recipe
 from normlab.config.registry import instantiate
-from normlab.train.run import train
 from normlab.train.schedule import Schedule
-from tests.tiny_runs import write_corpus
 
 SOURCE_50 = {"length_factor": 1.0, "length_offset": 50}
 TOKENS_200 = {"length_factor": 0.0, "length_offset": 200}  # fairseq's own limit
@@ -101,13 +97,6 @@ PAGE = {
     ("admin", "pre"): ADMIN,
     ("admin", "post"): ADMIN,
 }
-SMALL = [
-    *("model.dim=16", "model.ffn_dim=32", "model.num_heads=2", "model.depth=1"),
-    *("task.vocab_size=90", "device=cpu", "precision=fp32", "observe.threads=1", "sink=[jsonl]"),
-    *("probe=[]", "schedule.warmup=20", "optim.lr=1e-2", "observe.log_every=1"),
-    *("max_tokens=200", "budget.epochs=2", "validate.recalibration_batches=2"),
-    *("task.valid_search.length_offset=5", "task.test_search.length_offset=5"),
-]
 
 
 @cache
@@ -208,21 +197,6 @@ def test_the_config_that_is_shown_is_the_one_that_runs(capsys):
     assert shown["optim"]["lr"] == 1.5e-3 and shown["schedule"]["warmup"] == 8000
     assert train_command.main([*words, "--cfg", "job", "--package", "validate"]) == 0
     assert yaml.safe_load(capsys.readouterr().out) == shown["validate"]
-
-
-def test_a_recipe_trains_when_it_is_made_small(tmp_path):
-    corpus = write_corpus(tmp_path / "text", train=30)
-    words = ["task=translation", "recipe=admin", "placement=post", *SMALL]
-    words += [f"data_dir={corpus}", f"runs_dir={tmp_path / 'runs'}"]
-    record = train(compose(words))
-    assert (record.outcome.status, record.outcome.reason) == ("finished", "epochs")
-    (metrics,) = (tmp_path / "runs").rglob("metrics.jsonl")
-    rows = [json.loads(line) for line in metrics.read_text().splitlines()]
-    losses = [row["train/loss"] for row in rows if "train/loss" in row]
-    assert len(losses) == record.outcome.step and math.isfinite(sum(losses))
-    validations = [row["step"] for row in rows if "valid/loss" in row]
-    assert len(validations) == 2 and validations[-1] == record.outcome.step
-    assert {"test/bleu", "test/bleu_tok"} <= set(record.scores)
 
 
 def test_batch_norm_has_the_momentum_of_the_recipe_unless_another_is_written():

@@ -2,7 +2,6 @@
 
 import pytest
 import torch
-from yaml import YAMLError
 
 from normlab.config import registry
 from normlab.config.registry import instantiate, option_settings
@@ -45,13 +44,6 @@ def test_the_opening_comment_is_the_description(root):
     assert bn.description == "Batch norm (Ioffe et al. 2015), pooled over all tokens."
     assert bn.details.endswith("Keeps running statistics.\n\nMore.")
     assert (ln.description, ln.details) == ("", "")
-
-
-@pytest.mark.parametrize("text", ["a: &a [1]\nb: *a\n", "a: [\n"])
-def test_a_config_with_an_alias_is_refused(text):
-    assert registry.parse_config("a: {b: 1.0e-5}\n") == {"a": {"b": 1e-5}}
-    with pytest.raises(YAMLError):
-        registry.parse_config(text)
 
 
 def test_values_come_from_the_node_and_live_objects_from_the_caller():

@@ -45,17 +45,6 @@ def test_a_full_disk_names_the_file_and_keeps_the_old_one(tmp_path, monkeypatch)
     assert os.listdir(tmp_path) == ["record.json"]
 
 
-def test_an_error_of_another_file_keeps_its_name(tmp_path):
-    with (
-        pytest.raises(FileNotFoundError) as caught,
-        atomic_write(tmp_path / "a") as file,
-        open(tmp_path / "absent") as other,
-    ):
-        file.write(other.read())
-    assert caught.value.filename == str(tmp_path / "absent")
-    assert os.listdir(tmp_path) == []
-
-
 def test_concurrent_writers_never_mix(tmp_path):
     path = tmp_path / "a"
     texts = [letter * 20_000 for letter in "abcd"]

@@ -22,10 +22,6 @@ def made(norm="ln", *, precision="fp32", named=None, environment=None, **changes
     )
 
 
-def test_arithmetic_is_device_type_precision_and_instruction_set():
-    assert arithmetic_of(made().environment) == ("cpu", "fp32", "AVX512-BF16")
-
-
 @pytest.mark.parametrize(
     ("changes", "reason"),
     [
@@ -150,11 +146,6 @@ def test_one_seed_has_no_spread_and_none_no_score():
 def test_what_is_not_comparable_is_not_averaged(other, key):
     with pytest.raises(ValueError, match=f"seed1 and .*seed2 are not comparable: {key}"):
         Cell.of([record(seed=1), record(seed=2, **other)])
-
-
-def test_a_seed_counts_once():
-    with pytest.raises(ValueError, match="seed 1 is given twice"):
-        Cell.of([record(seed=1), record(seed=1)])
 
 
 def test_scores_of_several_kinds_are_not_averaged():
