@@ -10,7 +10,6 @@ from normlab.commands._terminal import complain, print_table
 from normlab.records.labels import in_markdown, in_sheet, one_line, printable
 from normlab.records.record import Outcome
 from normlab.records.store import RunStore
-from normlab.reports.page import study_page
 from normlab.reports.study_table import build
 from normlab.reports.table import comma_separated, latex, markdown
 from tests.records.examples import changed, record
@@ -44,11 +43,6 @@ def test_no_value_is_a_command_in_latex():
     body, comments = latex(evil_table()).split(r"\end{table}")
     assert r"\write18" not in body and r"\textbackslash{}write18" in body and "$x$" not in body
     assert all(line.startswith("%") for line in comments.strip().splitlines())
-
-
-def test_no_value_is_a_tag_in_a_page(tmp_path):
-    page = study_page(study(table=EVIL), "smoke", evil_table(), [], tmp_path)
-    assert "<script>alert" not in page and "&lt;script&gt;alert" in page
 
 
 class Terminal(io.StringIO):

@@ -5,13 +5,11 @@ from functools import partial
 
 import pytest
 
-from normlab.config.compose import compose, to_dict
-from normlab.train.runtime import Runtime
 from tests.bench.small import MODEL
 
-from bench import common, decode, norms, train  # isort: skip  (scripts/ is put on the path above)
+from bench import common, norms, train  # isort: skip  (scripts/ is put on the path above)
 from bench.__main__ import SUBJECTS, main  # isort: skip
-from bench.alone import EVALUATION, TRAINING, Shape, alone, measure  # isort: skip
+from bench.alone import measure  # isort: skip
 from bench.corpus import SyntheticCorpus  # isort: skip
 
 
@@ -21,11 +19,6 @@ def quick(monkeypatch):
     monkeypatch.setattr(common, "SyntheticCorpus", partial(SyntheticCorpus, pairs=600))
     monkeypatch.setattr("normlab.bench.speed._PEAK_SECONDS", 1e-3)
     monkeypatch.setattr(norms, "measure", lambda *a, **how: measure(*a, **{**how, "seconds": 1e-3}))
-
-
-@pytest.fixture(scope="module")
-def runtime():
-    return Runtime.start(device="cpu", precision="fp32", threads=1)
 
 
 def written(arguments, tmp_path):
@@ -72,13 +65,6 @@ def test_steps_by_norm_take_turns(tmp_path, capsys):
     assert probes["no probe"] == set() < probes["default"] < probes["full"]
 
 
-def test_every_hypothesis_has_the_length_asked_for(runtime):
-    sizes = {"batches": 2, "sentences": 5, "length": 7}
-    decoder = decode.start("bn", common.bench_config([*MODEL, "norm=bn"]), runtime, **sizes)
-    for batch in decoder.batches:
-        assert [len(found.tokens) for found in decoder.decode(batch)] == [6] * 5  # and the end
-
-
 def test_decoding_reports_sentences_of_all_batches(tmp_path):
     asked = ["--norms", "ln,bn", "--batches", "2", "--sentences", "3", "--rounds", "2"]
     found = written(["decode", *MODEL, *asked, "--length", "5"], tmp_path)
@@ -108,12 +94,3 @@ def test_images_are_read_and_trained_on(tmp_path, monkeypatch, capsys):
         assert names[norms.STEP + suffix] == names["alone, training"] == [inner]
         assert names[f"model, 1 picture{suffix}"] == [inner, f"{inner} folded"]
     assert max(map(len, capsys.readouterr().out.splitlines())) <= 80
-
-
-@pytest.mark.parametrize("name", ["gn", "bn_position", "pn"])
-def test_a_norm_can_be_timed_alone(name, runtime):
-    node = to_dict(compose([f"norm={name}"]))["norm"]
-    groups = alone({name: node}, Shape(2, 6, 8), runtime)
-    training, evaluation = (groups[kind][0] for kind in (TRAINING, EVALUATION))
-    training.call()
-    assert evaluation.call().shape == (2, 6, 8)

@@ -51,6 +51,10 @@ def entry(name, kind="training"):
     return Entry(name, kind, "none", "none", "fp32")
 
 
+def ended(lines):
+    return [[*line.split(), "</s>"] for line in lines]
+
+
 def test_batches_are_those_normlab_draws_and_cover_each_epoch(work):
     task = bench_task(files.config_of("b", "fp32"), pairs=600)
     assert isinstance(task, Translation)
@@ -61,14 +65,9 @@ def test_batches_are_those_normlab_draws_and_cover_each_epoch(work):
     for source, target in batches:
         drawn = next(stream)
         assert len(source) == len(target) == len(drawn.source)
-        counted = token_counts(
-            ([[*s.split(), "</s>"] for s in source], [[*s.split(), "</s>"] for s in target])
-        )
-        assert counted == {
-            "target_tokens": drawn.tokens,
-            "positions": drawn.positions,
-            "padding": drawn.padding,
-        }
+        counted = token_counts((ended(source), ended(target)))
+        assert counted["target_tokens"] == drawn.tokens
+        assert (counted["positions"], counted["padding"]) == (drawn.positions, drawn.padding)
         if len(first) < len(pairs):
             first += zip(source, target, strict=True)
     assert sorted(first) == pairs

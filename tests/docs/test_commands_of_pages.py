@@ -156,14 +156,3 @@ def test_the_commands_of_a_page_are_understood(page, tmp_path, only_parse):
     assert bool(calls) == bool(fenced(page.read_text(), "bash"))
     for words in calls:
         check(words)
-
-
-def test_a_page_whose_command_is_wrong_is_found(tmp_path, only_parse):
-    for number, wrong in enumerate(
-        ("normlab train nrom=bn", "normlab eval", "normlab study run nothing", "bash scripts/no.sh")
-    ):
-        page, folder = tmp_path / f"{number}.md", tmp_path / str(number)
-        page.write_text(f"```bash\n{wrong}\n```\n")
-        folder.mkdir()
-        with pytest.raises((AssertionError, ValueError)):
-            check(called(page, folder)[0])

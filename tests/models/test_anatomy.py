@@ -1,6 +1,7 @@
-"""What models declare of themselves, and those who ask: the fast path and the examinations."""
+"""What models declare of themselves, and those who ask: the fast path, the examinations."""
 
 import pytest
+import torch
 from torch import nn
 
 from normlab.inspect import leaks
@@ -10,6 +11,8 @@ from normlab.inspect.outlier import outlier
 from normlab.models.base import stacks
 from normlab.train.build import make_fast
 from tests.inspect.subjects import examined
+from tests.models.small import lm, sentences
+from tests.train.trainers import on_ranks
 
 RESNET = ("task=digits", "model=resnet8", "model.width=4")
 ROWS = ("task=digits", "model=lstm", "model.dim=4", "model.read=rows")
@@ -51,3 +54,28 @@ def test_a_picture_sees_others_through_batch_norm_alone(norm, monkeypatch):
     assert leaked["eval"][name]["others"] == 0
     assert moved["values"]["eval"][name] < 1e-12
     assert "no attention" in str(examined(subject, outlier).why_not)
+
+
+def outputs_and_gradients(place, *, compiled):
+    model = lm("ln", place, layers=1).train()
+    if compiled:
+        for layer in model.decoder.layers:
+            layer.compile(backend="eager", fullgraph=True, dynamic=False)
+    ids, stream = sentences([6, 4, 5], seed=1)
+    y = model(ids, stream)[stream.valid]
+    (y * y.detach().cos()).sum().backward()
+    return {"output": y.detach(), **{name: p.grad for name, p in model.named_parameters()}}
+
+
+def unlike():
+    """Return in what the compiled model differs, or why it is none; None if it is the same."""
+    try:
+        both = [outputs_and_gradients("hybrid", compiled=compiled) for compiled in (True, False)]
+        torch.testing.assert_close(*both)
+    except (AssertionError, RuntimeError) as error:
+        return str(error)
+
+
+def test_compiled_layers_are_the_plain_ones():
+    """In a process of its own: the shape checks of the tests cannot be compiled."""
+    assert on_ranks(1, unlike) == [None]

@@ -2,6 +2,7 @@
 
 import itertools
 import math
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -139,14 +140,10 @@ def test_a_beam_as_wide_as_all_hypotheses_finds_the_best_of_all(norm, place):
 class Table:
     """A model whose next-token probabilities are a function of the tokens so far."""
 
-    class Embedding:
-        def __init__(self, max_positions):
-            self.max_positions = max_positions
-
     def __init__(self, probabilities, *, vocab=6, max_positions=100):
         self.probabilities, self.vocab = probabilities, vocab
         self.decoder = self
-        self.embedding = self.Embedding(max_positions)
+        self.embedding = SimpleNamespace(max_positions=max_positions)
 
     def encode(self, ids, source):
         return ids

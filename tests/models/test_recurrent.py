@@ -10,7 +10,7 @@ from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
 from normlab.config.compose import compose, to_dict
 from normlab.models.base import Image, Longest, Text, TextToText
-from normlab.models.recurrent import Noise, Recurrent, StateDecoding
+from normlab.models.recurrent import Noise, StateDecoding
 from normlab.norms.base import Stream, running_norms
 from normlab.norms.model_norms import ModelNorms
 from normlab.train.build import build_model, make_norm
@@ -89,23 +89,16 @@ def test_without_norms_it_is_torchs_forward_and_backward_padding_and_all(name):
         assert_close(by_torch(name, mine.grad), other.grad)
 
 
-def batch_normalized(x, gain, shift=0.0):
-    mean, var = x.mean(0), x.var(0, correction=0)
+def normalized(x, dim, gain=1.0, shift=0.0):
+    mean, var = x.mean(dim, keepdim=True), x.var(dim, correction=0, keepdim=True)
     return gain * (x - mean) / (var + 1e-5).sqrt() + shift
 
 
-def layer_normalized(x, gain, shift=0.0):
-    mean, var = x.mean(-1, keepdim=True), x.var(-1, correction=0, keepdim=True)
-    return gain * (x - mean) / (var + 1e-5).sqrt() + shift
-
-
-@pytest.mark.parametrize(
-    ("norm", "normalized", "gain"),
-    [("bn_position", batch_normalized, 0.1), ("ln", layer_normalized, 1.0)],
-)
+@pytest.mark.parametrize(("norm", "dim", "gain"), [("bn_position", 0, 0.1), ("ln", -1, 1.0)])
 @pytest.mark.parametrize("shifts", [False, True])
-def test_a_normalized_lstm_is_the_published_formula(norm, normalized, gain, shifts):
-    cell = network(f"norm={norm}", f"model.norm_shifts={str(shifts).lower()}").recurrent.layers[0]
+def test_a_normalized_lstm_is_the_published_formula(norm, dim, gain, shifts):
+    whole = network(f"norm={norm}", f"model.norm_shifts={shifts}").recurrent
+    (cell,) = whole.layers
     norms = (cell.input_norm, cell.hidden_norm, cell.cell_norm)
     for part in norms:
         assert_close(part.weight, torch.full_like(part.weight, gain), rtol=1e-6)
@@ -115,25 +108,15 @@ def test_a_normalized_lstm_is_the_published_formula(norm, normalized, gain, shif
     h = c = torch.zeros(4, DIM, dtype=torch.double)
     expected = []
     for t in range(5):
-        a = (
-            normalized(h @ cell.hidden_weight.T, cell.hidden_norm.weight, cell.hidden_norm.bias)
-            + normalized(
-                x[:, t] @ cell.input_weight.T, cell.input_norm.weight, cell.input_norm.bias
-            )
-            + cell.bias
-        )
+        products = x[:, t] @ cell.input_weight.T, h @ cell.hidden_weight.T
+        a = cell.bias.clone()
+        for product, part in zip(products, norms[:2], strict=True):
+            a = a + normalized(product, dim, part.weight, part.bias)
         i, f, o, g = a.chunk(4, dim=-1)
         c = f.sigmoid() * c + i.sigmoid() * g.tanh()
-        h = o.sigmoid() * normalized(c, cell.cell_norm.weight, cell.cell_norm.bias).tanh()
+        h = o.sigmoid() * normalized(c, dim, cell.cell_norm.weight, cell.cell_norm.bias).tanh()
         expected.append(h)
-    found = Recurrent.forward(network_of(cell), x, stream)
-    assert_close(found, torch.stack(expected, 1))
-
-
-def network_of(cell):
-    whole = network().recurrent
-    whole.layers[0] = cell
-    return whole
+    assert_close(whole(x, stream), torch.stack(expected, 1))
 
 
 def test_each_step_keeps_statistics_of_its_own_and_padding_has_no_part_in_them():
@@ -172,7 +155,7 @@ def test_sequence_wise_statistics_are_those_of_the_whole_input_product():
     (cell,) = model.layers
     product = (x @ cell.input_weight.T)[stream.valid]
     found = cell.inputs(x, stream, [])[stream.valid] - cell.bias
-    assert_close(found, batch_normalized(product, 1.0))
+    assert_close(found, normalized(product, 0))
     by_step = network(*overrides).recurrent
     assert not torch.allclose(by_step(x, stream), model(x, stream))
 

@@ -27,15 +27,6 @@ def test_more_padding_changes_no_real_output(norm, place, training):
     assert_close(found, expected)
 
 
-@pytest.mark.parametrize("positions", ["sinusoidal", "learned"])
-def test_the_embedding_is_zero_at_padding_and_nowhere_else(positions):
-    model = seq2seq(positions=positions)
-    ids, stream = sentences(SOURCE)
-    x = model.encoder.embedding(ids, stream)
-    assert not x[~stream.valid].any()
-    assert x[stream.valid].abs().sum(-1).min() > 0
-
-
 def test_a_sentence_beyond_the_positions_is_refused():
     model = seq2seq(max_positions=5)
     ids, stream = sentences([6])

@@ -10,8 +10,10 @@ from torch import nn
 import normlab
 from normlab.records.store import METRICS_FILE, RunStore, read_record, read_rows
 from normlab.train.stopping import first_nonfinite_gradient, first_nonfinite_layer
-from tests.tiny_runs import Ended, RunProcess, run, tiny
+from tests.tiny_runs import RunProcess, run, tiny
 from tests.train.trainers import enter_rank, free_port
+
+LAYER = "layers.0.feed_forward.fc1.weight"
 
 
 @dataclass(frozen=True)
@@ -42,24 +44,9 @@ class Poison:
         setattr(Trainer, "step", step)  # noqa: B010 - pyright would compare the names of self
 
 
-def layer_of(corpus: Path, folder: Path, kind: str) -> str:
-    """Return the name of a linear layer of the model, from the encoder or the decoder."""
-    from tests.train.trainers import build_trainer
-
-    model = build_trainer(corpus, folder / "look").model
-    names = [name for name, _ in model.named_parameters() if name.endswith("weight")]
-    return next(n for n in names if n.startswith(kind) and "feed_forward" in n)
-
-
-def diverged(corpus: Path, folder: Path, poison: Poison, *overrides: str) -> Ended:
-    return run(
-        ["train", *tiny(corpus, folder / "runs", *overrides)], folder / "log", poison.install
-    )
-
-
 def test_a_nan_names_step_reason_and_first_layer(corpus: Path, tmp_path: Path):
-    name = layer_of(corpus, tmp_path, "decoder")
-    ended = diverged(corpus, tmp_path, Poison(6, name), "norm=bn")
+    name, argv = f"decoder.{LAYER}", ["train", *tiny(corpus, tmp_path / "runs", "norm=bn")]
+    ended = run(argv, tmp_path / "log", Poison(6, name).install)
     assert ended.status == 0, ended.output
     assert "diverged at step 6" in ended.output
     (record,) = normlab.load_records(tmp_path / "runs")
@@ -75,7 +62,7 @@ def test_a_nan_names_step_reason_and_first_layer(corpus: Path, tmp_path: Path):
     assert record.last_steps["train/grad_norm"][1] == rows[0]["train/grad_norm"]  # of step 2
     assert record.last_steps["stability/padding/share"][0] is not None
 
-    again = run(["train", *tiny(corpus, tmp_path / "runs", "norm=bn")], tmp_path / "log")
+    again = run(argv, tmp_path / "log")
     assert again.status == 0
     assert "diverged at step 6" in again.output
 
@@ -92,14 +79,12 @@ def test_a_loss_far_above_the_first_is_a_divergence(corpus: Path, tmp_path: Path
 
 def test_a_nan_on_one_rank_ends_both(corpus: Path, tmp_path: Path):
     """With statistics in common: every rank must look for the layer, or one waits forever."""
-    name = layer_of(corpus, tmp_path, "encoder")
     argv = ["train", *tiny(corpus, tmp_path / "runs", "norm=bn", "batch_size=4")]
     port = free_port()
+    poisons = [Poison(2, f"encoder.{LAYER}", rank=rank, port=port) for rank in (0, 1)]
     ranks = [
-        RunProcess(
-            argv, tmp_path / f"log{rank}", prepare=Poison(2, name, rank=rank, port=port).install
-        )
-        for rank in (0, 1)
+        RunProcess(argv, tmp_path / f"log{poison.rank}", prepare=poison.install)
+        for poison in poisons
     ]
     ended = [rank.wait() for rank in ranks]
     assert [end.status for end in ended] == [0, 0], ended

@@ -1,16 +1,22 @@
 """What the loop does for norms with a state of their own: steps, penalties, checkpoints."""
 
+from contextlib import nullcontext
+
 import pytest
 import torch
 
-from normlab.config.compose import compose
+from normlab.bench.speed import start
+from normlab.config.compose import compose, to_dict
 from normlab.config.registry import option_names
 from normlab.norms.base import RunningNorm, running_norms
+from normlab.norms.ranks import Shard
 from normlab.records.record import RunRecord
 from normlab.train.build import make_norm
 from normlab.train.checkpoint import load_checkpoint
 from normlab.train.fit import notices
 from normlab.train.run import train
+from normlab.train.runtime import Runtime
+from tests.bench.small import TOY
 from tests.models.small import lm
 from tests.tiny_runs import tiny
 from tests.train.trainers import build_trainer, weights
@@ -114,3 +120,33 @@ def test_the_penalty_is_part_of_the_gradient_and_logged_apart(corpus, tmp_path):
         norms.append(row["train/grad_norm"])
     assert rows[0]["train/penalty"] > 0 and "train/penalty" not in rows[1]
     assert losses[0] == losses[1] and norms[0] != norms[1]
+
+
+@pytest.fixture
+def device_waits(monkeypatch):
+    """Lists what is asked of the device `meta`: it holds no values, and only `tolist` gets some."""
+    asked, autocast, tolist = [], torch.autocast, torch.Tensor.tolist
+
+    def answered(tensor):
+        if not tensor.is_meta:
+            return tolist(tensor)
+        asked.append(tensor.shape)
+        return torch.ones(tensor.shape).tolist()
+
+    monkeypatch.setattr(torch.Tensor, "tolist", answered)
+    monkeypatch.setattr(
+        torch, "autocast", lambda on, **kw: nullcontext() if on == "meta" else autocast(on, **kw)
+    )
+    return asked
+
+
+def test_a_step_waits_for_a_device_once(device_waits):
+    """Whatever the norms: all of them are in one model, each at a place of its own."""
+    sites = ",".join(map("{}:{}".format, PLACES, option_names("norm")))
+    device = Runtime(torch.device("meta"), "fp32", Shard(0, 1))
+    overrides = [*TOY, "model.encoder_layers=6", "model.decoder_layers=6", f"sites={{{sites}}}"]
+    overrides += ["probe=full", "observe.log_every=1000"]
+    overrides += ["optim.fused=false"]  # no fused kernels know `meta`
+    running = start("all", to_dict(compose(overrides)), device)
+    running.trainer.step()
+    assert device_waits == [(3,), (3,)]  # loss, penalty, gradient norm: what tells of a divergence

@@ -59,17 +59,6 @@ def largest_difference(a: Mapping[str, Any], b: Mapping[str, Any]) -> float:
     return max(float(abs(a[name] - b[name]).max()) for name in a)
 
 
-def gradients(model: torch.nn.Module) -> torch.Tensor:
-    """Return all gradients in one vector."""
-    grads = [p.grad for p in model.parameters()]
-    return torch.cat([grad.flatten() for grad in grads if grad is not None])
-
-
-def relative(a: torch.Tensor, b: torch.Tensor) -> float:
-    """Return the length of a difference over that of `b`."""
-    return ((a - b).norm() / b.norm()).item()
-
-
 def free_port() -> int:
     """Return a port that nobody listens on."""
     with socket.socket() as server:
