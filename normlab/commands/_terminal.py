@@ -9,6 +9,8 @@ from contextlib import contextmanager, redirect_stdout
 from itertools import zip_longest
 from typing import Any, NamedTuple, TextIO, cast
 
+from rich.cells import cell_len  # the width of text in columns; some characters take two
+
 from normlab.records.labels import one_line, printable
 
 _PROSE = 50  # cells with more characters are prose
@@ -46,8 +48,8 @@ def print_table(
     every: list[_Column] = []
     for name, own in zip(columns, cells, strict=True):
         texts = [one_line(text) for text in (name, *own)]
-        most = max(map(_width, texts))
-        words = max((_width(word) for text in texts for word in text.split()), default=0)
+        most = max(map(cell_len, texts))
+        words = max((cell_len(word) for text in texts for word in text.split()), default=0)
         least = max(words, _LEAST if most > _PROSE else 0)
         # A number or path that is folded cannot be copied.
         least = most if name in (*numeric, *whole) else least
@@ -75,7 +77,7 @@ def _print_part(columns: Sequence[_Column], room: int) -> None:
         for line in zip_longest(*cells, fillvalue=""):
             parts: list[str] = []
             for text, column, width in zip(line, columns, widths, strict=True):
-                blank = " " * (width - _width(text))
+                blank = " " * (width - cell_len(text))
                 parts.append(blank + text if column.numeric else text + blank)
             print((" " * _GAP).join(parts).rstrip())
         if not number:
@@ -91,21 +93,12 @@ def _shares(columns: Sequence[_Column], room: int) -> list[int]:
     return [column.least for column in columns]
 
 
-def _width(text: str) -> int:
-    """Return the width of a text in terminal columns; some characters take two."""
-    if text.isascii():
-        return len(text)
-    from rich.cells import cell_len
-
-    return cell_len(text)
-
-
 def folded(text: str, width: int, *, first: str = "", rest: str = "") -> list[str]:
     """Fold text at spaces, with the prefix `first` on the first line and `rest` on the others.
 
     A word that is too long stays whole, so that a command, key or path can be copied.
     """
-    if _width(first + text) <= width:
+    if cell_len(first + text) <= width:
         return [first + text]
     return textwrap.wrap(
         text,

@@ -51,7 +51,10 @@ def main(argv: list[str]) -> int:
     """
     parser = command_parser("compare", "Show finished runs side by side.", _EXAMPLES)
     add = parser.add_argument
-    add("runs", nargs="*", type=as_path, metavar="RUN", help="a run, or a folder of runs")
+    default = [Path("runs")]
+    add(
+        "runs", nargs="*", type=as_path, default=default, metavar="RUN", help="default: all in runs"
+    )
     text = "only runs with this value; may be repeated"
     add("--where", action="append", default=[], metavar="KEY=VALUE", help=text)
     add_compared(parser)
@@ -61,10 +64,8 @@ def main(argv: list[str]) -> int:
     what.add_argument("--samples", nargs="?", const=_SAMPLES, type=int, metavar="N", help=text)
     add("--data-dir", type=as_path, metavar="FOLDER", help="folder of the test text, if moved")
     add("--markdown", action="store_true", help="print the table in Markdown")
-    add("--runs-dir", type=as_path, default=Path("runs"), help="default: runs")
     arguments = parser.parse_args(argv)
-    places = arguments.runs or [arguments.runs_dir]
-    read, problems = read_places(places)
+    read, problems = read_places(arguments.runs)
     kept = select([record for _, record in read], conditions(arguments.where))
     ids = {id(record) for record in kept}
     found = [found_run(folder, record) for folder, record in read if id(record) in ids]
@@ -72,7 +73,7 @@ def main(argv: list[str]) -> int:
     if runs is None:
         where = " ".join(f"--where {each}" for each in arguments.where)
         which = f" that matches {where}" if where and read else ""
-        problems = problems or [none_below(places, which)]
+        problems = problems or [none_below(arguments.runs, which)]
     elif arguments.bootstrap:
         show_bootstrap(runs, arguments)
     elif arguments.samples is not None:
@@ -124,8 +125,6 @@ def show_samples(runs: Arranged, arguments: argparse.Namespace) -> None:
 
     Raises `ValueError` if no run has kept translations.
     """
-    if arguments.samples < 1:
-        raise ValueError(f"--samples {arguments.samples}: at least 1")
     text_of = partial(text_of_test, data_dir=arguments.data_dir)
     found = side_by_side(runs.runs, text_of, count=arguments.samples)
     if found is None:
@@ -162,8 +161,7 @@ def show_bootstrap(runs: Arranged, arguments: argparse.Namespace) -> None:
     if len(sides) != 2:
         there = f"there are {len(sides)}: {', '.join(sides)}"
         raise ValueError(f"--bootstrap compares two experiments, but {there}; name two")
-    names = [*sides]
-    first, second = sides.values()
+    names, (first, second) = [*sides], sides.values()
     text_of = partial(text_of_test, data_dir=arguments.data_dir)
     tests = bootstrap(first, second, text_of, samples=_BOOTSTRAP)
     columns = ["seed", *names, "difference", "p"]
@@ -216,8 +214,7 @@ def text_of_test(record: RunRecord, data_dir: Path | None = None) -> Text:
             said = f"the test text cannot be read: {error} (give its folder with --data-dir)"
             raise ValueError(said) from None
         if data.description["checksums"][SPLIT] != checksums(record):
-            place = data_dir or record.config.get("data_dir")
-            said = f"{record.run_id} was tested on other text than data_dir={place} has now"
-            raise ValueError(f"{said}: give its folder with --data-dir")
+            said = f"{record.run_id} was tested on other text than its folder has now"
+            raise ValueError(f"{said}: give the right one with --data-dir")
         text = data.texts[SPLIT]
         return text.source, data.plain(text.target)

@@ -1,7 +1,6 @@
 """`normlab export`: a trained model as a file for other tools, or a Weights & Biases workspace."""
 
 import argparse
-from pathlib import Path
 
 from normlab.commands._arguments import as_path, command_parser, conditions, one_run, say_stopped
 from normlab.config.registry import CONFIG_DIR
@@ -9,7 +8,6 @@ from normlab.config.registry import CONFIG_DIR
 _EXAMPLES = """examples:
   normlab export runs/toy-bn-pre-1a2b3c4d5e/seed1 --fold
   normlab export RUN --out FOLDER
-  normlab export RUN device=cpu  a run from a GPU, on a machine without one
   normlab export --wandb --where task=mlm --where norm=ln,bn
 
 model.pt holds a state dict under `model` (torch.load(..., weights_only=True)), the config, and the
@@ -26,7 +24,6 @@ def main(argv: list[str]) -> int:
     parser = command_parser("export", does, _EXAMPLES)
     add = parser.add_argument
     add("run", nargs="?", type=as_path, metavar="RUN", help="a finished run")
-    add("device", nargs="?", metavar="device=DEVICE", help="default: the run's own")
     add("--fold", action="store_true", help="fold batch norm and its variants")
     add("--out", type=as_path, help="the folder to write to; default: RUN/export")
     add("--wandb", action="store_true", help="save a workspace at W&B instead")
@@ -35,22 +32,15 @@ def main(argv: list[str]) -> int:
     add("--name", default="normlab", help="name of the workspace; default: normlab")
     where = "with --wandb: only runs with these values; may be repeated"
     add("--where", action="append", default=[], metavar="KEY=VALUE[,VALUE]", help=where)
-    arguments = parser.parse_intermixed_args(argv)
+    arguments = parser.parse_args(argv)
     if arguments.wandb:
         return _workspace(arguments)
     if arguments.run is None:
         raise ValueError("name a run, such as runs/EXPERIMENT/seed1, or give --wandb")
-    changes = [arguments.device] if arguments.device else []
-    if not all(change.startswith("device=") for change in changes):
-        raise ValueError(f"{arguments.device}: one run at a time, and only device= can be changed")
-
-    from normlab.train.loaded import WEIGHTS_FILE, export
+    from normlab.train.loaded import export
 
     run = one_run(arguments.run)
-    out = arguments.out or run / "export"
-    if out.suffix == Path(WEIGHTS_FILE).suffix:
-        raise ValueError(f"--out {out}: name a folder; the file in it is {WEIGHTS_FILE}")
-    found = export(run, out, fold=arguments.fold, changes=changes)
+    found = export(run, arguments.out or run / "export", fold=arguments.fold)
     say_stopped(run, found.record)
     folded = f"{len(found.folded)} norms folded, " if arguments.fold else ""
     print(f"wrote {found.file}: {folded}outputs agree to {found.apart:.1g}")

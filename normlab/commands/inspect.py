@@ -52,9 +52,8 @@ def main(argv: list[str]) -> int:
     if not arguments.json:
         choices = subject.config["choices"]
         named = " ".join(f"{k}={choices[k]}" for k in ("task", "norm", "placement", "model"))
-        run = f"run {subject.run_id}, step {subject.step}"
-        state = run if subject.run_id else "at initialization"
-        print_prose(f"{named} seed={subject.seed}: {state}")
+        run = subject.run_id and f"run {subject.run_id}, step {subject.step}"
+        print_prose(f"{named} seed={subject.seed}: {run or 'at initialization'}")
     findings = {}
     for number, each in enumerate(asked):
         with at_work(f"{each.name}, {number + 1} of {len(asked)}"):

@@ -17,7 +17,6 @@ from normlab.records.record import RunRecord, number
 from normlab.records.store import PROGRESS_FILE, RunStore, read_progress
 
 _POOLS = re.compile(r"Pools over ([^.;]+)")
-_PAPER = re.compile(r"\([^()]*\b((?:19|20)\d\d)\)")
 _SILENT = 120.0  # seconds without progress after which a run counts as stopped
 _LINE = re.compile(r"(?P<indent> *)(?P<name>\w+):(?: +(?P<value>[^#]*?))?(?: +# (?P<said>.*))?")
 
@@ -89,12 +88,12 @@ def _listing(kind: str | None, runs_dir: Path) -> Listing:
 
 
 def _norms() -> Listing:
-    """List the norms, sorted by what they pool over and then by the paper's year."""
+    """List the norms, sorted by what they pool over and then by name."""
     rows = []
     for option in registry.options("norm"):
         found = _POOLS.search(option.details.replace("\n", " "))
         rows.append([option.name, found[1] if found else "-", option.description])
-    rows.sort(key=lambda row: (row[1], _PAPER.findall(row[2])[:1]))
+    rows.sort(key=lambda row: row[1])
     note = "`normlab explain NORM` shows one; `normlab norm card NORM` examines it."
     return Listing(["norm", "pools over", "what it is"], rows, [note])
 

@@ -57,11 +57,10 @@ def main(argv: list[str]) -> int:
         if not found:
             raise ValueError(none_below(places, " that can be read"))
         runs = arranged(found, baseline=arguments.baseline, scores=arguments.score)
-        heading = ", ".join(map(str, places))
         page = study_page(
             *(runs.study, runs.scale, build(*runs, found=True), runs.runs, out),
             template="runs.html",
-            heading=heading,
+            heading=", ".join(map(str, places)),
             problems=problems,
             reload=reload,
         )

@@ -9,8 +9,14 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from normlab.commands._arguments import as_path, command_parser
-from normlab.commands._study_queue import Judge, Publisher, print_tables, untuned, verdict_lines
-from normlab.commands._study_tune import tune
+from normlab.commands._study_jobs import (
+    Judge,
+    Publisher,
+    print_tables,
+    tune,
+    untuned,
+    verdict_lines,
+)
 from normlab.commands._terminal import complain, print_prose, print_table
 from normlab.config.registry import CONFIG_DIR
 from normlab.studies import study_runs as studied
@@ -98,7 +104,6 @@ def parser(verb: str) -> argparse.ArgumentParser:
         text = "studies, scale=SCALE (default: smoke), rows=, seeds=, and settings for all runs"
         several = "*" if verb == "publish" else "+"
         add("words", nargs=several, metavar="STUDY ... key=value ...", help=text)
-        add("--runs-dir", metavar="FOLDER", help="where the runs are; the same as runs_dir=FOLDER")
     if verb in ("run", "plan", "tune"):
         add("--processes", type=int, help="runs at a time (default: one per GPU or core)")
     if verb in ("run", "tune"):
@@ -109,9 +114,7 @@ def parser(verb: str) -> argparse.ArgumentParser:
         add("--until-decided", action="store_true", help=text)
         add("--publish", type=as_path, metavar="FOLDER", help="write completed seeds here")
     if verb == "plan":
-        instead = result.add_mutually_exclusive_group().add_argument
-        instead("--commands", action="store_true", help="print the command of each remaining run")
-        instead("--so-far", action="store_true", help="show the table of the runs that have ended")
+        add("--commands", action="store_true", help="print the command of each remaining run")
     if verb == "publish":
         add("--accept", nargs="+", type=as_path, metavar="PATH", help="enter changes below PATH")
     if verb == "tune":
@@ -137,8 +140,6 @@ def main(argv: list[str]) -> int:
             verbs.add_parser(name, help=text)
         every.parse_args([verb])
     arguments = parser(verb).parse_intermixed_args(rest)
-    if verb != "verify" and arguments.runs_dir:
-        arguments.words.append(f"runs_dir={arguments.runs_dir}")
     again = f"normlab study {shlex.join(argv)}"
     if verb == "tune":
         return tune(arguments, again)
@@ -149,8 +150,10 @@ def main(argv: list[str]) -> int:
             raise ValueError("give only names of published studies: all their scales are verified")
         jobs = asked(arguments.words)
         publisher = Publisher(arguments.results, jobs)
-        _show_so_far(jobs, arguments.results)
-        _publish_whole(Queue(jobs, analyze=None, whole=publisher.publish), publisher)
+        for job in jobs:
+            print_prose(_head(job, _left(job)))
+        print_tables(jobs, arguments.results)
+        Queue(jobs, analyze=None, whole=publisher.publish)  # publishes the seeds that are whole
         return 1 if publisher.problems else 0
     if verb == "publish" and arguments.accept:
         from normlab.reports.manifest import accept
@@ -184,9 +187,9 @@ def _run(arguments: argparse.Namespace, again: str) -> int:
     publisher = Publisher(arguments.publish, jobs)
     lacking = False
     for job in _to_make(jobs):
-        left = _left(job, "it is made again")
+        left = _left(job)
         print_prose(_head(job, left))
-        if (said := untuned(job, arguments.words)) is not None:
+        if (said := untuned(job)) is not None:
             complain(said)
         try:
             studied.check_data(job.study, job.scale, left)
@@ -198,39 +201,32 @@ def _run(arguments: argparse.Namespace, again: str) -> int:
     if to_make and any(job.undecided for job in jobs) and (said := studied.uncommitted()):
         complain(said)
     queue = Queue(jobs, analyze=analyze, whole=publisher.publish)
-    _publish_whole(queue, publisher)
-    failed = False
+    ended = []
     if queue.left():
-        found = carry_out_shown(queue, arguments.processes, again=again, deadline=until)
-        failed = any(done.status for done in found)
-    if publisher.problems:
-        _publish_whole(queue, publisher)
+        ended = carry_out_shown(queue, arguments.processes, again=again, deadline=until)
     print_tables(to_make, judge.results)
     for folder in publisher.folders:
         print(f"written to {folder}")
     if to_make:
         print("\n".join(["", *_summary(queue, again)]))
-    return 1 if failed or lacking or publisher.problems else 0
+    return 1 if lacking or publisher.problems or any(done.status for done in ended) else 0
 
 
 def _plan(arguments: argparse.Namespace) -> int:
-    """Print what the remaining runs cost, or their commands, or the table so far."""
+    """Print what the remaining runs cost, or their commands."""
     jobs, judge = _jobs(arguments)
-    if arguments.so_far:
-        _show_so_far(jobs, judge.results)
-        return 0
     to_make = _to_make(jobs, quiet=arguments.commands)
     if arguments.commands:
-        left = {run.folder: run for job in to_make for run in _left(job, "it is made again")}
+        left = {run.folder: run for job in to_make for run in _left(job)}
         for run in left.values():
             print(f"normlab train {shlex.join(each_once(run.planned.overrides))}")
         return 0
     for job in to_make:
-        left = _left(job, "it is made again")
+        left = _left(job)
         print_prose(_head(job, left))
         rows, notes = cost_table(job, left, judge.results, len(places(arguments.processes)))
         print_table(COLUMNS, rows, notes=notes, numeric=(COLUMNS[0], *COLUMNS[3:]), labels=2)
-        if (said := untuned(job, arguments.words)) is not None:
+        if (said := untuned(job)) is not None:
             complain(said)
         print(f"the parts that {job.name} decides:")
         for line in verdict_lines(judge.standings(job)):
@@ -260,9 +256,9 @@ def _to_make(jobs: Sequence[Job], *, quiet: bool = False) -> list[Job]:
     return [job for job in jobs if not job.over]
 
 
-def _left(job: Job, then: str) -> list[Run]:
-    """Return the requested runs that have not ended; `then` is the advice for a damaged record."""
-    found = [(run, run.record(complain, then)) for run in job.asked()]
+def _left(job: Job) -> list[Run]:
+    """Return the requested runs that have not ended; a damaged record is named and is none."""
+    found = [(run, run.record(complain)) for run in job.asked()]
     return [run for run, record in found if not run.has_ended(record)]
 
 
@@ -273,20 +269,6 @@ def _head(job: Job, left: Sequence[Run]) -> str:
     grid = f"{len(planned)} runs ({rows} rows, {points} points, {seeds} seeds)"
     went = f"{len(planned) - len(left)} ended, {len(left)} to go"
     return f"{job.study.name} at scale={job.scale}: {grid}, {went}"
-
-
-def _show_so_far(jobs: Sequence[Job], results: Path) -> None:
-    """Print the tables of the runs that have ended."""
-    for job in jobs:
-        if not job.needs_none:
-            print_prose(_head(job, _left(job, "the table leaves it out")))
-    print_tables(jobs, results)
-
-
-def _publish_whole(queue: Queue, publisher: Publisher) -> None:
-    """Publish all whole seeds, including those of an earlier call that was killed."""
-    for job in queue.jobs:
-        publisher.publish(job, queue.whole_seeds(job))
 
 
 def _summary(queue: Queue, again: str) -> list[str]:

@@ -121,7 +121,7 @@ class Queue(Plan):
         jobs: in the order to run them; a job that is `over` starts no runs, but its complete seeds
             are known.
         analyze: returns the number of a job's undecided parts; None adds no seeds.
-        whole: called with a job and its complete seeds whenever another seed is complete.
+        whole: called with a job and its complete seeds, at once and when another is complete.
     """
 
     def __init__(
@@ -145,6 +145,7 @@ class Queue(Plan):
         self.failed: set[Path] = set()
         self._running: set[Path] = set()
         for job in jobs:
+            self._whole(job, self.whole_seeds(job))
             self._reach_analyses(job)
 
     def next(self) -> Cell | None:

@@ -34,13 +34,11 @@ class Run(NamedTuple):
     def cell(self, name: str) -> Cell:
         return Cell(name, self.planned.overrides, self.folder)
 
-    def record(
-        self, complain: Callable[[str], object] = lambda damage: None, then: str = ""
-    ) -> "RunRecord | None":
-        """Return the record or None; if damaged, `complain` gets a message with the cure `then`."""
+    def record(self, complain: Callable[[str], object] = lambda damage: None) -> "RunRecord | None":
+        """Return the record, or None if there is none or, after `complain`, if it is damaged."""
         ended = (self.folder / RECORD_FILE).is_file()
         try:
-            return read_record(self.folder, mend=then) if ended else None
+            return read_record(self.folder, mend="`study run` makes it again") if ended else None
         except ValueError as error:
             complain(str(error))
             return None

@@ -119,18 +119,16 @@ class Exported:
     apart: float
 
 
-def export(run_dir: Path, folder: Path, *, fold: bool, changes: Sequence[str] = ()) -> Exported:
+def export(run_dir: Path, folder: Path, *, fold: bool) -> Exported:
     """Write a finished run's tested weights to a folder, with norms folded if `fold`.
 
     The file holds a state dict under `model`, the config, and the names of the folded norms, whose
-    weights are gone. `changes` are `key=value` settings that replace the run's own, such as
-    `device=cpu`. Raises ValueError if no norm can be folded, or if the folded model's outputs do
-    not agree with the run's.
+    weights are gone. It is computed on the CPU. Raises ValueError if no norm can be folded, or if
+    the folded model's outputs do not agree with the run's.
     """
-    run = load_run(run_dir, [*changes])
-    written = load_run(run_dir, [*changes], fold=True) if fold else run
+    run = load_run(run_dir, ["device=cpu"])
+    written = load_run(run_dir, ["device=cpu"], fold=True) if fold else run
     batch = run.task.batch("valid", range(min(_COMPARED, len(run.task.lengths("valid")))))
-    batch = batch.to(run.runtime.device)
     expected = outputs(run.task, run.model, batch)
     difference = (outputs(run.task, written.model, batch) - expected).abs().max()
     apart = float(difference / expected.abs().max().clamp(min=1e-12))
@@ -146,7 +144,7 @@ def export(run_dir: Path, folder: Path, *, fold: bool, changes: Sequence[str] = 
             "run_id": run.record.run_id,
             "config": run.record.config,
             "folded": [*written.folded],
-            "model": {name: value.cpu() for name, value in written.model.state_dict().items()},
+            "model": written.model.state_dict(),
         }
         torch.save(content, file)
     return Exported(run.record, folder / WEIGHTS_FILE, written.folded, apart)

@@ -68,11 +68,9 @@ def test_text_that_was_moved_is_looked_for_where_it_is_said_to_be(
     translated, capsys, tmp_path, text
 ):
     argv = [*places(translated), "--bootstrap", "--data-dir"]
-    with pytest.raises(ValueError, match=r"cannot be read: no folder gone.*--data-dir"):
-        main([*argv, "gone"])
     assert main([*argv, str(text)]) == 0
     other = write_corpus(tmp_path / "other", seed=7)
-    with pytest.raises(ValueError, match=r"tested on other text than data_dir=.*other has now"):
+    with pytest.raises(ValueError, match="tested on other text than its folder has now"):
         main([*argv, str(other)])
 
 
@@ -82,12 +80,6 @@ def diverged(folder):
 
 def first_of(translated, norm):
     return next(folder for folder, record in translated.entries() if record.choice("norm") == norm)
-
-
-def other_steps(folder):
-    for seed in folder.parent.iterdir():
-        config = read_record(seed).config
-        changed(seed, config={**config, "budget": {**config["budget"], "steps": 9}})
 
 
 def other_signature(folder):
@@ -111,7 +103,6 @@ def bytes_of_no_text(folder):
 @pytest.mark.parametrize(
     ("damage", "message"),
     [
-        (other_steps, r"cannot be compared: budget.steps 9, the baseline's 12"),
         (diverged, r"cannot be compared: seeds diverged: 1 of 3 of the row"),
         (other_signature, r"test/bleu was computed in several ways"),
         (other_value, r"hypotheses.txt scores [\d.]+, but the record says"),

@@ -38,9 +38,3 @@ def test_nothing_is_written_over(there, places, capsys):
     assert main(["norm", "new", "mine"]) == 1
     assert f"{places[there].name} exists" in capsys.readouterr().err
     assert [path.exists() for path in places] == [there == 0, there == 1]
-
-
-def test_the_class_is_named_after_the_norm():
-    assert [norm.title_of(name) for name in ("peak", "peak_norm", "norm_x", "norm")] == [
-        *("PeakNorm", "PeakNorm", "NormXNorm", "NormNorm")
-    ]

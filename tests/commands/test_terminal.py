@@ -35,9 +35,6 @@ def test_prose_folds_and_numbers_do_not(lines, columns):
     assert any("bn+ln  30.00 +- 0.25  a sentence" in line for line in found) and len(found) > 4
     assert " ".join(" ".join(found[2:]).split()).count("sentence") == 2
     assert note[0] in lines(columns, print_table, ["a"], [["b"]], notes=note)
-
-
-def test_prose_folds_below_its_indent(lines):
     first, *others = lines(80, print_prose, PROSE, indent="  ", hang=2)
     assert others and first.startswith("  a sentence")
     assert all(line.startswith("    ") and line[4] != " " for line in others)

@@ -7,7 +7,6 @@ from pathlib import Path
 import pytest
 
 from normlab.cli import main
-from normlab.commands.train import INTERRUPTED
 from tests.commands.conftest import FINISHED as SAME
 from tests.tiny_runs import Ended, tiny
 
@@ -47,7 +46,6 @@ def assert_clear(ended: Ended, *parts: str) -> None:
 BAD = {
     "unknown option of a site": (["norm@decoder_norm=batch"], ["batch", "bn"]),
     "groups that do not divide": (["norm=gn", "norm.groups=7"], ["groups", "7", "16"]),
-    "heads that do not divide": (["model.num_heads=3"], ["3", "16"]),
     "max_tokens below a sentence": (
         ["batch_size=null", "max_tokens=10"],
         ["max_tokens=10", "task.max_length"],
@@ -56,7 +54,6 @@ BAD = {
         ["norm=bn", "norm.eval_stats=recalibrated", "validate.recalibration_batches=0"],
         ["validate.recalibration_batches=0"],
     ),
-    "value of an optimizer": (["optim.betas=[2.0,3.0]"], ["optim", "beta"]),
     "data_dir that is not there": (["data_dir=/no/such/place"], ["/no/such/place"]),
     "a GPU where there is none": (["device=cuda"], ["device=cuda", "device=cpu"]),
     "positions too few": (["model.max_positions=4"], ["max_positions"]),
@@ -73,22 +70,11 @@ def test_bad_input_is_one_clear_line(case: str, corpus: Path, tmp_path: Path, ca
     assert left <= {".lock"}, left
 
 
-def test_a_damaged_checkpoint_is_one_clear_line(copied, corpus, tmp_path, carry_out):
-    (copied / "record.json").unlink()
-    last = copied / "checkpoints" / "last.pt"
-    damaged = last.read_bytes()[:1000]
-    last.write_bytes(damaged)
-    ended = carry_out("train", *tiny(corpus, tmp_path / "runs", *SAME))
-    assert_clear(ended, str(last), "damaged", "remove the file")
-    assert last.read_bytes() == damaged
-
-
-@pytest.mark.parametrize("damage", ["{", '{"format": "normlab.record/9"}'])
-def test_a_damaged_record_is_one_clear_line(damage, copied, corpus, tmp_path, carry_out):
+def test_a_damaged_record_is_one_clear_line(copied, corpus, tmp_path, carry_out):
     record = copied / "record.json"
-    record.write_text(damage)
+    record.write_text("{")
     assert_clear(carry_out("train", *tiny(corpus, tmp_path / "runs", *SAME)), str(record))
-    assert record.read_text() == damage
+    assert record.read_text() == "{"
 
 
 def test_the_last_line_says_outcome_and_scores(copied: Path, corpus: Path, tmp_path, carry_out):
@@ -104,40 +90,10 @@ def test_cfg_job_shows_the_config_and_trains_nothing(corpus, tmp_path, carry_out
     assert not (tmp_path / "runs").exists()
 
 
-@pytest.fixture
-def swept(tmp_path: Path, carry_out, monkeypatch):
-    """Return a function that sweeps with a shell script for Python, and returns its calls too."""
-
-    def sweep(ends: str, *argv: str) -> tuple[Ended, list[str]]:
-        stand_in, log = tmp_path / "python", tmp_path / "calls"
-        stand_in.write_text(f'#!/bin/sh\necho "$@" >> {log}\n{ends}\n', encoding="utf-8")
-        stand_in.chmod(0o755)
-        monkeypatch.setattr(sys, "executable", str(stand_in))
-        ended = carry_out("train", "-m", *argv, f"runs_dir={tmp_path / 'runs'}")
-        return ended, log.read_text(encoding="utf-8").splitlines() if log.exists() else []
-
-    return sweep
-
-
-def test_a_crashed_run_costs_only_itself(swept):
-    crash = 'case "$*" in *norm=bn*) kill -9 $$ ;; *norm=rms*) exit 3 ;; esac'
-    ended, calls = swept(crash, "norm=ln,bn,rms")
-    assert ended.status == 1 and len(calls) == 3
-    assert all(call.startswith("-m normlab train ") for call in calls)
-    assert "1 of 3 runs done" in ended.output
-    assert "failed with status -9: norm=bn" in ended.output
-    assert "failed with status 3: norm=rms" in ended.output
-
-
-def test_an_interrupted_run_ends_the_sweep(swept):
-    ended, calls = swept(f"exit {INTERRUPTED}", "norm=ln,bn", "observe.processes=1")
-    assert ended.status == INTERRUPTED and len(calls) == 1
-
-
-def test_an_option_that_does_not_exist_fails_before_any_run(swept):
-    ended, calls = swept("", "norm=ln,batch")
-    assert ended.status == 1 and calls == []
-    assert "batch" in ended.output and "Traceback" not in ended.output
+def test_an_option_that_does_not_exist_fails_before_any_run(tmp_path, carry_out):
+    ended = carry_out("train", "-m", "norm=ln,batch", f"runs_dir={tmp_path}")
+    assert_clear(ended, "batch")
+    assert not list(tmp_path.rglob("log.txt"))
 
 
 def test_a_real_sweep_skips_what_is_finished_and_lists_what_failed(

@@ -3,7 +3,7 @@
 import pytest
 import yaml
 
-from normlab.commands import _study_queue, _study_tune, study
+from normlab.commands import _study_jobs, study
 from normlab.config import machine
 from normlab.studies import load_study, queue, study_runs
 from tests.studies.queues import CLAIM, STUDY, TUNING
@@ -39,7 +39,7 @@ def place(tmp_path, monkeypatch, composed):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(study_runs, "composed", composed)
     monkeypatch.setattr(study_runs, "data_problem", lambda run: None)
-    monkeypatch.setattr(_study_queue, "CONFIG_DIR", configs)
+    monkeypatch.setattr(_study_jobs, "CONFIG_DIR", configs)
     monkeypatch.setattr(study, "_RESULTS", tmp_path / "published")
     monkeypatch.setattr(queue, "load_study", lambda name: load_study(name, configs))
     found = StandIn(tmp_path)
@@ -53,6 +53,6 @@ def tuned(place, monkeypatch):
     folder = place.folder / "configs" / "study"
     path = folder / "one.yaml"
     path.write_text(path.read_text().replace("smoke: {overrides: [task=toy]", TUNING))
-    monkeypatch.setattr(_study_tune, "load_study", lambda name: load_study(name, folder.parent))
-    monkeypatch.setattr(_study_tune, "study_file", lambda name: folder / f"{name}.yaml")
+    monkeypatch.setattr(_study_jobs, "load_study", lambda name: load_study(name, folder.parent))
+    monkeypatch.setattr(_study_jobs, "study_file", lambda name: folder / f"{name}.yaml")
     return place

@@ -77,9 +77,6 @@ def publish(capsys, seeds):
 
 
 def night(capsys, *argv, budget="1h"):
-    planned = {"--plan", "--commands", "--so-far"} & set(argv)
-    words = [word for word in argv if word != "--plan"]
-    more = [] if planned else ["--budget", budget]
-    verb = "plan" if planned else "run"
-    code = command.main([verb, *words, "--processes", "1", *more])
+    verb, *more = ["plan"] if "--commands" in argv else ["run", "--budget", budget]
+    code = command.main([verb, *argv, "--processes", "1", *more])
     return code, capsys.readouterr().out

@@ -1,7 +1,7 @@
 """A program that stands where the interpreter would: runs of studies that take no time.
 
-`-m normlab train OVERRIDES` writes the rows that a test has planned, one after the other, and then
-the record, in the folder where the run belongs; told to stop, it ends as a run that has saved.
+`-m normlab train OVERRIDES` writes the record that a test has planned in the folder where the run
+belongs; told to stop, it ends as a run that has saved.
 """
 
 import json
@@ -29,10 +29,7 @@ def stop(*_):
     os._exit(130)
 signal.signal(signal.SIGTERM, stop)
 os.makedirs(planned["place"], exist_ok=True)
-with open(planned["place"] + "/metrics.jsonl", "w") as rows:
-    for row in planned["rows"]:
-        print(json.dumps(row), file=rows, flush=True)
-    time.sleep(planned["seconds"])
+time.sleep(planned["seconds"])
 if planned["fails"]:
     print("normlab train: no such thing")
     sys.exit(3)
@@ -69,17 +66,15 @@ class StandIn:
         return path.read_text().splitlines() if path.exists() else []
 
 
-def outcome(
-    run, scores, *, status="finished", rows=(), seconds=0.0, fails=False, higher=True, code="abc"
-):
-    """Return what the program does for a run; `higher` tells whether that is better."""
+def outcome(run, scores, *, status="finished", seconds=0.0, fails=False, code="abc"):
+    """Return what the program does for a run."""
     made = changed(
         record(numerics=code, environment={"dirty": False, "device": "CPU", "commit": "c0ffee"}),
         run_id=run_id(run.config),
         seed=run.planned.seed,
         config=run.config,
         outcome=Outcome(status, 100),
-        scores={name: Score(value, higher, 10, None) for name, value in scores.items()},
+        scores={name: Score(value, True, 10, None) for name, value in scores.items()},
         weights={"last": 100},
         floors={"bleu": 3.0},
     )
@@ -87,7 +82,6 @@ def outcome(
         "name": f"{run.config['observe']['study']} {run.planned.name}",
         "place": str(run.folder),
         "record": made.to_json(),
-        "rows": list(rows),
         "seconds": seconds,
         "fails": fails,
     }

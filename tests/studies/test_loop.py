@@ -9,7 +9,7 @@ import time
 
 import pytest
 
-from normlab.studies.loop import LOG_FILE, Cell, Plan, Show, carry_out, places, visible_gpus
+from normlab.studies.loop import LOG_FILE, Cell, Plan, carry_out, places, visible_gpus
 from normlab.studies.show import carry_out_shown
 
 
@@ -26,32 +26,22 @@ def stand_in(tmp_path, monkeypatch):
     return install
 
 
-class Told(Show):
-    """Keeps the lines of progress."""
-
-    def __init__(self):
-        self.lines = []
-
-    def say(self, line):
-        self.lines.append(line)
-
-
 def sweep(folder, *runs, processes=2, **more):
     cells = [Cell(run, (run,), folder / "runs" / run) for run in runs]
     return carry_out(Plan(cells), processes, **more)
 
 
-def test_as_many_run_at_once_as_are_asked_for(tmp_path, stand_in):
+def test_as_many_run_at_once_as_are_asked_for(tmp_path, stand_in, capsys):
     stand_in(
         'mkdir running.$$; ls -d running.* | wc -l >> seen; sleep 0.2; rmdir running.$$; echo "$@"'
     )
-    told = Told()
     runs = [f"seed={n}" for n in range(6)]
-    found = sweep(tmp_path, *runs, processes=3, show=told)
+    found = sweep(tmp_path, *runs, processes=3)
     assert sorted(done.cell.name for done in found) == runs
     assert max(map(int, (tmp_path / "seen").read_text().split())) == 3
     assert all("-m normlab train seed=" in done.said for done in found)
-    assert sum("started" in line for line in told.lines) == 6 and told.lines[-1].startswith("[6/6]")
+    lines = capsys.readouterr().out.splitlines()
+    assert sum("started" in line for line in lines) == 6 and lines[-1].startswith("[6/6]")
     assert "seed=3" in (tmp_path / "runs" / "seed=3" / LOG_FILE).read_text()
 
 

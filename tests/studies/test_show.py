@@ -49,12 +49,6 @@ def test_the_time_left_counts_what_is_to_come(tmp_path, capsys):
     runs.beat({cells[1]: 60.0, cells[2]: 60.0}, ended, 5)
     assert runs.left == pytest.approx((40 + 60 + 2 * (100 + 120 + 1) / 3) / 2)
     assert capsys.readouterr().out.startswith("1 of 5 done, about")
-    ended.append(Ended(cells[1], 130, "", 60.0))
-    assert runs.stopped("normlab train -m norm=ln,bn") == [
-        "stopped: 1 of 5 runs done, 4 left",
-        "  norm=bn seed=1 (saved at training 120/500)",
-        "resume with: normlab train -m norm=ln,bn",
-    ]
 
 
 def test_runs_of_a_sweep_are_named_by_what_differs():

@@ -14,36 +14,23 @@ def study(rows):
     return Study("one", "", "D0", "", (), {row: () for row in rows}, {}, (), {}, {"small": scale})
 
 
-@pytest.mark.parametrize(
-    ("text", "rows"),
-    [
-        ("bn, ln", ["ln", "bn"]),
-        ("1,6", ["ln", "none"]),
-        ("[ln,'bn, padding counted']", ["ln", "bn, padding counted"]),
-        ('"bn, padding counted",none', ["bn, padding counted", "none"]),
-    ],
-)
-def test_rows_are_names_or_numbers_in_the_order_of_the_study(text, rows):
-    assert read_rows(text, study(ROWS), "small") == rows
+def test_rows_are_names_or_numbers_in_the_order_of_the_study():
+    for text, rows in {
+        "bn, ln": ["ln", "bn"],
+        "1,6": ["ln", "none"],
+        "[ln,'bn, padding counted']": ["ln", "bn, padding counted"],
+        '"bn, padding counted",none': ["bn, padding counted", "none"],
+    }.items():
+        assert read_rows(text, study(ROWS), "small") == rows
+    said = r"is not a row of scale=small: there are 1 ln; 2 bn; 3 bn in"
+    for text in ("gn", "7", "", "[ln", "ln: bn"):
+        with pytest.raises(ValueError, match=said):
+            read_rows(text, study(ROWS), "small")
 
 
-@pytest.mark.parametrize("text", ["gn", "7", "", "[ln", "ln: bn"])
-def test_what_is_no_row_is_named_with_those_there_are(text):
-    with pytest.raises(
-        ValueError, match=r"is not a row of scale=small: there are 1 ln; 2 bn; 3 bn in"
-    ):
-        read_rows(text, study(ROWS), "small")
-
-
-@pytest.mark.parametrize(
-    ("text", "seeds"),
-    [("1", [1]), ("1,2,3", [1, 2, 3]), ("1-5", [1, 2, 3, 4, 5]), ("7,1-3", [7, 1, 2, 3])],
-)
-def test_seeds_are_numbers_and_ranges(text, seeds):
-    assert read_seeds(text) == seeds
-
-
-@pytest.mark.parametrize("text", ["", "a", "1,", "1-", "-1", "3-1", "1-99999", "1.5"])
-def test_what_is_no_seed_is_refused(text):
-    with pytest.raises(ValueError, match=rf"seeds={text}: "):
-        read_seeds(text)
+def test_seeds_are_numbers_and_ranges():
+    for text, seeds in {"1": [1], "1,2,3": [1, 2, 3], "1-3": [1, 2, 3], "7,1-2": [7, 1, 2]}.items():
+        assert read_seeds(text) == seeds
+    for text in ("", "a", "1,", "1-", "-1", "3-1", "1-99999", "1.5"):
+        with pytest.raises(ValueError, match=rf"seeds={text}: "):
+            read_seeds(text)

@@ -1,0 +1,326 @@
+"""What `normlab study` does beside the runs: it judges, publishes and shows a queue, and tunes."""
+
+import argparse
+import math
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from functools import cached_property
+from itertools import chain
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from msgspec import structs
+
+from normlab.commands._terminal import complain
+from normlab.config.registry import CONFIG_DIR
+from normlab.records.files import atomic_write, only_writer
+from normlab.studies import (
+    SMOKE,
+    Planned,
+    Study,
+    Tuning,
+    load_study,
+    rate_name,
+    tuning_of,
+    unchosen,
+)
+from normlab.studies import study_runs as studied
+from normlab.studies.loop import Cell, Plan
+from normlab.studies.queue import Job, read_rows, taken_out
+from normlab.studies.show import carry_out_shown
+from normlab.studies.study import points_of
+from normlab.studies.trials import Bout, sign_of, with_rates
+
+if TYPE_CHECKING:
+    from normlab.claims.claim import Claim
+    from normlab.claims.evidence import Runs as Evidence
+    from normlab.claims.ledger import Outcome
+    from normlab.claims.seeds import Endpoint
+    from normlab.studies.study_runs import Run
+
+_NO_PART = ("device=", "data_dir=", "runs_dir=", "observe.")  # not part of the experiment
+
+
+class Judge:
+    """Judges the claim parts that the jobs can decide, from their runs and published `results`."""
+
+    def __init__(self, jobs: Sequence[Job], results: Path) -> None:
+        self.jobs, self.results = jobs, results
+
+    def standings(self, job: Job, runs: "Evidence | None" = None) -> "list[Outcome]":
+        """Return the verdicts so far on the parts of claims that a job can decide.
+
+        The job runs at least one side of such a part; every other side is in the job or published.
+        """
+        from normlab.claims.ledger import standings
+        from normlab.claims.seeds import StudyEndpoint
+
+        runs = runs or self.runs()
+        place = job.study.name, job.scale
+        plan, made = runs.plan(*place), job.names
+        there = made | runs.names(*place)
+
+        def may(endpoint: "Endpoint") -> bool:
+            assert isinstance(endpoint, StudyEndpoint)
+            sides = [plan.may_choose({**endpoint.where, **side}) for side in endpoint.sides]
+            return any(names & made for names in sides) and all(names & there for names in sides)
+
+        return [each for each in standings(self._claims, runs, *place) if may(each.endpoint)]
+
+    def count_undecided(self) -> None:
+        """Count each job's undecided parts, and plan its seeds accordingly.
+
+        A job that decides no part runs only its own seeds. If fewer seeds count for an undecided
+        part than are published, its analyses are planned from that number.
+        """
+        runs = self.runs()
+        for job in self.jobs:
+            found = self.standings(job, runs)
+            job.undecided = sum(each.open for each in found)
+            counted = [each.finding.seeds for each in found if each.open]
+            least = min((seeds for seeds in counted if seeds is not None), default=math.inf)
+            if least < len(job.published):
+                job.plan(int(least))
+            if job.seeds and not found:
+                job.plan(None)
+
+    def analyze(self, job: Job) -> int:
+        """Judge a job at a planned analysis, print the verdicts, and count its undecided parts."""
+        print(f"planned analysis at {job.counted + len(job.seeds)} seeds of {job.name}:")
+        found = self.standings(job)
+        print("\n".join(f"  {line}" for line in verdict_lines(found)))
+        return sum(each.open for each in found)
+
+    def runs(self) -> "Evidence":
+        """Read all existing runs; a run that jobs share belongs to each of them."""
+        from normlab.claims.evidence import Made, Runs
+
+        found = Runs.read(self.results, CONFIG_DIR)
+        for job in self.jobs:
+            for run in chain.from_iterable(job.runs.values()):
+                if (record := run.record(found.damaged.append)) is not None:
+                    found.add((job.study.name, job.scale), Made(record, str(run.folder)))
+        return found
+
+    @cached_property
+    def _claims(self) -> "Sequence[Claim]":
+        from normlab.claims.claim import load_all
+
+        return load_all(CONFIG_DIR / "claim")
+
+
+def verdict_lines(found: "Sequence[Outcome]") -> list[str]:
+    """Return the parts grouped by verdict, one line per verdict."""
+    by: dict[str, list[str]] = {}
+    for each in found:
+        why = f" ({each.reason})" if each.reason and each.verdict == "not measured" else ""
+        by.setdefault(each.verdict, []).append(f"{each.claim} {each.name}{why}")
+    lines = [f"{verdict}: {', '.join(names)}" for verdict, names in by.items()]
+    return lines or ["it decides no part of a claim"]
+
+
+class Publisher:
+    """Publishes whole seeds below `root` (None: nowhere); problems are kept, and runs continue."""
+
+    def __init__(self, root: Path | None, jobs: Sequence[Job]) -> None:
+        """Raise ValueError, before anything runs, if the jobs' runs cannot be published there."""
+        from normlab.records.packed import Key
+        from normlab.reports.published import check
+
+        self.root, self.problems, self.folders = root, dict[str, str](), dict[Path, None]()
+        if root is not None:
+            for job in jobs:
+                asked = {Key(*run.planned[:3]): run.folder.parent.name for run in job.asked()}
+                check(root, job.study.name, job.scale, asked)
+
+    def publish(self, job: Job, seeds: Sequence[int]) -> None:
+        """Publish the runs of a job with these seeds."""
+        from normlab.reports.gather import Run as Made
+        from normlab.reports.published import publish
+
+        if self.root is None or not seeds:
+            return
+        runs = [run for seed in seeds for run in job.runs[seed]]
+        made = [Made(run.planned, run.record(), folder=run.folder) for run in runs]
+        try:
+            folder = publish(self.root, job.study, job.scale, made, add=True)
+        except (OSError, ValueError) as error:
+            problem = f"{job.name} is not published: {error}; the next seed tries again"
+            if self.problems.get(job.name) != problem:
+                complain(problem)
+            self.problems[job.name] = problem
+            return
+        self.problems.pop(job.name, None)
+        self.folders[folder] = None
+        print(f"published {job.name}: seed {' '.join(map(str, seeds))}", flush=True)
+
+
+def untuned(job: Job) -> str | None:
+    """Return a warning if rows lack the learning rate that their study tunes, else None.
+
+    A smoke test or a pilot needs none, since it decides nothing.
+    """
+    study, scale = job.study, job.scale
+    decides = scale != SMOKE and not study.scale(scale).pilot
+    found = [name for name in unchosen(study, scale) if decides and name in job.names]
+    chooses = f"choose it with normlab study tune {study.name} scale={scale}"
+    said = f"{job.name}: no learning rate is chosen for {', '.join(found)}: {chooses}"
+    return said if found else None
+
+
+def print_tables(jobs: Sequence[Job], results: Path) -> None:
+    """Print each study's table from the runs that have ended and the published seeds that count."""
+    from normlab.commands.compare import show_table
+    from normlab.records.packed import pack
+    from normlab.reports.gather import Run as Made
+    from normlab.reports.study_table import build
+
+    for job in jobs:
+        there = pack(results / job.study.name / job.scale).records if job.published else {}
+        runs = [
+            Made(Planned(*key, ()), record)
+            for key, record in there.items()
+            if key.seed in job.published and rate_name(key.row, key.point) in job.names
+        ]
+        runs += [Made(run.planned, run.record()) for run in job.asked()]
+        print()
+        show_table(build(job.study, job.scale, runs), job.study.baseline)
+
+
+# Tuning -------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Tuned:
+    """A study at a scale, how it is tuned, and its bouts by row and point."""
+
+    study: Study
+    scale: str
+    tuning: Tuning
+    bouts: dict[tuple[str, str], Bout]
+    results: Path
+
+    @property
+    def left(self) -> list["Run"]:
+        """Return the runs that have not ended."""
+        runs = [run for bout in self.bouts.values() for own in bout.runs.values() for run in own]
+        return [run for run in runs if not run.has_ended(run.record())]
+
+    def found(self) -> dict[str, Any]:
+        """Return the ended trials and the choices in the form in which they are published."""
+        rows: list[dict[str, Any]] = []
+        for (row, point), bout in self.bouts.items():
+            trials = bout.trials()
+            chosen = bout.chosen(trials)
+            said = [asdict(trial) for trial in trials]
+            rows.append({"row": row, "point": point, "chosen": chosen, "trials": said})
+        return {"tuning": structs.asdict(self.tuning), "rows": rows}
+
+    def with_others(self, found: dict[str, Any]) -> dict[str, Any]:
+        """Return the trials, plus the published trials of rows that are not tuned now."""
+        from normlab.reports.tuning import read, with_others
+
+        size, path = self.study.scale(self.scale), self.results / self.study.name / "tuning.json"
+        at = [(row, point) for row in size.rows for point in points_of(size.grid)]
+        return with_others(found, read(path).get(self.scale), at)
+
+    def texts(self, choices: Mapping[tuple[str, str], str | None]) -> tuple[str, str]:
+        """Return the text of the study's file, and the text with these choices."""
+        rates = {
+            rate_name(*place): [f"{self.tuning.key}={value}"] if value else None
+            for place, value in choices.items()
+        }
+        before = (file := study_file(self.study.name)).read_text("utf-8")
+        try:
+            return before, with_rates(before, self.scale, rates)
+        except ValueError as error:
+            raise ValueError(f"{file}: {error}") from None
+
+
+def study_file(name: str) -> Path:
+    """Return the path of a study's file."""
+    return CONFIG_DIR / "study" / f"{name}.yaml"
+
+
+def tune(arguments: argparse.Namespace, again: str) -> int:
+    """Tune the studies in order, print and write the choices; return 1 if a trial failed."""
+    from normlab.reports.tuning import notes, table
+
+    until, write = time.monotonic() + arguments.budget, not arguments.no_write
+    jobs = _tuned(arguments.words, arguments.results, write=write)
+    for job in jobs:
+        if write:  # fail before anything runs if the choice cannot be written
+            job.texts(dict.fromkeys(job.bouts, job.tuning.values[0]))
+            job.with_others(job.found())
+        studied.check_data(job.study, job.scale, job.left)
+    failed = False
+    for job in jobs:
+        cells = [_cell(job, run) for run in job.left]
+        grid = f"{len(job.bouts)} rows and points, {len(cells)} runs to go"
+        print(f"tuning {job.study.name} scale={job.scale}: {grid}")
+        if cells:
+            ended = carry_out_shown(Plan(cells), arguments.processes, again=again, deadline=until)
+            failed = failed or any(done.status for done in ended)
+        found = job.found()
+        print(f"\n{job.study.name} at scale={job.scale}\n\n{table(found)}\n{''.join(notes(found))}")
+        if write and not job.left:
+            _write(job, found)
+    if failed:
+        complain("a trial failed, so nothing is chosen; run the same command again")
+    elif any(job.left for job in jobs):
+        print(f"the budget is spent; resume with: {again}")
+    return 1 if failed else 0
+
+
+def _cell(job: Tuned, run: "Run") -> Cell:
+    planned, key = run.planned, f"{job.tuning.key}="
+    value = next(text for text in reversed(planned.overrides) if text.startswith(key))
+    words = (planned.row, planned.point, value, f"seed={planned.seed}")
+    return run.cell(" ".join(filter(None, words)))
+
+
+def _tuned(words: Sequence[str], results: Path, *, write: bool) -> list[Tuned]:
+    """Return the tuning jobs; ValueError for overrides with which no choice may be written."""
+    given, extra = taken_out([word for word in words if "=" in word])
+    scale = given.get("scale", SMOKE)
+    if write and (more := [each for each in extra if not each.startswith(_NO_PART)]):
+        only = "a choice is written only for the trials that the study plans"
+        raise ValueError(f"{more[0]}: {only}: add --no-write, or put it into the study's tuning")
+    jobs: list[Tuned] = []
+    for study in [load_study(word) for word in words if "=" not in word]:
+        tuning = tuning_of(study, scale, load_study)
+        sign_of(tuning.score)  # raises for a score without a direction
+        rows = read_rows(given["rows"], study, scale) if "rows" in given else None
+        tried: dict[tuple[str, str], dict[str, list[Run]]] = {}
+        trials = study.trials(scale, tuning, extra, rows=rows)
+        values = [value for value in tuning.values for _ in tuning.seeds]
+        for number, run in enumerate(studied.runs_of(trials)):
+            bout = tried.setdefault(run.planned[:2], {})
+            bout.setdefault(values[number % len(values)], []).append(run)
+        bouts = {place: Bout(tuning, own) for place, own in tried.items()}
+        jobs.append(Tuned(study, scale, tuning, bouts, results))
+    if not jobs:
+        raise ValueError("name a study, such as normlab study tune batching scale=small")
+    return jobs
+
+
+def _write(job: Tuned, found: dict[str, Any]) -> None:
+    """Write the choice to the study's file, and every trial to the results."""
+    from normlab.reports.tuning import publish
+
+    choices = {(row["row"], row["point"]): row["chosen"] for row in found["rows"]}
+    file = study_file(job.study.name)
+    # Two tunings may write to the same file; the lock keeps the rates of both.
+    with only_writer(job.results / job.study.name / file.name):
+        before, after = job.texts(choices)
+        page = publish(job.results, job.study.name, {job.scale: job.with_others(found)})
+        if after != before:
+            with atomic_write(file) as opened:
+                opened.write(after)
+    print(f"chosen: rates of scale={job.scale} in {file}; all trials: {page}")
+    former = job.study.scale(job.scale).rates
+    for name in (rate_name(*place) for place, chosen in choices.items() if chosen is None):
+        if name in former:
+            rate = " ".join(former[name])
+            print(f"no value trains for {name}: its former rate, {rate}, is removed")
