@@ -17,10 +17,8 @@ URL = "https://www.cs.toronto.edu/~kriz/cifar-10-binary.tar.gz"
 BINARY = "cifar-10-binary.tar.gz"
 SIZES = {"train": 50_000, "test": 10_000}
 SHAPE = (32, 32, 3)
-CLASSES = (
-    *("airplane", "automobile", "bird", "cat", "deer"),
-    *("dog", "frog", "horse", "ship", "truck"),
-)
+CLASSES = ("airplane", "automobile", "bird", "cat", "deer")
+CLASSES += ("dog", "frog", "horse", "ship", "truck")
 _ROW = 1 + 32 * 32 * 3  # one byte for the class, then the three channels
 
 

@@ -120,14 +120,11 @@ class FolderDocuments(CutDocuments):
 
     def _read(self, path: Path) -> Iterator[Document]:
         """Yield the documents of a file, or the whole file as one."""
-        blocks = _blocks(stream_lines(path))
-        if self.boundary == "blank_line":
-            yield from map(self.cut, blocks)
-            return
-        if self.form == "paragraphs":
-            blocks = ([" ".join(block)] for block in blocks)
-        if whole := [sentence for block in blocks for sentence in self.cut(block)]:
-            yield whole
+        parts = blocks(stream_lines(path))
+        if self.boundary == "file":
+            joined = ([" ".join(part)] if self.form == "paragraphs" else part for part in parts)
+            parts = iter([[line for part in joined for line in part]])
+        yield from filter(None, map(self.cut, parts))
 
     def key(self) -> str:
         files = [(x, *map(file_checksum, paths)) for x, paths in self._files().items()]
@@ -153,8 +150,8 @@ def _stem(path: Path) -> str:
     return path.name.removesuffix(".gz").removesuffix(".txt")
 
 
-def _blocks(lines: Lines) -> Iterator[list[str]]:
-    """Yield the stripped lines between blank lines."""
+def blocks(lines: Lines) -> Iterator[list[str]]:
+    """Return the runs of lines between blank lines, each line stripped."""
     runs = groupby(map(str.strip, lines), key="".__eq__)
     return (list(run) for blank, run in runs if not blank)
 
@@ -176,8 +173,10 @@ class HubDocuments(CutDocuments):
 
     def __post_init__(self) -> None:
         self.label = f"{self.path} ({self.config})" if self.config else self.path
+        self._place: tuple[str, str | None] = (self.path, self.config)
         if self.data_dir is not None:
-            self.label = f"{Path(self.data_dir).expanduser().resolve().name} (files)"
+            folder = Path(self.data_dir).expanduser()
+            self.label, self._place = f"{folder.resolve().name} (files)", (str(folder), None)
 
     def given(self) -> Mapping[str, Iterable[Document]]:
         read = self.articles if self.rows == "articles" else self._by_row
@@ -195,23 +194,20 @@ class HubDocuments(CutDocuments):
     @cached_property
     def _tables(self) -> dict[str, Any]:
         """The tables by normlab's split names; their rows are memory-mapped."""
-        name, config = self.path, self.config
-        if self.data_dir is not None:
-            name, config = str(Path(self.data_dir).expanduser()), None
-        found = load_tables(name, config, files=f"the Parquet files of {self.path}")
+        found = load_tables(*self._place, files=f"the Parquet files of {self.path}")
         names = {"train": "train", "validation": "valid", "valid": "valid", "test": "test"}
         tables = {names[split]: table for split, table in found.items() if split in names}
         if "train" not in tables or self.column not in tables["train"].column_names:
             raise ValueError(
-                f"{name} needs a train split with task.corpus.column={self.column}; it has "
-                f"{', '.join(f'{split} ({table.column_names})' for split, table in found.items())}"
+                f"{self._place[0]} needs a train split with task.corpus.column={self.column}; it "
+                f"has {', '.join(f'{x} ({table.column_names})' for x, table in found.items())}"
             )
         return tables
 
     def _by_row(self, texts: Lines) -> Iterator[Document]:
         """Yield each non-empty row as a document; its lines are paragraphs."""
         for text in texts:
-            if lines := [line for line in map(str.strip, text.split("\n")) if line]:
+            if lines := [line for block in blocks(text.split("\n")) for line in block]:
                 yield self.cut(lines)
 
     def articles(self, lines: Lines) -> Iterator[Document]:
@@ -221,7 +217,7 @@ class HubDocuments(CutDocuments):
         Lines before the first title form a document.
         """
         body: list[str] = []
-        for block in _blocks(lines):
+        for block in blocks(lines):
             # " = Title = " begins an article; " = = Section = = " does not.
             title = len(block) == 1 and re.fullmatch("= [^=](.*[^=])? =", block[0])
             if title and body:

@@ -77,26 +77,17 @@ class EncodedText:
         return np.diff(self.offsets)
 
     def padded(
-        self,
-        indices: np.ndarray,
-        *,
-        pad_id: int,
-        suffix: int,
-        prefix: int | None = None,
-        padding: float = 0.0,
+        self, indices: np.ndarray, *, pad_id: int, suffix: int, padding: float = 0.0
     ) -> Int[Tensor, "B W"]:
-        """Return padded sentences, int64 [len(indices), W], each from `prefix` to `suffix`.
+        """Return padded sentences, int64 [len(indices), W], each followed by `suffix`.
 
-        At least a share `padding` of the positions is padding, not counting the prefix.
+        At least a share `padding` of the positions is padding.
         """
         starts = self.offsets[indices]
         counts = self.offsets[indices + 1] - starts
-        before = int(prefix is not None)
-        out = np.full((len(indices), width_of(counts + 1, padding) + before), pad_id, np.int64)
-        copy_runs(out, np.full_like(counts, before), self.ids, starts, counts)
-        out[np.arange(len(indices)), counts + before] = suffix
-        if prefix is not None:
-            out[:, 0] = prefix
+        out = np.full((len(indices), width_of(counts + 1, padding)), pad_id, np.int64)
+        copy_runs(out, np.zeros_like(counts), self.ids, starts, counts)
+        out[np.arange(len(indices)), counts] = suffix
         return torch.from_numpy(out)
 
 
@@ -114,10 +105,6 @@ class EncodedPairs:
     def lengths(self) -> np.ndarray:
         """Tokens of each (source, target) pair, including the end marks: int64 [n, 2]."""
         return np.stack([self.source.lengths, self.target.lengths], axis=1) + 1
-
-    def select(self, indices: np.ndarray) -> "EncodedPairs":
-        """Return the pairs at `indices`."""
-        return EncodedPairs(self.source.select(indices), self.target.select(indices))
 
 
 @dataclass(frozen=True)
@@ -140,13 +127,9 @@ class EncodedDocuments:
     def append(self, folder: Path, stem: str) -> None:
         """Append the documents to the files of a split."""
         self.text.append(folder, stem)
-        append_arrays(
-            folder,
-            stem,
-            begins=self.begins.astype(bool),
-            characters=self.characters.astype(np.int32),
-            sizes=np.diff(self.documents).astype(np.int32),
-        )
+        sizes, characters = np.diff(self.documents), self.characters
+        numbers = {"sizes": sizes.astype(np.int32), "characters": characters.astype(np.int32)}
+        append_arrays(folder, stem, begins=self.begins.astype(bool), **numbers)
 
     @classmethod
     def load(cls, folder: Path, stem: str) -> "EncodedDocuments":

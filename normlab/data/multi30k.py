@@ -29,8 +29,7 @@ class Multi30k(GermanEnglish):
     def label(self) -> str:
         """The name in result tables: plain Multi30k only for the published text."""
         order = 1 if self.languages[0] == "de" else -1
-        sums = (self.splits[split].checksums()[::order] for split in FILES)
-        text = " ".join(side for of_split in sums for side in of_split)
+        text = " ".join(x for split in FILES for x in self.splits[split].checksums()[::order])
         published = hashlib.sha256(text.encode()).hexdigest() == PUBLISHED
         return "Multi30k" if published else "Multi30k, not the published text"
 

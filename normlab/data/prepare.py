@@ -4,10 +4,10 @@ import hashlib
 import json
 import math
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from itertools import groupby, islice
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -15,8 +15,8 @@ import numpy as np
 import tokenizers
 
 from normlab.data.cache import cache_key, cached_folder, file_checksum
-from normlab.data.corpus import REQUIRED, Corpus, Form, ParallelText, Source
-from normlab.data.documents import DocumentCorpus
+from normlab.data.corpus import REQUIRED, Corpus, Form, ParallelText, Source, stream_lines
+from normlab.data.documents import DocumentCorpus, blocks
 from normlab.data.encoded import EncodedDocuments, EncodedPairs, EncodedText, ends
 from normlab.data.vocabulary import (
     DocumentTokenizer,
@@ -104,8 +104,7 @@ def prepare_translation(
     """
     sizes = {"vocab_size": vocab_size, "joint": joint, "max_length": max_length}
     settings = {"format": PAIRS_FORMAT, **sizes}
-    build = partial(_build_pairs, corpus, **sizes)
-    folder, description = _prepared(corpus, settings, build)
+    folder, description = _prepared(corpus, settings, partial(_build_pairs, corpus, **sizes))
     pairs: dict[str, EncodedPairs] = {}
     texts: dict[str, ParallelText] = {}
     for split in description["sizes"]:
@@ -135,8 +134,9 @@ def _build_pairs(
     for split, given in splits.items():
         text = train if split == "train" else given
         pairs = EncodedPairs(_encoded(source, text.source), _encoded(target, text.target))
-        kept = _not_long(split, corpus.languages, pairs.lengths, max_length)
-        pairs, text = pairs.select(kept), text.pick(kept.tolist())
+        kept = _not_long(split, pairs.lengths, max_length)
+        pairs = EncodedPairs(pairs.source.select(kept), pairs.target.select(kept))
+        text = text.pick(kept.tolist())
         lines = [text.source, text.target]
         if form == "bpe":
             lines = [[join_pieces(line) for line in side] for side in lines]
@@ -154,14 +154,9 @@ def _build_pairs(
             "unknown": {k: int((x.ids == Tokenizer.unk_id).sum()) for k, x in encoded.items()},
             "reference_length": sum(len(line.split()) for line in lines[1]),
         }
-    return _description(
-        corpus,
-        by_split,
-        languages=list(corpus.languages),
-        form=form,
-        vocabulary={"joint": joint, "source": len(source), "target": len(target)},
-        max_length=max_length,
-    )
+    sizes = {"joint": joint, "source": len(source), "target": len(target)}
+    values = {"form": form, "vocabulary": sizes, "max_length": max_length}
+    return _description(corpus, by_split, languages=list(corpus.languages), **values)
 
 
 def _encoded(tokenizer: Tokenizer, lines: Sequence[str]) -> EncodedText:
@@ -170,17 +165,15 @@ def _encoded(tokenizer: Tokenizer, lines: Sequence[str]) -> EncodedText:
     return EncodedText.from_sentences(ids for part in parts for ids in tokenizer.encode_batch(part))
 
 
-def _not_long(
-    split: str, languages: Sequence[str], lengths: np.ndarray, max_length: int
-) -> np.ndarray:
+def _not_long(split: str, lengths: np.ndarray, max_length: int) -> np.ndarray:
     """Return the indices of pairs within `max_length`; ValueError if a scored pair exceeds it."""
     kept = lengths.max(axis=1) <= max_length
     if not kept.all() and (split != "train" or not kept.any()):
         first = int(np.argmin(kept))
         raise ValueError(
-            f"{split}.{languages[int(lengths[first].argmax())]}, line {first + 1}: "
-            f"{lengths[first].max()} tokens with its end mark; {(~kept).sum()} of {len(kept)} "
-            f"pairs of {split} exceed task.max_length={max_length}: set {lengths.max()} or more"
+            f"{split}, line {first + 1}: {lengths[first].max()} tokens with its end mark; "
+            f"{(~kept).sum()} of {len(kept)} pairs exceed task.max_length={max_length}: set "
+            f"{lengths.max()} or more"
         )
     return np.flatnonzero(kept)
 
@@ -199,7 +192,7 @@ def prepare_documents(
     def build(folder: Path) -> dict[str, Any]:
         repeated = _write_text(corpus, folder)
         every = math.ceil((folder / "train.txt").stat().st_size / SAMPLE_CHARACTERS)
-        sample = islice(_read_text(folder / "train.txt"), 0, None, every)
+        sample = islice(blocks(stream_lines(folder / "train.txt")), 0, None, every)
         sentences = [sentence for document in sample for sentence in document]
         tokenizer = DocumentTokenizer.train(sentences, vocab_size=vocab_size, **how)
         tokenizer.save(folder / "tokenizer.json")
@@ -237,14 +230,6 @@ def _write_text(corpus: DocumentCorpus, folder: Path) -> dict[str, int]:
     return {split: repeated[split] for split in dict.fromkeys([*REQUIRED, *sorted(sizes)])}
 
 
-def _read_text(path: Path) -> Iterator[list[str]]:
-    """Yield the sentences of each document in a file written by `_write_text`."""
-    with path.open(encoding="utf-8", newline="\n") as file:
-        for blank, lines in groupby(file, key="\n".__eq__):
-            if not blank:
-                yield [line[:-1] for line in lines]
-
-
 def _encode_split(folder: Path, split: str, tokenizer: DocumentTokenizer) -> dict[str, Any]:
     """Replace the text file of a split with its encoded arrays; return their description.
 
@@ -252,7 +237,7 @@ def _encode_split(folder: Path, split: str, tokenizer: DocumentTokenizer) -> dic
     sentences are left out. `lengths` counts tokens per sentence.
     """
     path = folder / f"{split}.txt"
-    documents = _read_text(path)
+    documents = blocks(stream_lines(path))
     while part := list(islice(documents, _DOCUMENTS)):
         sentences = [sentence for document in part for sentence in document]
         encoded = tokenizer.encode(sentences)

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from functools import cache
 from importlib.resources import files
 from random import Random
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
 import yaml
 
@@ -20,8 +20,6 @@ VERSION = "toy/2"
 
 LONGEST = 45
 """A sentence with at least this many German words gets no further clause."""
-
-T = TypeVar("T")
 
 GENDERS = ("masculine", "feminine", "neuter")
 # By case, for the three genders: definite articles and the adjective endings after them ("weak"),
@@ -61,15 +59,11 @@ def _lexicon_text() -> str:
 @cache
 def lexicon() -> Lexicon:
     """Return the words of the lexicon by part of speech."""
-    table: dict[str, Any] = yaml.safe_load(_lexicon_text())
-    kinds = {
-        name: words if name in ("living", "things", "verbs") else {"": words}
-        for name, words in table.items()
-    }
-    return {
-        name: [Word(de, en, kind) for kind, words in by_kind.items() for de, en in words.items()]
-        for name, by_kind in kinds.items()
-    }
+    found: dict[str, list[Word]] = {}
+    for name, words in yaml.safe_load(_lexicon_text()).items():
+        kinds = words if name in ("living", "things", "verbs") else {"": words}
+        found[name] = [Word(de, en, kind) for kind, x in kinds.items() for de, en in x.items()]
+    return found
 
 
 class Grammar:
@@ -82,7 +76,7 @@ class Grammar:
     def __init__(self, words: Lexicon, random: Random) -> None:
         self._words, self._draw = words, random.random
 
-    def pick(self, options: Sequence[T]) -> T:
+    def pick(self, options: Sequence[Any]) -> Any:
         """Draw one of several options."""
         return options[int(self._draw() * len(options))]
 

@@ -88,7 +88,8 @@ class Tokenizer(_Vocabulary):
         segmenter.normalizer = normalizers.NFC()
         segmenter.pre_tokenizer = pre_tokenizers.Sequence(cuts)
         segmenter.decoder = decoders.Metaspace(prepend_scheme="always")
-        return cls(_learned(segmenter, lines, trainers.BpeTrainer, vocab_size, PAIR_SPECIALS))
+        specials, kind = list(PAIR_SPECIALS), trainers.BpeTrainer
+        return cls(_learned(segmenter, lines, kind, vocab_size=vocab_size, special_tokens=specials))
 
     def encode_batch(self, lines: Sequence[str]) -> list[list[int]]:
         """Return the ids of each line, without begin and end marks."""
@@ -142,21 +143,8 @@ class DocumentTokenizer(_Vocabulary):
         return [text.removeprefix(" ") for text in super().decode_batch(sentences)]
 
 
-def _learned(
-    segmenter: Segmenter,
-    lines: Iterable[str],
-    kind: Any,
-    vocab_size: int,
-    specials: Sequence[str],
-    **options: Any,
-) -> Segmenter:
-    trainer = kind(
-        vocab_size=vocab_size,
-        min_frequency=2,
-        special_tokens=list(specials),
-        show_progress=False,
-        **options,
-    )
+def _learned(segmenter: Segmenter, lines: Iterable[str], kind: Any, **options: Any) -> Segmenter:
+    trainer = kind(min_frequency=2, show_progress=False, **options)
     segmenter.train_from_iterator(lines, trainer=trainer)
     # Unregister the special tokens, so that they are not matched inside a text.
     return Segmenter.from_str(json.dumps({**json.loads(segmenter.to_str()), "added_tokens": []}))
@@ -178,9 +166,9 @@ def _train_bytes(sentences: Sequence[str], vocab_size: int, lowercase: bool) -> 
     segmenter.normalizer = normalizers.Sequence(steps)
     segmenter.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=True)
     segmenter.decoder = decoders.ByteLevel()
-    alphabet = pre_tokenizers.ByteLevel.alphabet()
-    kind = trainers.BpeTrainer
-    return _learned(segmenter, sentences, kind, vocab_size, SPECIALS, initial_alphabet=alphabet)
+    options = {"vocab_size": vocab_size, "special_tokens": list(SPECIALS)}
+    options |= {"initial_alphabet": pre_tokenizers.ByteLevel.alphabet()}
+    return _learned(segmenter, sentences, trainers.BpeTrainer, **options)
 
 
 def _train_wordpiece(sentences: Sequence[str], vocab_size: int, lowercase: bool) -> Segmenter:
@@ -203,15 +191,9 @@ def _train_wordpiece(sentences: Sequence[str], vocab_size: int, lowercase: bool)
         for text in [normalizer.normalize_str(f"a{x}")]
         if [word for word, _ in words.pre_tokenize_str(text)] == [f"a{x}"]
     ]
-    return _learned(
-        segmenter,
-        texts,
-        trainers.WordPieceTrainer,
-        vocab_size,
-        [*SPECIALS, *continuing],
-        limit_alphabet=MAX_ALPHABET,
-        continuing_subword_prefix=CONTINUES,
-    )
+    options = {"vocab_size": vocab_size, "special_tokens": [*SPECIALS, *continuing]}
+    options |= {"limit_alphabet": MAX_ALPHABET, "continuing_subword_prefix": CONTINUES}
+    return _learned(segmenter, texts, trainers.WordPieceTrainer, **options)
 
 
 def join_pieces(line: str) -> str:

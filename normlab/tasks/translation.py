@@ -50,11 +50,11 @@ def padded(pairs: EncodedPairs, indices: np.ndarray, *, padding: float = 0.0) ->
 
     Each sentence gets an end-of-sentence token; at least a share `padding` of each side is padding.
     """
-    pad_id, bos_id, eos_id = Tokenizer.pad_id, Tokenizer.bos_id, Tokenizer.eos_id
-    options = {"pad_id": pad_id, "suffix": eos_id, "padding": padding}
+    pad_id = Tokenizer.pad_id
+    options = {"pad_id": pad_id, "suffix": Tokenizer.eos_id, "padding": padding}
     source = pairs.source.padded(indices, **options)
-    both = pairs.target.padded(indices, prefix=bos_id, **options)
-    tgt_in, tgt_out = both[:, :-1].contiguous(), both[:, 1:]
+    tgt_out = pairs.target.padded(indices, **options)
+    tgt_in = torch.nn.functional.pad(tgt_out[:, :-1], (1, 0), value=Tokenizer.bos_id)
     source_valid, tgt_valid = source != pad_id, tgt_out != pad_id
     places = tgt_valid.flatten().nonzero()[:, 0]
     tokens, positions = len(places), source.numel() + tgt_in.numel()

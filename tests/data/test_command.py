@@ -18,21 +18,14 @@ def write_corpus(folder, test=b"ein kleines Haus .\n"):
     (folder / "test.en").write_bytes(b"a small house [x] .\n")
 
 
-def test_prints_what_the_data_is(tmp_path, capsys):
-    write_corpus(tmp_path)
-    words = ["task=translation", f"data_dir={tmp_path}", "task.vocab_size=40"]
-    assert cli.main(["inspect", "--data", *words]) == 0
-    found = yaml.safe_load(capsys.readouterr().out)
-    assert len(found["checksums"]["test"]["de"]) == 64
-    assert found["sizes"] == {"train": 2, "valid": 1, "test": 1}
-
-
-def test_json_is_the_description(tmp_path, capsys):
+@pytest.mark.parametrize(("options", "read"), [([], yaml.safe_load), (["--json"], json.loads)])
+def test_prints_the_description_as_yaml_or_json(tmp_path, capsys, options, read):
     write_corpus(tmp_path)
     words = ["task=translation", f"data_dir={tmp_path}", "batch_size=2"]
-    assert cli.main(["inspect", "--data", *words, "--json"]) == 0
-    description = json.loads(capsys.readouterr().out)
+    assert cli.main(["inspect", "--data", *words, *options]) == 0
+    description = read(capsys.readouterr().out)
     assert description["sizes"] == {"train": 2, "valid": 1, "test": 1}
+    assert len(description["checksums"]["test"]["de"]) == 64
     # Both training sides are alike but for a letter more: one batch of two, padded on both sides.
     lengths = description["tokens"]["train"]
     real = lengths["de"] + lengths["en"] + 4

@@ -3,7 +3,6 @@
 import hashlib
 from itertools import pairwise
 
-import numpy as np
 import pytest
 
 from normlab.data.documents import DocumentCorpus
@@ -38,7 +37,6 @@ TRAIN = [
 ]
 SPLITS = {"train": TRAIN, "valid": [["The dog sat.", "It did."]], "test": [["A mat."], ["Cats!"]]}
 SIZES = {"wordpiece": 100, "bpe": 300}
-each_kind = pytest.mark.parametrize("pieces", ["wordpiece", "bpe"])
 
 
 def prepare(corpus, *, pieces="bpe", lowercase=False):
@@ -121,22 +119,13 @@ def test_a_split_without_any_token_is_refused(cache):
     assert not [path for path in cache.iterdir() if path.is_dir()]
 
 
-@each_kind
-def test_a_second_preparation_reads_the_cache(pieces):
+def test_a_second_preparation_reads_the_cache():
     corpus = Given(SPLITS)
-    first = prepare(corpus, pieces=pieces)
-    reads = corpus.reads
-    second = prepare(corpus, pieces=pieces)
-    assert corpus.reads == reads
-    assert second.description == first.description
-    assert second.tokenizer.encode(TRAIN[0]) == first.tokenizer.encode(TRAIN[0])
-    for split, data in second.splits.items():
-        given = first.splits[split]
-        for name in ("documents", "begins", "characters"):
-            assert np.array_equal(getattr(data, name), getattr(given, name))
-        assert np.array_equal(data.text.offsets, given.text.offsets)
-    prepare(corpus, pieces=pieces, lowercase=True)
-    assert corpus.reads > reads
+    first = prepare(corpus)
+    assert prepare(corpus).description == first.description
+    assert corpus.reads == 1
+    prepare(corpus, lowercase=True)
+    assert corpus.reads == 2
 
 
 @pytest.mark.parametrize("train", [[], SPLITS["valid"]])

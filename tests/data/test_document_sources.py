@@ -2,8 +2,9 @@
 
 import csv
 import gzip
-import json
+from unittest.mock import Mock
 
+import datasets
 import pytest
 
 from normlab.data import pydoc as builtin
@@ -168,49 +169,33 @@ def test_brown_by_its_own_list(normlab_data):
 # --- tables of the hub ---
 
 
+class Hub:
+    """A folder of tables, and the corpus that reads it."""
+
+    def __init__(self, folder):
+        self.folder = folder
+        folder.mkdir()
+
+    def __call__(self, **values):
+        defaults = {"path": "owner/text", "config": None, "rows": "documents", "column": "text"}
+        defaults |= {"form": "sentences", "language": "en", "licence": "CC0", "name": "tables"}
+        defaults |= {"valid_share": 0.2, "test_share": 0.2, "data_dir": str(self.folder)}
+        return HubDocuments(**{**defaults, **values})
+
+    def write(self, rows, *splits):
+        for split in splits or ("train", "validation", "test"):
+            table = datasets.Dataset.from_dict({"text": rows})
+            table.to_parquet(self.folder / f"{split}.parquet")
+
+
 @pytest.fixture
 def hub(tmp_path, monkeypatch):
-    import datasets
-
     monkeypatch.setattr(datasets.config, "HF_DATASETS_CACHE", str(tmp_path / "hf"))
-    folder = tmp_path / "tables"
-    folder.mkdir()
-
-    def corpus(data_dir=str(folder), **values):
-        defaults = {
-            "path": "owner/text",
-            "config": None,
-            "rows": "documents",
-            "column": "text",
-            "form": "sentences",
-            "language": "en",
-            "licence": "CC0",
-            "name": "tables",
-            "valid_share": 0.2,
-            "test_share": 0.2,
-        }
-        return HubDocuments(data_dir=data_dir, **{**defaults, **values})
-
-    def write(split, rows, *, kind="jsonl"):
-        if kind == "parquet":
-            datasets.Dataset.from_dict({"text": rows}).to_parquet(folder / f"{split}.parquet")
-        else:
-            lines = "".join(json.dumps({"text": row}) + "\n" for row in rows)
-            (folder / f"{split}.jsonl").write_text(lines)
-
-    corpus.write = write
-    corpus.folder = folder
-    return corpus
+    return Hub(tmp_path / "tables")
 
 
-def write_all(hub, rows, **options):
-    for split in ("train", "validation", "test"):
-        hub.write(split, rows, **options)
-
-
-@pytest.mark.parametrize("kind", ["jsonl", "parquet"])
-def test_rows_that_are_documents(hub, kind):
-    write_all(hub, ["One.\nTwo.\n\nThree.", None, "Four. Five."], kind=kind)
+def test_rows_that_are_documents(hub):
+    hub.write(["One.\nTwo.\n\nThree.", None, "Four. Five."])
     found = splits_of(hub())
     assert set(found) == {"train", "valid", "test"}
     assert found["train"] == [("One.", "Two.", "Three."), ("Four. Five.",)]
@@ -236,7 +221,7 @@ WIKITEXT = [
 
 
 def test_wikitext_headings_begin_articles(hub):
-    write_all(hub, WIKITEXT, kind="parquet")
+    hub.write(WIKITEXT)
     first, second = splits_of(hub(rows="articles"))["train"]
     text = ("It is text . It goes on .", "= x =", "= = Section = =", "More text .")
     assert first == ("= First Article =", *text)
@@ -248,9 +233,9 @@ def test_wikitext_headings_begin_articles(hub):
 @pytest.mark.parametrize("missing", [["validation"], ["test"], ["validation", "test"]])
 def test_missing_rows_are_held_out_of_train(hub, missing):
     rows = [f"Row {i}." for i in range(80)]
-    hub.write("train", [*rows, *rows[:5]])
+    hub.write([*rows, *rows[:5]], "train")
     for split in {"validation", "test"} - set(missing):
-        hub.write(split, ["Given."])
+        hub.write(["Given."], split)
     found = splits_of(hub())
     texts = {split: {x for (x,) in documents} for split, documents in found.items()}
     names = {"validation": "valid", "test": "test"}
@@ -263,26 +248,21 @@ def test_missing_rows_are_held_out_of_train(hub, missing):
 
 
 def test_the_key_of_tables_follows_content_and_settings(hub):
-    write_all(hub, ["One.", "", "Two.", "Three."])
+    hub.write(["One.", "", "Two."])
     key = hub().key()
     assert hub(valid_share=0.1).key() != key
-    hub.write("test", ["One.", "Other."])
+    hub.write(["One.", "Other."], "test")
     assert hub().key() != key
 
 
 def test_tables_that_cannot_be_read_say_what_to_do(hub, monkeypatch):
-    import datasets
-
-    write_all(hub, ["One."])
+    hub.write(["One."])
     with pytest.raises(ValueError, match=r"task\.corpus\.column=body; it has train \(\['text'\]\)"):
         splits_of(hub(column="body"))
-
-    def offline(*args, **kwargs):
-        raise ConnectionError("Couldn't reach 'owner/text' on the Hub (OfflineModeIsEnabled)")
-
-    (hub.folder / "train.jsonl").write_text("{damaged\n")
+    (hub.folder / "train.parquet").write_text("damaged")
     with pytest.raises(ValueError, match=r"cannot load the data set .*tables \("):
         splits_of(hub())
+    offline = Mock(side_effect=ConnectionError("OfflineModeIsEnabled"))
     monkeypatch.setattr(datasets, "load_dataset", offline)
     with pytest.raises(ValueError, match=r"OfflineModeIsEnabled.*data_dir=FOLDER.*corpus=pydoc"):
-        splits_of(hub(None))
+        splits_of(hub(data_dir=None))

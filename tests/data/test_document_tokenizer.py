@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from normlab.data.vocabulary import CONTINUES, SPECIALS, DocumentTokenizer
+from normlab.data.vocabulary import CONTINUES, DocumentTokenizer
 
 TEXT = [
     "The cat sat on the mat, and the mats were flat.",
@@ -119,15 +119,3 @@ def test_the_same_text_gives_the_same_ids_in_another_process():
 def test_a_vocabulary_without_room_is_refused(pieces, vocab_size):
     with pytest.raises(ValueError, match=rf"vocab_size={vocab_size} is too small: .* \d+ entries"):
         DocumentTokenizer.train(TEXT, pieces=pieces, vocab_size=vocab_size, lowercase=False)
-
-
-@every_kind
-def test_save_and_load(kind, tmp_path):
-    tokenizer = TOKENIZERS[kind]
-    tokenizer.save(tmp_path / "x.json")
-    loaded = DocumentTokenizer.load(tmp_path / "x.json")
-    odd = [*TEXT, " ".join(SPECIALS), "\u00e4\u20ac \U0001f600"]
-    assert loaded.encode(odd) == tokenizer.encode(odd)
-    assert len(loaded) == len(tokenizer)
-    ids = ids_of(tokenizer, TEXT[0])
-    assert loaded.decode(ids) == tokenizer.decode(ids)

@@ -22,15 +22,9 @@ def test_sentences_come_back_mapped(text, tmp_path):
     assert loaded.lengths.tolist() == [3, 0, 1, 2]
 
 
-@pytest.mark.parametrize("marks", [{"suffix": 2}, {"prefix": 1, "suffix": 2}])
-def test_padded_equals_a_loop(text, marks):
-    indices = np.array([3, 0, 1])
-    before = [marks["prefix"]] if "prefix" in marks else []
-    rows = [[*before, *SENTENCES[i], 2] for i in indices]
-    width = max(map(len, rows))
-    expected = [row + [0] * (width - len(row)) for row in rows]
-    padded = text.padded(indices, pad_id=0, **marks)
-    assert padded.tolist() == expected
+def test_padded_sentences_end_with_their_mark(text):
+    padded = text.padded(np.array([3, 0, 1]), pad_id=0, suffix=2)
+    assert padded.tolist() == [[9, 10, 2, 0], [5, 6, 7, 2], [2, 0, 0, 0]]
     assert padded.dtype == torch.int64
 
 
