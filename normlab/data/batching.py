@@ -140,12 +140,10 @@ def _cut(
     cuts: list[int] = []
     start = width = 0
     for place, length in enumerate(longest[order].tolist()):
-        wider = max(width, length)
-        if (place - start + 1) * wider > max_tokens:
+        width = max(width, length)
+        if (place - start + 1) * width > max_tokens:
             cuts.append(place)
             start, width = place, length
-        else:
-            width = wider
     return np.split(order, cuts)
 
 

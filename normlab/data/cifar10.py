@@ -46,11 +46,8 @@ class Cifar10(ImageSource):
         name = f"cifar10-{cache_key({'format': 'normlab.cifar10/1', **sums})}"
         folder = cached_folder(name, lambda entry: _decode(files, entry))
         return {
-            split: Images(
-                np.load(folder / f"{split}.npy", mmap_mode="r"),
-                np.load(folder / f"{split}_labels.npy"),
-            )
-            for split in SIZES
+            x: Images(np.load(folder / f"{x}.npy", "r"), np.load(folder / f"{x}_labels.npy"))
+            for x in SIZES
         }
 
     def _files(self) -> dict[str, Path]:

@@ -118,8 +118,7 @@ def segment_pairs(
     owner, first, end = runs(documents, offsets, rooms, least=2 if nsp else 1)
     room = rooms[: len(owner)]
     if not nsp:
-        whole = offsets[end] - offsets[first]
-        a = Segment(offsets[first], np.minimum(whole, room))
+        a = Segment(offsets[first], np.minimum(offsets[end] - offsets[first], room))
         return Pairs(a, None, is_next=np.zeros(len(owner), dtype=bool))
     if len(documents) < 3 or not (end - first > 1).any():
         raise ValueError(
@@ -132,15 +131,15 @@ def segment_pairs(
     lone = end - first == 1
     wanted = offsets[end] - offsets[split]
     wanted[lone] = rng.choice(wanted[~lone], int(lone.sum()))
-    a_whole = offsets[split] - offsets[first]
     # If A and B do not both fit, A keeps at least half of the room and B gets the rest.
-    a_tokens = np.minimum(a_whole, np.maximum(room - wanted, room - room // 2))
+    least = np.maximum(room - wanted, room - room // 2)
+    a_tokens = np.minimum(offsets[split] - offsets[first], least)
     over = offsets[end] - offsets[first] > room
     b_first, b_end = split.copy(), end.copy()
     takers = np.flatnonzero(~is_next)
     keys = (rng.random(len(takers)), (room - a_tokens)[takers], (split - first)[takers])
     order = takers[np.lexsort((*keys, over[takers]))]
-    needed = np.where(over, 0, offsets[end] - offsets[split])  # a B to be truncated fits any room
+    needed = np.where(over, 0, wanted)  # a B to be truncated fits any room
     giver = _givers(order, owner, lone, needed, room - a_tokens)
     found = giver >= 0
     b_first[order[found]], b_end[order[found]] = split[giver[found]], end[giver[found]]

@@ -1,9 +1,6 @@
 """The vocabulary of documents: ids, word beginnings, texts that come back, what is refused."""
 
-import json
-import os
-import subprocess
-import sys
+import multiprocessing
 import unicodedata
 
 import pytest
@@ -85,33 +82,14 @@ def test_decode_shows_masks_and_hides_padding_and_marks(kind):
     assert shown.replace(" ", "") == "the[MASK][UNK]"
 
 
-PROGRAM = """
-import json, sys
-from normlab.data.vocabulary import DocumentTokenizer
-text, size = json.loads(sys.argv[1]), json.loads(sys.argv[2])
-for pieces in ("wordpiece", "bpe"):
-    tokenizer = DocumentTokenizer.train(
-        text, pieces=pieces, vocab_size=size[pieces], lowercase=False
-    )
-    print(json.dumps([tokenizer._segmenter.id_to_token(i) for i in range(len(tokenizer))]))
-    print(json.dumps(tokenizer.encode(text)))
-"""
+def learned(pieces):
+    tokenizer = trained(pieces)
+    return tokens(tokenizer, range(len(tokenizer))), tokenizer.encode(TEXT)
 
 
 def test_the_same_text_gives_the_same_ids_in_another_process():
-    done = subprocess.run(
-        [sys.executable, "-c", PROGRAM, json.dumps(TEXT), json.dumps(SIZES)],
-        capture_output=True,
-        text=True,
-        check=True,
-        env={**os.environ, "PYTHONHASHSEED": "11"},
-    )
-    here = []
-    for pieces in PIECES:
-        tokenizer = TOKENIZERS[pieces, False]
-        here.append(tokens(tokenizer, range(len(tokenizer))))
-        here.append([[ids, begins] for ids, begins in tokenizer.encode(TEXT)])
-    assert [json.loads(line) for line in done.stdout.splitlines()] == here
+    with multiprocessing.get_context("spawn").Pool(1) as pool:
+        assert pool.map(learned, PIECES) == [learned(pieces) for pieces in PIECES]
 
 
 @pytest.mark.parametrize("pieces", PIECES)

@@ -6,25 +6,11 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from normlab.data.encoded import EncodedDocuments, EncodedText
 from normlab.data.targets import text_windows
 from normlab.data.vocabulary import DocumentTokenizer
+from tests.data.test_segment_pairs import encoded
 
 BOS, EOS, PAD = DocumentTokenizer.bos_id, DocumentTokenizer.eos_id, DocumentTokenizer.pad_id
-
-
-def encoded(documents):
-    """Number the tokens from 10 in the order of the text; `documents` holds sentence lengths."""
-    lengths = [length for document in documents for length in document]
-    starts = np.cumsum([0, *lengths])
-    sentences = [list(range(10 + a, 10 + b)) for a, b in pairwise(starts)]
-    text = EncodedText.from_sentences(sentences)
-    return EncodedDocuments(
-        text,
-        documents=np.cumsum([0, *map(len, documents)]).astype(np.int64),
-        begins=np.ones(len(text.ids), bool),
-        characters=np.ones(len(text), np.int32),
-    )
 
 
 def cut(documents, max_length):
@@ -71,35 +57,23 @@ sizes = st.integers(2, 40)
 
 
 @given(documents=texts, max_length=sizes)
-def test_every_token_and_end_mark_is_predicted_once(documents, max_length):
+def test_every_token_is_predicted_once_and_only_long_sentences_are_cut(documents, max_length):
     windows, batch = cut(documents, max_length)
-    predicted = [token for row in rows(batch, "next_ids") for token in row]
-    data = encoded(documents)
-    tokens = data.text.ids.tolist()
-    bounds = data.text.offsets[data.documents]
+    predicted, data = rows(batch, "next_ids"), encoded(documents)
+    offsets = data.text.offsets
     expected = []
-    for begin, end in pairwise(bounds):
-        expected += [*tokens[begin:end], EOS]
-    assert predicted == expected
+    for begin, end in pairwise(offsets[data.documents]):
+        expected += [*data.text.ids[begin:end].tolist(), EOS]
+    assert [token for row in predicted for token in row] == expected
     assert windows.lengths.sum() == len(expected) == batch.valid.sum()
     assert windows.ends.sum() == len(documents)
-
-
-@given(documents=texts, max_length=sizes)
-def test_sentences_are_cut_only_where_they_are_too_long(documents, max_length):
-    windows, batch = cut(documents, max_length)
-    data = encoded(documents)
-    begin_of_sentence = set((10 + data.text.offsets).tolist())
-    following = rows(batch, "next_ids")
     last = {int(end) - 1 for end in data.documents[1:]}
     predictions = [int(n) + (i in last) for i, n in enumerate(data.text.lengths)]
-    for before, row in pairwise(following):
-        if row[0] not in begin_of_sentence or row[0] == EOS:
-            assert len(before) == max_length
-    if max(predictions) <= max_length:
-        assert all(row[0] in begin_of_sentence for row in following)
-        # As many as fit: the next sentence, where its document goes on, would be too much.
-        for i, row in enumerate(following[1:], 1):
-            if not windows.ends[i - 1]:
-                place = int(np.searchsorted(data.text.offsets, row[0] - 10))
-                assert len(following[i - 1]) + predictions[place] > max_length
+    begins = set((10 + offsets).tolist())
+    for before, row, ended in zip(predicted, predicted[1:], windows.ends, strict=False):
+        if row[0] not in begins or row[0] == EOS:
+            assert len(before) == max_length < max(predictions)
+        # As many as fit: the next sentence, if its document goes on, would be too much.
+        elif not ended and max(predictions) <= max_length:
+            place = int(np.searchsorted(offsets, row[0] - 10))
+            assert len(before) + predictions[place] > max_length
