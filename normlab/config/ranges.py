@@ -61,7 +61,7 @@ _TABLE: Sequence[tuple[Range, str, Sequence[str]]] = (
     (_COUNT, "", ("model.qk_length", "schedule.total", "schedule.doubling")),
     (_COUNT, "task.", ("batch_size", "eval_batch_size", "max_tokens", "accumulate", "vocab_size")),
     (_COUNT, "task.", ("length_change.step", "source.valid_size", "source.train_size")),
-    (_COUNT, "task.corpus.", ("size", "valid_size", "test_size", "max_documents")),
+    (_COUNT, "task.corpus.", ("size", "valid_size", "test_size")),
     (_EPOCH, "validate.", ("every",)),
     (_GHOST, "norm.", ("ghost",)),
     (_range(int, gt=0, le=MOST_THREADS), "observe.", ("threads", "processes")),
