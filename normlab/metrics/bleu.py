@@ -69,11 +69,6 @@ def corpus_chrf(hypotheses: Lines, references: Lines) -> Score:
     return Score(value, True, len(hypotheses), str(metric.get_signature()))
 
 
-def sentence_chrf(translation: str, reference: str) -> float:
-    """Return the chrF2 (0 to 100; Popovic 2015) of one detokenized translation."""
-    return float(CHRF().sentence_score(translation, [reference]).score)
-
-
 class Bootstrap(NamedTuple):
     """BLEU of two systems on the same sentences, the p value of the difference, the signature."""
 

@@ -76,7 +76,7 @@ def side_by_side(runs: Iterable[Run], text_of: TextOf, *, count: int) -> SideByS
         raise ValueError(left_out[0])
     if not shown:
         return None
-    from normlab.metrics.bleu import sentence_chrf
+    from normlab.metrics.bleu import corpus_chrf
 
     first, text, missing = shown[0][1], None, ""
     try:
@@ -94,7 +94,7 @@ def side_by_side(runs: Iterable[Run], text_of: TextOf, *, count: int) -> SideByS
     for n in sorted(random.Random(_DRAW).sample(range(total), min(count, total)) if whole else ()):
         said = [] if text is None else [Said("source", text[0][n]), Said("reference", text[1][n])]
         for run, lines in whole:
-            chrf = None if text is None else sentence_chrf(lines[n], text[1][n])
+            chrf = None if text is None else corpus_chrf([lines[n]], [text[1][n]]).value
             row, at, seed = run.key
             said.append(Said(f"{row} {at}".strip() + f" seed {seed}", lines[n], chrf))
         sentences[n + 1] = said
