@@ -71,12 +71,14 @@ def main(argv: list[str]) -> int:
 
 def _subject(words: list[str]) -> "tuple[Subject, Path]":
     """Return the subject to examine, and the folder for the sheet."""
+    from normlab.config.suggest import check_given_once
     from normlab.inspect.model import subject_of_config, subject_of_run
 
     runs = [word for word in words if "=" not in word or address_of(Path(word))]
     if len(runs) > 1:
         raise ValueError(f"{' and '.join(runs)}: inspect one run at a time")
     if not runs:
+        check_given_once(words)
         return subject_of_config(words), Path()
     changes = [word for word in words if word not in runs]
     folder = one_run(Path(runs[0]))

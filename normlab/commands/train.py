@@ -52,10 +52,11 @@ def main(argv: list[str], again: str | None = None) -> int:
         print(_HELP)
         return 0
     from normlab.config.compose import compose
-    from normlab.config.suggest import check_arguments
+    from normlab.config.suggest import check_arguments, check_given_once
 
     end_with_the_sweep()
     check_arguments(argv)
+    check_given_once(argv)
     if (shown := shown_config(argv)) is not None:
         print(shown, end="")
         return 0

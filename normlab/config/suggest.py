@@ -96,3 +96,12 @@ def check_arguments(arguments: Sequence[str]) -> None:
             if value.startswith("[") and key not in _LISTS and key in _groups():
                 sweep = f"normlab train -m {key}={value.strip('[]').replace(' ', '')}"
                 raise ValueError(f"{text}: {key} takes one option; a sweep over several is {sweep}")
+
+
+def check_given_once(arguments: Sequence[str]) -> None:
+    """Raise ValueError for a key that is typed with two values, since Hydra takes the last."""
+    given: dict[str, str] = {}
+    for text in arguments:
+        for key, value in typed([text]).items():
+            if key not in _LISTS and given.setdefault(key, value) != value:
+                raise ValueError(f"{key}={given[key]} and {key}={value} are both given: give one")

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from normlab.bench.speed import Clock, start
 from normlab.config.compose import compose, to_dict
 from normlab.config.registry import options
+from normlab.config.suggest import check_given_once
 from normlab.inspect.depth import first_update, gradients
 from normlab.inspect.explain import SHAPE, axes_in_words, dependence, in_order, sees_in_words
 from normlab.inspect.model import Subject, subject_of, subject_of_run
@@ -147,6 +148,7 @@ def examined(arguments: Sequence[str], folder: Path) -> Examined:
 
     Raises ValueError for a key that cards fix, for an unknown scale, or if no norm is given.
     """
+    check_given_once(arguments)
     own, chosen = {"scale": "small", "device": "cpu"}, list[str]()
     for argument in arguments:
         key, _, value = argument.partition("=")

@@ -61,6 +61,7 @@ class Pack:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
+        self._too_long: set[Path] = set()  # so that they are not unpacked again for each run
 
     @cached_property
     def records(self) -> dict[Key, RunRecord | None]:
@@ -98,12 +99,13 @@ class Pack:
         if not path.exists():
             return
         try:
-            text = read_file(path)
-            if path.suffix == ".gz":
+            text = b"" if path in self._too_long else read_file(path)
+            if text and path.suffix == ".gz":
                 text = gzip.GzipFile(fileobj=io.BytesIO(text)).read(MOST_UNPACKED + 1)
         except (OSError, EOFError, zlib.error) as error:
             raise ValueError(f"{path}: damaged ({error}); {MEND_PUBLISHED}") from None
-        if len(text) > MOST_UNPACKED:
+        if len(text) > MOST_UNPACKED or path in self._too_long:
+            self._too_long.add(path)
             raise ValueError(f"{path}: more than {MOST_UNPACKED} bytes of text; remove it")
         for count, line in enumerate(text.splitlines(), start=1):
             origin = f"{path}, line {count}"

@@ -5,7 +5,7 @@ import pytest
 from normlab.cli import main as cli
 from normlab.commands import train
 from normlab.config.compose import compose, error_line
-from normlab.config.suggest import check_arguments
+from normlab.config.suggest import check_arguments, check_given_once
 from normlab.records.record import Outcome
 from tests.sinks.runs import record
 
@@ -46,6 +46,14 @@ def test_nothing_is_suggested_if_nothing_is_similar():
     with pytest.raises(ValueError, match="does not exist") as caught:
         compose(["logger=csv"])
     assert "Did you mean" not in str(caught.value)
+
+
+@pytest.mark.parametrize("command", ["train", "inspect", "norm card"])
+def test_a_key_that_is_given_twice_is_refused(command, capsys):
+    assert cli([*command.split(), "norm=bn", "placement=deepnorm", "placement=pre"]) == 1
+    said = "placement=deepnorm and placement=pre are both given: give one"
+    assert said in capsys.readouterr().err
+    check_given_once(["seed=1", "seed=1", "probe=[tid]", "probe=[spikes]", "~schedule", "a"])
 
 
 def test_a_key_written_as_a_flag_is_named():

@@ -47,6 +47,12 @@ def test_runs_read_back_in_their_order_and_in_fixed_bytes(folder):
     assert [path.name for path in folder.iterdir()] == [RECORDS]
 
 
+def test_pandas_reads_one_run_per_row(folder):
+    frame = pytest.importorskip("pandas").read_json(folder / RECORDS, lines=True)
+    assert frame["row"].tolist() == ["ln", "ln", "bn", "bn", "bn"]
+    assert frame["scores"][0]["test/bleu"]["value"] == RUNS[LN].scores["test/bleu"].value
+
+
 @pytest.mark.parametrize(
     ("name", "keys"),
     [
