@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from normlab.records.labels import norm_label
 from normlab.records.record import RunRecord
 from normlab.records.store import RunStore, lookup, select, series
-from normlab.reports.charts import KINDS, draw, drawing, row_looks, write
+from normlab.reports.charts import KINDS, LACK, draw, drawing, row_looks, write
 from normlab.reports.gather import arranged, found_run, rows_of_run
 from normlab.reports.panels import LIGHT
 from normlab.reports.study_table import build
@@ -96,7 +96,7 @@ class Records(list[RunRecord]):
         runs = arranged([found_run(place, run, rows_of_run(place)) for place, run in pairs]).runs
         panels = KINDS[kind].panels(runs)
         if not panels:
-            raise ValueError(f"kind {kind!r}: no run has the data ({KINDS[kind].needs})")
+            raise ValueError(f"kind {kind!r}: {LACK}")
         return Picture(draw(panels, row_looks(runs), LIGHT), KINDS[kind].title)
 
     def _repr_markdown_(self) -> str:

@@ -17,7 +17,6 @@ from normlab.config.registry import CONFIG_DIR
 from normlab.records.files import atomic_write, only_writer
 from normlab.studies import (
     SMOKE,
-    Planned,
     Study,
     Tuning,
     load_study,
@@ -136,15 +135,16 @@ class Publisher:
 
     def publish(self, job: Job, seeds: Sequence[int]) -> None:
         """Publish the runs of a job with these seeds."""
+        from normlab.records.packed import Key
         from normlab.reports.gather import Run as Made
         from normlab.reports.published import publish
 
         if self.root is None or not seeds:
             return
         runs = [run for seed in seeds for run in job.runs[seed]]
-        made = [Made(run.planned, run.record(), folder=run.folder) for run in runs]
+        made = [Made(Key(*run.planned[:3]), run.record(), folder=run.folder) for run in runs]
         try:
-            folder = publish(self.root, job.study, job.scale, made, add=True)
+            folder = publish(self.root, job.study, job.scale, made)
         except (OSError, ValueError) as error:
             problem = f"{job.name} is not published: {error}; the next seed tries again"
             if self.problems.get(job.name) != problem:
@@ -172,18 +172,18 @@ def untuned(job: Job) -> str | None:
 def print_tables(jobs: Sequence[Job], results: Path) -> None:
     """Print each study's table from the runs that have ended and the published seeds that count."""
     from normlab.commands.compare import show_table
-    from normlab.records.packed import pack
+    from normlab.records.packed import Key, pack
     from normlab.reports.gather import Run as Made
     from normlab.reports.study_table import build
 
     for job in jobs:
         there = pack(results / job.study.name / job.scale).records if job.published else {}
         runs = [
-            Made(Planned(*key, ()), record)
+            Made(key, record)
             for key, record in there.items()
             if key.seed in job.published and rate_name(key.row, key.point) in job.names
         ]
-        runs += [Made(run.planned, run.record()) for run in job.asked()]
+        runs += [Made(Key(*run.planned[:3]), run.record()) for run in job.asked()]
         print()
         show_table(build(job.study, job.scale, runs), job.study.baseline)
 
@@ -219,7 +219,7 @@ class Tuned:
 
     def with_others(self, found: dict[str, Any]) -> dict[str, Any]:
         """Return the trials, plus the published trials of rows that are not tuned now."""
-        from normlab.reports.tuning import read, with_others
+        from normlab.reports.trials import read, with_others
 
         size, path = self.study.scale(self.scale), self.results / self.study.name / "tuning.json"
         at = [(row, point) for row in size.rows for point in points_of(size.grid)]
@@ -245,7 +245,7 @@ def study_file(name: str) -> Path:
 
 def tune(arguments: argparse.Namespace, again: str) -> int:
     """Tune the studies in order, print and write the choices; return 1 if a trial failed."""
-    from normlab.reports.tuning import notes, table
+    from normlab.reports.trials import notes, table
 
     until, write = time.monotonic() + arguments.budget, not arguments.no_write
     jobs = _tuned(arguments.words, arguments.results, write=write)
@@ -307,7 +307,7 @@ def _tuned(words: Sequence[str], results: Path, *, write: bool) -> list[Tuned]:
 
 def _write(job: Tuned, found: dict[str, Any]) -> None:
     """Write the choice to the study's file, and every trial to the results."""
-    from normlab.reports.tuning import publish
+    from normlab.reports.trials import publish
 
     choices = {(row["row"], row["point"]): row["chosen"] for row in found["rows"]}
     file = study_file(job.study.name)

@@ -96,7 +96,7 @@ def _write(pages: Mapping[Path, str], results: Path) -> None:
     from normlab.reports import manifest
 
     published = (results / manifest.MANIFEST).is_file()
-    if published and (wrong := manifest.problems(results)):
+    if published and (wrong := [*manifest.problems(results).values()]):
         raise ValueError(f"{wrong[0]}: nothing is written; normlab study verify lists all problems")
     manifest.write_files(pages)
     print("\n".join(f"wrote {path}" for path in pages))
@@ -109,7 +109,7 @@ def _verify(pages: Mapping[Path, str], damaged: Sequence[str], results: Path) ->
     from normlab.reports import manifest
 
     again = "normlab claims --write" + ("" if results == _RESULTS else f" --results {results}")
-    problems = [*damaged, *manifest.problems(results)]
+    problems = [*damaged, *manifest.problems(results).values()]
     for path in manifest.stale(pages):
         what = "does not follow from the records" if path.is_file() else "missing"
         problems.append(f"{path}: {what}; check what changed, then {again}")

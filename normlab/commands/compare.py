@@ -123,7 +123,7 @@ def show_table(table: Table, baseline: str) -> None:
 def show_samples(runs: Arranged, arguments: argparse.Namespace) -> None:
     """Print sentences, their references, and the translations of each row's first seed.
 
-    Raises `ValueError` if no run has kept translations.
+    Raises `ValueError` if no run has kept translations, or the test text cannot be read.
     """
     text_of = partial(text_of_test, data_dir=arguments.data_dir)
     found = side_by_side(runs.runs, text_of, count=arguments.samples)
@@ -143,8 +143,6 @@ def show_samples(runs: Arranged, arguments: argparse.Namespace) -> None:
         print()
     shown = f"{len(found.sentences)} of the {found.total:,} sentences of {found.data}"
     print_prose(f"{shown}, drawn at random; the number is the chrF of each sentence")
-    if found.missing:
-        print_prose(f"without sources and references: {found.missing}")
     for reason in found.left_out:
         print_prose(f"left out: {reason}")
 

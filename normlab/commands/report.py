@@ -20,7 +20,7 @@ RUN is a run folder, a folder of runs (such as the one of a sweep) or a record.j
 file that opens offline: one row per experiment, differences from the baseline paired by seed,
 curves, training statistics, and config differences.
 Tables and charts can be saved as SVG and CSV. Figures by layer and over training need the probes of
-a run: train with probe=full. Each figure is drawn for light and for dark pages.
+a run: train with probe=full.
 """
 _EVERY = 5  # seconds between two pages, at least
 

@@ -192,10 +192,6 @@ class Cell:
         """Return the signature describing how a score was computed; None if there is none."""
         return next((score.signature for score in self._scores(name)), None)
 
-    def tokens_per_second(self) -> Summary | None:
-        """Summarise the training speed over all seeds, in target tokens per second."""
-        return summarise([record.budget.tokens_per_second for record in self.records])
-
     def _scores(self, name: str) -> list[Score]:
         found = (record.figure(name) for record in self.records if record.finished)
         return [score for score in found if score is not None]

@@ -1,9 +1,9 @@
 """The charts of runs: curves over training, probes, scores over a numeric axis, and by layer.
 
-Pages draw them with `templates/charts.js`; figures for papers are drawn here with matplotlib, for
-light and for dark pages. Lines differ in hue, dashes and marker, so that they are distinguishable
-in grayscale print and for colour-blind readers (hues of Okabe and Ito 2008, "Color Universal
-Design", lightened to the same contrast for dark pages).
+Pages draw them with `templates/charts.js`; figures for papers are drawn here with matplotlib. Lines
+differ in hue, dashes and marker, so that they are distinguishable in grayscale print and for
+colour-blind readers (hues of Okabe and Ito 2008, "Color Universal Design", lightened to the same
+contrast for dark pages).
 """
 
 import math
@@ -24,7 +24,6 @@ from normlab.reports.panels import (
     LOG_FROM,
     MARKS,
     STEP,
-    THEMES,
     Look,
     Panel,
     Series,
@@ -74,13 +73,10 @@ _BY_LAYER = {
 }
 
 
-def row_looks(runs: Iterable[Run], rows: Iterable[str] = ()) -> dict[str, Look]:
+def row_looks(runs: Sequence[Run], rows: Iterable[str] = ()) -> dict[str, Look]:
     """Return the line style of each row, chosen by the norm of its first run with a config."""
-    norms: dict[str, str] = {}
-    for run in runs:
-        if run.settings:
-            norms.setdefault(run.planned.row, run.norm)
-    named = rows or dict.fromkeys(run.planned.row for run in runs)
+    norms = {run.key.row: run.norm for run in reversed(runs) if run.settings}
+    named = rows or dict.fromkeys(run.key.row for run in runs)
     return looks_of({row: norms.get(row, row) for row in named})
 
 
@@ -120,7 +116,7 @@ def _curves(runs: Iterable[Run], name: str) -> Panel:
         ]
         line = Series.of_seeds(row, at, at, curves)
         lost = [
-            (run.planned.seed, run.record.outcome.step, [*curve.values(), None][len(curve) - 1])
+            (run.key.seed, run.record.outcome.step, [*curve.values(), None][len(curve) - 1])
             for run, curve in zip(members, curves, strict=True)
             if run.record is not None and run.outcome == "diverged" and name == TRAIN
         ]
@@ -168,20 +164,16 @@ def _over_axis(axis: str, table: Table, column: str) -> Panel:
 
 
 class Kind(NamedTuple):
-    """A kind of figure: its title, its metrics and, if it is by layer, the probe that logs them."""
+    """A kind of figure: its title, its metrics, and whether they are drawn by layer."""
 
     title: str
     metrics: Sequence[str]
-    probe: str = ""
-
-    @property
-    def needs(self) -> str:
-        """Return what runs lack if this figure cannot be drawn."""
-        lack = f"no values of the probe {self.probe}; train with probe=full"
-        return lack if self.probe else "no finite values"
+    by_layer: bool = False
 
     def panels(self, runs: Sequence[Run]) -> tuple[Panel, ...]:
-        made = [_layers(runs, name) if self.probe else _curves(runs, name) for name in self.metrics]
+        made = [
+            _layers(runs, name) if self.by_layer else _curves(runs, name) for name in self.metrics
+        ]
         return tuple(panel for panel in made if panel.series)
 
 
@@ -219,11 +211,12 @@ def _depth(place: str) -> tuple[list[int], str]:
     return [int(w) if w.isdecimal() else _RANKS.get(w, _LAST) for w in words], place
 
 
+LACK = "no run has its values; those by layer and over training need probe=full"
 KINDS = {
     "loss": Kind("Training and validation loss", (TRAIN, VALID)),
-    "gradient_by_layer": Kind("Gradient norm by layer", ("stability/gradients/norm",), "gradients"),
-    "tid_by_layer": Kind("TID by layer", ("stability/tid/mean", "stability/tid/var"), "tid"),
-    "residual_by_layer": Kind("Residual stream", ("stability/residual/rms",), "residual"),
+    "gradient_by_layer": Kind("Gradient norm by layer", ("stability/gradients/norm",), True),
+    "tid_by_layer": Kind("TID by layer", ("stability/tid/mean", "stability/tid/var"), True),
+    "residual_by_layer": Kind("Residual stream", ("stability/residual/rms",), True),
     "over_training": Kind("Stability over training", _OVER_TRAINING),
 }
 """The figures that `normlab report --figures` and `Records.plot` draw."""
@@ -238,7 +231,6 @@ _LETTERS = 15  # legend letters per inch
 _NAMES_FIT = 24  # with more ticks, a panel does not label all of them
 _BAND = "lowest to highest seed, about the mean"
 _RC: dict[Any, Any] = {
-    "font.family": "DejaVu Sans",
     "font.size": 8.0,
     "axes.titlesize": 8.5,
     "axes.titlelocation": "left",
@@ -257,7 +249,6 @@ _RC: dict[Any, Any] = {
     "lines.markersize": 3.0,
     "xtick.labelsize": 7.0,
     "ytick.labelsize": 7.0,
-    "svg.fonttype": "path",  # paths, because a reader's machine may lack the font
     "svg.hashsalt": "normlab",
 }
 
@@ -291,18 +282,16 @@ def write(figure: "Figure", path: Path, *, title: str) -> None:
 
 
 def draw_all(runs: Sequence[Run], out: Path, form: str) -> tuple[list[Path], list[str]]:
-    """Draw every possible figure in every theme; return the files and why figures are missing."""
+    """Draw every possible figure; return the files, and why the other figures are missing."""
     looks = row_looks(runs)
     paths: list[Path] = []
     lacking: list[str] = []
     for name, kind in KINDS.items():
-        if not (panels := kind.panels(runs)):
-            lacking.append(f"figure {name} skipped: {kind.needs}")
-            continue
-        for theme in THEMES:
-            ending = "" if theme is LIGHT else f"-{theme.name}"
-            paths.append(out / f"{name}{ending}.{form}")
-            write(draw(panels, looks, theme), paths[-1], title=kind.title)
+        if panels := kind.panels(runs):
+            paths.append(out / f"{name}.{form}")
+            write(draw(panels, looks, LIGHT), paths[-1], title=kind.title)
+        else:
+            lacking.append(f"figure {name} skipped: {LACK}")
     return paths, lacking
 
 

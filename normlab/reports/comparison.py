@@ -127,9 +127,8 @@ def best(cells: Sequence[Cell], score: str, rules: Rules) -> Cell | None:
     corrected = holm([1.0 if gap is None else p_value(gap) for gap in gaps])
     for (a, b), gap, p in zip(both, gaps, corrected, strict=True):
         if found in (a, b):
-            if gap is None or gap.n < SEEDS_TO_DECIDE or p >= 1 - CONFIDENCE:
-                return None
-            if sign * gap.mean * (1 if a is found else -1) <= 0:
+            ahead = 0.0 if gap is None else sign * gap.mean * (1 if a is found else -1)
+            if gap is None or gap.n < SEEDS_TO_DECIDE or p >= 1 - CONFIDENCE or ahead <= 0:
                 return None
     return found
 

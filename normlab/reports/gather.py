@@ -34,7 +34,7 @@ from normlab.records.store import (
     record_file,
 )
 from normlab.reports.comparison import NAMED, told_apart
-from normlab.studies import Planned, Study
+from normlab.studies import Study
 
 _MOST_ROWS = 100
 NOT_RUN, NOT_ENDED = "not run", "not ended"
@@ -58,16 +58,12 @@ class Run:
     `folder` is the run's folder or address, `state` the reason if there is no record.
     """
 
-    planned: Planned
+    key: Key
     record: RunRecord | None = None
     rows: Sequence[dict[str, Any]] = ()
     folder: Path | None = None
     state: str = NOT_RUN
     config: Settings | None = None
-
-    @property
-    def key(self) -> Key:
-        return Key(self.planned.row, self.planned.point, self.planned.seed)
 
     @property
     def outcome(self) -> str:
@@ -89,15 +85,9 @@ class Run:
         return norm_label(self.settings.get("choices", {}))
 
 
-def found_run(
-    folder: Path | None,
-    record: RunRecord | None,
-    rows: Sequence[dict[str, Any]] = (),
-    config: Settings | None = None,
-) -> Run:
+def found_run(folder: Path | None, record: RunRecord, rows: Sequence[dict[str, Any]] = ()) -> Run:
     """Return a run found on disk, with its seed but no row or point."""
-    seed = int((record.config if record is not None else config or {})["seed"])
-    return Run(Planned("", "", seed, ()), record, rows, folder, NOT_ENDED, config)
+    return Run(Key("", "", record.seed), record, rows, folder)
 
 
 def by_setting(runs: Iterable[Run]) -> dict[tuple[str, str], list[Run]]:
@@ -133,7 +123,9 @@ def read_runs(places: Sequence[Path]) -> tuple[list[Run], list[str]]:
             if record_file(folder).is_file():
                 runs.append(found_run(folder, read_record(folder), rows))
             else:
-                runs.append(found_run(folder, None, rows, read_config(folder / CONFIG_FILE)))
+                config = read_config(folder / CONFIG_FILE)
+                key = Key("", "", int(config["seed"]))
+                runs.append(Run(key, None, rows, folder, NOT_ENDED, config))
         except (ValueError, OSError) as error:
             problems[str(error)] = None
     return runs, [*problems]
@@ -232,8 +224,8 @@ def arranged(
         for axis, value in words.items():
             grid.setdefault(axis, {})[value] = ()
         point = " ".join(map("=".join, words.items()))
-        for run in sorted(own, key=lambda run: run.planned.seed):
-            runs.append(replace(run, planned=Planned(row, point, run.planned.seed, ())))
+        by_seed = sorted(own, key=lambda run: run.key.seed)
+        runs += [replace(run, key=Key(row, point, run.key.seed)) for run in by_seed]
     study = Study(
         **{"name": "runs", "description": "", "document": "", "table": "Runs", "claims": ()},
         rows={row: () for row in rows},
@@ -274,8 +266,8 @@ def _said(name: str, known: Iterable[str]) -> str:
 
 
 def _places(configs: Sequence[Settings], baseline: str | None) -> list[_Place]:
-    """Return the row and grid point of each experiment; no axes unless they form a full grid."""
-    norms, _, tasks, _ = zip(*map(_label, configs), strict=True) if configs else ((), (), (), ())
+    """Return the row and grid point of each experiment; no axes unless a row has all points."""
+    tasks = [_label(config)[2] for config in configs]
     if len({*tasks}) > 1:
         found: dict[int, _Place] = {}
         for task in dict.fromkeys(tasks):
@@ -290,28 +282,21 @@ def _places(configs: Sequence[Settings], baseline: str | None) -> list[_Place]:
         return plain
     points = [{key: own[key] for key in axes} for own in apart]
     places = [*zip(names(configs, axes), points, strict=True)]
-    reach: dict[str, list[dict[str, Any]]] = {}
-    for row, at in places:
-        reach.setdefault(row, []).append(at)
-    usual = [row for (row, _), norm in zip(places, norms, strict=True) if norm == USUAL]
-    first = [baseline] if baseline in reach else usual[:1] or [*reach]
-    filled = any(all(at in reach[row] for at in points) for row in first)
-    return places if filled and len(reach) > 1 else plain
+    rows = {row for row, _ in places}
+    filled = any(all((row, at) in places for at in points) for row in rows)
+    return places if filled and len(rows) > 1 else plain
 
 
 def _axes(configs: Sequence[Settings], apart: Sequence[Settings]) -> list[str]:
-    """Return the numeric keys with several values in experiments that are otherwise equal."""
+    """Return the numeric keys with several values for one norm, placement and task."""
+    labels = [_label(config)[:3] for config in configs]
     found: list[str] = []
     for key in apart[0] if apart else ():
         values = [own[key] for own in apart]
-        if any(isinstance(v, bool) or not isinstance(v, int | float) for v in values):
-            continue
-        numbers: dict[str, set[float]] = {}
-        for config, own in zip(configs, apart, strict=True):
-            rest = [_label(config)[:3], {name: own[name] for name in own if name != key}]
-            numbers.setdefault(repr(rest), set()).add(own[key])
-        if any(len(each) > 1 for each in numbers.values()):
-            found.append(key)
+        if all(isinstance(v, int | float) and not isinstance(v, bool) for v in values):
+            pairs = {*zip(labels, values, strict=True)}
+            if len(pairs) > len({*labels}):
+                found.append(key)
     return found
 
 

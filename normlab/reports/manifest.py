@@ -52,12 +52,7 @@ def accept(root: Path, paths: Iterable[Path], *, named: bool = True) -> list[str
     return changes
 
 
-def problems(root: Path) -> list[str]:
-    """Return one message per file that does not match the manifest."""
-    return list(by_file(root).values())
-
-
-def by_file(root: Path) -> dict[Path, str]:
+def problems(root: Path) -> dict[Path, str]:
     """Return a message for each file that does not match the manifest, by path."""
     path = root / MANIFEST
     try:

@@ -189,7 +189,7 @@ def _overview(runs: Sequence[Run], records: Sequence[RunRecord]) -> list[tuple[s
     time = f"{seconds / 3600:.1f} h" if seconds >= _SHORT else duration(seconds)
     return [
         ("runs", [f"{outcomes.count(each)} {each}" for each in _counted(outcomes)]),
-        ("seeds", [*map(str, sorted({run.planned.seed for run in runs}))]),
+        ("seeds", [*map(str, sorted({run.key.seed for run in runs}))]),
         *([("training time, all runs", [time])] if records else []),
     ]
 

@@ -35,7 +35,6 @@ _LOG_ACROSS = 4.0  # lower, because batch sizes and depths grow by doubling
 class Theme:
     """The colours of a theme: background, text, muted text, grid, and the hues of lines."""
 
-    name: str
     paper: str
     ink: str
     quiet: str
@@ -44,14 +43,13 @@ class Theme:
 
 
 LIGHT = Theme(
-    *("light", "#ffffff", "#1b1f24", "#5b636d", "#e4e7eb"),
+    *("#ffffff", "#1b1f24", "#5b636d", "#e4e7eb"),
     hues=("#0072b2", "#d55e00", "#009e73", "#b8558f", "#3a9bd9", "#b87a00", "#1b1f24"),
 )
 DARK = Theme(
-    *("dark", "#0f1318", "#e8ebef", "#9aa4b0", "#262d36"),
+    *("#0f1318", "#e8ebef", "#9aa4b0", "#262d36"),
     hues=("#4aa8e8", "#ff8a3d", "#2fd3a2", "#e79ac6", "#9ad5fb", "#f0bd4c", "#e8ebef"),
 )
-THEMES = (LIGHT, DARK)
 
 
 @dataclass(frozen=True)

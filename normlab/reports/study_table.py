@@ -47,13 +47,11 @@ def build(study: Study, scale: str, runs: Iterable[Run], *, found: bool = False)
     joined = {place: _joined(members, study.columns) for place, members in groups.items()}
     overrides = [each for row in study.rows.values() for each in row]
     rules = Rules(not any(each.startswith("precision=") for each in overrides), found)
-    records = [run.record for members in groups.values() for run in members if run.record]
-    speeds = found and len({record.environment.get("device") for record in records}) == 1
     rows: list[Row] = []
     for (name, point), members in groups.items():
         first = joined.get((study.baseline, point))
         base = first if isinstance(first, Cell) and name != study.baseline else None
-        rows.append(_row(study, members, joined[name, point], base, rules, speeds))
+        rows.append(_row(study, members, joined[name, point], base, rules))
     for point in dict.fromkeys(row.point for row in rows):
         here = [row for row in rows if row.point == point and row.cell is not None]
         for column in study.columns:
@@ -100,12 +98,7 @@ def _joined(runs: Sequence[Run], columns: Sequence[str]) -> Cell | str:
 
 
 def _row(
-    study: Study,
-    runs: Sequence[Run],
-    cell: Cell | str,
-    base: Cell | None,
-    rules: Rules,
-    speeds: bool,
+    study: Study, runs: Sequence[Run], cell: Cell | str, base: Cell | None, rules: Rules
 ) -> Row:
     """Return a row; a `cell` that is text is the reason why the row has no scores."""
     name, point, _ = runs[0].key
@@ -124,8 +117,6 @@ def _row(
     ended = [outcome, *([] if "diverged" in outcome else ["diverged 0"]), *marks(cell)]
     spikes = [r.stability[SPIKE_COUNT] for r in cell.records if SPIKE_COUNT in r.stability]
     ended.append(f"spikes {median(spikes):g}" if spikes else "spikes not counted")
-    if speeds and (speed := cell.tokens_per_second()) is not None:
-        ended.append(f"{speed.mean:,.0f} {cell.records[0].unit}/s")
     stability = "; ".join(ended)
     return Row(name, point, entries, outcome, stability, said.get(STABILITY), cell=cell, base=base)
 
@@ -140,8 +131,6 @@ def _notes(study: Study, scale: str, rows: Sequence[Row], rules: Rules) -> Itera
         yield from refused or ["no run has ended"]
         return
     yield _made_of(records)
-    if rules.found and len({record.environment.get("device") for record in records}) > 1:
-        yield "speeds are left out, since the runs had different devices"
     if weights := sorted({_weights(record) for record in records if record.finished} - {""}):
         yield f"tested: {', or '.join(weights)}"
     at = " at the same point" if any(row.point for row in rows) else ""
@@ -159,8 +148,6 @@ def _notes(study: Study, scale: str, rows: Sequence[Row], rules: Rules) -> Itera
         yield f"rows of fewer than {SEEDS_TO_DECIDE} seeds decide nothing (fewest: {few})"
     yield from _untrained(cells, study.columns)
     yield from future_note(cells)
-    if not any(record.finished for record in records):
-        yield "no run has finished"
     if any(study.figures.values()):
         yield f"document: what {study.document} says, at its own size and data"
     if not all_same_code(record.made_by for record in records):

@@ -9,6 +9,7 @@ other seeds.
 import math
 import random
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 from normlab.records.pairs import Cell
@@ -29,10 +30,7 @@ _DRAW = 1  # sampling seed, fixed so that the sentences are the same each time
 
 
 class Said(NamedTuple):
-    """One version of a sentence: the source, the reference, or the translation by a row's seed.
-
-    A translation's `chrf` is None if the reference is unknown.
-    """
+    """One version of a sentence: the source, the reference, or the translation by a row's seed."""
 
     name: str
     text: str
@@ -42,14 +40,13 @@ class Said(NamedTuple):
 class SideBySide(NamedTuple):
     """Sentences of one test set; `data` is its name, `total` its number of sentences.
 
-    `sentences` maps line numbers (from 1) to texts. `missing` is the reason if sources and
-    references are missing. `left_out` has one line per run whose translations cannot be shown.
+    `sentences` maps line numbers (from 1) to texts. `left_out` has one line per run whose
+    translations cannot be shown.
     """
 
     data: str
     total: int
     sentences: dict[int, list[Said]]
-    missing: str
     left_out: list[str]
 
 
@@ -59,32 +56,26 @@ def checksums(record: RunRecord) -> object:
 
 
 def side_by_side(runs: Iterable[Run], text_of: TextOf, *, count: int) -> SideBySide | None:
-    """Return `count` sentences of the first run's test set; None if no run has translations."""
+    """Return `count` sentences of the first run's test set; None if no run has translations.
+
+    Raises ValueError if the test set is not available, or a run's translations are damaged.
+    """
     shown: list[tuple[Run, RunRecord, list[str]]] = []
-    left_out: list[str] = []
     for members in by_setting(runs).values():
-        for run in sorted(members, key=lambda run: run.planned.seed):
-            try:
-                lines = read_hypotheses(run.folder).get(SPLIT) if run.folder else None
-            except (ValueError, OSError) as error:
-                left_out.append(str(error))
-                break
+        for run in sorted(members, key=lambda run: run.key.seed):
+            lines = read_hypotheses(run.folder).get(SPLIT) if run.folder else None
             if run.record and lines is not None:
                 shown.append((run, run.record, lines))
                 break
-    if not shown and left_out:
-        raise ValueError(left_out[0])
     if not shown:
         return None
     from normlab.metrics.bleu import corpus_chrf
 
-    first, text, missing = shown[0][1], None, ""
-    try:
-        text = text_of(first)
-    except ValueError as error:
-        missing = str(error)
-    total = len(shown[0][2] if text is None else text[1])
+    first = shown[0][1]
+    sources, references = text_of(first)
+    total = len(references)
     whole: list[tuple[Run, list[str]]] = []
+    left_out: list[str] = []
     for run, record, lines in shown:
         if checksums(record) != checksums(first) or len(lines) != total:
             left_out.append(f"{record.run_id}: translated a different test set")
@@ -92,14 +83,13 @@ def side_by_side(runs: Iterable[Run], text_of: TextOf, *, count: int) -> SideByS
             whole.append((run, lines))
     sentences: dict[int, list[Said]] = {}
     for n in sorted(random.Random(_DRAW).sample(range(total), min(count, total)) if whole else ()):
-        said = [] if text is None else [Said("source", text[0][n]), Said("reference", text[1][n])]
+        said = [Said("source", sources[n]), Said("reference", references[n])]
         for run, lines in whole:
-            chrf = None if text is None else corpus_chrf([lines[n]], [text[1][n]]).value
-            row, at, seed = run.key
-            said.append(Said(f"{row} {at}".strip() + f" seed {seed}", lines[n], chrf))
+            chrf = corpus_chrf([lines[n]], [references[n]]).value
+            said.append(Said(f"{run.key.name} seed {run.key.seed}", lines[n], chrf))
         sentences[n + 1] = said
     label = str(first.data.get("label") or first.data.get("source") or "unknown data")
-    return SideBySide(label, total, sentences, missing, left_out)
+    return SideBySide(label, total, sentences, left_out)
 
 
 def bootstrap(
@@ -114,26 +104,23 @@ def bootstrap(
 
     cells = [Cell.of(run.record for run in runs if run.record) for runs in (baseline, other)]
     seeds, reason = pairs(cells[1], cells[0], Rules(found=True))
-    ways = [cell.signature(SCORE) for cell in cells]
-    if none := [cell.choice("task") for cell in cells if cell.score(SCORE) is None]:
-        reason = f"a run of the task {none[0]} has no {SCORE}, which the bootstrap tests"
-    elif ways[0] != ways[1]:
-        reason = f"{SCORE} was scored as {ways[0]} and {ways[1]}"
+    scores = [r.figure(SCORE) for cell in cells for r in cell.records if r.finished]
+    ways = {str(score.signature) for score in scores if score}
+    if len(ways) > 1:
+        reason = f"{SCORE} was computed in several ways ({', '.join(sorted(ways))})"
     if reason:
         names = " and ".join(cell.records[0].run_id for cell in cells)
         raise ValueError(f"{names} cannot be compared: {reason}")
     _, references = text_of(cells[0].records[0])
-    lowercase = "case:lc" in str(ways[0]).split("|")
+    lowercase = any("case:lc" in way.split("|") for way in ways)
     one, two = (
         {run.key.seed: _scored(run, references, lowercase) for run in runs if run.key.seed in seeds}
         for runs in (baseline, other)
     )
-    tests = {str(seed): [seed] for seed in seeds} | ({"all": seeds} if len(seeds) > 1 else {})
-    found: dict[str, Bootstrap] = {}
-    for name, own in tests.items():
-        a, b = ([side[seed] for seed in own] for side in (one, two))
-        found[name] = paired_bootstrap(a, b, references, lowercase=lowercase, samples=samples)
-    return found
+    tested = partial(paired_bootstrap, references=references, lowercase=lowercase, samples=samples)
+    found = {str(seed): tested([one[seed]], [two[seed]]) for seed in seeds}
+    whole = ([side[seed] for seed in seeds] for side in (one, two))
+    return found | ({"all": tested(*whole)} if len(seeds) > 1 else {})
 
 
 def _scored(run: Run, references: Sequence[str], lowercase: bool) -> list[str]:

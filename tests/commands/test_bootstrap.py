@@ -8,7 +8,7 @@ import pytest
 from msgspec.structs import replace
 
 from normlab.commands.compare import main
-from normlab.records.record import Outcome, RunRecord, Score
+from normlab.records.record import Outcome, RunRecord
 from normlab.records.store import read_record
 from tests.tiny_runs import write_corpus
 
@@ -125,8 +125,3 @@ def test_what_makes_no_pairs_is_refused(translated):
         main([f"{ln}/seed1", f"{ln}/seed2", "--bootstrap"])
     with pytest.raises(ValueError, match="leave out --score"):
         main([ln, bn, "--bootstrap", "--score", "test/bleu"])
-    for place in (ln, bn):
-        for folder in (translated.root / place.removeprefix("runs/")).iterdir():
-            changed(folder, scores={"test/mlm_accuracy": Score(0.1, True, 3)})
-    with pytest.raises(ValueError, match=r"a run of the task translation has no test/bleu"):
-        main([ln, bn, "--bootstrap"])

@@ -53,9 +53,8 @@ def test_eighty_columns_are_enough_and_the_first_seed_of_a_row_is_shown(
 
 def test_without_the_text_or_translations_the_reason_is_said(folders, translated, tmp_path, capsys):
     ln, bn = folders
-    found, out = shown(capsys, ln, "--samples", "--data-dir", str(tmp_path / "gone"))
-    assert all([*own] == ["ln seed 2"] for own in found.values())
-    assert "without sources and references: the test text cannot be read" in out
+    with pytest.raises(ValueError, match=r"the test text cannot be read: .*--data-dir"):
+        main([ln, "--samples", "--data-dir", str(tmp_path / "gone")])
     changed(translated.root.parent / bn, data={"checksums": {"test": {"de": "a", "en": "b"}}})
     out = shown(capsys, ln, bn, "--samples")[1]
     assert "translated a different test set" in out

@@ -8,11 +8,12 @@ from typing import Any
 
 from msgspec.structs import replace
 
+from normlab.records.packed import Key
 from normlab.records.record import Outcome, RunRecord, Score, plain
 from normlab.reports.gather import Run
 from normlab.reports.manifest import PAGE
 from normlab.reports.published import publish
-from normlab.studies import Planned, Scale, Study
+from normlab.studies import Scale, Study
 from tests.records.examples import SIGNATURE, record
 
 COLUMNS = ("test/bleu", "valid/loss")
@@ -20,7 +21,7 @@ _FALLS = ("loss", "_to/")
 
 
 def study(**changes: Any) -> Study:
-    rows = {"ln": ("norm=ln",), "bn": ("norm=bn",), "gn": ("norm=gn",)}
+    rows = changes.get("rows", {norm: (f"norm={norm}",) for norm in ("ln", "bn", "gn")})
     values: dict[str, Any] = {
         "name": "norms",
         "description": "Norms.",
@@ -56,7 +57,7 @@ def made(norm: str, seed: int, scores: Mapping[str, float] = {}, **changes: Any)
 
 def run(record: RunRecord | None, row: str, seed: int = 1, point: str = "", **more: Any) -> Run:
     """Return a run at its place in a study."""
-    return Run(Planned(row, point, seed, ()), record, **more)
+    return Run(Key(row, point, seed), record, **more)
 
 
 def runs(figures: Mapping[str, list[float | None]], score: str = "test/bleu") -> list[Run]:

@@ -110,11 +110,11 @@ def test_publishing_a_study_blesses_nothing_else(tmp_path):
     stray = folder / "stray.json"
     stray.write_text("{}")
     publish(tmp_path, study(), "smoke", runs({"ln": [30.0, 32.0]}))
-    assert problems(tmp_path) == [f"{stray}: not in {MANIFEST}"]
+    assert problems(tmp_path) == {stray: f"{stray}: not in {MANIFEST}"}
 
 
 def test_the_committed_results_are_as_they_were_published():
-    assert problems(ROOT / "results") == []
+    assert problems(ROOT / "results") == {}
 
 
 # Studies by hand ----------------------------------------------------------------------------------
@@ -163,7 +163,7 @@ def lose_config(results):
     ("damage", "message"),
     [
         (spoil_record, "results/padding/small/records.jsonl, line 1: damaged"),
-        (lose_config, "results/gone/small: no study 'gone': there are"),
+        (lose_config, "no study 'gone': there are"),
     ],
 )
 def test_what_is_wrong_costs_itself_alone(results, capsys, damage, message):

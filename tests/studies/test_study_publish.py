@@ -58,7 +58,7 @@ def test_a_row_that_only_the_checkout_has_is_kept_by_older_code(place, folder, c
     assert night(capsys, "one", *RESULTS)[0] == 0
     assert seeds(folder, "new") == [1] and seeds(folder) == [1, 2]
     assert "| new |" in (folder / "table.md").read_text()
-    assert manifest.problems(folder.parents[1]) == []
+    assert manifest.problems(folder.parents[1]) == {}
 
 
 def test_what_cannot_be_added_to_is_named_before_any_run(place, folder, capsys):
@@ -93,4 +93,4 @@ def test_what_cannot_be_published_is_said_once_and_the_runs_go_on(
     assert not list(folder.rglob("[!.]*.json*")), "nothing by half"
     listed.unlink()
     assert command.main(["run", *argv]) == 0
-    assert seeds(folder) == [1, 2, 3] and manifest.problems(folder.parents[1]) == []
+    assert seeds(folder) == [1, 2, 3] and manifest.problems(folder.parents[1]) == {}

@@ -47,9 +47,7 @@ def read(path: Path) -> dict[str, Any]:
 
 
 def with_others(
-    found: Mapping[str, Any],
-    before: Mapping[str, Any] | None,
-    cells: Sequence[tuple[str, str]],
+    found: Mapping[str, Any], before: Mapping[str, Any] | None, cells: Sequence[tuple[str, str]]
 ) -> dict[str, Any]:
     """Add the rows tuned `before` to the rows tuned now.
 
@@ -59,16 +57,8 @@ def with_others(
     own = {(row["row"], row["point"]): row for row in found["rows"]}
     kept = {(row["row"], row["point"]): row for row in (before or {}).get("rows", ())}
     others = {cell: row for cell, row in kept.items() if cell not in own and cell in cells}
-    if before is not None and others:
-        was, now = (dict(plain(each["tuning"])) for each in (before, found))
-        for each in (was, now):  # re-tuned rows may use runs of a different length
-            whole = each.get("whole_runs", ())
-            each["whole_runs"] = [row for row, _ in others if row in whole]
-        if changed := [key for key in now if was.get(key) != now[key]]:
-            said = "; ".join(f"{key} {was.get(key)}, now {now[key]}" for key in changed)
-            raise ValueError(
-                f"the other rows were tuned differently ({said}): tune all rows, without rows="
-            )
+    if before and others and plain(before["tuning"]) != plain(found["tuning"]):
+        raise ValueError("the other rows were tuned differently: tune all rows, without rows=")
     both = {**own, **others}
     return {**found, "rows": [both[cell] for cell in cells if cell in both]}
 
