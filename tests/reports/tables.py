@@ -41,18 +41,12 @@ def made(norm: str, seed: int, scores: Mapping[str, float] = {}, **changes: Any)
     """Return the record of a run with these scores."""
     signature = changes.pop("signature", SIGNATURE)
     found = record(seed=seed, norm=norm, bleu=None, **changes)
-    return replace(
-        found,
-        scores={
-            name: Score(
-                value,
-                not any(part in name for part in _FALLS),
-                10,
-                signature if "bleu" in name else None,
-            )
-            for name, value in scores.items()
-        },
-    )
+    made = {
+        name: Score(value, not any(part in name for part in _FALLS), 10, signature)
+        for name, value in scores.items()
+    }
+    unsigned = {k: replace(score, signature=None) for k, score in made.items() if "bleu" not in k}
+    return replace(found, scores=made | unsigned)
 
 
 def run(record: RunRecord | None, row: str, seed: int = 1, point: str = "", **more: Any) -> Run:

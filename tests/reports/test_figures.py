@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from normlab.records.record import Outcome
 from normlab.reports import charts
 from normlab.reports.charts import KINDS, row_looks
-from normlab.reports.gather import Run, arranged, found_run, names
+from normlab.reports.gather import Run, arranged, found_run
 from normlab.reports.panels import DARK, HUES, LIGHT, looks_of
 from tests.records.examples import record
 
@@ -143,20 +143,6 @@ def test_layers_are_across_in_the_order_of_depth_and_stacks_share_their_scale():
     assert names_of[1] == ["embedding", "layer 0", "layer 1", "final", "output"]
     assert encoder.get_ylim() == decoder.get_ylim() and encoder.get_yscale() == "log"
     assert len(ENCODER) + len(DECODER) == sum(map(len, names_of))
-
-
-def test_experiments_are_named_by_what_sets_them_apart():
-    def labels(*runs):
-        return names([run.settings for run in runs])
-
-    assert labels(run(norm="ln"), run(norm="bn")) == ["ln", "bn"]
-    placed = [run(placement=p, choices={"placement": p}) for p in ("pre", "post")]
-    assert labels(*placed, run(norm="bn")) == ["ln pre", "ln post", "bn pre"]
-    assert labels(*(run(batch_size=n) for n in (8, 32))) == ["ln 8", "ln 32"]
-    apart = [run(norm="ln", batching="random"), run(norm="bn", batching="bucket")]
-    assert labels(*apart) == ["ln batching=random", "bn batching=bucket"]
-    many = {"optim": {"lr": 1.0}, "batching": "x", "clip_grad": 3, "patience": 4}
-    assert labels(run(), run(norm="bn", **many)) == ["ln", "bn"], "notes name what differs"
 
 
 @pytest.mark.parametrize(("norm", "shown"), [("a$x$b", "a$x$b"), ("a\u202eb\x1b", r"a\u202eb\x1b")])

@@ -128,15 +128,3 @@ def test_the_same_evidence_makes_the_same_bytes_and_every_run_leads_to_its_recor
     assert all((path.parent / name).is_file() for name in ("table.md", "table.tex", "table.csv"))
     recorded = dict(row for row in read.rows("pairs") if len(row) == 2)
     assert recorded["optim.lr"] == "0.0005" and recorded["point"] == "batch_size=32 batch_size=8"
-
-
-def test_what_runs_count_and_their_environments_are_said(tmp_path):
-    versions = ("2.12", "2.13", "2.13")
-    made_of = [
-        run(made("ln", n, environment={"versions": {"torch": v}}, data={"unit": "px"}), "ln", n)
-        for n, v in enumerate(versions, 1)
-    ]
-    text = page_of(publish(tmp_path, study(), "smoke", made_of), study())
-    shown = dict(row for row in Text(text).rows("pairs") if len(row) == 2)
-    assert shown["versions.torch"] == "2.13 2.12" and shown["precision"] == "fp32"
-    assert ">px/s</th>" in text

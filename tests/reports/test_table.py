@@ -58,6 +58,7 @@ def test_a_seed_that_one_side_lacks_is_left_out_of_the_difference():
     assert entry(found, "bn").summary.mean == 38.0
     one = table({"ln": [30.0, None], "bn": [29.0, 38.0]})
     assert entry(one, "bn").difference is None
+    assert table({"ln": [None], "bn": [None]}).notes == ("no run has ended",)
 
 
 def test_a_row_of_which_a_seed_diverged_is_counted_and_not_compared():
@@ -68,12 +69,6 @@ def test_a_row_of_which_a_seed_diverged_is_counted_and_not_compared():
     assert entry(found, "bn").summary.mean == 33.5 and entry(found, "bn").difference is None
     said = "not compared with ln, seeds diverged: 1 of 3 of the row; the others are not a fair"
     assert said in note_of(found, "differences:")
-
-
-def test_a_row_that_was_not_run_has_no_values():
-    found = table({"ln": [30.0], "bn": [None]})
-    assert row(found, "bn").outcome == "not run" and entry(found, "bn").summary is None
-    assert table({"ln": [None], "bn": [None]}).notes == ("no run has ended",)
 
 
 NOISE = (0.0, 0.2, 0.1, 0.3, 0.15, 0.05, 0.25, 0.1)
@@ -133,21 +128,6 @@ def test_a_divergence_a_score_at_the_baseline_or_other_code_leave_nothing_bold()
     for name in ("ln", "bn", "gn"):  # a row without any score counts, too
         lost = run(made(name, 6, {BLEU: 1.0}, status="diverged"), name, 6)
         assert not is_bold([*every, lost])
-
-
-def test_rows_are_compared_with_the_baseline_at_their_own_point():
-    made_of = [
-        run(made(name, seed, {BLEU: float(at + seed)}, at=at), name, seed, f"batch_size={at}")
-        for at in (8, 16)
-        for name in ("ln", "bn")
-        for seed in (1, 2)
-    ]
-    found = build(study(), "smoke", made_of)
-    assert [row.label for row in found.rows] == [
-        *("ln batch_size=8", "bn batch_size=8", "ln batch_size=16", "bn batch_size=16")
-    ]
-    for point in ("batch_size=8", "batch_size=16"):
-        assert row(found, "bn", point).entries[BLEU].difference.mean == 0.0
 
 
 @pytest.mark.parametrize(

@@ -37,12 +37,6 @@ def copy(whole, tmp_path, monkeypatch):
     return Path("results")
 
 
-def change_score(results):
-    path = results / STUDY / RECORDS
-    path.write_text(path.read_text().replace('"value": 5', '"value": 6', 1))
-    return path
-
-
 def change_curve(results):
     path = results / STUDY / CURVES
     first, *rest = gzip.decompress(path.read_bytes()).splitlines()
@@ -72,7 +66,7 @@ def edit(place, old, new):
 
 
 CHANGES = {
-    "a score": change_score,
+    "a score": edit(f"results/{STUDY}/{RECORDS}", '"value": 5', '"value": 6'),
     "a point of a curve": change_curve,
     "a file added": add,
     "a page": edit(f"results/{STUDY}/report.html", "5.4", "5.3"),
@@ -151,23 +145,21 @@ def test_stale_tables_are_named_and_made_again(results, capsys):
     assert said(capsys, "verify")[0] == 0
 
 
-def spoil_record(results):
-    (results / "padding" / "small" / RECORDS).write_text("{")
-
-
-def lose_config(results):
-    (results / "padding").rename(results / "gone")
-
-
 @pytest.mark.parametrize(
     ("damage", "message"),
     [
-        (spoil_record, "results/padding/small/records.jsonl, line 1: damaged"),
-        (lose_config, "no study 'gone': there are"),
+        (
+            lambda padding: (padding / "small" / RECORDS).write_text("{"),
+            "results/padding/small/records.jsonl, line 1: damaged",
+        ),
+        (
+            lambda padding: padding.rename(padding.with_name("gone")),
+            "no study 'gone': there are",
+        ),
     ],
 )
 def test_what_is_wrong_costs_itself_alone(results, capsys, damage, message):
-    damage(results)
+    damage(results / "padding")
     said(capsys, "publish", "--accept", "results")
     (folder,) = (path for path in results.glob("*/small") if path.parent.name != "precision")
     tables = {path: path.read_bytes() for path in folder.glob("table.*")}

@@ -8,13 +8,8 @@ from normlab.train.sinks import RunInfo
 
 SIGNATURE = "nrefs:1|case:mixed|eff:no|tok:13a|smooth:exp|version:2.6.0"
 CHOICES = {
-    "norm": "bn",
-    "encoder_norm": None,
-    "decoder_norm": None,
-    "placement": "pre",
-    "task": "toy",
-    "model": "tiny",
-    "scale": "smoke",
+    **{"norm": "bn", "encoder_norm": None, "decoder_norm": None, "placement": "pre"},
+    **{"task": "toy", "model": "tiny", "scale": "smoke"},
 }
 CONFIG = {
     "seed": 1,

@@ -24,15 +24,9 @@ def test_a_row_is_on_disk_as_soon_as_it_is_logged(tmp_path):
     sink.log({"step": 5, "tokens": 7, "train/loss": 0.1}, scores(12.5, 2.0))
     text = (tmp_path / "metrics.jsonl").read_text()
     sink.close(None)
-    assert json.loads(text) == {
-        "step": 5,
-        "tokens": 7,
-        "train/loss": 0.1,
-        "valid/bleu": 12.5,
-        "valid/loss": 2.0,
-    }
-    assert text.startswith('{"step": 5, ')
-    assert text.endswith("}\n")
+    row = {"step": 5, "tokens": 7, "train/loss": 0.1, "valid/bleu": 12.5, "valid/loss": 2.0}
+    assert json.loads(text) == row
+    assert text.startswith('{"step": 5, ') and text.endswith("}\n")
 
 
 def test_a_resumed_run_ends_with_the_bytes_of_one_left_alone(tmp_path):
@@ -43,15 +37,11 @@ def test_a_resumed_run_ends_with_the_bytes_of_one_left_alone(tmp_path):
     assert write(tmp_path / "killed", range(5, 9), resumed_step=4).read_bytes() == whole
 
 
-def test_a_resumed_run_says_how_many_rows_are_lost(tmp_path):
+def test_a_resumed_run_says_how_many_rows_are_lost_even_without_a_console(tmp_path, caplog):
     write(tmp_path, [1, 2, 4])  # a power failure took row 3 of 4
     lost = Jsonl().open(info(tmp_path, resumed_step=4, resumed_rows=4))
     assert lost is not None and "lost 1 of 4 rows before step 4" in lost
     assert Jsonl().open(info(tmp_path, resumed_step=4, resumed_rows=3)) is None
-
-
-def test_lost_rows_are_a_warning_without_a_console(tmp_path, caplog):
-    write(tmp_path, [1, 2, 4])
     SinkGroup({"jsonl": Jsonl()}).open(info(tmp_path, resumed_step=4, resumed_rows=4))
     assert "lost 1 of 4 rows before step 4" in caplog.text
 
@@ -76,10 +66,8 @@ def test_numbers_that_are_not_finite_survive_as_strict_json(tmp_path):
     path = tmp_path / "metrics.jsonl"
     json.loads(path.read_text(), parse_constant=lambda name: pytest.fail(f"{name} is not JSON"))
     (row,) = read_rows(path)
-    assert math.isnan(row["a"])
-    assert row["b"] == -math.inf
-    assert (row["step"], row["c"]) == (1, 2)
-    assert isinstance(row["step"], int)
+    assert math.isnan(row["a"]) and row["b"] == -math.inf
+    assert (row["step"], row["c"]) == (1, 2) and isinstance(row["step"], int)
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="/dev/full is a device of Linux")

@@ -79,17 +79,12 @@ class Server:
         if run is None:
             return None
         history = [line for _, line in sorted(run.lines.get("wandb-history.jsonl", {}).items())]
-        events = [line for _, line in sorted(run.lines.get("wandb-events.jsonl", {}).items())]
         return {
-            "id": name,
-            "name": name,
-            "displayName": run.fields.get("displayName"),
+            **{"id": name, "name": name, "displayName": run.fields.get("displayName")},
             "summaryMetrics": json.dumps(run.summary),
             "historyLineCount": len(history),
-            "eventsLineCount": len(events),
-            "logLineCount": 0,
+            **{"eventsLineCount": 0, "logLineCount": 0, "eventsTail": "[]"},
             "historyTail": json.dumps(history[-1:]),
-            "eventsTail": json.dumps(events[-1:]),
             "config": json.dumps({key: {"value": value} for key, value in run.config.items()}),
             "tags": run.fields.get("tags"),
             "wandbConfig": json.dumps({"t": 1}),
@@ -114,12 +109,9 @@ class Server:
         for key, node in json.loads(variables.get("config") or "{}").items():
             run.config[key] = node["value"]
         bucket = {
-            "id": name,
-            "name": name,
-            "displayName": run.fields.get("displayName"),
-            "config": "{}",
+            **{"id": name, "name": name, "displayName": run.fields.get("displayName")},
             "historyLineCount": len(run.lines.get("wandb-history.jsonl", {})),
-            "project": _PROJECT,
+            **{"config": "{}", "project": _PROJECT},
         }
         return {"bucket": bucket, "inserted": True}
 
