@@ -45,8 +45,6 @@ _COUNT, _FROM_NONE, _FROM_TWO = _range(int, gt=0), _range(int, ge=0), _range(int
 _POSITIVE, _NOT_NEGATIVE = _range(gt=0), _range(ge=0)
 _SHARE, _ABOVE_NONE, _BELOW_ONE = _range(ge=0, le=1), _range(gt=0, le=1), _range(ge=0, lt=1)
 _EPOCH = Range(f"{_COUNT.allowed}, or epoch", _COUNT.kind | Literal["epoch"])
-_INTERLEAVED = Annotated[str, Meta(pattern=r"^interleaved-[1-9][0-9]{0,17}\Z")]
-_GHOST = Range(f"{_COUNT.allowed}, or interleaved-N", _COUNT.kind | _INTERLEAVED)
 _NUMBERS = Range("a list of numbers", list[Annotated[float, Meta(ge=-_MOST, le=_MOST)]])
 _FACTOR = Range("above 0", Annotated[float, Meta(gt=0)] | Literal["inf"])  # "inf" as in records
 
@@ -55,7 +53,7 @@ _TABLE: Sequence[tuple[Range, str, Sequence[str]]] = (
     (_COUNT, "", ("batch_size", "max_tokens", "accumulate", "budget.steps", "budget.tokens")),
     (_COUNT, "validate.", ("patience", "recalibration_batches")),
     (_COUNT, "observe.", ("log_every", "checkpoint_every", "probe.*.every", "probe.*.smooth")),
-    (_COUNT, "norm.", ("window", "groups", "num_positions")),
+    (_COUNT, "norm.", ("ghost", "window", "groups", "num_positions")),
     (_COUNT, "model.", ("dim", "ffn_dim", "num_heads", "width", "blocks", "patch", "depth")),
     (_COUNT, "model.", ("num_layers", "encoder_layers", "decoder_layers", "max_positions")),
     (_COUNT, "", ("model.qk_length", "schedule.total", "schedule.doubling")),
@@ -63,7 +61,6 @@ _TABLE: Sequence[tuple[Range, str, Sequence[str]]] = (
     (_COUNT, "task.", ("length_change.step", "source.valid_size", "source.train_size")),
     (_COUNT, "task.corpus.", ("size", "valid_size", "test_size")),
     (_EPOCH, "validate.", ("every",)),
-    (_GHOST, "norm.", ("ghost",)),
     (_range(int, gt=0, le=MOST_THREADS), "observe.", ("threads", "processes")),
     (_range(int, gt=0, le=1000), "task.", ("*_search.beam",)),
     (_list("numbers", _COUNT), "task.", ("test_batch_sizes", "length_buckets")),

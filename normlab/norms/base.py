@@ -1,8 +1,9 @@
 """Base classes of norms: the axes they pool over, and the running statistics they keep."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from copy import deepcopy
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Literal, NamedTuple
 
@@ -13,7 +14,7 @@ from torch import Tensor, nn
 from torch._compile import _disable_dynamo
 
 from normlab.norms.pool import AllReduce, Axis, Grouped, Groups, Moments, Pool, Stream, here, widen
-from normlab.norms.ranks import all_reduce_sum, world
+from normlab.norms.ranks import sum_over_ranks, world
 
 uncompiled = _disable_dynamo  # torch.compiler.disable takes seconds to import
 EvalStats = Literal["running", "batch", "recalibrated"]
@@ -133,17 +134,16 @@ class RunningNorm(Norm):
     eval_stats: EvalStats
     sync: bool
     padding: Any  # which tokens count: a Literal in each subclass
-    ghost: int | str | None = None  # sequences per ghost batch; see `Pool.ghosts`
+    ghost: int | None = None  # sequences per ghost batch; None for the whole batch
 
     def __post_init__(self) -> None:
         """Create the parameters and start with no batches seen."""
         super().__init__(self.dim, scale=self.affine, shift=self.affine)
-        self.pool = Pool(self.pools).ghosts(self.ghost)
+        self.pool = Pool(self.pools, self.ghost)
         self.rows = 1  # number of rows in each table
         self.batches = 0  # entered into the tables; an update's micro-batches count as one
-        self.in_step = False
         self.frozen = False  # training uses running statistics; gain and shift still learn
-        self.held: list[Moments] | None = None  # moments held until `commit` ends the update
+        self.held: dict[str, list[Moments]] | None = None  # until `commit`, by method to call
         self.seen: Moments | None = None  # moments of the last training batch, for probes
         self.seen_from = 0  # the table row that `seen` starts at
         self.watchers: list[Callable[[Moments, int], None]] = []  # called by `see`
@@ -158,7 +158,7 @@ class RunningNorm(Norm):
         if self.regime == "running":
             (wide,) = widen(x)
             return self.by_running(wide, rows).to(x.dtype)
-        stream = stream.counted(self.padding)
+        stream = Stream() if self.padding == "include" else stream
         self.require_tokens(stream.known_tokens(x))
         groups = self.pool.cut(x, stream, self.padding)
         y, moments = self.normalize(groups)
@@ -200,7 +200,7 @@ class RunningNorm(Norm):
     @property
     def regime(self) -> Literal["train", "batch", "running"]:
         """Batch statistics that update the tables, ones that do not, or running statistics."""
-        if self.training:
+        if self.training and not self.frozen:
             return "train"
         return "batch" if self.eval_stats == "batch" else "running"
 
@@ -212,19 +212,14 @@ class RunningNorm(Norm):
     def sees_future(self) -> bool:
         return "position" in self.pools and not self.batch_independent
 
-    def train(self, mode: bool = True) -> "RunningNorm":
-        """Set training or eval mode; a norm with frozen statistics stays in eval mode."""
-        super().train(mode and not self.frozen)
-        return self
-
     def batch_divisor(self) -> Tensor | None:
         """Return the deviation that alone divided the last training batch, `[columns]`, if any."""
         return None
 
     @property
     def all_reduce(self) -> AllReduce:
-        """Sums a table over processes in training or `in_step`; else returns it unchanged."""
-        if not (self.training or self.in_step):
+        """Sums a table over processes in training; else returns it unchanged."""
+        if not self.training:
             return here
         return self.summed or (here if world().size == 1 else self._sum_over_processes)
 
@@ -233,7 +228,7 @@ class RunningNorm(Norm):
         rows = 1 if self.by_position else self.rows
         if rows > 1:
             table = F.pad(table, (0, 0, 0, rows - table.shape[-2]))
-        return all_reduce_sum(table)
+        return sum_over_ranks(table)
 
     @property
     def divided(self) -> bool:
@@ -273,18 +268,26 @@ class RunningNorm(Norm):
             watcher(found, first)
         if self.regime == "train":
             self.seen, self.seen_from = found, first
-            together = self.once_an_update or (self.by_position and self.rows == 1)
-            if together and self.held is not None:
-                self.held.append(found)
+            if self.once_an_update or (self.by_position and self.rows == 1):
+                self.enter_together("update", found)
             else:
                 self.update(found, first)
+
+    def enter_together(self, method: str, found: Moments) -> None:
+        """Call a method with the moments: at once, or in `commit` with all of the update's."""
+        if self.held is None:
+            getattr(self, method)(found)
+        else:
+            self.held.setdefault(method, []).append(found)
 
     @torch.no_grad()
     def commit(self) -> None:
         """Enter the moments held during an update into the tables, pooled as one batch."""
-        held, self.held = self.held, None
-        if held:
-            self.update(as_one(held))
+        held, self.held = self.held or {}, None
+        for method, batches in held.items():
+            sums = torch.stack([found.sums() for found in batches]).sum(0)
+            pooled = Moments.pooled(sums, batches[0].mean.dtype)
+            getattr(self, method)(pooled if batches[1:] else batches[0])
 
     def update(self, found: Moments, first: int = 0) -> None:
         """Update the table rows from `first` on where the batch has enough values."""
@@ -307,14 +310,6 @@ class RunningNorm(Norm):
         self.clock = Clock(step, None if total < 0 else total)
 
 
-def as_one(held: Sequence[Moments]) -> Moments:
-    """Return the moments of several batches, pooled as one batch."""
-    if len(held) == 1:
-        return held[0]
-    sums = torch.stack([found.sums() for found in held]).sum(0)
-    return Moments.pooled(sums, held[0].mean.dtype)
-
-
 def check_groups(groups: int | None, dim: int) -> None:
     """Raise ValueError if `dim` features cannot be split into `groups` groups of equal size."""
     if groups is not None and dim % groups:
@@ -327,25 +322,32 @@ def running_norms(model: nn.Module) -> list[RunningNorm]:
 
 
 @contextmanager
-def normalized_by(
-    model: nn.Module, eval_stats: EvalStats, *, in_step: bool = False
-) -> Iterator[None]:
+def normalized_by(model: nn.Module, eval_stats: EvalStats) -> Iterator[None]:
     """Put the model in eval mode, with its norms using batch statistics or running statistics.
 
     With `batch` the model computes the same as in training, but without dropout and without
-    updating the tables. If all processes run `in_step`, each with the same number of batches,
-    synced norms pool statistics over all processes. All modes are restored on exit.
+    updating the tables. All modes are restored on exit.
     """
-    norms = running_norms(model)
-    former: list[tuple[EvalStats, bool]] = [(norm.eval_stats, norm.in_step) for norm in norms]
+    former: dict[RunningNorm, EvalStats] = {n: n.eval_stats for n in running_norms(model)}
     modes = {module: module.training for module in model.modules()}
     try:
         model.eval()
-        for norm in norms:
-            norm.eval_stats, norm.in_step = eval_stats, in_step
+        for norm in former:
+            norm.eval_stats = eval_stats
         yield
     finally:
-        for norm, before in zip(norms, former, strict=True):
-            norm.eval_stats, norm.in_step = before
+        for norm, before in former.items():
+            norm.eval_stats = before
         for module, was_training in modes.items():
             module.training = was_training
+
+
+@contextmanager
+def statistics_kept(model: nn.Module) -> Iterator[None]:
+    """Restore the running statistics of the model's norms on exit."""
+    former = {norm: deepcopy(norm.state_dict()) for norm in running_norms(model)}
+    try:
+        yield
+    finally:
+        for norm, state in former.items():
+            norm.load_state_dict(state)

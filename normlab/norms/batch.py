@@ -150,7 +150,7 @@ class NoisyBatchNorm(BatchNorm):
     @uncompiled
     def forward(self, x: Float[Tensor, "B P D"], stream: Stream) -> Float[Tensor, "B P D"]:
         y = super().forward(x, stream)
-        if not self.training or self.clock.step == 0:
+        if self.regime != "train" or self.clock.step == 0:
             return y
         draw = torch.Generator().manual_seed(self._seed + self.clock.step)
         shift, scale = torch.rand(2, self.dim, generator=draw).to(self.weight)

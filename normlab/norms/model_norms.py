@@ -2,14 +2,13 @@
 
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
-from copy import deepcopy
 from functools import partial
 
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from normlab.norms.base import Clock, Norm, normalized_by, running_norms
+from normlab.norms.base import Clock, Norm, normalized_by, running_norms, statistics_kept
 from normlab.norms.pool import Moments
 from normlab.norms.ranks import sum_over_ranks
 
@@ -50,15 +49,12 @@ class ModelNorms:
 
     def begin_step(self, step: int, total: int | None) -> None:
         """Set the clock of all norms (`total` may be unknown) and freeze statistics if due."""
-        clock = Clock(step, total)
-        for norm in self._named.values():
-            norm.clock = clock
         last = self._last_unfrozen(total)
+        for norm in self._named.values():
+            norm.clock = Clock(step, total)
         for norm in self._running:
-            if last is not None and step > last and not norm.frozen:
-                norm.frozen = True
-                norm.eval()
-            norm.held = []
+            norm.frozen = last is not None and step > last
+            norm.held = {}
 
     def _last_unfrozen(self, total: int | None) -> int | None:
         """Return the last step that uses batch statistics; None if they are never frozen."""
@@ -93,29 +89,24 @@ def recalibrated(model: nn.Module, run_batches: Callable[[], None]) -> Iterator[
     processes, which may feed different numbers of batches ("precise BN", Wu and Johnson 2021).
     Rows that no batch reached keep their statistics. Raises ValueError if no norm had any tokens.
     """
-    norms = running_norms(model)
-    former = [deepcopy(norm.state_dict()) for norm in norms]
-    means = [norm.running_moments()[0] for norm in norms]
-    sums = [mean.new_zeros(4, *mean.shape, dtype=torch.float64) for mean in means]
+    means = {norm: norm.running_moments()[0] for norm in running_norms(model)}
+    sums = {n: mean.new_zeros(4, *mean.shape, dtype=torch.float64) for n, mean in means.items()}
 
     def add(total: Tensor, found: Moments, first: int) -> None:
         total[:, first : first + len(found.mean)] += found.sums()
 
-    try:
-        with ExitStack() as stack:
-            for norm, total in zip(norms, sums, strict=True):
-                norm.watchers.append(partial(add, total))
-                stack.callback(norm.watchers.pop)
-            stack.enter_context(normalized_by(model, "batch"))
-            stack.enter_context(torch.no_grad())
-            run_batches()
-        moments = [Moments.pooled(sum_over_ranks(total), torch.float64) for total in sums]
-        if norms and not any(bool((found.count > 1).any()) for found in moments):
-            raise ValueError("recalibration had no tokens: give run_batches at least one batch")
-        for norm, found in zip(norms, moments, strict=True):
+    with ExitStack() as stack:
+        for norm, total in sums.items():
+            norm.watchers.append(partial(add, total))
+            stack.callback(norm.watchers.pop)
+        stack.enter_context(normalized_by(model, "batch"))
+        stack.enter_context(torch.no_grad())
+        run_batches()
+    moments = {n: Moments.pooled(sum_over_ranks(s), torch.float64) for n, s in sums.items()}
+    if moments and not any(bool((found.count > 1).any()) for found in moments.values()):
+        raise ValueError("recalibration had no tokens: give run_batches at least one batch")
+    with statistics_kept(model):
+        for norm, found in moments.items():
             mean, var = norm.estimates(found)
             norm.enter(slice(None), mean, var, (found.count >= norm.fewest).to(mean))
         yield
-    finally:
-        for norm, state in zip(norms, former, strict=True):
-            norm.load_state_dict(state)

@@ -10,7 +10,7 @@ passes over the data, since the difference of two large sums would lose precisio
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Literal, NamedTuple
 
@@ -48,10 +48,6 @@ class Stream:
 
     valid: Bool[Tensor, "B P"] | None = None
     start: int = 0
-
-    def counted(self, padding: str) -> "Stream":
-        """Return the stream of the tokens that enter statistics: all with `padding` "include"."""
-        return Stream() if padding == "include" else self
 
     def real(self, x: Shaped[Tensor, "B P *_"]) -> Bool[Tensor, "B P"]:
         """Return the mask of real tokens of `x`."""
@@ -153,26 +149,15 @@ class _Select(torch.autograd.Function):
 
 @dataclass(frozen=True)
 class Pool:
-    """The axes to pool statistics over, optionally within ghost batches of `size` sequences.
+    """The axes to pool statistics over, optionally within ghost batches of a few sequences.
 
-    A ghost batch has `size` neighboring sequences, the last one the remainder. If `interleaved`,
-    sequence i is in group i mod n, n = ceil(B / size), as in the view `[B / n, n C]` of Page 2019.
+    A ghost batch has `ghost` neighboring sequences, the last one the remainder (Hoffer, Hubara and
+    Soudry 2017, algorithm 1).
     """
 
     axes: frozenset[Axis]
-    size: int | None = None
-    interleaved: bool = False
+    ghost: int | None = None
     groups: int = 1  # of neighboring features, with separate statistics; 1 to pool over the batch
-
-    def ghosts(self, ghost: int | str | None) -> "Pool":
-        """Return this pool with ghost batches (Hoffer, Hubara and Soudry 2017, algorithm 1).
-
-        Examples: `8` neighboring sequences each, `interleaved-8`, or None for the whole batch.
-        """
-        if ghost is None:
-            return self
-        interleaved, _, size = str(ghost).rpartition("-")
-        return replace(self, size=int(size), interleaved=bool(interleaved))
 
     @property
     def dims(self) -> tuple[int, ...]:
@@ -182,7 +167,7 @@ class Pool:
     @property
     def plain(self) -> bool:
         """Whether all tokens of the batch are one group."""
-        return self.axes >= {"batch", "position"} and self.size is None
+        return self.axes >= {"batch", "position"} and self.ghost is None
 
     def cut(self, x: Float[Tensor, "B P D"], stream: Stream, padding: str = "exclude") -> Groups:
         """Return the groups of `x` in the dtype of statistics, with 0 at values that do not count.
@@ -201,7 +186,7 @@ class Pool:
             bits = -stream.valid[..., None].int()
         (wide,) = widen(x)
         every = None
-        if self.size is not None and len(x) % self._largest(len(x)):  # a group is not full
+        if self.ghost is not None and len(x) % min(self.ghost, len(x)):  # a group is not full
             every = self.reshape(torch.full_like(wide[..., :1], -1, dtype=torch.int))
         kept = every if bits is None else self.reshape(bits)
         values = self.reshape(wide)
@@ -228,13 +213,11 @@ class Pool:
             return x.reshape(1, -1, 1, x.shape[2])
         if "batch" not in self.axes:
             return x.unflatten(2, (min(self.groups, x.shape[2]), -1))
-        if self.size is None:
+        if self.ghost is None:
             groups = x.unsqueeze(0)
         else:
-            size = self._largest(len(x))
-            filled = F.pad(x, (0, 0, 0, 0, 0, -len(x) % size))
-            interleaved = filled.unflatten(0, (size, -1)).transpose(0, 1)
-            groups = interleaved if self.interleaved else filled.unflatten(0, (-1, size))
+            size = min(self.ghost, len(x))
+            groups = F.pad(x, (0, 0, 0, 0, 0, -len(x) % size)).unflatten(0, (-1, size))
         return groups.flatten(1, 2).unsqueeze(2) if "position" in self.axes else groups
 
     def join(
@@ -249,16 +232,7 @@ class Pool:
             return y.reshape(like.shape)
         if "position" in self.axes:
             y = y.squeeze(2).unflatten(1, (-1, like.shape[1]))
-        if self.interleaved:
-            y = y.transpose(0, 1)
         return y.flatten(0, 1)[: len(like)]
-
-    def _largest(self, sequences: int) -> int:
-        """Return the number of sequences in the largest ghost batch."""
-        assert self.size is not None
-        if not self.interleaved:
-            return min(self.size, sequences)
-        return -(-sequences // -(-sequences // self.size))
 
     def moments(self, groups: Groups, all_reduce: AllReduce = here) -> Moments:
         """Return the mean and variance of each group, summed over processes by `all_reduce`."""

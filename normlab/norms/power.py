@@ -8,7 +8,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from normlab.norms.base import RunningNorm, as_one, check_groups, uncompiled
+from normlab.norms.base import RunningNorm, check_groups, uncompiled
 from normlab.norms.pool import Axis, Grouped, Groups, Moments, select
 
 SquarePadding = Literal["exclude", "include", "forward"]
@@ -38,7 +38,6 @@ class SquareNorm(RunningNorm):
     def __post_init__(self) -> None:
         super().__post_init__()
         check_groups(self.groups, self.dim)
-        self.held_gradients: list[Moments] = []
         self.register_buffer("running_square", torch.ones(1, self.dim))
 
     forward = uncompiled(RunningNorm.forward)
@@ -90,22 +89,11 @@ class SquareNorm(RunningNorm):
     def see_gradient(self, mean: Tensor, count: Tensor) -> None:
         """Enter a training batch's gradient moment, `[G, 1, 1, D]`, now or at the update's end."""
         found = self.whole(Moments(mean, torch.zeros_like(mean), count, count))
-        if self.held is None:
-            self.enter_gradient(found.mean, found.count)
-        else:
-            self.held_gradients.append(found)
+        self.enter_together("enter_gradient", found)
 
-    def enter_gradient(self, mean: Float[Tensor, "1 D"], count: Float[Tensor, "1 1"]) -> None:
+    def enter_gradient(self, found: Moments) -> None:
         """Enter the last batch's gradient moment into the tables, unless it had no tokens."""
         raise NotImplementedError
-
-    @torch.no_grad()
-    def commit(self) -> None:
-        super().commit()
-        held, self.held_gradients = self.held_gradients, []
-        if held:
-            found = as_one(held)
-            self.enter_gradient(found.mean, found.count)
 
     def running_moments(self) -> tuple[Tensor, Tensor]:
         return torch.zeros_like(self.running_square), self.running_square
@@ -175,5 +163,5 @@ class PowerNorm(SquareNorm):
 
         return taken_out
 
-    def enter_gradient(self, mean: Float[Tensor, "1 D"], count: Float[Tensor, "1 1"]) -> None:
-        self.gradient_moment.add_(mean.to(self.gradient_moment))
+    def enter_gradient(self, found: Moments) -> None:
+        self.gradient_moment.add_(found.mean.to(self.gradient_moment))

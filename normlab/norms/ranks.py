@@ -73,15 +73,6 @@ def is_main() -> bool:
 
 
 def sum_over_ranks(x: Tensor) -> Tensor:
-    """Return the sum of `x` over processes, outside of autograd; `x` itself for one process."""
-    if world().size == 1:
-        return x
-    total = x.detach().clone(memory_format=torch.contiguous_format)
-    dist.all_reduce(total)
-    return total
-
-
-def all_reduce_sum(x: Tensor) -> Tensor:
     """Return the sum of `x` over processes, differentiably; `x` itself for one process."""
     if world().size == 1:
         return x

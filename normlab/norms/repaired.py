@@ -219,7 +219,7 @@ class ProgressiveRepBatchNorm(RepBatchNorm):
 
     @uncompiled
     def forward(self, x: Float[Tensor, "B P D"], stream: Stream) -> Float[Tensor, "B P D"]:
-        if self.training and self.clock.step and self.during("warmup"):
+        if self.regime == "train" and self.clock.step and self.during("warmup"):
             return self.tokens(*widen(x)).to(x.dtype)
         return super().forward(x, stream)
 

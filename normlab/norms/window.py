@@ -83,15 +83,22 @@ class MovingAverageBatchNorm(SquareNorm):
         return self.gain_and_shift(z * r)
 
     def entry(self, newest: Rows) -> Entry:
-        """Return the entry of a batch with this mean square."""
-        slot, full = self.next_slot()
-        square = with_newest(self.squares, newest, slot).mean(1).to(newest) if full else newest
-        return Entry(slot, full, torch.zeros_like(newest[:, :1], dtype=torch.bool), newest, square)
-
-    def next_slot(self) -> tuple[int, bool]:
-        """Return the next batch's row in the windows, and whether its moments come from them."""
+        """Return the entry of the next batch, given its mean square."""
+        slot = (self.batches + 1) % self.window
         full = self.batches >= self.window and not self.during("warmup")
-        return (self.batches + 1) % self.window, full
+        windows = with_newest(self.squares, newest, slot)
+        outlier = self.outliers(windows)
+        by_window = self.average(windows).to(newest) if full else newest
+        square = torch.where(outlier, newest, by_window)
+        return Entry(slot, full, outlier, torch.where(outlier, self.running_square, newest), square)
+
+    def average(self, windows: Float[Tensor, "G K D"]) -> Rows:
+        """Return the mean square of each window."""
+        return windows.mean(1)
+
+    def outliers(self, windows: Float[Tensor, "G K D"]) -> Bool[Tensor, "G 1"]:
+        """Return whether each newest batch is left out of the windows."""
+        return windows.new_zeros(len(windows), 1, dtype=torch.bool)
 
     def correction(self, entry: Entry) -> Rows:
         """Return `r`, which is 1 for an outlier."""
@@ -125,9 +132,9 @@ class MovingAverageBatchNorm(SquareNorm):
         """Return the multiple of z to subtract; `newest` is the mean of gradient times z."""
         return with_newest(before[0], newest, entry.slot).mean(1) if entry.full else newest
 
-    def enter_gradient(self, mean: Float[Tensor, "1 D"], count: Float[Tensor, "1 1"]) -> None:
+    def enter_gradient(self, found: Moments) -> None:
         moment = self.gradient_moments[self.last.slot]
-        moment.copy_(torch.where(count > 0, mean.to(moment), moment)[0])
+        moment.copy_(torch.where(found.count > 0, found.mean.to(moment), moment)[0])
 
 
 def _grouped(rows: Rows) -> Float[Tensor, "G 1 1 D"]:
@@ -168,17 +175,14 @@ class UnifiedNorm(MovingAverageBatchNorm):
             product.register_hook(lambda grad: grad * r)
         return product + self.bias.to(z)
 
-    def entry(self, newest: Rows) -> Entry:
-        slot, full = self.next_slot()
-        windows = with_newest(self.squares, newest, slot)
-        geometric = windows.log().mean(1).exp()
-        outlier = windows.new_full((len(windows), 1), self.window == 1, dtype=torch.bool)
-        if self.window > 1 and self.filter and not self.during("warmup"):
-            allowed = self.window * self.squares.sqrt().var()
-            outlier = (windows.mean(1) - geometric > allowed).any(-1, keepdim=True)
-        kept = newest if self.window == 1 else torch.where(outlier, self.running_square, newest)
-        by_window = geometric.to(newest) if full else newest
-        return Entry(slot, full, outlier, kept, torch.where(outlier, newest, by_window))
+    def average(self, windows: Float[Tensor, "G K D"]) -> Rows:
+        return windows.log().mean(1).exp()
+
+    def outliers(self, windows: Float[Tensor, "G K D"]) -> Bool[Tensor, "G 1"]:
+        if self.window == 1 or not self.filter or self.during("warmup"):
+            return windows.new_full((len(windows), 1), self.window == 1, dtype=torch.bool)
+        allowed = self.window * self.squares.sqrt().var()
+        return (windows.mean(1) - self.average(windows) > allowed).any(-1, keepdim=True)
 
     def taken_out(self, newest: Rows, entry: Entry, before: Sequence[Tensor]) -> Rows:
         _, mean = self.gradient_mean(newest, entry, *before)
@@ -194,9 +198,9 @@ class UnifiedNorm(MovingAverageBatchNorm):
         of_window = with_newest(moments, kept, entry.slot).mean(1)
         return kept, torch.where(entry.outlier, newest, of_window)
 
-    def enter_gradient(self, mean: Float[Tensor, "1 D"], count: Float[Tensor, "1 1"]) -> None:
+    def enter_gradient(self, found: Moments) -> None:
         moments, nu = self.gradient_moments, self.gradient_moment
-        newest = torch.where(count > 0, mean.to(nu), nu)
+        newest = torch.where(found.count > 0, found.mean.to(nu), nu)
         kept, towards = self.gradient_mean(newest, self.last, moments, nu)
         moments[self.last.slot] = kept[0]
-        nu.lerp_(torch.where(count > 0, towards, nu), self.momentum)
+        nu.lerp_(torch.where(found.count > 0, towards, nu), self.momentum)

@@ -24,7 +24,7 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
-from normlab.norms.base import Norm, Stream, normalized_by
+from normlab.norms.base import Norm, Stream, statistics_kept
 from normlab.norms.ranks import sum_over_ranks
 from normlab.placements.base import Branch, NormResidual, Norms, Place
 from normlab.placements.post import Post
@@ -63,10 +63,9 @@ def needs_profile(model: nn.Module) -> bool:
 def profile(model: nn.Module, run_batch: Callable[[], object], *, seed: int) -> None:
     """Set the omegas of a model by running `run_batch`, a forward pass of one batch.
 
-    The model computes the same as in training, with dropout (drawn from `seed`) and batch
-    statistics, but leaves running statistics, gradients and the random state unchanged. Every
-    process must call this before the model is compiled; variances are taken over all processes, so
-    all get the same omegas.
+    The model is in training mode, with dropout drawn from `seed`; running statistics, gradients and
+    the random state stay unchanged. Every process must call this before the model is compiled;
+    variances are taken over all processes, so all get the same omegas.
     """
     devices = {parameter.device for parameter in model.parameters() if parameter.is_cuda}
     total = torch.ones((), dtype=torch.float64)
@@ -81,10 +80,11 @@ def profile(model: nn.Module, run_batch: Callable[[], object], *, seed: int) -> 
 
     with ExitStack() as stack:
         stack.enter_context(torch.random.fork_rng(list(devices)))
-        stack.enter_context(normalized_by(model, "batch", in_step=True))
+        stack.enter_context(statistics_kept(model))
+        stack.callback(model.train, model.training)
+        model.train()
         torch.manual_seed(seed)
         for module in model.modules():
-            module.training = not isinstance(module, Norm)
             if isinstance(module, AdminResidual):
                 module.profiler = take
                 stack.callback(delattr, module, "profiler")

@@ -165,7 +165,7 @@ class Trainer:
             loss.backward()
         self.norms.commit()
         ranks.sum_gradients(self.parameters)
-        totals = ranks.all_reduce_sum(totals)
+        totals = ranks.sum_over_ranks(totals)
         grads = [p.grad for p in self.parameters if p.grad is not None]
         grad_norm = torch.nn.utils.get_total_norm(grads)
         loss, penalty, norm = torch.cat([totals, grad_norm.double()[None]]).tolist()

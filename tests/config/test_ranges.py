@@ -28,7 +28,7 @@ def config() -> dict:
     [
         ("seed", [0, 10**12], [10**12 + 1, 0.5], "at least 0 and at most 1000000000000, a whole"),
         ("clip_grad", [0.1, 1e300], [0, math.inf, 10**400], "above 0"),
-        ("norm.ghost", [1, "interleaved-8"], [0, "interleaved-0", "interleaved-N"], ", or interl"),
+        ("validate.every", [1, "epoch"], [0, "epochs"], "above 0, a whole number, or epoch"),
         (
             "optim.betas",
             [[0, 0.5]],
@@ -78,7 +78,7 @@ def test_every_key_of_a_norm_or_rule_has_the_range_of_its_name():
         ("budget.steps=null", "budget: set at least one of budget.steps"),
         ("+optim.maximize=nan", "optim.maximize=nan must be a finite number"),
         ('data_dir="a\nb"', r"data_dir='a\nb' has characters that cannot be printed"),
-        ("norm=bn norm.ghost=interleaved-0", "must be above 0, a whole number, or interleaved-N"),
+        ("norm=bn norm.ghost=0", "norm.ghost=0 must be above 0, a whole number"),
         ("schedule=cosine budget.steps=9", "schedule.total=9 must be above schedule.warmup"),
         ("validate.test=best validate.average=3", "validate.test=best and validate.average=3"),
     ],

@@ -171,7 +171,7 @@ def _gradients_of_two_ranks():
 def _collectives():
     shard = ranks.world()
     x = torch.tensor([1.0 + shard.rank], requires_grad=True)
-    (ranks.all_reduce_sum(x) * (shard.rank + 1)).sum().backward()
+    (ranks.sum_over_ranks(x) * (shard.rank + 1)).sum().backward()
     values, _, valid = _data()
     return (
         ranks.sum_scalars([1.5, float(shard.rank)]),

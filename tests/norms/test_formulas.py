@@ -67,17 +67,6 @@ def test_sequence_norm_pools_positions_and_features():
     torch.testing.assert_close(norm(x, Stream()), (x - mean) / (var + norm.eps).sqrt())
 
 
-def test_interleaved_groups_are_a_view_of_the_batch_as_in_cifar10_fast():
-    """Two groups of a batch `[B, C, P]` are the channels of its view as `[B / 2, 2 C, P]`."""
-    x = torch.randn(6, 9, 8, dtype=torch.float64) * 2 + 1
-    expected = nn.BatchNorm1d(16).double()(x.mT.reshape(3, 16, 9)).reshape(6, 8, 9).mT
-    norm = make_norm("bn", 8, ghost="interleaved-3").double()
-    torch.testing.assert_close(norm(x, Stream()), expected)
-    whole = nn.BatchNorm1d(8).double()  # the moments are merged, not averaged
-    whole(x.mT)
-    torch.testing.assert_close(norm.running_var[0], whole.running_var)
-
-
 def test_norms_that_pool_positions_in_eval_see_the_future():
     assert {o for o in ("in", "seqn", "gn_sample", "gn", "ln") if make_norm(o, 8).sees_future} == {
         *("in", "seqn", "gn_sample")
