@@ -72,7 +72,7 @@ _TABLE: Sequence[tuple[Range, str, Sequence[str]]] = (
     (_range(int, ge=0, lt=2**32), "task.", ("corpus.seed",)),
     (_FROM_TWO, "observe.probe.*.", ("samples", "tokens", "window", "min_history")),
     (_FROM_TWO, "task.", ("max_length", "eval_max_length", "length_change.max_length")),
-    (_POSITIVE, "", ("clip_grad", "budget.epochs", "budget.minutes", "placement.encoder_beta")),
+    (_POSITIVE, "", ("clip_grad", "budget.epochs", "budget.minutes")),
     (_POSITIVE, "observe.", ("probe.*.threshold", "probe.*.eps", "rank_timeout")),
     (_POSITIVE, "", ("model.gain", "optim.lr", "schedule.lr")),
     (_FACTOR, "", ("divergence_factor",)),

@@ -200,8 +200,8 @@ class RunningNorm(Norm):
     @property
     def regime(self) -> Literal["train", "batch", "running"]:
         """Batch statistics that update the tables, ones that do not, or running statistics."""
-        if self.training and not self.frozen:
-            return "train"
+        if self.training:
+            return "running" if self.frozen else "train"
         return "batch" if self.eval_stats == "batch" else "running"
 
     @property

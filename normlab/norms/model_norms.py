@@ -17,19 +17,13 @@ class ModelNorms:
     """Drives all norms of a model through the steps of a run.
 
     After the share `freeze_statistics` of a run, running statistics are frozen and training
-    normalizes with them. Raises ValueError if it is set and a norm has `eval_stats` "batch".
+    normalizes with them.
     """
 
     def __init__(self, model: nn.Module, *, freeze_statistics: float | None = None) -> None:
         self._freeze_statistics = freeze_statistics
         self._named = {n: m for n, m in model.named_modules() if isinstance(m, Norm)}
         self._running = running_norms(model)
-        by_batch = any(norm.eval_stats == "batch" for norm in self._running)
-        if freeze_statistics is not None and by_batch:
-            raise ValueError(
-                f"freeze_statistics={freeze_statistics}: norm.eval_stats=batch has no running "
-                "statistics to freeze; set norm.eval_stats=running"
-            )
 
     def milestones(self, total: int | None) -> dict[str, int]:
         """Return the last step of each phase of the norms in a run of `total` steps.

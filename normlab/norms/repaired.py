@@ -29,20 +29,14 @@ class RegularizedBatchNorm(BatchNorm):
 
     The penalty pulls the batch's mean and deviation towards the running ones, mu and sigma, so that
     inference sees the same statistics. It is the sum over features of `penalty_mean` times the
-    first term plus `penalty_var` times the second. Only diff and diff2 are in the paper.
+    first of two `terms` plus `penalty_var` times the second; for `diff`
 
-        diff             (mu_B - mu)^2                  |sigma_B^2 - sigma^2|
-        diff2            (mu_B - mu)^2                  (sigma_B - sigma)^2
-        reldiff          ((mu_B - mu) / sigma)^2        (1 - sigma_B / sigma)^2
-        mag              mu_B^2                         sigma_B^2
-        reldiffnorm      ((mu_B - mu) / ||mu||)^2       |sigma_B^2 - sigma^2| / sum sigma^2
-        reldiffcosine    -cos(mu_B, mu)                 -cos(sigma_B^2, sigma^2)
-        symkl            (mu_B - mu)^2 (1 / sigma_B^2 + 1 / sigma^2)
-                             + sigma^2 / sigma_B^2 + sigma_B^2 / sigma^2        0
+        penalty_mean (mu_B - mu)^2 + penalty_var |sigma_B^2 - sigma^2|
 
-    The penalty is added once to the loss summed over a micro-batch. Running statistics are updated
-    first, which shrinks the distances by a factor of 1 - momentum. Processes that share batch
-    statistics share one penalty; each ghost batch has its own.
+    Only diff and diff2 are in the paper, all others in the authors' code. The penalty is added once
+    to the loss summed over a micro-batch. Running statistics are updated first, which shrinks the
+    distances by a factor of 1 - momentum. Processes that share batch statistics share one penalty;
+    each ghost batch has its own.
     """
 
     kernel: ClassVar[bool] = False
@@ -67,7 +61,11 @@ class RegularizedBatchNorm(BatchNorm):
             self.extra_loss = total if self.divided else total / world().size
 
     def terms(self, m: Tensor, v: Tensor, mu: Tensor, var: Tensor) -> tuple[Tensor, Tensor]:
-        """Return both penalty terms per feature, from the batch's moments and the running ones."""
+        """Return both penalty terms per feature.
+
+        `m` and `v` are mean and variance of the batch, mu_B and sigma_B^2; `mu` and `var` are the
+        running ones.
+        """
         ratio = self.inverse(var) / self.inverse(v)  # sigma_B / sigma
         match self.penalty:
             case "diff":

@@ -16,9 +16,8 @@
     decoder with an encoder         (3M)^(1/4)           (12M)^(-1/4)
 
 Source: Wang et al. 2022 ("DeepNet: Scaling Transformers to 1,000 Layers"), figure 2.
+torchscale has 1.15, the inverse, in place of .87.
 """
-
-from dataclasses import dataclass
 
 from torch import Tensor
 
@@ -34,17 +33,10 @@ class DeepNormResidual(NormResidual):
         return self.norm(self.factor * x + self.dropout(branch(x)), stream)
 
 
-@dataclass(eq=False, kw_only=True)
 class DeepNorm(Post):
-    """DeepNorm placement.
-
-    `encoder_beta` is the constant .87 in the beta of an encoder with a decoder; torchscale uses its
-    inverse, 1.15.
-    """
+    """DeepNorm placement."""
 
     kind = DeepNormResidual
-
-    encoder_beta: float
 
     def factor(self, place: Place) -> float:
         if not place.other_layers:
@@ -59,5 +51,5 @@ class DeepNorm(Post):
         if not place.other_layers:
             return (8 * place.layers) ** -0.25
         if place.stack == "encoder":
-            return self.encoder_beta * (place.layers**4 * place.other_layers) ** (-1 / 16)
+            return 0.87 * (place.layers**4 * place.other_layers) ** (-1 / 16)
         return (12 * place.layers) ** -0.25

@@ -6,7 +6,7 @@
 
         x ---+--> norm --> fc1 --> activation --> norm --> fc2 --> dropout --> (+) --> y
              |                                                                  |
-             +--> x gain of each feature (small models) ------------------------+
+             +------------------------------------------------------------------+
 
     cross-attention is plain pre-norm.
 
@@ -14,7 +14,8 @@
 
 Source: Shleifer et al. 2021 ("NormFormer: Improved Transformer Pretraining with Extra
 Normalization"). The paper scales each head before the output projection (`head_gains: mix`); the
-authors' fairseq code instead scales equal parts of the width after it (`out`), one per head.
+authors' fairseq code instead scales equal parts of the width after it (`out`), one per head. The
+gain on the stream of small models is omitted.
 """
 
 from dataclasses import dataclass
@@ -24,9 +25,9 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from normlab.norms.base import Norm, Stream
-from normlab.placements.base import Branch, Norms, Place, Residual, Site
-from normlab.placements.pre import Pre, PreResidual
+from normlab.norms.base import Stream
+from normlab.placements.base import Norms, Place, Residual, Site
+from normlab.placements.pre import Pre
 from normlab.placements.sandwich import SandwichResidual
 
 
@@ -41,29 +42,15 @@ class HeadGains(nn.Module):
         return (x.unflatten(-1, (len(self.gain), -1)) * self.gain[:, None]).flatten(-2)
 
 
-class ScaledStreamResidual(PreResidual):
-    """y = gain * x + dropout(branch(norm(x)))."""
-
-    def __init__(self, norm: Norm, dropout: float):
-        super().__init__(norm, dropout)
-        self.gain = nn.Parameter(torch.ones(norm.dim))
-
-    def forward(self, x: Tensor, stream: Stream, branch: Branch) -> Tensor:
-        return self.gain * x + self.dropout(branch(self.norm(x, stream)))
-
-
 @dataclass(eq=False, kw_only=True)
 class NormFormer(Pre):
-    """NormFormer placement; `scale_residual` adds the stream's gain of small models."""
+    """NormFormer placement."""
 
     head_gains: Literal["out", "mix"]
-    scale_residual: bool
 
     def residual(self, norms: Norms, dim: int, place: Place) -> Residual:
         if place.sublayer == "self":
             return SandwichResidual(norms, dim, place, self.dropout)
-        if place.sublayer == "ffn" and self.scale_residual:
-            return ScaledStreamResidual(norms.at(place.path, dim), self.dropout)
         return super().residual(norms, dim, place)
 
     def inner(self, norms: Norms, site: Site, dim: int, place: Place) -> nn.Module | None:
