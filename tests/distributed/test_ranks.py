@@ -8,7 +8,7 @@ from omegaconf import OmegaConf
 
 from normlab.config.compose import to_dict
 from normlab.config.registry import CONFIG_DIR, instantiate
-from normlab.models.base import Image, ModelArchitecture
+from normlab.models.base import ModelArchitecture
 from normlab.models.layers import initialize
 from normlab.models.recurrent import Recurrent
 from normlab.norms import ranks
@@ -16,7 +16,6 @@ from normlab.norms.base import RunningNorm, Stream, running_norms
 from normlab.norms.model_norms import ModelNorms
 from normlab.placements import admin
 from normlab.placements.base import Norms
-from normlab.placements.pre import Pre
 from normlab.train.build import make_norm
 from tests.train.trainers import on_ranks
 
@@ -83,28 +82,6 @@ def _recurrence(option, rows, **values):
     return [t.detach() for t in (y, of_x, *(p.grad for p in model.parameters()), *tables)]
 
 
-IMAGES = "images bn"
-
-
-def _network(rows):
-    """Train a residual network on some images; return outputs, gradients and statistics."""
-    generator = torch.Generator().manual_seed(7)
-    pixels = torch.randn(6, 8, 8, 1, generator=generator, dtype=torch.float64)[rows]
-    pull = torch.randn(6, 3, generator=generator, dtype=torch.float64)[rows]
-    node = to_dict(OmegaConf.load(CONFIG_DIR / "model" / "resnet8.yaml"))
-    arch: Any = instantiate({**node, "width": 4}, "model", ModelArchitecture)
-    model = arch.build(Image(8, 8, 1, 3), Pre(dropout=0.0), Norms([("*", _made("bn"))]))
-    initialize(model, 1)
-    model, pixels = model.double(), pixels.requires_grad_()
-    logits = model(pixels)
-    (logits * pull).sum().backward()
-    ranks.sum_gradients(model.parameters())
-    assert pixels.grad is not None
-    tables = [table for norm in running_norms(model) for table in norm.tables.values()]
-    of_weights = [parameter.grad for parameter in model.parameters()]
-    return [t.detach() for t in (logits, pixels.grad, *of_weights, *tables)]
-
-
 def _made(option, **values):
     return lambda dim: make_norm(option, dim, momentum=1.0, **values)
 
@@ -117,8 +94,7 @@ def _own_rows():
 def _synced(rows=None):
     rows = _own_rows() if rows is None else rows
     found = {option: _forward_backward(option, True, rows) for option in BATCH}
-    found |= {name: _recurrence(name.split()[1], rows) for name in RECURRENT}
-    return found | {IMAGES: _network(rows)}
+    return found | {name: _recurrence(name.split()[1], rows) for name in RECURRENT}
 
 
 def test_synced_ranks_equal_one_process():

@@ -71,6 +71,7 @@ def test_norms_that_pool_positions_in_eval_see_the_future():
     assert {o for o in ("in", "seqn", "gn_sample", "gn", "ln") if make_norm(o, 8).sees_future} == {
         *("in", "seqn", "gn_sample")
     }
-    assert not make_norm("bn", 8).sees_future
-    assert make_norm("bn", 8, eval_stats="batch").sees_future
+    running, batch = make_norm("bn", 8), make_norm("bn", 8, eval_stats="batch")
+    assert running.incremental and not running.sees_future
+    assert batch.sees_future and not batch.batch_independent
     assert not make_norm("bn_position", 8, eval_stats="batch").sees_future

@@ -41,14 +41,6 @@ def _model_norms(*norms, **settings):
     return ModelNorms(torch.nn.Sequential(*norms), **settings)
 
 
-@pytest.mark.parametrize("option", ["bn", "pn", "mabn"])
-def test_eval_by_the_batch_depends_on_it(option):
-    norm = _trained(option, 3, eval_stats="batch").eval()
-    x, stream = _batch(9)
-    assert not norm.batch_independent and not norm.incremental
-    assert not torch.allclose(norm(x, stream)[0], norm(x[:1], Stream(VALID[:1]))[0])
-
-
 @pytest.mark.parametrize("option", RUNNING)
 def test_frozen_statistics_stay_and_training_computes_what_inference_does(option):
     norm = _trained(option, 3)
