@@ -217,12 +217,12 @@ class SampleGroupNorm(SequenceNorm):
 
 
 Compared = Literal["arctan", "isru", "satursin", "expsign", "smoothsign", "relsign", "cubsign"]
-"""Functions that Derf's repository compares with erf, besides `linear_clip`."""
 Function = Literal["tanh", "erf", "identity", Compared, "linear_clip"]
 FUNCTIONS: Mapping[Function, Callable[[Tensor], Tensor]] = {
     "tanh": torch.tanh,
     "erf": torch.erf,
     "identity": lambda x: x,
+    # Derf's repository compares erf with:
     "arctan": lambda x: 2 / math.pi * torch.atan(x),
     "isru": lambda x: x * (x.square() + 1).rsqrt(),
     "satursin": lambda x: torch.sin(x.clamp(-math.pi / 2, math.pi / 2)),
