@@ -285,9 +285,11 @@ class RunningNorm(Norm):
         """Enter the moments held during an update into the tables, pooled as one batch."""
         held, self.held = self.held or {}, None
         for method, batches in held.items():
-            sums = torch.stack([found.sums() for found in batches]).sum(0)
-            pooled = Moments.pooled(sums, batches[0].mean.dtype)
-            getattr(self, method)(pooled if batches[1:] else batches[0])
+            found = batches[0]
+            if batches[1:]:
+                sums = torch.stack([moments.sums() for moments in batches]).sum(0)
+                found = Moments.pooled(sums, found.mean.dtype)
+            getattr(self, method)(found)
 
     def update(self, found: Moments, first: int = 0) -> None:
         """Update the table rows from `first` on where the batch has enough values."""
