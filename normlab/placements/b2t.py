@@ -14,8 +14,6 @@ Source: Takase et al. 2023 ("B2T Connection: Serving Stability and Performance i
 Transformers"); the initial weights follow the authors' code.
 """
 
-from dataclasses import dataclass
-
 import torch
 from torch import Tensor
 
@@ -42,15 +40,12 @@ class B2TResidual(PostResidual):
         return torch.cat([super().forward(x, stream, branch), bottom], dim=-1)
 
 
-@dataclass(eq=False, kw_only=True)
 class B2T(Post):
-    """B2T placement; `rescaled` starts with the smaller weights of the authors' code."""
-
-    rescaled: bool
+    """B2T placement."""
 
     def residual(self, norms: Norms, dim: int, place: Place) -> Residual:
         norm = norms.at(place.path, dim)
         return B2TResidual(norm, self.dropout, sublayer=place.sublayer)
 
     def gain(self, role: Role, place: Place) -> float:
-        return XAVIER[role] * (place.layers**-0.5 if self.rescaled else 1.0)
+        return XAVIER[role] * place.layers**-0.5

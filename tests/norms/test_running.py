@@ -207,14 +207,6 @@ def test_pn_v_is_batch_norm_of_tokens_whose_mean_is_zero():
     torch.testing.assert_close(y, make_norm("bn", 8).double()(x, stream))
 
 
-def test_batch_renorm_is_batch_norm_while_its_bounds_stand():
-    renorm, plain = make_norm("brn", 8, eps=0.0).double(), make_norm("bn", 8, eps=0.0).double()
-    steps = _step(renorm, 2, total=8 * PAST), _step(plain, 2)
-    torch.testing.assert_close(*steps)
-    renorm.clock = Clock(PAST, PAST)
-    assert not torch.allclose(renorm(*_batch(5)), plain(*_batch(5)))
-
-
 def test_noisy_batch_norm_moves_all_tokens_together_by_step_and_place():
     norm = make_norm("bn_noisy", 8, noise_shift=0.5, noise_scale=1.25).double()
     norm.initialize(torch.Generator().manual_seed(1))
@@ -245,17 +237,6 @@ def test_the_penalty_draws_on_the_batch_and_is_given_once_and_only_in_training()
     assert grad[VALID].abs().min() > 0 and not grad[~VALID].any()
     norm.eval()(x, stream)
     assert norms.penalty() is None
-
-
-def test_unified_norm_leaves_an_outlying_batch_out_of_its_window():
-    norm = _trained("un", filter=True)
-    x, stream = _batch(33)
-    norm.clock = Clock(PAST + 1, PAST)
-    running = norm.running_square.clone()
-    y = norm(100 * x, stream)
-    torch.testing.assert_close(norm.squares[norm.last.slot], running[0])
-    square = (100 * x)[VALID].square().mean(0)
-    torch.testing.assert_close(y[VALID], (100 * x / (square + norm.eps).sqrt())[VALID])
 
 
 @pytest.mark.parametrize("option", ["pn", "mabn", "un"])
