@@ -25,7 +25,6 @@ from normlab.norms.base import Stream
 from normlab.norms.ranks import Shard, gather_objects, is_main
 from normlab.records.files import atomic_write
 from normlab.records.record import Score
-from normlab.records.store import HYPOTHESES_FILE, read_hypotheses
 from normlab.tasks.base import Batch, Draw, Task, label_smoothed_cross_entropy, step_by_step
 from normlab.tasks.progress import counted
 
@@ -281,13 +280,3 @@ def _bleu_tokenizer(data: Corpus | PreparedTranslation) -> Tokenize:
     A corpus that is already split into words is joined with spaces, even in a language without.
     """
     return tokenizer_of(data.languages[1]) if data.form == "raw" else "13a"
-
-
-def samples(task: object, folder: Path) -> list[tuple[str, str, str]]:
-    """Return source, reference and translation of test sentences; empty without translations."""
-    if not (isinstance(task, Translation) and (folder / HYPOTHESES_FILE).is_file()):
-        return []
-    text, outputs = task.data.texts["test"], read_hypotheses(folder)["test"]
-    chosen = np.linspace(0, len(outputs) - 1, min(3, len(outputs))).astype(int).tolist()
-    references = task.data.plain([text.target[i] for i in chosen])
-    return [(text.source[i], line, outputs[i]) for i, line in zip(chosen, references, strict=True)]

@@ -3,7 +3,7 @@
 The bar shows the phase and its progress, the training time left, the loss and the speed; each
 validation and note prints a line above it. In a pipe, each row is one short line, and a status
 line follows if nothing was printed for some seconds; `metrics.jsonl` has all values. Both styles
-end with a summary of at most twenty lines.
+end with a summary of at most twelve lines.
 """
 
 import math
@@ -21,14 +21,12 @@ from rich.table import Column
 from rich.text import Text
 
 from normlab.metrics.spread import CLEAR, NOT_CLEAR, accuracy_interval, learned
-from normlab.records.labels import one_line
 from normlab.records.record import RunRecord, Score
-from normlab.records.store import RECORD_FILE
+from normlab.records.store import HYPOTHESES_FILE, RECORD_FILE
 from normlab.tasks.progress import TRAINING, Stage
 from normlab.train.sinks import NO_SCORES, Pace, Row, RunInfo, Sink
 
 LOSS, SPEED = "train/loss", "train/tokens_per_second"
-_SAMPLE = ("  source", "  reference", "  output")
 _SIZE = ("model", "recipe", "scale")  # options that are not in a run's name
 _SILENT = 5.0  # seconds of silence in a pipe before a status line; more in a long run
 _HEADLINES = 5
@@ -56,7 +54,6 @@ class Console(Sink):
         self._run: RunInfo | None = None
         self._started = self._said = time.monotonic()
         self._pace, self._loss, self._speed = Pace(), "", ""
-        self._samples: list[tuple[str, str, str]] = []
 
     def open(self, run: RunInfo) -> None:
         self._run = run
@@ -91,9 +88,6 @@ class Console(Sink):
         place = f"step {step}" if total is None else f"step {step}/{total}"
         self.note(_joined(place, *texts, self._speed if SPEED in row else "", self._left))
 
-    def sample(self, source: str, reference: str, output: str) -> None:
-        self._samples.append((source, reference, output))
-
     def note(self, text: str) -> None:
         self._said = time.monotonic()
         self._console.print(Text(text), soft_wrap=not self._rich)  # a pipe has no width to wrap at
@@ -104,12 +98,9 @@ class Console(Sink):
             self._progress = None
         if record is None or self._run is None:
             return
-        lines = _page(record, self._run.run_dir, self._samples)
+        lines = _page(record, self._run.run_dir)
         if self._rich:
             lines[:1] = lines[0].wrap(self._console, self._console.width)
-        for line in lines if self._rich else ():
-            if line.plain.startswith(_SAMPLE):  # one line per sample, cut at the width
-                line.truncate(self._console.width, overflow="ellipsis")
         self._console.print(*lines, sep="\n", soft_wrap=True)  # one write: a pipe may be shared
 
     @property
@@ -145,8 +136,8 @@ def _joined(*parts: str) -> str:
     return "  ".join(filter(None, parts))
 
 
-def _page(record: RunRecord, folder: Path, samples: list[tuple[str, str, str]]) -> list[Text]:
-    """Return the summary: outcome, main scores, samples, the record's path, what to type next."""
+def _page(record: RunRecord, folder: Path) -> list[Text]:
+    """Return the summary: outcome, main scores, the record's path, what to type next."""
     outcome, budget, unit = record.outcome, record.budget, record.unit
     where = " in ".join(part for part in (outcome.reason, outcome.layer) if part)
     but = f", but {NOT_CLEAR} ({CLEAR})," if learned(record) is False else ""
@@ -167,12 +158,10 @@ def _page(record: RunRecord, folder: Path, samples: list[tuple[str, str, str]]) 
         lines.append(
             Text.assemble(f"  {name:<24}", (f"{figure(value):>10}", "bold"), between, known)
         )
-    for texts in samples[:3]:
-        for label, text in zip(_SAMPLE, texts, strict=True):
-            lines.append(Text.assemble((f"{label:<13}", "dim"), one_line(text)))
     lines.append(Text(f"record: {folder / RECORD_FILE}"))
     run = shlex.quote(str(folder))
-    then = f"predict {run} < FILE" if samples else f"inspect {run}"
+    translates = (folder / HYPOTHESES_FILE).is_file()
+    then = f"predict {run} < FILE" if translates else f"inspect {run}"
     root = folder.parents[1]
     compare = "compare" if root == Path("runs") else f"compare {shlex.quote(str(root))}"
     lines.append(Text("next:"))

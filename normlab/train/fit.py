@@ -27,7 +27,6 @@ from normlab.records.record import BudgetUsed, Outcome, RunRecord, Score, finger
 from normlab.records.store import CONFIG_FILE, RECORD_FILE, run_id
 from normlab.tasks.base import Task
 from normlab.tasks.progress import PREPARING, Stage, heard_by, say
-from normlab.tasks.translation import samples
 from normlab.train.build import (
     build_model,
     build_task,
@@ -124,9 +123,6 @@ class _Fit:
         record = self._record(trainer, outcome)
         if ranks.is_main():
             self.run.store.write(record, self.run.folder)
-        if outcome.status == "finished":
-            for sample in samples(self.task, self.run.folder):
-                self.sinks.sample(*sample)
         return record
 
     def _trainer(self) -> Trainer:

@@ -83,9 +83,6 @@ class Sink:
     def stage(self, stage: Stage) -> None:
         """Receive the current stage, at every step and batch, and before the sink opens."""
 
-    def sample(self, source: str, reference: str, output: str) -> None:
-        """Receive one sample output of the tested weights, before the sink closes."""
-
     def note(self, text: str) -> None:
         """Receive one line for the user (resumed, early stop, diverged, a sink lost)."""
 
@@ -117,9 +114,6 @@ class SinkGroup(Sink):
 
     def stage(self, stage: Stage) -> None:
         self._each("stage", stage)
-
-    def sample(self, source: str, reference: str, output: str) -> None:
-        self._each("sample", source, reference, output)
 
     def note(self, text: str) -> None:
         self._each("note", text)
