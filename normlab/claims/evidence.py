@@ -14,7 +14,7 @@ import yaml
 from msgspec import Struct
 
 from normlab.records.labels import norm_label
-from normlab.records.packed import Address, Key, address_of
+from normlab.records.packed import Key, address_of
 from normlab.records.pairs import spelled
 from normlab.records.record import RunRecord
 from normlab.records.store import RunStore
@@ -194,7 +194,7 @@ class Runs:
     def names(self, study: str, scale: str) -> set[str]:
         """Return the rows, with their grid points, that have packed runs."""
         folders = (folder for _, folder in self.made.get((study, scale), {}).values())
-        names = {address.name for each in folders if (address := Address.of(each)) is not None}
+        names = {found.name for each in folders if (found := address_of(each, packed=False))}
         return {rate for name, rate in self.plan(study, scale).names.items() if name in names}
 
     def plan(self, study: str, scale: str) -> Plan:

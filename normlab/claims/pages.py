@@ -13,7 +13,7 @@ from normlab.claims.claim import Part
 from normlab.claims.judge import DECIDED, p_text
 from normlab.claims.ledger import VERDICTS, Entry, Outcome
 from normlab.records.labels import in_markdown
-from normlab.records.packed import RECORDS, Address
+from normlab.records.packed import RECORDS, address_of
 
 _COLUMNS = ("part", "question", "found", "seeds", "p", "corrected", "verdict")
 _HOME = "results"
@@ -158,7 +158,7 @@ def _links(outcome: Outcome) -> str:
     """Return a link to each file that an outcome is based on, with the rows of its records."""
     files: dict[str, dict[str, None]] = {}
     for path in outcome.finding.records:
-        packed = Address.of(path)
+        packed = address_of(path, packed=False)
         file = path if packed is None else f"{packed.folder}/{RECORDS}"
         rows = files.setdefault(posixpath.relpath(file, _HOME), {})
         if packed is not None:

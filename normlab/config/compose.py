@@ -220,9 +220,7 @@ def error_line(error: Exception) -> str:
 
 def to_dict(config: Any) -> dict[str, Any]:
     """Return a config as plain values, with enumerations as their names."""
-    plain = OmegaConf.to_container(config, resolve=True, enum_to_str=True)
-    assert isinstance(plain, dict)
-    return {str(key): value for key, value in plain.items()}
+    return cast("Any", OmegaConf.to_container(config, resolve=True, enum_to_str=True))
 
 
 def from_dict(plain: Mapping[str, Any], changes: Sequence[str] = ()) -> DictConfig:

@@ -78,11 +78,6 @@ def groups() -> list[str]:
     return sorted(folder.relative_to(CONFIG_DIR).as_posix() for folder in folders)
 
 
-def run_groups() -> list[str]:
-    """Return the groups that a run chooses from: all but studies and claims."""
-    return [group for group in groups() if group not in ("claim", "study")]
-
-
 def option_names(group: str) -> list[str]:
     """Return the names of a group's options without opening files; [] if there is no such group."""
     return sorted(path.stem for path in (CONFIG_DIR / group).glob("*.yaml"))

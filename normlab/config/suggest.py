@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from difflib import get_close_matches
 from itertools import pairwise
 
-from normlab.config.registry import option_names, options_with, run_groups
+from normlab.config.registry import groups, option_names, options_with
 from normlab.config.schema import NORM_KEYS, OPTIONS, top_level_keys
 
 _LISTS = ("probe", "sink")  # groups from which a run takes several options
@@ -35,7 +35,7 @@ def meant(key: str) -> str:
     node, _, own = key.partition(".")
     if own and (having := options_with(node).get(own)):
         return f" {node}={', '.join(having)} {'has' if len(having) == 1 else 'have'} it."
-    known = [*_groups(), *top_level_keys()]
+    known = [*run_groups(), *top_level_keys()]
     known += [f"{node}.{name}" for node in (*OPTIONS, "norm") for name in options_with(node)]
     words: dict[str, list[str]] = {}
     for name in known:
@@ -45,8 +45,10 @@ def meant(key: str) -> str:
     return _did_you_mean([*found][:_MOST])
 
 
-def _groups() -> list[str]:
-    return [*run_groups(), *(f"norm@{key}" for key in NORM_KEYS[1:])]
+def run_groups() -> list[str]:
+    """Return the groups that a run chooses from: all but studies and claims, and `norm@` keys."""
+    own = [group for group in groups() if group not in ("claim", "study")]
+    return [*own, *(f"norm@{key}" for key in NORM_KEYS[1:])]
 
 
 def _did_you_mean(names: Sequence[str]) -> str:
@@ -93,7 +95,7 @@ def check_arguments(arguments: Sequence[str]) -> None:
                 if said.startswith("token recognition error") and not _SPECIAL.intersection(value):
                     said += f"; quote the value: \"{key}='{value}'\""  # such as a path in Chinese
                 raise ValueError(f"{text!r:.80} cannot be read: {said}") from None
-            if value.startswith("[") and key not in _LISTS and key in _groups():
+            if value.startswith("[") and key not in _LISTS and key in run_groups():
                 sweep = f"normlab train -m {key}={value.strip('[]').replace(' ', '')}"
                 raise ValueError(f"{text}: {key} takes one option; a sweep over several is {sweep}")
 

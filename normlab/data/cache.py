@@ -16,7 +16,7 @@ from pathlib import Path
 
 from filelock import FileLock
 
-from normlab.records.files import atomic_write, check_is_file, from_json, read_file
+from normlab.records.files import atomic_write, check_is_file, read_file
 
 MANIFEST = "manifest.json"
 MAX_BYTES = 4 * 2**30  # the most that a file or an archive may unpack to
@@ -75,12 +75,12 @@ def cached_folder(name: str, build: Callable[[Path], None]) -> Path:
 def is_whole(entry: Path) -> bool:
     """Return whether every file in an entry's manifest exists and has the right checksum."""
     try:
-        manifest = from_json(read_file(entry / MANIFEST))
+        manifest = json.loads(read_file(entry / MANIFEST))
         return bool(manifest) and all(
             Path(name).name == name and file_checksum(entry / name) == digest
             for name, digest in manifest.items()
         )
-    except (OSError, ValueError, AttributeError, TypeError):
+    except (OSError, ValueError, AttributeError, TypeError, RecursionError):
         return False
 
 

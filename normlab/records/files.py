@@ -2,11 +2,10 @@
 
 A reader sees the old file or the new one, never a mix: the content is written to a temporary file
 in the same folder, synced to disk and then renamed. Paths that are pipes or devices, which could
-block or never end, and JSON that nests too deep raise a one-line `ValueError`.
+block or never end, raise a one-line `ValueError`.
 """
 
 import contextlib
-import json
 import os
 import secrets
 import time
@@ -85,11 +84,3 @@ def read_file(path: Path | str) -> bytes:
     """Return the content of a regular file; ValueError for a folder, pipe or device."""
     check_is_file(path)
     return Path(path).read_bytes()
-
-
-def from_json(text: bytes | str) -> Any:
-    """Decode JSON; raises ValueError if it is invalid or nests too deep."""
-    try:
-        return json.loads(text)
-    except RecursionError:
-        raise ValueError("it nests too deep") from None

@@ -135,19 +135,14 @@ class Address(NamedTuple):
     name: str
     seed: int | None
 
-    @classmethod
-    def of(cls, place: Path | str) -> "Address | None":
-        """Parse an address; return None for other text."""
-        if (found := _ADDRESS.fullmatch(str(place))) is None:
-            return None
-        seed = int(found["seed"]) if found["seed"] else None
-        return cls(Path(found["folder"]), found["name"], seed)
 
-
-def address_of(place: Path) -> Address | None:
-    """Parse a path as an address; None if it is not one or its folder has no packed runs."""
-    found = Address.of(place)
-    return found if found and (found.folder / RECORDS).exists() else None
+def address_of(place: Path | str, *, packed: bool = True) -> Address | None:
+    """Parse an address; None for other text, or (if `packed`) if its folder has no packed runs."""
+    if (found := _ADDRESS.fullmatch(str(place))) is None:
+        return None
+    folder, seed = Path(found["folder"]), found["seed"]
+    there = not packed or (folder / RECORDS).exists()
+    return Address(folder, found["name"], int(seed) if seed else None) if there else None
 
 
 def runs_at(place: Path) -> tuple[Pack, list[Key]] | None:

@@ -117,7 +117,7 @@ def varying(experiments: Sequence[Parts]) -> list[dict[str, Any]]:
 
 @dataclass(frozen=True)
 class Summary:
-    """Mean, standard deviation (n - 1; None for one seed) and number of a value over seeds."""
+    """Mean, standard deviation (n - 1; None for one seed or no finite mean) and number of seeds."""
 
     mean: float
     sd: float | None
@@ -152,16 +152,8 @@ class Cell:
         return cls(ordered)
 
     @property
-    def config(self) -> dict[str, Any]:
-        return self.records[0].config
-
-    @property
     def parts(self) -> Parts:
         return self.records[0].parts
-
-    @property
-    def seeds(self) -> tuple[int, ...]:
-        return tuple(record.seed for record in self.records)
 
     @property
     def outcome(self) -> str:
@@ -169,9 +161,6 @@ class Cell:
         counts = Counter(record.outcome.status for record in self.records)
         others = sorted(counts.keys() - {"finished"}) or ["finished"]
         return ", ".join(f"{status} {counts[status]}/{len(self.records)}" for status in others)
-
-    def choice(self, group: str) -> str | None:
-        return self.records[0].choice(group)
 
     def score(self, name: str) -> Summary | None:
         """Summarise a score over the finished seeds; None if no seed has it.
@@ -186,7 +175,12 @@ class Cell:
                 f"({' / '.join(sorted(str(signature) for signature, _ in ways))}); "
                 "score the runs again with `normlab eval`"
             )
-        return summarise([score.value for score in scores])
+        if not scores:
+            return None
+        values = [score.value for score in scores]
+        mean = statistics.fmean(values)
+        spread = len(values) > 1 and math.isfinite(mean)
+        return Summary(mean, deviation(values, mean) if spread else None, len(values))
 
     def signature(self, name: str) -> str | None:
         """Return the signature describing how a score was computed; None if there is none."""
@@ -203,15 +197,6 @@ def _shared(record: RunRecord) -> dict[str, object]:
     keys = ("precision", "world_size")
     run = {f"environment.{key}": record.environment.get(key) for key in keys}
     return {"params": record.params, **data, **run}
-
-
-def summarise(values: Sequence[float]) -> Summary | None:
-    """Return mean, standard deviation (n - 1; None if the mean is not finite) and n, or None."""
-    if not values:
-        return None
-    mean = statistics.fmean(values)
-    spread = len(values) > 1 and math.isfinite(mean)
-    return Summary(mean, deviation(values, mean) if spread else None, len(values))
 
 
 def deviation(values: Sequence[float], mean: float) -> float:

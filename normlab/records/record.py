@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from functools import cached_property
 from numbers import Integral, Real
@@ -160,25 +160,25 @@ class RunRecord(
         raise ValueError(f"{origin}: damaged record, {problem}; {mend}")
 
 
-def _shape(texts: str, wholes: str = "", **others: Any) -> type[msgspec.Struct]:
-    others |= dict.fromkeys(texts.split(), str | None) | dict.fromkeys(wholes.split(), int | None)
-    return msgspec.defstruct("Shape", [(key, kind, None) for key, kind in others.items()])
-
-
-_Texts, _Dict = dict[str, str | None], dict[str, Any]
+_Text, _Whole, _Texts, _Dict = str | None, int | None, dict[str, str | None], dict[str, Any]
 # Types of the keys that lists and tables read from every record, which may be untrusted.
+_READ: Sequence[tuple[str, Any, str]] = (
+    ("config", _Text, "precision device"),
+    ("config", _Whole, "batch_size max_tokens accumulate"),
+    ("config", _Texts, "choices"),
+    ("config", int, "seed"),
+    ("environment", _Text, "commit device device_type precision instruction_set"),
+    ("environment", _Whole, "world_size threads"),
+    ("environment", _Texts, "versions"),
+    ("environment", bool | None, "dirty"),
+    ("data", _Text, "source label language licence"),
+    ("data", list[str], "languages"),
+    ("data", _Dict, "checksums sizes"),
+)
+_FIELDS = [(part, (key, kind, None)) for part, kind, keys in _READ for key in keys.split()]
 _SHAPES = {
-    "config": _shape(
-        "precision device", "batch_size max_tokens accumulate", choices=_Texts, seed=int
-    ),
-    "environment": _shape(
-        "commit device device_type precision instruction_set",
-        "world_size threads",
-        **{"versions": _Texts, "dirty": bool | None},
-    ),
-    "data": _shape(
-        "source label language licence", languages=list[str], checksums=_Dict, sizes=_Dict
-    ),
+    part: msgspec.defstruct(part, [field for where, field in _FIELDS if where == part])
+    for part in ("config", "environment", "data")
 }
 # Not strict: the strings "nan" and "inf" are accepted as numbers.
 _DECODER = msgspec.json.Decoder(RunRecord, strict=False)

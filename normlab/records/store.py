@@ -16,7 +16,7 @@ from typing import Any, cast
 
 import msgspec
 
-from normlab.records.files import atomic_write, from_json, read_file
+from normlab.records.files import atomic_write, read_file
 from normlab.records.labels import norm_label
 from normlab.records.packed import RECORDS, address_of, pack, run_at, runs_at
 from normlab.records.record import MEND_RUN, Row, RunRecord, fingerprint
@@ -133,16 +133,15 @@ def read_record(place: Path, *, mend: str = MEND_RUN) -> RunRecord:
 def read_progress(run_dir: Path) -> dict[str, Any] | None:
     """Return the progress of a running run: phase, done, total, loss, left; None if unknown."""
     try:
-        found = from_json(read_file(run_dir / PROGRESS_FILE))
+        found = json.loads(read_file(run_dir / PROGRESS_FILE))
         return {key: found[key] for key in ("phase", "done", "total", "loss", "left")}
-    except (OSError, ValueError, KeyError, TypeError):
+    except (OSError, ValueError, KeyError, TypeError, RecursionError):
         return None
 
 
 # Selection by config ------------------------------------------------------------------------------
 
 _NOTHING = object()
-_json = json.JSONEncoder(default=str).encode
 _OWN: Mapping[str, Callable[[RunRecord], object]] = {
     "norm": lambda record: norm_label(record.config.get("choices", {})),
     "status": lambda record: record.outcome.status,
@@ -186,7 +185,7 @@ def lookup(record: RunRecord, name: str, default: object = None) -> object:
 
 def _typed(value: object) -> str:
     """Format a value as on the command line, so that "32" finds 32 and "true" finds True."""
-    return value if isinstance(value, str) else _json(value)
+    return value if isinstance(value, str) else json.dumps(value, default=str)
 
 
 # The logged rows and the hypotheses of a run ------------------------------------------------------

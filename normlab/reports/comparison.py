@@ -61,7 +61,7 @@ def pairs(row: Cell, baseline: Cell, rules: Rules) -> tuple[list[int], str]:
     left, right = varying([row.parts, baseline.parts]) if rules.found else ({}, {})
     fixed = [key for key in left if f"{key}.".startswith(_FIXED)]
     lost = [
-        f"{count} of {len(cell.seeds)} of the {name}"
+        f"{count} of {len(cell.records)} of the {name}"
         for cell, name in ((row, "row"), (baseline, "baseline"))
         if (count := sum(record.outcome.status == "diverged" for record in cell.records))
     ]
@@ -115,7 +115,7 @@ def best(cells: Sequence[Cell], score: str, rules: Rules) -> Cell | None:
     if score.startswith("stability/") or any("diverged" in cell.outcome for cell in cells):
         return None
     there = [cell for cell in cells if cell.score(score) is not None]
-    whole = all(SEEDS_TO_DECIDE <= len(values(c, score)) == len(c.seeds) for c in there)
+    whole = all(SEEDS_TO_DECIDE <= len(values(c, score)) == len(c.records) for c in there)
     if len(there) < 2 or not whole or any(at_baseline(c.records, score) for c in there):
         return None
     both = list(combinations(there, 2))
@@ -191,7 +191,7 @@ def told_apart(configs: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
 
 def not_alike(cells: Mapping[str, Cell], axes: Sequence[str] = ()) -> list[str]:
     """Return notes on differences between rows that neither labels nor `axes` show."""
-    apart = told_apart([cell.config for cell in cells.values()])
+    apart = told_apart([cell.records[0].config for cell in cells.values()])
     below = (*NAMED, *(f"{axis}." for axis in axes))
     notes: list[str] = []
     for key in apart[0] if apart else ():

@@ -141,7 +141,7 @@ def _notes(study: Study, scale: str, rows: Sequence[Row], rules: Rules) -> Itera
     )
     if any(entry.best for row in rows for entry in row.entries.values()):
         yield BOLD
-    few = min(len(cell.seeds) for cell in cells.values())
+    few = min(len(cell.records) for cell in cells.values())
     if size is not None and size.pilot:
         yield "a pilot: it decides nothing"
     elif few < SEEDS_TO_DECIDE:
