@@ -2,7 +2,7 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from copy import deepcopy
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Literal, NamedTuple
@@ -52,6 +52,9 @@ class Norm(nn.Module, ABC):
     def __init__(self, dim: int, *, scale: bool, shift: bool) -> None:
         super().__init__()
         self.dim = dim
+        groups = getattr(self, "groups", None)
+        if groups is not None and dim % groups:
+            raise ValueError(f"norm.groups={groups} does not divide the width {dim}: use a divisor")
         self._affine("weight", torch.ones(dim), learned=scale)
         self._affine("bias", torch.zeros(dim), learned=shift)
 
@@ -147,7 +150,6 @@ class RunningNorm(Norm):
         self.seen: Moments | None = None  # moments of the last training batch, for probes
         self.seen_from = 0  # the table row that `seen` starts at
         self.watchers: list[Callable[[Moments, int], None]] = []  # called by `see`
-        self.summed: AllReduce | None = None  # replaces the sum over processes if set
 
     def forward(self, x: Float[Tensor, "B P D"], stream: Stream) -> Float[Tensor, "B P D"]:
         """Normalize `x` with batch statistics or running statistics, depending on `regime`.
@@ -162,7 +164,7 @@ class RunningNorm(Norm):
         self.require_tokens(stream.known_tokens(x))
         groups = self.pool.cut(x, stream, self.padding)
         y, moments = self.normalize(groups)
-        self.see_groups(moments, rows.start)
+        self.see(moments, rows.start)
         return self.pool.join(y, groups, like=x)
 
     def normalize(self, groups: Groups) -> tuple[Grouped, Moments]:
@@ -219,9 +221,7 @@ class RunningNorm(Norm):
     @property
     def all_reduce(self) -> AllReduce:
         """Sums a table over processes in training; else returns it unchanged."""
-        if not self.training:
-            return here
-        return self.summed or (here if world().size == 1 else self._sum_over_processes)
+        return self._sum_over_processes if self.training and world().size > 1 else here
 
     def _sum_over_processes(self, table: Tensor) -> Tensor:
         """Sum a table `[..., R, d]`, padded to all rows since processes' lengths may differ."""
@@ -249,11 +249,6 @@ class RunningNorm(Norm):
                 f"it needs at least {('one', 'two')[fewest - 1]}. Raise batch_size or max_tokens"
             )
 
-    @torch.no_grad()
-    def see_groups(self, found: Moments, first: int = 0) -> None:
-        """Pass the moments of the groups, `[G, 1, R, columns]`, to `see` as one batch."""
-        self.see(self.whole(found), first)
-
     def whole(self, found: Moments) -> Moments:
         """Pool the moments of groups, `[G, 1, R, columns]`, over the batch: `[rows, columns]`."""
         if self.divided:
@@ -262,8 +257,9 @@ class RunningNorm(Norm):
         return Moments(*(table.detach().flatten(0, 2) for table in found))
 
     @torch.no_grad()
-    def see(self, found: Moments, first: int = 0) -> None:
-        """Pass moments `[rows, columns]` of table rows from `first` on to watchers and tables."""
+    def see(self, groups: Moments, first: int = 0) -> None:
+        """Pass the moments of groups, pooled, to watchers and to the table rows from `first` on."""
+        found = self.whole(groups)
         for watcher in self.watchers:
             watcher(found, first)
         if self.regime == "train":
@@ -312,12 +308,6 @@ class RunningNorm(Norm):
         self.clock = Clock(step, None if total < 0 else total)
 
 
-def check_groups(groups: int | None, dim: int) -> None:
-    """Raise ValueError if `dim` features cannot be split into `groups` groups of equal size."""
-    if groups is not None and dim % groups:
-        raise ValueError(f"norm.groups={groups} does not divide the width {dim}: use a divisor")
-
-
 def running_norms(model: nn.Module) -> list[RunningNorm]:
     """Return the model's norms that keep running statistics."""
     return [module for module in model.modules() if isinstance(module, RunningNorm)]
@@ -330,26 +320,20 @@ def normalized_by(model: nn.Module, eval_stats: EvalStats) -> Iterator[None]:
     With `batch` the model computes the same as in training, but without dropout and without
     updating the tables. All modes are restored on exit.
     """
-    former: dict[RunningNorm, EvalStats] = {n: n.eval_stats for n in running_norms(model)}
-    modes = {module: module.training for module in model.modules()}
-    try:
-        model.eval()
-        for norm in former:
+    with ExitStack() as stack:
+        for module in model.modules():
+            stack.callback(setattr, module, "training", module.training)
+        for norm in running_norms(model):
+            stack.callback(setattr, norm, "eval_stats", norm.eval_stats)
             norm.eval_stats = eval_stats
+        model.eval()
         yield
-    finally:
-        for norm, before in former.items():
-            norm.eval_stats = before
-        for module, was_training in modes.items():
-            module.training = was_training
 
 
 @contextmanager
 def statistics_kept(model: nn.Module) -> Iterator[None]:
     """Restore the running statistics of the model's norms on exit."""
-    former = {norm: deepcopy(norm.state_dict()) for norm in running_norms(model)}
-    try:
+    with ExitStack() as stack:
+        for norm in running_norms(model):
+            stack.callback(norm.load_state_dict, deepcopy(norm.state_dict()))
         yield
-    finally:
-        for norm, state in former.items():
-            norm.load_state_dict(state)

@@ -10,7 +10,7 @@ import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from normlab.norms.base import Norm, check_groups
+from normlab.norms.base import Norm
 from normlab.norms.kernels import RootMeanSquare, standardize
 from normlab.norms.pool import Axis, Pool, Stream, widen
 
@@ -166,10 +166,6 @@ class GroupNorm(TokenNorm):
     groups: int
     center: bool = True
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        check_groups(self.groups, self.dim)
-
     def formula(self, x: Float[Tensor, "*_ D"]) -> Float[Tensor, "*_ D"]:
         normalize = F.layer_norm if self.center else F.rms_norm
         grouped = x.unflatten(-1, (self.groups, -1))
@@ -190,7 +186,6 @@ class InstanceNorm(TokenNorm):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check_groups(self.groups, self.dim)
         self.pool = Pool(self.pools, groups=self.groups)
 
     def forward(self, x: Float[Tensor, "B P D"], stream: Stream) -> Float[Tensor, "B P D"]:

@@ -8,7 +8,7 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from normlab.norms.base import RunningNorm, check_groups, uncompiled
+from normlab.norms.base import RunningNorm, uncompiled
 from normlab.norms.pool import Axis, Grouped, Groups, Moments, select
 
 SquarePadding = Literal["exclude", "include", "forward"]
@@ -39,7 +39,6 @@ class SquareNorm(RunningNorm):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check_groups(self.groups, self.dim)
         self.register_buffer("running_square", torch.ones(1, self.dim))
 
     forward = uncompiled(RunningNorm.forward)
@@ -278,12 +277,11 @@ class MovingAverageBatchNorm(SquareNorm):
         return without
 
     def taken_out(self, newest: Rows, entry: Entry, before: Sequence[Tensor]) -> Rows:
-        """Return the multiple of z to subtract; `newest` is the mean of gradient times z."""
-        return self.windowed(newest, entry, before[0])
+        """Return the multiple of z to subtract: the mean of the window once full, else `newest`.
 
-    def windowed(self, newest: Rows, entry: Entry, moments: Float[Tensor, "K D"]) -> Rows:
-        """Return the mean over the window of gradient moments once it is full, else the newest."""
-        return with_newest(moments, newest, entry.slot).mean(1) if entry.full else newest
+        `newest` is the mean of gradient times z, `before` the tables `of_gradient`.
+        """
+        return with_newest(before[0], newest, entry.slot).mean(1) if entry.full else newest
 
     def enter_gradient(self, found: Moments) -> None:
         moment = self.gradient_moments[self.last.slot]
@@ -346,7 +344,7 @@ class UnifiedNorm(MovingAverageBatchNorm):
     ) -> tuple[Rows, Rows]:
         """Return the value to store in the window of `moments`, and the value `nu` moves to."""
         kept = torch.where(entry.outlier, nu, newest)
-        return kept, torch.where(entry.outlier, newest, self.windowed(kept, entry, moments))
+        return kept, torch.where(entry.outlier, newest, super().taken_out(kept, entry, [moments]))
 
     def enter_gradient(self, found: Moments) -> None:
         moments, nu = self.gradient_moments, self.gradient_moment

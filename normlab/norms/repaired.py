@@ -51,12 +51,12 @@ class RegularizedBatchNorm(BatchNorm):
 
     forward = uncompiled(BatchNorm.forward)
 
-    def see_groups(self, found: Moments, first: int = 0) -> None:
-        super().see_groups(found, first)
+    def see(self, groups: Moments, first: int = 0) -> None:
+        super().see(groups, first)
         weighs = self.penalty_mean or self.penalty_var
-        if weighs and self.training and found.mean.requires_grad:
-            running = (moment.to(found.mean).clone() for moment in self.running_moments())
-            of_mean, of_var = self.terms(found.mean, found.var, *running)
+        if weighs and self.training and groups.mean.requires_grad:
+            running = (moment.to(groups.mean).clone() for moment in self.running_moments())
+            of_mean, of_var = self.terms(groups.mean, groups.var, *running)
             total = self.penalty_mean * of_mean.sum() + self.penalty_var * of_var.sum()
             self.extra_loss = total if self.divided else total / world().size
 

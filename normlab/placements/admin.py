@@ -51,7 +51,8 @@ class Admin(Post):
     """Admin placement."""
 
     def residual(self, norms: Norms, dim: int, place: Place) -> AdminResidual:
-        return AdminResidual(norms.at(place.path, dim), self.dropout, first=place.first)
+        first = place.layer == 0 and place.sublayer == "self"
+        return AdminResidual(norms.at(place.path, dim), self.dropout, first=first)
 
 
 def needs_profile(model: nn.Module) -> bool:

@@ -115,16 +115,6 @@ class Place:
         """The path that rules match, such as `encoder.0.self`."""
         return f"{self.stack}.{self.layer}.{self.sublayer}"
 
-    @property
-    def connections(self) -> int:
-        """The number of residual connections in the stack."""
-        return self.layers * (3 if self.stack == "decoder" and self.other_layers else 2)
-
-    @property
-    def first(self) -> bool:
-        """Whether this is the first residual connection of the stack."""
-        return self.layer == 0 and self.sublayer == "self"
-
 
 class Residual(nn.Module, ABC):
     """A residual connection around a sub-layer, with its norms, dropout and scale.
@@ -161,11 +151,13 @@ class Placement:
     """Where the norms of a stack are; dropout is applied to the output of each sub-layer.
 
     `kind` is the class of the residuals, if they have one norm each; `closing` says whether a norm
-    follows the last layer.
+    follows the last layer. `always` are the ends of the paths inside sub-layers that have a norm
+    even if no rule names them.
     """
 
     kind: ClassVar[type[NormResidual]]
     closing: ClassVar[bool] = True
+    always: ClassVar[tuple[str, ...]] = ()
 
     dropout: float
 
@@ -194,7 +186,8 @@ class Placement:
 
         `dim` is the width there: one head's width for q, k and v, as all heads share the norm.
         """
-        return norms.named(f"{place.path}.{site}", dim)
+        path = f"{place.path}.{site}"
+        return norms.at(path, dim) if path.endswith(self.always) else norms.named(path, dim)
 
     def gain(self, role: Role, place: Place) -> float:
         """Return the gain of a linear layer's Xavier initialization, given its role."""

@@ -20,10 +20,10 @@ its q, k and v norms. The authors use no cross-attention; here it is wired like 
 
 from dataclasses import dataclass
 
-from torch import Tensor, nn
+from torch import Tensor
 
 from normlab.norms.base import Stream
-from normlab.placements.base import Branch, NormResidual, Norms, Place, Residual, Site
+from normlab.placements.base import Branch, NormResidual, Norms, Place, Residual
 from normlab.placements.pre import DepthScaledPre
 
 
@@ -46,6 +46,8 @@ class NormedStreamResidual(NormResidual):
 class Hybrid(DepthScaledPre):
     """HybridNorm placement; `star` is HybridNorm*."""
 
+    always = (".q", ".k", ".v")
+
     star: bool
 
     def residual(self, norms: Norms, dim: int, place: Place) -> Residual:
@@ -54,8 +56,3 @@ class Hybrid(DepthScaledPre):
         if place.sublayer == "ffn":
             return NormedStreamResidual(norms.at(place.path, dim), self.dropout)
         return PlainResidual(self.dropout)
-
-    def inner(self, norms: Norms, site: Site, dim: int, place: Place) -> nn.Module | None:
-        if site in ("q", "k", "v"):
-            return norms.at(f"{place.path}.{site}", dim)
-        return super().inner(norms, site, dim, place)

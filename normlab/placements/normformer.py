@@ -46,6 +46,8 @@ class HeadGains(nn.Module):
 class NormFormer(Pre):
     """NormFormer placement."""
 
+    always = (".hidden",)
+
     head_gains: Literal["out", "mix"]
 
     def residual(self, norms: Norms, dim: int, place: Place) -> Residual:
@@ -54,8 +56,6 @@ class NormFormer(Pre):
         return super().residual(norms, dim, place)
 
     def inner(self, norms: Norms, site: Site, dim: int, place: Place) -> nn.Module | None:
-        if site == "hidden":
-            return norms.at(f"{place.path}.{site}", dim)
         if site == self.head_gains and place.sublayer == "self":
             return HeadGains(place.heads)
         return super().inner(norms, site, dim, place)

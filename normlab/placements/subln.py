@@ -19,19 +19,14 @@ Source: Wang et al. 2022 ("Magneto: A Foundation Transformer") and torchscale's 
 
 import math
 
-from torch import nn
-
-from normlab.placements.base import XAVIER, Norms, Place, Role, Site
+from normlab.placements.base import XAVIER, Place, Role
 from normlab.placements.pre import Pre
 
 
 class SubLN(Pre):
     """Sub-LN placement."""
 
-    def inner(self, norms: Norms, site: Site, dim: int, place: Place) -> nn.Module | None:
-        if site == "hidden" or (site == "mix" and place.sublayer == "self"):
-            return norms.at(f"{place.path}.{site}", dim)
-        return super().inner(norms, site, dim, place)
+    always = (".hidden", ".self.mix")
 
     def gain(self, role: Role, place: Place) -> float:
         unscaled = role in ("q", "k") or place.sublayer == "cross"
