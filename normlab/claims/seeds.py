@@ -19,7 +19,7 @@ from msgspec import Meta, Struct, field
 
 from normlab.claims.evidence import Plan, Runs, Where, written
 from normlab.claims.judge import FEWEST, LOOKS, Count, Judgement, Look, at_look, sequential, stuck
-from normlab.metrics.spread import at_baseline, least_share, trains
+from normlab.metrics.spread import at_baseline, least_share
 from normlab.records.pairs import spelled, varying, why_not_paired
 from normlab.records.record import RunRecord
 from normlab.records.store import lookup, select
@@ -246,12 +246,13 @@ class Sample:
         return [run for cell in self.cells.values() for seed in seeds for run in cell[seed]]
 
     def train_counts(self, seeds: Sequence[int]) -> dict[str, Count]:
-        """Return per side how many seeds train (all runs do, see `metrics.spread.trains`)."""
+        """Return per side how many seeds train (all runs finish, clear of the baseline)."""
         scores, n = self.endpoint.scores, len(seeds)
-        return {
-            side: (sum(all(trains(r, s) for r in cell[seed] for s in scores) for seed in seeds), n)
-            for side, cell in self.cells.items()
-        }
+
+        def train(runs: Sequence[RunRecord]) -> bool:
+            return all(r.finished and at_baseline([r], s) is None for r in runs for s in scores)
+
+        return {k: (sum(train(cell[seed]) for seed in seeds), n) for k, cell in self.cells.items()}
 
     def train_text(self, seeds: Sequence[int]) -> str:
         """Return how many seeds of each side train, with a lower bound on the share if all do."""

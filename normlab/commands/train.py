@@ -105,7 +105,7 @@ def _is_first_rank() -> bool:
 
 def summary(record: "RunRecord") -> str:
     """Return one line about a run: its outcome and test scores."""
-    from normlab.metrics.spread import NOT_CLEAR, learned
+    from normlab.metrics.spread import NOT_CLEAR, flat
 
     scores = ", ".join(
         f"{name} {score.value:.4g}"
@@ -113,7 +113,7 @@ def summary(record: "RunRecord") -> str:
         if name.startswith("test")
     )
     reason = f" ({record.outcome.reason})" if record.outcome.reason else ""
-    but = f", but {NOT_CLEAR}:" if learned(record) is False else ""
+    but = f", but {NOT_CLEAR}:" if flat(record) else ""
     ended = f"{record.outcome.status} at step {record.outcome.step}{reason}{but}"
     return f"{record.run_id}: {ended} {scores}"
 

@@ -6,7 +6,6 @@ between systems) and BLEU on lowercased tokens, which the IWSLT'14 papers report
 
 import re
 from collections.abc import Sequence
-from importlib.util import find_spec
 from typing import Any, Literal, NamedTuple, cast
 
 import numpy as np
@@ -17,29 +16,22 @@ from sacrebleu.significance import PairedTest
 from normlab.records.record import Score
 
 Lines = Sequence[str]
-Tokenize = Literal["13a", "none", "zh", "ja-mecab", "ko-mecab"]
-# Languages written without spaces, where 13a would treat a sentence as one word: sacreBLEU's
-# tokenizer and the module it needs. sacreBLEU has no tokenizer for the languages in `_NONE`.
-_OWN: dict[str, tuple[Tokenize, str]] = {
-    "zh": ("zh", "re"),
-    "ja": ("ja-mecab", "MeCab"),
-    "ko": ("ko-mecab", "mecab_ko"),
-}
-_NONE = ("th", "lo", "km", "my", "bo", "dz")
+Tokenize = Literal["13a", "none", "zh"]
+_UNSPLIT = ("ja", "ko", "th", "lo", "km", "my", "bo", "dz")  # 13a does not find their words
 
 
 def tokenizer_of(language: str) -> Tokenize:
     """Return sacreBLEU's tokenizer for text of a language, such as `de`, `zh` or `zh-CN`.
 
-    Raises ValueError for a language that the installed sacreBLEU cannot split into words.
+    Raises ValueError for a language that sacreBLEU alone cannot split into words.
     """
     code = re.split("[-_]", language.lower())[0]
-    name, module = _OWN.get(code, ("13a", "re"))
-    if code in _NONE or find_spec(module) is None:
-        cure = "set task.corpus.form=tokenized and provide text that is split into words"
-        cure = cure if code in _NONE else f"pip install 'sacrebleu[{code}]'"
-        raise ValueError(f"sacreBLEU cannot split target language {language} into words: {cure}")
-    return name
+    if code in _UNSPLIT:
+        raise ValueError(
+            f"sacreBLEU cannot split target language {language} into words: set "
+            "task.corpus.form=tokenized and provide text that is split into words"
+        )
+    return "zh" if code == "zh" else "13a"
 
 
 def bleu_scores(

@@ -118,14 +118,6 @@ def wilson(count: int | float, total: int, *, confidence: float = 0.95) -> tuple
     return middle - half, middle + half
 
 
-def accuracy_interval(name: str, value: float, n: int) -> tuple[float, float] | None:
-    """Return the Wilson interval of an accuracy on n images; None for other scores.
-
-    It covers variation over test images. Tokens are not independent, so they get no interval.
-    """
-    return wilson(value * n, n) if name.rpartition("/")[2] == "accuracy" and n else None
-
-
 def binomial(count: int, total: int, *, against: float) -> float:
     """Return the two-sided p value of the exact binomial test of a true share of `against`."""
     counts = range(total + 1)
@@ -147,20 +139,12 @@ def fisher(first: tuple[int, int], second: tuple[int, int]) -> float:
     return sum(each for each in ways if each <= ways[count]) / sum(ways)
 
 
-def trains(record: RunRecord, score: str) -> bool:
-    """Return whether a run finished with a score clearly better than the untrained baseline."""
-    return record.finished and at_baseline([record], score) is None
+def flat(record: RunRecord) -> bool:
+    """Return whether a run finished with an accuracy, or else a loss, near the untrained baseline.
 
-
-def learned(record: RunRecord) -> bool | None:
-    """Return whether a run's accuracy, or else its loss, clearly beats the untrained baseline.
-
-    Returns None if the run did not finish, had only one update, or has no known baseline.
+    A run of a single update or without a known baseline is not flat.
     """
-    score = next((f"test/{name}" for name in ("accuracy", "loss") if name in record.floors), "")
-    if not record.finished or record.budget.steps <= 1 or score not in record.scores:
-        return None
-    return trains(record, score)
+    return record.finished and at_baseline([record], "stability/") is not None
 
 
 def at_baseline(records: Sequence[RunRecord], score: str) -> str | None:

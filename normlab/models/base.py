@@ -29,17 +29,12 @@ class Spec:
     needs: ClassVar[str]
 
 
-class Longest(NamedTuple):
-    """A task's longest sequence in tokens, with two phrases for the error if it does not fit."""
-
-    tokens: int
-    of: str
-    cure: str
-
-
 @dataclass(frozen=True)
 class TextToText(Spec):
-    """Token sequences in, token sequences out, each with its own vocabulary; pads are `pad_id`."""
+    """Token sequences in and out, each with its own vocabulary; pads are `pad_id`.
+
+    `longest` is the length of the task's longest sequence in tokens.
+    """
 
     needs: ClassVar[str] = (
         "a model with an encoder and a decoder, such as model=tiny, mini, small, base or iwslt"
@@ -47,7 +42,7 @@ class TextToText(Spec):
     source_vocab: int
     target_vocab: int
     pad_id: int
-    longest: Longest
+    longest: int
 
 
 @dataclass(frozen=True)
@@ -60,7 +55,7 @@ class Text(Spec):
     )
     vocab: int
     pad_id: int
-    longest: Longest
+    longest: int
     causal: bool
 
 
@@ -129,12 +124,12 @@ class StackArchitecture(ModelArchitecture):
     qk_length: int = 64
     fixnorm: bool = False
 
-    def check_positions(self, longest: Longest) -> None:
-        """Raise ValueError if the task's longest sequence does not fit into `max_positions`."""
-        if longest.tokens > self.max_positions:
+    def check_positions(self, longest: int) -> None:
+        """Raise ValueError if the task's longest sequence, in tokens, exceeds `max_positions`."""
+        if longest > self.max_positions:
             raise ValueError(
-                f"{longest.of} {longest.tokens} tokens, but model.max_positions="
-                f"{self.max_positions}: {longest.cure}"
+                f"the longest text has {longest} tokens, but model.max_positions="
+                f"{self.max_positions}: raise it, or lower task.max_length (or eval_max_length)"
             )
 
 

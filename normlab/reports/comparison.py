@@ -16,8 +16,8 @@ from normlab.metrics.spread import (
     NOT_CLEAR,
     Interval,
     at_baseline,
+    flat,
     holm,
-    learned,
     p_value,
     paired_interval,
 )
@@ -141,8 +141,8 @@ def one_code(a: Cell, b: Cell, rules: Rules) -> bool:
 
 def marks(cell: Cell) -> list[str]:
     """Return warnings about a row's runs: how many did not learn, and `sees the future`."""
-    flat = sum(learned(record) is False for record in cell.records)
-    found = [f"{flat}/{len(cell.records)} {NOT_CLEAR}"] if flat else []
+    count = sum(map(flat, cell.records))
+    found = [f"{count}/{len(cell.records)} {NOT_CLEAR}"] if count else []
     return [*found, "sees the future"] if any(r.sees_future for r in cell.records) else found
 
 

@@ -48,12 +48,8 @@ class Batch:
 
     def to(self, device: torch.device) -> Any:
         """Return the batch on a device."""
-        moved = {
-            name: value.to(device, non_blocking=True)
-            for name, value in vars(self).items()
-            if torch.is_tensor(value)
-        }
-        return replace(self, **moved)
+        tensors = {name: value for name, value in vars(self).items() if torch.is_tensor(value)}
+        return replace(self, **{k: x.to(device, non_blocking=True) for k, x in tensors.items()})
 
 
 class Draw(NamedTuple):

@@ -18,7 +18,7 @@ from normlab.data.prepare import PreparedDocuments, prepare_documents
 from normlab.data.targets import Windows, text_windows
 from normlab.data.vocabulary import DocumentTokenizer, Pieces
 from normlab.metrics.counts import mean_score, perplexity, unigram_nll
-from normlab.models.base import GeneratesText, Longest, Text
+from normlab.models.base import GeneratesText, Text
 from normlab.models.decoding import SamplingSettings, continuation
 from normlab.norms.base import Stream
 from normlab.norms.ranks import Shard
@@ -167,11 +167,7 @@ class DocumentTask(Task):
         return Text(
             vocab=len(self.data.tokenizer),
             pad_id=DocumentTokenizer.pad_id,
-            longest=Longest(
-                self.reach(0),
-                "examples have up to",
-                "raise it, or lower task.max_length or task.eval_max_length",
-            ),
+            longest=self.reach(0),
             causal=self.causal,
         )
 

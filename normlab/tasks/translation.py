@@ -18,7 +18,7 @@ from normlab.data.prepare import PreparedTranslation, prepare_translation
 from normlab.data.vocabulary import Tokenizer
 from normlab.metrics.bleu import Tokenize, bleu_scores, corpus_chrf, tokenizer_of
 from normlab.metrics.counts import mean_score, perplexity, unigram_nll
-from normlab.models.base import Longest, TextToText
+from normlab.models.base import TextToText
 from normlab.models.decoding import Hypothesis, SearchSettings, search
 from normlab.models.seq2seq import Seq2Seq
 from normlab.norms.base import Stream
@@ -106,15 +106,11 @@ class Translation(Task):
         return {**self.data.description, "padding_share": self.padding_share()}
 
     def spec(self) -> TextToText:
-        longest = {split: int(pairs.lengths.max()) for split, pairs in self.data.pairs.items()}
-        split = max(longest, key=lambda name: longest[name])
         return TextToText(
             source_vocab=len(self.data.source_tokenizer),
             target_vocab=len(self.data.target_tokenizer),
             pad_id=Tokenizer.pad_id,
-            longest=Longest(
-                longest[split], f"a sentence in {split} has", "raise it, or lower task.max_length"
-            ),
+            longest=super().reach(0),
         )
 
     @property
@@ -145,14 +141,11 @@ class Translation(Task):
         return model.project(x.flatten(0, 1).index_select(0, batch.places))
 
     def losses(self, model: Seq2Seq, batch: TranslationBatch) -> dict[str, Tensor]:
-        return {LOSS: self._losses(model, batch)[0]}
-
-    def _losses(self, model: Seq2Seq, batch: TranslationBatch) -> tuple[Tensor, Tensor]:
-        logits = self.logits(model, batch)
-        return label_smoothed_cross_entropy(logits, batch.tgt_out, self.label_smoothing)
+        return {LOSS: self.tally(model, batch)["loss"][0]}
 
     def tally(self, model: Seq2Seq, batch: TranslationBatch) -> dict[str, Tensor]:
-        loss, nll = self._losses(model, batch)
+        logits, smoothing = self.logits(model, batch), self.label_smoothing
+        loss, nll = label_smoothed_cross_entropy(logits, batch.tgt_out, smoothing)
         return {"loss": loss[None], "nll": nll[None], "tokens": torch.tensor([batch.tokens])}
 
     @torch.no_grad()

@@ -20,7 +20,7 @@ from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedCo
 from rich.table import Column
 from rich.text import Text
 
-from normlab.metrics.spread import CLEAR, NOT_CLEAR, accuracy_interval, learned
+from normlab.metrics.spread import CLEAR, NOT_CLEAR, flat
 from normlab.records.record import RunRecord, Score
 from normlab.records.store import HYPOTHESES_FILE, RECORD_FILE
 from normlab.tasks.progress import TRAINING, Stage
@@ -140,7 +140,7 @@ def _page(record: RunRecord, folder: Path) -> list[Text]:
     """Return the summary: outcome, main scores, the record's path, what to type next."""
     outcome, budget, unit = record.outcome, record.budget, record.unit
     where = " in ".join(part for part in (outcome.reason, outcome.layer) if part)
-    but = f", but {NOT_CLEAR} ({CLEAR})," if learned(record) is False else ""
+    but = f", but {NOT_CLEAR} ({CLEAR})," if flat(record) else ""
     lines = [
         Text.assemble(
             (outcome.status + but, f"bold {_COLORS.get(outcome.status, 'red')}"),
@@ -153,11 +153,7 @@ def _page(record: RunRecord, folder: Path) -> list[Text]:
     for name, value in islice(_by_rank(values), _HEADLINES):
         floor = record.floors.get(name.removeprefix("test/")) if name.startswith("test/") else None
         known = "" if floor is None else f"  (untrained baseline {figure(floor)})"
-        bounds = accuracy_interval(name, value, record.main_scores[name].n)
-        between = f"  [{', '.join(map(figure, bounds))}]" if bounds else ""
-        lines.append(
-            Text.assemble(f"  {name:<24}", (f"{figure(value):>10}", "bold"), between, known)
-        )
+        lines.append(Text.assemble(f"  {name:<24}", (f"{figure(value):>10}", "bold"), known))
     lines.append(Text(f"record: {folder / RECORD_FILE}"))
     run = shlex.quote(str(folder))
     translates = (folder / HYPOTHESES_FILE).is_file()

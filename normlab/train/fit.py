@@ -265,7 +265,7 @@ def check_start(config: Mapping[str, Any], task: Task, model: nn.Module, world: 
         by_position = "position" not in norm.pools or norm.by_position
         if by_position and "feature" not in norm.pools:
             key = f"batch_size={config['batch_size']} max_tokens={config['max_tokens']}"
-            if norm.ghost is not None and norm.pool.size == 1:
+            if norm.ghost == 1:
                 key = f"norm.ghost={norm.ghost}"
             elif sequences > 1:
                 continue

@@ -9,7 +9,7 @@ from omegaconf import OmegaConf
 from normlab.config.compose import to_dict
 from normlab.config.registry import CONFIG_DIR, instantiate, option_names
 from normlab.models.architecture import TextArchitecture
-from normlab.models.base import Longest, Text, TextToText
+from normlab.models.base import Text, TextToText
 from normlab.models.layers import initialize
 from normlab.models.seq2seq import Architecture
 from normlab.norms.base import Norm, RunningNorm, Stream
@@ -42,7 +42,7 @@ class Words(Translation):
         self.vocabularies = {"source_vocab": source_vocab, "target_vocab": target_vocab}
 
     def spec(self):
-        return TextToText(**self.vocabularies, pad_id=PAD, longest=Longest(1, "", ""))
+        return TextToText(**self.vocabularies, pad_id=PAD, longest=1)
 
 
 SIZES = {
@@ -79,7 +79,7 @@ def norms(norm="ln", *rules, **values):
 
 def lm(norm="ln", place="pre", *, layers=2, fresh=False, values=None, **norm_values) -> Any:
     """Build a language model likewise; a `fresh` one has its first values."""
-    spec = Text(vocab=VOCAB, pad_id=PAD, longest=Longest(1, "", ""), causal=True)
+    spec = Text(vocab=VOCAB, pad_id=PAD, longest=1, causal=True)
     parts = placement(place, **(values or {})), norms(norm, **norm_values)
     model = text_architecture(layers).build(spec, *parts)
     initialize(model, 1)

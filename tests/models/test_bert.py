@@ -6,7 +6,7 @@ from typing import Any
 import torch
 from transformers import BertConfig, BertForPreTraining
 
-from normlab.models.base import Longest, Text
+from normlab.models.base import Text
 from normlab.models.layers import initialize
 from normlab.norms.base import Stream
 from normlab.train.build import make_norm
@@ -17,7 +17,7 @@ VOCAB, LENGTH = 37, SIZES.max_positions
 
 
 def bert() -> Any:
-    spec = Text(vocab=VOCAB, pad_id=0, longest=Longest(1, "", ""), causal=False)
+    spec = Text(vocab=VOCAB, pad_id=0, longest=1, causal=False)
     given = norms("ln", ("*.embedding", partial(make_norm, "ln")))
     model = SIZES.build(spec, placement("post"), given)
     initialize(model, 1)

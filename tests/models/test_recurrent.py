@@ -9,14 +9,14 @@ from torch import nn
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
 from normlab.config.compose import compose, to_dict
-from normlab.models.base import Image, Longest, Text, TextToText
+from normlab.models.base import Image, Text, TextToText
 from normlab.models.recurrent import Noise, StateDecoding
 from normlab.norms.base import Stream, running_norms
 from normlab.norms.model_norms import ModelNorms
 from normlab.train.build import build_model, make_norm
 from tests.models.small import PAD, VOCAB, Words, assert_close, sentences, unsettle
 
-TEXT = Text(vocab=VOCAB, pad_id=PAD, longest=Longest(12, "", ""), causal=True)
+TEXT = Text(vocab=VOCAB, pad_id=PAD, longest=12, causal=True)
 PICTURES = Image(height=3, width=4, channels=2, classes=5)
 TWINS = {"lstm": nn.LSTM, "gru": nn.GRU, "rnn": nn.RNN}
 DIM = 8
@@ -256,8 +256,8 @@ def test_rules_on_paths_reach_the_sites_and_their_norms_are_made_fit():
         ("gru", ["norm@cell_norm=ln"], TEXT, "norm@cell_norm: this model has no such place"),
         ("lstm", ["norm=in"], TEXT, "one position at a time.*norm@input_norm=ln"),
         ("lstm", ["placement=post"], TEXT, "placement: a recurrent network"),
-        ("lstm", [], Text(9, 0, Longest(1, "", ""), causal=False), "left to right"),
-        ("lstm", [], TextToText(9, 9, 0, Longest(1, "", "")), "model=tiny, mini"),
+        ("lstm", [], Text(9, 0, 1, causal=False), "left to right"),
+        ("lstm", [], TextToText(9, 9, 0, 1), "model=tiny, mini"),
         ("bert_tiny", ["norm@hidden_norm=ln"], TEXT, "norm@hidden_norm: this model has no"),
     ],
 )

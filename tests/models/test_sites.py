@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from normlab.config.compose import compose, to_dict
-from normlab.models.base import Longest, Text
+from normlab.models.base import Text
 from normlab.norms.local import UnitNorm
 from normlab.placements.base import Norms
 from normlab.records.labels import norm_label
@@ -56,7 +56,7 @@ def test_a_key_of_one_stack_is_refused_where_a_model_has_the_other_alone():
             self.causal = causal
 
         def spec(self):
-            return Text(9, 0, Longest(1, "", ""), self.causal)
+            return Text(9, 0, 1, self.causal)
 
     for causal, stack in ((True, "encoder"), (False, "decoder")):
         config = _config("model=bert_tiny", f"norm@{stack}_norm=bn")

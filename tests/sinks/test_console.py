@@ -9,7 +9,7 @@ import pytest
 from rich.console import Console as RichConsole
 
 from normlab.commands.train import summary
-from normlab.metrics.spread import learned
+from normlab.metrics.spread import flat
 from normlab.records.record import BudgetUsed, Outcome, Score
 from normlab.tasks.progress import Stage
 from normlab.train import sinks as files
@@ -113,17 +113,17 @@ def test_figures_and_durations():
 
 
 @pytest.mark.parametrize(
-    ("loss", "floor", "steps", "answer"),
-    [(4.0, 4.5, 100, False), (4.0, 5.5, 100, True), (4.0, 4.5, 1, None), (4.0, None, 100, None)],
+    ("loss", "floor", "steps", "at_baseline"),
+    [(4.0, 4.5, 100, True), (4.0, 5.5, 100, False), (4.0, 4.5, 1, False), (4.0, None, 100, False)],
 )
 def test_a_run_that_never_learned_is_said_to_be_at_the_baseline(
-    tmp_path, loss, floor, steps, answer
+    tmp_path, loss, floor, steps, at_baseline
 ):
     end = record(
         scores={"test/loss": Score(loss, False, 100)},
         floors={} if floor is None else {"loss": floor},
         budget=BudgetUsed(steps, 9, 1.0, 9.0, 0),
     )
-    assert learned(end) is answer
+    assert flat(end) is at_baseline
     for said in (show(tmp_path, terminal=False, end=end), summary(end)):
-        assert ("but not clearly better than the untrained baseline" in said) == (answer is False)
+        assert ("but not clearly better than the untrained baseline" in said) == at_baseline

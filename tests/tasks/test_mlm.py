@@ -236,7 +236,7 @@ def test_lengths_of_evaluation():
 
 @pytest.mark.parametrize("changes", [{"max_length": 10, "eval_max_length": 32}, CHANGED])
 def test_too_few_positions_are_refused(changes):
-    with pytest.raises(ValueError, match=r"up to 32 tokens, but model\.max_positions=31: raise it"):
+    with pytest.raises(ValueError, match=r"has 32 tokens, but model\.max_positions=31: raise it"):
         text_model(mlm(**changes), max_positions=31)
     text_model(mlm(**changes), max_positions=32)
 
