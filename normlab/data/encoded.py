@@ -13,10 +13,10 @@ from torch import Tensor
 
 
 def append_arrays(folder: Path, stem: str, **arrays: np.ndarray) -> None:
-    """Append arrays to the files `<stem>.<name>` of a folder, creating missing files."""
+    """Append arrays, as bool or int32, to the files `<stem>.<name>` of a folder."""
     for name, array in arrays.items():
         with (folder / f"{stem}.{name}").open("ab") as file:
-            file.write(array.tobytes())
+            file.write(array.astype(bool if array.dtype == bool else np.int32).tobytes())
 
 
 def mapped(folder: Path, stem: str, name: str, kind: type[np.generic] = np.int32) -> np.ndarray:
@@ -51,8 +51,7 @@ class EncodedText:
 
     def append(self, folder: Path, stem: str) -> None:
         """Append the sentences to `<stem>.ids` and `<stem>.lengths`."""
-        lengths = self.lengths.astype(np.int32)
-        append_arrays(folder, stem, ids=self.ids.astype(np.int32), lengths=lengths)
+        append_arrays(folder, stem, ids=self.ids, lengths=self.lengths)
 
     @classmethod
     def load(cls, folder: Path, stem: str) -> "EncodedText":
@@ -127,9 +126,8 @@ class EncodedDocuments:
     def append(self, folder: Path, stem: str) -> None:
         """Append the documents to the files of a split."""
         self.text.append(folder, stem)
-        sizes, characters = np.diff(self.documents), self.characters
-        numbers = {"sizes": sizes.astype(np.int32), "characters": characters.astype(np.int32)}
-        append_arrays(folder, stem, begins=self.begins.astype(bool), **numbers)
+        sizes = np.diff(self.documents)
+        append_arrays(folder, stem, sizes=sizes, begins=self.begins, characters=self.characters)
 
     @classmethod
     def load(cls, folder: Path, stem: str) -> "EncodedDocuments":
@@ -144,7 +142,7 @@ class EncodedDocuments:
 
 def runs(
     documents: np.ndarray, offsets: np.ndarray, rooms: np.ndarray, *, least: int
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+) -> tuple[np.ndarray, ...]:
     """Cut documents into runs of sentences; return each run's document, first sentence and end.
 
     Run i fits into `rooms[i]` tokens unless it has `least` sentences, the fewest possible. If fewer
@@ -160,8 +158,7 @@ def runs(
             fits = bisect_right(places, limit, lo=first, hi=stop + 1) - 1
             end = min(max(fits, first + least), stop)
             found.append((document, first, end))
-    owner, firsts, stops = np.array(found, np.int64).reshape(-1, 3).T
-    return owner, firsts, stops
+    return tuple(np.array(found, np.int64).reshape(-1, 3).T)
 
 
 def copy_runs(

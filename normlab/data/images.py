@@ -136,8 +136,6 @@ class Augmentation:
         epoch: int,
     ) -> UInt8[np.ndarray, "B H W C"]:
         """Return augmented images; `indices` are their positions in the training split."""
-        if not self.shift and not self.flip:
-            return pixels
         _, height, width, _ = pixels.shape
         drawn = dice("pictures", seed=seed, epoch=epoch, examples=indices, width=1, count=3)[:, 0]
         corners = (drawn[:, :2] * (2 * self.shift + 1)).astype(np.int64).tolist()

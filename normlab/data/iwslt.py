@@ -25,7 +25,7 @@ from normlab.data.corpus import (
     paired,
     read_parallel,
 )
-from normlab.data.vocabulary import moses_tokens
+from normlab.data.vocabulary import join_pieces, moses_tokens
 
 URL = "https://dl.fbaipublicfiles.com/fairseq/data/iwslt14/de-en.tgz"
 ARCHIVE = "de-en.tgz"
@@ -72,7 +72,8 @@ class Iwslt14(GermanEnglish):
         if self.train_from == "valid":
             return "mini-TED (trained on the valid split of IWSLT'14; not an IWSLT'14 result)"
         train, test = self.splits["train"], self.splits["test"]
-        length = reference_length(test.target if self.languages == LANGUAGES else test.source)
+        english = test.target if self.languages == LANGUAGES else test.source
+        length = sum(len(join_pieces(line).split()) for line in english)
         # Tokenizer versions disagree on whether a few training pairs exceed the cleaning limits.
         whole = abs(len(train) - TRAIN_PAIRS) <= TRAIN_PAIRS // 100 and len(test) == TEST_PAIRS
         if whole and length in REFERENCE_LENGTHS:
@@ -162,8 +163,3 @@ def hold_out(text: ParallelText) -> Splits:
     valid = range(VALID_EVERY - 1, len(text), VALID_EVERY)
     train = [i for i in range(len(text)) if i not in valid]
     return {"train": text.pick(train), "valid": text.pick(valid)}
-
-
-def reference_length(lines: Iterable[str]) -> int:
-    """Return the number of tokens, counting a word in BPE pieces once."""
-    return sum(not piece.endswith("@@") for line in lines for piece in line.split())

@@ -59,11 +59,8 @@ class Windows:
         """
         before = np.concatenate([np.zeros(1), np.cumsum(data.characters + 1.0)])
         first = self.starts[indices]
-        at_start, at_end = (
-            np.interp(places, data.text.offsets, before)
-            for places in (first, first + self.tokens[indices])
-        )
-        return at_end - at_start
+        places = np.stack([first, first + self.tokens[indices]])
+        return np.diff(np.interp(places, data.text.offsets, before), axis=0)[0]
 
     def batch(self, data: EncodedDocuments, indices: np.ndarray, *, padding: float = 0.0) -> Text:
         """Return the windows `indices` of the split `data` as padded arrays (see `width_of`)."""
@@ -92,9 +89,8 @@ def text_windows(documents: np.ndarray, lengths: np.ndarray, *, max_length: int)
     sizes = np.full(pieces.sum(), max_length)
     sizes[np.cumsum(pieces) - 1] = marked - (pieces - 1) * max_length
     places = ends(sizes)
-    document, first, end = runs(
-        ends(pieces)[documents], places, np.full_like(sizes, max_length), least=1
-    )
+    rooms = np.full_like(sizes, max_length)
+    document, first, end = runs(ends(pieces)[documents], places, rooms, least=1)
     start, size = places[first], places[end] - places[first]
     last_of_document = np.diff(document, append=-1) != 0
     # Subtract one end mark per earlier document: positions in the text do not count end marks.
@@ -168,11 +164,8 @@ def _whole_words(
     before = np.concatenate([np.zeros((len(begins), 1), bool), maskable[:, :-1]], axis=1)
     columns = maskable.shape[1]
     first = np.flatnonzero(begins | ~maskable | ~before)  # token of each word, in all rows
-    size, row, real = (
-        np.diff(first, append=maskable.size),
-        first // columns,
-        maskable.ravel()[first],
-    )
+    size = np.diff(first, append=maskable.size)
+    row, real = first // columns, maskable.ravel()[first]
     own = row * columns + np.arange(len(row)) - np.searchsorted(row, row)  # word i has dice i
     drawn = np.lexsort((order.ravel()[own], ~real, row))  # special tokens come last in their row
     ahead = np.empty_like(first)  # tokens of the words drawn before, in the same row

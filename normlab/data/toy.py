@@ -5,7 +5,7 @@ clause and last after "weil", "wenn", "obwohl" and "bevor"; articles and adjecti
 gender and case of their noun, in the weak and the mixed pattern. The words are in `lexicon.yaml`.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from functools import cache
 from importlib.resources import files
 from random import Random
@@ -42,9 +42,6 @@ class Word(NamedTuple):
     kind: str = ""
 
 
-Lexicon = Mapping[str, Sequence[Word]]
-
-
 class Said(NamedTuple):
     """A phrase or clause as German and English words."""
 
@@ -57,7 +54,7 @@ def _lexicon_text() -> str:
 
 
 @cache
-def lexicon() -> Lexicon:
+def lexicon() -> dict[str, list[Word]]:
     """Return the words of the lexicon by part of speech."""
     found: dict[str, list[Word]] = {}
     for name, words in yaml.safe_load(_lexicon_text()).items():
@@ -73,8 +70,8 @@ class Grammar:
     Python; `choice` and `sample` may not.
     """
 
-    def __init__(self, words: Lexicon, random: Random) -> None:
-        self._words, self._draw = words, random.random
+    def __init__(self, random: Random) -> None:
+        self._words, self._draw = lexicon(), random.random
 
     def pick(self, options: Sequence[Any]) -> Any:
         """Draw one of several options."""
@@ -165,7 +162,7 @@ class ToyCorpus(Corpus):
         texts: dict[str, ParallelText] = {}
         for split, size in self.sizes.items():
             random = Random(f"normlab {VERSION} {self.seed} {split}")
-            grammar, before = Grammar(lexicon(), random), len(taken)
+            grammar, before = Grammar(random), len(taken)
             while len(taken) < before + size:
                 taken.setdefault(*grammar.sentence())
             texts[split] = ParallelText(list(taken)[before:], list(taken.values())[before:])
