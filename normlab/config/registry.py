@@ -61,10 +61,7 @@ def sha256(path: Path) -> str:
 
 @dataclass(frozen=True)
 class Option:
-    """One option of a group; `details` is the comment at the top of its file, without commands.
-
-    `description` is the first sentence of it.
-    """
+    """An option: its file's comment without commands (`details`), and the first sentence of it."""
 
     name: str
     path: Path

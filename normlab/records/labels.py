@@ -45,12 +45,11 @@ def placement_label(choices: Mapping[str, Any], config: Mapping[str, Any]) -> st
 
 def batch_label(config: Mapping[str, Any]) -> str:
     """Return the label of a batch: `b32` (sequences), `4096tok`, `4x4096tok` or `-`."""
-    size, tokens = config.get("batch_size"), config.get("max_tokens")
+    size, tokens, accumulate = map(config.get, ("batch_size", "max_tokens", "accumulate"))
     if size is None and tokens is None:
         return "-"
     batch = f"b{size}" if size is not None else f"{tokens}tok"
-    accumulate = config.get("accumulate") or 1
-    return batch if accumulate == 1 else f"{accumulate}x{batch}"
+    return batch if (accumulate or 1) == 1 else f"{accumulate}x{batch}"
 
 
 def corpus_label(config: Mapping[str, Any]) -> str | None:
