@@ -19,7 +19,7 @@ from msgspec import Meta, Struct, field
 
 from normlab.claims.evidence import Plan, Runs, Where, written
 from normlab.claims.judge import FEWEST, LOOKS, Count, Judgement, Look, at_look, sequential, stuck
-from normlab.metrics.spread import at_baseline, least_share
+from normlab.metrics.spread import at_baseline
 from normlab.records.pairs import spelled, varying, why_not_paired
 from normlab.records.record import RunRecord
 from normlab.records.store import lookup, select
@@ -257,7 +257,7 @@ class Sample:
     def train_text(self, seeds: Sequence[int]) -> str:
         """Return how many seeds of each side train, with a lower bound on the share if all do."""
         n = len(seeds)
-        every = f" (at least {math.floor(100 * least_share(n))} %)"
+        every = f" (at least {math.floor(100 * 0.025 ** (1 / n))} %)"  # Clopper and Pearson 1934
         counts = self.train_counts(seeds).items()
         said = [f"{side} {k}/{n}{every if k == n else ''}" for side, (k, _) in counts]
         return f"train: {', '.join(said)}"

@@ -126,11 +126,6 @@ def binomial(count: int, total: int, *, against: float) -> float:
     return min(1.0, math.fsum(chance for chance in chances if chance <= limit))
 
 
-def least_share(total: int, *, confidence: float = 0.95) -> float:
-    """Return the lower bound of the Clopper-Pearson interval (1934) for `total` out of `total`."""
-    return ((1 - confidence) / 2) ** (1 / total)
-
-
 def fisher(first: tuple[int, int], second: tuple[int, int]) -> float:
     """Return the two-sided p value of Fisher's exact test (1922) for two shares (count, total)."""
     (count, total), (other, rest) = first, second
@@ -157,8 +152,7 @@ def at_baseline(records: Sequence[RunRecord], score: str) -> str | None:
     """
     if score.startswith("stability/") or "/steps_to" in score:
         records = [record for record in records if record.budget.steps > 1]
-        classes = any("accuracy" in record.floors for record in records)
-        score = "test/accuracy" if classes else "test/loss"
+        score = "test/accuracy" if any("accuracy" in r.floors for r in records) else "test/loss"
     name = score.rpartition("/")[2]
     known = [record for record in records if name in record.floors and score in record.scores]
     if not known:

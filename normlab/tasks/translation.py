@@ -16,7 +16,7 @@ from normlab.data.corpus import Corpus
 from normlab.data.encoded import EncodedPairs, EncodedText
 from normlab.data.prepare import PreparedTranslation, prepare_translation
 from normlab.data.vocabulary import Tokenizer
-from normlab.metrics.bleu import Tokenize, bleu_scores, corpus_chrf, tokenizer_of
+from normlab.metrics.bleu import bleu_scores, corpus_chrf, tokenizer_of
 from normlab.metrics.counts import mean_score, perplexity, unigram_nll
 from normlab.models.base import TextToText
 from normlab.models.decoding import Hypothesis, SearchSettings, search
@@ -232,7 +232,7 @@ class Translation(Task):
         target = target if chosen is None else [target[i] for i in chosen]
         references = data.plain(target)
         lowercase = data.form != "raw"  # tokenized text is scored without case
-        tokenize = _bleu_tokenizer(data)
+        tokenize = tokenizer_of(data.languages[1]) if data.form == "raw" else "13a"
         found = bleu_scores(lines, references, lowercase=lowercase, tokenize=tokenize)
         found["chrf"] = corpus_chrf(lines, references)
         if decoded is not None:
@@ -242,7 +242,8 @@ class Translation(Task):
         return found
 
     def score_names(self) -> Sequence[str]:
-        _bleu_tokenizer(self.corpus)
+        if self.corpus.form == "raw":
+            tokenizer_of(self.corpus.languages[1])  # fails here rather than after training
         return [*super().score_names(), *_BY_TEXT]
 
     def floors(self) -> dict[str, float]:
@@ -265,11 +266,3 @@ class Translation(Task):
             "perplexity": perplexity(nll, tokens).value,
             **{name: copied[name].value for name in ("bleu", "bleu_tok", "chrf")},
         }
-
-
-def _bleu_tokenizer(data: Corpus | PreparedTranslation) -> Tokenize:
-    """Return BLEU's tokenizer for plain target text; raises ValueError if there is none.
-
-    A corpus that is already split into words is joined with spaces, even in a language without.
-    """
-    return tokenizer_of(data.languages[1]) if data.form == "raw" else "13a"
