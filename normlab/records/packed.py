@@ -75,12 +75,7 @@ class Pack:
     @cached_property
     def curves(self) -> dict[Key, list[Row]]:
         """The logged rows of each run."""
-        found: dict[Key, list[Row]] = {}
-        for origin, _, key, line in self._lines(CURVES):
-            if any(type(row.get("step")) is not int for row in line.rows):
-                raise ValueError(f"{origin}: damaged (a row without a step); {MEND_PUBLISHED}")
-            found[key] = line.rows
-        return found
+        return {key: line.rows for _, _, key, line in self._lines(CURVES)}
 
     @cached_property
     def hypotheses(self) -> dict[Key, dict[str, list[str]]]:
@@ -112,6 +107,8 @@ class Pack:
             try:
                 # Not strict for curves, where "nan" and "inf" are numbers.
                 content = msgspec.json.decode(line, type=_Line, strict=name != CURVES)
+                if any(type(row.get("step")) is not int for row in content.rows):
+                    raise ValueError("a row without a step")
             except (ValueError, RecursionError) as error:
                 raise ValueError(f"{origin}: damaged ({error}); {MEND_PUBLISHED}") from None
             yield origin, line, Key(content.row, content.point, content.seed), content

@@ -136,11 +136,10 @@ class RunRecord(
 
     def to_json(self) -> str:
         """Return reproducible JSON: sorted keys, ASCII, one newline at the end."""
-        fields = asdict(self)
+        fields = {"format": FORMAT, **asdict(self)}
         if not self.sees_future:
             del fields["sees_future"]
-        content = plain({"format": FORMAT, **fields})
-        return json.dumps(content, sort_keys=True, indent=1, allow_nan=False) + "\n"
+        return json.dumps(plain(fields), sort_keys=True, indent=1, allow_nan=False) + "\n"
 
     @classmethod
     def from_json(cls, text: str | bytes, *, origin: str, mend: str = MEND_RUN) -> RunRecord:
