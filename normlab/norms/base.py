@@ -150,6 +150,7 @@ class RunningNorm(Norm):
         self.seen: Moments | None = None  # moments of the last training batch, for probes
         self.seen_from = 0  # the table row that `seen` starts at
         self.watchers: list[Callable[[Moments, int], None]] = []  # called by `see`
+        self.summed: AllReduce | None = None  # replaces the sum over processes if set
 
     def forward(self, x: Float[Tensor, "B P D"], stream: Stream) -> Float[Tensor, "B P D"]:
         """Normalize `x` with batch statistics or running statistics, depending on `regime`.
@@ -221,7 +222,8 @@ class RunningNorm(Norm):
     @property
     def all_reduce(self) -> AllReduce:
         """Sums a table over processes in training; else returns it unchanged."""
-        return self._sum_over_processes if self.training and world().size > 1 else here
+        alone = here if world().size == 1 else self._sum_over_processes
+        return (self.summed or alone) if self.training else here
 
     def _sum_over_processes(self, table: Tensor) -> Tensor:
         """Sum a table `[..., R, d]`, padded to all rows since processes' lengths may differ."""
