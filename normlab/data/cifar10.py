@@ -16,10 +16,8 @@ from normlab.data.images import Images, ImageSource
 URL = "https://www.cs.toronto.edu/~kriz/cifar-10-binary.tar.gz"
 BINARY = "cifar-10-binary.tar.gz"
 SIZES = {"train": 50_000, "test": 10_000}
-SHAPE = (32, 32, 3)
 CLASSES = ("airplane", "automobile", "bird", "cat", "deer")
 CLASSES += ("dog", "frog", "horse", "ship", "truck")
-_ROW = 1 + 32 * 32 * 3  # one byte for the class, then the three channels
 
 
 @dataclass(kw_only=True, eq=False)
@@ -55,8 +53,8 @@ class Cifar10(ImageSource):
         if self.data_dir is None:
             return dict.fromkeys(SIZES, download("CIFAR-10", URL, BINARY))
         folder = Path(self.data_dir).expanduser()
-        binary = dict.fromkeys(SIZES, folder / BINARY)
-        for files in (binary, {split: folder / f"{split}_jpeg.tar.xz" for split in SIZES}):
+        for name in (BINARY, "{}_jpeg.tar.xz"):
+            files = {split: folder / name.format(split) for split in SIZES}
             if all(path.exists() for path in files.values()):
                 return files
         raise ValueError(
@@ -81,7 +79,7 @@ def _decode(files: Mapping[str, Path], entry: Path) -> None:
 def _binary(archive: Path, split: str) -> Iterator[tuple[np.ndarray, np.ndarray]]:
     for name, content in members(archive, (".bin",)):
         if Path(name).name.startswith("test") == (split == "test"):
-            rows = np.frombuffer(content, np.uint8).reshape(-1, _ROW)
+            rows = np.frombuffer(content, np.uint8).reshape(-1, 1 + 3 * 32 * 32)  # class, channels
             yield rows[:, 1:].reshape(-1, 3, 32, 32).transpose(0, 2, 3, 1), rows[:, 0]
 
 
@@ -92,7 +90,7 @@ def _compressed(archive: Path, split: str) -> Iterator[tuple[np.ndarray, np.ndar
         try:
             label = CLASSES.index(Path(name).parent.name)
             with Image.open(io.BytesIO(content)) as image:
-                pixels = np.asarray(image.convert("RGB")).reshape(1, *SHAPE)
+                pixels = np.asarray(image.convert("RGB")).reshape(1, 32, 32, 3)
         except (OSError, ValueError, SyntaxError) as error:  # Pillow raises these for a bad file
             raise ValueError(f"{archive}: {name} is no 32x32 image of a class: {error}") from error
         yield pixels, np.array([label])

@@ -6,7 +6,6 @@ import io
 import zlib
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -99,12 +98,10 @@ class FolderCorpus(Corpus):
     licence = "as stated by the owner of the text"
 
     def __post_init__(self) -> None:
-        if self.data_dir is None:
-            raise ValueError(
-                "set data_dir=FOLDER to a folder with train, valid and test as "
-                f"train.{self.source_language}, train.{self.target_language} and so on"
-            )
         self.languages = (self.source_language, self.target_language)
+        if self.data_dir is None:
+            files = ", ".join(f"{split}.{x}" for split in REQUIRED for x in self.languages)
+            raise ValueError(f"set data_dir=FOLDER to a folder with {files}")
         self._folder = Path(self.data_dir).expanduser()
         self.label = self._folder.resolve().name
 
@@ -126,30 +123,25 @@ class GermanEnglish(Corpus):
             raise ValueError(f"{self.name}: source_language and target_language must be de and en")
 
 
-@contextmanager
-def _opened(path: Path) -> Iterator[Any]:
-    """Open a plain or gzipped file as bytes; errors become a ValueError that names the file."""
+def read_lines(path: Path) -> list[str]:
+    """Return the lines of a file that unpacks to at most `MAX_BYTES` bytes (see `stream_lines`)."""
+    return list(stream_lines(path, most=MAX_BYTES))
+
+
+def stream_lines(path: Path, *, most: int | None = None) -> Iterator[str]:
+    """Yield the lines of a UTF-8 text file of at most `most` bytes, plain or `.gz`.
+
+    A ValueError names the file, and the line that is not UTF-8.
+    """
     try:
         check_is_file(path)
         with gzip.open(path) if path.suffix == ".gz" else path.open("rb") as file:
-            yield file
+            lines = file if most is None else io.BytesIO(file.read(most))
+            if most is not None and file.read(1):
+                raise ValueError(f"{path}: unpacks to more than {most} bytes; unpack it yourself")
+            yield from decoded(lines, origin=str(path))
     except (OSError, EOFError, zlib.error) as error:
         raise ValueError(f"cannot read {path}: {error}; restore or download it again") from error
-
-
-def read_lines(path: Path) -> list[str]:
-    """Return the lines of a file that unpacks to at most `MAX_BYTES` bytes (see `stream_lines`)."""
-    with _opened(path) as file:
-        text = file.read(MAX_BYTES + 1)
-    if len(text) > MAX_BYTES:
-        raise ValueError(f"{path}: unpacks to more than {MAX_BYTES} bytes; unpack it yourself")
-    return list(decoded(io.BytesIO(text), origin=str(path)))
-
-
-def stream_lines(path: Path) -> Iterator[str]:
-    """Yield the lines of a UTF-8 text file, plain or `.gz`; a ValueError names file and line."""
-    with _opened(path) as file:
-        yield from decoded(file, origin=str(path))
 
 
 def decoded(lines: Iterable[bytes], *, origin: str) -> Iterator[str]:

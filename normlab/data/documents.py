@@ -21,7 +21,6 @@ from normlab.data.corpus import REQUIRED, Source, load_tables, stream_lines
 RULES = f"normlab.text/1 sentencex {version('sentencex')}"
 """The rules that cut text; raise the first number when the same text gives other documents."""
 Document = Sequence[str]
-Lines = Iterable[str]
 
 
 class DocumentCorpus(Source):
@@ -81,7 +80,7 @@ class CutDocuments(DocumentCorpus):
         values = {k: v for k, v in vars(self).items() if k[0] != "_" and k != "data_dir"}
         return f"{values} {RULES}"
 
-    def cut(self, lines: Lines) -> list[str]:
+    def cut(self, lines: Iterable[str]) -> list[str]:
         """Return the sentences in lines of text."""
         if self.form == "sentences":
             return list(lines)
@@ -104,10 +103,7 @@ class FolderDocuments(CutDocuments):
 
     def __post_init__(self) -> None:
         if self.data_dir is None:
-            raise ValueError(
-                "set data_dir to a folder with train.txt, valid.txt and test.txt (plain or .gz), "
-                "or to one file with blank lines between documents"
-            )
+            raise ValueError("set data_dir to a file or folder with train.txt, valid.txt, test.txt")
         place = Path(self.data_dir).expanduser()
         self._place = place / self.name if (place / self.name).is_dir() else place
         self.label = _stem(self._place.resolve())
@@ -150,7 +146,7 @@ def _stem(path: Path) -> str:
     return path.name.removesuffix(".gz").removesuffix(".txt")
 
 
-def blocks(lines: Lines) -> Iterator[list[str]]:
+def blocks(lines: Iterable[str]) -> Iterator[list[str]]:
     """Return the runs of lines between blank lines, each line stripped."""
     runs = groupby(map(str.strip, lines), key="".__eq__)
     return (list(run) for blank, run in runs if not blank)
@@ -204,13 +200,13 @@ class HubDocuments(CutDocuments):
             )
         return tables
 
-    def _by_row(self, texts: Lines) -> Iterator[Document]:
+    def _by_row(self, texts: Iterable[str]) -> Iterator[Document]:
         """Yield each non-empty row as a document; its lines are paragraphs."""
         for text in texts:
             if lines := [line for block in blocks(text.split("\n")) for line in block]:
                 yield self.cut(lines)
 
-    def articles(self, lines: Lines) -> Iterator[Document]:
+    def articles(self, lines: Iterable[str]) -> Iterator[Document]:
         """Cut WikiText into articles; each begins with its title and keeps every line.
 
         A title stands between blank lines; a line of an equation that looks like one does not.

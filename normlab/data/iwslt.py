@@ -39,8 +39,6 @@ TEST_SETS = ("TED.dev2010", "TEDX.dev2012", "TED.tst2010", "TED.tst2011", "TED.t
 # Infixes of the file names that fairseq's script writes; files without one hold BPE pieces.
 INFIXES: Mapping[str, Form] = {".bpe": "bpe", ".tok": "tokenized", "": "bpe"}
 
-Splits = dict[str, ParallelText]
-
 
 @dataclass(kw_only=True, eq=False)
 class Iwslt14(GermanEnglish):
@@ -88,7 +86,7 @@ class Iwslt14(GermanEnglish):
         checksums = [text.checksums() for text in texts.values()]
         return f"normlab.iwslt14/1 {form} {self.languages} {self.train_from} {checksums}"
 
-    def read(self) -> Splits:
+    def read(self) -> dict[str, ParallelText]:
         form, texts = self._found
         if form == "raw":
             train, test = map(_lowered_tokens, (texts["train"], texts["test"]))
@@ -100,7 +98,7 @@ class Iwslt14(GermanEnglish):
         return {split: ParallelText(x.target, x.source) for split, x in texts.items()}
 
     @cached_property
-    def _found(self) -> tuple[Form, Splits]:
+    def _found(self) -> tuple[Form, dict[str, ParallelText]]:
         """The form of the texts, and the texts by split; `raw` ones are `train` and `test`."""
         if self.data_dir is None:
             return "raw", read_archive(download("IWSLT'14", URL, f"iwslt14-{ARCHIVE}"))
@@ -114,7 +112,7 @@ class Iwslt14(GermanEnglish):
         return form, {x: read_parallel(folder, f"{x}{infix}", LANGUAGES) for x in splits}
 
 
-def read_archive(archive: Path) -> Splits:
+def read_archive(archive: Path) -> dict[str, ParallelText]:
     """Return the raw `train` of the release, and `test`: its evaluation sets, joined."""
     files = {Path(name).name: text for name, text in members(archive, (".de", ".en", ".xml"))}
     patterns = ["train.tags.de-en.%s", *(f"IWSLT14.{name}.de-en.%s.xml" for name in TEST_SETS)]
@@ -158,7 +156,7 @@ def clean(text: ParallelText) -> ParallelText:
     return text.pick([i for i, (a, b) in sizes if a >= 1 and b <= min(MAX_TOKENS, MAX_RATIO * a)])
 
 
-def hold_out(text: ParallelText) -> Splits:
+def hold_out(text: ParallelText) -> dict[str, ParallelText]:
     """Split off every 23rd pair, starting with the 23rd, as `valid`; the rest is `train`."""
     valid = range(VALID_EVERY - 1, len(text), VALID_EVERY)
     train = [i for i in range(len(text)) if i not in valid]

@@ -29,8 +29,7 @@ from normlab.data.vocabulary import (
 
 PAIRS_FORMAT = "normlab.prepared/6"
 DOCUMENTS_FORMAT = "normlab.documents/7"
-SAMPLE_CHARACTERS = 100_000_000
-"""Maximum size of the training text from which a vocabulary of documents is learned."""
+SAMPLE_CHARACTERS = 100_000_000  # at most so much text decides a vocabulary of documents
 _PART, _DOCUMENTS = 10_000, 1_000  # lines and documents encoded at once
 _SIDES = ("source", "target")
 _DESCRIPTION = "description.json"

@@ -113,8 +113,7 @@ def prose(text: str) -> Iterator[list[str]]:
     """Yield the paragraphs of a text, each as a list of clean sentences."""
     for paragraph in _paragraphs(text):
         plain = _MARKUP.sub(r"\2", _MARKUP.sub(r"\2", _ROLE.sub("", paragraph)))
-        kept = [x for x in split_sentences(plain, language="en") if is_sentence(x)]
-        if kept:
+        if kept := [x for x in split_sentences(plain, language="en") if is_sentence(x)]:
             yield kept
 
 

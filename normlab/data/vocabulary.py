@@ -135,9 +135,7 @@ class DocumentTokenizer(_Vocabulary):
     def encode(self, sentences: Sequence[str]) -> list[tuple[list[int], list[bool]]]:
         """Return each sentence's ids, without marks, and whether each token begins a word."""
         encodings = self._segmenter.encode_batch(list(sentences), add_special_tokens=False)
-        return [
-            (found.ids, [a != b for a, b in pairwise([-1, *found.word_ids])]) for found in encodings
-        ]
+        return [(x.ids, [a != b for a, b in pairwise([-1, *x.word_ids])]) for x in encodings]
 
     def decode_batch(self, sentences: Iterable[Iterable[SupportsInt]]) -> list[str]:
         return [text.removeprefix(" ") for text in super().decode_batch(sentences)]

@@ -145,7 +145,7 @@ def test_the_key_of_a_folder_follows_content_and_settings_and_not_the_place(tmp_
 
 
 def test_what_a_folder_lacks_is_named(tmp_path):
-    with pytest.raises(ValueError, match=r"set data_dir to a folder with train\.txt"):
+    with pytest.raises(ValueError, match=r"set data_dir to a file or folder with train\.txt"):
         folder_documents(None)
     with pytest.raises(ValueError, match=r"absent has no .*set data_dir"):
         splits_of(folder_documents(tmp_path / "absent"))
