@@ -68,7 +68,9 @@ def _options() -> str:
         "An option is a file of `configs/`, chosen as `group=option`. The first sentence is what "
         "`normlab list GROUP` says; values are changed as `group.key=value`.",
     ]
-    for group in registry.run_groups():
+    for group in registry.groups():
+        if group in ("claim", "study"):
+            continue
         parts.append(f"## {group}")
         for option in registry.options(group):
             text = option.path.read_text("utf-8")

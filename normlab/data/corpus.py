@@ -3,6 +3,7 @@
 import gzip
 import hashlib
 import io
+import re
 import zlib
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
@@ -99,6 +100,9 @@ class FolderCorpus(Corpus):
 
     def __post_init__(self) -> None:
         self.languages = (self.source_language, self.target_language)
+        for key, code in zip(("source", "target"), self.languages, strict=True):
+            if not re.fullmatch(r"[A-Za-z]{2,8}([-_][A-Za-z0-9]{1,8})*", code):
+                raise ValueError(f"task.corpus.{key}_language={code!r}: give a code such as pt_BR")
         if self.data_dir is None:
             files = ", ".join(f"{split}.{x}" for split in REQUIRED for x in self.languages)
             raise ValueError(f"set data_dir=FOLDER to a folder with {files}")

@@ -58,7 +58,7 @@ def test_a_run_keeps_its_sheet_and_changes_make_another(finished, tmp_path, caps
         (["model.dept=3"], "model.dept"),
         (["nowhere"], "nowhere"),
         (["one", "two"], "one run at a time"),
-        (["norm=batch"], "norm takes one option"),
+        (["norm=batch"], "norm=bn and norm=batch are both given"),
     ],
 )
 def test_what_does_not_exist_is_named_and_nothing_is_written(
