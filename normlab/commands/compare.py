@@ -4,6 +4,7 @@ import argparse
 import shutil
 from functools import partial
 from pathlib import Path
+from typing import cast
 
 from normlab.commands._arguments import (
     add_compared,
@@ -196,23 +197,32 @@ def text_of_test(record: RunRecord, data_dir: Path | None = None) -> Text:
     They are read from `data_dir`, or from the run's own data folder. Raises ValueError if the task
     is not translation, or if the text is missing or differs from the record's.
     """
-    from normlab.config.compose import from_dict, to_dict
+    from normlab.config.registry import check, settings_of
     from normlab.data.cache import offline
-    from normlab.tasks.translation import Translation
-    from normlab.train.build import build_task
+    from normlab.data.corpus import Corpus
 
-    changes = [] if data_dir is None else [f"data_dir={data_dir}"]
-    with offline():
-        task = build_task(to_dict(from_dict(record.config, changes)))
-        if not isinstance(task, Translation):
-            raise ValueError(f"{record.run_id}: {record.choice('task')} is not a translation task")
+    task, key = record.config["task"], "task.corpus"
+    if "corpus" not in task or "test_search" not in task:
+        raise ValueError(f"{record.run_id}: {record.choice('task')} is not a translation task")
+    node = dict(task["corpus"])
+    if data_dir is not None and "data_dir" in node:
+        node["data_dir"] = str(data_dir)
+    with offline():  # the corpus alone: a task would import torch
         try:
-            data = task.data
+            corpus = cast(
+                "Corpus", check(node, key, Corpus, (), settings_of(task, "task")["corpus"])()
+            )
+            text = corpus.splits[SPLIT]
         except (ValueError, OSError) as error:
             said = f"the test text cannot be read: {error} (give its folder with --data-dir)"
             raise ValueError(said) from None
-        if data.description["checksums"][SPLIT] != checksums(record):
-            said = f"{record.run_id} was tested on other text than its folder has now"
-            raise ValueError(f"{said}: give the right one with --data-dir")
-        text = data.texts[SPLIT]
-        return text.source, data.plain(text.target)
+    if dict(zip(corpus.languages, text.checksums(), strict=True)) != checksums(record):
+        said = f"{record.run_id} was tested on other text than its folder has now"
+        raise ValueError(f"{said}: give the right one with --data-dir")
+    if corpus.form == "raw":
+        return text.source, text.target
+    from normlab.data.vocabulary import join_pieces, moses_text
+
+    join = join_pieces if corpus.form == "bpe" else str
+    target = moses_text(map(join, text.target), lang=corpus.languages[1])
+    return [*map(join, text.source)], target

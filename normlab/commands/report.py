@@ -1,6 +1,7 @@
 """`normlab report`: the page and figures of runs, finished or in training."""
 
 import time
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -8,7 +9,8 @@ from normlab.commands._arguments import add_compared, as_path, command_parser, n
 from normlab.commands._terminal import at_work, complain
 
 if TYPE_CHECKING:
-    from normlab.reports.gather import Arranged
+    from normlab.reports.gather import Arranged, Run
+    from normlab.reports.translations import SideBySide
 
 _EXAMPLES = """examples:
   normlab report                    a page of all runs: report/report.html
@@ -18,10 +20,12 @@ _EXAMPLES = """examples:
 
 RUN is a run folder, a folder of runs (such as the one of a sweep) or a record.json. The page is one
 file that opens offline: one row per experiment, differences from the baseline paired by seed,
-curves, training statistics, and config differences.
+curves, training statistics, test sentences with their translations, and config
+differences.
 Tables and charts can be saved as SVG and CSV. Figures by layer and over training need the probes of
 a run: train with probe=full.
 """
+_SAMPLES = 5  # sentences
 _EVERY = 5  # seconds between two pages, at least
 
 
@@ -30,10 +34,12 @@ def main(argv: list[str]) -> int:
 
     Raises ValueError for places without runs, or a baseline or score that no run has.
     """
+    from normlab.commands.compare import text_of_test
     from normlab.records.files import atomic_write
     from normlab.reports.gather import arranged, read_runs
     from normlab.reports.page import study_page
     from normlab.reports.study_table import build
+    from normlab.reports.translations import side_by_side
 
     parser = command_parser("report", "Write a page about any runs, and their figures.", _EXAMPLES)
     add, usual = parser.add_argument, [Path("runs")]
@@ -41,9 +47,18 @@ def main(argv: list[str]) -> int:
     add("--out", type=as_path, default=Path("report"), metavar="FOLDER", help="default: report")
     add_compared(parser)
     add("--watch", action="store_true", help="rewrite the page until Ctrl-C")
+    add("--data-dir", type=as_path, metavar="FOLDER", help="folder of the test text, if moved")
     add("--figures", choices=("svg", "png"), help="also draw figures, next to the page")
     arguments = parser.parse_args(argv)
     places, out, told = arguments.runs, arguments.out, set[str]()
+
+    def samples(runs: "list[Run]") -> "SideBySide | str | None":
+        """Return test sentences with their translations, or the reason why there are none."""
+        try:
+            text_of = partial(text_of_test, data_dir=arguments.data_dir)
+            return side_by_side(runs, text_of, count=_SAMPLES)
+        except ValueError as error:
+            return str(error)
 
     def write(*, reload: int = 0) -> "tuple[Arranged, bool]":
         """Write the page; return the runs, and whether all of them could be read."""
@@ -63,6 +78,7 @@ def main(argv: list[str]) -> int:
             heading=", ".join(map(str, places)),
             problems=problems,
             reload=reload,
+            samples=samples(runs.runs),
         )
         out.mkdir(parents=True, exist_ok=True)
         with atomic_write(out / "report.html") as file:

@@ -52,15 +52,17 @@ def main(argv: list[str], again: str | None = None) -> int:
         print(_HELP)
         return 0
     from normlab.config.compose import compose
+    from normlab.config.shorthand import written_out
     from normlab.config.suggest import check_arguments, check_given_once
 
     end_with_the_sweep()
+    again = again or f"normlab train {shlex.join(argv)}"
+    argv = written_out(argv)
     check_arguments(argv)
     check_given_once(argv)
     if (shown := shown_config(argv)) is not None:
         print(shown, end="")
         return 0
-    again = again or f"normlab train {shlex.join(argv)}"
     if any(text.startswith(("-", "hydra")) for text in argv):
         return run_hydra(argv, again=again)
     record = train_and_say(compose(argv))

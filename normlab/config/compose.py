@@ -24,6 +24,7 @@ from normlab.config import ranges, registry, suggest
 from normlab.config.machine import MOST_THREADS, settled_precision
 from normlab.config.registry import CONFIG_DIR, START_FILE, TARGET, named
 from normlab.config.schema import NORM_KEYS, OPTIONS, PARTS, Precision, RunConfig, label
+from normlab.config.shorthand import written_out
 from normlab.config.suggest import typed
 
 CONFIG_NAME = "config"
@@ -49,6 +50,7 @@ def register() -> None:
 
 def compose(overrides: Sequence[str] = ()) -> DictConfig:
     """Return the checked config of a run; ValueError with a one-line message if it is invalid."""
+    overrides = written_out(overrides)
     suggest.check_arguments(overrides)
     register()
     GlobalHydra.instance().clear()

@@ -5,6 +5,7 @@ imports torch.
 """
 
 import math
+import re
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from fnmatch import fnmatchcase
@@ -25,6 +26,7 @@ class Range(NamedTuple):
     kind: Any
 
 
+_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,79}")
 _MOST = sys.float_info.max  # leaves out infinity
 
 
@@ -150,6 +152,9 @@ def _problem(row: Range | None, value: object) -> str | None:
 
 def _conflicts(config: Mapping[str, Any]) -> Iterator[str]:
     """Yield a message for each conflict between values that are valid individually."""
+    name = (config.get("observe") or {}).get("name")
+    if name is not None and not _NAME.fullmatch(str(name)):
+        yield f"name={name!r:.60}: give letters, digits, '-', '_' and '.', the first no '.' or '-'"
 
     def get(key: str) -> Any:
         part, _, name = key.partition(".")

@@ -80,6 +80,8 @@ class ObserveConfig:
     threads: int | None = None
     fast: bool = False
     other_code: OtherCode = OtherCode.refuse
+    name: str | None = None
+    tags: list[str] = field(default_factory=list)
     study: str | None = None
     processes: int | None = None
     targets: Any = None

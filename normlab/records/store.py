@@ -1,4 +1,4 @@
-"""Run folders, `<root>/<task>-<norm>-<placement>-<fingerprint>/seed<k>`, and their files.
+"""Run folders, `<root>/[<name>/]<task>-<norm>-<placement>-<fingerprint>/seed<k>`, and their files.
 
 The path depends only on the config, so the same command finds the same folder again. The folder
 holds `record.json`, the logged rows in `metrics.jsonl` (one flat JSON object with an integer `step`
@@ -57,7 +57,8 @@ class RunStore:
 
     def run_dir(self, config: Mapping[str, Any]) -> Path:
         """Return the folder of a run, which need not exist yet."""
-        return self.root / run_label(config) / f"seed{config['seed']}"
+        named = self.root / (config["observe"].get("name") or "")
+        return named / run_label(config) / f"seed{config['seed']}"
 
     def write(self, record: RunRecord, run_dir: Path) -> Path:
         """Write a record atomically; raises `OSError` naming the file."""

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
+from normlab.records.packed import Key
 from normlab.records.pairs import Cell
 from normlab.records.record import RunRecord
 from normlab.records.store import HYPOTHESES_FILE, read_hypotheses
@@ -30,11 +31,12 @@ _DRAW = 1  # sampling seed, fixed so that the sentences are the same each time
 
 
 class Said(NamedTuple):
-    """One version of a sentence: the source, the reference, or the translation by a row's seed."""
+    """One version of a sentence: the source, the reference, or the translation by the run `key`."""
 
     name: str
     text: str
     chrf: float | None = None
+    key: Key | None = None
 
 
 class SideBySide(NamedTuple):
@@ -86,7 +88,7 @@ def side_by_side(runs: Iterable[Run], text_of: TextOf, *, count: int) -> SideByS
         said = [Said("source", sources[n]), Said("reference", references[n])]
         for run, lines in whole:
             chrf = corpus_chrf([lines[n]], [references[n]]).value
-            said.append(Said(f"{run.key.name} seed {run.key.seed}", lines[n], chrf))
+            said.append(Said(f"{run.key.name} seed {run.key.seed}", lines[n], chrf, run.key))
         sentences[n + 1] = said
     label = str(first.data.get("label") or first.data.get("source") or "unknown data")
     return SideBySide(label, total, sentences, left_out)
@@ -102,6 +104,9 @@ def bootstrap(
     """
     from normlab.metrics.bleu import paired_bootstrap
 
+    ended = [run.record for run in (*baseline, *other) if run.record and run.record.finished]
+    if without := [record.run_id for record in ended if SCORE not in record.scores]:
+        raise ValueError(f"{without[0]} has no {SCORE}: the bootstrap compares translations")
     cells = [Cell.of(run.record for run in runs if run.record) for runs in (baseline, other)]
     seeds, reason = pairs(cells[1], cells[0], Rules(found=True))
     scores = [r.figure(SCORE) for cell in cells for r in cell.records if r.finished]

@@ -1,9 +1,9 @@
 """Weights & Biases: sends a copy of a run, or keeps it offline without a login or a network.
 
-The group is the fingerprint (shared by all seeds of an experiment), the job type the study, and the
-tags are norm, placement, task, corpus, batch and scale. The chosen options (`norm`, `placement`,
-...) are top-level config keys next to `batch` and `corpus`, so that W&B can group by norm; the node
-that an option's name replaces is under `nodes`.
+The group is norm and placement (`bn-pre`), so that W&B compares norms in a sweep of batch sizes.
+The job type is the study; the tags are norm, placement, task, corpus, batch and scale. The chosen
+options (`norm`, `placement`, ...) are top-level config keys next to `batch` and `corpus`, so that
+W&B can group by norm; the node that an option's name replaces is under `nodes`.
 
 W&B must not disturb a run: it writes only in the run folder, prints nothing, and waits for the
 server only as long as the config allows. W&B's step is the training step. The id is stored in the
@@ -144,11 +144,15 @@ class Wandb(Sink):
         *,
         project: str,
         entity: str | None,
+        name: str | None,
+        tags: Sequence[str],
+        notes: str | None,
         mode: Mode,
         connect_seconds: float,
         finish_seconds: float,
     ) -> None:
         self._project, self._entity = project, entity
+        self._name, self._tags, self._notes = name, tags, notes
         self._mode: Mode = mode
         self._connect_seconds, self._finish_seconds = connect_seconds, finish_seconds
         self._run: Any = None
@@ -197,10 +201,11 @@ class Wandb(Sink):
                     project=self._project,
                     entity=self._entity,
                     id=run_id,
-                    name=display_name(run),
-                    group=run.fingerprint,
+                    name=self._name or display_name(run),
+                    group=group(run.choices),
                     job_type=run.config.get("observe", {}).get("study") or "train",
-                    tags=tags(run.choices, run.config),
+                    tags=[*tags(run.choices, run.config), *self._tags],
+                    notes=self._notes,
                     config=dashboard_config(run),
                     dir=run.run_dir,
                     mode=mode,
@@ -257,15 +262,22 @@ class Wandb(Sink):
 
 
 def display_name(run: RunInfo) -> str:
-    """Return the run's name with corpus and batch: `mlm-brown-bn-pre-b32-0123456789-seed1`."""
+    """Return the run's name: `mlm-brown-bn-pre-b32-0123456789-seed1`, or `NAME-bn-pre-...`."""
     norm, placement, task, corpus, batch, _ = _named(run.choices, run.config)
-    parts = (task, corpus, norm, placement, batch, run.fingerprint, f"seed{run.config['seed']}")
+    begins = (given,) if (given := run.config.get("observe", {}).get("name")) else (task, corpus)
+    parts = (*begins, norm, placement, batch, run.fingerprint, f"seed{run.config['seed']}")
     return "-".join(str(part).replace("/", "_") for part in parts if part is not None)
 
 
 def tags(choices: Mapping[str, Any], config: Mapping[str, Any]) -> list[str]:
-    """Return norm, placement, task, corpus, batch and scale, without the missing ones."""
-    return [str(tag) for tag in _named(choices, config) if tag not in (None, "", "-")]
+    """Return norm, placement, task, corpus, batch, scale and the run's own tags, if it has them."""
+    own = config.get("observe", {}).get("tags", ())
+    return [str(tag) for tag in (*_named(choices, config), *own) if tag not in (None, "", "-")]
+
+
+def group(choices: Mapping[str, Any]) -> str:
+    """Return what W&B groups runs by: norm and placement, such as `bn-pre`."""
+    return "-".join(filter(None, (norm_label(choices), placement_label(choices, {}))))
 
 
 def _named(choices: Mapping[str, Any], config: Mapping[str, Any]) -> tuple[str | None, ...]:

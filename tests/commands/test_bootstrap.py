@@ -92,6 +92,10 @@ def other_value(folder):
     changed(folder, scores={"test/bleu": replace(value, value=value.value + 0.5)})
 
 
+def without_bleu(folder):
+    changed(folder, scores={})
+
+
 def no_translations(folder):
     (folder / "hypotheses.txt").unlink()
 
@@ -105,6 +109,7 @@ def bytes_of_no_text(folder):
     [
         (diverged, r"cannot be compared: seeds diverged: 1 of 3 of the row"),
         (other_signature, r"test/bleu was computed in several ways"),
+        (without_bleu, r"bn-pre-\S+ has no test/bleu: the bootstrap compares translations"),
         (other_value, r"hypotheses.txt scores [\d.]+, but the record says"),
         (no_translations, r"hypotheses.txt: .*o such file.*normlab eval"),
         (bytes_of_no_text, r"hypotheses.txt: not UTF-8 at byte 1"),

@@ -5,7 +5,9 @@ import re
 import pytest
 
 from normlab.commands.compare import main
+from normlab.commands.report import main as report
 from tests.commands.test_bootstrap import changed
+from tests.html_text import Text
 
 
 @pytest.fixture
@@ -62,3 +64,15 @@ def test_without_the_text_or_translations_the_reason_is_said(folders, translated
         (translated.root.parent / folder / "hypotheses.txt").unlink()
     with pytest.raises(ValueError, match=r"hypotheses\.txt: no such file, .* normlab eval"):
         main([bn, "--samples"])
+
+
+def test_the_page_of_runs_shows_the_same_sentences_or_the_reason(folders, text, tmp_path, capsys):
+    found, _ = shown(capsys, *folders, "--samples")
+
+    def sections(*more):
+        assert report([*folders, "--out", str(tmp_path), *more]) == 0
+        return Text((tmp_path / "report.html").read_text())
+
+    rows = [row[:2] for row in sections().rows("samples")]
+    assert all([name, said] in rows for own in found.values() for name, said in own.items())
+    assert "the test text cannot be read" in sections("--data-dir", str(tmp_path / "gone")).text

@@ -2,6 +2,7 @@
 
 import csv
 import io
+from itertools import pairwise
 
 import pytest
 
@@ -141,3 +142,89 @@ def test_charts_and_tables_are_files_for_the_asking(visit):
     head, *body = csv.reader(io.StringIO(downloaded(tables)))
     assert head[0] == "setting" and head[-1] == "at" and len(body) == 4
     assert body[0][0] == "bn" and body[1][0] == ODD and body[0][-1] == "batch_size=8"
+
+
+def ticks(figure):
+    """Return the labels along the first horizontal axis of a chart, as numbers."""
+    texts = figure.locator(".axis").nth(1).locator("text").all_text_contents()
+    return [float(text.replace(",", "")) for text in texts if text[0].isdigit()]
+
+
+def line_of(figure):
+    return figure.locator("path.line").first.get_attribute("d")
+
+
+def test_smoothing_keeps_the_logged_line_behind_and_the_address_keeps_the_choice(visit):
+    page = visit()
+    before = line_of(drawn(page, LOSS, 6))
+    assert page.locator(f"{LOSS} path.raw").count() == 0
+    page.locator('select[name="smoothing"]').select_option("0.9")
+    figure = page.locator(LOSS)
+    assert line_of(figure) != before and figure.locator("path.raw").count() == 6
+    assert figure.locator("path.raw").first.get_attribute("d") == before
+    scores = drawn(page, "#chart-batch-size-sequences-test-bleu")
+    assert scores.locator("path.raw").count() == 0, "scores over batch sizes are no curves"
+    page.reload()
+    drawn(page)
+    assert page.locator(f"{LOSS} path.raw").count() == 6
+
+
+def test_the_vertical_axis_is_logarithmic_or_linear_on_request(visit):
+    page = visit()
+
+    def gaps(axis):
+        """Return the distances between marks that are one unit apart, rounded to two pixels."""
+        page.locator('select[name="axis"]').select_option(axis)
+        marks = drawn(page, LOSS, 6).locator(".axis").first.locator("text[x]").all()
+        levels = [float(mark.get_attribute("y")) for mark in marks]
+        return {round((a - b) / 2) for a, b in pairwise(levels)}
+
+    assert len(gaps("linear")) == 1 < len(gaps("log"))
+
+
+def test_a_drag_zooms_a_double_click_and_keys_reset(visit):
+    page = visit()
+    figure = drawn(page, LOSS, 6)
+    whole = ticks(figure)
+    reset = figure.locator("button.whole")
+    assert whole[0] == 0 and whole[-1] == 100 and reset.is_hidden()
+    area = figure.locator(".plot svg").bounding_box()
+    y = area["y"] + 80
+    page.mouse.move(area["x"] + 200, y)
+    page.mouse.down()
+    page.mouse.move(area["x"] + 300, y, steps=4)
+    assert figure.locator("rect.selection").is_visible()
+    page.mouse.up()
+    part = ticks(figure)
+    assert part[0] > 0 and part[-1] < 100 and reset.is_visible()
+    assert figure.locator("rect.selection").count() == 0
+    page.mouse.dblclick(area["x"] + 200, y)
+    assert ticks(figure) == whole and reset.is_hidden()
+    figure.locator(".plot").focus()
+    page.keyboard.press("+")
+    middle = ticks(figure)
+    assert middle[0] >= 25 and middle[-1] <= 75
+    page.keyboard.press("ArrowRight")
+    assert ticks(figure)[-1] > 75
+    page.keyboard.press("0")
+    assert ticks(figure) == whole
+    page.keyboard.press("+")
+    reset.click()
+    assert ticks(figure) == whole
+
+
+def test_notes_are_folded_and_a_hint_says_what_is_beyond_the_edge(visit):
+    page = visit()
+    notes = page.locator("#results details.more")
+    assert notes.locator("li", has_text="data: ").is_hidden()
+    notes.locator("summary").press("Enter")
+    assert notes.locator("li", has_text="data: ").is_visible()
+    runs = page.locator("#runs .hint")
+    assert "scroll sideways" in runs.inner_text()
+    assert page.locator("#results .hint").is_hidden(), "the table of results fits"
+    page = visit(390)
+    hint, box = page.locator("#results .hint"), page.locator("#results .scroll")
+    assert "more column" in hint.inner_text()
+    box.evaluate("box => box.scrollTo(box.scrollWidth, 0)")
+    page.wait_for_function("document.querySelector('#results .hint').textContent === ''")
+    assert hint.is_visible(), "nothing jumps when the end is reached"

@@ -39,6 +39,9 @@ def sink(mode: str = "auto", *, seconds: float = 2.0) -> Wandb:
     return Wandb(
         project="normlab",
         entity=None,
+        name=None,
+        tags=(),
+        notes=None,
         mode=mode,  # type: ignore[arg-type]
         connect_seconds=seconds,
         finish_seconds=seconds,

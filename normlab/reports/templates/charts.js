@@ -51,7 +51,7 @@ normlab.chart = (() => {
     return found;
   }
 
-  // Returns what turns a value into a place from `start` to `end`, with the marks of its axis.
+  // Returns the axis from `start` to `end`: `place` maps a value to pixels, `value` maps back.
   function scale(low, high, { log, ticks, nice, count, pad = 0 }, start, end) {
     if (low === high) {
       [low, high] = log ? [low / 1.1, high * 1.1] : [low - (Math.abs(low) / 10 || 1), high + (Math.abs(high) / 10 || 1)];
@@ -64,7 +64,12 @@ normlab.chart = (() => {
     const inner = [start + Math.sign(end - start) * pad, end - Math.sign(end - start) * pad];
     const place = (value) => inner[0] + ((flat(value) - flat(low)) / (flat(high) - flat(low))) * (inner[1] - inner[0]);
     const given = (ticks ?? (log ? powers(low, high) : [])).filter((tick) => tick >= low && tick <= high);
-    return { place, ticks: given.length > 1 ? given : round(low, high, count) };
+    const value = (at) => {
+      const share = (at - inner[0]) / (inner[1] - inner[0]);
+      const level = flat(low) + share * (flat(high) - flat(low));
+      return log ? Math.exp(level) : level;
+    };
+    return { place, value, ticks: given.length > (ticks ? 1 : 2) ? given : round(low, high, count) };
   }
 
   // Numbers ---------------------------------------------------------------------------------------
@@ -110,6 +115,7 @@ normlab.chart = (() => {
     plot.append(upright, level);
   }
 
+  // Draws a line with its band; where the line is smoothed, the original is drawn faintly behind it.
   function drawLine(plot, points, look, { x, y, marked }) {
     const color = `var(--hue-${look.hue})`;
     const places = points.map((point) => at(x.place(point.x), y.place(point.mean)));
@@ -118,6 +124,10 @@ normlab.chart = (() => {
       const above = several.map((point) => at(x.place(point.x), y.place(point.high)));
       const below = several.map((point) => at(x.place(point.x), y.place(point.low))).reverse();
       plot.append(make("path", { class: "band", d: `M${[...above, ...below].join("L")}Z`, fill: color, opacity: 0.13 }));
+    }
+    if (points.some(({ raw }) => raw)) {
+      const raw = points.map((point) => at(x.place(point.x), y.place((point.raw ?? point).mean)));
+      plot.append(make("path", { class: "raw", d: `M${raw.join("L")}`, fill: "none", stroke: color, opacity: 0.3 }));
     }
     const stroke = { stroke: color, "stroke-width": 1.8, "stroke-dasharray": look.dashes, "stroke-linejoin": "round" };
     plot.append(make("path", { class: "line", d: `M${places.join("L")}`, fill: "none", ...stroke }));
@@ -152,7 +162,7 @@ normlab.chart = (() => {
     tip.style.top = `${Math.max(4, top + high > innerHeight ? event.clientY - high - 14 : top)}px`;
   }
 
-  // Tells of the point that is nearest to the pointer, and marks it; `plots` say where points stand.
+  // Shows the values of the point nearest to the pointer and rings it.
   function follow(svg, plots, told) {
     const ring = make("circle", { r: 5, "stroke-width": 2, stroke: "var(--paper)", visibility: "hidden", "pointer-events": "none" });
     svg.append(ring);
@@ -166,6 +176,7 @@ normlab.chart = (() => {
       const plot = plots.find((each) => left >= each.left - 8 && left <= each.left + each.width + 8 && top >= each.top - 8 && top <= each.top + each.height + 8);
       if (!plot) return leave();
       const far = ({ left: x, top: y }) => Math.hypot(x - left, y - top);
+      if (!plot.points.length) return leave();
       const near = plot.points.reduce((best, each) => (far(each) < far(best) ? each : best));
       ring.setAttribute("cx", near.left);
       ring.setAttribute("cy", near.top);
@@ -177,12 +188,51 @@ normlab.chart = (() => {
     svg.addEventListener("pointerleave", leave);
   }
 
-  // Draws the values of a panel into a place; `looks` are the lines of the settings by name, `told`
-  // returns what is said of a point.
-  function draw(place, panel, values, { looks, told }) {
+  // Zooms in on the steps across which the pointer is dragged. `zoom` takes [first, last], or null.
+  function drag(svg, plots, zoom) {
+    const area = make("rect", { class: "selection", fill: "var(--hue-0)", opacity: 0.15, "pointer-events": "none" });
+    let [plot, start] = [null, 0];
+    const left = (event) => event.clientX - svg.getBoundingClientRect().left;
+    const within = (place) => Math.min(Math.max(place, plot.left), plot.left + plot.width);
+    const stop = () => {
+      plot = null;
+      area.remove();
+    };
+    svg.addEventListener("pointerdown", (event) => {
+      const top = event.clientY - svg.getBoundingClientRect().top;
+      plot = plots.find((each) => left(event) >= each.left && left(event) <= each.left + each.width && top >= each.top && top <= each.top + each.height);
+      if (!plot || event.button) return stop();
+      start = left(event);
+      svg.setPointerCapture(event.pointerId);
+      for (const [key, value] of Object.entries({ x: start, y: plot.top, width: 0, height: plot.height })) area.setAttribute(key, value);
+      svg.append(area);
+    });
+    svg.addEventListener("pointermove", (event) => {
+      if (!plot) return;
+      const end = within(left(event));
+      area.setAttribute("x", Math.min(start, end));
+      area.setAttribute("width", Math.abs(end - start));
+    });
+    svg.addEventListener("pointerup", (event) => {
+      if (!plot) return;
+      const ends = [start, within(left(event))].sort((a, b) => a - b);
+      const range = ends.map((place) => plot.x.value(place - plot.left));
+      stop();
+      if (ends[1] - ends[0] > 6) zoom(range);
+    });
+    svg.addEventListener("pointercancel", stop);
+    svg.addEventListener("dblclick", () => zoom(null));
+  }
+
+  // Draws the points of a panel into a place. `looks` maps settings to line styles, `told` returns the
+  // tooltip of a point, `log` says whether the vertical axis is logarithmic, `range` is the zoomed part
+  // of the horizontal axis or null, and `zoom` changes it.
+  function draw(place, panel, values, { looks, told, log, range, zoom }) {
     const room = place.clientWidth;
-    const ys = values.flatMap(({ low, mean, high }) => [low ?? mean, mean, high ?? mean]);
-    const upright = (height) => scale(Math.min(...ys), Math.max(...ys), { log: panel.log.y, nice: true, count: 5, pad: panel.log.y ? 4 : 0 }, height, 0);
+    const inside = ({ x }) => !range || (x >= range[0] && x <= range[1]);
+    const seen = values.some(inside) ? values.filter(inside) : values;
+    const ys = seen.flatMap((point) => [point, point.raw ?? point]).flatMap(({ low, mean, high }) => [low ?? mean, mean, high ?? mean]);
+    const upright = (height) => scale(Math.min(...ys), Math.max(...ys), { log, nice: true, count: 5, pad: log ? 4 : 0 }, height, 0);
     const edge = Math.max(...upright(200).ticks.map((tick) => short(tick).length)) * LETTER + 14; // beyond the widest tick
     const gutter = Math.ceil(edge) + (panel.unit ? SIZE + 2 : 0);
     const several = panel.facets.join("") !== "";
@@ -204,21 +254,28 @@ normlab.chart = (() => {
       const plot = make("g", { transform: `translate(${left} ${top})` });
       const here = values.filter((value) => value.facet === facet);
       const reach = given ? xs : here.map((value) => value.x); // runs of one facet may train for longer
-      const x = scale(given ? Math.min(...xs) : 0, Math.max(...reach), { log: panel.log.x, ticks: given, count: 4, pad: given ? 10 : 0 }, 0, width);
+      const [from, to] = range ?? [given ? Math.min(...xs) : 0, Math.max(...reach)];
+      const x = scale(from, to, { log: panel.log.x, ticks: given, count: 4, pad: given ? 10 : 0 }, 0, width);
       if (several) plot.append(words(facet || "\u2013", { y: -8, "font-size": 12, fill: "var(--ink)" }));
+      const clip = `${panel.id}-clip-${number}`;
+      const drawn = make("g", range ? { "clip-path": `url(#${clip})` } : {});
+      plot.append(make("clipPath", { id: clip }, make("rect", { width, height })));
       axes(plot, { x, y, width, height, across: panel.across, unit: panel.unit, edge, write: whole, first: number % columns === 0 });
       const lines = new Map();
       for (const value of here.filter(({ n }) => n)) lines.set(value.row, [...(lines.get(value.row) ?? []), value]);
-      for (const [row, points] of lines) drawLine(plot, points, looks.get(row), { x, y, marked: panel.marked });
-      drawEnds(plot, here.filter(({ n }) => !n), looks, { x, y });
+      for (const [row, points] of lines) drawLine(drawn, points, looks.get(row), { x, y, marked: panel.marked });
+      drawEnds(drawn, here.filter(({ n }) => !n), looks, { x, y });
+      plot.append(drawn);
       svg.append(plot);
-      const points = here.map((point) => ({
+      const points = here.filter(inside).map((point) => ({
         point, left: left + x.place(point.x), top: top + y.place(point.mean), color: `var(--hue-${looks.get(point.row).hue})`,
       }));
-      return { left, top, width, height, points };
+      return { left, top, width, height, points, x };
     });
     follow(svg, plots, told);
+    drag(svg, plots, zoom);
     place.replaceChildren(svg);
+    if (tip) tip.hidden = true;
   }
 
   return draw;

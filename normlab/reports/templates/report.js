@@ -1,4 +1,4 @@
-// The page's own script: the theme, the filters, and the charts, which it draws when they come near.
+// The page's own script: theme, filters, and charts, which are drawn when they come into view.
 (() => {
   "use strict";
   const root = document.documentElement;
@@ -59,7 +59,7 @@
   let looks = new Map();
   let figures = [];
 
-  // Returns the points of a panel that the filters leave, an object a point.
+  // Returns the points of a panel that the filters leave, one object per point.
   function visible(panel) {
     const found = [];
     for (const line of panel.series) {
@@ -80,12 +80,30 @@
 
   const exact = (number) => number.toLocaleString("en", { maximumSignificantDigits: 6 });
 
-  // Returns what is said of a point, a list of a name and a text a line.
-  const told = (panel) => (value) => [
+  // Returns the points with their lines smoothed: an exponential moving average that weights each
+  // former point by `share`, corrected for its start. `raw` is the point as it was logged.
+  function smoothed(points, share) {
+    const sums = new Map();
+    return points.map((point) => {
+      if (!point.n) return point;
+      const line = key(point.row, point.facet);
+      const sum = sums.get(line) ?? { weight: 0, mean: 0, low: 0, high: 0 };
+      sum.weight = share * sum.weight + 1 - share;
+      for (const name of ["mean", "low", "high"]) sum[name] = share * sum[name] + (1 - share) * point[name];
+      sums.set(line, sum);
+      const { weight, mean, low, high } = sum;
+      return { ...point, mean: mean / weight, low: low / weight, high: high / weight, raw: point };
+    });
+  }
+
+  // Returns the tooltip of a point: for each line, a name and a text.
+  const told = (panel) => ({ raw, ...shown }) => tip(panel, raw ?? shown, raw ? [["smoothed", exact(shown.mean)]] : []);
+  const tip = (panel, value, more) => [
     ["setting", value.row],
     ["at", value.at],
     [panel.across, value.x.toLocaleString("en")],
     ...(value.n ? [["mean", exact(value.mean)]] : [["diverged", `seed ${value.seed}`]]),
+    ...more,
     ...(value.n > 1 ? [["lowest", exact(value.low)], ["highest", exact(value.high)]] : []),
     ...(value.n ? [["seeds", String(value.n)]] : []),
   ];
@@ -93,17 +111,53 @@
   function draw(figure) {
     figure.stale = false;
     const place = figure.element.querySelector(".plot");
-    const values = visible(figure.panel);
+    const { panel, range } = figure;
+    const share = panel.ticks ? 0 : Number(filters?.elements.smoothing?.value ?? 0);
+    const values = share ? smoothed(visible(panel), share) : visible(panel);
+    const positive = values.every((point) => (point.raw ?? point).low > 0 || (!point.n && point.mean > 0));
+    const log = { log: positive, linear: false }[filters?.elements.axis?.value] ?? panel.log.y;
+    const zoom = (to) => zoomed(figure, to);
     if (values.length) {
-      normlab.chart(place, figure.panel, values, { looks, told: told(figure.panel) });
+      normlab.chart(place, panel, values, { looks, told: told(panel), log, range, zoom });
     } else {
       const none = document.createElement("p");
       none.className = "none";
-      none.textContent = "Nothing of what is shown has this figure.";
+      none.textContent = "None of the settings shown has this metric.";
       place.replaceChildren(none);
     }
     figure.element.dataset.lines = new Set(values.map((value) => key(value.row, value.facet))).size;
     if (figure.element.querySelector(".values").open) list(figure);
+  }
+
+  // Zoom ----------------------------------------------------------------------------------------
+  // Shows the part [first, last] of a chart's horizontal axis, or all of it.
+  function zoomed(figure, range) {
+    figure.range = range;
+    figure.element.querySelector(".whole").hidden = !range;
+    draw(figure);
+  }
+
+  // Zooms by keys: + and - about the middle, arrows to the sides, 0 or Escape to all.
+  function press(figure, event) {
+    if (event.ctrlKey || event.metaKey || event.altKey) return;
+    const xs = visible(figure.panel).map(({ x }) => x);
+    const all = [figure.panel.ticks ? Math.min(...xs) : 0, Math.max(...xs)];
+    const [first, last] = figure.range ?? all;
+    const quarter = (last - first) / 4;
+    const moves = {
+      "+": [quarter, -quarter], "=": [quarter, -quarter], "-": [-2 * quarter, 2 * quarter],
+      ArrowLeft: [-quarter, -quarter], ArrowRight: [quarter, quarter],
+    };
+    const ends = { 0: true, Escape: true }[event.key];
+    const move = moves[event.key];
+    if (!xs.length || !(ends || move) || (!figure.range && event.key !== "+" && event.key !== "=")) return;
+    event.preventDefault();
+    if (ends) return zoomed(figure, null);
+    const slide = move[0] === move[1] ? Math.min(Math.max(move[0], all[0] - first), all[1] - last) : 0;
+    const to = slide || move[0] === move[1]
+      ? [first + slide, last + slide]
+      : [Math.max(first + move[0], all[0]), Math.min(last + move[1], all[1])];
+    zoomed(figure, to[0] <= all[0] && to[1] >= all[1] ? null : to);
   }
 
   function ask(figure) {
@@ -116,7 +170,7 @@
     }
   }
 
-  // The values of a chart as a table: a line a place of the axis across, a column a line.
+  // Shows the values of a chart as a table: one row per x, one column per line.
   function list(figure) {
     const lines = new Map();
     const places = new Map();
@@ -147,7 +201,7 @@
     figure.element.querySelector(".values .scroll").replaceChildren(table);
   }
 
-  // What of a figure is shown, a line a point.
+  // Returns the points of a chart that are shown, one row per point.
   function lines(figure) {
     const rows = visible(figure.panel).filter(({ n }) => n).map((value) =>
       [value.row, value.at, value.x, value.mean, value.low, value.high, value.n].map(String));
@@ -178,10 +232,19 @@
 
   function made(panel) {
     const element = document.getElementById(panel.id);
-    const figure = { panel, element, near: false, stale: true };
+    const figure = { panel, element, near: false, stale: true, range: null };
+    const whole = document.createElement("button");
+    Object.assign(whole, { type: "button", className: "file whole", textContent: "Reset zoom", hidden: true });
+    whole.addEventListener("click", () => zoomed(figure, null));
+    const plot = element.querySelector(".plot");
+    plot.tabIndex = 0;
+    plot.setAttribute("role", "group");
+    plot.setAttribute("aria-label", `${panel.title}: + and - zoom, arrows move, 0 resets`);
+    plot.addEventListener("keydown", (event) => press(figure, event));
     files(element.querySelector("figcaption"), [
       normlab.download(panel.title, "svg", () => picture(figure)),
       normlab.download(panel.title, "csv", () => normlab.csv(lines(figure))),
+      whole,
     ]);
     element.querySelector(".values").addEventListener("toggle", (event) => {
       if (event.target.open) list(figure);
@@ -190,7 +253,7 @@
     return figure;
   }
 
-  // Takes what the page says now; a chart whose figures are as they were stays.
+  // Reads the page's data; a chart whose data are unchanged stays.
   normlab.read = () => {
     const source = document.getElementById("charts");
     const content = source ? JSON.parse(source.textContent) : { panels: [], looks: [] };

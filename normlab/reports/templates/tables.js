@@ -1,6 +1,6 @@
 
-// Returns a table as a drawing of plain text: `rows` have a `kind` (head, group or none) and `cells`,
-// each with its `lines` and whether it stands at the `right`.
+// Returns a table as an SVG of plain text: `rows` have a `kind` (head, group or none) and `cells`,
+// each with its `lines` and whether it is aligned to the `right`.
 normlab.drawn = (title, rows) => {
   "use strict";
   const [SIZE, LINE, GAP, EDGE, LETTERS] = [13, 17, 20, 16, 56];
@@ -46,10 +46,10 @@ normlab.drawn = (title, rows) => {
   return normlab.drawing(svg);
 };
 
-// Tables: headers that sort, and buttons that download what of a table is shown.
+// Tables: headers that sort, buttons that download the rows shown, and a hint at hidden columns.
 normlab.tables = () => {
   "use strict";
-  // Returns the cell that stands in a column, null where a wider one does.
+  // Returns the cell of a column; null if a cell that spans several covers it.
   function at(row, column) {
     let place = 0;
     for (const cell of row.cells) {
@@ -58,7 +58,7 @@ normlab.tables = () => {
     }
     return null;
   }
-  // What a cell says first, without what stands small below it.
+  // Returns the main text of a cell, without the small print below it.
   const figure = (cell) => cell.dataset.value ??
     [...cell.childNodes].filter(({ nodeName }) => nodeName !== "SMALL").map((node) => node.textContent).join("").trim();
   const small = (cell) => [...cell.querySelectorAll("small, div")].map((node) => node.textContent.trim());
@@ -68,6 +68,24 @@ normlab.tables = () => {
   };
   const whole = (cell) => texts(cell).join("; ");
 
+  // Says above a table how many columns are beyond its right edge, as long as there are any.
+  function hint(table, heads) {
+    const box = table.parentNode;
+    const said = document.createElement("p");
+    said.className = "hint";
+    box.before(said);
+    const look = () => {
+      const edge = box.getBoundingClientRect().right;
+      const beyond = heads.filter((head) => head.getBoundingClientRect().right > edge + 8).length;
+      const more = box.scrollWidth - box.clientWidth - box.scrollLeft > 8;
+      const count = beyond ? `${beyond} more column${beyond > 1 ? "s" : ""}` : "more";
+      said.textContent = more ? `${count}: scroll sideways \u2192` : "";
+      said.hidden = box.scrollWidth - box.clientWidth <= 8; // no jump at the end of scrolling
+    };
+    box.addEventListener("scroll", look, { passive: true });
+    new ResizeObserver(look).observe(box);
+  }
+
   document.querySelectorAll(".scroll > table").forEach((table, number) => {
     if (table.dataset.ready || table.closest(".values")) return;
     table.dataset.ready = "yes";
@@ -75,14 +93,15 @@ normlab.tables = () => {
     const heads = [...(table.tHead?.rows[0].cells ?? [])];
     const bodies = () => [...table.tBodies].map((body) => [...body.rows].filter((row) => !row.matches(".point")));
     const said = table.parentNode.getAttribute("aria-label") ?? name;
-    const titles = heads.map(texts); // before buttons that sort are put in
+    const titles = heads.map(texts); // before the sort buttons are added
+    hint(table, heads);
     if (heads.length) {
       normlab.sortable(name, heads, bodies, (row, column) => {
         const cell = at(row, column);
         return cell && figure(cell);
       });
     }
-    // What of the table is shown, a list of texts a row; what its groups are called comes last.
+    // Returns the rows that are shown as lists of texts; the name of a row's group comes last.
     const shown = () => {
       const grouped = table.querySelector(".point") !== null;
       const lines = bodies().flat().filter((row) => !row.hidden).map((row) => [

@@ -4,18 +4,18 @@ const normlab = (() => {
   "use strict";
 
   // The address -----------------------------------------------------------------------------------
-  // Sets the query to these parameters; the page and its history stay.
+  // Sets the query to these parameters without reloading the page.
   function write(params) {
     const query = params.toString();
     try {
       history.replaceState(null, "", (query ? `?${query}` : location.pathname) + location.hash);
-    } catch { /* a page that may not change its address works all the same */ }
+    } catch { /* the page also works if it cannot change its address */ }
   }
   const asked = () => new URLSearchParams(location.search);
   const usual = (select) => ([...select.options].find((option) => option.defaultSelected) ?? select.options[0]).value;
   const boxes = (form) => [...form.querySelectorAll("input[type=checkbox]")];
   const others = (form) => [...form.querySelectorAll("select, input[type=search]")];
-  // A box that is ticked at first is hidden by name, another is asked for.
+  // The address lists the boxes that differ from their default: hide-row=bn for one that was ticked.
   const called = (box) => (box.defaultChecked ? `hide-${box.name}` : box.name);
 
   // Sets a form to what the address says.
@@ -31,7 +31,7 @@ const normlab = (() => {
     }
   }
 
-  // Writes into the address what of a form is not as it is at first.
+  // Writes the fields of a form that differ from their defaults into the address.
   function keep(form) {
     const params = asked();
     for (const box of boxes(form)) params.delete(called(box));
@@ -51,7 +51,7 @@ const normlab = (() => {
   const number = (text) => /^[+-]?\d+(\.\d+)?(e[+-]?\d+)?/i.exec(plain(text))?.[0];
   const empty = (text) => text === null || text === "" || text === "\u2013";
 
-  // Returns how two texts of a column are ordered: as numbers where all are, the empty ones last.
+  // Returns the order of two texts in a column: as numbers if all are; empty ones come last.
   function order(texts, down) {
     const given = texts.filter((text) => !empty(text));
     const numbers = given.every((text) => number(text) !== undefined);
@@ -63,8 +63,8 @@ const normlab = (() => {
     };
   }
 
-  // Makes buttons of heads that sort rows, ascending, descending, as they were; the address keeps it.
-  // `groups` returns the rows that stay together, `read` the text of a row in a column.
+  // Turns heads into buttons that sort rows: ascending, descending, original order. The address keeps
+  // it. `groups` returns the rows that stay together, `read` the text of a row in a column.
   function sortable(name, heads, groups, read) {
     const first = new Map();
     let place = 0;
@@ -116,7 +116,7 @@ const normlab = (() => {
   }
 
   // Files -----------------------------------------------------------------------------------------
-  // Writes a cell so that no program computes it, as the tables of normlab are written.
+  // Returns a CSV cell that no spreadsheet evaluates as a formula, as in normlab's own tables.
   function cell(text) {
     const flat = text.replace(/\s+/g, " ").trim();
     const value = number(flat) === plain(flat) ? plain(flat) : flat;
@@ -134,7 +134,7 @@ const normlab = (() => {
     setTimeout(() => URL.revokeObjectURL(link.href), 1000);
   }
 
-  // Returns a drawing as a file of its own: with the colours and the font of the page.
+  // Returns an SVG as a stand-alone file, with the colours and the font of the page.
   function drawing(svg) {
     const style = getComputedStyle(document.documentElement);
     const copy = svg.cloneNode(true);
