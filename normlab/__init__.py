@@ -12,8 +12,8 @@ if TYPE_CHECKING:
     from normlab.config.compose import compose as compose
     from normlab.norms.base import Norm as Norm
     from normlab.norms.base import Stream as Stream
+    from normlab.norms.make import make_norm as make_norm
     from normlab.notebook import load_records as load_records
-    from normlab.train.build import make_norm as make_norm
     from normlab.train.loaded import load_run as load_run
     from normlab.train.run import train as train
 
@@ -23,7 +23,7 @@ _HOMES = {
     "compose": "config.compose",
     "load_records": "notebook",
     "load_run": "train.loaded",
-    "make_norm": "train.build",
+    "make_norm": "norms.make",
 }
 
 

@@ -247,6 +247,8 @@ def test_torch_is_out_of_reach_of_what_must_answer_at_once():
         ("from normlab import compose; compose(['norm=bn', 'scale=small'])", {"torch"}),
         ("import normlab; normlab.load_records; dir(normlab)", {"torch", "hydra", "omegaconf"}),
         ("from normlab.cli import main; main(['nothing'])", {"torch", "hydra", "omegaconf"}),
+        ("from normlab import make_norm; make_norm('bn', 4)", {"normlab.models", "normlab.train"}),
+        ("import normlab.inspect.explain", {"normlab.models", "normlab.train"}),
         ("import normlab.metrics.spread, normlab.claims.ledger", {"scipy"}),
     ],
 )

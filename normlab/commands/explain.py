@@ -1,6 +1,7 @@
 """`normlab explain`: which values a norm pools over, on the articles' example tensor."""
 
 from normlab.commands._arguments import command_parser
+from normlab.commands._terminal import at_work
 from normlab.commands.inspect import show
 from normlab.commands.norm import check_names
 
@@ -19,12 +20,14 @@ def main(argv: list[str]) -> int:
     names = parser.parse_args(argv).norms
     check_names(names)
     from normlab.config.registry import options
-    from normlab.inspect.explain import compared, explain, overview
 
     there = {option.name: option for option in options("norm")}
-    found = [explain(there[name]) for name in dict.fromkeys(names)]
-    sections = [section for each in found for section in each.sections]
-    sections.append(compared(found) if found else overview([*there.values()]))
+    with at_work("computing the example"):
+        from normlab.inspect.explain import compared, explain, overview  # loads torch
+
+        found = [explain(there[name]) for name in dict.fromkeys(names)]
+        sections = [section for each in found for section in each.sections]
+        sections.append(compared(found) if found else overview([*there.values()]))
     for title, text, drawing, table in sections:
         show(title, text, table, drawing)
     print(f"\nNext: normlab {f'train norm={names[-1]}' if names else 'explain ln bn'}")

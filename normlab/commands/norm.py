@@ -145,7 +145,7 @@ def _check(argv: list[str]) -> int:
     with at_work("loading"):
         from normlab.inspect.contract import examine
         from normlab.inspect.subject import BareNorm
-        from normlab.train.build import make_norm
+        from normlab.norms.make import make_norm
 
     violated = False
     for name in names:

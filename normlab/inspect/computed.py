@@ -24,7 +24,7 @@ from normlab.inspect.question import question, questions
 from normlab.inspect.subject import on_table, one_by_one, run, trained
 from normlab.norms.base import Norm
 from normlab.norms.batch import BatchNorm
-from normlab.train.build import make_norm
+from normlab.norms.make import make_norm
 
 SEED, WIDTH, LENGTH = 1, 64, 12
 

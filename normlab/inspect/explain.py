@@ -35,7 +35,7 @@ from normlab.inspect.subject import (
     trained,
 )
 from normlab.norms.base import Norm, RunningNorm
-from normlab.train.build import make_norm
+from normlab.norms.make import make_norm
 
 Cell = tuple[int, int, int]
 Cells = Bool[Tensor, "S T F s t f"]

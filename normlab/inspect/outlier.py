@@ -14,8 +14,8 @@ from normlab.inspect.model import Pass, Subject, look, movement
 from normlab.inspect.question import Cell, Finding, Table, question
 from normlab.inspect.subject import run
 from normlab.norms.base import Norm
+from normlab.norms.make import make_norm
 from normlab.probes.activations import describe_attention
-from normlab.train.build import make_norm
 
 OUTLIER = 999.0
 SENTENCES = 8

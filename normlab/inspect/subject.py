@@ -14,9 +14,9 @@ from torch import Tensor, nn
 
 from normlab.config.registry import Option
 from normlab.norms.base import Clock, Norm, RunningNorm
+from normlab.norms.make import make_norm
 from normlab.norms.model_norms import ModelNorms
 from normlab.norms.pool import Axis, Stream
-from normlab.train.build import make_norm
 
 AXES: tuple[str, ...] = get_args(Axis)
 STEPS = 12  # steps of a run: enough for all phases to end

@@ -7,10 +7,8 @@ import msgspec
 import torch
 from torch import nn
 
-from normlab.config import ranges
-from normlab.config.registry import OPTION, check, instantiate, option_names, option_settings
+from normlab.config.registry import OPTION, check, instantiate
 from normlab.config.schema import NORM_KEYS, SITES
-from normlab.config.suggest import of_option
 from normlab.models.base import ModelArchitecture, stacks
 from normlab.models.layers import initialize
 from normlab.norms.base import Norm
@@ -28,18 +26,6 @@ from normlab.train.sinks import SinkGroup
 
 Kind = Literal["norm", "bias", "embedding", "other"]
 Setting = Literal["rate", "weight_decay"]
-
-
-def make_norm(option: str, dim: int, **values: Any) -> Norm:
-    """Return the norm `option` of `configs/norm`; `values` override the option's settings.
-
-    Raises ValueError for an unknown option (it lists them) or an invalid value (it names the key).
-    """
-    if option not in (there := option_names("norm")):
-        near = of_option("norm", option, there)
-        raise ValueError(f"no norm {option!r}: there are {', '.join(there)}.{near}")
-    ranges.check({"norm": values})
-    return instantiate({**option_settings("norm", option, "norm"), **values}, "norm", Norm, dim=dim)
 
 
 def check_nodes(config: Mapping[str, Any]) -> None:

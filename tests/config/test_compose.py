@@ -11,8 +11,9 @@ from normlab.config.suggest import run_groups
 from normlab.norms.base import Norm
 from normlab.norms.batch import BatchNorm
 from normlab.norms.local import LayerNorm, NoNorm, RMSNorm
+from normlab.norms.make import make_norm
 from normlab.records.record import fingerprint
-from normlab.train.build import build_model, make_norm
+from normlab.train.build import build_model
 from tests.models.small import Words
 
 SMALL = ["model.dim=16", "model.ffn_dim=32", "model.encoder_layers=1", "model.decoder_layers=2"]

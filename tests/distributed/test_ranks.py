@@ -13,10 +13,10 @@ from normlab.models.layers import initialize
 from normlab.models.recurrent import Recurrent
 from normlab.norms import ranks
 from normlab.norms.base import RunningNorm, Stream, running_norms
+from normlab.norms.make import make_norm
 from normlab.norms.model_norms import ModelNorms
 from normlab.placements import admin
 from normlab.placements.base import Norms
-from normlab.train.build import make_norm
 from tests.train.trainers import on_ranks
 
 BY_POSITION = ("bn_position", "bn_sample")

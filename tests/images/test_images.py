@@ -15,7 +15,8 @@ from normlab.data.images import Augmentation, Digits
 from normlab.models.folding import fold
 from normlab.models.resnet import normalized
 from normlab.norms.base import running_norms
-from normlab.train.build import build_model, build_task, make_norm
+from normlab.norms.make import make_norm
+from normlab.train.build import build_model, build_task
 from normlab.train.run import train
 
 SMALL = ("task=digits", "model.width=4", "sink=[jsonl]", "observe.threads=1", "precision=fp64")

@@ -12,8 +12,8 @@ from normlab.config.registry import option_names
 from normlab.inspect.model import Subject, subject_of_config
 from normlab.inspect.question import Finding
 from normlab.norms.base import running_norms
+from normlab.norms.make import make_norm
 from normlab.records.record import plain
-from normlab.train.build import make_norm
 from tests.tiny_runs import tiny, write_corpus
 
 OVER_BATCH, OVER_TIME = (

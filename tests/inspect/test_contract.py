@@ -12,8 +12,8 @@ from normlab.inspect.contract import examine
 from normlab.inspect.question import questions
 from normlab.inspect.subject import BareNorm
 from normlab.norms.base import Axis, Norm, RunningNorm
+from normlab.norms.make import make_norm
 from normlab.norms.pool import widen
-from normlab.train.build import make_norm
 
 BATCH, POSITION, FEATURE = get_args(Axis)
 

@@ -13,9 +13,9 @@ from normlab.models.base import Text, TextToText
 from normlab.models.layers import initialize
 from normlab.models.seq2seq import Architecture
 from normlab.norms.base import Norm, RunningNorm, Stream
+from normlab.norms.make import make_norm
 from normlab.placements.base import Norms, Placement, Residual
 from normlab.tasks.translation import Translation
-from normlab.train.build import make_norm
 
 NORMS = option_names("norm")
 PLACEMENTS = option_names("placement")

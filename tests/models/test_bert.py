@@ -9,7 +9,7 @@ from transformers import BertConfig, BertForPreTraining
 from normlab.models.base import Text
 from normlab.models.layers import initialize
 from normlab.norms.base import Stream
-from normlab.train.build import make_norm
+from normlab.norms.make import make_norm
 from tests.models.small import norms, placement, text_architecture
 
 SIZES = text_architecture()

@@ -6,7 +6,7 @@ import pytest
 
 from normlab.models.folding import fixed_map, fold
 from normlab.norms.base import RunningNorm, Stream
-from normlab.train.build import make_norm
+from normlab.norms.make import make_norm
 from tests.models.small import BOS, GRID, PAD, PLACEMENTS, assert_close, sentences, seq2seq
 
 # statistics that are the same at every position, and nothing else

@@ -12,8 +12,9 @@ from normlab.config.compose import compose, to_dict
 from normlab.models.base import Image, Text, TextToText
 from normlab.models.recurrent import Noise, StateDecoding
 from normlab.norms.base import Stream, running_norms
+from normlab.norms.make import make_norm
 from normlab.norms.model_norms import ModelNorms
-from normlab.train.build import build_model, make_norm
+from normlab.train.build import build_model
 from tests.models.small import PAD, VOCAB, Words, assert_close, sentences, unsettle
 
 TEXT = Text(vocab=VOCAB, pad_id=PAD, longest=12, causal=True)

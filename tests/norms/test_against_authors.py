@@ -8,9 +8,9 @@ from normlab.models.attention import SelfAttention, qk_sites
 from normlab.models.layers import Linear
 from normlab.models.seq2seq import Layer, Parts
 from normlab.norms.base import Clock, Norm, RunningNorm, Stream
+from normlab.norms.make import make_norm
 from normlab.norms.model_norms import ModelNorms
 from normlab.placements.base import Place
-from normlab.train.build import make_norm
 from scripts.parity import TRACES, trace
 from scripts.parity_subjects import HEADS, HIDDEN, SHAPE, SUBJECTS, Driver
 from tests.models.small import architecture, norms, placement

@@ -5,7 +5,7 @@ import torch
 from torch import nn
 
 from normlab.norms.base import Stream
-from normlab.train.build import make_norm
+from normlab.norms.make import make_norm
 
 DIM, LENGTHS = 6, torch.tensor([9, 3, 5, 1, 7])
 VALID = torch.arange(9)[None] < LENGTHS[:, None]

@@ -8,8 +8,8 @@ import torch
 from normlab.config.registry import option_names
 from normlab.norms.base import Clock, RunningNorm, Stream
 from normlab.norms.batch import BatchNorm
+from normlab.norms.make import make_norm
 from normlab.norms.pool import Padding
-from normlab.train.build import make_norm
 
 MADE = {name: make_norm(name, 8) for name in option_names("norm")}
 POOLED = [name for name, norm in MADE.items() if norm.pools & {"batch", "position"}]

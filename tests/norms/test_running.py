@@ -5,8 +5,8 @@ import torch
 
 from normlab.config.registry import option_names
 from normlab.norms.base import Clock, RunningNorm, Stream
+from normlab.norms.make import make_norm
 from normlab.norms.model_norms import ModelNorms, recalibrated
-from normlab.train.build import make_norm
 from tests.train.trainers import on_ranks
 
 RUNNING = [n for n in option_names("norm") if isinstance(make_norm(n, 8), RunningNorm)]

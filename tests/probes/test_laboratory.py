@@ -13,6 +13,7 @@ from normlab.models.recurrent import LstmArchitecture, Recurrent
 from normlab.models.resnet import Convolution
 from normlab.norms.base import Stream
 from normlab.norms.local import NoNorm
+from normlab.norms.make import make_norm
 from normlab.placements.base import Norms, Residual
 from normlab.probes.activations import (
     Activations,
@@ -40,7 +41,6 @@ from normlab.probes.statistics import (
     discrepancy,
     statistics_gradient,
 )
-from normlab.train.build import make_norm
 from tests.models.small import logits, sentences, seq2seq
 
 LENGTHS = [4, 5, 2], [3, 6, 4]

@@ -8,9 +8,9 @@ import torch
 from torch import nn
 
 from normlab.norms.base import Stream
+from normlab.norms.make import make_norm
 from normlab.probes.base import Probe, StepView
 from normlab.probes.loss import GradNorm, LengthChangeProbe, LossSpikes
-from normlab.train.build import make_norm
 
 
 def feed(probe: Probe, *, losses=None, norms=None) -> dict[str, float]:

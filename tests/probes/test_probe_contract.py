@@ -10,9 +10,9 @@ from torch import nn
 
 from normlab.config.registry import CONFIG_DIR, instantiate
 from normlab.norms.base import Stream
+from normlab.norms.make import make_norm
 from normlab.probes.base import Probe, ProbeGroup, StepView, Values
 from normlab.probes.sites import Seen
-from normlab.train.build import make_norm
 from tests.models.small import logits, sentences, seq2seq
 
 FOLDER = Path(CONFIG_DIR) / "probe"

@@ -9,9 +9,9 @@ from normlab.bench.speed import start
 from normlab.config.compose import compose, to_dict
 from normlab.config.registry import option_names
 from normlab.norms.base import RunningNorm, running_norms
+from normlab.norms.make import make_norm
 from normlab.norms.ranks import Shard
 from normlab.records.record import RunRecord
-from normlab.train.build import make_norm
 from normlab.train.checkpoint import load_checkpoint
 from normlab.train.fit import notices
 from normlab.train.run import train
