@@ -249,6 +249,7 @@ def test_torch_is_out_of_reach_of_what_must_answer_at_once():
         ("from normlab.cli import main; main(['nothing'])", {"torch", "hydra", "omegaconf"}),
         ("from normlab import make_norm; make_norm('bn', 4)", {"normlab.models", "normlab.train"}),
         ("import normlab.inspect.explain", {"normlab.models", "normlab.train"}),
+        ("from normlab.cli import main; main(['claims', '7'])", {"hydra", "normlab.claims"}),
         ("import normlab.metrics.spread, normlab.claims.ledger", {"scipy"}),
     ],
 )

@@ -4,6 +4,9 @@ id: 2                                  the file's name must start with it
 documents: [D0]
 statement: In translation batch norm loses 6.5 BLEU to layer norm, and is unstable.
 chinese: 在翻译中，批归一化比层归一化低 6.5 BLEU。  optional, for the summary
+answer: True that it translates worse. ...  begins as the verdict does: True, Not true, Partly true,
+                                   Open, Not tested (tests/claims/test_claims_files.py)
+chinese_answer: 译文更差这一点成立。...
 figure: 28.7 BLEU, against 35.2        the value reported by the article, or null
 literature: ...                        what published sources say
 see: [results/LOG.md]                  optional: related pages that are not evidence
@@ -49,6 +52,8 @@ class Claim(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     id: int
     documents: Annotated[tuple[Literal["D0", "D1", "D2", "D3", "D4"], ...], Meta(min_length=1)]
     statement: Text
+    answer: Text
+    chinese_answer: Text
     figure: str | None
     literature: Text
     parts: Annotated[tuple[Any, ...], Meta(min_length=1)]

@@ -6,13 +6,10 @@ at the untrained baseline, counts as p = 1. A decided part with a corrected p of
 becomes undecided. An interval that contains an article's value rejects nothing: no correction.
 """
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
-from typing import Any
-
-import msgspec
 
 from normlab.claims.claim import Claim, Part
 from normlab.claims.endpoint import Document
@@ -20,28 +17,29 @@ from normlab.claims.evidence import Runs
 from normlab.claims.judge import DECIDED, ERROR, Judgement, Verdict
 from normlab.claims.seeds import Endpoint
 from normlab.metrics.spread import holm
-from normlab.records.record import plain
 
 NOT_SURVIVED = "does not survive the correction for the study's other endpoints"
 VERDICTS = ("supported", "contradicted", "mixed", "undecided", "not measured")
-"""The verdicts of claims; the verdicts of parts are in `judge.Verdict`."""
+"""The verdicts of claims."""
+PARTS: tuple[Verdict, ...] = (*DECIDED, "undecided", "not measured")
+"""The verdicts of parts."""
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """The corrected result of an endpoint of a part; only primary endpoints have `p_holm`."""
+    """The corrected result of an endpoint of a part; only primary endpoints have `p_holm`.
+
+    `number` is the place of the part in its claim, from 1.
+    """
 
     claim: int
+    number: int
     part: Part
     endpoint: Endpoint
     finding: Judgement
     verdict: Verdict
     reason: str = ""
     p_holm: float | None = None
-
-    @property
-    def name(self) -> str:
-        return self.part.name.replace("_", " ")
 
     @property
     def question(self) -> str:
@@ -80,28 +78,31 @@ class Entry:
         return "; ".join(sorted(said - {""}))
 
     @property
-    def by_parts(self) -> str:
-        """List the parts by verdict, such as `worse: supported; size: undecided`."""
-        names: dict[str, list[str]] = {}
-        for each in self.primary:
-            names.setdefault(each.verdict, []).append(each.name)
-        return "; ".join(f"{', '.join(found)}: {of}" for of, found in names.items())
+    def counts(self) -> str:
+        """Count the parts that the verdict leaves out, such as `1 part open, 2 not measured`."""
+        found = Counter(each.verdict for each in self.primary)
+        said: list[str] = []
+        for name in PARTS:
+            told = name in DECIDED and self.verdict != "mixed"
+            if found[name] and name != self.verdict and not told:
+                parts = "" if said else " part" if found[name] == 1 else " parts"
+                said.append(f"{found[name]}{parts} {'open' if name == 'undecided' else name}")
+        return ", ".join(said)
 
 
 def verdict(parts: Sequence[Verdict]) -> str:
     """Combine the verdicts of a claim's parts.
 
-    A claim is `supported` if all parts are, `contradicted` if each part is or shows no difference.
-    Otherwise it is `mixed` if any part is decided, `undecided` if any part was measured.
+    The decided parts decide: a claim is `supported` if each of them is, `contradicted` if each is
+    contradicted or shows no difference, otherwise `mixed`. Without any, it is `undecided` if a part
+    was measured.
     """
-    found = set(parts)
-    if found == {"supported"}:
+    decided = set(parts) & set(DECIDED)
+    if not decided:
+        return "undecided" if "undecided" in parts else "not measured"
+    if decided == {"supported"}:
         return "supported"
-    if found <= {"contradicted", "no difference"}:
-        return "contradicted"
-    if found & set(DECIDED):
-        return "mixed"
-    return "undecided" if "undecided" in found else "not measured"
+    return "mixed" if "supported" in decided else "contradicted"
 
 
 def ledger(claims: Sequence[Claim], runs: Runs) -> list[Entry]:
@@ -109,7 +110,10 @@ def ledger(claims: Sequence[Claim], runs: Runs) -> list[Entry]:
 
     Raises `ValueError` naming the claim and the part, for example if a run is on both sides.
     """
-    primary = [[_judged(claim, p, p.endpoint, runs) for p in claim.parts] for claim in claims]
+    primary = [
+        [_judged(claim, n, part.endpoint, runs) for n, part in enumerate(claim.parts, 1)]
+        for claim in claims
+    ]
     families: defaultdict[tuple[str, str], list[float]] = defaultdict(list)
     for each in chain.from_iterable(primary):
         if (family := each.endpoint.family) is not None:
@@ -119,8 +123,8 @@ def ledger(claims: Sequence[Claim], runs: Runs) -> list[Entry]:
             claim,
             tuple(_corrected(o, families[o.endpoint.family or ("", "")]) for o in outcomes),
             tuple(
-                _corrected(_judged(claim, part, each, runs))
-                for part in claim.parts
+                _corrected(_judged(claim, number, each, runs))
+                for number, part in enumerate(claim.parts, 1)
                 for each in part.secondary
             ),
         )
@@ -132,12 +136,13 @@ def _p(finding: Judgement) -> float:
     return 1.0 if finding.p_look is None else finding.p_look
 
 
-def _judged(claim: Claim, part: Part, endpoint: Endpoint, runs: Runs) -> Outcome:
+def _judged(claim: Claim, number: int, endpoint: Endpoint, runs: Runs) -> Outcome:
+    part = claim.parts[number - 1]
     try:
         found = endpoint.judge(runs, part.says)
     except ValueError as error:
         raise ValueError(f"{claim.path}: part {part.name}: {error}") from None
-    return Outcome(claim.id, part, endpoint, found, found.verdict, found.reason)
+    return Outcome(claim.id, number, part, endpoint, found, found.verdict, found.reason)
 
 
 def _corrected(outcome: Outcome, family: Sequence[float] = ()) -> Outcome:
@@ -165,8 +170,3 @@ def standings(claims: Sequence[Claim], runs: Runs, study: str, scale: str) -> li
     asked = [c for c in claims if any(part.endpoint.family == place for part in c.parts)]
     primary = chain.from_iterable(entry.primary for entry in ledger(asked, runs))
     return [outcome for outcome in primary if outcome.endpoint.family == place]
-
-
-def to_plain(entries: Sequence[Entry]) -> list[dict[str, Any]]:
-    """Return the claims, with the outcomes of their parts, as plain values, for JSON."""
-    return [plain(msgspec.to_builtins(each) | {"verdict": each.verdict}) for each in entries]

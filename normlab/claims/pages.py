@@ -1,19 +1,22 @@
-"""The ledger as a Markdown page, and its summary in English and Chinese.
+"""The ledger as JSON and as a Markdown page, and its summary in English and Chinese.
 
-The articles are in Chinese. Both pages are byte-identical for the same evidence.
+The articles are in Chinese. All three are byte-identical for the same evidence.
 """
 
+import json
+import math
 import posixpath
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from textwrap import fill
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from normlab.claims.claim import Part
 from normlab.claims.judge import DECIDED, p_text
-from normlab.claims.ledger import VERDICTS, Entry, Outcome
+from normlab.claims.ledger import PARTS, VERDICTS, Entry, Outcome
 from normlab.records.labels import in_markdown
 from normlab.records.packed import RECORDS, address_of
+from normlab.records.record import plain
 
 _COLUMNS = ("part", "question", "found", "seeds", "p", "corrected", "verdict")
 _HOME = "results"
@@ -24,17 +27,17 @@ _WRITTEN = (
 )
 _CARE = (
     "**Read with care.** A verdict holds for the data, the size and the settings that its grade "
-    "names, not for the documents' own experiments, whose code is unknown. Only grade A is about "
+    "names, not for the articles' own experiments, whose code is unknown. Only grade A is about "
     "these."
 )
 _RULES = (
     "[How verdicts are made](../docs/explanation/verdicts.md) says how parts are decided and "
-    "corrected."
+    "corrected, and which articles D0 to D4 are."
 )
 _MEANINGS: Mapping[str, str] = {
-    "supported": "every part is supported",
-    "contradicted": "every part is contradicted, or shows no difference",
-    "mixed": "its parts have different verdicts, which are named",
+    "supported": "every part that is decided is supported",
+    "contradicted": "every part that is decided is contradicted, or shows no difference",
+    "mixed": "some parts are supported and others are not",
     "undecided": "measured, but no part is decided",
     "not measured": "no evidence counts yet",
 }
@@ -42,8 +45,7 @@ _MEANINGS: Mapping[str, str] = {
 
 def verdict_text(entry: Entry) -> str:
     """Return the verdict with its grades, such as `contradicted (C: Multi30k, 2+2 layers)`."""
-    about = [entry.by_parts if entry.verdict == "mixed" else "", entry.grades]
-    said = "; ".join(filter(None, about))
+    said = "; ".join(filter(None, (entry.counts, entry.grades)))
     return f"{entry.verdict} ({said})" if said else entry.verdict
 
 
@@ -87,6 +89,49 @@ def measure_text(outcome: Outcome) -> str:
     return "" if found.command is None else f"`{found.command}` ({found.cost})"
 
 
+def saved(entries: Sequence[Entry]) -> str:
+    """Return the ledger as JSON, `results/claims.json`; numbers have six digits."""
+    return json.dumps([_claim(entry) for entry in entries], ensure_ascii=False, indent=1) + "\n"
+
+
+def _claim(entry: Entry) -> dict[str, Any]:
+    claim = entry.claim
+    told = ("statement", "chinese", "answer", "chinese_answer", "figure", "documents", "see")
+    return {
+        "id": claim.id,
+        "verdict": entry.verdict,
+        "said": verdict_text(entry),
+        **{name: getattr(claim, name) for name in told},
+        "literature": claim.literature.strip(),
+        "parts": list(map(_outcome, entry.primary)),
+        "secondary": list(map(_outcome, entry.secondary)),
+    }
+
+
+def _outcome(outcome: Outcome) -> dict[str, Any]:
+    found = outcome.finding
+    numbers = {"p": found.p, "p_corrected": outcome.p_holm, "confidence": found.confidence}
+    value = math.exp if getattr(outcome.endpoint, "ratio", False) else float
+    ends = map(value, found.interval or ())
+    numbers |= dict(zip(("value", "low", "high"), ends, strict=False))
+    return {
+        "part": outcome.number,
+        "name": outcome.part.name,
+        "statement": part_text(outcome.part),
+        "chinese": outcome.part.chinese,
+        "question": outcome.question,
+        "verdict": outcome.verdict,
+        "said": outcome_text(outcome),
+        "found": found_text(outcome),
+        "test": test_text(outcome),
+        "excluded": "; ".join(found.excluded),
+        "to_measure": measure_text(outcome).replace("`", ""),
+        "n": found.n,
+        **{name: plain(float(f"{x:.6g}")) for name, x in numbers.items() if x is not None},
+        "records": list(dict.fromkeys(path.partition("@seed")[0] for path in found.records)),
+    }
+
+
 def markdown(entries: Sequence[Entry]) -> str:
     """Return the page in Markdown, `results/claims.md`."""
     counts = Counter(entry.verdict for entry in entries)
@@ -96,6 +141,7 @@ def markdown(entries: Sequence[Entry]) -> str:
         [
             f"[{(claim := entry.claim).id}](#claim-{claim.id})",
             claim.statement,
+            claim.answer,
             " ".join(claim.documents),
             claim.figure or "-",
             _bold(verdict_text(entry), entry.verdict),
@@ -103,10 +149,10 @@ def markdown(entries: Sequence[Entry]) -> str:
         for entry in entries
     ]
     blocks = [
-        "# The claims of the documents, and what was found",
+        "# The claims of the articles, and what was found",
         *(fill(text, 100) for text in (_WRITTEN, _CARE, f"{meanings}. {_RULES}")),
         f"{len(entries)} claims: {said}.",
-        _table(["#", "claim", "from", "its value", "verdict"], rows),
+        _table(["#", "claim", "answer", "from", "its value", "verdict"], rows),
         *(_section(entry) for entry in entries),
     ]
     return "\n\n".join(blocks) + "\n"
@@ -117,23 +163,25 @@ def _section(entry: Entry) -> str:
     figure = f"; its value: {claim.figure}" if claim.figure else ""
     see = ", ".join(f"[{path}]({posixpath.relpath(path, _HOME)})" for path in claim.see)
     facts = [
+        f"- Answer: {claim.answer}",
         f"- Verdict: {_bold(verdict_text(entry), entry.verdict)}",
         f"- Literature: {claim.literature.strip()}",
         *([f"- See also: {see}"] if see else []),
-        *(f"- {each.name}: {part_text(each.part)}" for each in entry.primary),
     ]
     blocks = [
         f"## Claim {claim.id}",
         f"{claim.statement} ({', '.join(claim.documents)}{figure})",
         "\n".join(facts),
+        "\n".join(f"{each.number}. {part_text(each.part)}" for each in entry.primary),
         _table(_COLUMNS, map(_row, entry.primary)),
     ]
     lines: list[str] = []
     for outcome in entry.primary:
+        part = f"- Part {outcome.number}"
         if measure := measure_text(outcome):
-            lines.append(f"- {outcome.name}, to measure: {measure}")
+            lines.append(f"{part}, to measure: {measure}")
         if excluded := outcome.finding.excluded:
-            lines.append(f"- {outcome.name}, runs that do not count: {'; '.join(excluded)}")
+            lines.append(f"{part}, runs that do not count: {'; '.join(excluded)}")
     if lines:
         blocks.append("\n".join(lines))
     if entry.secondary:
@@ -144,7 +192,7 @@ def _section(entry: Entry) -> str:
 
 def _row(outcome: Outcome) -> list[str]:
     return [
-        outcome.name,
+        str(outcome.number),
         outcome.question,
         " ".join(filter(None, (found_text(outcome), _links(outcome)))) or "-",
         seeds_text(outcome) or "-",
@@ -180,17 +228,17 @@ def _table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
 
 
 _HEAD = """\
-# What the documents claim, and what was found: a summary
+# What the articles claim, and what was found: a summary
 
-Written by `normlab claims --write`; do not edit. The evidence: [the ledger](claims.md).
+Written by `normlab claims --write`; do not edit. [What was found](README.md) is one page, in the
+order in which a reader asks; the evidence is in [the ledger](claims.md).
 """
-_PARTS = (*DECIDED, "undecided", "not measured")
 
 
 class _Language(NamedTuple):
     """The wording of the summary in one language.
 
-    `groups` has one heading per verdict in `VERDICTS`, `parts` one label per verdict in `_PARTS`.
+    `groups` has one heading per verdict in `VERDICTS`, `parts` one label per verdict in `PARTS`.
     `part` and `decided` are formats of a part's line.
     """
 
@@ -205,10 +253,11 @@ class _Language(NamedTuple):
 _ENGLISH = _Language(
     "In English",
     """\
-The documents say why Transformers use layer norm (LN) and not batch norm (BN). Each claim is split
-into parts that can be true or false on their own. A part is tested by training runs, at least
-five that differ in their random start, or by a computation, timings on one machine, or published
-sources.
+Five articles say why Transformers use layer norm (LN) and not batch norm (BN). Below each claim is
+its answer. A claim is split into parts that can be true or false on their own. A part is tested by
+training runs, at least five that differ in their random start, or by a computation, timings on one
+machine, or published sources. The parts that are decided make the claim true, not true or, if they
+disagree, partly true.
 
 - *true* and *not true* hold for the data and the model size in brackets; larger ones may differ.
 - *not true, too small a difference*: any difference is smaller than what counts, which was written
@@ -217,11 +266,11 @@ sources.
 - *no evidence yet*: nothing was run or found that counts.
 - A model *trains* if it ends clearly better than an untrained baseline. *BLEU* scores
   translations from 0 to 100. The *learning rate* is how far an update moves the weights.
-- The letter is the kind of evidence: A, the document's own experiment; B, trained to the end on two
+- The letter is the kind of evidence: A, the article's own experiment; B, trained to the end on two
   data sets; C, a smaller experiment, or timings of a model; D, a computation, timings of a norm
   alone, or a published source.
 """,
-    ("True here", "Not true here", "Parts differ", "Tested, but open", "No evidence yet"),
+    ("True here", "Not true here", "Partly true", "Open", "Not tested"),
     ("true", "not true", "not true, too small a difference", "open", "no evidence yet"),
     "*{}*: {}",
     "*{}*: {} ({})",
@@ -229,8 +278,9 @@ sources.
 _CHINESE = _Language(
     "中文",
     """\
-这些文档说明 Transformer 为什么用层归一化（LN）而不用批归一化（BN）。每条论断拆成可以单独判断真假的
-部分；每一部分用至少五个随机种子的训练来检验，或用计算、一台机器上的计时、已发表的资料来检验。
+五篇文章说明 Transformer 为什么用层归一化（LN）而不用批归一化（BN）。每条论断之下先是回答。论断拆成
+可以单独判断真假的部分；每一部分用至少五个随机种子的训练来检验，或用计算、一台机器上的计时、已发表的
+资料来检验。已判定的部分都成立，则论断成立；都不成立，则不成立；不一致，则部分成立。
 
 - *成立*、*不成立*：只针对括号中的数据和模型规模；更大的规模可能不同。
 - *不成立，差别太小*：可能有差别，甚至确定有，但小于算数的大小；那在训练之前已经写定。
@@ -238,10 +288,10 @@ _CHINESE = _Language(
 - *尚无证据*：还没有可以计入的训练或资料。
 - 模型*训练成功*，是指最终明显好于什么也没有学到的模型。*BLEU* 给译文打分，从 0 到 100。
   *学习率*是每次更新移动权重的幅度。
-- 字母表示证据的种类：A 为文档自己的实验；B 为在两个数据集上训练到收敛；C 为较小的实验或
+- 字母表示证据的种类：A 为文章自己的实验；B 为在两个数据集上训练到收敛；C 为较小的实验或
   模型的计时；D 为计算、归一化本身的计时或已发表的资料。
 """,
-    ("在此成立", "在此不成立", "各部分结论不同", "已检验，尚无定论", "尚无证据"),
+    ("在此成立", "在此不成立", "部分成立", "尚无定论", "未检验"),
     ("成立", "不成立", "不成立，差别太小", "尚无定论", "尚无证据"),
     "*{}*：{}",
     "*{}*：{}（{}）",
@@ -261,8 +311,10 @@ def _summary(entries: Sequence[Entry], words: _Language) -> str:
             lines += [f"### {heading} ({len(group)})", ""]
             for claim, parts in ((entry.claim, entry.primary) for entry in group):
                 said = in_markdown((words is _CHINESE and claim.chinese) or claim.statement)
+                answer = claim.chinese_answer if words is _CHINESE else claim.answer
                 lines.append(f"- [{claim.id}](claims.md#claim-{claim.id}) {said}")
-                ordered = sorted(parts, key=lambda each: _PARTS.index(each.verdict))
+                lines.append(f"  **{in_markdown(answer)}**")
+                ordered = sorted(parts, key=lambda each: PARTS.index(each.verdict))
                 lines += [f"  - {_part(each, words)}" for each in ordered]
             lines.append("")
     return "\n".join(lines)
@@ -270,6 +322,6 @@ def _summary(entries: Sequence[Entry], words: _Language) -> str:
 
 def _part(outcome: Outcome, words: _Language) -> str:
     said = in_markdown((words is _CHINESE and outcome.part.chinese) or outcome.part.statement)
-    verdict = words.parts[_PARTS.index(outcome.verdict)]
+    verdict = words.parts[PARTS.index(outcome.verdict)]
     line = words.decided if outcome.verdict in DECIDED and outcome.grade else words.part
     return line.format(verdict, said.rstrip(".。"), outcome.grade)

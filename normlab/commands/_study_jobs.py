@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import structs
 
-from normlab.commands._terminal import complain
+from normlab.commands._terminal import complain, print_prose
 from normlab.config.registry import CONFIG_DIR
 from normlab.records.files import atomic_write, only_writer
 from normlab.studies import (
@@ -88,7 +88,8 @@ class Judge:
         """Judge a job at a planned analysis, print the verdicts, and count its undecided parts."""
         print(f"planned analysis at {job.counted + len(job.seeds)} seeds of {job.name}:")
         found = self.standings(job)
-        print("\n".join(f"  {line}" for line in verdict_lines(found)))
+        for line in verdict_lines(found):
+            print_prose(line, indent="  ", hang=2)
         return sum(each.open for each in found)
 
     def runs(self) -> "Evidence":
@@ -110,12 +111,11 @@ class Judge:
 
 
 def verdict_lines(found: "Sequence[Outcome]") -> list[str]:
-    """Return the parts grouped by verdict, one line per verdict."""
-    by: dict[str, list[str]] = {}
+    """Return one line per part: its verdict, its claim, what it says."""
+    lines: list[str] = []
     for each in found:
         why = f" ({each.reason})" if each.reason and each.verdict == "not measured" else ""
-        by.setdefault(each.verdict, []).append(f"{each.claim} {each.name}{why}")
-    lines = [f"{verdict}: {', '.join(names)}" for verdict, names in by.items()]
+        lines.append(f"claim {each.claim}, {each.verdict}{why}: {each.part.statement}")
     return lines or ["it decides no part of a claim"]
 
 

@@ -29,7 +29,7 @@ OPEN = {"reason": "no runs", "command": COMMAND, "cost": "30 runs, about 2.0 h"}
 
 def outcome(verdict: Any, asked: Endpoint = ENDPOINT, **finding: Any) -> Outcome:
     made, part = Judgement(verdict, **finding), Part("a", "b", "difference", asked)
-    return Outcome(0, part, asked, made, verdict, made.reason, 0.012 if made.p else None)
+    return Outcome(0, 1, part, asked, made, verdict, made.reason, 0.012 if made.p else None)
 
 
 def compared(verdict: Any, **changes: Any) -> Outcome:
@@ -42,14 +42,16 @@ def open_outcome(**changes: Any) -> Outcome:
 
 
 def decided(name: str, *outcomes: Outcome, statement: str = "") -> list[Outcome]:
-    """Return outcomes of one part, the primary one first."""
+    """Return outcomes of one part, the primary one first; `entry` numbers them."""
     said = statement or f"It is so ({name})."
     part = Part(name, said, "difference", outcomes[0].endpoint)
     return [replace(each, part=part) for each in outcomes]
 
 
 def entry(number: int, *parts: list[Outcome], **changes: Any) -> Entry:
-    values = {"documents": ("D0",), "statement": f"Statement {number}.", "figure": None} | changes
+    values = {"documents": ("D0",), "statement": f"Statement {number}.", "figure": None}
+    values |= {"answer": f"Answer {number}.", "chinese_answer": f"回答 {number}。"} | changes
+    parts = tuple([replace(o, number=n) for o in part] for n, part in enumerate(parts, 1))
     made = tuple(each[0].part for each in parts)
     claim = Claim(id=number, parts=made, literature="Nothing is known.", **values)
     secondary = tuple(each for part in parts for each in part[1:])
@@ -72,7 +74,9 @@ def entries() -> list[Entry]:
             decided("by_much", compared("no difference")),
             see=("results/LOG.md",),
         ),
-        entry(3, decided("worse", compared("supported")), size),
+        entry(
+            3, decided("worse", compared("supported")), decided("same", compared("contradicted"))
+        ),
         entry(4, size),
         entry(12, decided("pictures", awaited), decided("words", excluded)),
     ]

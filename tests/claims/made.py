@@ -80,6 +80,8 @@ def claim(folder, *parts: dict[str, Any], number: int = 1):
         "id": number,
         "documents": ["D0"],
         "statement": "It is so.",
+        "answer": "True.",
+        "chinese_answer": "成立。",
         "figure": None,
         "literature": "Unknown.",
         "parts": [{**each, "name": f"{each['name']}_{n}"} for n, each in enumerate(parts, 1)],

@@ -1,5 +1,6 @@
 """A claim's file is read strictly; the committed ones are whole, and what they name is there."""
 
+import json
 import re
 from collections import defaultdict
 from pathlib import Path
@@ -22,10 +23,24 @@ CLAIMS = load_all(CONFIG_DIR / "claim")
 EACH = pytest.mark.parametrize("claim", CLAIMS, ids=lambda claim: claim.id)
 MARGINS = {"bleu": 0.5, "loss": 0.05, "accuracy": 0.01}
 FOUND = read_computed(CONFIG_DIR.parent / "results" / "computed.json")
+VERDICTS = {
+    claim["id"]: claim["verdict"]
+    for claim in json.loads((CONFIG_DIR.parent / "results" / "claims.json").read_text("utf-8"))
+}
+ANSWERS = {
+    "supported": (r"True\b", "(?!.*(不成立|部分成立)).*成立"),
+    "contradicted": (r"Not true\b", "(?!.*部分成立).*不成立"),
+    "mixed": (r"Partly true: ", "部分成立："),
+    "undecided": (r"Open: ", "尚无定论："),
+    "not measured": (r"Not tested: ", "未检验："),
+}
+"""How the answer to a claim of each verdict begins, in English and Chinese."""
 CLAIM = {
     "id": 7,
     "documents": ["D0"],
     "statement": "It is so.",
+    "answer": "True.",
+    "chinese_answer": "成立。",
     "figure": None,
     "literature": "Unknown.",
     "parts": [contrast()],
@@ -41,7 +56,7 @@ def written(folder, content, name="07_so.yaml"):
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"literature": ...}, r"the file: Object missing required field `literature`"),
+        ({"answer": ...}, r"the file: Object missing required field `answer`"),
         ({"statment": "x"}, r"the file: .* unknown field `statment`; there are .*statement"),
         ({"id": 8}, r"id: 8 is not in the file name; rename it to 08_"),
         ({"parts": ["x"]}, r"parts\[0\]: expected keys and values, found 'x'"),
@@ -78,6 +93,14 @@ def test_every_claim_of_the_documents_has_a_file():
 def test_the_summary_has_every_statement_in_chinese(claim: Claim):
     said = [claim.chinese, *(part.chinese for part in claim.parts)]
     assert all(re.search(r"[\u4e00-\u9fff].*。$", text) for text in said)
+
+
+@EACH
+def test_the_answer_is_a_line_that_begins_as_the_verdict_does(claim: Claim):
+    english, chinese = ANSWERS[VERDICTS[claim.id]]
+    assert re.match(english, claim.answer) and re.match(chinese, claim.chinese_answer)
+    assert claim.answer[-1] == "." and claim.chinese_answer[-1] == "。"
+    assert len(claim.answer) <= 150
 
 
 @EACH

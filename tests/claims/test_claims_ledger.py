@@ -1,6 +1,7 @@
 """Corrections within a study, verdicts of claims, and the command that shows them."""
 
 import json
+import re
 
 import pytest
 from msgspec.structs import replace
@@ -22,7 +23,9 @@ from tests.claims.made import CONTRAST, claim, configs, contrast, decided, part,
         (["contradicted"], "contradicted"),
         (["contradicted", "no difference"], "contradicted"),
         (["supported", "contradicted"], "mixed"),
-        (["contradicted", "not measured"], "mixed"),
+        (["supported", "no difference", "undecided"], "mixed"),
+        (["contradicted", "not measured"], "contradicted"),
+        (["supported", "undecided", "not measured"], "supported"),
         (["undecided", "not measured"], "undecided"),
         (["not measured"], "not measured"),
     ],
@@ -146,46 +149,63 @@ def plain(capsys, results, *argv):
     return json.loads(call(capsys, results, *argv, "--json")[1])
 
 
-def test_the_list_has_every_claim_within_80_columns(results, capsys):
-    code, out, _ = call(capsys, results)
-    assert code == 0 and max(map(len, out.splitlines())) <= 80
-    listed = out.partition("\n\n")[0].splitlines()
-    starts = [line.split()[0] for line in listed if line[:2].strip().isdigit()]
-    assert starts == ["1", "2", "3"]
-    assert "so 1: " in out and "There are no pictures." in out
+def test_the_list_has_each_claim_and_its_answer_in_a_few_lines_of_80_columns(capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "80")
+    assert command.main([]) == 0
+    listed = capsys.readouterr().out.partition("\n\n")[0]
+    assert max(map(len, listed.splitlines())) <= 80
+    blocks = re.split(r"(?m)^(?=[ \d]\d  \[)", listed)[1:]
+    assert [int(block[:2]) for block in blocks] == list(range(1, 54))
+    assert all(2 <= block.count("\n    ") + 1 <= 5 for block in blocks)
+    assert blocks[4].startswith(" 5  [contradicted] BERT with batch norm does not converge")
+    assert "\n    - Not true for a small BERT:" in blocks[4]
 
 
-def test_one_claim_with_all_that_decides_it(results, capsys):
+def test_one_claim_has_its_answer_first_and_all_that_decides_it(results, capsys):
+    call(capsys, results, "--write")
     code, out, _ = call(capsys, results, "3")
     assert code == 0 and max(map(len, out.splitlines()[:12])) <= 80
-    assert "Claim 3 (D0): It is so." in out and "results/made/small:ln\n" in out
+    assert out.startswith("Claim 3: It is so.\n  answer      True.\n")
+    assert "\n1. It is so.\n" in out and "results/made/small:ln\n" in out and "so_1" not in out
     # It is corrected for the others, whichever is shown.
     assert plain(capsys, results, "3") == plain(capsys, results)[2:]
     with pytest.raises(ValueError, match="no claim 99; there are 1 to 3"):
         call(capsys, results, "99")
 
 
-def test_checks_are_computed_on_request_and_kept_by_write(results, capsys):
-    waiting = plain(capsys, results, "1")[0]["primary"][1]
-    assert (waiting["verdict"], waiting["reason"]) == ("not measured", "not computed")
-    assert plain(capsys, results, "1", "--compute")[0]["primary"][1]["verdict"] == "supported"
+def test_the_saved_ledger_is_shown_without_the_records(results, capsys):
+    again = rf"claims\.json: missing; normlab claims --write --results {results} writes it"
+    with pytest.raises(ValueError, match=again):
+        call(capsys, results)
     call(capsys, results, "--write")
-    assert plain(capsys, results, "1")[0]["primary"][1]["verdict"] == "supported"
+    shown = call(capsys, results, "1")
+    (results / "made" / "small" / "records.jsonl").unlink()
+    assert call(capsys, results, "1") == shown
+    (results / "claims.json").write_text("[<<<<<<< HEAD")
+    with pytest.raises(ValueError, match=r"claims\.json: damaged \(.*\); normlab claims --write"):
+        call(capsys, results)
+
+
+def test_checks_are_computed_on_request_and_kept_by_write(results, capsys):
+    now = plain(capsys, results, "1", "--compute")
+    assert now[0]["parts"][1]["verdict"] == "supported" and not (results / "claims.json").exists()
+    call(capsys, results, "--write")
+    assert plain(capsys, results, "1") == now
 
 
 def test_verify_names_each_page_that_is_not_what_the_records_give(results, capsys):
     code, _, err = call(capsys, results, "--verify")
     again = f"then normlab claims --write --results {results}"
-    assert code == 1 and err.count("missing; check what changed, ") == err.count(again) == 3
+    assert code == 1 and err.count("missing; check what changed, ") == err.count(again) == 4
     code, out, _ = call(capsys, results, "--write")
-    assert code == 0 and out.count("wrote ") == 3
+    assert code == 0 and out.count("wrote ") == 4
     code, _, err = call(capsys, results, "--verify")
     assert code == 1 and f"{manifest.MANIFEST}: missing" in err
     manifest.accept(results, [results])
     assert call(capsys, results, "--verify")[0] == 0
-    for name in ("claims.md", "summary.md"):
+    for name in ("claims.md", "summary.md", "claims.json"):
         text = (results / name).read_text("utf-8")
-        (results / name).write_text(text.replace("#claim-1", "#claim-2", 1), "utf-8")
+        (results / name).write_text(text.replace("1", "2", 1), "utf-8")
         code, _, err = call(capsys, results, "--verify")
         assert code == 1 and f"{results / name}: does not follow from the records" in err
         (results / name).write_text(text, "utf-8")
@@ -206,7 +226,7 @@ def test_verify_sees_a_score_that_was_changed_and_a_run_that_was_removed(results
 def test_damage_is_told_and_the_rest_is_shown(results, capsys):
     with (results / "made" / "small" / "records.jsonl").open("a") as file:
         file.write("{\n")
-    code, out, err = call(capsys, results, "--json")
+    code, out, err = call(capsys, results, "--compute", "--json")
     assert code == 1 and "records.jsonl, line 11" in err
     assert len(json.loads(out)) == 3
 

@@ -6,9 +6,11 @@ from dataclasses import replace
 import pytest
 from msgspec import structs
 
-from normlab.claims.pages import markdown, summary
+from normlab.claims.pages import markdown, summary, verdict_text
 from normlab.config.registry import CONFIG_DIR
 from tests.claims.ledgers import COMMAND, compared, decided, entries, entry, open_outcome
+
+NAMED = {"yes": "supported", "no": "contradicted", "two": "no difference"}
 
 
 def section(text, number):
@@ -22,22 +24,44 @@ def test_the_page_says_verdicts_values_and_what_they_rest_on():
     assert f"5 claims: {counts}." in text
     for each in entries():
         assert each.claim.statement in text and each.grades in text
+        assert f"- Answer: {each.claim.answer}\n" in section(text, each.claim.id)
     for said in (
         "-2.27 [-3.45, -1.09] (34.6 against 36.8)",
         "5 seeds, 99 % | 0.001 | 0.012 | **contradicted** (C: Multi30k, 2+2 layers)",
         "[norms/cpu](norms/cpu/records.jsonl): ln, bn",
         "- See also: [results/LOG.md](LOG.md)",
+        "\n1. It is so (worse).\n2. It is so (by_much).\n",
     ):
         assert said in section(text, 2)
     shown, _, folded = section(text, 2).partition("<details>")
     assert "1 [0, 2]" in folded and "1 [0, 2]" not in shown
 
 
+def test_a_verdict_counts_the_parts_that_it_leaves_out():
+    yes, no, two = (decided(name, compared(verdict)) for name, verdict in NAMED.items())
+    size, awaited = decided("size", compared("undecided")), decided("more", open_outcome())
+    said = {
+        "supported (1 part open, 2 not measured; ": (yes, size, awaited, awaited),
+        "contradicted (2 parts not measured; ": (no, two, awaited, awaited),
+        "mixed (1 part supported, 1 contradicted, 1 no difference, 1 open; ": (yes, no, two, size),
+        "undecided (1 part not measured)": (size, awaited),
+        "not measured": (awaited,),
+    }
+    for text, parts in said.items():
+        assert verdict_text(entry(1, *parts)).startswith(text)
+
+
+def test_parts_have_numbers_and_no_names():
+    page = markdown(entries())
+    rows = re.findall(r"^\| ([^\[|]+) \|", page, re.MULTILINE)
+    assert set(rows) == {"#", "---", "part", "1", "2"}
+
+
 def test_what_is_not_measured_says_why_and_what_would_measure_it():
     said = section(markdown(entries()), 12)
     assert "There is no task of pictures." in said
-    assert f"- words, to measure: `{COMMAND}` (30 runs, about 2.0 h)" in said
-    assert "- words, runs that do not count: tested weights chosen by loss: 3" in said
+    assert f"- Part 2, to measure: `{COMMAND}` (30 runs, about 2.0 h)" in said
+    assert "- Part 2, runs that do not count: tested weights chosen by loss: 3" in said
 
 
 def test_what_is_written_is_escaped():
@@ -59,8 +83,8 @@ def test_the_links_of_the_committed_page_are_whole():
 @pytest.mark.parametrize(
     ("chinese", "headings"),
     [
-        (False, ("True here", "Not true here", "Parts differ", "Tested, but open")),
-        (True, ("在此成立", "在此不成立", "各部分结论不同", "已检验，尚无定论")),
+        (False, ("True here", "Not true here", "Partly true", "Open")),
+        (True, ("在此成立", "在此不成立", "部分成立", "尚无定论")),
     ],
 )
 def test_the_summary_has_a_claim_once_in_each_language_below_its_verdict(chinese, headings):
@@ -72,18 +96,20 @@ def test_the_summary_has_a_claim_once_in_each_language_below_its_verdict(chinese
     for number, heading in enumerate(headings, 1):
         below = lines[lines.index(f"### {heading} (1)") + 2]
         assert below.startswith(f"- [{number}](claims.md#claim-{number}) ")
+        assert ("\n  **回答 " in half, "\n  **Answer " in half) == (chinese, not chinese)
         assert half.count(f"[{number}](") == 1
 
 
 def test_below_a_claim_each_part_has_its_verdict_and_the_grade_of_what_decided_it():
-    mixed = entries()[2]
-    one, two = (each.part.statement.removesuffix(".") for each in mixed.primary)
-    english, chinese = summary([mixed]).split("## 中文")
+    size = decided("size", compared("undecided", reason="its size is open"))
+    some = entry(3, decided("worse", compared("supported")), size)
+    one, two = (each.part.statement.removesuffix(".") for each in some.primary)
+    english, chinese = summary([some]).split("## 中文")
     assert f"\n  - *true*: {one} (C: Multi30k, 2+2 layers)\n  - *open*: {two}\n" in english
     assert f"\n  - *成立*：{one}（C: Multi30k, 2+2 layers）\n  - *尚无定论*：{two}\n" in chinese
-    turned = replace(mixed, primary=mixed.primary[::-1])
-    assert summary([turned]) == summary([mixed]), "decided parts come first"
-    same = replace(mixed.primary[1], verdict="no difference")
-    english, chinese = summary([replace(mixed, primary=(same,))]).split("## 中文")
+    turned = replace(some, primary=some.primary[::-1])
+    assert summary([turned]) == summary([some]), "decided parts come first"
+    same = replace(some.primary[1], verdict="no difference")
+    english, chinese = summary([replace(some, primary=(same,))]).split("## 中文")
     assert f"  - *not true, too small a difference*: {two} (" in english
     assert f"  - *不成立，差别太小*：{two}（" in chinese

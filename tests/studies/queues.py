@@ -31,6 +31,8 @@ CLAIM = {
     "id": 1,
     "documents": ["D0"],
     "statement": "It is so.",
+    "answer": "True.",
+    "chinese_answer": "成立。",
     "figure": None,
     "literature": "None.",
     "parts": [

@@ -83,7 +83,10 @@ def test_a_killed_queue_ends_the_seed_that_was_begun_and_decides_the_same(place,
     calls = place.lines("calls")
     assert code == 0 and [call for call in calls if calls.count(call) > 1] == [begun] * 2
     assert calls[4] == begun == "one bn seed=2", "the seed that was begun comes first"
-    assert "planned analysis at 5 seeds of one scale=smoke:\n  supported: 1 worse\n" in out
+    assert (
+        "planned analysis at 5 seeds of one scale=smoke:\n  claim 1, supported: It is worse.\n"
+        in out
+    )
     assert "planned analysis at 8" not in out and "9 runs, 1 at a time; log.txt in each" in out
 
 
@@ -92,7 +95,7 @@ def test_an_open_part_goes_on_to_the_last_look_and_no_further(place, capsys):
     code, out = night(capsys, "one", "--until-decided")
     assert code == 0 and len(place.lines("calls")) == 24
     assert [int(n) for n in re.findall(r"planned analysis at (\d+) seeds", out)] == [5, 8, 12]
-    assert out.count("undecided: 1 worse") == 3
+    assert out.count("claim 1, undecided: It is worse.") == 3
 
 
 def test_looks_go_on_from_what_somebody_else_published(place, capsys):
