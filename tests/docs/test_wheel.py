@@ -29,6 +29,8 @@ def test_the_wheel_trains_from_an_empty_folder(tmp_path):
     for name in PARTS:  # a copy without what git ignores
         copy = shutil.copytree if (ROOT / name).is_dir() else shutil.copy
         copy(ROOT / name, source / name)
+    (source / "results").mkdir()
+    shutil.copy(ROOT / "results" / "claims.json", source / "results")
     run(sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", tmp_path, cwd=source)
     (wheel,) = tmp_path.glob("*.whl")
     zipfile.ZipFile(wheel).extractall(place)
@@ -42,3 +44,4 @@ def test_the_wheel_trains_from_an_empty_folder(tmp_path):
     said = run(*python, "train", *words, *small, *sizes, cwd=empty, PYTHONPATH=str(place))
     assert "finished at step 1" in said and f"{place}/normlab/cli.py 0" in said
     assert [path.name for path in empty.iterdir()] == ["runs"]
+    assert "Claim 7: " in run(*python, "claims", "7", cwd=empty, PYTHONPATH=str(place))
