@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from normlab.commands._arguments import as_path, command_parser
-from normlab.commands._terminal import complain, print_prose
+from normlab.commands._terminal import at_work, complain, print_prose
 from normlab.config.registry import CONFIG_DIR
 
 _EXAMPLES = """examples:
@@ -51,7 +51,8 @@ def main(argv: list[str]) -> int:
     again = "normlab claims --write" + ("" if results == _RESULTS else f" --results {results}")
     damaged: list[str] = []
     if asked.compute or asked.verify or asked.write:
-        pages, damaged = _judged(results, compute=not asked.verify)
+        with at_work("judging the records of all claims"):
+            pages, damaged = _judged(results, compute=not asked.verify)
         if asked.verify:
             return _verify(pages, damaged, results, again)
         if asked.write:
@@ -76,8 +77,9 @@ def main(argv: list[str]) -> int:
 def _read(path: Path, again: str) -> list[dict[str, Any]]:
     """Return the saved ledger; ValueError if there is none."""
     try:
-        return json.loads(path.read_text("utf-8"))
-    except (OSError, ValueError) as error:
+        claims = json.loads(path.read_text("utf-8"))
+        return sorted(claims, key=lambda claim: claim["id"])
+    except (OSError, ValueError, LookupError, TypeError) as error:
         why = "missing" if isinstance(error, FileNotFoundError) else f"damaged ({error})"
         raise ValueError(f"{path}: {why}; {again} writes it from the records") from None
 

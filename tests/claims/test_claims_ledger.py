@@ -181,9 +181,10 @@ def test_the_saved_ledger_is_shown_without_the_records(results, capsys):
     shown = call(capsys, results, "1")
     (results / "made" / "small" / "records.jsonl").unlink()
     assert call(capsys, results, "1") == shown
-    (results / "claims.json").write_text("[<<<<<<< HEAD")
-    with pytest.raises(ValueError, match=r"claims\.json: damaged \(.*\); normlab claims --write"):
-        call(capsys, results)
+    for other in ("[<<<<<<< HEAD", '{"a": 1}', "[1]"):
+        (results / "claims.json").write_text(other)
+        with pytest.raises(ValueError, match=r"json: damaged \(.*\); normlab claims --write"):
+            call(capsys, results)
 
 
 def test_checks_are_computed_on_request_and_kept_by_write(results, capsys):
