@@ -66,6 +66,8 @@ def main(argv: list[str]) -> int:
     add("--data-dir", type=as_path, metavar="FOLDER", help="folder of the test text, if moved")
     add("--markdown", action="store_true", help="print the table in Markdown")
     arguments = parser.parse_args(argv)
+    if arguments.samples is not None and arguments.samples < 1:
+        raise ValueError(f"--samples {arguments.samples}: give 1 or more sentences")
     read, problems = read_places(arguments.runs)
     kept = select([record for _, record in read], conditions(arguments.where))
     ids = {id(record) for record in kept}

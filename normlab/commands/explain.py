@@ -4,6 +4,7 @@ from normlab.commands._arguments import command_parser
 from normlab.commands._terminal import at_work
 from normlab.commands.inspect import show
 from normlab.commands.norm import check_names
+from normlab.config.shorthand import written_out
 
 _EXAMPLES = """examples:
   normlab explain           all norms on one screen
@@ -17,7 +18,8 @@ def main(argv: list[str]) -> int:
     does = "Show what a norm pools over, with a drawing and a worked example."
     parser = command_parser("explain", does, _EXAMPLES)
     parser.add_argument("norms", nargs="*", metavar="norm", help="default: an overview of all")
-    names = parser.parse_args(argv).norms
+    typed = [f"norm={name.removeprefix('norm=')}" for name in parser.parse_args(argv).norms]
+    names = [text.removeprefix("norm=") for text in written_out(typed)]
     check_names(names)
     from normlab.config.registry import options
 

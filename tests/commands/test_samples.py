@@ -8,6 +8,7 @@ from normlab.commands.compare import main
 from normlab.commands.report import main as report
 from tests.commands.test_bootstrap import changed
 from tests.html_text import Text
+from tests.test_architecture import loaded_after
 
 
 @pytest.fixture
@@ -55,6 +56,8 @@ def test_eighty_columns_are_enough_and_the_first_seed_of_a_row_is_shown(
 
 def test_without_the_text_or_translations_the_reason_is_said(folders, translated, tmp_path, capsys):
     ln, bn = folders
+    with pytest.raises(ValueError, match=r"--samples 0: give 1 or more"):
+        main([ln, "--samples", "0"])
     with pytest.raises(ValueError, match=r"the test text cannot be read: .*--data-dir"):
         main([ln, "--samples", "--data-dir", str(tmp_path / "gone")])
     changed(translated.root.parent / bn, data={"checksums": {"test": {"de": "a", "en": "b"}}})
@@ -76,3 +79,9 @@ def test_the_page_of_runs_shows_the_same_sentences_or_the_reason(folders, text, 
     rows = [row[:2] for row in sections().rows("samples")]
     assert all([name, said] in rows for own in found.values() for name, said in own.items())
     assert "the test text cannot be read" in sections("--data-dir", str(tmp_path / "gone")).text
+
+
+def test_sentences_are_shown_without_torch(folders, translated):
+    places = [str(translated.root.parent.resolve() / folder) for folder in folders]
+    call = f"from normlab.commands.compare import main; main({[*places, '--samples']})"
+    assert "torch" not in loaded_after(call)

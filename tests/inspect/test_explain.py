@@ -72,6 +72,10 @@ def printed(capsys, *argv):
     return capsys.readouterr().out
 
 
+def test_a_norm_may_be_typed_as_for_training(capsys):
+    assert printed(capsys, "norm=layernorm") == printed(capsys, "ln")
+
+
 def test_the_overview_has_every_option_and_fits_a_screen(capsys):
     lines = printed(capsys).splitlines()
     rows = {words[0]: words for words in map(str.split, lines) if words}
@@ -89,5 +93,5 @@ def test_several_norms_are_drawn_and_compared(capsys):
 
 
 def test_an_unknown_norm_names_the_options():
-    with pytest.raises(ValueError, match=r"no option 'layernorm' of .*: there are .*ln"):
-        main(["layernorm"])
+    with pytest.raises(ValueError, match=r"no option 'lyernorm' of .*: there are .*ln"):
+        main(["lyernorm"])
