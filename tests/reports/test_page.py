@@ -102,7 +102,7 @@ def test_an_axis_of_words_is_no_axis_of_a_chart_and_without_curves_the_page_says
     assert '<p class="lead"><code>a&lt;b</code> is bn; one ` alone.</p>' in text
     read = Text(text)
     assert "training time, all runs 50 s" in read.text
-    assert "published without the rows of its runs" in read.text
+    assert "published without the logged rows of its runs" in read.text
     assert "normlab study publish norms scale=smoke" in read.text
 
 
