@@ -219,12 +219,11 @@ def test_notes_are_folded_and_a_hint_says_what_is_beyond_the_edge(visit):
     assert notes.locator("li", has_text="data: ").is_hidden()
     notes.locator("summary").press("Enter")
     assert notes.locator("li", has_text="data: ").is_visible()
-    runs = page.locator("#runs .hint")
-    assert "scroll sideways" in runs.inner_text()
-    assert page.locator("#results .hint").is_hidden(), "the table of results fits"
+    page.locator("#runs .hint", has_text="scroll sideways").wait_for()
+    page.locator("#results .hint").wait_for(state="hidden")  # the table of results fits
     page = visit(390)
     hint, box = page.locator("#results .hint"), page.locator("#results .scroll")
-    assert "more column" in hint.inner_text()
+    page.locator("#results .hint", has_text="more column").wait_for()
     box.evaluate("box => box.scrollTo(box.scrollWidth, 0)")
     page.wait_for_function("document.querySelector('#results .hint').textContent === ''")
     assert hint.is_visible(), "nothing jumps when the end is reached"
