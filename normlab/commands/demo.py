@@ -1,39 +1,302 @@
-"""`normlab demo`: a first table in minutes: LN, BN and no norm on the built-in corpus."""
+"""`normlab demo`: LN, BN and no norm on the built-in corpus, and why they differ.
 
+Every sentence about the norms follows from the values that were measured just now.
+"""
+
+import io
+import json
+import math
 import shlex
+import sys
+from collections.abc import Sequence
+from contextlib import redirect_stdout
+from pathlib import Path
+from typing import Any, NamedTuple
 
 from normlab.commands._arguments import command_parser
-from normlab.config.suggest import typed
+from normlab.commands._terminal import at_work, print_prose, print_table
+from normlab.commands.inspect import SHEET_FILE
+from normlab.commands.inspect import main as inspect
+from normlab.metrics.spread import learned
+from normlab.records.files import atomic_write
+from normlab.records.packed import Key
+from normlab.records.record import RunRecord
+from normlab.records.store import RECORD_FILE, read_record
+from normlab.studies.loop import LOG_FILE, Cell, Plan, carry_out
+from normlab.studies.show import Runs
 
-# For runs of minutes: a short warm-up, no probes, and a greedily decoded test of few sentences.
-_OVERRIDES = (
-    *("norm=ln,bn,none", "seed=1,2", "task=toy", "budget.steps=400", "schedule.warmup=60"),
-    *("optim.lr=1e-3", "validate.every=400", "validate.best=false"),
-    *("task.corpus.valid_size=200", "task.corpus.test_size=200"),
-    *("task.test_search.beam=1", "probe=[]", "sink=[console,jsonl]", "observe.study=demo"),
+_NORMS = {"ln": "layer norm", "none": "no norm", "bn": "batch norm"}
+_SETTINGS = (
+    *("task=toy", "precision=fp32", "schedule.warmup=60", "validate.every=100"),
+    *("validate.best=false", "task.test_search.beam=1", "probe=[]", "observe.log_every=20"),
+    # No translation is longer; a model that has just begun to learn would go on.
+    *("task.valid_search.length_offset=10", "task.test_search.length_offset=10"),
+    "observe.study=demo",
 )
+_QUESTIONS = ("statistics", "batch_mates")
+_NATS, _UNITS = 0.01, 1.0  # smaller differences of losses and of BLEU are not told
+_MOVED = 1e-3  # an output that changes by a smaller share is told as unchanged
+_COLUMNS = ("", "BLEU", "loss, running", "loss, batch", "moves, train", "moves, eval")
 _EXAMPLES = """examples:
-  normlab demo                     six runs of 400 steps: 3 norms x 2 seeds
-  normlab demo budget.steps=1500   longer; takes all settings of normlab train
+  normlab demo             2+2 layers: how LN, BN and no norm differ, in a minute
+  normlab demo deep        6+6 layers: which of them still train, in two minutes
+  normlab demo steps=200   with other settings, as for normlab train
 
-Runs are kept below runs/. The same command prints the table again, or resumes after Ctrl-C.
+The runs and the page are kept below runs/. The same command shows them again, or resumes after
+Ctrl-C.
 """
 
 
-def main(argv: list[str]) -> int:
-    """Train the runs as a sweep, show their table, and print what to try next."""
-    does = "Make a first table in minutes: LN, BN and no norm on the built-in corpus."
-    parser = command_parser("demo", does, _EXAMPLES)
-    parser.add_argument("overrides", nargs="*", metavar="key=value", help="as for `normlab train`")
-    extra = parser.parse_args(argv).overrides
-    given = typed(extra)
-    settings = [*(text for text in _OVERRIDES if text.partition("=")[0] not in given), *extra]
-    from normlab.commands.train import main as train
+class Act(NamedTuple):
+    """An experiment of the demo: settings, page, another experiment to try, the next command."""
 
-    print("Training six small Transformers to translate: three norms, two seeds each.", flush=True)
-    status = train(["-m", *settings], again=shlex.join(["normlab", "demo", *extra]))
-    if not status:
-        runs = shlex.quote(given.get("runs_dir", "runs"))
-        print(f"\nnext:\n  normlab report {runs}\n  normlab explain ln bn")
-        print("  normlab train norm=bn task=toy budget.steps=1500")
-    return status
+    settings: tuple[str, ...]
+    page: str
+    other: str
+    then: str
+
+
+_ACTS = {
+    "": Act(
+        ("optim.lr=1e-3", "budget.steps=400"),
+        *("demo.html", "normlab demo steps=200", "normlab demo deep"),
+    ),
+    "deep": Act(
+        ("model.depth=6", "optim.lr=2e-3", "budget.steps=200"),
+        *("demo-deep.html", "normlab demo deep lr=1e-3", "normlab explain ln bn"),
+    ),
+}
+
+
+class Found(NamedTuple):
+    """What was measured of a norm; NaN if its run diverged.
+
+    `running` and `batch` are the loss on held-out sentences with running and with batch statistics
+    (nats per token), `training` and `evaluation` the share by which a sentence's output changes
+    with the rest of its batch (see the question `batch_mates`).
+    """
+
+    name: str
+    record: RunRecord
+    running: float = math.nan
+    batch: float = math.nan
+    training: float = math.nan
+    evaluation: float = math.nan
+
+    @property
+    def bleu(self) -> float:
+        """The BLEU on the test, from 0 to 100."""
+        return self.record.scores["test/bleu"].value
+
+
+def main(argv: list[str]) -> int:
+    """Train what has not ended, and show the table, what follows from it, and the page."""
+    parser = command_parser("demo", "Show in a minute how LN, BN and no norm differ.", _EXAMPLES)
+    parser.add_argument("settings", nargs="*", metavar="deep | key=value", help="as for train")
+    words = parser.parse_args(argv).settings
+    act = _ACTS["deep" if "deep" in words else ""]
+    extra = [word for word in words if word != "deep"]
+    cells, left, config = _planned(act, extra)
+    again = shlex.join(["normlab", "demo", *words])
+    print_prose("Three small Transformers learn to translate German. Only their norm differs.")
+    try:
+        if left:
+            _train(left, config["observe"]["processes"] or len(left))
+        else:
+            print("They have been trained before.")
+        found = [_measured(cell) for cell in cells]
+    except KeyboardInterrupt:
+        print(f"stopped, and saved; resume with: {again}", file=sys.stderr)
+        raise
+    notes = (
+        "loss: nats per token on unseen sentences, with running statistics, as in evaluation, and "
+        f"with batch statistics, as in training; {_guess(found)} for guessing words",
+        "moves: the change of a sentence's output when the rest of its batch changes",
+    )
+    print()
+    print_table(_COLUMNS, rows(found), numeric=_COLUMNS[1:], notes=notes)
+    print()
+    said = [*sentences(found), _caveat("" if extra else act.other)]
+    for text in said:
+        print_prose(text)
+    page = Path(config["runs_dir"]) / act.page
+    with atomic_write(page) as file:
+        file.write(_page(found, cells, said, again))
+    print(f"\nthe page with the curves: {page}\nnext: {act.then}")
+    return 0
+
+
+def _planned(act: Act, extra: Sequence[str]) -> tuple[list[Cell], list[Cell], dict[str, Any]]:
+    """Return all runs, those that have not ended, and the config of the first."""
+    from normlab.config.compose import compose
+    from normlab.config.shorthand import written_out
+    from normlab.config.suggest import check_given_once, typed
+    from normlab.train.run import Run
+
+    extra = written_out(extra)
+    check_given_once(extra)
+    given = typed(extra)
+    for key in ("norm", "task"):
+        if key in given:
+            said = f"{key}={given[key]}: the demo chooses the {key} itself"
+            raise ValueError(f"{said}; normlab train {key}={given[key]} takes any")
+    own = [text for text in (*_SETTINGS, *act.settings) if text.partition("=")[0] not in given]
+    planned: dict[Cell, Run] = {}
+    for norm, name in _NORMS.items():
+        overrides = (f"norm={norm}", *own, *extra)
+        run = Run(compose(overrides))
+        planned[Cell(name, overrides, run.folder)] = run
+    left = [cell for cell, run in planned.items() if run.finished(processes=1) is None]
+    return [*planned], left, next(iter(planned.values())).config
+
+
+class _Progress(Runs):
+    """The live table, or in a pipe only a line every few seconds."""
+
+    def say(self, line: str) -> None:
+        pass
+
+
+def _train(cells: Sequence[Cell], at_a_time: int) -> None:
+    """Train with a live table; ValueError with the reason of the first run that fails.
+
+    All runs train at a time, even on fewer cores, so that no core is idle while the last one ends.
+    """
+    with _Progress(at_a_time) as shown:
+        ended = carry_out(Plan(cells), at_a_time, show=shown)
+    for done in ended:
+        if done.status:
+            raise ValueError(f"{done.cell.name}: {done.said} ({done.cell.folder / LOG_FILE})")
+
+
+def _measured(cell: Cell) -> Found:
+    """Return what was measured of a run that has ended; its model is examined only once."""
+    record = read_record(cell.folder)
+    if not record.finished:
+        return Found(cell.name, record)
+    if (answers := _answers(cell.folder)) is None:
+        with at_work(f"examining {cell.name}"), redirect_stdout(io.StringIO()):
+            inspect([str(cell.folder), "--only", ",".join(_QUESTIONS)])
+        answers = _answers(cell.folder)
+        assert answers is not None, "inspect has written them"
+    loss, values = answers["statistics"]["loss"], answers["batch_mates"]["values"]
+    running, batch = loss.get("running", loss.get("eval")), loss.get("batch", loss.get("training"))
+    moves = (max(values[mode].values()) for mode in ("training", "eval"))
+    return Found(cell.name, record, running, batch, *moves)
+
+
+def _answers(folder: Path) -> dict[str, Any] | None:
+    """Return the values in a run's sheet by question; None if it lacks some or is outdated."""
+    sheet = folder / SHEET_FILE
+    if not sheet.is_file() or sheet.stat().st_mtime < (folder / RECORD_FILE).stat().st_mtime:
+        return None
+    found = json.loads(sheet.read_bytes())["examinations"]
+    if not {*_QUESTIONS} <= {*found}:
+        return None
+    return {name: found[name]["figures"] for name in _QUESTIONS}
+
+
+# What is shown ------------------------------------------------------------------------------------
+
+
+def rows(found: Sequence[Found]) -> list[list[str]]:
+    """Return the cells of the table: one row per norm, and the untrained baseline."""
+    table: list[list[str]] = []
+    for each in found:
+        cells = ["diverged", *"----"]
+        if each.record.finished:
+            scores = f"{each.bleu:.1f}", f"{each.running:.2f}", f"{each.batch:.2f}"
+            cells = [*scores, _share(each.training), _share(each.evaluation)]
+        table.append([each.name, *cells])
+    return [*table, ["copy the source", f"{found[0].record.floors['bleu']:.1f}", *"----"]]
+
+
+def sentences(found: Sequence[Found]) -> list[str]:
+    """Return what the values say: who trains and how well, and what batch norm's batch does."""
+    parts = [
+        f"with {each.name} training diverged at step {each.record.outcome.step}"
+        for each in found
+        if not each.record.finished
+    ]
+    trained = [each for each in found if learned(each.record)]
+    if stuck := [each for each in found if each.record.finished and each not in trained]:
+        guess = _guess(found)
+        parts.append(
+            f"with {_listed(stuck)} the loss is not clearly below that of guessing words ({guess})"
+        )
+    if trained:
+        trained.sort(key=lambda each: each.running)
+        first, *others = (f"{each.name} ({each.running:.2f})" for each in trained)
+        behind = f", before {' and '.join(others)}" if others else ""
+        parts.append(f"on unseen sentences the loss is lowest with {first}{behind}")
+        most = max(trained, key=lambda each: each.bleu)
+        if most.bleu - trained[0].bleu >= _UNITS:
+            bleu = f"{most.bleu:.1f}; {trained[0].name} {trained[0].bleu:.1f}"
+            parts[-1] += f", but BLEU is highest with {most.name} ({bleu})"
+    said = "; ".join(parts)
+    return [f"{said[0].upper()}{said[1:]}.", *_of_batches(found)]
+
+
+def _of_batches(found: Sequence[Found]) -> list[str]:
+    """Return a sentence on what depends on the batch; none if batch norm diverged."""
+    bn = next(each for each in found if each.name == _NORMS["bn"])
+    if not bn.record.finished:
+        return []
+    if bn.training < _MOVED:
+        return ["Here no sentence's output changes with the rest of its batch."]
+    same = [each for each in found if each.training < _MOVED]
+    said = "In training, batch norm lets the other sentences of a batch change a sentence's output"
+    said += f" by {_share(bn.training)}" + (f" ({_listed(same)}: 0 %)" if same else "")
+    if bn.evaluation >= _MOVED:
+        return [f"{said}, and in evaluation by {_share(bn.evaluation)}."]
+    gap = bn.running - bn.batch
+    how = f"{abs(gap):.2f} {'higher' if gap > 0 else 'lower'}" if abs(gap) >= _NATS else "the same"
+    used = "in evaluation it uses running statistics instead, which ends this"
+    used += f", {'but' if gap >= _NATS else 'and'} its loss is {how}"
+    return [f"{said}; {used} ({bn.running:.2f} instead of {bn.batch:.2f})."]
+
+
+def _caveat(other: str) -> str:
+    """Return a sentence on how far this goes; `other` is an experiment to try."""
+    said = "This is one seed, and the order depends on the learning rate and the number of steps"
+    return f"{said}{f': try `{other}`' if other else ''}."
+
+
+def _guess(found: Sequence[Found]) -> str:
+    """Return the loss of guessing words by their frequency."""
+    return f"{found[0].record.floors['loss']:.2f}"
+
+
+def _listed(found: Sequence[Found]) -> str:
+    *names, last = (each.name for each in found)
+    return f"{', '.join(names)} and {last}" if names else last
+
+
+def _share(value: float) -> str:
+    return f"{100 * value:.1f} %" if value >= _MOVED else "0 %"
+
+
+def _page(found: Sequence[Found], cells: Sequence[Cell], said: Sequence[str], again: str) -> str:
+    """Return the page: the sentences, the table, and the curves."""
+    from normlab.reports.charts import KINDS, row_looks
+    from normlab.reports.gather import Run, rows_of_run
+    from normlab.reports.page import page
+    from normlab.reports.panels import data
+
+    runs = [
+        Run(Key(each.name, "", each.record.seed), each.record, rows_of_run(cell.folder))
+        for each, cell in zip(found, cells, strict=True)
+    ]
+    panels, looks = KINDS["loss"].panels(runs), row_looks(runs)
+    config = found[0].record.config
+    facts = {
+        "text": "built-in German-English sentences",
+        "layers": f"{config['model']['encoder_layers']} + {config['model']['decoder_layers']}",
+        "steps": f"{config['budget']['steps']:,}",
+        "learning rate": f"{config['optim']['lr']:g}",
+        "seed": str(config["seed"]),
+    }
+    shown = {"rows": rows(found), "said": said, "guess": _guess(found), "command": again}
+    drawn = {"panels": panels, "looks": [*looks.values()]}
+    about = {"facts": [(name, [text]) for name, text in facts.items()]}
+    return page("demo.html", data(panels, looks), **shown, **drawn, **about)

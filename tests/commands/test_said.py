@@ -1,4 +1,4 @@
-"""The command that resumes a demo, and messages about wrong overrides."""
+"""Messages about wrong overrides."""
 
 import pytest
 
@@ -8,13 +8,6 @@ from normlab.config.compose import compose, error_line
 from normlab.config.suggest import check_arguments, check_given_once
 from normlab.records.record import Outcome
 from tests.sinks.runs import record
-
-
-def test_the_demo_is_resumed_by_its_own_short_command(monkeypatch):
-    asked = []
-    monkeypatch.setattr(train, "run_hydra", lambda argv, again: asked.append(again) or 130)
-    assert cli(["demo", "budget.steps=9", "probe=[]"]) == 130
-    assert asked == ["normlab demo budget.steps=9 'probe=[]'"]
 
 
 @pytest.mark.parametrize(
