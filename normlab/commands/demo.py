@@ -17,7 +17,7 @@ from normlab.commands._arguments import command_parser
 from normlab.commands._terminal import at_work, print_prose, print_table
 from normlab.commands.inspect import SHEET_FILE
 from normlab.commands.inspect import main as inspect
-from normlab.metrics.spread import learned
+from normlab.metrics.spread import at_baseline
 from normlab.records.files import atomic_write
 from normlab.records.packed import Key
 from normlab.records.record import RunRecord
@@ -218,8 +218,9 @@ def sentences(found: Sequence[Found]) -> list[str]:
         for each in found
         if not each.record.finished
     ]
-    trained = [each for each in found if learned(each.record)]
-    if stuck := [each for each in found if each.record.finished and each not in trained]:
+    ended = [each for each in found if each.record.finished]
+    trained = [each for each in ended if at_baseline([each.record], "test/loss") is None]
+    if stuck := [each for each in ended if each not in trained]:
         guess = _guess(found)
         parts.append(
             f"with {_listed(stuck)} the loss is not clearly below that of guessing words ({guess})"
