@@ -11,7 +11,13 @@ from tests.reports.tables import made
 
 FLOORS = {"loss": 4.0, "bleu": 0.1}
 SMALL = (
-    *("model.dim=16", "model.ffn_dim=16", "model.num_heads=2", "budget.steps=3"),
+    *(
+        "model.dim=16",
+        "model.ffn_dim=16",
+        "model.num_heads=2",
+        "budget.steps=3",
+        "observe.log_every=1",
+    ),
     *("task.corpus.size=200", "task.corpus.valid_size=40", "task.corpus.test_size=4"),
 )
 
