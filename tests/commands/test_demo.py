@@ -1,6 +1,7 @@
 """`normlab demo`: its table and page, what it says of other values, and wrong settings."""
 
 import pytest
+from msgspec.structs import replace
 
 from normlab.cli import main as cli
 from normlab.commands import demo
@@ -26,8 +27,9 @@ def found(name, running=1.0, *, batch=None, training=0.0, evaluation=0.0, bleu=5
     """Return what was measured of a norm; it diverged if there is no loss."""
     norm = {"layer norm": "ln", "no norm": "none", "batch norm": "bn"}[name]
     if running is None:
-        return Found(name, made(norm, 1, floors=FLOORS, outcome=Outcome("diverged", 50)))
-    record = made(norm, 1, {"test/bleu": bleu, "test/loss": running}, floors=FLOORS)
+        lost = replace(made(norm, 1), floors=FLOORS, outcome=Outcome("diverged", 50))
+        return Found(name, lost)
+    record = replace(made(norm, 1, {"test/bleu": bleu, "test/loss": running}), floors=FLOORS)
     batch = running if batch is None else batch
     return Found(name, record, running, batch, training, evaluation)
 
@@ -72,7 +74,7 @@ def test_the_order_is_that_of_the_loss():
     [
         ([LN, found("no norm", None), BN], "With no norm training diverged at step 50; on unseen"),
         ([LN, found("no norm", 3.5), BN], "With no norm the loss is not clearly below that of"),
-        ([LN, NONE, found("batch norm", 1.6, bleu=60)], "BLEU is highest with batch norm (60.0"),
+        ([LN, NONE, found("batch norm", 1.6, bleu=60.0)], "BLEU is highest with batch norm (60.0"),
         ([LN, NONE, BN._replace(batch=1.7)], "its loss is 0.10 lower"),
         ([LN, NONE, BN._replace(batch=1.601)], "its loss is the same"),
         ([LN, NONE, BN._replace(evaluation=0.05)], "and in evaluation by 5.0 %."),
@@ -92,7 +94,11 @@ def test_a_run_that_diverged_has_a_row_without_values():
 
 @pytest.mark.parametrize(
     ("setting", "said"),
-    [("optim.rl=1", "optim.lr"), ("norm=gn", "normlab train norm=gn"), ("steps=0", "steps")],
+    [
+        ("optim.rl=1", "optim.rl does not exist"),
+        ("norm=gn", "normlab train norm=gn"),
+        ("steps=0", "steps"),
+    ],
 )
 def test_a_wrong_setting_fails_before_anything_is_trained(setting, said, tmp_path, capsys):
     assert cli(["demo", setting, f"runs_dir={tmp_path / 'runs'}"]) == 1
