@@ -14,9 +14,7 @@ from tests.sinks.runs import record
     ("override", "said"),
     [
         ("nrom=bn", "Did you mean norm"),
-        ("lr=0.1", "Did you mean optim.lr?"),
         ("norm=bm", "Did you mean bn"),
-        ("norm=layernorm", "Did you mean ln?"),
         ("task=bert", "Did you mean mlm?"),
         ("model.read=rows", "model.read does not exist; normlab train --cfg job shows all keys."),
         ("model.read=rows", "model=gru, lstm, rnn have it."),
