@@ -62,7 +62,8 @@ def main(argv: list[str]) -> int:
 
     def write(*, reload: int = 0) -> "tuple[Arranged, bool]":
         """Write the page; return the runs, and whether all of them could be read."""
-        found, problems = read_runs(places)
+        with at_work("reading runs"):
+            found, problems = read_runs(places)
         unfinished = [run for run in found if run.record is None and not reload]
         without = "its curves are shown, its scores are not"
         for line in [*problems, *(f"{run.name}: {run.state}; {without}" for run in unfinished)]:
@@ -72,14 +73,15 @@ def main(argv: list[str]) -> int:
         if not found:
             raise ValueError(none_below(places, " that can be read"))
         runs = arranged(found, baseline=arguments.baseline, scores=arguments.score)
-        page = study_page(
-            *(runs.study, runs.scale, build(*runs, found=True), runs.runs, out),
-            template="runs.html",
-            heading=", ".join(map(str, places)),
-            problems=problems,
-            reload=reload,
-            samples=samples(runs.runs),
-        )
+        with at_work("making the page"):
+            page = study_page(
+                *(runs.study, runs.scale, build(*runs, found=True), runs.runs, out),
+                template="runs.html",
+                heading=", ".join(map(str, places)),
+                problems=problems,
+                reload=reload,
+                samples=samples(runs.runs),
+            )
         out.mkdir(parents=True, exist_ok=True)
         with atomic_write(out / "report.html") as file:
             file.write(page)
