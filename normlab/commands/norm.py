@@ -45,7 +45,7 @@ from typing import ClassVar
 from jaxtyping import Float
 from torch import Tensor
 
-from normlab.norms.base import Axis, Norm, Stream
+from normlab.norms.base import ALL, Axis, Norm, Stream
 from normlab.norms.pool import widen
 
 
@@ -60,7 +60,7 @@ class {title}(Norm):
         super().__init__(dim, scale=True, shift=True)
         self.eps = eps
 
-    def forward(self, x: Float[Tensor, "B P D"], stream: Stream) -> Float[Tensor, "B P D"]:
+    def forward(self, x: Float[Tensor, "B P D"], stream: Stream = ALL) -> Float[Tensor, "B P D"]:
         """Return `x` normalized; `stream.real(x)` is true at tokens, false at padding."""
         wide, weight, bias = widen(x, self.weight, self.bias)  # float32, also under bf16
         square = wide.square().mean(-1, keepdim=True)

@@ -13,7 +13,18 @@ from jaxtyping import Float
 from torch import Tensor, nn
 from torch._compile import _disable_dynamo
 
-from normlab.norms.pool import AllReduce, Axis, Grouped, Groups, Moments, Pool, Stream, here, widen
+from normlab.norms.pool import (
+    ALL,
+    AllReduce,
+    Axis,
+    Grouped,
+    Groups,
+    Moments,
+    Pool,
+    Stream,
+    here,
+    widen,
+)
 from normlab.norms.ranks import sum_over_ranks, world
 
 uncompiled = _disable_dynamo  # torch.compiler.disable takes seconds to import
@@ -65,7 +76,7 @@ class Norm(nn.Module, ABC):
             self.register_buffer(name, value, persistent=False)
 
     @abstractmethod
-    def forward(self, x: Float[Tensor, "B P D"], stream: Stream) -> Float[Tensor, "B P D"]:
+    def forward(self, x: Float[Tensor, "B P D"], stream: Stream = ALL) -> Float[Tensor, "B P D"]:
         """Return the normalized `x` in its own dtype. The output at padding is unspecified."""
 
     def gain_and_shift(self, z: Tensor) -> Tensor:
@@ -152,7 +163,7 @@ class RunningNorm(Norm):
         self.watchers: list[Callable[[Moments, int], None]] = []  # called by `see`
         self.summed: AllReduce | None = None  # replaces the sum over processes if set
 
-    def forward(self, x: Float[Tensor, "B P D"], stream: Stream) -> Float[Tensor, "B P D"]:
+    def forward(self, x: Float[Tensor, "B P D"], stream: Stream = ALL) -> Float[Tensor, "B P D"]:
         """Normalize `x` with batch statistics or running statistics, depending on `regime`.
 
         Raises ValueError if the batch has too few tokens, or more positions than table rows.
@@ -161,7 +172,7 @@ class RunningNorm(Norm):
         if self.regime == "running":
             (wide,) = widen(x)
             return self.by_running(wide, rows).to(x.dtype)
-        stream = Stream() if self.padding == "include" else stream
+        stream = ALL if self.padding == "include" else stream
         self.require_tokens(stream.known_tokens(x))
         groups = self.pool.cut(x, stream, self.padding)
         y, moments = self.normalize(groups)

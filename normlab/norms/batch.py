@@ -12,7 +12,7 @@ from torch import Tensor
 
 from normlab.norms.base import RunningNorm, uncompiled
 from normlab.norms.kernels import standardize
-from normlab.norms.pool import Axis, Grouped, Groups, Moments, Padding, Stream, select, widen
+from normlab.norms.pool import ALL, Axis, Grouped, Groups, Moments, Padding, Stream, select, widen
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
@@ -121,7 +121,7 @@ class ScaledBatchNorm(BatchNorm):
     It is a baseline for PowerNorm in Shen et al. 2020 (`mask_syncbatchnorm.py` in their code).
     """
 
-    def forward(self, x: Float[Tensor, "B P D"], stream: Stream) -> Float[Tensor, "B P D"]:
+    def forward(self, x: Float[Tensor, "B P D"], stream: Stream = ALL) -> Float[Tensor, "B P D"]:
         (wide,) = widen(x)
         square = wide.square().mean(-1, keepdim=True)
         return super().forward(wide * (square + self.eps).rsqrt(), stream).to(x.dtype)
@@ -148,7 +148,7 @@ class NoisyBatchNorm(BatchNorm):
         self._seed = int(torch.randint(2**62, (), generator=generator))
 
     @uncompiled
-    def forward(self, x: Float[Tensor, "B P D"], stream: Stream) -> Float[Tensor, "B P D"]:
+    def forward(self, x: Float[Tensor, "B P D"], stream: Stream = ALL) -> Float[Tensor, "B P D"]:
         y = super().forward(x, stream)
         if self.regime != "train" or self.clock.step == 0:
             return y

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from normlab.norms.base import Norm
 from normlab.norms.kernels import RootMeanSquare, standardize
-from normlab.norms.pool import Axis, Pool, Stream, widen
+from normlab.norms.pool import ALL, Axis, Pool, Stream, widen
 
 Detach = Literal["none", "mean", "std", "both", "value"]
 
@@ -25,7 +25,7 @@ class NoNorm(Norm):
     def __init__(self, dim: int) -> None:
         super().__init__(dim, scale=False, shift=False)
 
-    def forward(self, x: Float[Tensor, "B P D"], stream: Stream) -> Float[Tensor, "B P D"]:
+    def forward(self, x: Float[Tensor, "B P D"], stream: Stream = ALL) -> Float[Tensor, "B P D"]:
         return x
 
 
@@ -41,7 +41,7 @@ class TokenNorm(Norm):
     def __post_init__(self) -> None:
         super().__init__(self.dim, scale=self.affine, shift=self.affine)
 
-    def forward(self, x: Float[Tensor, "B P D"], stream: Stream) -> Float[Tensor, "B P D"]:
+    def forward(self, x: Float[Tensor, "B P D"], stream: Stream = ALL) -> Float[Tensor, "B P D"]:
         z = self.formula(*widen(x))
         return (self.gain_and_shift(z) if self.affine else z).to(x.dtype)
 
@@ -62,7 +62,7 @@ class LayerNorm(TokenNorm):
     eps: float
     detach: Detach = "none"
 
-    def forward(self, x: Float[Tensor, "B P D"], stream: Stream) -> Float[Tensor, "B P D"]:
+    def forward(self, x: Float[Tensor, "B P D"], stream: Stream = ALL) -> Float[Tensor, "B P D"]:
         if self.detach != "none":
             return super().forward(x, stream)
         wide, weight, bias = widen(x, self.weight, self.bias)
@@ -115,7 +115,7 @@ class RMSNorm(TokenNorm):
         super().__post_init__()
         self.forgo_shift()
 
-    def forward(self, x: Float[Tensor, "B P D"], stream: Stream) -> Float[Tensor, "B P D"]:
+    def forward(self, x: Float[Tensor, "B P D"], stream: Stream = ALL) -> Float[Tensor, "B P D"]:
         if not self.eps_inside or self.share < 1:
             return super().forward(x, stream)
         wide, weight, _ = widen(x, self.weight, self.bias)
@@ -188,7 +188,7 @@ class InstanceNorm(TokenNorm):
         super().__post_init__()
         self.pool = Pool(self.pools, groups=self.groups)
 
-    def forward(self, x: Float[Tensor, "B P D"], stream: Stream) -> Float[Tensor, "B P D"]:
+    def forward(self, x: Float[Tensor, "B P D"], stream: Stream = ALL) -> Float[Tensor, "B P D"]:
         groups = self.pool.cut(x, stream)
         weight, bias = self.weight.to(groups.x), self.bias.to(groups.x)
         y, _ = standardize(groups, weight, bias, self.pool, self.eps)

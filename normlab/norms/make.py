@@ -1,5 +1,6 @@
-"""Builds a norm from its option in `configs/norm`."""
+"""Builds a norm from its option in `configs/norm`, for any model."""
 
+import math
 from typing import Any
 
 from normlab.config import ranges
@@ -11,10 +12,36 @@ from normlab.norms.base import Norm
 def make_norm(option: str, dim: int, **values: Any) -> Norm:
     """Return the norm `option` of `configs/norm`; `values` override the option's settings.
 
+    It maps `[B, P, D]` to the same shape, with `D = dim`, and can replace a layer norm in any model:
+    `norm(x)` counts all tokens as real. `norm(x, Stream(valid))` leaves padding out of statistics.
+
     Raises ValueError for an unknown option (it lists them) or an invalid value (it names the key).
     """
     if option not in (there := option_names("norm")):
         near = of_option("norm", option, there)
         raise ValueError(f"no norm {option!r}: there are {', '.join(there)}.{near}")
     ranges.check({"norm": values})
-    return instantiate({**option_settings("norm", option, "norm"), **values}, "norm", Norm, dim=dim)
+    node = {**option_settings("norm", option, "norm"), **values}
+    norm = instantiate(node, "norm", Norm, dim=dim)
+    # In eval, torch's nn.TransformerEncoderLayer passes norm1.weight, .bias and .eps to a kernel
+    # that computes layer norm, whatever norm1 is, unless a module has a hook.
+    norm.register_forward_pre_hook(_check_input)
+    if not hasattr(norm, "eps"):
+        vars(norm)["eps"] = math.nan  # the encoder layer reads it
+    return norm
+
+
+def _check_input(norm: Norm, given: tuple[Any, ...]) -> None:
+    """Raise ValueError for an input that is not `[B, P, D]`."""
+    for x in given[:1]:
+        if x.is_nested:
+            raise ValueError(
+                "the norms of normlab take no nested tensor: build nn.TransformerEncoder with "
+                "enable_nested_tensor=False"
+            )
+        if x.ndim != 3 or x.shape[2] != norm.dim:
+            raise ValueError(
+                f"a norm of width {norm.dim} takes [batch, position, {norm.dim}], but got "
+                f"{list(x.shape)}: reshape it, such as x[None] for one sequence [P, D] or "
+                "x.flatten(1, 2) for images [B, H, W, D]"
+            )

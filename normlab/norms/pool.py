@@ -85,6 +85,10 @@ class Stream:
         return self if self.valid is None else Stream(self.valid[rows], start=self.start)
 
 
+ALL = Stream()
+"""The stream of a tensor without padding: the default of every norm."""
+
+
 class Groups(NamedTuple):
     """The values of each group, and which of them count.
 

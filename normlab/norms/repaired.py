@@ -16,7 +16,7 @@ from torch.nn.functional import cosine_similarity
 
 from normlab.norms.base import uncompiled
 from normlab.norms.batch import BatchNorm
-from normlab.norms.pool import Grouped, Groups, Moments, Stream, widen
+from normlab.norms.pool import ALL, Grouped, Groups, Moments, Stream, widen
 from normlab.norms.ranks import world
 
 _PLAIN = 1 / 8  # share of batch renorm's warm-up that is plain batch norm (5,000 of 40,000 steps)
@@ -216,7 +216,7 @@ class ProgressiveRepBatchNorm(RepBatchNorm):
         return F.layer_norm(x, (self.dim,), weight, bias, self.eps)
 
     @uncompiled
-    def forward(self, x: Float[Tensor, "B P D"], stream: Stream) -> Float[Tensor, "B P D"]:
+    def forward(self, x: Float[Tensor, "B P D"], stream: Stream = ALL) -> Float[Tensor, "B P D"]:
         if self.regime == "train" and self.clock.step and self.during("warmup"):
             return self.tokens(*widen(x)).to(x.dtype)
         return super().forward(x, stream)

@@ -13,6 +13,7 @@ from normlab.inspect.question import questions
 from normlab.inspect.subject import BareNorm
 from normlab.norms.base import Axis, Norm, RunningNorm
 from normlab.norms.make import make_norm
+from normlab.norms.pool import ALL as REAL
 from normlab.norms.pool import widen
 
 BATCH, POSITION, FEATURE = get_args(Axis)
@@ -33,7 +34,7 @@ class Right(Norm):
         super().__init__(dim, scale=True, shift=True)
         self.calls = 0
 
-    def forward(self, x, stream):
+    def forward(self, x, stream=REAL):
         wide, weight, bias = widen(x, self.weight, self.bias)
         return (self.map(wide, stream) * weight + bias).to(x.dtype)
 
@@ -64,11 +65,11 @@ def wrong(map_=None, base=Right, **own):
     return type("Wrong", (base,), own if map_ is None else {**own, "map": map_})
 
 
-def without_cast(self, x, stream):
+def without_cast(self, x, stream=REAL):
     return widen(by_token(x))[0] * self.weight + self.bias
 
 
-def without_widening(self, x, stream):
+def without_widening(self, x, stream=REAL):
     return ((x - x.mean(-1, keepdim=True)) * self.weight + self.bias).to(x.dtype)
 
 
@@ -84,8 +85,11 @@ WRONG = {
         "pools",
         f"does not depend on {BATCH}",
     ),
-    "one feature": (wrong(lambda self, x, s: x, forward=lambda self, x, s: x[..., :1]), "shape"),
-    "in place": (wrong(forward=lambda self, x, s: x.mul_(2)), "shape", "its input"),
+    "one feature": (
+        wrong(lambda self, x, s: x, forward=lambda self, x, s=REAL: x[..., :1]),
+        "shape",
+    ),
+    "in place": (wrong(forward=lambda self, x, s=REAL: x.mul_(2)), "shape", "its input"),
     "no floor": (wrong(lambda self, x, s: x / x.std(-1, keepdim=True)), "shape", "is 0"),
     "float32": (wrong(forward=without_cast), "precision", r"bfloat16: .*to\(x.dtype\)"),
     "bf16 statistics": (wrong(forward=without_widening), "precision", "widen"),
@@ -106,7 +110,7 @@ WRONG = {
     ),
     "slow for nothing": (wrong(incremental=False), "independent", "the same output token by token"),
     "detached": (wrong(lambda self, x, s: x / root(x, -1).detach()), "gradient", "exact_gradient"),
-    "idle": (wrong(forward=lambda self, x, s: by_token(x)), "gradient", "weight, bias"),
+    "idle": (wrong(forward=lambda self, x, s=REAL: by_token(x)), "gradient", "weight, bias"),
     "counts in Python": (Counts, "saved", "must be in buffers"),
     "deaf": (deaf, "running", "recalibration changes nothing"),
     "raises": (
