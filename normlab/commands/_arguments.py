@@ -15,6 +15,9 @@ if TYPE_CHECKING:
     from normlab.train.loaded import LoadedRun
 
 
+_RUNS = Path("runs")  # where runs are if no runs_dir is given
+
+
 class HelpFormatter(argparse.RawDescriptionHelpFormatter):
     """Fold the prose of an epilog; lines that begin with a space are commands and stay whole."""
 
@@ -57,7 +60,7 @@ def command_parser(name: str, does: str, examples: str | None) -> Parser:
 def add_run(parser: argparse.ArgumentParser, run: str) -> None:
     """Add RUN, the settings that replace the run's, and `--weights`."""
     add = parser.add_argument
-    add("run", type=as_path, metavar="RUN", help=run)
+    add("run", type=as_run, metavar="RUN", help=run)
     add("changes", nargs="*", metavar="key=value", help="settings that replace the run's")
     add("--weights", metavar="NAME", help="last, average, best_<score>; default: the tested ones")
 
@@ -75,6 +78,12 @@ def as_path(text: str) -> Path:
     if not text:
         raise argparse.ArgumentTypeError("expected a path, got nothing; is a shell variable unset?")
     return Path(text)
+
+
+def as_run(text: str) -> Path:
+    """Return the path of RUN: the path itself, or what is called so below `runs/`."""
+    place, below = as_path(text), _RUNS / text
+    return below if not place.exists() and below.exists() else place
 
 
 def conditions(where: Iterable[str]) -> dict[str, str]:
@@ -138,7 +147,11 @@ def one_run(place: Path) -> Path:
 def none_below(places: Sequence[Path], which: str = "") -> str:
     """Return a message that there are no runs at or below these places, with similar paths."""
     text = f"no run{which} below {', '.join(map(str, places))}"
-    near = [str(found) for place in places if (found := nearest(place)) not in (None, place)]
+    near = [
+        str(found)
+        for place in places
+        if (found := nearest(place) or nearest(_RUNS / place)) not in (None, place)
+    ]
     return text + (f". Did you mean {' '.join(near)}?" if near else "; `normlab train` makes one")
 
 

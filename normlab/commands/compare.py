@@ -9,6 +9,7 @@ from typing import cast
 from normlab.commands._arguments import (
     add_compared,
     as_path,
+    as_run,
     command_parser,
     conditions,
     none_below,
@@ -53,9 +54,7 @@ def main(argv: list[str]) -> int:
     parser = command_parser("compare", "Show finished runs side by side.", _EXAMPLES)
     add = parser.add_argument
     default = [Path("runs")]
-    add(
-        "runs", nargs="*", type=as_path, default=default, metavar="RUN", help="default: all in runs"
-    )
+    add("runs", nargs="*", type=as_run, default=default, metavar="RUN", help="default: all in runs")
     text = "only runs with this value; may be repeated"
     add("--where", action="append", default=[], metavar="KEY=VALUE", help=text)
     add_compared(parser)

@@ -2,7 +2,14 @@
 
 import argparse
 
-from normlab.commands._arguments import as_path, command_parser, conditions, one_run, say_stopped
+from normlab.commands._arguments import (
+    as_path,
+    as_run,
+    command_parser,
+    conditions,
+    one_run,
+    say_stopped,
+)
 from normlab.config.registry import CONFIG_DIR
 
 _EXAMPLES = """examples:
@@ -23,7 +30,7 @@ def main(argv: list[str]) -> int:
     does = "Write a trained model as a file, or save a workspace at W&B."
     parser = command_parser("export", does, _EXAMPLES)
     add = parser.add_argument
-    add("run", nargs="?", type=as_path, metavar="RUN", help="a finished run")
+    add("run", nargs="?", type=as_run, metavar="RUN", help="a finished run")
     add("--fold", action="store_true", help="fold batch norm and its variants")
     add("--out", type=as_path, help="the folder to write to; default: RUN/export")
     add("--wandb", action="store_true", help="save a workspace at W&B instead")

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import yaml
 
-from normlab.commands._arguments import as_path, command_parser, one_run
+from normlab.commands._arguments import as_path, as_run, command_parser, one_run
 from normlab.commands._terminal import at_work, print_prose, print_table
 from normlab.records.packed import address_of
 
@@ -71,17 +71,18 @@ def main(argv: list[str]) -> int:
 
 def _subject(words: list[str]) -> "tuple[Subject, Path]":
     """Return the subject to examine, and the folder for the sheet."""
-    from normlab.config.suggest import check_given_once
+    from normlab.config.suggest import check_given_once, is_file
     from normlab.inspect.model import subject_of_config, subject_of_run
 
-    runs = [word for word in words if "=" not in word or address_of(Path(word))]
+    names = [word for word in words if not is_file(word)]
+    runs = [word for word in names if "=" not in word or address_of(Path(word))]
     if len(runs) > 1:
         raise ValueError(f"{' and '.join(runs)}: inspect one run at a time")
     if not runs:
         check_given_once(words)
         return subject_of_config(words), Path()
     changes = [word for word in words if word not in runs]
-    folder = one_run(Path(runs[0]))
+    folder = one_run(as_run(runs[0]))
     # With other settings than the run's own, the sheet is not written to the run's folder.
     return subject_of_run(folder, changes), Path() if changes else folder
 

@@ -3,7 +3,7 @@
 import json
 import re
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from difflib import get_close_matches
 from enum import Enum
 from pathlib import Path
@@ -13,6 +13,7 @@ from normlab.commands._arguments import as_path, command_parser
 from normlab.commands._terminal import complain, print_table
 from normlab.config import registry
 from normlab.config.ranges import RANGES, range_of
+from normlab.config.suggest import EXPERIMENT, SHORT, TRACKERS
 from normlab.records.record import RunRecord, number
 from normlab.records.store import PROGRESS_FILE, RunStore, read_progress
 
@@ -79,6 +80,11 @@ def _listing(kind: str | None, runs_dir: Path) -> Listing:
             return _norms()
         case "study":
             return _studies()
+        case "experiment":
+            rows = [[option.name, option.description] for option in registry.options("experiment")]
+            folder = registry.CONFIG_DIR / "experiment"
+            note = f"to change one, copy its file from {folder}; then normlab train my.yaml"
+            return Listing(["experiment", "what it is"], rows, [note])
         case group if group in groups:
             rows = [[option.name, option.description] for option in registry.options(group)]
             return Listing([group, "what it is"], rows)
@@ -117,15 +123,18 @@ def _studies() -> Listing:
 def _runs(runs_dir: Path) -> Listing:
     store = RunStore(runs_dir)
     rows: list[list[Any]] = [
-        [str(path), record.outcome.status, record.outcome.step, _score(record)]
+        [str(path), record.outcome.status, record.outcome.step, _score(record), _tags(record)]
         for path, record in store.entries()
     ]
-    rows += [[str(path.parent), "damaged", "", ""] for path, _ in store.damaged]
-    rows += [[str(path), *_progress(path)] for path in store.open]
+    columns = ["run", "outcome", "step", "score", "tags"]
+    if not any(row[-1] for row in rows):
+        columns, rows = columns[:-1], [row[:-1] for row in rows]
+    rest = [""] * (len(columns) - 4)
+    rows += [[str(path.parent), "damaged", "", "", *rest] for path, _ in store.damaged]
+    rows += [[str(path), *_progress(path), *rest] for path in store.open]
     notes = [] if rows else [f"no runs below {runs_dir}; `normlab train` makes one"]
     if store.open:
         notes.append("runs without an outcome show their last progress; rerun one to resume it")
-    columns = ["run", "outcome", "step", "score"]
     return Listing(columns, rows, notes, [message for _, message in store.damaged])
 
 
@@ -141,6 +150,10 @@ def _progress(folder: Path) -> list[str]:
     seen = [] if loss is None else [f"loss {loss:.4g}"]
     seen += [] if left is None else [f"{left / 60:,.0f} min left"]
     return [phase, step, ", ".join(seen)]
+
+
+def _tags(record: RunRecord) -> str:
+    return " ".join(record.config.get("observe", {}).get("tags", ()))
 
 
 def _score(record: RunRecord) -> str:
@@ -163,7 +176,7 @@ def keys() -> list[Key]:
     """Return the keys of every run, in the order of the config file, then the keys of options."""
     from normlab.config.schema import PARTS, RunConfig, top_level_keys
 
-    lines = _lines_of_the_config()
+    lines = _lines("config.yaml")
     hints = {
         f"{part}.{key}".strip("."): hint
         for part, schema in {"": RunConfig, **PARTS}.items()
@@ -178,13 +191,26 @@ def keys() -> list[Key]:
         elif limits is not None:
             allowed = limits.allowed
         found.append(Key(name, default, allowed, said))
-    return found
+    return [*_short_keys({key.name: key for key in found}), *found]
 
 
-def _lines_of_the_config() -> dict[str, tuple[str, str]]:
-    """Return the default and comment of each dotted key in `configs/config.yaml`."""
+def _short_keys(known: Mapping[str, Key]) -> Iterator[Key]:
+    """Yield the short keys, and those of W&B and TensorBoard."""
+    for name, long in SHORT.items():
+        key = known[long]
+        yield Key(name, key.default, key.allowed, f"short for {long}")
+    yield Key(EXPERIMENT, "null", "", "the settings of an experiment: normlab list experiments")
+    for name in TRACKERS:
+        yield Key(name, "false", "true, false", f"adds the sink {name}")
+        for own, (default, said) in _lines(f"sink/{name}.yaml").items():
+            if not own.startswith("_"):
+                yield Key(f"{name}.{own}", default, "", said)
+
+
+def _lines(file: str) -> dict[str, tuple[str, str]]:
+    """Return the default and comment of each dotted key in a file of `configs/`."""
     found, top = {}, ""
-    for line in (registry.CONFIG_DIR / "config.yaml").read_text("utf-8").splitlines():
+    for line in (registry.CONFIG_DIR / file).read_text("utf-8").splitlines():
         if (key := _LINE.fullmatch(line)) is not None:
             top = top if key["indent"] else key["name"]
             name = f"{top}.{key['name']}" if key["indent"] else top

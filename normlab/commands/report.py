@@ -5,7 +5,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from normlab.commands._arguments import add_compared, as_path, command_parser, none_below
+from normlab.commands._arguments import add_compared, as_path, as_run, command_parser, none_below
 from normlab.commands._terminal import at_work, complain
 
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ def main(argv: list[str]) -> int:
 
     parser = command_parser("report", "Write a page about any runs, and their figures.", _EXAMPLES)
     add, usual = parser.add_argument, [Path("runs")]
-    add("runs", nargs="*", type=as_path, default=usual, metavar="RUN", help="default: all in runs")
+    add("runs", nargs="*", type=as_run, default=usual, metavar="RUN", help="default: all in runs")
     add("--out", type=as_path, default=Path("report"), metavar="FOLDER", help="default: report")
     add_compared(parser)
     add("--watch", action="store_true", help="rewrite the page until Ctrl-C")

@@ -42,6 +42,8 @@ normlab list keys     all keys with default, allowed values and meaning
 --cfg job             print the whole config without training
 --hydra-help          Hydra's own flags"""
 
+_DEBUG = "debug=true: at most 3 steps, one batch of validation and of each test; no files were kept"
+
 
 def main(argv: list[str], again: str | None = None) -> int:
     """Compose the config and train; Hydra handles the flags.
@@ -53,7 +55,7 @@ def main(argv: list[str], again: str | None = None) -> int:
         return 0
     from normlab.config.compose import compose
     from normlab.config.shorthand import written_out
-    from normlab.config.suggest import check_arguments, check_given_once
+    from normlab.config.suggest import check_arguments, check_given_once, typed
 
     end_with_the_sweep()
     again = again or f"normlab train {shlex.join(argv)}"
@@ -63,14 +65,33 @@ def main(argv: list[str], again: str | None = None) -> int:
     if (shown := shown_config(argv)) is not None:
         print(shown, end="")
         return 0
-    if any(text.startswith(("-", "hydra")) for text in argv):
+    many = any(text.startswith(("-", "hydra")) for text in argv)
+    if many and typed(argv).get("observe.debug") == "true":
+        return _debug_sweep(argv, again)
+    if many:
         return run_hydra(argv, again=again)
-    record = train_and_say(compose(argv))
+    record = train_and_say(config := compose(argv))
+    temporary = config.observe.debug and record.config["runs_dir"] != config.runs_dir
+    if temporary:
+        print(_DEBUG)
     if record.outcome.status != "interrupted":
         return 0
-    if _is_first_rank():
+    if _is_first_rank() and not temporary:
         print(f"to resume: {again}", file=sys.stderr)
     return INTERRUPTED
+
+
+def _debug_sweep(argv: list[str], again: str) -> int:
+    """Carry out a sweep in a temporary folder; ValueError if other machines would need it."""
+    from normlab.train.run import scratch
+
+    if any(text.startswith("hydra/launcher=") for text in argv):
+        raise ValueError("debug=true tries runs on this machine: leave out hydra/launcher")
+    with scratch() as folder:
+        kept = [text for text in argv if not text.startswith("runs_dir=")]
+        status = run_hydra([*kept, f"runs_dir='{folder}'"], again=again)
+    print(_DEBUG)
+    return status
 
 
 def shown_config(argv: Sequence[str]) -> str | None:

@@ -167,6 +167,9 @@ def _conflicts(config: Mapping[str, Any]) -> Iterator[str]:
         yield f"model.num_heads={heads} does not divide the width {dim}"
     yield from misplaced(config.get("choices") or {})
     warmup, total = get("schedule.warmup"), get("schedule.total")
+    if total is None and "total" in (schedule := config.get("schedule") or {}):
+        own = f"schedule={schedule.get('option')} ends at a known step"
+        yield f"{own}, and budget.steps is not set: give steps=N, or another schedule"
     if isinstance(warmup, int) and isinstance(total, int) and total <= warmup:
         yield f"schedule.total={total} must be above schedule.warmup={warmup}"
     if not isinstance(targets := get("observe.targets"), Mapping | None):

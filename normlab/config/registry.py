@@ -9,6 +9,7 @@ import hashlib
 import inspect
 import re
 import types
+from collections import Counter
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from functools import lru_cache, partial
@@ -34,15 +35,27 @@ START_FILE = "checkpoints/last.pt"
 
 _NO_PROSE = re.compile(r"[`$ ]*(@package|normlab|torchrun|python|bash)\s")
 _SENTENCE_END = re.compile(r"(?<=[.!?])\s+(?=[A-Z])")
-_LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # libyaml is about ten times as fast
+_LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # libyaml is about ten times as fast
+
+
+class _EachOnce(_LOADER):
+    """Refuses a key that a mapping gives twice; YAML would silently take the last."""
+
+    def construct_mapping(self, node: Any, deep: bool = False) -> Any:
+        keys = [str(key.value) for key, _ in node.value]
+        if twice := [key for key, count in Counter(keys).items() if count > 1]:
+            raise ValueError(f"{twice[0]} is given twice")
+        return super().construct_mapping(node, deep)
 
 
 def read_yaml(path: Path) -> Any:
-    """Parse a YAML file; ValueError with the file's name if it is not YAML."""
+    """Parse a YAML file; ValueError with the file's name if it is not YAML, or repeats a key."""
     try:
-        return yaml.load(path.read_text(encoding="utf-8"), Loader=_LOADER)
-    except yaml.YAMLError as error:
+        return yaml.load(path.read_text(encoding="utf-8"), Loader=_EachOnce)
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
         raise ValueError(f"{path}: not YAML: {' '.join(str(error).split())}") from None
+    except ValueError as error:
+        raise ValueError(f"{path}: {error}") from None
 
 
 def parse_config(text: str) -> Any:

@@ -80,6 +80,7 @@ class ObserveConfig:
     threads: int | None = None
     fast: bool = False
     other_code: OtherCode = OtherCode.refuse
+    debug: bool = False
     name: str | None = None
     tags: list[str] = field(default_factory=list)
     study: str | None = None

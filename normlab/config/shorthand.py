@@ -1,4 +1,4 @@
-"""What may be typed for longer settings: an experiment, a file of settings, a short name.
+"""What may be typed for longer settings: an experiment, a file of settings, a short key.
 
 `experiment=bert_bn` stands for the settings in `configs/experiment/bert_bn.yaml`, and `my.yaml` for
 those in this file; `lr=1e-3` for `optim.lr=1e-3`, `norm=batchnorm` for `norm=bn`. `wandb=true` adds
@@ -6,69 +6,72 @@ a sink, and `wandb.project=mine` sets `observe.sink.wandb.project` and adds it t
 """
 
 import re
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from normlab.config.registry import CONFIG_DIR, option_names, read_yaml
+from normlab.config.registry import CONFIG_DIR, option_names, options_with, read_yaml
+from normlab.config.suggest import EXPERIMENT, NORMS, SHORT, TRACKERS, did_you_mean, is_file
 
-EXPERIMENT = "experiment"
-KEYS = {
-    **{"lr": "optim.lr", "steps": "budget.steps", "epochs": "budget.epochs"},
-    **{"name": "observe.name", "tags": "observe.tags"},
-}
-TRACKERS = ("wandb", "tensorboard")
-NORMS = {"layer": "ln", "batch": "bn", "group": "gn", "instance": "in", "rms": "rms", "power": "pn"}
+_LISTS = ("tags", "wandb.tags")  # keys whose value is a list, with or without brackets
+_TEXTS = ("wandb.project", "wandb.entity", "wandb.name", "wandb.notes")
+_WHOLE = ("sites", "observe.targets")  # keys whose value is a mapping
 _PLAIN = re.compile(r"[A-Za-z0-9_./+:@%-]+")  # needs no quotes in Hydra's grammar
+_BEFORE_QUOTE = re.compile(r"(\\*)('|$)")
 
 
 def written_out(arguments: Sequence[str]) -> list[str]:
-    """Return the arguments with experiments, files and short names replaced by full settings.
+    """Return the arguments with experiments, files and short keys replaced by full settings.
 
-    Settings of files come first, without those that are also typed. Raises ValueError for an
-    unknown experiment, or a file that is not a mapping of settings.
+    Settings of files come first, without those that are also typed; of several files, the last one
+    decides. Raises ValueError for an unknown experiment, a file that is not a mapping of settings,
+    or an unknown key of W&B or TensorBoard.
     """
-    files: list[str] = []
     typed: list[str] = []
+    of_files: dict[str, str] = {}
+    experiments: list[str] = []
     for text in arguments:
         key, equals, value = text.partition("=")
         if key == EXPERIMENT:
-            files += settings_of_file(_experiment(value))
-        elif not equals and text.endswith((".yaml", ".yml")):
-            files += settings_of_file(Path(text))
+            experiments.append(value)
+            of_files |= _by_key(settings_of_file(_experiment(experiments)))
+        elif is_file(text):
+            of_files |= _by_key(settings_of_file(Path(text)))
+        elif equals:
+            typed.append(_setting(key, value))
         else:
-            typed.append(_in_full(key, value) if equals else text)
-    given = set(map(_key, typed))
-    return _with_trackers([*(text for text in files if _key(text) not in given), *typed])
+            typed.append(text)
+    typed = _in_full(typed)
+    given = _by_key(typed)
+    return _with_trackers([*(t for key, t in of_files.items() if key not in given), *typed])
 
 
-def _key(text: str) -> str:
-    return text.partition("=")[0]
+def _by_key(settings: Sequence[str]) -> dict[str, str]:
+    return {text.partition("=")[0]: text for text in settings}
 
 
-def _with_trackers(arguments: Sequence[str]) -> list[str]:
-    """Replace `wandb=true` and `wandb.KEY=VALUE` by the sink and its settings."""
-    found: list[str] = []
-    wanted: dict[str, bool] = {}
-    for text in arguments:
-        name, dot, _ = _key(text).partition(".")
-        if name not in TRACKERS:
-            found.append(text)
-        elif dot:
-            wanted.setdefault(name, True)
-            found.append(f"observe.sink.{text}")
-        else:
-            wanted[name] = text != f"{name}=false"
-    if any(wanted.values()) and "sink" not in map(_key, found):
-        names = [name for name, on in wanted.items() if on]
-        found.append(f"sink=[{','.join(['console', 'jsonl', *names])}]")
-    return found
+def _experiment(names: Sequence[str]) -> Path:
+    """Return the file of the experiment named last; ValueError if there is none, or several."""
+    name, there = names[-1], option_names(EXPERIMENT)
+    if len(names) > 1 or "," in name:
+        said = f"{EXPERIMENT}={','.join(names)}: a command or a sweep takes one experiment"
+        raise ValueError(f"{said}: start each with a command of its own")
+    if name not in there:
+        near = did_you_mean(name, there)
+        raise ValueError(f"no experiment {name!r:.60}: there are {', '.join(there)}.{near}")
+    return CONFIG_DIR / EXPERIMENT / f"{name}.yaml"
 
 
-def _in_full(key: str, value: str) -> str:
+def _setting(key: str, value: str) -> str:
+    """Return a setting with the common names of norms replaced, and lists in brackets."""
     if key == "norm" or key.startswith("norm@"):
         value = ",".join(map(_norm, value.split(",")))
-    return f"{KEYS.get(key, key)}={value}"
+    elif key in _LISTS and not value.startswith(("[", "'[", '"[')):
+        value = f"[{value}]"
+    elif key in _TEXTS and value != "null" and not value.startswith(("'", '"')):
+        value = _quoted(value)
+    return f"{key}={value}"
 
 
 def _norm(name: str) -> str:
@@ -76,31 +79,78 @@ def _norm(name: str) -> str:
     return NORMS.get(word.removesuffix("norm"), name) if word.endswith("norm") else name
 
 
-def _experiment(name: str) -> Path:
-    if name not in (there := option_names(EXPERIMENT)):
-        raise ValueError(f"no experiment {name!r:.60}: there are {', '.join(there)}")
-    return CONFIG_DIR / EXPERIMENT / f"{name}.yaml"
+def _in_full(settings: Sequence[str]) -> list[str]:
+    """Return settings with their full keys; `epochs=2` without `steps=` sets no limit of steps."""
+    keys = _by_key(settings)
+    found = []
+    for text in settings:
+        key, equals, value = text.partition("=")
+        found.append(f"{SHORT[key]}={value}" if equals and key in SHORT else text)
+    if "epochs" in keys and not {"steps", "budget.steps"}.intersection(keys):
+        found.append("budget.steps=null")
+    return found
+
+
+def _with_trackers(arguments: Sequence[str]) -> list[str]:
+    """Replace `wandb=true` and `wandb.KEY=VALUE` by the sink and its settings."""
+    found: list[str] = []
+    wanted: dict[str, bool] = {}
+    settings: list[str] = []
+    for text in arguments:
+        key, _, value = text.partition("=")
+        name, _, own = key.partition(".")
+        if name not in TRACKERS:
+            found.append(text)
+        elif own:
+            there = [each for each, sinks in options_with("sink").items() if name in sinks]
+            if own not in there:
+                has = f"{name} has {', '.join(there)}" if there else f"give {name}=true"
+                near = did_you_mean(own, there, before=f"{name}.")
+                raise ValueError(f"{key} does not exist: {has}.{near}")
+            wanted.setdefault(name, True)
+            settings.append(text)
+        elif value in ("true", "false"):
+            wanted[name] = value == "true"
+        else:
+            raise ValueError(f"{text}: give {name}=true or {name}=false")
+    if not wanted:
+        return found
+    sinks = _by_key(found).get("sink", "sink=[console,jsonl]").removeprefix("sink=")
+    names = [*filter(None, sinks.strip("[]").split(",")), *wanted]
+    kept = dict.fromkeys(name for name in map(str.strip, names) if wanted.get(name, True))
+    return [
+        *(text for text in found if not text.startswith("sink=")),
+        *(f"observe.sink.{text}" for text in settings if wanted[text.partition(".")[0]]),
+        f"sink=[{','.join(kept)}]",
+    ]
 
 
 def settings_of_file(path: Path) -> list[str]:
     """Return the settings in a YAML file as `key=value`; ValueError if it has none."""
     if not path.is_file():
-        raise ValueError(f"{path}: no such file")
-    content = read_yaml(path)
-    if not isinstance(content, Mapping) or "choices" in content:
-        what = "the config of a run" if isinstance(content, Mapping) else "not a list of settings"
-        raise ValueError(f"{path}: {what}; give key: value lines, as in configs/{EXPERIMENT}")
-    found = [f"{key}={_value(value)}" for key, value in _flat(content, "")]
-    return [_in_full(*text.split("=", 1)) for text in found]
+        raise ValueError(f"{path}: {'a folder, not a file' if path.is_dir() else 'no such file'}")
+    content, as_in = read_yaml(path), f"give key: value lines, as in configs/{EXPERIMENT}"
+    if not isinstance(content, Mapping):
+        raise ValueError(f"{path}: no settings; {as_in}")
+    if "choices" in content:
+        raise ValueError(f"{path}: the config of a whole run, not settings; {as_in}")
+    if "defaults" in content:
+        raise ValueError(f"{path}: defaults: write norm: bn instead of - override /norm: bn")
+    found = [_setting(key, _value(value)) for key, value in _flat(content, "")]
+    full = _in_full(found)
+    keys = Counter(text.partition("=")[0] for text in full)
+    if twice := [key for key, count in keys.items() if count > 1]:  # such as lr and optim.lr
+        raise ValueError(f"{path}: {twice[0]} is given twice")
+    return full
 
 
 def _flat(settings: Mapping[str, Any], prefix: str) -> Iterator[tuple[str, Any]]:
-    """Yield each setting with its dotted key; `sites` keeps its mapping."""
-    for key, value in settings.items():
-        if isinstance(value, Mapping) and f"{prefix}{key}" != "sites":
-            yield from _flat(value, f"{prefix}{key}.")
+    """Yield each setting with its dotted key."""
+    for name, value in settings.items():
+        if isinstance(value, Mapping) and (key := f"{prefix}{name}") not in _WHOLE:
+            yield from _flat(value, f"{key}.")
         else:
-            yield f"{prefix}{key}", value
+            yield f"{prefix}{name}", value
 
 
 def _value(value: Any) -> str:
@@ -112,4 +162,10 @@ def _value(value: Any) -> str:
     if isinstance(value, list):
         return "[" + ",".join(map(_value, value)) + "]"
     text = str(value)
-    return text if _PLAIN.fullmatch(text) else "'" + text.replace("'", "\\'") + "'"
+    return text if _PLAIN.fullmatch(text) else _quoted(text)
+
+
+def _quoted(text: str) -> str:
+    """Return a text in quotes, with the backslashes before a quote or the end doubled."""
+    inner = _BEFORE_QUOTE.sub(lambda m: m[1] * 2 + ("\\'" if m[2] else ""), text)
+    return f"'{inner}'"

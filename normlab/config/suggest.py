@@ -7,12 +7,19 @@ from itertools import pairwise
 from normlab.config.registry import groups, option_names, options_with
 from normlab.config.schema import NORM_KEYS, OPTIONS, top_level_keys
 
+SHORT = {
+    **{"lr": "optim.lr", "steps": "budget.steps", "epochs": "budget.epochs"},
+    **{"name": "observe.name", "tags": "observe.tags", "debug": "observe.debug"},
+}
+"""Short keys, with what each stands for (see `normlab.config.shorthand`)."""
+EXPERIMENT = "experiment"
+TRACKERS = ("wandb", "tensorboard")
+NORMS = dict(layer="ln", batch="bn", group="gn", instance="in", rms="rms", power="pn")
+"""Common names of norms, without the word `norm`."""
+
 _LISTS = ("probe", "sink")  # groups from which a run takes several options
 _MOST = 3  # suggestions
-_SYNONYMS = {  # common names of options that have other names here
-    "norm": dict(layer="ln", batch="bn", group="gn", instance="in", rms="rms", power="pn"),
-    "task": dict(bert="mlm", gpt="lm"),
-}
+_SYNONYMS = {"norm": NORMS, "task": dict(bert="mlm", gpt="lm")}
 # Hydra's own flags. Any other word with a leading dash is a key that was typed like a flag.
 _FLAGS = {
     *("-h", "--help", "--hydra-help", "--version", "-c", "--cfg", "--resolve", "-p"),
@@ -35,14 +42,17 @@ def meant(key: str) -> str:
     node, _, own = key.partition(".")
     if own and (having := options_with(node).get(own)):
         return f" {node}={', '.join(having)} {'has' if len(having) == 1 else 'have'} it."
-    known = [*run_groups(), *top_level_keys()]
+    known = [*SHORT, *TRACKERS, *run_groups(), *top_level_keys()]
     known += [f"{node}.{name}" for node in (*OPTIONS, "norm") for name in options_with(node)]
     words: dict[str, list[str]] = {}
     for name in known:
         words.setdefault(name.rpartition(".")[2], []).append(name)
     near = get_close_matches(key.rpartition(".")[2], words, n=_MOST, cutoff=0.7)
     found = dict.fromkeys(name for word in near for name in words[word])
-    return _did_you_mean([*found][:_MOST])
+    if own:
+        return _said([name for name in found if name not in SHORT][:_MOST])
+    long = {SHORT[name] for name in found if name in SHORT}
+    return _said([name for name in found if name not in long][:_MOST])
 
 
 def run_groups() -> list[str]:
@@ -51,8 +61,22 @@ def run_groups() -> list[str]:
     return [*own, *(f"norm@{key}" for key in NORM_KEYS[1:])]
 
 
-def _did_you_mean(names: Sequence[str]) -> str:
+def _said(names: Sequence[str]) -> str:
     return f" Did you mean {' or '.join(names)}?" if names else ""
+
+
+def did_you_mean(word: str, there: Sequence[str], *, before: str = "") -> str:
+    """Return ` Did you mean ...?` with the most similar words, or "" if none is similar.
+
+    `before` is put before each of them.
+    """
+    near = get_close_matches(word.lower(), there, n=_MOST, cutoff=0.5)
+    return _said([f"{before}{each}" for each in near])
+
+
+def is_file(text: str) -> bool:
+    """Return whether an argument names a file of settings."""
+    return "=" not in text and text.endswith((".yaml", ".yml"))
 
 
 def of_option(group: str, option: str, there: Sequence[str]) -> str:
@@ -60,8 +84,8 @@ def of_option(group: str, option: str, there: Sequence[str]) -> str:
     word = option.lower().replace("_", "")
     synonym = _SYNONYMS.get(group, {}).get(word.removesuffix("norm") or word)
     if synonym in there:
-        return _did_you_mean([str(synonym)])
-    return _did_you_mean(get_close_matches(option.lower(), there, n=_MOST, cutoff=0.5))
+        return _said([str(synonym)])
+    return did_you_mean(option, there)
 
 
 def no_option(group: str, option: str) -> str:
@@ -86,7 +110,7 @@ def check_arguments(arguments: Sequence[str]) -> None:
                 said = meant(key.lstrip("-").replace("-", "_"))
                 raise ValueError(f"there is no {key}: values are given as key=value.{said}")
         elif not equals and not before.startswith("-") and not text.startswith("~"):
-            raise ValueError(f"{text!r:.80}: expected key=value, such as norm=bn")
+            raise ValueError(f"{text!r:.80}: expected key=value, such as norm=bn, or a .yaml file")
         elif equals or text.startswith("~"):  # anything else is the argument of a flag
             try:
                 parser.parse_override(text)
@@ -104,6 +128,7 @@ def check_given_once(arguments: Sequence[str]) -> None:
     """Raise ValueError for a key that is typed with two values, since Hydra takes the last."""
     given: dict[str, str] = {}
     for text in arguments:
-        for key, value in typed([text]).items():
+        for name, value in typed([text]).items():
+            key = SHORT.get(name, name)
             if key not in _LISTS and given.setdefault(key, value) != value:
                 raise ValueError(f"{key}={given[key]} and {key}={value} are both given: give one")

@@ -148,13 +148,14 @@ _OWN: Mapping[str, Callable[[RunRecord], object]] = {
     "status": lambda record: record.outcome.status,
     "fingerprint": lambda record: record.fingerprint,
     "seed": lambda record: record.seed,
+    "name": lambda record: record.config.get("observe", {}).get("name"),
 }
 
 
 def select(records: Sequence[RunRecord], where: Mapping[str, object]) -> list[RunRecord]:
     """Return the records that match every `name: value` of `where`, in their order.
 
-    A name is a config group, `status`, `fingerprint`, `seed` or a dotted key of the config. `norm`
+    A key is a config group, `status`, `fingerprint`, `seed`, `name` or a dotted config key. `norm`
     must match the whole label: `norm="bn"` is batch norm everywhere, `norm="bn+ln"` batch norm in
     the encoder only. Raises `ValueError` for a name that no record has.
     """

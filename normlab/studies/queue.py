@@ -13,6 +13,8 @@ from typing import Any
 
 import yaml
 
+from normlab.config.shorthand import written_out
+from normlab.config.suggest import EXPERIMENT
 from normlab.records.packed import pack
 from normlab.records.record import RunRecord
 from normlab.studies.load import load_study
@@ -23,6 +25,7 @@ from normlab.train.console import duration
 
 COLUMNS = ("#", "row", "point", "runs", "to go", "updates", "min/run", "hours")
 _KEYS = {"scale": "scale", "seeds": "seeds", "seed": "seeds", "rows": "rows", "row": "rows"}
+_WHOLE = (EXPERIMENT, "debug")  # short keys that are about a single command
 _MOST_SEEDS = 1000  # in one range
 
 
@@ -284,7 +287,9 @@ def taken_out(overrides: Sequence[str]) -> tuple[dict[str, str], list[str]]:
     """Split overrides into the values of `scale=`, `seeds=` and `rows=`, and the others."""
     pairs = [(each, each.partition("=")) for each in overrides]
     found = {_KEYS[key]: value for _, (key, _, value) in pairs if key in _KEYS}
-    return found, [each for each, (key, _, _) in pairs if key not in _KEYS]
+    if whole := [key for _, (key, _, _) in pairs if key in _WHOLE]:
+        raise ValueError(f"{whole[0]}= is for normlab train: a study's file has its settings")
+    return found, written_out([each for each, (key, _, _) in pairs if key not in _KEYS])
 
 
 def read_rows(text: str, study: Study, scale: str) -> list[str]:

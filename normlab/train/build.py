@@ -60,6 +60,7 @@ def build_evaluator(config: Mapping[str, Any], task: Task, runtime: Runtime) -> 
         recalibration_batches=config["validate"]["recalibration_batches"],
         noise=[float(value) for value in config["observe"]["test_noise"]],
         test_seen=config["observe"]["test_seen"],
+        one_batch=config["observe"]["debug"],
     )
 
 

@@ -154,6 +154,8 @@ def _page(record: RunRecord, folder: Path) -> list[Text]:
         floor = record.floors.get(name.removeprefix("test/")) if name.startswith("test/") else None
         known = "" if floor is None else f"  (untrained baseline {figure(floor)})"
         lines.append(Text.assemble(f"  {name:<24}", (f"{figure(value):>10}", "bold"), known))
+    if record.config.get("observe", {}).get("debug"):  # nothing is kept
+        return lines
     lines.append(Text(f"record: {folder / RECORD_FILE}"))
     run = shlex.quote(str(folder))
     translates = (folder / HYPOTHESES_FILE).is_file()

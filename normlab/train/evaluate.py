@@ -46,6 +46,7 @@ class Evaluator:
         recalibration_batches: how many training batches recalibration uses.
         noise: standard deviations of input noise; the test is repeated with each of them.
         test_seen: how many training examples to score as well, rounded up to whole batches.
+        one_batch: score one batch of a split only, and recalibrate with one.
 
     Attributes:
         conditions: the conditions under which the test is repeated.
@@ -59,11 +60,13 @@ class Evaluator:
         recalibration_batches: int,
         noise: Sequence[float] = (),
         test_seen: int = 0,
+        one_batch: bool = False,
     ):
         self.task = task
         self.runtime = runtime
-        self.recalibration_batches = recalibration_batches
-        self.test_seen = test_seen
+        self.recalibration_batches = 1 if one_batch else recalibration_batches
+        self.test_seen = min(test_seen, 1) if one_batch else test_seen
+        self.one_batch = one_batch
         self.conditions = (*task.conditions, *(Condition(noise=value) for value in noise))
 
     def scores(
@@ -86,6 +89,8 @@ class Evaluator:
         say(Stage(VALIDATING if split == "valid" else TESTING))
         condition = condition or Condition()
         size = condition.batch_size
+        if self.one_batch:
+            limit = size or self.task.eval_batch_size
         with self._scoring(model, condition, recalibrate=recalibrate):
             scores = self.task.evaluate(
                 model, split, self.runtime.world, outputs=outputs, batch_size=size, limit=limit

@@ -16,6 +16,7 @@ from torch import nn
 
 from normlab.config.registry import instantiate
 from normlab.config.schema import NORM_KEYS
+from normlab.config.suggest import TRACKERS
 from normlab.norms import ranks
 from normlab.norms.base import running_norms
 from normlab.norms.batch import BatchNorm, PositionBatchNorm
@@ -81,11 +82,15 @@ def carry_out(run: "Run") -> RunRecord:
 
 
 def _sinks(run: "Run") -> SinkGroup:
-    """Return the sinks of the run's metrics; only the main rank has any."""
+    """Return the sinks of the run's metrics; only the main rank has any.
+
+    `observe.debug` leaves out W&B and TensorBoard, since nothing of the run is kept.
+    """
     if not ranks.is_main():
         return SinkGroup({})
-    nodes = run.config["observe"]["sink"].items()
-    named = {name: instantiate(node, f"observe.sink.{name}", Sink) for name, node in nodes}
+    observe = run.config["observe"]
+    nodes = {k: v for k, v in observe["sink"].items() if not (observe["debug"] and k in TRACKERS)}
+    named = {k: instantiate(node, f"observe.sink.{k}", Sink) for k, node in nodes.items()}
     return SinkGroup({**named, "progress": Live(run.folder)})
 
 

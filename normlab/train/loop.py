@@ -10,7 +10,7 @@ with running statistics count the passes.
 import math
 import time
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from typing import Any, Literal
 
@@ -43,6 +43,9 @@ from normlab.train.stopping import (
     first_nonfinite_gradient,
     first_nonfinite_layer,
 )
+
+DEBUG_STEPS = 3
+"""The most steps of a run with `observe.debug`."""
 
 
 @dataclass
@@ -85,7 +88,11 @@ class Trainer:
         self.optimizer, self.schedule, self.evaluator = optimizer, schedule, evaluator
         self.probes, self.sinks, self.checkpoints = probes, sinks, checkpoints
         self.norms, self.stamp = norms, stamp
-        self.budget, self.validate = Budget(**config["budget"]), config["validate"]
+        observe, self.validate = config["observe"], config["validate"]
+        self.budget, self.log_every = Budget(**config["budget"]), observe["log_every"]
+        if observe["debug"]:
+            steps = min(self.budget.steps or DEBUG_STEPS, DEBUG_STEPS)
+            self.budget, self.log_every = replace(self.budget, steps=steps), 1
         self.best_by = best_by(self.validate, task.headline)
         self.stream = task.train_batches(runtime.world, config["seed"])
         self.parameters = [p for p in model.parameters() if p.requires_grad]
@@ -250,7 +257,7 @@ class Trainer:
 
     def _log_step(self, last: Row) -> None:
         """Log the means since the last row if a row is due; raise Diverged at a high loss."""
-        if not any(map(self._due, (self.config["observe"]["log_every"], self.validate["every"]))):
+        if not any(map(self._due, (self.log_every, self.validate["every"]))):
             return
         at, since = self.progress, self.progress.interval
         at.interval = {}

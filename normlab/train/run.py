@@ -14,6 +14,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from importlib.util import find_spec
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
 from filelock import FileLock, Timeout
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
     from omegaconf import DictConfig
 
 NUMERICS = 1
+_SCRATCH = "normlab-debug-"  # begins the names of folders of debug runs
 GOLDEN_NORMS = frozenset(
     {
         *("ada", "bn", "bn_noisy", "bn_position", "bn_rms", "bn_sample", "brn", "derf", "dyt"),
@@ -53,12 +55,33 @@ def own_norms(config: Mapping[str, Any]) -> dict[str, str]:
     return found
 
 
+@contextmanager
+def scratch(runs_dir: str = "") -> Iterator[str]:
+    """Yield a `runs_dir` for runs with `observe.debug`, and remove it; inside one, yield that."""
+    if Path(runs_dir).name.startswith(_SCRATCH):
+        yield runs_dir
+    else:
+        with TemporaryDirectory(prefix=_SCRATCH, ignore_cleanup_errors=True) as folder:
+            yield folder
+
+
 def train(config: "DictConfig") -> RunRecord:
     """Train a run and return its record; a finished run's record is returned at once.
 
-    Raises ValueError for invalid values, damaged files, or a run made by other code.
+    With `observe.debug`, nothing else of the run is kept. Raises ValueError for invalid values,
+    damaged files, or a run made by other code.
     """
     run = Run(config)
+    if not run.config["observe"]["debug"]:
+        return _train(run)
+    if "RANK" in os.environ:
+        raise ValueError("debug=true tries a run in one process: start it without torchrun")
+    with scratch(run.config["runs_dir"]) as folder:
+        run.move(folder)
+        return _train(run)
+
+
+def _train(run: "Run") -> RunRecord:
     if "RANK" not in os.environ and (record := run.finished(processes=1)) is not None:
         return record
     if os.environ.get("RANK", "0") == "0" and sys.stderr is not None and sys.stderr.isatty():
@@ -80,7 +103,12 @@ class Run:
         )
         self.made_by: MadeBy = NUMERICS, own_norms(self.config)
         self.other_code = self.config["observe"]["other_code"]
-        self.store = RunStore(self.config["runs_dir"])
+        self.move(self.config["runs_dir"])
+
+    def move(self, runs_dir: str) -> None:
+        """Put the run below another folder."""
+        self.config["runs_dir"] = runs_dir
+        self.store = RunStore(runs_dir)
         self.folder = self.store.run_dir(self.config)
 
     @contextmanager

@@ -14,7 +14,9 @@ from tests.sinks.runs import record
     ("override", "said"),
     [
         ("nrom=bn", "Did you mean norm"),
+        ("optim.lrr=0.1", "Did you mean optim.lr?"),
         ("norm=bm", "Did you mean bn"),
+        ("norm=layer", "Did you mean ln?"),
         ("task=bert", "Did you mean mlm?"),
         ("model.read=rows", "model.read does not exist; normlab train --cfg job shows all keys."),
         ("model.read=rows", "model=gru, lstm, rnn have it."),
@@ -48,7 +50,7 @@ def test_a_key_that_is_given_twice_is_refused(command, capsys):
 
 
 def test_a_key_written_as_a_flag_is_named():
-    with pytest.raises(ValueError, match=r"there is no --steps: .* Did you mean budget\.steps"):
+    with pytest.raises(ValueError, match=r"there is no --steps: .* Did you mean steps"):
         check_arguments(["--steps", "100"])
     with pytest.raises(ValueError, match="'foo': expected key=value, such as norm=bn"):
         check_arguments(["foo"])
@@ -83,6 +85,7 @@ def test_the_command_that_resumes_is_printed_by_the_first_rank(rank, monkeypatch
     monkeypatch.setenv("RANK", rank)
     stopped = record(outcome=Outcome("interrupted", 3))
     monkeypatch.setattr(train, "train_and_say", lambda config: stopped)
-    assert cli(["train", "norm=bn"]) == 130
-    said = capsys.readouterr().err.count("to resume: normlab train norm=bn\n")
+    assert cli(["train", "experiment=gpt_bn", "norm=batchnorm"]) == 130
+    typed = "experiment=gpt_bn norm=batchnorm"
+    said = capsys.readouterr().err.count(f"to resume: normlab train {typed}\n")
     assert said == (1 if rank == "0" else 0)

@@ -27,7 +27,7 @@ from bench.__main__ import main as bench  # isort: skip
 EXTRAS = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
 PROGRAMS = (
     *("normlab", "pip", "python", "bash", "git", "torchrun", "pytest", ".venv-ray/bin/normlab"),
-    "nvidia-cuda-mps-control",
+    *("nvidia-cuda-mps-control", "wandb"),
 )
 FLAGS = ("-m", "--cfg", "job", "--help", "hydra/launcher=ray")  # Ray is installed elsewhere
 
@@ -80,6 +80,8 @@ def compose(*overrides):
 
 def one_of_a_sweep(override):
     """Return the first value that an override of a sweep stands for."""
+    if "=" not in override:  # a file of settings
+        return override
     parsed = OverridesParser.create().parse_override(override)
     if not parsed.is_sweep_override():
         return override
@@ -147,12 +149,13 @@ def check(words):
         case "pytest":
             assert (ROOT / rest[-1]).is_dir()
         case _:
-            assert program in ("git", "nvidia-cuda-mps-control")
+            assert program in ("git", "nvidia-cuda-mps-control", "wandb")
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
-def test_the_commands_of_a_page_are_understood(page, tmp_path, only_parse):
+def test_the_commands_of_a_page_are_understood(page, tmp_path, only_parse, monkeypatch):
     calls = called(page, tmp_path)
     assert bool(calls) == bool(fenced(page.read_text(), "bash"))
+    monkeypatch.chdir(tmp_path)  # where the page's commands have written files of settings
     for words in calls:
         check(words)

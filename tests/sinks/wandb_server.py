@@ -108,10 +108,12 @@ class Server:
         run.fields |= {key: value for key, value in variables.items() if value is not None}
         for key, node in json.loads(variables.get("config") or "{}").items():
             run.config[key] = node["value"]
+        entity = {"id": "e", "name": variables.get("entity") or "tester"}
+        project = {"id": "p", "name": variables.get("project") or "normlab", "entity": entity}
         bucket = {
             **{"id": name, "name": name, "displayName": run.fields.get("displayName")},
             "historyLineCount": len(run.lines.get("wandb-history.jsonl", {})),
-            **{"config": "{}", "project": _PROJECT},
+            **{"config": "{}", "project": project},
         }
         return {"bucket": bucket, "inserted": True}
 

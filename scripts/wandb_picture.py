@@ -1,0 +1,39 @@
+"""Draw docs/howto/wandb_groups.svg: recorded runs as W&B shows them, each alone and by group.
+
+python scripts/wandb_picture.py
+"""
+
+from dataclasses import replace
+from pathlib import Path
+
+from normlab.notebook import load_records
+from normlab.records.store import series
+from normlab.reports.charts import draw, write
+from normlab.reports.gather import rows_of_run
+from normlab.reports.panels import LIGHT, Panel, Series, looks_of
+from normlab.train.wandb import group
+
+RUNS, METRIC = "results/batching/small", "valid/bleu"
+OUT = Path("docs/howto/wandb_groups.svg")
+
+
+def main() -> None:
+    """Draw each run's curve, next to the mean and the range of each group."""
+    records = load_records(RUNS)
+    groups: dict[str, list[dict[float, float]]] = {}
+    for folder, record in zip(records.folders, records, strict=True):
+        curve = {float(step): value for step, value in series(rows_of_run(folder), METRIC)}
+        groups.setdefault(group(record.config["choices"]), []).append(curve)
+    alone, grouped = f"{len(records)} runs", "grouped by Group"
+    each = [Series.of_seeds(n, alone, "", [one]) for n, own in groups.items() for one in own]
+    means = [Series.of_seeds(name, grouped, "", own) for name, own in groups.items()]
+    panel = Panel(METRIC, METRIC, "BLEU", (*each, *means), log_from=None)
+    looks = looks_of({name: "gn" if "+" in name else name.split("-")[0] for name in groups})
+    looks = {name: replace(look, dashes="none") for name, look in looks.items()}
+    figure = draw([panel], looks, LIGHT)
+    figure.legends[0].get_texts()[-1].set_text("lowest to highest run of a group, about the mean")
+    write(figure, OUT, title="A sweep over norms, batching and seeds: each run, and by group")
+
+
+if __name__ == "__main__":
+    main()

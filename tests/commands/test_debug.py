@@ -1,0 +1,56 @@
+"""`debug=true`: three steps and one batch of each split, and nothing is kept."""
+
+import os
+import tempfile
+
+import pytest
+
+from normlab.cli import main
+from normlab.config.compose import compose
+from normlab.train.run import train
+from tests.tiny_runs import tiny
+
+SMALL = ("task.eval_batch_size=2", "observe.test_seen=50")
+
+
+@pytest.fixture
+def emptied(tmp_path, monkeypatch):
+    """Go to an empty folder, and return the empty one for temporary files."""
+    monkeypatch.chdir(tmp_path)
+    folder = tmp_path / "temporary"
+    folder.mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(folder))
+    monkeypatch.setenv("TMPDIR", str(folder))  # of the processes of a sweep
+    return folder
+
+
+def test_a_debug_run_tests_one_batch_and_keeps_nothing(corpus, emptied):
+    words = tiny(corpus, emptied.parent / "runs", "wandb.mode=offline", "debug=true", *SMALL)
+    record = train(compose(words))
+    assert record.outcome.step == 3 and record.outcome.status == "finished"
+    assert {record.scores[name].n for name in ("test/bleu", "valid/bleu")} == {2}
+    assert {path.name for path in emptied.parent.iterdir()} == {"temporary"}
+    assert list(emptied.iterdir()) == []
+
+
+def test_the_command_line_says_that_nothing_was_kept(corpus, emptied, capsys):
+    assert main(["train", *tiny(corpus, emptied.parent / "runs", "debug=true", *SMALL)]) == 0
+    said = capsys.readouterr().out.splitlines()[-1]
+    assert said.startswith("debug=true: at most 3 steps") and "no files were kept" in said
+
+
+def test_a_sweep_is_tried_likewise(corpus, emptied, capsys):
+    words = tiny(corpus, emptied.parent / "runs", "debug=true", "norm=ln,bn", *SMALL)
+    assert main(["train", "-m", *words, "observe.processes=2"]) == 0
+    out = capsys.readouterr().out
+    assert "2 of 2 runs done" in out and out.endswith("no files were kept\n")
+    assert {path.name for path in emptied.parent.iterdir()} == {"temporary"}
+    assert [path.name for path in emptied.iterdir() if path.name.startswith("normlab")] == []
+
+
+def test_ranks_and_other_machines_cannot_debug(corpus, emptied, monkeypatch, capsys):
+    words = tiny(corpus, emptied.parent / "runs", "debug=true")
+    assert main(["train", "-m", "hydra/launcher=submitit_slurm", *words]) == 1
+    assert "leave out hydra/launcher" in capsys.readouterr().err
+    monkeypatch.setitem(os.environ, "RANK", "0")
+    assert main(["train", *words]) == 1 and "without torchrun" in capsys.readouterr().err

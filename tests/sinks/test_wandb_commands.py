@@ -1,0 +1,68 @@
+"""W&B and TensorBoard from the command line: asked for, and with whose values."""
+
+import subprocess
+import sys
+
+import pytest
+
+from normlab.cli import main
+from tests.sinks.wandb_client import files
+from tests.tiny_runs import QUICK, tiny, write_corpus
+
+pytestmark = pytest.mark.usefixtures("nobody_is_logged_in")
+
+
+@pytest.fixture
+def words(tmp_path):
+    """Return the settings of a run of two steps."""
+    corpus = write_corpus(tmp_path / "text")
+    short = ("steps=2", "validate.every=2", "placement=pre", "probe=[]")
+    given = tiny(corpus, tmp_path / "runs", *QUICK, *short)
+    return [word for word in given if not word.startswith("budget.steps")]
+
+
+def test_a_sweep_of_batch_sizes_has_one_group_per_norm(words, wandb_server, tmp_path):
+    sweep = [word for word in words if not word.startswith("batch_size")]
+    sweep += ["norm=layernorm,batchnorm", "batch_size=4,6", "observe.processes=1", "tags=sizes"]
+    own = ["wandb.project=norms", "wandb.entity=team", "wandb.tags=a", "wandb.notes=no, warm-up"]
+    assert main(["train", "-m", *sweep, *own]) == 0
+    runs = [(run.fields, run.config) for run in wandb_server.runs.values()]
+    found = sorted((fields["groupName"], config["batch_size"]) for fields, config in runs)
+    assert found == [("bn-pre", 4), ("bn-pre", 6), ("ln-pre", 4), ("ln-pre", 6)]
+    for fields, _ in runs:
+        assert (fields["project"], fields["entity"]) == ("norms", "team")
+        assert fields["notes"] == "no, warm-up" and fields["jobType"] == "train"
+        assert fields["tags"][-2:] == ["sizes", "a"]
+        assert fields["displayName"].startswith("translation-")
+
+
+@pytest.mark.parametrize(
+    ("given", "name"), [(["wandb.name=x"], "x"), (["name=mine", "wandb=true"], "mine-ln-pre-b6-")]
+)
+def test_names_reach_wandb(given, name, words, wandb_server):
+    assert main(["train", *words, *given]) == 0
+    (run,) = wandb_server.runs.values()
+    assert run.fields["displayName"].startswith(name)
+
+
+def test_an_offline_file_holds_the_names(words, tmp_path):
+    given = ["wandb=true", "wandb.mode=offline", "wandb.name=first", "wandb.project=norms"]
+    assert main(["train", *words, *given]) == 0
+    (folder,) = tmp_path.glob("runs/*/seed1")
+    (file,) = files(folder)
+    content = file.read_bytes()
+    assert all(text in content for text in (b"first", b"norms", b"ln-pre", b"train/loss"))
+
+
+def test_tensorboard_is_added_when_asked_for(words, tmp_path):
+    pytest.importorskip("tensorboard", reason="the tensorboard extra is not installed")
+    assert main(["train", *words, "tensorboard=true", "name=mine"]) == 0
+    assert [*tmp_path.glob("runs/mine/*/seed1/tensorboard/events*")]
+    assert [*tmp_path.glob("runs/mine/*/seed1/metrics.jsonl")]
+
+
+def test_wandb_is_not_imported_unless_asked_for(words):
+    code = f"import sys; from normlab.cli import main; main(['train', *{words!r}]); "
+    code += "print('imported', [name for name in sys.modules if name.startswith('wandb')])"
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert run.stdout.endswith("imported []\n"), run.stdout
