@@ -1,0 +1,26 @@
+"""Draw docs/images/demo.svg and demo-dark.svg, README's picture, from the runs of `normlab demo`.
+
+    normlab demo && python scripts/demo_picture.py
+
+The runs are read from runs/, or from the folder that is given.
+"""
+
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+from normlab.records.packed import Key
+from normlab.reports.charts import KINDS, draw, row_looks, write
+from normlab.reports.gather import read_runs
+from normlab.reports.panels import DARK, LIGHT
+
+IMAGES = Path(__file__).resolve().parents[1] / "docs" / "images"
+NAMES = {"ln": "layer norm", "none": "no norm", "bn": "batch norm"}
+
+if __name__ == "__main__":
+    found, _ = read_runs([Path(next(iter(sys.argv[1:]), "runs"))])
+    of = {run.norm: run for run in found if run.settings["observe"]["study"] == "demo"}
+    runs = [replace(of[norm], key=Key(name, "", 1)) for norm, name in NAMES.items()]
+    for name, theme in (("demo.svg", LIGHT), ("demo-dark.svg", DARK)):
+        drawn = draw(KINDS["loss"].panels(runs), row_looks(runs), theme)
+        write(drawn, IMAGES / name, title="Loss of layer norm, no norm and batch norm")
