@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from normlab.records.record import RunRecord
 
-_HELP = """usage: normlab train [-m] [group=option ...] [key=value ...]
+_HELP = """usage: normlab train [-m] [my.yaml] [group=option ...] [key=value ...]
 
 Train one run; with -m, one run for each combination of the values given.
 
@@ -36,6 +36,8 @@ examples:
   normlab train norm=bn norm@decoder_norm=ln task=multi30k data_dir=FOLDER
   normlab train norm=ln 'sites={encoder.0.*:bn,*.self.q:rms}'
   normlab train -m norm=ln,bn batch_size=8,32,128 'seed=range(1,4)'
+  normlab train experiment=gpt_bn data_dir=FOLDER debug=true    three steps, nothing kept
+  normlab train my.yaml lr=1e-3 steps=500 name=baseline wandb=true
 
 normlab list          all groups and options; with a GROUP, one group
 normlab list keys     all keys with default, allowed values and meaning
