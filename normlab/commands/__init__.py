@@ -6,7 +6,7 @@ Importing a command's file is cheap: heavy imports are inside `main`.
 COMMANDS = {
     "train and compare": {
         "train": "train one run, or a sweep with -m",
-        "demo": "see in a minute how LN, BN and no norm differ",
+        "demo": "see how LN, BN and no norm differ",
         "compare": "runs side by side; sample translations, a paired bootstrap",
         "eval": "re-score finished runs with other settings",
         "predict": "translate or continue text with a finished run",

@@ -38,8 +38,8 @@ _NATS, _UNITS = 0.01, 1.0  # smaller differences of losses and of BLEU are not t
 _MOVED = 1e-3  # an output that changes by a smaller share is told as unchanged
 _COLUMNS = ("", "BLEU", "loss, running", "loss, batch", "moves, train", "moves, eval")
 _EXAMPLES = """examples:
-  normlab demo             2+2 layers: how LN, BN and no norm differ, in a minute
-  normlab demo deep        6+6 layers: which of them still train, in two minutes
+  normlab demo             2+2 layers: how LN, BN and no norm differ, in one to two minutes
+  normlab demo deep        6+6 layers: which of them still train, in two to three minutes
   normlab demo steps=200   with other settings, as for normlab train
 
 The runs and the page are kept below runs/. The same command shows them again, or resumes after
@@ -91,7 +91,7 @@ class Found(NamedTuple):
 
 def main(argv: list[str]) -> int:
     """Train what has not ended, and show the table, what follows from it, and the page."""
-    parser = command_parser("demo", "Show in a minute how LN, BN and no norm differ.", _EXAMPLES)
+    parser = command_parser("demo", "Show how LN, BN and no norm differ.", _EXAMPLES)
     parser.add_argument("settings", nargs="*", metavar="deep | key=value", help="as for train")
     words = parser.parse_args(argv).settings
     act = _ACTS["deep" if "deep" in words else ""]
