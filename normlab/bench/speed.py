@@ -126,7 +126,7 @@ def flop_per_token(trainer: Trainer) -> float:
 
 @torch.no_grad()
 def peak(model: nn.Module, runtime: Runtime) -> float:
-    """Return the FLOP/s of the fastest matrix product in a model's shapes and precision."""
+    """Return the FLOP/s of the fastest matrix product at a model's shapes and precision."""
     dtype = torch.bfloat16 if runtime.precision == "bf16" else runtime.parameter_dtype
     clock, batch = Clock(runtime.device), _ATTEMPT if runtime.device.type == "cuda" else 1
     rates = []

@@ -32,8 +32,8 @@ def plan_batches(
 
     `bucket` sorts a random permutation by (target, source) length, cuts it into batches and
     shuffles the batches, for little padding. `random` does not sort, so padding is heavy. A batch
-    has `batch_size` sentences or, if that is None, as many as fit with sentences x longest side at
-    most `max_tokens`. Raises ValueError for a sentence longer than `max_tokens`.
+    has `batch_size` sentences or, if that is None, as many as keep sentences x longest side
+    within `max_tokens`. Raises ValueError for a sentence longer than `max_tokens`.
     """
     order = rng.permutation(len(lengths))
     if batching == "random":

@@ -49,8 +49,8 @@ def cached_folder(name: str, build: Callable[[Path], None]) -> Path:
     """
     if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]{0,119}", name):
         raise ValueError(
-            f"{name!r} cannot name prepared data: task.corpus.name must be short, of letters, "
-            "digits, '-', '_' and '.', and begin with a letter or digit"
+            f"{name!r} cannot name prepared data: task.corpus.name must be short, use only "
+            "letters, digits, '-', '_' and '.', and begin with a letter or digit"
         )
     root = cache_root()
     entry, place = root / name, root / f"{name}.building"
@@ -98,7 +98,7 @@ def offline() -> Iterator[None]:
 def download(what: str, url: str, name: str) -> Path:
     """Return the path of `downloads/<name>` in the cache, downloading it from `url` if missing.
 
-    If that fails, raises ValueError with `what` and what to do; no partial file is kept.
+    If that fails, raises ValueError saying what to do and keeps no partial file.
     """
     path = cache_root() / "downloads" / name
     if path.exists():

@@ -59,7 +59,7 @@ class Cifar10(ImageSource):
                 return files
         raise ValueError(
             f"data_dir={self.data_dir} has no CIFAR-10: put {BINARY} ({URL}) there, or "
-            "train_jpeg.tar.xz and test_jpeg.tar.xz, or leave out data_dir to download the former"
+            "train_jpeg.tar.xz and test_jpeg.tar.xz, or omit data_dir to download the first one"
         )
 
 
@@ -92,5 +92,5 @@ def _compressed(archive: Path, split: str) -> Iterator[tuple[np.ndarray, np.ndar
             with Image.open(io.BytesIO(content)) as image:
                 pixels = np.asarray(image.convert("RGB")).reshape(1, 32, 32, 3)
         except (OSError, ValueError, SyntaxError) as error:  # Pillow raises these for a bad file
-            raise ValueError(f"{archive}: {name} is no 32x32 image of a class: {error}") from error
+            raise ValueError(f"{archive}: {name}: not a 32x32 image of a class: {error}") from error
         yield pixels, np.array([label])

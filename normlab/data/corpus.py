@@ -135,7 +135,7 @@ def read_lines(path: Path) -> list[str]:
 def stream_lines(path: Path, *, most: int | None = None) -> Iterator[str]:
     """Yield the lines of a UTF-8 text file of at most `most` bytes, plain or `.gz`.
 
-    A ValueError names the file, and the line that is not UTF-8.
+    Raises ValueError if that fails, naming the file and any line that is not UTF-8.
     """
     try:
         check_is_file(path)

@@ -19,7 +19,7 @@ from normlab.data.cache import file_checksum
 from normlab.data.corpus import REQUIRED, Source, load_tables, stream_lines
 
 RULES = f"normlab.text/1 sentencex {version('sentencex')}"
-"""The rules that cut text; raise the first number when the same text gives other documents."""
+"""The rules that cut text; raise the first number when the same text yields different documents."""
 Document = Sequence[str]
 
 
@@ -51,7 +51,7 @@ class CutDocuments(DocumentCorpus):
     """Documents cut from lines of text and assigned to splits as the user's settings say.
 
     Attributes:
-        name: part of the experiment: texts with the same name count as the same text.
+        name: part of the experiment, which treats texts of the same name as the same text.
         form: whether a line is a sentence, or a paragraph to be cut into sentences by the rules of
             `language`.
     """
@@ -65,7 +65,7 @@ class CutDocuments(DocumentCorpus):
 
     @abstractmethod
     def given(self) -> Mapping[str, Iterable[Document]]:
-        """Return the documents of each split that the text comes with."""
+        """Return the documents of each split that comes with the text."""
 
     def documents(self) -> Iterator[tuple[str, Document]]:
         given, shares = self.given(), (self.valid_share, self.test_share)
@@ -154,10 +154,10 @@ def blocks(lines: Iterable[str]) -> Iterator[list[str]]:
 
 @dataclass(kw_only=True, eq=False)
 class HubDocuments(CutDocuments):
-    """A data set of the Hugging Face Hub with a text column, such as WikiText.
+    """A data set on the Hugging Face Hub with a text column, such as WikiText.
 
     `path` and `config` name it on the hub. `data_dir`, a folder of its Parquet or JSON files, is
-    read instead. A row of `column` is a document with one paragraph per line (`rows=documents`) or
+    read if set. A row of `column` is a document with one paragraph per line (`rows=documents`) or
     a line of WikiText (`rows=articles`), where a title between blank rows begins an article.
     """
 

@@ -41,7 +41,7 @@ class ImageSource(ABC):
             source in the record; both are set once `published` has returned.
         classes: the names of the classes, in the order of their numbers.
         valid_size: number of published training images to hold out for validation.
-        train_size: number of other images to train on, an equal share per class; None is all.
+        train_size: number of other images to train on, an equal share per class; None for all.
     """
 
     label: str
@@ -55,7 +55,7 @@ class ImageSource(ABC):
     def published(self) -> Mapping[str, Images]:
         """Return the published splits, `train` and `test`.
 
-        Raises ValueError if the images are missing, saying where to get them, or damaged.
+        Raises ValueError if the images are missing (saying where to get them) or damaged.
         """
 
     def splits(self) -> dict[str, Images]:
@@ -79,7 +79,7 @@ class ImageSource(ABC):
 
 
 def _parted(images: Images, share: float, *, seed: int) -> tuple[Images, Images]:
-    """Draw a share of the images of each class at random; return these and the rest."""
+    """Draw a share of the images of each class at random; return them and the rest."""
     rng = np.random.default_rng([seed, len(images)])
     picked = [
         rng.permutation(members)[: round(share * len(members))]

@@ -1,4 +1,4 @@
-"""IWSLT'14 German-English, prepared as by fairseq's `prepare-iwslt14.sh`.
+"""IWSLT'14 German-English, prepared as in fairseq's `prepare-iwslt14.sh`.
 
 The text lines of WIT3's `train.tags.*` are cut into Moses tokens, pairs of 1 to 175 tokens (ratio
 at most 1.5) are kept, and all text is lowercased. Every 23rd pair goes to valid; five evaluation
@@ -61,12 +61,12 @@ class Iwslt14(GermanEnglish):
 
     @property
     def form(self) -> Form:
-        """`bpe` for prepared BPE pieces, else `tokenized`; reads the text."""
+        """`bpe` if the text is split into BPE pieces, else `tokenized`; reads it to find out."""
         return "bpe" if self._found[0] == "bpe" else "tokenized"
 
     @property
     def label(self) -> str:
-        """The name in result tables: IWSLT'14, part of it, or mini-TED; reads the text."""
+        """The name in result tables: IWSLT'14, part of it, or mini-TED; reads the text to tell."""
         if self.train_from == "valid":
             return "mini-TED (trained on the valid split of IWSLT'14; not an IWSLT'14 result)"
         train, test = self.splits["train"], self.splits["test"]
@@ -113,7 +113,7 @@ class Iwslt14(GermanEnglish):
 
 
 def read_archive(archive: Path) -> dict[str, ParallelText]:
-    """Return the raw `train` of the release, and `test`: its evaluation sets, joined."""
+    """Return the raw `train` of the release, and `test`, its evaluation sets joined."""
     files = {Path(name).name: text for name, text in members(archive, (".de", ".en", ".xml"))}
     patterns = ["train.tags.de-en.%s", *(f"IWSLT14.{name}.de-en.%s.xml" for name in TEST_SETS)]
     names = [[pattern % language for language in LANGUAGES] for pattern in patterns]
@@ -137,7 +137,7 @@ def training_lines(lines: Iterable[str]) -> list[str]:
 def segments(lines: Iterable[str]) -> list[str]:
     """Return the sentences of an evaluation file, with typographic apostrophes made ASCII.
 
-    Entities such as `&amp;` are kept, as by fairseq's script: the published references have them.
+    Entities such as `&amp;` are kept, as in fairseq's script; the published references have them.
     """
     found = (re.search(r'<seg id="[0-9]+">\s*(.*?)\s*</seg>', line) for line in lines)
     return [match.group(1).replace("\u2019", "'") for match in found if match]

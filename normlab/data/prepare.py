@@ -29,7 +29,7 @@ from normlab.data.vocabulary import (
 
 PAIRS_FORMAT = "normlab.prepared/6"
 DOCUMENTS_FORMAT = "normlab.documents/7"
-SAMPLE_CHARACTERS = 100_000_000  # at most so much text decides a vocabulary of documents
+SAMPLE_CHARACTERS = 100_000_000  # the most text to learn a document vocabulary from
 _PART, _DOCUMENTS = 10_000, 1_000  # lines and documents encoded at once
 _SIDES = ("source", "target")
 _DESCRIPTION = "description.json"
@@ -99,7 +99,7 @@ def prepare_translation(
 
     Vocabularies are learned from `train` alone: one of `vocab_size` entries if `joint`, else one
     per side. Training pairs with a blank side, or with more than `max_length` tokens on a side
-    (end mark included), are left out and counted. Raises ValueError if a scored pair is so long.
+    (end mark included), are left out and counted. Raises ValueError if a scored pair is that long.
     """
     sizes = {"vocab_size": vocab_size, "joint": joint, "max_length": max_length}
     settings = {"format": PAIRS_FORMAT, **sizes}
@@ -211,7 +211,7 @@ def prepare_documents(
 def _write_text(corpus: DocumentCorpus, folder: Path) -> dict[str, int]:
     """Write the documents of each split to `<split>.txt`, separated by blank lines.
 
-    Returns how many repeated documents were left out of train, valid, test and further splits.
+    Returns the number of repeated documents left out of train, valid, test and further splits.
     """
     seen: set[bytes] = set()
     repeated, sizes = Counter[str](), Counter[str]()

@@ -109,7 +109,7 @@ def segment_pairs(
     longest = max_length - (MARKS if nsp else MARKS - 1)
     if longest < LEAST:
         raise ValueError(
-            f"max_length={max_length} is too small: special tokens leave room for {longest} more"
+            f"max_length={max_length} is too small: special tokens leave room for only {longest}"
         )
     rng = stream("pairs", seed=seed, epoch=epoch)
     short = rng.random(len(lengths)) < short_share

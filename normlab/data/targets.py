@@ -168,7 +168,7 @@ def _whole_words(
     row, real = first // columns, maskable.ravel()[first]
     own = row * columns + np.arange(len(row)) - np.searchsorted(row, row)  # word i has dice i
     drawn = np.lexsort((order.ravel()[own], ~real, row))  # special tokens come last in their row
-    ahead = np.empty_like(first)  # tokens of the words drawn before, in the same row
+    ahead = np.empty_like(first)  # tokens of the words drawn earlier in the same row
     ahead[drawn] = ends(size[drawn])[:-1] - row[drawn] * columns
     taken = (ahead == 0) | (fit.ravel()[own] < (wanted[row] - ahead) / size)
     return np.repeat(taken & real, size).reshape(maskable.shape)

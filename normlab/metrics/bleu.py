@@ -1,6 +1,6 @@
 """BLEU, chrF and the paired bootstrap from sacreBLEU; every score carries its signature.
 
-Do not compare two kinds of BLEU: BLEU on detokenized, cased text (`tokenize="13a"`, comparable
+Do not compare the two kinds of BLEU: BLEU on detokenized, cased text (`tokenize="13a"`, comparable
 between systems) and BLEU on lowercased tokens, which the IWSLT'14 papers report.
 """
 
@@ -17,7 +17,7 @@ from normlab.records.record import Score
 
 Lines = Sequence[str]
 Tokenize = Literal["13a", "none", "zh"]
-_UNSPLIT = ("ja", "ko", "th", "lo", "km", "my", "bo", "dz")  # 13a does not find their words
+_UNSPLIT = ("ja", "ko", "th", "lo", "km", "my", "bo", "dz")  # 13a cannot find their words
 
 
 def tokenizer_of(language: str) -> Tokenize:
@@ -110,4 +110,4 @@ class _OverOutputs(BLEU):
 def _check(hypotheses: Lines, references: Lines) -> None:
     if len(hypotheses) != len(references) or not references:
         count = f"{len(hypotheses)} hypotheses for {len(references)} references"
-        raise ValueError(f"{count}; there must be one line of each per sentence, and a sentence")
+        raise ValueError(f"{count}; give one line of each per sentence, for a sentence or more")

@@ -147,7 +147,7 @@ def at_baseline(records: Sequence[RunRecord], score: str) -> str | None:
 
     Returns None if it is (see `clear_of`), or if the baseline is unknown. The baseline of a score
     is stored under the score's last word, such as `bleu` for `test_2017/bleu`. Probe metrics and
-    steps to a target are judged by the model's accuracy over classes, or else its loss, without
+    steps to a target are judged by the model's accuracy over classes, or else its loss, ignoring
     runs of a single update.
     """
     if score.startswith("stability/") or "/steps_to" in score:

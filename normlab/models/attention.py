@@ -8,7 +8,7 @@ before the output projection, and to its output. `model.qk_norm` selects a publi
     l2         g cos(q, k) instead of q k' / sqrt(K), with one learned g per attention, initialized
                to log2(n^2 - n) for sequences of n tokens (Henry et al. 2020, section 2)
     cosine     10 cos(q, k), with no learned scale (`qk_norm_scale` in x-transformers)
-    ln         layer norm on each head's queries and keys, 1 / sqrt(K) kept (Dehghani et al. 2023)
+    ln         layer norm on each head's queries and keys; 1 / sqrt(K) stays (Dehghani et al. 2023)
     rms        the same with RMS norm
     rms_heads  rms with separate gains for each head (`qk_rmsnorm` in x-transformers)
     qkv        rms on queries, keys and values (HybridNorm; Zhuo et al. 2025)

@@ -31,7 +31,7 @@ class Spec:
 
 @dataclass(frozen=True)
 class TextToText(Spec):
-    """Token sequences in and out, each with its own vocabulary; pads are `pad_id`.
+    """Token sequences in and out, each with its own vocabulary; padding is `pad_id`.
 
     `longest` is the length of the task's longest sequence in tokens.
     """
@@ -88,7 +88,7 @@ class ModelArchitecture(ABC):
         """Build the model for a task, with uninitialized parameters.
 
         Raises:
-            ValueError: the spec has the wrong kind or size, or this model has no placement.
+            ValueError: the spec has the wrong kind or size, or the placement would have no effect.
         """
         if not isinstance(spec, self.takes):
             raise ValueError(f"this task needs {spec.needs}; the chosen model is not one")
@@ -164,7 +164,7 @@ class Stack(nn.Module, ABC):
 
 
 def stacks(model: nn.Module) -> dict[str, Anatomy]:
-    """Return a model's stacks by name; a model that is one stack itself is called `network`.
+    """Return a model's stacks by name; a model that is itself a stack is called `network`.
 
     The dict is empty for a model without stacks.
     """

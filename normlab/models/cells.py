@@ -35,7 +35,7 @@ State = tuple[Tensor, ...]
 
 @dataclass(frozen=True)
 class Step:
-    """One time step: the norms' stream, and which sequences are still running (None: all)."""
+    """One time step: the norms' stream, and which sequences are still running (None if all)."""
 
     stream: Stream
     running: Bool[Tensor, "B 1 1"] | None
@@ -94,7 +94,7 @@ class CellNorms:
 
     @torch.no_grad()
     def at(self, place: str, dim: int) -> Norm:
-        """Build the norm for a place, with its initial gain, shift and `by_position` set.
+        """Build the norm for a place, and set its initial gain, its shift and `by_position`.
 
         Raises ValueError for a norm that would always output its bias.
         """
@@ -284,7 +284,7 @@ class _Candidate(nn.Module):
 
 
 class Gru(Cell):
-    """The gated recurrent unit (Cho et al. 2014), resetting after the product as in torch."""
+    """The gated recurrent unit (Cho et al. 2014), with the reset after the product, as in torch."""
 
     blocks: ClassVar[int] = 3
 

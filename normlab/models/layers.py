@@ -244,7 +244,7 @@ def initialize(model: nn.Module, seed: int) -> None:
     Norms and placements keep the parameters they were built with.
 
     Raises:
-        TypeError: a plain torch layer has parameters, drawn from torch's global generator.
+        TypeError: a plain torch layer drew its parameters from torch's global generator.
     """
     for name, module in model.named_modules():
         if isinstance(module, Drawn):

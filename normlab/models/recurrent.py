@@ -43,7 +43,7 @@ class RecurrentArchitecture(CellShape, ModelArchitecture):
         initial_noise: standard deviation of the noise on the initial hidden state in training; 0
             for none. Without noise all sequences start from the same state, so batch norm has no
             variance to divide by in the first steps (Cooijmans et al. 2017, section 5.2).
-        read: what an image becomes a sequence of: pixels row by row, rows, or permuted pixels.
+        read: the steps to read an image in: pixels row by row, whole rows, or permuted pixels.
         permutation_seed: seed of the permutation, the same in every run.
         dropout: dropout rate on each layer's output (Zaremba et al. 2014).
     """

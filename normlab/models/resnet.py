@@ -123,7 +123,7 @@ class Block(nn.Module):
             self.shortcut = Subsample(filters - channels)
 
     def forward(self, x: Float[Tensor, "B C H W"]) -> Float[Tensor, "B F h w"]:
-        """Return the ReLU of branch plus shortcut."""
+        """Return the ReLU of the branch plus the shortcut."""
         return F.relu_(self.second(F.relu(self.first(x))) + self.shortcut(x))
 
 

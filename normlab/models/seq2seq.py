@@ -1,6 +1,6 @@
 """The encoder-decoder Transformer of Vaswani et al. 2017, with any norm and placement.
 
-From the inside out: the layer, the stack, the model. The placement builds the residual around each
+Layer, stack and model follow in this order. The placement builds the residual around each
 sub-layer. Each tensor is passed with its own stream, so a norm on the target cannot be given the
 source's padding mask.
 """
@@ -252,7 +252,7 @@ class Architecture(StackArchitecture):
 
     Attributes:
         share_embeddings: `all` uses one matrix for source, target and output (needs a joint
-            vocabulary), `target` shares it between target and output, `none` has three matrices.
+            vocabulary), `target` shares it between target and output, `none` uses three matrices.
     """
 
     takes = TextToText
@@ -283,7 +283,7 @@ class Seq2Seq(nn.Module):
             target_tokens = output = parts.tokens(spec.target_vocab, spec.pad_id)
         elif spec.source_vocab != spec.target_vocab:
             raise ValueError(
-                f"model.share_embeddings=all needs one vocabulary for both languages, got "
+                f"model.share_embeddings=all needs one vocabulary for both languages, not "
                 f"{spec.source_vocab} and {spec.target_vocab} entries: set "
                 f"task.joint_vocabulary=true or model.share_embeddings=target"
             )

@@ -1,1 +1,1 @@
-"""Norms, which differ in the axes that they pool statistics over, from none to the whole batch."""
+"""Norms; they differ in the axes they pool statistics over, from none to the whole batch."""

@@ -32,14 +32,14 @@ EvalStats = Literal["running", "batch", "recalibrated"]
 
 
 class Clock(NamedTuple):
-    """The current step of a run (counted from 1; 0 outside a run) and its total steps if known."""
+    """The current step of a run (from 1; 0 outside a run), and the number of steps if known."""
 
     step: int = 0
     total: int | None = None
 
 
 class Norm(nn.Module, ABC):
-    """Normalizes a `[B, P, D]` tensor by statistics over `pools`, then applies a gain and a shift.
+    """Normalizes a `[B, P, D]` tensor with statistics over `pools`, then applies gain and shift.
 
     `weight` and `bias` have one value per feature: parameters if learned, else constants 1 and 0.
     """
@@ -56,7 +56,7 @@ class Norm(nn.Module, ABC):
     """Set by the run before each step."""
     extra_loss: Tensor | None = None
     """A term from the last training forward pass; the run adds it to the summed loss once."""
-    most_positions: int | None = None  # the most positions per call; None for no limit
+    most_positions: int | None = None  # maximum per call; None for no limit
     by_position: bool = False  # a recurrent layer calls the norm once per position
     center_weights: bool = False  # center each weight row of the linear layers before the norm
 
@@ -90,29 +90,29 @@ class Norm(nn.Module, ABC):
 
     @property
     def sees_future(self) -> bool:
-        """Whether, in eval, a token's output depends on later tokens of its sequence."""
+        """Whether a token's output in eval mode depends on later tokens of its sequence."""
         return "position" in self.pools
 
     @property
     def incremental(self) -> bool:
-        """Whether eval mode can process tokens one at a time: no token depends on another."""
+        """Whether eval mode can process tokens one at a time, as no token depends on another."""
         return self.batch_independent and not self.sees_future
 
     def forgo_shift(self) -> None:
-        """Fix the shift at 0, because a bias next to the norm does the same."""
+        """Fix the shift at 0, because a bias next to the norm has the same effect."""
         if isinstance(self.bias, nn.Parameter):
             value = torch.zeros_like(self.bias)
             del self.bias
             self._affine("bias", value, learned=False)
 
     def last_steps(self, total: int | None) -> dict[str, int]:
-        """Return the last step of each phase; ValueError if this needs `total` but it is None."""
+        """Return the last step of each phase; ValueError if that needs `total` but it is None."""
         last: dict[str, int] = {}
         for phase in self.phases:
             share, steps = getattr(self, f"{phase}_share"), getattr(self, f"{phase}_steps")
             if steps is None and total is None:
                 raise ValueError(
-                    f"norm.{phase}_share={share} needs budget.steps: give it, or norm.{phase}_steps"
+                    f"norm.{phase}_share={share} needs budget.steps: set it, or norm.{phase}_steps"
                 )
             last[phase] = round(share * total) if steps is None else steps
         return last
@@ -129,16 +129,16 @@ class Norm(nn.Module, ABC):
 
 @dataclass(eq=False, repr=False, kw_only=True)
 class RunningNorm(Norm):
-    """A norm that uses batch statistics in training and running statistics in inference.
+    """A norm that uses batch statistics in training and running statistics at inference.
 
     A subclass registers its running statistics, the `tables`, as persistent buffers, and defines
     `normalize`, or its own `forward` that passes each batch's moments to `see` unless the `regime`
-    is "running". A norm without a mean has a mean of 0 and its second moment as the variance.
+    is "running". A norm that subtracts no mean has mean 0 and the mean square as its variance.
     """
 
     once_an_update: ClassVar[bool] = False
-    """Whether all calls within an update enter the tables together at its end; recurrent positions
-    that share a row always do."""
+    """Whether moments from all calls of an update enter the tables together at its end; those of
+    recurrent positions that share a row always do."""
     fewest: ClassVar[int] = 2  # values needed: two for a variance, one for a mean square
 
     dim: int = field(kw_only=False)
@@ -155,9 +155,9 @@ class RunningNorm(Norm):
         super().__init__(self.dim, scale=self.affine, shift=self.affine)
         self.pool = Pool(self.pools, self.ghost)
         self.rows = 1  # number of rows in each table
-        self.batches = 0  # entered into the tables; an update's micro-batches count as one
+        self.batches = 0  # number in the tables; an update's micro-batches count as one
         self.frozen = False  # training uses running statistics; gain and shift still learn
-        self.held: dict[str, list[Moments]] | None = None  # until `commit`, by method to call
+        self.held: dict[str, list[Moments]] | None = None  # for `commit`, by method to call
         self.seen: Moments | None = None  # moments of the last training batch, for probes
         self.seen_from = 0  # the table row that `seen` starts at
         self.watchers: list[Callable[[Moments, int], None]] = []  # called by `see`
@@ -166,7 +166,7 @@ class RunningNorm(Norm):
     def forward(self, x: Float[Tensor, "B P D"], stream: Stream = ALL) -> Float[Tensor, "B P D"]:
         """Normalize `x` with batch statistics or running statistics, depending on `regime`.
 
-        Raises ValueError if the batch has too few tokens, or more positions than table rows.
+        Raises ValueError for a batch with too few tokens, or more positions than the tables have.
         """
         rows = self.rows_of(stream.start, x.shape[1])
         if self.regime == "running":
@@ -180,7 +180,7 @@ class RunningNorm(Norm):
         return self.pool.join(y, groups, like=x)
 
     def normalize(self, groups: Groups) -> tuple[Grouped, Moments]:
-        """Normalize each group by its moments, apply gain and shift; also return the moments."""
+        """Normalize each group by its moments and apply gain and shift; also return the moments."""
         raise NotImplementedError
 
     def by_running(self, x: Float[Tensor, "B P D"], rows: slice) -> Float[Tensor, "B P D"]:
@@ -190,11 +190,11 @@ class RunningNorm(Norm):
         return torch.addcmul(self.bias.to(x) - mean * scale, x, scale)
 
     def inverse(self, var: Tensor) -> Tensor:
-        """Return the factor that centered values are multiplied by, given their variance."""
+        """Return the factor to multiply centered values by, given their variance."""
         return (var + self.eps).rsqrt()
 
     def rows_of(self, start: int, length: int) -> slice:
-        """Return the rows of the tables for `length` positions from `start`."""
+        """Return the table rows of `length` positions starting at `start`."""
         return slice(0, 1)
 
     @property
@@ -205,7 +205,7 @@ class RunningNorm(Norm):
 
     @abstractmethod
     def running_moments(self) -> tuple[Tensor, Tensor]:
-        """Return the mean and variance used in inference, `[rows, columns]` each."""
+        """Return the mean and variance used at inference, `[rows, columns]` each."""
 
     @abstractmethod
     def enter(self, rows: slice, mean: Tensor, var: Tensor, share: Tensor) -> None:
@@ -213,7 +213,7 @@ class RunningNorm(Norm):
 
     @property
     def regime(self) -> Literal["train", "batch", "running"]:
-        """Batch statistics that update the tables, ones that do not, or running statistics."""
+        """Which statistics are used: the batch's, updating the tables or not, or running ones."""
         if self.training:
             return "running" if self.frozen else "train"
         return "batch" if self.eval_stats == "batch" else "running"
@@ -227,17 +227,17 @@ class RunningNorm(Norm):
         return "position" in self.pools and not self.batch_independent
 
     def batch_divisor(self) -> Tensor | None:
-        """Return the deviation that alone divided the last training batch, `[columns]`, if any."""
+        """Return the deviation `[columns]` if the last training batch was divided by it alone."""
         return None
 
     @property
     def all_reduce(self) -> AllReduce:
-        """Sums a table over processes in training; else returns it unchanged."""
+        """A function that sums a table over processes in training, else returns it unchanged."""
         alone = here if world().size == 1 else self._sum_over_processes
         return (self.summed or alone) if self.training else here
 
     def _sum_over_processes(self, table: Tensor) -> Tensor:
-        """Sum a table `[..., R, d]`, padded to all rows since processes' lengths may differ."""
+        """Sum a table `[..., R, d]`, padded to all rows because lengths may differ by process."""
         rows = 1 if self.by_position else self.rows
         if rows > 1:
             table = F.pad(table, (0, 0, 0, rows - table.shape[-2]))
@@ -250,20 +250,20 @@ class RunningNorm(Norm):
 
     @property
     def of_groups(self) -> AllReduce:
-        """Sums the moments that normalize a batch, over processes if they are synced."""
+        """A function that sums the moments for a batch, over processes if they are synced."""
         return self.all_reduce if self.sync and not self.divided else here
 
     def require_tokens(self, known: int | None) -> None:
-        """Raise ValueError if a run on one process trains on a batch with too few tokens."""
+        """Raise ValueError if a single-process run trains on a batch with too few tokens."""
         fewest = 1 if self.by_position or "position" not in self.pools else self.fewest
         if self.training and known is not None and known < fewest and world().size == 1:
             raise ValueError(
-                f"{type(self).__name__} cannot train on a batch of {('no', 'one')[known]} token: "
-                f"it needs at least {('one', 'two')[fewest - 1]}. Raise batch_size or max_tokens"
+                f"{type(self).__name__} cannot train on a batch of {known} token(s): "
+                f"it needs at least {('one', 'two')[fewest - 1]}; raise batch_size or max_tokens"
             )
 
     def whole(self, found: Moments) -> Moments:
-        """Pool the moments of groups, `[G, 1, R, columns]`, over the batch: `[rows, columns]`."""
+        """Pool the groups' moments, `[G, 1, R, columns]`, over the batch to `[rows, columns]`."""
         if self.divided:
             sums = self.all_reduce(found.sums()[:, :, 0].sum(1))
             return Moments.pooled(sums, found.mean.dtype)
@@ -271,7 +271,7 @@ class RunningNorm(Norm):
 
     @torch.no_grad()
     def see(self, groups: Moments, first: int = 0) -> None:
-        """Pass the moments of groups, pooled, to watchers and to the table rows from `first` on."""
+        """Pool the groups' moments; pass them to watchers and to the table rows from `first` on."""
         found = self.whole(groups)
         for watcher in self.watchers:
             watcher(found, first)
@@ -283,7 +283,7 @@ class RunningNorm(Norm):
                 self.update(found, first)
 
     def enter_together(self, method: str, found: Moments) -> None:
-        """Call a method with the moments: at once, or in `commit` with all of the update's."""
+        """Call a method with the moments now, or in `commit` with those of the whole update."""
         if self.held is None:
             getattr(self, method)(found)
         else:

@@ -24,7 +24,7 @@ class BatchNorm(RunningNorm):
     """
 
     pools: ClassVar[frozenset[Axis]] = frozenset({"batch", "position"})
-    kernel: ClassVar[bool] = True  # use `kernels.standardize` instead of `formula`: it is faster
+    kernel: ClassVar[bool] = True  # use `kernels.standardize` instead of `formula`, which is slower
 
     padding: Padding
     unbiased: bool

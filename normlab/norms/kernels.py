@@ -1,4 +1,4 @@
-"""Batch norm and RMS norm by hand, two to four times as fast on a CPU as plain autograd."""
+"""Batch norm and RMS norm with handwritten gradients; on a CPU, two to four times as fast."""
 
 from typing import Any
 

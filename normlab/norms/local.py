@@ -1,4 +1,4 @@
-"""Norms of one token or one sequence, which keep no state; also DyT and Derf, bounded functions."""
+"""Norms over one token or one sequence, which keep no state; also the bounded DyT and Derf."""
 
 import math
 from collections.abc import Callable, Mapping
@@ -81,10 +81,10 @@ class LayerNorm(TokenNorm):
 
 @dataclass(eq=False, repr=False, kw_only=True)
 class AdaNorm(TokenNorm):
-    """`C (1 - k n) n`: n is the normalized token, nothing is learned (Xu et al. 2019, equation 10).
+    """`C (1 - k n) n`, with n the normalized token and nothing learned (Xu et al. 2019, eq. 10).
 
     No gradient flows through the factor `1 - k n`. As in the authors' code, `n` is the token minus
-    its mean, divided by `sd + eps`, where sd is the n - 1 standard deviation. `scale` is C.
+    its mean, divided by `sd + eps`, where sd has the divisor D - 1. `scale` is C.
     """
 
     exact_gradient: ClassVar[bool] = False
@@ -203,7 +203,7 @@ class SequenceNorm(InstanceNorm):
 
 @dataclass(eq=False, repr=False, kw_only=True)
 class SampleGroupNorm(SequenceNorm):
-    """Groups of neighboring features pooled over a sample's positions (Wu and He 2018, equation 7).
+    """Normalizes groups of neighboring features over a sample's positions (Wu and He 2018, eq. 7).
 
     With one group it is `SequenceNorm`; with as many groups as features it is instance norm.
     """
@@ -217,7 +217,7 @@ FUNCTIONS: Mapping[Function, Callable[[Tensor], Tensor]] = {
     "tanh": torch.tanh,
     "erf": torch.erf,
     "identity": lambda x: x,
-    # Derf's repository compares erf with:
+    # The functions that Derf's repository compares with erf:
     "arctan": lambda x: 2 / math.pi * torch.atan(x),
     "isru": lambda x: x * (x.square() + 1).rsqrt(),
     "satursin": lambda x: torch.sin(x.clamp(-math.pi / 2, math.pi / 2)),

@@ -1,4 +1,4 @@
-"""Pooling: splits tokens into groups and computes the mean and variance of each, without padding.
+"""Pooling: split tokens into groups and compute the mean and variance of each, without padding.
 
 A pool reshapes `[B, P, D]` to `[G, S, R, D]`. Statistics are taken over `S`, and over `D` if
 features are pooled, for each of the `G` groups and `R` positions. Batch norm has one group of all
@@ -24,7 +24,7 @@ Padding = Literal["exclude", "include", "fill"]
 
 Grouped = Float[Tensor, "G S R D"]
 Table = Float[Tensor, "G 1 #R _"]  # as wide as x, or 1 where features are pooled
-Bits = Int[Tensor, "*_ 1"]  # a mask: all bits set for a token that counts, none for others
+Bits = Int[Tensor, "*_ 1"]  # a mask with all bits set for a token that counts, else none
 AllReduce = Callable[[Tensor], Tensor]
 
 
@@ -56,7 +56,7 @@ class Stream:
         return self.valid
 
     def known_tokens(self, x: Shaped[Tensor, "B P *_"]) -> int | None:
-        """Return the number of real tokens; None when compiling or if it needs a GPU sync."""
+        """Return the number of real tokens; None when compiling, or if it takes a GPU sync."""
         if self.valid is None:
             return x.shape[0] * x.shape[1]
         if not self.valid.is_cpu or torch.compiler.is_compiling():
@@ -94,7 +94,7 @@ class Groups(NamedTuple):
 
     `kept` is the mask for `select`, None if all values count. The mean is a sum divided by `count`,
     the variance a sum divided by `var_count`. `rows` are the flat indices of the tokens in `x`;
-    None if it has all tokens.
+    None if `x` holds all tokens.
     """
 
     x: Grouped
@@ -107,7 +107,7 @@ class Groups(NamedTuple):
 class Moments(NamedTuple):
     """The mean and variance of each group, and the number of values behind them.
 
-    The variance is a sum of squares divided by `var_count`: `count`, unless padding was filled.
+    The variance is divided by `var_count`, which equals `count` unless padding was filled in.
     """
 
     mean: Tensor
@@ -116,12 +116,12 @@ class Moments(NamedTuple):
     var_count: Tensor
 
     def rows(self, positions: int) -> "Moments":
-        """Return the moments of this process's positions; another one may have longer sequences."""
+        """Return the moments of this process's positions; others may have longer sequences."""
         return Moments(*(table[:, :, :positions] for table in self))
 
     @torch.no_grad()
     def sums(self) -> Float[Tensor, "4 *tables"]:
-        """Return float64 sums that can be added over groups and batches."""
+        """Return float64 sums that can be added up across groups and batches."""
         mean, var, count, var_count = (table.double() for table in self)
         squares = var_count * var + count * mean.square()
         return torch.stack(torch.broadcast_tensors(count, var_count, count * mean, squares))
@@ -136,7 +136,7 @@ class Moments(NamedTuple):
 
 
 def select(x: Tensor, kept: Bits | None) -> Tensor:
-    """Return `x` with 0 at masked values, even at NaN; much faster than a boolean mask on a CPU."""
+    """Return `x` with masked values set to 0, even NaN; a boolean mask is much slower on a CPU."""
     return x if kept is None else _Select.apply(x, kept)
 
 
@@ -155,7 +155,7 @@ class _Select(torch.autograd.Function):
 class Pool:
     """The axes to pool statistics over, optionally within ghost batches of a few sequences.
 
-    A ghost batch has `ghost` neighboring sequences, the last one the remainder (Hoffer, Hubara and
+    A ghost batch has `ghost` neighboring sequences, the last one the rest (Hoffer, Hubara and
     Soudry 2017, algorithm 1).
     """
 
@@ -239,7 +239,7 @@ class Pool:
         return y.flatten(0, 1)[: len(like)]
 
     def moments(self, groups: Groups, all_reduce: AllReduce = here) -> Moments:
-        """Return the mean and variance of each group, summed over processes by `all_reduce`."""
+        """Return each group's mean and variance over all processes, summing with `all_reduce`."""
         x, kept, *counts = groups[:4]
         mean, count, var_count = self.mean(x, *counts, by=all_reduce)
         mean_here = mean[:, :, : x.shape[2]]

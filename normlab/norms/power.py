@@ -18,7 +18,7 @@ _CLIP = 5.0  # the correction of MABN and Unified Norm lies between 1/5 and 5
 
 @dataclass(eq=False, repr=False, kw_only=True)
 class SquareNorm(RunningNorm):
-    """A norm that divides by a root mean square, the batch's or, in inference, the running one.
+    """A norm that divides by the batch's root mean square or, at inference, by the running one.
 
     With `groups`, each group of a token's features is first divided by its own root mean square
     (as in the appendix of the PowerNorm paper and all of its code), so inference is not affine.
@@ -77,7 +77,7 @@ class SquareNorm(RunningNorm):
     def update(self, found: Moments, first: int = 0) -> None:
         """Move the running mean square towards a batch's.
 
-        In the warm-up it first becomes the average over all batches, as in the authors' code.
+        In the warm-up it is first set to the average over all batches, as in the authors' code.
         """
         self.batches += 1
         step, total = self.clock
@@ -105,7 +105,7 @@ class SquareNorm(RunningNorm):
 
 @dataclass(eq=False, repr=False, kw_only=True)
 class PowerNormV(SquareNorm):
-    """PN-V: divides by the batch's root mean square, exact gradients; no code by the authors."""
+    """PN-V: divides by the batch's root mean square, with exact gradients; no published code."""
 
     groups: int | None
 
@@ -245,7 +245,7 @@ class MovingAverageBatchNorm(SquareNorm):
         return windows.mean(1)
 
     def outliers(self, windows: Float[Tensor, "G K D"]) -> Bool[Tensor, "G 1"]:
-        """Return whether each newest batch is left out of the windows."""
+        """Return, for each ghost batch, whether the windows leave it out."""
         return windows.new_zeros(len(windows), 1, dtype=torch.bool)
 
     def correction(self, entry: Entry) -> Rows:

@@ -55,8 +55,8 @@ def lost_ranks_named() -> Iterator[None]:
             raise
         rank, size = os.environ.get("RANK", "0"), os.environ.get("WORLD_SIZE", "1")
         raise ValueError(
-            f"rank {rank} of {size}: another rank has ended or does not answer. "
-            "Start the same command again to resume from the last checkpoint"
+            f"rank {rank} of {size}: another rank has ended or is not responding. "
+            "Run the same command again to resume from the last checkpoint"
         ) from error
 
 

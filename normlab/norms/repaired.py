@@ -1,6 +1,6 @@
 """Repaired variants of batch norm: RBN, batch renormalization, RepBN and PRepBN.
 
-RBN        penalizes the distance of batch statistics from running ones (Wang et al. 2022)
+RBN        penalizes batch statistics for differing from running ones (Wang et al. 2022)
 BRN        keeps the training output close to the inference output (Ioffe 2017, algorithm 1)
 RepBN      adds the token itself; PRepBN blends from layer norm to RepBN (Guo et al. 2024, SLAB)
 """
@@ -63,8 +63,8 @@ class RegularizedBatchNorm(BatchNorm):
     def terms(self, m: Tensor, v: Tensor, mu: Tensor, var: Tensor) -> tuple[Tensor, Tensor]:
         """Return both penalty terms per feature.
 
-        `m` and `v` are mean and variance of the batch, mu_B and sigma_B^2; `mu` and `var` are the
-        running ones.
+        `m` and `v` are the mean and variance of the batch, mu_B and sigma_B^2; `mu` and `var` are
+        the running ones.
         """
         ratio = self.inverse(var) / self.inverse(v)  # sigma_B / sigma
         match self.penalty:
@@ -87,7 +87,7 @@ class RegularizedBatchNorm(BatchNorm):
 
 @dataclass(eq=False, repr=False, kw_only=True)
 class BatchRenorm(BatchNorm):
-    """`(x - mu_B) / sigma_B r + d` in training, running statistics in inference.
+    """`(x - mu_B) / sigma_B r + d` in training, running statistics at inference.
 
         r = clip(sigma_B / sigma, 1 / r_max, r_max)    d = clip((mu_B - mu) / sigma, -d_max, d_max)
 
@@ -173,7 +173,7 @@ class RepBatchNorm(BatchNorm):
 
 @dataclass(eq=False, repr=False, kw_only=True)
 class ProgressiveRepBatchNorm(RepBatchNorm):
-    """PRepBN: `lambda LN(x) + (1 - lambda) RepBN(x)` in training (equation 4), RepBN in evaluation.
+    """PRepBN: `lambda LN(x) + (1 - lambda) RepBN(x)` in training (equation 4), RepBN at inference.
 
     During the warm-up, training is pure layer norm and does not update the running statistics; then
     lambda falls linearly from `start` to 0.

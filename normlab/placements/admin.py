@@ -38,7 +38,7 @@ class AdminResidual(NormResidual):
     def __init__(self, norm: Norm, dropout: float, *, first: bool):
         super().__init__(norm, dropout)
         self.omega = nn.Parameter(torch.ones(norm.dim))
-        self.first = first  # whether it is the first of its stack
+        self.first = first  # whether it is the first in its stack
 
     def forward(self, x: Tensor, stream: Stream, branch: Branch) -> Tensor:
         added = self.dropout(branch(x))
@@ -66,7 +66,7 @@ def profile(model: nn.Module, run_batch: Callable[[], object], *, seed: int) -> 
 
     The model is in training mode, with dropout drawn from `seed`; running statistics, gradients and
     the random state stay unchanged. Every process must call this before the model is compiled;
-    variances are taken over all processes, so all get the same omegas.
+    variances span all processes, so all get the same omegas.
     """
     devices = {parameter.device for parameter in model.parameters() if parameter.is_cuda}
     total = torch.ones((), dtype=torch.float64)

@@ -151,8 +151,8 @@ class Placement:
     """Where the norms of a stack are; dropout is applied to the output of each sub-layer.
 
     `kind` is the class of the residuals, if they have one norm each; `closing` says whether a norm
-    follows the last layer. `always` are the ends of the paths inside sub-layers that have a norm
-    even if no rule names them.
+    follows the last layer. `always` lists the endings of paths inside sub-layers that get a
+    norm even if no rule names them.
     """
 
     kind: ClassVar[type[NormResidual]]

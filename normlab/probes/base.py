@@ -1,11 +1,11 @@
 """The base class of probes, read-only observers of training, and the group that runs several.
 
-A probe names the kind of module that it measures (`at`) and computes metrics from one call of it
+A probe names the kind of module that it measures (`at`) and computes metrics from one call to it
 (`measure`); the base class adds hooks, names, averages and checkpoints. A probe may read the model,
 its gradients and the step's loss. It never changes parameters, buffers, gradients or random state,
 and never runs the model (a second forward pass in training mode would update batch norm's running
 statistics), so training with and without probes is bitwise equal. With gradient accumulation, hooks
-see every micro-batch but the probe reports the last; each process reports its own batches.
+see every micro-batch but the probe reports only the last; each process reports its own batches.
 
 A metric at one site is named `<metric>/<site>`; `<metric>` alone is for the whole model. Values
 stay on the device for several steps and are transferred together, so that a GPU does not wait at
@@ -58,7 +58,7 @@ class StepView:
 
 
 class Probe(ABC):  # noqa: B024 - a probe overrides what it needs
-    """An observer that measures a run at some kinds of places and averages each metric over it.
+    """An observer that measures a run at some kinds of places and averages each metric over time.
 
     Attributes:
         at: the kinds of places whose calls `measure` gets (see `sites.places`); if empty, `measure`

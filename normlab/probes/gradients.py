@@ -2,7 +2,7 @@
 
 `gradients`, before clipping: `norm/<layer>` and `kind/<kind>` are Euclidean norms of the gradient
 of the loss per target token, over the parameters of one layer or one kind. Their squares sum to the
-squared norm of the whole gradient, over all layers as over all kinds. Layers follow Xiong et al.
+squared norm of the whole gradient, over layers and over kinds alike. Layers follow Xiong et al.
 2020, figure 3; the kinds are ours. `spread` is the largest norm of a numbered layer divided by the
 smallest.
 

@@ -1,8 +1,8 @@
 """How far the tokens of a batch are from independent draws, at equal token counts in all tasks.
 
 Each measurement takes `samples` samples (sentences or images) from a batch norm's input and draws
-`tokens` real tokens from each, `n = samples * tokens`. This way text and images, narrow and wide
-models are measured the same way. Each feature is scaled by its own standard deviation.
+`tokens` real tokens from each, `n = samples * tokens`. So text and images, and narrow and wide
+models, are measured alike. Each feature is scaled by its own standard deviation.
 
     icc      intraclass correlation: the share of a feature's variance that the tokens of a sample
              have in common, by one-way ANOVA, (MSB - MSW) / (MSB + (tokens - 1) MSW)
@@ -83,7 +83,7 @@ class Independence(Probe):
 def drawn(
     real: Bool[Tensor, "B P"], samples: int, tokens: int, generator: torch.Generator
 ) -> Int[Tensor, "samples tokens"] | None:
-    """Draw real tokens of the first samples long enough, as flat indices; None if too few are."""
+    """Draw real tokens, as flat indices, from the first samples with enough; None if too few."""
     rows = (real.sum(1) >= tokens).nonzero()[:samples, 0]
     if len(rows) < samples:
         return None
@@ -93,7 +93,7 @@ def drawn(
 
 
 def intraclass_correlation(x: Float[Tensor, "samples tokens D"]) -> Float[Tensor, ""]:
-    """Return the share of variance common to the tokens of a sample, averaged over features."""
+    """Return the part of the variance that a sample's tokens share, averaged over features."""
     samples, tokens, _ = x.shape
     middle = x.mean(1)
     between = tokens * middle.var(0)

@@ -37,11 +37,11 @@ batch's and sigma^2 includes eps. So
 
 (Ioffe and Szegedy 2015, section 3): the gradients of the norm's weight and bias already contain the
 sums. `mean` and `var` are (1/d) ||dL/dmu|| and (1/d) ||dL/dsigma^2||. Shen et al. 2020 track the
-same gradients, g_mu and g_sigma^2, over training. Three kinds of norms are left out: without a
-learned weight and bias; per position or called step by step, where these gradients sum over
-positions; and not normalizing by the batch's own statistics alone (ghost batches, PowerNorm, batch
-renormalization). With gradient accumulation sigma comes from the last micro-batch but the gradients
-cover all of them; likewise for several processes with `sync: false`.
+same gradients, g_mu and g_sigma^2, over training. Three kinds of norms are left out: those
+without a learned weight and bias; those per position or called step by step, whose gradients sum
+over positions; and those not normalizing by the batch's statistics alone (ghost batches, PowerNorm,
+batch renormalization). With gradient accumulation sigma comes from the last micro-batch, but the
+gradients cover all of them; likewise for several processes with `sync: false`.
 
 With `sync` the batch spans all processes. In a recurrent layer the last position is measured.
 """

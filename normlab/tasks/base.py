@@ -99,9 +99,9 @@ class Task(ABC):
     """Base class of tasks: data, batches, summed losses and scores.
 
     Attributes:
-        batch_size, max_tokens, batching: how training batches are formed; one size is None.
+        batch_size, max_tokens, batching: how training batches are formed; one of the sizes is None.
         eval_batch_size: examples per batch in validation and test.
-        test_batch_sizes, test_eval_stats: settings under which the test is repeated; if
+        test_batch_sizes, test_eval_stats: settings under which to repeat the test; if
             `test_eval_stats` includes `batch`, each batch size is also tested with it.
         length_buckets: upper bounds of the length groups that get their own test scores.
         targets: target values per validation score; records say how many steps each one took.
@@ -177,7 +177,7 @@ class Task(ABC):
         return {}
 
     def stepwise(self, model: Any, batch: Any) -> tuple[Tensor, Tensor] | None:
-        """Return the logits `[N, V]` at real targets, from whole sequences and from step-by-step.
+        """Return the logits `[N, V]` at real targets, from whole sequences and from single steps.
 
         Both use the true previous tokens; None for a task that does not generate. All examples must
         have the same length: padding in shorter ones would be fed as if it were real tokens.
@@ -191,7 +191,7 @@ class Task(ABC):
         )
 
     def calibration_batches(self, shard: Shard, seed: int) -> Iterator[Batch]:
-        """Return batches as at the end of training, for recalibrating running statistics."""
+        """Return batches like those at the end of training, to recalibrate running statistics."""
         return self.train_batches(shard, seed)
 
     def indices(
@@ -234,7 +234,7 @@ class Task(ABC):
     def split(self, name: str) -> Any:
         """Return the data of a split; raises ValueError if the split does not exist."""
         if name not in self.splits:
-            raise ValueError(f"no split {name!r}: the corpus has {', '.join(self.splits)}")
+            raise ValueError(f"no split {name!r}; choose from {', '.join(self.splits)}")
         return self.splits[name]
 
     def test_splits(self) -> list[str]:

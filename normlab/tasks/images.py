@@ -1,4 +1,4 @@
-"""Image classification; an image is one example, one token of the budget and many positions."""
+"""Image classification. An image has many positions, but counts as one token of the budget."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass

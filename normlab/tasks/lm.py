@@ -311,7 +311,7 @@ class LanguageModeling(DocumentTask):
     def generate(
         self, model: GeneratesText, prompt: str, settings: SamplingSettings, *, seed: int
     ) -> str:
-        """Return a prompt's continuation by a model in eval mode; ValueError if it is too long."""
+        """Continue a prompt with a model in eval mode; ValueError if the prompt is too long."""
         tokenizer, eos_id = self.data.tokenizer, DocumentTokenizer.eos_id
         ids = [DocumentTokenizer.bos_id]
         ids += [token for found, _ in tokenizer.encode(prompt.splitlines()) for token in found]

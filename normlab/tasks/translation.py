@@ -190,13 +190,13 @@ class Translation(Task):
 
     @torch.no_grad()
     def translate(self, model: Seq2Seq, lines: Sequence[str]) -> list[str]:
-        """Translate with the test's search (eval mode); ValueError for empty or too long lines."""
+        """Translate with the test's search (eval mode); ValueError for empty or overlong lines."""
         ids = self.data.source_tokenizer.encode_batch(self.data.source_lines(lines))
         limit = model.encoder.embedding.max_positions
         for number, sentence in enumerate(ids, 1):
             if not 0 < len(sentence) < limit:
                 raise ValueError(
-                    f"line {number} has {len(sentence)} tokens: it must have 1 to {limit - 1}"
+                    f"line {number} has {len(sentence)} tokens; it must have 1 to {limit - 1}"
                 )
         text = EncodedText.from_sentences(ids)
         pairs = EncodedPairs(text, text)

@@ -187,7 +187,7 @@ def test_text_without_pairs_says_so(documents):
 
 @pytest.mark.parametrize(("max_length", "nsp", "left"), [(4, True, 1), (3, False, 1)])
 def test_a_length_of_marks_alone_is_refused(max_length, nsp, left):
-    message = f"max_length={max_length} is too small: special tokens leave room for {left} more"
+    message = f"max_length={max_length} is too small: special tokens leave room for only {left}"
     with pytest.raises(ValueError, match=message):
         made([[3, 4], [5, 6]], max_length=max_length, nsp=nsp)
     assert len(made([[3, 4], [5, 6]], max_length=5, nsp=nsp)) > 0

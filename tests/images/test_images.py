@@ -79,8 +79,8 @@ def test_archives_are_read_in_their_order_and_labelled_as_jpeg(tmp_path, monkeyp
 @pytest.mark.parametrize(
     ("members", "size", "message"),
     [
-        ([("cifar10/train/dog/0.jpg", jpeg()[:300])], None, r"dog/0\.jpg is no 32x32 image"),
-        ([("cifar10/train/dragon/0.jpg", jpeg())], None, "no 32x32 image of a class"),
+        ([("cifar10/train/dog/0.jpg", jpeg()[:300])], None, r"dog/0\.jpg: not a 32x32 image"),
+        ([("cifar10/train/dragon/0.jpg", jpeg())], None, "not a 32x32 image of a class"),
         ([("cifar10/train/dog/0.jpg", jpeg())], 2, "has 1 train images instead of 2"),
     ],
 )

@@ -116,7 +116,7 @@ def test_a_batch_without_a_real_token_changes_no_statistics(option, monkeypatch)
     before = _remembered(norm)
     empty = Stream(torch.zeros_like(valid))
     if "position" in norm.pools:
-        with pytest.raises(ValueError, match="batch of no token"):
+        with pytest.raises(ValueError, match="batch of 0 token"):
             norm(x, empty)
     monkeypatch.setattr(Stream, "known_tokens", lambda self, x: None)
     norm(x, empty).sum().backward()

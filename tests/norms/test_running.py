@@ -60,7 +60,7 @@ def test_frozen_statistics_stay_and_training_computes_what_inference_does(option
 
 
 def test_statistics_are_frozen_only_at_a_known_step():
-    with pytest.raises(ValueError, match=r"give budget\.steps"):
+    with pytest.raises(ValueError, match=r"set budget\.steps"):
         _model_norms(make_norm("ln", 8), freeze_statistics=0.5).milestones(None)
 
 
@@ -82,7 +82,7 @@ def test_norms_compile_and_those_without_a_backward_pass_of_their_own_as_one_gra
 
 
 def test_a_batch_of_one_token_and_a_position_beyond_the_rows_are_refused():
-    with pytest.raises(ValueError, match="batch of one token"):
+    with pytest.raises(ValueError, match="batch of 1 token"):
         make_norm("bn", 8)(torch.randn(1, 3, 8), Stream(torch.tensor([[True, False, False]])))
     with pytest.raises(ValueError, match="num_positions=4"):
         make_norm("bn_position", 8, num_positions=4).double()(*_batch())

@@ -144,7 +144,7 @@ def test_hypotheses_stand_in_the_order_of_the_split(tmp_path):
 
 
 def test_a_split_that_is_not_there_is_named(task):
-    with pytest.raises(ValueError, match=r"no split 'tset': the corpus has train, valid, test"):
+    with pytest.raises(ValueError, match=r"no split 'tset'; choose from train, valid, test"):
         task.evaluate(built(task), "tset", Shard(0, 1))
 
 
