@@ -15,11 +15,11 @@ def make_norm(option: str, dim: int, **values: Any) -> Norm:
     It maps `[B, P, D]` to the same shape, with `D = dim`, and can replace a layer norm in any model:
     `norm(x)` counts all tokens as real. `norm(x, Stream(valid))` leaves padding out of statistics.
 
-    Raises ValueError for an unknown option (it lists them) or an invalid value (it names the key).
+    Raises ValueError listing the options if it is unknown, or naming the key of an invalid value.
     """
     if option not in (there := option_names("norm")):
         near = of_option("norm", option, there)
-        raise ValueError(f"no norm {option!r}: there are {', '.join(there)}.{near}")
+        raise ValueError(f"no norm {option!r}; choose from {', '.join(there)}.{near}")
     ranges.check({"norm": values})
     node = {**option_settings("norm", option, "norm"), **values}
     norm = instantiate(node, "norm", Norm, dim=dim)
