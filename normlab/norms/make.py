@@ -12,7 +12,7 @@ from normlab.norms.base import Norm
 def make_norm(option: str, dim: int, **values: Any) -> Norm:
     """Return the norm `option` of `configs/norm`; `values` override the option's settings.
 
-    It maps `[B, P, D]` to the same shape, with `D = dim`, and can replace a layer norm in any model:
+    It maps `[B, P, D]` to the same shape, with `D = dim`, and can replace layer norm in any model:
     `norm(x)` counts all tokens as real. `norm(x, Stream(valid))` leaves padding out of statistics.
 
     Raises ValueError listing the options if it is unknown, or naming the key of an invalid value.

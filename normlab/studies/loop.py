@@ -47,6 +47,11 @@ class Ended(NamedTuple):
         """Whether the run was asked to stop rather than failed."""
         return self.status in (INTERRUPTED, -signal.SIGINT, -signal.SIGTERM)
 
+    @property
+    def failed(self) -> bool:
+        """Whether the run ended with an error."""
+        return self.status != 0 and not self.interrupted
+
 
 class Plan:
     """The runs to start, in order; a subclass may choose the next run by how others ended."""

@@ -97,7 +97,7 @@ class Runs(Show):
 
     def counts(self) -> str:
         """Return a line with the number of done and failed runs, and the time left."""
-        failed, left = sum(done.status != 0 for done in self._ended), self.left
+        failed, left = sum(done.failed for done in self._ended), self.left
         parts = [f"{len(self._ended)} of {self._count} done"]
         parts += [f"{failed} failed"] if failed else []
         return ", ".join([*parts, *([f"about {duration(left)} left"] if left else [])])
@@ -116,7 +116,7 @@ class Runs(Show):
             for cell in self._running
             for left in [self._progress.get(cell, {}).get("left")]
         ]
-        rows += [(done.cell.name, "failed", "", "") for done in self._ended if done.status]
+        rows += [(done.cell.name, "failed", "", "") for done in self._ended if done.failed]
         for row in rows[: max(3, self._console.height - _LINES)]:
             table.add_row(*map(escape, row))
         return table
