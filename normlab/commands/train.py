@@ -36,7 +36,7 @@ examples:
   normlab train norm=bn norm@decoder_norm=ln task=multi30k data_dir=FOLDER
   normlab train norm=ln 'sites={encoder.0.*:bn,*.self.q:rms}'
   normlab train -m norm=ln,bn batch_size=8,32,128 'seed=range(1,4)'
-  normlab train experiment=gpt_bn data_dir=FOLDER debug=true   try it, keep nothing
+  normlab train experiment=gpt_bn data_dir=FOLDER debug=true  keep nothing
   normlab train my.yaml lr=1e-3 steps=500 name=baseline wandb=true
 
 normlab list          all groups and options; with a GROUP, one group
