@@ -30,10 +30,11 @@ def main(argv: list[str] | None = None) -> int:
         return 2
     command = import_module(f"normlab.commands.{name}")
     from normlab.commands._terminal import printable_output
+    from normlab.config.registry import included
 
     try:
         with printable_output():
-            return command.main(rest)
+            return command.main(included(rest))
     except KeyboardInterrupt:
         return 130
     except BrokenPipeError:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from msgspec import structs
 
 from normlab.commands._terminal import complain, print_prose
-from normlab.config.registry import CONFIG_DIR
+from normlab.config.registry import CONFIG_DIR, paths
 from normlab.records.files import atomic_write, only_writer
 from normlab.studies import (
     SMOKE,
@@ -240,7 +240,7 @@ class Tuned:
 
 def study_file(name: str) -> Path:
     """Return the path of a study's file."""
-    return CONFIG_DIR / "study" / f"{name}.yaml"
+    return paths("study")[name]
 
 
 def tune(arguments: argparse.Namespace, again: str) -> int:

@@ -4,7 +4,9 @@ import json
 import keyword
 import os
 import re
+import shlex
 from functools import partial
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,9 +18,10 @@ if TYPE_CHECKING:
     from normlab.records.record import RunRecord
 
 _EXAMPLES = """examples:
-  normlab norm new peak    normlab/norms/peak.py and configs/norm/peak.yaml
-  normlab norm check peak  check it against the norm contract, in seconds
-  normlab norm card peak   make its report card, in minutes
+  normlab norm new peak             normlab/norms/peak.py and configs/norm/peak.yaml
+  normlab norm new peak --in own    own/peak.py and own/norm/peak.yaml, in a folder of yours
+  normlab norm check peak include=own  check it against the norm contract, in seconds
+  normlab norm card peak include=own   make its report card, in minutes
 
 The new files work at once, as a norm that divides each token by its root mean square; comments say
 what to change.
@@ -68,7 +71,7 @@ class {title}(Norm):
 '''
 _CONFIG = """# normlab train norm={name}
 # {title}: one sentence on what it does (authors, year). Pools over feature.
-_target_: normlab.norms.{name}.{title}
+_target_: {module}.{title}
 eps: 1.0e-5  # say what it is; annotate a new name with its range in the norm's file
 """
 
@@ -85,37 +88,65 @@ def main(argv: list[str]) -> int:
     parser = command_parser("norm", does, _EXAMPLES)
     parser.add_argument("action", choices=("new", "check", "card"), help="what to do")
     parser.add_argument("name", metavar="NAME", help="lowercase letters, digits and _")
-    return _new(parser.parse_args(argv).name)
+    parser.add_argument("--in", dest="folder", type=as_path, help="a folder of yours; see include=")
+    arguments = parser.parse_args(argv)
+    return _new(arguments.name, arguments.folder)
 
 
-def _new(name: str) -> int:
+def _new(name: str, folder: Path | None) -> int:
+    from normlab.config.registry import INSTALLED
     from normlab.reports.manifest import write_files
 
     if not _NAME.fullmatch(name) or name in _WORDS:
         rule = "at most 40 lowercase letters, digits and _, a letter first, and no keyword"
         raise ValueError(f"{name!r:.60} cannot be a norm: give {rule} of Python or YAML")
-    title, files = title_of(name), places(name)
+    if folder is None and INSTALLED:
+        raise ValueError(f"say where: normlab norm new {name} --in FOLDER, such as --in own")
+    if folder is not None:
+        (folder / "norm").mkdir(parents=True, exist_ok=True)  # NORMLAB_PATH may name it already
+        check_free(name, folder)
+    title, files = title_of(name), places(name, folder)
+    module = f"normlab.norms.{name}" if folder is None else name
+    include = "" if folder is None else f" include={shlex.quote(str(folder))}"
     shown = [os.path.relpath(path) for path in files]
     for path, said in zip(files, shown, strict=True):
         if path.exists():
             raise ValueError(f"{said} exists: choose another name")
-    texts = (text.format(name=name, title=title) for text in (_MODULE, _CONFIG))
+    words = {"name": name, "title": title, "module": module, "include": include}
+    texts = (text.format(**words) for text in (_MODULE, _CONFIG))
     write_files(dict(zip(files, texts, strict=True)))
+    commands = {
+        f"norm check {name}{include}": "the norm contract, in seconds",
+        f"train norm={name} scale=smoke{include}": "a run of about a minute",
+        f"norm card {name} scale=smoke{include}": "a small card; full without scale",
+    }
     print(
         f"wrote {shown[0]}    its axes, its parameters, its formula\n"
         f"      {shown[1]}    its values, and its description for normlab list norms\n"
-        "Both work as they are. Put your norm in their place, then:\n"
-        f"  normlab norm check {name}                the norm contract, in seconds\n"
-        f"  normlab train norm={name} scale=smoke    a run of about a minute\n"
-        f"  normlab norm card {name} scale=smoke     a small report card; full without scale"
+        "Both work as they are. Put your norm in their place, then:"
     )
+    width = max(map(len, commands))
+    print("\n".join(f"  normlab {text:<{width}}  {does}" for text, does in commands.items()))
     return 0
 
 
-def places(name: str) -> tuple[Path, Path]:
-    """Return the paths of a norm's file and config."""
+def check_free(name: str, folder: Path) -> None:
+    """Raise ValueError for a name that is another norm's or another Python module's."""
+    from normlab.config.registry import paths
+
+    if (other := paths("norm").get(name)) is not None and other.parent.parent != folder.resolve():
+        raise ValueError(f"{os.path.relpath(other)} exists: choose another name")
+    spec = find_spec(name)
+    if spec is not None and not (spec.origin and Path(spec.origin).parent == folder.resolve()):
+        raise ValueError(f"{name} is the name of another Python module: choose another name")
+
+
+def places(name: str, folder: Path | None = None) -> tuple[Path, Path]:
+    """Return the paths of a norm's file and config, in a folder or in a checkout of normlab."""
     from normlab.config.registry import CONFIG_DIR
 
+    if folder is not None:
+        return folder / f"{name}.py", folder / "norm" / f"{name}.yaml"
     package = Path(__file__).resolve().parents[1]
     return package / "norms" / f"{name}.py", CONFIG_DIR / "norm" / f"{name}.yaml"
 

@@ -18,7 +18,7 @@ from normlab.commands._study_jobs import (
     verdict_lines,
 )
 from normlab.commands._terminal import complain, print_prose, print_table
-from normlab.config.registry import CONFIG_DIR
+from normlab.config.registry import CONFIG_DIR, INSTALLED, include_words
 from normlab.studies import study_runs as studied
 from normlab.studies.loop import each_once, places
 from normlab.studies.queue import COLUMNS, Job, Queue, asked, cost_table
@@ -74,7 +74,7 @@ _PUBLISH = """examples:
 With key=value, as for `normlab study run`, the table is printed, and table, page, records and
 curves of whole seeds are written to results/STUDY/SCALE.
 """
-_RESULTS = CONFIG_DIR.parent / "results"
+_RESULTS = Path("results") if INSTALLED else CONFIG_DIR.parent / "results"
 _UNITS = {"s": 1, "m": 60, "min": 60, "h": 3600, "d": 86400}
 VERBS = {
     "run": ("run studies and print their tables", _RUN),
@@ -140,7 +140,7 @@ def main(argv: list[str]) -> int:
             verbs.add_parser(name, help=text)
         every.parse_args([verb])
     arguments = parser(verb).parse_intermixed_args(rest)
-    again = f"normlab study {shlex.join(argv)}"
+    again = shlex.join(["normlab", "study", *argv, *include_words()])
     if verb == "tune":
         return tune(arguments, again)
     if verb in ("run", "plan"):
@@ -219,7 +219,8 @@ def _plan(arguments: argparse.Namespace) -> int:
     if arguments.commands:
         left = {run.folder: run for job in to_make for run in _left(job)}
         for run in left.values():
-            print(f"normlab train {shlex.join(each_once(run.planned.overrides))}")
+            words = [*each_once(run.planned.overrides), *include_words()]
+            print(f"normlab train {shlex.join(words)}")
         return 0
     for job in to_make:
         left = _left(job)

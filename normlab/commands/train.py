@@ -16,7 +16,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from normlab.config.registry import CONFIG_DIR
+from normlab.config.registry import CONFIG_DIR, include_words
 from normlab.config.schema import RunConfig
 from normlab.records.files import atomic_write
 from normlab.records.store import RECORD_FILE, read_record
@@ -39,6 +39,7 @@ examples:
   normlab train experiment=gpt_bn data_dir=FOLDER debug=true  keep nothing
   normlab train my.yaml lr=1e-3 steps=500 name=baseline wandb=true
 
+include=FOLDER        adds your own norms, tasks, ..., as made by normlab norm new NAME --in FOLDER
 normlab list          all groups and options; with a GROUP, one group
 normlab list keys     all keys with default, allowed values and meaning
 --cfg job             print the whole config without training
@@ -60,7 +61,7 @@ def main(argv: list[str], again: str | None = None) -> int:
     from normlab.config.suggest import check_arguments, check_given_once, typed
 
     end_with_the_sweep()
-    again = again or f"normlab train {shlex.join(argv)}"
+    again = again or shlex.join(["normlab", "train", *argv, *include_words()])
     argv = written_out(argv)
     check_arguments(argv)
     check_given_once(argv)

@@ -13,10 +13,13 @@ from typing import Any, cast
 
 from hydra import compose as hydra_compose
 from hydra import initialize_config_dir
+from hydra.core.config_search_path import ConfigSearchPath
 from hydra.core.config_store import ConfigStore
 from hydra.core.global_hydra import GlobalHydra
 from hydra.core.hydra_config import HydraConfig
+from hydra.core.plugins import Plugins
 from hydra.errors import HydraException, MissingConfigException
+from hydra.plugins.search_path_plugin import SearchPathPlugin
 from omegaconf import DictConfig, OmegaConf, open_dict
 from omegaconf.errors import OmegaConfBaseException
 
@@ -43,9 +46,18 @@ _BY_PLACEMENT = ("optim.lr", "schedule.warmup")  # in a recipe, as `lr: {pre: 1.
 _RBN_MOMENTUM = 0.05  # of batch norm in the RBN authors' code; configs/norm/bn.yaml has torch's
 
 
+class OwnFolders(SearchPathPlugin):
+    """Lets Hydra find the options in the user's own folders."""
+
+    def manipulate_search_path(self, search_path: ConfigSearchPath) -> None:
+        for folder in registry.folders()[1:]:
+            search_path.append("normlab.options", f"file://{folder}")
+
+
 def register() -> None:
-    """Register the schema with Hydra as `schema`."""
+    """Register the schema with Hydra as `schema`, and the user's own folders."""
     ConfigStore.instance().store("schema", node=RunConfig)
+    Plugins.instance().register(OwnFolders)
 
 
 def compose(overrides: Sequence[str] = ()) -> DictConfig:

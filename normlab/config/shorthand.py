@@ -3,6 +3,7 @@
 `experiment=bert_bn` stands for the settings in `configs/experiment/bert_bn.yaml`, and `my.yaml` for
 those in this file; `lr=1e-3` for `optim.lr=1e-3`, `norm=batchnorm` for `norm=bn`. `wandb=true` adds
 a sink, and `wandb.project=mine` sets `observe.sink.wandb.project` and adds it too.
+`include=FOLDER` adds a folder of one's own options to the environment variable `NORMLAB_PATH`.
 """
 
 import re
@@ -11,7 +12,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from normlab.config.registry import CONFIG_DIR, option_names, options_with, read_yaml
+from normlab.config.registry import (
+    INCLUDE,
+    included,
+    of_your_own,
+    options_with,
+    paths,
+    read_yaml,
+)
 from normlab.config.suggest import EXPERIMENT, NORMS, SHORT, TRACKERS, did_you_mean, is_file
 
 _LISTS = ("tags", "wandb.tags")  # keys whose value is a list, with or without brackets
@@ -31,7 +39,7 @@ def written_out(arguments: Sequence[str]) -> list[str]:
     typed: list[str] = []
     of_files: dict[str, str] = {}
     experiments: list[str] = []
-    for text in arguments:
+    for text in included(arguments):
         key, equals, value = text.partition("=")
         if key == EXPERIMENT:
             experiments.append(value)
@@ -53,14 +61,14 @@ def _by_key(settings: Sequence[str]) -> dict[str, str]:
 
 def _experiment(names: Sequence[str]) -> Path:
     """Return the file of the experiment named last; ValueError if there is none, or several."""
-    name, there = names[-1], option_names(EXPERIMENT)
+    name, there = names[-1], paths(EXPERIMENT)
     if len(names) > 1 or "," in name:
         said = f"{EXPERIMENT}={','.join(names)}: a command or a sweep takes one experiment"
         raise ValueError(f"{said}: start each with a command of its own")
     if name not in there:
-        near = did_you_mean(name, there)
+        near = did_you_mean(name, [*there]) + of_your_own()
         raise ValueError(f"no experiment {name!r:.60}: there are {', '.join(there)}.{near}")
-    return CONFIG_DIR / EXPERIMENT / f"{name}.yaml"
+    return there[name]
 
 
 def _setting(key: str, value: str) -> str:
@@ -134,6 +142,8 @@ def settings_of_file(path: Path) -> list[str]:
         raise ValueError(f"{path}: no settings; {as_in}")
     if "choices" in content:
         raise ValueError(f"{path}: the config of a whole run, not settings; {as_in}")
+    if INCLUDE in content:
+        raise ValueError(f"{path}: type {INCLUDE}=FOLDER: a file cannot name code that is to run")
     if "defaults" in content:
         raise ValueError(f"{path}: defaults: write norm: bn instead of - override /norm: bn")
     found = [_setting(key, _value(value)) for key, value in _flat(content, "")]

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from difflib import get_close_matches
 from itertools import pairwise
 
-from normlab.config.registry import groups, option_names, options_with
+from normlab.config.registry import groups, of_your_own, option_names, options_with
 from normlab.config.schema import NORM_KEYS, OPTIONS, top_level_keys
 
 SHORT = {
@@ -95,7 +95,7 @@ def no_option(group: str, option: str) -> str:
         return f"{group}={option} is missing: pip install -c constraints.txt {package}"
     there = option_names(group)
     listed, near = ", ".join(there) or "none", of_option(group, option, there)
-    return f"no option {option!r} of the group {group!r}: there are {listed}.{near}"
+    return f"no option {option!r} of the group {group!r}: there are {listed}.{near}{of_your_own()}"
 
 
 def check_arguments(arguments: Sequence[str]) -> None:

@@ -76,12 +76,13 @@ class RunRecord(
 
     `fingerprint` is the hash that identifies the experiment, the same for all its seeds. `numerics`
     is the `NUMERICS` of the code that made the run, or a label for runs older than that constant;
-    `own_norms` has the hash of each norm from outside normlab. `last_steps` has the last logged
-    rows of a run that diverged, as columns. `weights` maps the names of all tested weights to their
-    steps; it is empty if only the best weights by `validate.select_by` were tested. `floors` has
-    the untrained baseline of each test score (`Task.floors`). `milestones` has the last step of
-    each phase of a norm, such as `PowerNorm/warmup`. `sees_future` names the norms that leak future
-    tokens to a decoder or a language model.
+    `own_norms` has the file and hash of each of the user's own norms, and of other own options.
+    `last_steps` has the last logged rows of a run that diverged, as columns. `weights` maps the
+    names of all tested weights to their steps; it is empty if only the best weights by
+    `validate.select_by` were tested. `floors` has the untrained baseline of each test score
+    (`Task.floors`). `milestones` has the last step of each phase of a norm, such as
+    `PowerNorm/warmup`. `sees_future` names the norms that leak future tokens to a decoder or a
+    language model.
     """
 
     run_id: _Name

@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 import msgspec
 from msgspec import structs
 
-from normlab.config.registry import CONFIG_DIR, options, read_yaml
+from normlab.config.registry import of_your_own, options, read_yaml
 from normlab.studies.study import (
     ANALYSES,
     SMOKE,
@@ -31,16 +31,17 @@ _T = TypeVar("_T")
 _LEAST = "give at least three (two at scale=smoke and for a `pilot: true`)"
 
 
-def load_study(name: str, root: Path = CONFIG_DIR) -> Study:
+def load_study(name: str, configs: Path | None = None) -> Study:
     """Read a study; a ValueError names the existing studies, or the file and the wrong key.
 
+    `configs` is in place of normlab's own; the user's folders are looked through too.
     In the file, an axis given as a list of values means `axis=value` for each value.
     """
-    found = {option.name: option for option in options("study", root)}
+    found = {option.name: option for option in options("study", configs)}
     if name not in found:
         near = get_close_matches(name.lower(), found)
         meant = f" Did you mean {' or '.join(near)}?" if near else ""
-        raise ValueError(f"no study {name!r}: there are {', '.join(found)}.{meant}")
+        raise ValueError(f"no study {name!r}: there are {', '.join(found)}.{meant}{of_your_own()}")
     path = found[name].path
     content = _typed(read_yaml(path))
     if isinstance(content, dict):
@@ -52,6 +53,7 @@ def load_study(name: str, root: Path = CONFIG_DIR) -> Study:
                 else values
                 for axis, values in grid.items()
             }
+        content = {"claims": [], "grid": {}, "figures": {}, **content}
         content |= {"name": name, "description": found[name].description}
     study = convert(content, Study, path, strict=False)
     _among(path, "figures", study.figures, study.rows)
@@ -169,7 +171,7 @@ def tuning_of(study: Study, scale: str, load: Callable[[str], Study] = load_stud
     if isinstance(found, str):
         by = load(found)
         found = by.scale(scale).tuning
-    path, key = Path(f"configs/study/{by.name}.yaml"), f"scales.{scale}.tuning"
+    path, key = Path(f"study/{by.name}.yaml"), f"scales.{scale}.tuning"
     if not isinstance(found, Tuning):
         raise _wrong(path, key, "missing; give key, values, seeds and score, or a study's name")
     _check_choice(path, f"{key}.values, for {study.name}", found, study.scale(scale), scale)

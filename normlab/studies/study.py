@@ -104,7 +104,7 @@ class Study:
     description: str
     document: Text
     table: Text
-    claims: Annotated[tuple[int, ...], Meta(min_length=1)]
+    claims: tuple[int, ...]
     rows: Rows
     grid: dict[Text, Axis]
     columns: Annotated[tuple[Column, ...], Meta(min_length=1)]

@@ -7,12 +7,10 @@ relative 1e-6. A user's own norm has no golden losses, so its file is hashed ins
 Nothing here imports torch, so the record of a finished run is returned at once.
 """
 
-import hashlib
 import os
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from importlib.util import find_spec
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
@@ -20,8 +18,16 @@ from typing import TYPE_CHECKING, Any
 from filelock import FileLock, Timeout
 
 from normlab.config.machine import settled_precision
-from normlab.config.registry import OPTION, TARGET, option_settings
-from normlab.config.schema import NORM_KEYS
+from normlab.config.registry import (
+    CONFIG_DIR,
+    OPTION,
+    TARGET,
+    option_settings,
+    paths,
+    sha256,
+    source_of,
+)
+from normlab.config.schema import NORM_KEYS, leaves
 from normlab.records.files import remove_leftovers
 from normlab.records.pairs import MadeBy, same_code
 from normlab.records.record import RunRecord
@@ -43,16 +49,30 @@ GOLDEN_NORMS = frozenset(
 
 
 def own_norms(config: Mapping[str, Any]) -> dict[str, str]:
-    """Return the user's own norms in a run, each with the hash of its file."""
+    """Return the user's own norms in a run, and other options with classes of the user's own.
+
+    The key is `mine` for a norm, else `placement/mine`; the value is the name and the hash of each
+    file, such as `mine.py 0a1b2c3d4e`.
+    """
     nodes = [config.get(key) for key in NORM_KEYS] + [*(config.get("sites") or {}).values()]
-    names = {str(n[OPTION]) for n in nodes if isinstance(n, Mapping) and OPTION in n}
-    found: dict[str, str] = {}
-    for name in sorted(names - GOLDEN_NORMS):
-        module = str(option_settings("norm", name, "norm")[TARGET]).rpartition(".")[0]
-        spec = find_spec(module)
-        assert spec is not None and spec.origin is not None, f"{module} has been imported"
-        found[name] = hashlib.sha256(Path(spec.origin).read_bytes()).hexdigest()[:10]
-    return found
+    norms = {str(n[OPTION]) for n in nodes if isinstance(n, Mapping) and OPTION in n}
+    chosen = {*(config.get("choices") or {}).items()} | {
+        ("probe", name) for name in (config.get("observe") or {}).get("probe") or {}
+    }
+    found = {name: _files("norm", name) for name in sorted(norms - GOLDEN_NORMS)}
+    for group, name in sorted((str(group), str(name)) for group, name in chosen):
+        path = paths(group).get(name) if group != "norm" else None
+        if path is not None and not path.is_relative_to(CONFIG_DIR):
+            found[f"{group}/{name}"] = _files(group, name, but="normlab.")
+    return {name: files for name, files in found.items() if files}
+
+
+def _files(group: str, name: str, but: str | None = None) -> str:
+    """Return the files of an option's classes, without classes of the package `but`."""
+    values = [value for key, value in leaves(option_settings(group, name, group)) if TARGET in key]
+    own = [str(value) for value in values if but is None or not str(value).startswith(but)]
+    files = dict.fromkeys(map(source_of, own))
+    return ", ".join(f"{path.name} {sha256(path)[:10]}" for path in files)
 
 
 @contextmanager
