@@ -1,11 +1,11 @@
-"""A new norm, placement, probe, source of images and task: one file and one config each.
+"""Norms, a placement, a probe, a task, a study and an experiment in a folder of one's own.
 
-The norm is that of the how-to. The files are loaded as if they were in the package.
+The norm is that of the how-to.
 """
 
-import importlib.util
 import json
-import shutil
+import os
+import subprocess
 import sys
 
 import pytest
@@ -13,13 +13,13 @@ import torch
 
 import normlab
 from normlab.cli import main
-from normlab.commands import norm as norm_command
+from normlab.config import registry
 from normlab.norms.base import Stream
 from tests.docs.pages import ROOT, fenced
 from tests.tiny_runs import tiny, write_corpus
 
 PAGE = (ROOT / "docs" / "howto" / "own_norm.md").read_text()
-(NEW_NORM,), (NEW_CONFIG,) = fenced(PAGE, "python"), fenced(PAGE, "yaml")
+(NEW_NORM,), (NEW_CONFIG, NEW_STUDY) = fenced(PAGE, "python"), fenced(PAGE, "yaml")
 PLACEMENT = '''
 from normlab.placements.base import Placement
 from normlab.placements.pre import PreResidual
@@ -38,7 +38,7 @@ class Twice(Placement):
 '''
 PLACEMENT_CONFIG = """# normlab train placement=twice
 # Pre-norm with branches that count twice.
-_target_: normlab.placements.twice.Twice
+_target_: twice.Twice
 """
 PROBE = """
 from typing import ClassVar
@@ -55,7 +55,7 @@ class Largest(Probe):
 PROBE_CONFIG = """# @package observe.probe.largest
 # normlab train probe=[largest]
 # The largest output of a block.
-_target_: normlab.probes.largest.Largest
+_target_: largest.Largest
 every: 1
 """
 SOURCE = '''
@@ -93,7 +93,7 @@ defaults:
   - override /optim@_global_.optim: sgd
   - _self_
 _target_: normlab.tasks.images.Classification
-source: {_target_: normlab.data.stripes.Stripes, valid_size: 20}
+source: {_target_: stripes.Stripes, valid_size: 20}
 augmentation: {_target_: normlab.data.images.Augmentation, shift: 0, flip: false}
 label_smoothing: 0.0
 batch_size: ${batch_size}
@@ -102,35 +102,30 @@ eval_batch_size: 16
 test_batch_sizes: [1]
 test_eval_stats: [batch, recalibrated]
 """
-PARTS = {
-    ("norms.peak", "norm/peak"): (NEW_NORM, NEW_CONFIG),
-    ("placements.twice", "placement/twice"): (PLACEMENT, PLACEMENT_CONFIG),
-    ("probes.largest", "probe/largest"): (PROBE, PROBE_CONFIG),
-    ("data.stripes", "task/stripes"): (SOURCE, TASK_CONFIG),
+FILES = {
+    **{"peak.py": NEW_NORM, "norm/peak.yaml": NEW_CONFIG},
+    **{"twice.py": PLACEMENT, "placement/twice.yaml": PLACEMENT_CONFIG},
+    **{"largest.py": PROBE, "probe/largest.yaml": PROBE_CONFIG},
+    **{"stripes.py": SOURCE, "task/stripes.yaml": TASK_CONFIG},
+    "norm/bn_slow.yaml": "# Slow.\ndefaults: [bn]\nmomentum: 0.01\n",
+    "experiment/own.yaml": "# Both.\nnorm: peak\nplacement: twice\n",
+    "study/peaks.yaml": NEW_STUDY,
 }
 
 
 @pytest.fixture(scope="module")
 def project(tmp_path_factory):
-    """Return a folder whose configs have the new parts, with their modules imported."""
-    place = tmp_path_factory.mktemp("project")
-    shutil.copytree(ROOT / "configs", place / "configs")
+    """Return a folder of one's own, which NORMLAB_PATH names."""
+    place = tmp_path_factory.mktemp("project") / "中 own"
+    for name, text in FILES.items():
+        (place / name).parent.mkdir(parents=True, exist_ok=True)
+        (place / name).write_text(text.lstrip())
     with pytest.MonkeyPatch.context() as patch:
-        for module in ("registry", "compose"):
-            patch.setattr(f"normlab.config.{module}.CONFIG_DIR", place / "configs")
-        files = place / "fresh.py", place / "configs" / "norm" / "fresh.yaml"
-        patch.setattr(norm_command, "places", lambda name: files)
-        assert main(["norm", "new", "fresh"]) == 0
-        parts = {**PARTS, ("norms.fresh", "norm/fresh"): tuple(path.read_text() for path in files)}
-        for (module, option), (code, config) in parts.items():
-            path = place / f"{module}.py"
-            path.write_text(code.lstrip())
-            (place / "configs" / f"{option}.yaml").write_text(config)
-            spec = importlib.util.spec_from_file_location(f"normlab.{module}", path)
-            assert spec is not None and spec.loader is not None
-            patch.setitem(sys.modules, spec.name, importlib.util.module_from_spec(spec))
-            spec.loader.exec_module(sys.modules[spec.name])
+        patch.setattr(sys, "path", [*sys.path])
+        patch.setenv(registry.PATH, str(place))
+        assert main(["norm", "new", "fresh", "--in", str(place)]) == 0
         yield place
+    registry._own_folders.cache_clear()  # the next test's folders go to its own sys.path
 
 
 def trained(runs, *words):
@@ -179,3 +174,99 @@ def test_a_task_of_new_images_trains(project, tmp_path):
     assert record["data"]["label"] == "stripes"
     assert {"test/accuracy", "test/eval_stats_batch/accuracy"} <= set(record["scores"])
     assert any(name.startswith("stability/independence/icc/") for name in record["stability"])
+    assert [*record["own_norms"]] == ["task/stripes"]
+
+
+def test_records_name_own_files_and_a_run_without_its_folder_says_what_is_missing(
+    project, tmp_path, monkeypatch, capsys
+):
+    given = tiny(write_corpus(tmp_path / "text"), tmp_path / "runs", "budget.steps=2", "sink=[]")
+    words = [word for word in given if not word.startswith("runs_dir=")]
+    record = trained(tmp_path / "runs", "experiment=own", "probe=[largest]", *words)
+    found = record["own_norms"]
+    assert [*found] == ["peak", "placement/twice", "probe/largest"]
+    assert found["peak"] == f"peak.py {registry.sha256(project / 'peak.py')[:10]}"
+    (path,) = (tmp_path / "runs").rglob("record.json")
+    assert main(["compare", str(tmp_path / "runs")]) == 0
+    monkeypatch.delenv(registry.PATH)
+    assert main(["compare", str(tmp_path / "runs")]) == 0
+    capsys.readouterr()
+    assert main(["inspect", str(path.parent)]) == 1
+    told = capsys.readouterr().err
+    assert "placement.option='twice' does not exist here" in told and "set NORMLAB_PATH" in told
+
+
+def test_an_own_option_is_found_by_lists_studies_other_options_and_started_processes(
+    project, tmp_path, monkeypatch, capsys
+):
+    monkeypatch.chdir(tmp_path)
+    assert normlab.compose(["norm=bn_slow"]).norm.momentum == 0.01
+    assert type(normlab.make_norm("bn_slow", 4)).__name__ == "BatchNorm"
+    assert main(["list", "studies"]) == main(["explain", "peak"]) == 0
+    assert "Layer norm and peak norm on the built-in corpus." in " ".join(
+        capsys.readouterr().out.split()
+    )
+    assert main(["study", "plan", "peaks", "--commands"]) == 0
+    assert f"norm=peak seed=1 observe.study=peaks 'include={project}'" in capsys.readouterr().out
+    sizes = [f"task.corpus.{name}=8" for name in ("size", "valid_size", "test_size")]
+    tiny_ = ["task=toy", "scale=smoke", "budget.steps=1", "validate.every=1", *sizes, "sink=[]"]
+    assert main(["train", "-m", "norm=ln,peak", *tiny_]) == 0
+    assert len([*tmp_path.rglob("record.json")]) == 2
+
+
+def test_an_installed_package_brings_its_options(tmp_path):
+    written = {
+        "site/their.dist-info/METADATA": "Metadata-Version: 2.1\nName: their\nVersion: 1\n",
+        "site/their.dist-info/entry_points.txt": "[normlab.options]\nx = theirs.configs\n",
+        "site/theirs/__init__.py": "print('imported')\n",
+        "site/theirs/peaks.py": NEW_NORM,
+        "site/theirs/configs/norm/theirs.yaml": NEW_CONFIG.replace(" peak.", " theirs.peaks."),
+    }
+    for name, text in written.items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(text)
+    places = f"{ROOT}{os.pathsep}{tmp_path / 'site'}"
+    environment = {**os.environ, "PYTHONPATH": places}
+    for words, imported in ((["list", "norms"], False), (["norm", "check", "theirs"], True)):
+        command = [sys.executable, "-m", "normlab", *words]
+        done = subprocess.run(command, env=environment, capture_output=True, text=True, cwd=ROOT)
+        assert done.returncode == 0 and "theirs" in done.stdout, done.stderr
+        assert ("imported" in done.stdout) is imported
+
+
+@pytest.mark.parametrize(
+    ("include", "told"),
+    [
+        ("", "include=: no such folder"),
+        ("nowhere", "include=nowhere: no such folder"),
+        ("own/norm", "include=own/norm: no options in it, such as norm/mine.yaml"),
+        ("own", "norm=ln is in "),  # it has an `ln` too
+        ("other", "norm: 'random.Mine' cannot be imported: "),  # Python's own `random`
+        ("broken", "name 'undefined' is not defined"),
+    ],
+)
+def test_a_folder_that_cannot_serve_is_refused_in_one_line(include, told, tmp_path, capsys):
+    for name, text in {
+        "own/norm/ln.yaml": NEW_CONFIG,
+        "other/norm/mine.yaml": "_target_: random.Mine\n",
+        "other/random.py": "class Mine: ...\n",
+        "broken/norm/mine.yaml": "_target_: broken_by_me.Mine\n",
+        "broken/broken_by_me.py": "\n\nundefined\n",
+    }.items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(text)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sys, "path", [*sys.path])
+        patch.setenv(registry.PATH, "")
+        patch.chdir(tmp_path)
+        assert main(["norm", "check", "mine", f"include={include}"]) == 1
+    (said,) = capsys.readouterr().err.splitlines()
+    assert told in said
+    assert include != "other" or f"hides {tmp_path / 'other' / 'random.py'}" in said
+    assert include != "broken" or "broken_by_me.py, line 3" in said
+
+
+def test_a_file_of_settings_cannot_name_a_folder(tmp_path, capsys):
+    (tmp_path / "my.yaml").write_text(f"norm: mine\ninclude: {tmp_path}\n")
+    assert main(["train", str(tmp_path / "my.yaml")]) == 1
+    assert "a file cannot name code that is to run" in capsys.readouterr().err

@@ -38,7 +38,7 @@ CONFIG_DIR = (_PACKAGE if INSTALLED else _PACKAGE.parent) / "configs"
 OPTION, TARGET = "option", "_target_"
 """Keys of a node: its option, in a run's config; its class, in the option's file."""
 PATH, INCLUDE = "NORMLAB_PATH", "include"
-"""The environment variable that lists folders with the user's own options; the key that adds one."""
+"""The environment variable that lists folders of own options, and the key that adds one."""
 START_FILE = "checkpoints/last.pt"
 """The file in a run's folder from which another run can start."""
 
@@ -192,7 +192,7 @@ def options_with(group: str) -> dict[str, list[str]]:
 
 def option_settings(group: str, name: object, key: str) -> Mapping[str, Any]:
     """Return the content of an option's file; ValueError with the key if there is none."""
-    if (path := (there := paths(group)).get(cast("str", name))) is None:
+    if (path := (there := paths(group)).get(str(name))) is None:
         given = f"{key}.{OPTION}={name!r:.60} does not exist here: there are {', '.join(there)}"
         raise ValueError(f"{given}. If it is your own, set {PATH} to the folder that has it")
     return _settings(path, group)

@@ -4,12 +4,13 @@ import pytest
 
 from normlab.cli import main
 from normlab.commands import norm
+from normlab.config import registry
 
 
 @pytest.fixture
 def places(tmp_path, monkeypatch):
     found = tmp_path / "mine.py", tmp_path / "mine.yaml"
-    monkeypatch.setattr(norm, "places", lambda name: found)
+    monkeypatch.setattr(norm, "places", lambda name, folder: found)
     return found
 
 
@@ -38,3 +39,24 @@ def test_nothing_is_written_over(there, places, capsys):
     assert main(["norm", "new", "mine"]) == 1
     assert f"{places[there].name} exists" in capsys.readouterr().err
     assert [path.exists() for path in places] == [there == 0, there == 1]
+
+
+@pytest.mark.parametrize(("name", "told"), [("ln", "ln.yaml exists"), ("json", "another Python")])
+def test_a_norm_in_a_folder_of_ones_own_has_a_name_of_its_own(name, told, tmp_path, capsys):
+    assert main(["norm", "new", name, "--in", str(tmp_path)]) == 1
+    assert told in capsys.readouterr().err and not [*tmp_path.rglob("*.*")]
+
+
+def test_an_installed_package_is_not_written_to(monkeypatch, capsys):
+    monkeypatch.setattr(registry, "INSTALLED", True)
+    assert main(["norm", "new", "mine"]) == 1
+    assert "normlab norm new mine --in FOLDER" in capsys.readouterr().err
+
+
+def test_the_commands_that_new_prints_name_the_folder(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv(registry.PATH, "my own")  # named before it exists
+    assert main(["norm", "new", "mine", "--in", "my own"]) == 0
+    assert "normlab norm check mine include='my own'" in capsys.readouterr().out
+    assert main(["norm", "new", "mine", "--in", "my own"]) == 1
+    assert "mine.py exists" in capsys.readouterr().err

@@ -154,6 +154,12 @@ def check(words):
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 def test_the_commands_of_a_page_are_understood(page, tmp_path, only_parse, monkeypatch):
+    if page.name == "own_norm.md":
+        configs = fenced(page.read_text(), "yaml")
+        for name, text in zip(("norm/peak", "study/peaks"), configs, strict=True):
+            (tmp_path / "own" / name).parent.mkdir(parents=True)
+            (tmp_path / "own" / f"{name}.yaml").write_text(text)
+        monkeypatch.setenv("NORMLAB_PATH", str(tmp_path / "own"))
     calls = called(page, tmp_path)
     assert bool(calls) == bool(fenced(page.read_text(), "bash"))
     monkeypatch.chdir(tmp_path)  # where the page's commands have written files of settings

@@ -1,4 +1,4 @@
-"""The wheel trains where there is no checkout, from an empty folder."""
+"""The wheel trains where there is no checkout, from an empty folder; also a norm of one's own."""
 
 import os
 import shutil
@@ -44,4 +44,14 @@ def test_the_wheel_trains_from_an_empty_folder(tmp_path):
     said = run(*python, "train", *words, *small, *sizes, cwd=empty, PYTHONPATH=str(place))
     assert "finished at step 1" in said and f"{place}/normlab/cli.py 0" in said
     assert [path.name for path in empty.iterdir()] == ["runs"]
+    ask = (
+        'import normlab.cli as c; c.main(["norm", "new", "mine"]); c.main(["norm", "new", "mine", '
+    )
+    ask += '"--in", "own"]); c.main(["list", "norms", "include=own"])'
+    listed = run(sys.executable, "-c", ask, cwd=empty, PYTHONPATH=str(place))
+    assert "MineNorm" in listed and not [*place.rglob("mine*")]
+    given = ("norm=mine", "include=own", *words, *small, *sizes)
+    said = run(*python, "train", *given, cwd=empty, PYTHONPATH=str(place))
+    assert "toy-mine" in said and "finished at step 1" in said
+    assert {path.name for path in empty.iterdir()} == {"runs", "own"}
     assert "Claim 7: " in run(*python, "claims", "7", cwd=empty, PYTHONPATH=str(place))
