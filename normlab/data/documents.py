@@ -1,7 +1,7 @@
 """Corpora of documents: base classes, the user's own files, and Hugging Face Hub data sets.
 
 A document is a sequence of sentences. If a text has no `valid` or `test` split, about the given
-share of its training documents is held out, chosen by a hash so that equal ones stay together.
+share of its training documents is held out, chosen by a hash so that duplicates stay together.
 """
 
 import hashlib

@@ -30,7 +30,7 @@ def ends(counts: np.ndarray) -> np.ndarray:
 
 
 def width_of(lengths: np.ndarray, padding: float) -> int:
-    """Return the smallest width that fits `lengths` and has at least a share `padding` unused."""
+    """Return the smallest width that fits `lengths` and leaves a share `padding` or more unused."""
     wanted = lengths.sum() / (len(lengths) * (1 - padding)) - 1e-9
     return max(int(lengths.max(initial=0)), int(np.ceil(wanted)))
 

@@ -60,7 +60,7 @@ class PreparedTranslation:
         return moses_tokens(lines, lang=self.languages[1]) if self.form == "raw" else lines
 
     def source_lines(self, lines: Sequence[str]) -> list[str]:
-        """Tokenize and lowercase a user's sentences as in the corpus's source text."""
+        """Tokenize and lowercase a user's sentences like the corpus's source text."""
         if self.form != "tokenized":
             return list(lines)
         tokens = moses_tokens(lines, lang=self.languages[0])

@@ -55,7 +55,7 @@ class Windows:
     def characters(self, data: EncodedDocuments, indices: np.ndarray) -> np.ndarray:
         """Return the characters per window, including the space or line break after a sentence.
 
-        A sentence in several windows counts in proportion to its tokens there; float64 [indices].
+        A sentence cut over windows counts in each by its share of tokens; float64 [indices].
         """
         before = np.concatenate([np.zeros(1), np.cumsum(data.characters + 1.0)])
         first = self.starts[indices]

@@ -284,7 +284,7 @@ class Seq2Seq(nn.Module):
         elif spec.source_vocab != spec.target_vocab:
             raise ValueError(
                 f"model.share_embeddings=all needs one vocabulary for both languages, not "
-                f"{spec.source_vocab} and {spec.target_vocab} entries: set "
+                f"two of {spec.source_vocab} and {spec.target_vocab} entries: set "
                 f"task.joint_vocabulary=true or model.share_embeddings=target"
             )
         if sizes.share_embeddings == "none":

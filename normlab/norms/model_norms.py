@@ -55,7 +55,7 @@ class ModelNorms:
         if self._freeze_statistics is None:
             return None
         if total is None:
-            raise ValueError(f"freeze_statistics={self._freeze_statistics}: set budget.steps")
+            raise ValueError(f"freeze_statistics={self._freeze_statistics} needs budget.steps")
         return round(self._freeze_statistics * total)
 
     def commit(self) -> None:

@@ -33,7 +33,7 @@ class RegularizedBatchNorm(BatchNorm):
 
         penalty_mean (mu_B - mu)^2 + penalty_var |sigma_B^2 - sigma^2|
 
-    Only diff and diff2 are in the paper, all others in the authors' code. The penalty is added once
+    The paper has only diff and diff2; the authors' code has the others. The penalty is added once
     to the loss summed over a micro-batch. Running statistics are updated first, which shrinks the
     distances by a factor of 1 - momentum. Processes that share batch statistics share one penalty;
     each ghost batch has its own.

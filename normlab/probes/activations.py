@@ -27,7 +27,7 @@ ours and do not depend on the scale of the activations; sums are over features:
     deviation  sum of (s' - s)^2 / sum of s^2
 
 The two measurements also see different batches: with n independent tokens `mean` is about 2 / n
-even without drift, so measurements are several updates apart.
+even without drift, so measure several updates apart.
 
 `attention` measures each attention over its rows (one per real query and head), from its queries
 and keys, without dropout:

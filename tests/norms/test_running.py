@@ -60,7 +60,7 @@ def test_frozen_statistics_stay_and_training_computes_what_inference_does(option
 
 
 def test_statistics_are_frozen_only_at_a_known_step():
-    with pytest.raises(ValueError, match=r"set budget\.steps"):
+    with pytest.raises(ValueError, match=r"needs budget\.steps"):
         _model_norms(make_norm("ln", 8), freeze_statistics=0.5).milestones(None)
 
 
