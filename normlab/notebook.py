@@ -9,18 +9,20 @@ from io import StringIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from normlab.records.labels import norm_label
+from normlab.records.labels import norm_label, one_line
 from normlab.records.record import RunRecord
 from normlab.records.store import RunStore, lookup, select, series
 from normlab.reports.charts import KINDS, LACK, draw, drawing, row_looks, write
-from normlab.reports.gather import arranged, found_run, rows_of_run
+from normlab.reports.gather import arranged, found_run, main_tests, rows_of_run
 from normlab.reports.panels import LIGHT
 from normlab.reports.study_table import build
-from normlab.reports.table import markdown
+from normlab.reports.table import figure, markdown
 
 if TYPE_CHECKING:
     import matplotlib.figure
     import pandas
+
+_SHOWN = 10  # rows of the table that records are printed as
 
 
 @dataclass(frozen=True)
@@ -43,11 +45,24 @@ class Picture:
 
 
 class Records(list[RunRecord]):
-    """The records of runs; `folders` holds the folder of each."""
+    """The records of runs, printed as a table of the first ten; `folders` has each one's folder."""
 
     def __init__(self, found: Sequence[tuple[Path, RunRecord]]) -> None:
         super().__init__(record for _, record in found)
         self.folders = [folder for folder, _ in found]
+
+    def __repr__(self) -> str:
+        shown = self[:_SHOWN]
+        tests = main_tests(dict.fromkeys(name for record in shown for name in record.scores))
+        rows = [[*_named(shown[0]), "status", *tests]] if shown else []
+        for record in shown:
+            scores = (record.scores.get(name) for name in tests)
+            values = [figure(s.value, n) if s else "-" for n, s in zip(tests, scores, strict=True)]
+            rows.append([*_named(record).values(), record.outcome.status, *values])
+        texts = [[one_line(str(cell)) for cell in row] for row in rows]
+        widths = [max(map(len, column)) for column in zip(*texts, strict=True)]
+        lines = ["  ".join(map(str.ljust, row, widths)).rstrip() for row in texts]
+        return "\n".join([*lines, f"{len(shown)} of {len(self)} runs"])
 
     def to_frame(self, *keys: str) -> "pandas.DataFrame":
         """Return one row per run: task, norm, placement, seed, status, step, `keys` and scores.

@@ -1,10 +1,19 @@
 """`normlab explain`: which values a norm pools over, on the articles' example tensor."""
 
+from collections.abc import Sequence
+from contextlib import redirect_stdout
+from dataclasses import dataclass
+from io import StringIO
+from typing import TYPE_CHECKING
+
 from normlab.commands._arguments import command_parser
 from normlab.commands._terminal import at_work
 from normlab.commands.inspect import show
 from normlab.commands.norm import check_names
-from normlab.config.shorthand import written_out
+from normlab.config.shorthand import norm_name
+
+if TYPE_CHECKING:
+    from normlab.inspect.explain import Section
 
 _EXAMPLES = """examples:
   normlab explain           all norms on one screen
@@ -18,19 +27,40 @@ def main(argv: list[str]) -> int:
     does = "Show what a norm pools over, with a drawing and a worked example."
     parser = command_parser("explain", does, _EXAMPLES)
     parser.add_argument("norms", nargs="*", metavar="norm", help="default: an overview of all")
-    typed = [f"norm={name.removeprefix('norm=')}" for name in parser.parse_args(argv).norms]
-    names = [text.removeprefix("norm=") for text in written_out(typed)]
+    names = parser.parse_args(argv).norms
+    with at_work("computing the example"):
+        found = explain(*names)
+    then = f"train norm={found.names[-1]}" if names else "explain ln bn"
+    print(f"\n{found}\n\nNext: normlab {then}")
+    return 0
+
+
+@dataclass(frozen=True, repr=False)
+class Explained:
+    """The sections that `normlab explain` shows about some norms; printed, they are its text."""
+
+    names: "Sequence[str]"
+    sections: "Sequence[Section]"
+
+    def __repr__(self) -> str:
+        with redirect_stdout(StringIO()) as text:
+            for title, paragraph, drawing, table in self.sections:
+                show(title, paragraph, table, drawing)
+        return text.getvalue().strip("\n")
+
+
+def explain(*norms: str) -> Explained:
+    """Return what `normlab explain` shows about these norms, or an overview of all.
+
+    When printed, the text is as wide as the terminal. Raises ValueError for an unknown norm.
+    """
+    names = [norm_name(name.removeprefix("norm=")) for name in norms]
     check_names(names)
     from normlab.config.registry import options
+    from normlab.inspect.explain import compared, overview
+    from normlab.inspect.explain import explain as explained  # loads torch
 
     there = {option.name: option for option in options("norm")}
-    with at_work("computing the example"):
-        from normlab.inspect.explain import compared, explain, overview  # loads torch
-
-        found = [explain(there[name]) for name in dict.fromkeys(names)]
-        sections = [section for each in found for section in each.sections]
-        sections.append(compared(found) if found else overview([*there.values()]))
-    for title, text, drawing, table in sections:
-        show(title, text, table, drawing)
-    print(f"\nNext: normlab {f'train norm={names[-1]}' if names else 'explain ln bn'}")
-    return 0
+    found = [explained(there[name]) for name in dict.fromkeys(names)]
+    last = compared(found) if found else overview([*there.values()])
+    return Explained(names, [*(section for each in found for section in each.sections), last])

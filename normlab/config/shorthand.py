@@ -74,7 +74,7 @@ def _experiment(names: Sequence[str]) -> Path:
 def _setting(key: str, value: str) -> str:
     """Return a setting with the common names of norms replaced, and lists in brackets."""
     if key == "norm" or key.startswith("norm@"):
-        value = ",".join(map(_norm, value.split(",")))
+        value = ",".join(map(norm_name, value.split(",")))
     elif key in _LISTS and not value.startswith(("[", "'[", '"[')):
         value = f"[{value}]"
     elif key in _TEXTS and value != "null" and not value.startswith(("'", '"')):
@@ -82,7 +82,8 @@ def _setting(key: str, value: str) -> str:
     return f"{key}={value}"
 
 
-def _norm(name: str) -> str:
+def norm_name(name: str) -> str:
+    """Return the option that a norm's name stands for: `bn` for `batchnorm` or `BatchNorm`."""
     word = re.sub("[-_]", "", name.lower())
     return NORMS.get(word.removesuffix("norm"), name) if word.endswith("norm") else name
 

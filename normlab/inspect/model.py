@@ -19,7 +19,7 @@ from torch import Tensor, nn
 
 from normlab.bench.speed import runtime_of
 from normlab.config.compose import compose, to_dict
-from normlab.inspect.question import Finding, questions
+from normlab.inspect.question import Finding, Findings, questions
 from normlab.models.attention import AttentionCore
 from normlab.models.base import stacks
 from normlab.norms.base import normalized_by, running_norms
@@ -97,6 +97,30 @@ def subject_of_run(folder: Path, changes: list[str]) -> Subject:
     run = load_run(folder, changes)
     record = run.record
     return Subject(run.config, run.task, run.model, run.runtime, record.run_id, record.outcome.step)
+
+
+def inspect(
+    subject: Path | str | Sequence[str] | Mapping[str, Any] | nn.Module, only: Sequence[str] = ()
+) -> Findings:
+    """Return what `normlab inspect` finds out about a model, by question; it writes no file.
+
+    `subject` is a run's folder, or the config or list of settings of a model to examine at
+    initialization. `only` names the questions to ask; by default all of them.
+
+    Raises ValueError for another subject, such as a module, an unknown question or a damaged run.
+    """
+    if not isinstance(subject, Path | str | Sequence | Mapping):
+        raise ValueError(
+            f"normlab.inspect cannot examine a {type(subject).__name__}: give a run's folder, or "
+            'settings such as ["norm=bn", "task=toy"]'
+        )
+    asked = questions("model", names=[only] if isinstance(only, str) else only)
+    if isinstance(subject, Path | str):
+        examined = subject_of_run(Path(subject), [])
+    else:
+        config = subject if isinstance(subject, Mapping) else compose(subject)
+        examined = subject_of(to_dict(config))
+    return Findings({each.name: each.ask(examined) for each in asked})
 
 
 def sheet(subject: Subject, findings: Mapping[str, Finding]) -> dict[str, Any]:

@@ -29,6 +29,7 @@ class Finding:
     `values` has all numbers behind the `answer`, `table` the ones to display, and `board` the
     entries for the board that compares norms, by column. `holds` is whether the norm satisfies this
     part of the contract. `why_not` says why the question does not apply, and is empty if it does.
+    It is printed as its answer.
     """
 
     answer: str
@@ -37,6 +38,9 @@ class Finding:
     holds: bool | None = None
     why_not: str = ""
     board: Mapping[str, Cell] = field(default_factory=dict)
+
+    def __str__(self) -> str:
+        return self.answer
 
     @classmethod
     def none(cls, why_not: str) -> "Finding":
@@ -55,6 +59,13 @@ class Finding:
             "applies": not self.why_not,
             "cells": self.board,
         }
+
+
+class Findings(dict[str, Finding]):
+    """Findings by the name of their question; printed as one line each."""
+
+    def __repr__(self) -> str:
+        return "\n".join(f"{name}: {found.answer}" for name, found in self.items())
 
 
 @dataclass(frozen=True)

@@ -104,6 +104,9 @@ class RunRecord(
     milestones: dict[str, int] = {}
     sees_future: list[str] = []
 
+    def __repr__(self) -> str:
+        return f"<{self.run_id}: {self.outcome.status} at step {self.outcome.step}>"
+
     @cached_property
     def parts(self) -> Parts:
         return parts(self.config)

@@ -253,9 +253,13 @@ def _columns(runs: Sequence[Run], scores: Sequence[str]) -> list[str]:
     for name in scores:
         if name not in known:
             raise ValueError(f"--score {name}: no run has this score{_said(name, sorted(known))}")
-    tests = [name for name in known if name.startswith("test/") and name.count("/") == 1]
-    usual = [name for name in _TESTS if name in tests] or tests[:1]
-    return list(scores) or [*usual, "valid/loss"]
+    return list(scores) or [*main_tests(known), "valid/loss"]
+
+
+def main_tests(names: Iterable[str]) -> list[str]:
+    """Return the main test scores among the names of scores, or else the first test score."""
+    tests = [name for name in names if name.startswith("test/") and name.count("/") == 1]
+    return [name for name in _TESTS if name in tests] or tests[:1]
 
 
 def _said(name: str, known: Iterable[str]) -> str:

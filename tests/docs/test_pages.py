@@ -12,7 +12,6 @@ import pytest
 import normlab
 from normlab.config.registry import option_names, options
 from normlab.metrics.glossary import PROBES, meaning
-from normlab.notebook import Records
 from tests.docs.pages import IN_STEP, ROOT, fenced
 
 
@@ -78,12 +77,17 @@ def test_every_probe_has_figures_in_the_glossary():
     assert {name.split("/")[0] for name in PROBES} == set(option_names("probe")) - groups
 
 
-def test_the_names_of_the_python_page_exist():
-    code = "\n".join(fenced((ROOT / "docs" / "howto" / "python.md").read_text(), "python"))
-    used = set(re.findall(r"normlab\.(\w+)", code))
-    assert used and used <= set(dir(normlab))
-    methods = set(re.findall(r"runs\.(\w+)\(", code))
-    assert methods and all(hasattr(Records, name) for name in methods)
+def test_the_python_page_runs_and_shows_the_whole_interface(tmp_path, monkeypatch, capsys):
+    pytest.importorskip("transformers")
+    page = (ROOT / "docs" / "howto" / "python.md").read_text()
+    (tmp_path / "results").symlink_to(ROOT / "results")
+    monkeypatch.chdir(tmp_path)
+    code = "\n".join(fenced(page, "python"))
+    assert set(re.findall(r"normlab\.(\w+)", code)) == set(dir(normlab))
+    exec(compile(code, "python.md", "exec"), {})
+    shown = capsys.readouterr().out
+    assert f"{fenced(page, 'text')[0].splitlines()[0]}\ntoy   bn    pre        1" in shown
+    assert "\npadding: real tokens' outputs change" in shown
 
 
 def test_the_site_builds_strictly(tmp_path):

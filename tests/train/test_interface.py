@@ -1,22 +1,28 @@
 """The Python interface: what the command line does is importable."""
 
 import json
+import re
 from pathlib import Path
 
 import pytest
 from omegaconf import OmegaConf
+from torch import nn
 
 import normlab
+from normlab.cli import main
 from normlab.config.compose import to_dict
 from normlab.models.seq2seq import Seq2Seq
+from normlab.notebook import Records
 from normlab.tasks.translation import Translation
 from normlab.train.run import Run
 from tests.tiny_runs import tiny
 
+INTERFACE = "Stream compose explain inspect load_records load_run make_norm train"
+
 
 def test_every_public_name_is_found():
-    for name in dir(normlab):
-        assert getattr(normlab, name) is not None
+    assert dir(normlab) == INTERFACE.split()
+    assert all(callable(getattr(normlab, name)) for name in dir(normlab))
     with pytest.raises(AttributeError, match="nonsense"):
         normlab.nonsense  # noqa: B018
 
@@ -42,6 +48,15 @@ def test_a_run_from_compose_to_records(corpus: Path, tmp_path: Path):
         with pytest.raises(ValueError, match=r"no figure 'los': there are|no run has its values"):
             found.plot(wrong)
     assert "| bn | - |" in found._repr_markdown_()
+    columns, row, number = str(found).splitlines()
+    named = "task  *norm  *placement  *seed  *status  *test/bleu  *test/chrf"
+    assert re.fullmatch(named, columns)
+    assert row.split()[:5] == ["translation", "bn", "pre", "1", "finished"]
+    assert number == "1 of 1 runs"
+    many = str(Records([*zip(found.folders, found, strict=True)] * 37)).splitlines()
+    assert len(many) == 12 and many[-1] == "10 of 37 runs"
+    assert repr(normlab.load_records(tmp_path / "none")) == "0 of 0 runs"
+    assert str(record) == f"<{record.run_id}: finished at step 4>"
 
     (folder,) = (path.parent for path in tmp_path.rglob("record.json"))
     text = (folder / "record.json").read_text(encoding="utf-8")
@@ -53,6 +68,26 @@ def test_a_run_from_compose_to_records(corpus: Path, tmp_path: Path):
     (line,) = run.task.translate(run.model, ["der Mann sieht den Hund heute."])
     assert isinstance(line, str)
     assert sum(p.numel() for p in run.model.parameters()) == record.params
+    asked = normlab.inspect(folder, only=["padding"])
+    assert [*asked] == ["padding"] and str(asked) == f"padding: {asked['padding']}"
+    assert normlab.inspect(config, "padding")["padding"].values
+    assert len(list(tmp_path.rglob("inspect.json"))) == 0
+
+
+def test_what_cannot_be_inspected_or_explained_is_refused_in_words():
+    with pytest.raises(ValueError, match="cannot examine a Linear: give a run's folder, or"):
+        normlab.inspect(nn.Linear(2, 2))
+    with pytest.raises(ValueError, match="no question 'leek': choose from batch_mates, "):
+        normlab.inspect(["norm=bn"], only=["leek"])
+    with pytest.raises(ValueError, match="Did you mean bn"):
+        normlab.explain("bnn")
+
+
+def test_explain_returns_what_the_command_prints(capsys):
+    shown = normlab.explain("batchnorm", "ln")
+    assert shown.names == ["bn", "ln"]
+    assert main(["explain", "bn", "ln"]) == 0
+    assert capsys.readouterr().out == f"\n{shown}\n\nNext: normlab train norm=ln\n"
 
 
 def test_a_config_of_another_version_gets_new_defaults_or_names_the_key_it_lacks(tmp_path):
