@@ -9,6 +9,7 @@ kinds:
     difference STUDY/SCALE SCORE row=ROW [at=POINT]     -1.68 [-1.89, -1.48], p < 0.001; with
                                                         format=.1f its size alone: 1.7
     value FILE KEY [format=.2f]                         a number at a dotted key of a JSON file
+    claims VERDICT                                      how many claims have this verdict
 """
 
 import json
@@ -31,7 +32,7 @@ _END = "<!-- /normlab -->"
 _BLOCK = re.compile(rf"{re.escape(BLOCK)}(?P<said>.*?) -->.*?{re.escape(_END)}", re.DOTALL)
 _PAGES = ("README*.md", "docs/**/*.md")
 _SCORE = "STUDY/SCALE SCORE"
-_TAKES = {"table": "STUDY/SCALE", "mean": _SCORE, "difference": _SCORE, "value": "FILE KEY"}
+_TAKES = {"table": "STUDY/SCALE", "mean": _SCORE, "difference": _SCORE, "value": "FILE KEY", "claims": "VERDICT"}
 """What each kind of block is followed by, before its named values."""
 
 
@@ -68,12 +69,15 @@ def _content(root: Path, said: str) -> str:
         raise ValueError(f"no kind {kind!r}: there are {', '.join(_TAKES)}")
     words = [word for word in rest if "=" not in word]
     named = dict(word.split("=", 1) for word in rest if "=" in word)
-    if len(words) != len(_TAKES[kind].split()):
+    if kind != "claims" and len(words) != len(_TAKES[kind].split()):
         raise ValueError(f"expected {_TAKES[kind]}, found {' '.join(words) or 'nothing'}")
     form = named.get("format")
     if kind == "value":
         value = _looked_up(root / words[0], words[1])
         return figure(value, words[1]) if form is None else format(value, form)
+    if kind == "claims":
+        ledger = json.loads((root / "claims.json").read_text("utf-8"))
+        return str(sum(claim["verdict"] == " ".join(words) for claim in ledger))
     path = root / words[0] / RECORDS
     stamp = path.stat().st_mtime_ns if path.is_file() else 0
     table = _table(path.parent, stamp, *words[1:])
