@@ -32,7 +32,10 @@ _END = "<!-- /normlab -->"
 _BLOCK = re.compile(rf"{re.escape(BLOCK)}(?P<said>.*?) -->.*?{re.escape(_END)}", re.DOTALL)
 _PAGES = ("README*.md", "docs/**/*.md")
 _SCORE = "STUDY/SCALE SCORE"
-_TAKES = {"table": "STUDY/SCALE", "mean": _SCORE, "difference": _SCORE, "value": "FILE KEY", "claims": "VERDICT"}
+_TAKES = {
+    **{"table": "STUDY/SCALE", "mean": _SCORE, "difference": _SCORE},
+    **{"value": "FILE KEY", "claims": "VERDICT"},
+}
 """What each kind of block is followed by, before its named values."""
 
 
