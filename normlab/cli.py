@@ -1,4 +1,4 @@
-"""The command line: runs a subcommand, and reports an error as one clear message."""
+"""The command line, which runs a subcommand and reports an error as one clear message."""
 
 import errno
 import os
@@ -16,7 +16,7 @@ def main(argv: list[str] | None = None) -> int:
     if not arguments or arguments[0] in ("-h", "--help"):
         print(usage())
         return 0
-    # Threads that spin while they wait slow down all others, to a tenth on a busy machine
+    # Threads that spin while waiting slow all others, on a busy machine to a tenth of the speed
     # (results/bench/terminal.md). OpenMP reads this with torch; the runs of a sweep inherit it.
     os.environ.setdefault("OMP_WAIT_POLICY", "passive")
     name, *rest = arguments
@@ -26,7 +26,7 @@ def main(argv: list[str] | None = None) -> int:
         print(version("normlab"))
         return 0
     if name not in names():
-        print(f"normlab: no command {name!r:.80}; {_suggestion(name, rest)}", file=sys.stderr)
+        print(f"normlab: unknown command {name!r:.80}; {_suggestion(name, rest)}", file=sys.stderr)
         return 2
     command = import_module(f"normlab.commands.{name}")
     from normlab.commands._terminal import printable_output
@@ -66,7 +66,7 @@ def _suggestion(name: str, rest: list[str]) -> str:
         known = [word for word in rest if word in names()]
         return f"type normlab {' '.join([*known[:1], '--help'])}"
     near = get_close_matches(name, names(), n=1)
-    return f"did you mean {near[0]}?" if near else f"there are {', '.join(names())}"
+    return f"did you mean {near[0]}?" if near else f"choose from {', '.join(names())}"
 
 
 def _message(error: Exception) -> str | None:

@@ -35,7 +35,7 @@ from normlab.studies.load import convert
 
 
 class Part(Struct, frozen=True, forbid_unknown_fields=True):
-    """A part of a claim, judged separately by one primary endpoint; the others are secondary."""
+    """A part of a claim, judged on its own by one primary endpoint; the others are secondary."""
 
     name: Annotated[str, Meta(pattern="^[a-z0-9]+(_[a-z0-9]+)*$")]
     statement: Text
@@ -47,7 +47,7 @@ class Part(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Claim(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """A claim of the articles: its parts, the article's reported value and the literature."""
+    """A claim made by the articles: its parts, the value they report, and the literature."""
 
     id: int
     documents: Annotated[tuple[Literal["D0", "D1", "D2", "D3", "D4"], ...], Meta(min_length=1)]

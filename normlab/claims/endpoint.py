@@ -235,7 +235,7 @@ class Published(Endpoint, frozen=True):
 
 
 class Computed(Endpoint, frozen=True):
-    """The findings of a computed check; `only` selects findings by how their question starts.
+    """The findings of a computed check; `only` selects findings by the start of their question.
 
     computed: {check: batch.mates, only: [bn in training]}
     """
@@ -260,7 +260,7 @@ class Computed(Endpoint, frozen=True):
 
 
 class Timing(Endpoint, frozen=True):
-    """A comparison of the times of two candidates in a group: is the first faster?
+    """A comparison of two candidates in a group by their times: is the first faster?
 
     timing:
       faster: bn folded

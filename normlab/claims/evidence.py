@@ -60,7 +60,7 @@ def to_json(checks: Mapping[str, Sequence[Evidence]]) -> str:
 
 
 def read_computed(path: Path) -> dict[str, list[Evidence]]:
-    """Read the findings of checks; empty without a file, `ValueError` if it is damaged."""
+    """Read the findings of checks; empty if there is no file, `ValueError` if it is damaged."""
     return _read(path, _Computed, "normlab claims --write").checks if path.is_file() else {}
 
 
@@ -158,7 +158,7 @@ class Made(NamedTuple):
 class Runs:
     """All evidence: runs, timings, and the findings of checks.
 
-    `made` has the runs of each study and scale by id; a packed run belongs to those of its folder.
+    `made` has the runs of each study and scale by id; a packed run belongs to its folder's study.
     `damaged` has a message for each unreadable run, `timings` the reports by their file's stem;
     `configs` is the folder with the studies.
     """

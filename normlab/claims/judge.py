@@ -3,7 +3,7 @@
 Let `d` be the difference per seed in the claimed direction and `m` the margin. The first line of
 this table that holds decides:
 
-    d is the same in every seed   undecided: without a spread a t interval is meaningless
+    d is the same for every seed  undecided: without a spread a t interval is meaningless
     I90 between -m and +m         no difference (supports a claim of equality)
     I95 wholly above m            supported (contradicts a claim of equality)
     I95 wholly below 0            contradicted (a claim of equality: below -m)

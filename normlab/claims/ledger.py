@@ -3,7 +3,7 @@
 Per study and scale, the p values of the primary endpoints of all claims are corrected together
 (Holm 1979), after each is corrected for its look. An endpoint that was not measured, or with a side
 at the untrained baseline, counts as p = 1. A decided part with a corrected p of 0.05 or more
-becomes undecided. An interval that contains an article's value rejects nothing: no correction.
+becomes undecided. An interval that contains an article's value is not corrected.
 """
 
 from collections import Counter, defaultdict

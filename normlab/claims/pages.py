@@ -1,6 +1,6 @@
 """The ledger as JSON and as a Markdown page, and its summary in English and Chinese.
 
-The articles are in Chinese. All three are byte-identical for the same evidence.
+The articles are in Chinese. The same evidence always gives the same bytes.
 """
 
 import json

@@ -106,7 +106,7 @@ class StudyEndpoint(Endpoint, frozen=True, kw_only=True):
         return f"{name} minus {self.minus}" if self.minus else name
 
     def within(self, nuisances: str = "mean over") -> str:
-        """Return the end of a question: the selection and the nuisance keys."""
+        """Return the last part of a question's text: the selection and the nuisance keys."""
         where = f"; {keys(self.where)}" if self.where else ""
         return where + (f"; {nuisances} {', '.join(self.over)}" if self.over else "")
 
@@ -246,7 +246,7 @@ class Sample:
         return [run for cell in self.cells.values() for seed in seeds for run in cell[seed]]
 
     def train_counts(self, seeds: Sequence[int]) -> dict[str, Count]:
-        """Return per side how many seeds train (all runs finish, clear of the baseline)."""
+        """Return by side how many seeds train (all runs finish and clearly beat the baseline)."""
         scores, n = self.endpoint.scores, len(seeds)
 
         def train(runs: Sequence[RunRecord]) -> bool:

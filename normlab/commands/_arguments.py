@@ -81,7 +81,7 @@ def as_path(text: str) -> Path:
 
 
 def as_run(text: str) -> Path:
-    """Return the path of RUN: the path itself, or what is called so below `runs/`."""
+    """Return RUN as a path: itself or, if it does not exist, the run of that name in `runs/`."""
     place, below = as_path(text), _RUNS / text
     return below if not place.exists() and below.exists() else place
 
@@ -132,7 +132,7 @@ def runs_of(place: Path) -> list[Path]:
     if not runs:
         raise ValueError(none_below([place]))
     if len({record.fingerprint for _, record in runs}) > 1:
-        raise ValueError(f"{place} has several experiments: name one, such as {runs[0][0]}")
+        raise ValueError(f"{place} has several experiments; name one, such as {runs[0][0]}")
     return [folder for folder, _ in sorted(runs, key=lambda run: run[1].seed)]
 
 
@@ -140,7 +140,7 @@ def one_run(place: Path) -> Path:
     """Return the folder of the one run at RUN; ValueError for several runs."""
     folders = runs_of(place)
     if len(folders) > 1:
-        raise ValueError(f"{place} has {len(folders)} runs: name one, such as {folders[0]}")
+        raise ValueError(f"{place} has {len(folders)} runs; name one, such as {folders[0]}")
     return folders[0]
 
 
@@ -156,7 +156,7 @@ def none_below(places: Sequence[Path], which: str = "") -> str:
 
 
 def nearest(place: Path) -> Path | None:
-    """Return the existing path or address whose parts are most similar; None if there is none."""
+    """Return the most similar existing path or address; None if there is none."""
     if place.exists():
         return place
     folder = nearest(place.parent)

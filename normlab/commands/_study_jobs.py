@@ -1,4 +1,4 @@
-"""What `normlab study` does beside the runs: it judges, publishes and shows a queue, and tunes."""
+"""What `normlab study` does besides the runs: it judges, publishes and shows a queue, and tunes."""
 
 import argparse
 import math
@@ -71,7 +71,7 @@ class Judge:
         """Count each job's undecided parts, and plan its seeds accordingly.
 
         A job that decides no part runs only its own seeds. If fewer seeds count for an undecided
-        part than are published, its analyses are planned from that number.
+        part than are published, its analyses are planned from the number that counts.
         """
         runs = self.runs()
         for job in self.jobs:
@@ -111,7 +111,7 @@ class Judge:
 
 
 def verdict_lines(found: "Sequence[Outcome]") -> list[str]:
-    """Return one line per part: its verdict, its claim, what it says."""
+    """Return one line per part with its claim, its verdict and what it says."""
     lines: list[str] = []
     for each in found:
         why = f" ({each.reason})" if each.reason and each.verdict == "not measured" else ""
@@ -120,7 +120,7 @@ def verdict_lines(found: "Sequence[Outcome]") -> list[str]:
 
 
 class Publisher:
-    """Publishes whole seeds below `root` (None: nowhere); problems are kept, and runs continue."""
+    """Publishes whole seeds below `root` (None: nowhere); problems are noted, and runs continue."""
 
     def __init__(self, root: Path | None, jobs: Sequence[Job]) -> None:
         """Raise ValueError, before anything runs, if the jobs' runs cannot be published there."""
@@ -146,7 +146,7 @@ class Publisher:
         try:
             folder = publish(self.root, job.study, job.scale, made)
         except (OSError, ValueError) as error:
-            problem = f"{job.name} is not published: {error}; the next seed tries again"
+            problem = f"{job.name} is not published: {error}; the next seed will try again"
             if self.problems.get(job.name) != problem:
                 complain(problem)
             self.problems[job.name] = problem
@@ -165,7 +165,7 @@ def untuned(job: Job) -> str | None:
     decides = scale != SMOKE and not study.scale(scale).pilot
     found = [name for name in unchosen(study, scale) if decides and name in job.names]
     chooses = f"choose it with normlab study tune {study.name} scale={scale}"
-    said = f"{job.name}: no learning rate is chosen for {', '.join(found)}: {chooses}"
+    said = f"{job.name}: no learning rate has been chosen for {', '.join(found)}; {chooses}"
     return said if found else None
 
 
@@ -281,12 +281,12 @@ def _cell(job: Tuned, run: "Run") -> Cell:
 
 
 def _tuned(words: Sequence[str], results: Path, *, write: bool) -> list[Tuned]:
-    """Return the tuning jobs; ValueError for overrides with which no choice may be written."""
+    """Return the tuning jobs; ValueError for overrides that forbid writing the choice."""
     given, extra = taken_out([word for word in words if "=" in word])
     scale = given.get("scale", SMOKE)
     if write and (more := [each for each in extra if not each.startswith(_NO_PART)]):
         only = "a choice is written only for the trials that the study plans"
-        raise ValueError(f"{more[0]}: {only}: add --no-write, or put it into the study's tuning")
+        raise ValueError(f"{more[0]}: {only}; add --no-write, or put it into the study's tuning")
     jobs: list[Tuned] = []
     for study in [load_study(word) for word in words if "=" not in word]:
         tuning = tuning_of(study, scale, load_study)
@@ -323,4 +323,4 @@ def _write(job: Tuned, found: dict[str, Any]) -> None:
     for name in (rate_name(*place) for place, chosen in choices.items() if chosen is None):
         if name in former:
             rate = " ".join(former[name])
-            print(f"no value trains for {name}: its former rate, {rate}, is removed")
+            print(f"no value trains for {name}: its old rate, {rate}, is removed")

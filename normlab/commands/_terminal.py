@@ -161,7 +161,7 @@ class PrintableStream:
 
 @contextmanager
 def printable_output() -> Generator[None]:
-    """Let only text and colours reach a terminal; output to a pipe or file is unchanged."""
+    """Let only text and colours reach a terminal; leave output to a pipe or file unchanged."""
     stdout = sys.stdout
     if stdout is None or not stdout.isatty():
         yield

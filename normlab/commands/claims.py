@@ -13,8 +13,8 @@ from normlab.config.registry import CONFIG_DIR
 _EXAMPLES = """examples:
   normlab claims                  all claims, with their answers
   normlab claims 7                one claim: its answer, its parts, the evidence
-  normlab claims 7 --compute      the same, judged now from the records
-  normlab claims --verify         do the pages follow from the records?
+  normlab claims 7 --compute      the same, judged anew from the records
+  normlab claims --verify         do the pages match the records?
   normlab claims --write          rewrite the ledger in results/
 
 Without --compute, verdicts are those that the last --write saved in results/claims.json. --compute
@@ -37,8 +37,8 @@ def main(argv: list[str]) -> int:
     add("id", nargs="?", type=int, help="show this claim with all its evidence")
     what = parser.add_mutually_exclusive_group()
     for name, text in (
-        ("compute", "judge now, from the records and from the checks of the norms"),
-        ("verify", "verify that the committed pages follow from the records; exit status 1 if not"),
+        ("compute", "judge anew, from the records and the checks of the norms"),
+        ("verify", "verify that the committed pages match the records; exit status 1 if not"),
         ("write", "write the ledger, its plain-language summary, and the values of the checks"),
     ):
         what.add_argument(f"--{name}", action="store_true", help=text)
@@ -62,7 +62,7 @@ def main(argv: list[str]) -> int:
         claims = _read(results / _SAVED, again)
     chosen = [claim for claim in claims if asked.id in (None, claim["id"])]
     if not chosen:
-        raise ValueError(f"no claim {asked.id}; there are 1 to {claims[-1]['id']}")
+        raise ValueError(f"no claim {asked.id}; claims are numbered 1 to {claims[-1]['id']}")
     if asked.json:
         print(json.dumps(chosen, ensure_ascii=False, indent=1))
     elif asked.id is not None:
@@ -85,7 +85,7 @@ def _read(path: Path, again: str) -> list[dict[str, Any]]:
 
 
 def _judged(results: Path, *, compute: bool) -> tuple[dict[Path, str], list[str]]:
-    """Judge all claims; return the text of each page, and a message per damaged record."""
+    """Judge all claims; return the text of each page, and a message for each damaged record."""
     from normlab.claims.claim import load_all
     from normlab.claims.endpoint import Computed
     from normlab.claims.evidence import Runs, read_computed, to_json
@@ -122,17 +122,17 @@ def _write(pages: Mapping[Path, str], results: Path) -> None:
 
 
 def _verify(pages: Mapping[Path, str], damaged: Sequence[str], results: Path, again: str) -> int:
-    """Report pages that do not follow from the records, and records that were altered."""
+    """Report any page that does not match the records, and any record that has been altered."""
     from normlab.reports import manifest
 
     problems = [*damaged, *manifest.problems(results).values()]
     for path in manifest.stale(pages):
-        what = "does not follow from the records" if path.is_file() else "missing"
+        what = "does not match the records" if path.is_file() else "missing"
         problems.append(f"{path}: {what}; check what changed, then {again}")
     for problem in problems:
         complain(problem)
     if not problems:
-        print("the pages follow from the records")
+        print("the pages match the records")
     return 1 if problems else 0
 
 

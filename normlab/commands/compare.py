@@ -37,7 +37,7 @@ _EXAMPLES = """examples:
 A row averages the finished seeds; `stability` says how the others ended.
 norm=bn+ln is bn in the encoder and ln in the decoder. Each row is compared with
 the baseline, the first row, over the seeds that both have; notes say why a row is
-not (other data, code, arithmetic or number of steps), and how the rows differ.
+not (different data, code, arithmetic or steps), and how the rows differ.
 
 --bootstrap tests whether a difference in BLEU would hold on other sentences, with
 sacreBLEU's paired bootstrap (Koehn 2004); the table's interval is about seeds.
@@ -66,7 +66,7 @@ def main(argv: list[str]) -> int:
     add("--markdown", action="store_true", help="print the table in Markdown")
     arguments = parser.parse_args(argv)
     if arguments.samples is not None and arguments.samples < 1:
-        raise ValueError(f"--samples {arguments.samples}: give 1 or more sentences")
+        raise ValueError(f"--samples {arguments.samples}: must be at least 1")
     read, problems = read_places(arguments.runs)
     kept = select([record for _, record in read], conditions(arguments.where))
     ids = {id(record) for record in kept}
@@ -156,10 +156,10 @@ def show_bootstrap(runs: Arranged, arguments: argparse.Namespace) -> None:
     experiments, or if they cannot be compared, with the reason.
     """
     if arguments.score:
-        raise ValueError("--bootstrap compares test/bleu: leave out --score")
+        raise ValueError("--bootstrap always compares test/bleu; omit --score")
     sides = {" ".join(place).strip(): own for place, own in by_setting(runs.runs).items()}
     if len(sides) != 2:
-        there = f"there are {len(sides)}: {', '.join(sides)}"
+        there = f"got {len(sides)}: {', '.join(sides)}"
         raise ValueError(f"--bootstrap compares two experiments, but {there}; name two")
     names, (first, second) = [*sides], sides.values()
     text_of = partial(text_of_test, data_dir=arguments.data_dir)
@@ -193,7 +193,7 @@ def show_bootstrap(runs: Arranged, arguments: argparse.Namespace) -> None:
 
 
 def text_of_test(record: RunRecord, data_dir: Path | None = None) -> Text:
-    """Return the sources and plain references of a run's test, in order, without a network.
+    """Return the sources and plain references of a run's test, in order, without using the network.
 
     They are read from `data_dir`, or from the run's own data folder. Raises ValueError if the task
     is not translation, or if the text is missing or differs from the record's.
@@ -218,8 +218,8 @@ def text_of_test(record: RunRecord, data_dir: Path | None = None) -> Text:
             said = f"the test text cannot be read: {error} (give its folder with --data-dir)"
             raise ValueError(said) from None
     if dict(zip(corpus.languages, text.checksums(), strict=True)) != checksums(record):
-        said = f"{record.run_id} was tested on other text than its folder has now"
-        raise ValueError(f"{said}: give the right one with --data-dir")
+        said = f"{record.run_id} was tested on text that differs from its folder's"
+        raise ValueError(f"{said}: give the right folder with --data-dir")
     if corpus.form == "raw":
         return text.source, text.target
     from normlab.data.vocabulary import join_pieces, moses_text

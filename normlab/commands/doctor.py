@@ -61,7 +61,7 @@ def _speed(overrides: list[str], *, as_json: bool) -> int:
         f"{rate['median']:,.0f} {found['unit']} per second of training "
         f"({rate['min']:,.0f} to {rate['max']:,.0f} in {rate['n']} measurements)\n"
         f"{found['share_of_peak']:.0%} of this machine's peak of "
-        f"{found['peak_gflop_per_second']:,.0f} GFLOP/s, by its fastest matrix product\n"
+        f"{found['peak_gflop_per_second']:,.0f} GFLOP/s, measured on its fastest matrix product\n"
         f"{found['device']}, {found['threads']} thread(s), {found['precision']}; "
         f"{found['params']:,} parameters, {found['memory_bytes'] / 2**30:.1f} GiB of memory"
     )

@@ -40,12 +40,12 @@ def main(argv: list[str]) -> int:
     add("--outputs", type=as_path, help="write the model's outputs to this file")
     arguments = parser.parse_intermixed_args(argv)
     if arguments.limit is not None and arguments.limit < 1:
-        raise ValueError(f"--limit {arguments.limit}: give 1 or more")
+        raise ValueError(f"--limit {arguments.limit}: must be at least 1")
     if arguments.limit is not None and arguments.outputs:
-        raise ValueError("--outputs takes the whole split: leave --limit out")
+        raise ValueError("--outputs needs the whole split; omit --limit")
     folders = runs_of(arguments.run)
     if arguments.outputs and len(folders) > 1:
-        raise ValueError(f"--outputs takes one run, and {arguments.run} has {len(folders)}")
+        raise ValueError(f"--outputs takes one run, but {arguments.run} has {len(folders)}")
     found: dict[Path, Mapping[str, Score]] = {}
     for folder in folders:
         if arguments.kept:
@@ -107,5 +107,5 @@ def _show(
     columns = [*(folder.name for folder in found), "mean" if len(found) > 1 else "record"]
     notes = [f"scored by: {', '.join(names)} {way}" for way, names in ways.items()]
     if limit is not None and len(found) == 1:
-        notes.append(f"--limit {limit} scores a part of the split; the record has the whole split")
+        notes.append(f"--limit {limit} scores part of the split; the record covers the whole split")
     print_table(["score", *columns], rows, numeric=columns, notes=notes)

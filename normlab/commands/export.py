@@ -19,7 +19,7 @@ _EXAMPLES = """examples:
 
 model.pt holds a state dict under `model` (torch.load(..., weights_only=True)), the config, and the
 names of folded norms. --fold folds norms with running statistics (batch norm and its variants) into
-the adjacent linear layers or convolutions. The file is written only if the outputs agree.
+the adjacent linear layers or convolutions. model.pt is written only if outputs agree.
 
 --wandb saves a workspace that compares norms, and needs a login: `wandb login`, or WANDB_API_KEY.
 """

@@ -28,7 +28,7 @@ _EXAMPLES = """examples:
   normlab list keys          all keys with default, allowed values and meaning
   normlab list runs          the runs below runs/, with their progress
 
-Names may be singular or plural. Tables fit the terminal's width, in a pipe 80 columns or COLUMNS:
+Names may be singular or plural. Tables fit the terminal's width; in a pipe, 80 columns or COLUMNS:
   COLUMNS=300 normlab list keys | grep warmup
 """
 
@@ -47,7 +47,7 @@ def main(argv: list[str]) -> int:
     does = "List norms, placements, studies, keys, ... and the runs on disk."
     parser = command_parser("list", does, _EXAMPLES)
     parser.add_argument("kind", nargs="?", help="a config group such as norms, `keys` or `runs`")
-    parser.add_argument("--json", action="store_true", help="print JSON, an object per row")
+    parser.add_argument("--json", action="store_true", help="print JSON, one object per row")
     parser.add_argument("--runs-dir", type=as_path, default=Path("runs"), help="default: runs")
     arguments = parser.parse_args(argv)
     found = _listing(arguments.kind, arguments.runs_dir)
@@ -89,7 +89,7 @@ def _listing(kind: str | None, runs_dir: Path) -> Listing:
             rows = [[option.name, option.description] for option in registry.options(group)]
             return Listing([group, "what it is"], rows)
     near = get_close_matches(kind, kinds, n=1)
-    meant = f"did you mean {near[0]}? There are" if near else "there are"
+    meant = f"did you mean {near[0]}? Choose from" if near else "choose from"
     raise ValueError(f"no group or list {kind!r:.60}; {meant} {', '.join(kinds)}")
 
 

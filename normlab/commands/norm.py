@@ -77,7 +77,7 @@ eps: 1.0e-5  # say what it is; annotate a new name with its range in the norm's 
 
 
 def main(argv: list[str]) -> int:
-    """Create the files of a new norm, check norms, or make a card."""
+    """Create the files of a new norm, check norms, or make a report card."""
     action, *rest = argv or [""]
     if action == "check":
         return _check(rest)
@@ -192,7 +192,7 @@ def _check(argv: list[str]) -> int:
 
 def card(argv: list[str]) -> int:
     """Answer the questions of a card, print each answer when it is ready, and write the page."""
-    does = "The report card of a norm: fixed questions and short runs, one page and one row."
+    does = "Make a norm's report card from fixed questions and short runs: a page and a table row."
     parser = command_parser("norm card", does, _CARD)
     add = parser.add_argument
     add("overrides", nargs="*", metavar="key=value", help="the norm; scale=smoke")
@@ -212,7 +212,7 @@ def card(argv: list[str]) -> int:
     asked = questions("card", "model", names=names)
     subject, results = examined(arguments.overrides, arguments.folder), arguments.publish
     if results is not None and (subject.scale != "small" or names):
-        raise ValueError("--publish takes a complete card of scale=small: leave --only out")
+        raise ValueError("--publish needs a complete card at scale=small; omit --only")
     if results is not None and not results.is_dir():
         raise ValueError(f"--publish {results}: no such folder; the board is in results")
     subject.check()

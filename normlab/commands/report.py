@@ -18,7 +18,7 @@ _EXAMPLES = """examples:
   normlab report --watch            rewrite it while runs train
   normlab report --figures svg      also draw figures: report/loss.svg, ...
 
-RUN is a run folder, a folder of runs (such as the one of a sweep) or a record.json. The page is one
+RUN is a run folder, a folder of runs (such as that of a sweep) or a record.json. The page is one
 file that opens offline: one row per experiment, differences from the baseline paired by seed,
 curves, training statistics, test sentences with their translations, and config
 differences.
@@ -65,7 +65,7 @@ def main(argv: list[str]) -> int:
         with at_work("reading runs"):
             found, problems = read_runs(places)
         unfinished = [run for run in found if run.record is None and not reload]
-        without = "its curves are shown, its scores are not"
+        without = "its curves are shown, but not its scores"
         for line in [*problems, *(f"{run.name}: {run.state}; {without}" for run in unfinished)]:
             if line not in told:
                 complain(line)

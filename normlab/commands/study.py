@@ -42,7 +42,7 @@ _RUN = """examples:
 
 key=value is a setting of `normlab train` for all runs, STUDY:key=value for one study. rows= takes
 row names, or the numbers that `study plan` shows. Several studies run one after the other, seed by
-seed, and runs that they share run once. When the time budget is spent, running runs save and stop,
+seed, and shared runs are executed once. When the time budget is spent, running runs save and stop,
 and the same command resumes. Only whole seeds are published, each when it ends. --until-decided
 counts the published seeds, and runs the next ones.
 """
@@ -50,8 +50,8 @@ _PLAN = """examples:
   normlab study plan bert_norms scale=small data_dir=FOLDER
   normlab study plan bert_norms scale=small data_dir=FOLDER --commands
 
-Nothing is trained. Times come from ended runs of the study, your own or published, with the name of
-their machine.
+Nothing is trained. Times come from finished runs of the study, your own or published, with the name
+of their machine.
 """
 _TUNE = """examples:
   normlab study tune batching padding scale=small data_dir=FOLDER
@@ -80,7 +80,7 @@ VERBS = {
     "run": ("run studies and print their tables", _RUN),
     "plan": ("show what studies cost: runs, updates, data, hours", _PLAN),
     "tune": ("choose learning rates with the same trials for every row", _TUNE),
-    "publish": ("write tables, pages and records into results/", _PUBLISH),
+    "publish": ("write tables, pages and records to results/", _PUBLISH),
     "verify": ("check that published tables and pages follow from their records", None),
 }
 
@@ -107,7 +107,7 @@ def parser(verb: str) -> argparse.ArgumentParser:
     if verb in ("run", "plan", "tune"):
         add("--processes", type=int, help="runs at a time (default: one per GPU or core)")
     if verb in ("run", "tune"):
-        text = "stop after 90m or 2.5h"
+        text = "stop after this time, such as 90m or 2.5h"
         add("--budget", type=read_time, default=math.inf, metavar="TIME", help=text)
     if verb in ("run", "plan"):
         text = "judge claims after 5, 8 and 12 seeds; run more seeds while a part is undecided"
@@ -116,7 +116,7 @@ def parser(verb: str) -> argparse.ArgumentParser:
     if verb == "plan":
         add("--commands", action="store_true", help="print the command of each remaining run")
     if verb == "publish":
-        add("--accept", nargs="+", type=as_path, metavar="PATH", help="enter changes below PATH")
+        add("--accept", nargs="+", type=as_path, metavar="PATH", help="accept changes below PATH")
     if verb == "tune":
         add("--no-write", action="store_true", help="show the choice without writing it")
     if verb in ("tune", "publish", "verify"):
@@ -127,7 +127,7 @@ def parser(verb: str) -> argparse.ArgumentParser:
 
 
 def main(argv: list[str]) -> int:
-    """Carry out a subcommand; return 1 if data, a run, a check or publishing failed.
+    """Execute a subcommand; return 1 if data, a run, a check or publishing failed.
 
     Returns 0 if the time budget ran out; the last line printed is the command that resumes.
     """
@@ -147,7 +147,7 @@ def main(argv: list[str]) -> int:
         return _run(arguments, again) if verb == "run" else _plan(arguments)
     if any("=" in word for word in arguments.words):
         if verb == "verify":
-            raise ValueError("give only names of published studies: all their scales are verified")
+            raise ValueError("give only names of published studies; all their scales are verified")
         jobs = asked(arguments.words)
         publisher = Publisher(arguments.results, jobs)
         for job in jobs:
@@ -181,7 +181,7 @@ def _published(root: Path, studies: Sequence[str], *, write: bool) -> int:
 
 
 def _run(arguments: argparse.Namespace, again: str) -> int:
-    """Carry out the remaining runs, publish completed seeds, and print the tables."""
+    """Execute the remaining runs, publish completed seeds, and print the tables."""
     until = time.monotonic() + arguments.budget
     jobs, judge = _jobs(arguments)
     publisher = Publisher(arguments.publish, jobs)
@@ -246,7 +246,7 @@ def _jobs(arguments: argparse.Namespace) -> tuple[list[Job], Judge]:
 
 
 def _to_make(jobs: Sequence[Job], *, quiet: bool = False) -> list[Job]:
-    """Return the jobs with runs left, and print a line about each of the others."""
+    """Return the jobs with runs left, and print a line about each other job."""
     for job in jobs:
         if job.needs_none:
             job.over = True
@@ -258,13 +258,13 @@ def _to_make(jobs: Sequence[Job], *, quiet: bool = False) -> list[Job]:
 
 
 def _left(job: Job) -> list[Run]:
-    """Return the requested runs that have not ended; a damaged record is named and is none."""
+    """Return the requested runs that have not ended; a damaged record is reported and ignored."""
     found = [(run, run.record(complain)) for run in job.asked()]
     return [run for run, record in found if not run.has_ended(record)]
 
 
 def _head(job: Job, left: Sequence[Run]) -> str:
-    """Return one line about a job: how many runs it has, of what, and how many are left."""
+    """Return one line about a job: how many runs it has, over which grid, and how many are left."""
     planned = [run.planned for run in job.asked()]
     rows, points, seeds = (len(set(of)) for of in list(zip(*planned, strict=True))[:3])
     grid = f"{len(planned)} runs ({rows} rows, {points} points, {seeds} seeds)"

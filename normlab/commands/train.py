@@ -1,7 +1,7 @@
-"""`normlab train`: one run; with -m or a search plugin of Hydra, many.
+"""`normlab train`: one run; with -m or one of Hydra's search plugins, many.
 
 Hydra's basic launcher only lists the runs of a grid, and the same loop as for studies runs them.
-With another launcher (Slurm, Ray) a scheduler runs them; `normlab list runs` shows them.
+With another launcher (Slurm, Ray), a scheduler runs them, and `normlab list runs` shows them.
 """
 
 import math
@@ -85,11 +85,11 @@ def main(argv: list[str], again: str | None = None) -> int:
 
 
 def _debug_sweep(argv: list[str], again: str) -> int:
-    """Carry out a sweep in a temporary folder; ValueError if other machines would need it."""
+    """Run a sweep in a temporary folder; ValueError if other machines would need that folder."""
     from normlab.train.run import scratch
 
     if any(text.startswith("hydra/launcher=") for text in argv):
-        raise ValueError("debug=true tries runs on this machine: leave out hydra/launcher")
+        raise ValueError("debug=true runs only on this machine; omit hydra/launcher")
     with scratch() as folder:
         kept = [text for text in argv if not text.startswith("runs_dir=")]
         status = run_hydra([*kept, f"runs_dir='{folder}'"], again=again)

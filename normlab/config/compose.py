@@ -117,7 +117,7 @@ def settle(config: DictConfig, choices: Mapping[str, Any], given: Sequence[str])
         raise ValueError(f"{classes[0]:.60}: a run cannot name classes: give GROUP=OPTION")
     written = typed(given)
     _settle_recipe(config, config.choices, written)
-    for key in (*OPTIONS, *NORM_KEYS, "probe", "sink"):  # replace classes by option names
+    for key in (*OPTIONS, *NORM_KEYS, "probe", "sink"):  # replace classes with option names
         parent = config.observe if key in ("probe", "sink") else config
         if isinstance(parent[key], DictConfig):
             node = cast("dict[str, Any]", OmegaConf.to_container(parent[key]))
@@ -141,11 +141,11 @@ def _settle_recipe(config: DictConfig, choices: Any, written: Mapping[str, str])
     """Set the recipe's values for the run's placement, and its momentum, unless typed."""
     recipe, scale, task, placement = map(choices.get, ("recipe", "scale", "task", "placement"))
     if recipe not in (None, "none") and scale in ("small", "smoke"):
-        both = f"recipe={recipe} and scale={scale} are both set, and each is a whole recipe"
+        both = f"recipe={recipe} and scale={scale} are both set, but each is a complete recipe"
         raise ValueError(f"{both}: leave one out")
     expected = _default_recipe(task, scale)
     if recipe != expected and "recipe" not in written:
-        left_out = f"task={task} has recipe={expected} by default, and a sweep leaves it out"
+        left_out = f"task={task} has recipe={expected} by default, which a sweep leaves out"
         raise ValueError(f"{left_out}: give recipe={expected}, or recipe=none")
     for key in _BY_PLACEMENT:
         values = OmegaConf.select(config, key)
@@ -173,7 +173,7 @@ def _settle_batch_size(config: DictConfig, written: Mapping[str, str]) -> None:
 
 
 def _settle_sites(config: DictConfig) -> None:
-    """Replace the norm names in `sites` by their nodes, and add the rules' label to the choices."""
+    """Replace the norm names in `sites` with nodes, and add the rules' label to the choices."""
     if config.sites is None:
         return
     rules = OmegaConf.to_container(config.sites) if OmegaConf.is_config(config.sites) else {}
@@ -182,12 +182,12 @@ def _settle_sites(config: DictConfig) -> None:
     names: dict[str, str] = {}
     for pattern, value in rules.items():
         if not _PATH.fullmatch(str(pattern)):
-            raise ValueError(f"sites: {pattern!r:.60} is not a path, as those in {_RULES}")
+            raise ValueError(f"sites: {pattern!r:.60} is not a path such as those in {_RULES}")
         given = dict(value) if isinstance(value, Mapping) else {"norm": value}
         name, there = given.pop("norm", None), registry.option_names("norm")
         if name not in there:
-            listed = f"there are {', '.join(there)}; values: {{norm:bn,momentum:0.05}}"
-            raise ValueError(f"sites: {pattern}: no norm {name!r:.60}: {listed}")
+            listed = f"choose from {', '.join(there)}; with values: {{norm:bn,momentum:0.05}}"
+            raise ValueError(f"sites: {pattern}: no norm {name!r:.60}; {listed}")
         if pattern == "*":
             raise ValueError(f"sites: * matches every place: give norm={name}")
         node = registry.option_settings("norm", name, f"sites.{pattern}")
@@ -272,7 +272,7 @@ def from_dict(plain: Mapping[str, Any], changes: Sequence[str] = ()) -> DictConf
 
 
 def _typed(*parts: Any) -> DictConfig:
-    """Merge configs into the schema; ValueError for an unknown key or a value of a wrong type."""
+    """Merge configs into the schema; ValueError for an unknown key or a value of the wrong type."""
     try:
         return cast("DictConfig", OmegaConf.merge(OmegaConf.structured(RunConfig), *parts))
     except Exception as error:  # OmegaConf raises errors of many kinds

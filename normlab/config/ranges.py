@@ -20,7 +20,7 @@ from normlab.config.schema import NORM_KEYS, misplaced
 
 
 class Range(NamedTuple):
-    """What a key may hold: in words that follow `must be`, and as a type that msgspec checks."""
+    """What a key may hold, in words that follow `must be` and as a type that msgspec checks."""
 
     allowed: str
     kind: Any
@@ -154,7 +154,7 @@ def _conflicts(config: Mapping[str, Any]) -> Iterator[str]:
     """Yield a message for each conflict between values that are valid individually."""
     name = (config.get("observe") or {}).get("name")
     if name is not None and not _NAME.fullmatch(str(name)):
-        yield f"name={name!r:.60}: give letters, digits, '-', '_' and '.', the first no '.' or '-'"
+        yield f"name={name!r:.60}: use letters, digits, '-', '_', '.'; do not start with '.' or '-'"
 
     def get(key: str) -> Any:
         part, _, name = key.partition(".")
@@ -169,7 +169,7 @@ def _conflicts(config: Mapping[str, Any]) -> Iterator[str]:
     warmup, total = get("schedule.warmup"), get("schedule.total")
     if total is None and "total" in (schedule := config.get("schedule") or {}):
         own = f"schedule={schedule.get('option')} ends at a known step"
-        yield f"{own}, and budget.steps is not set: give steps=N, or another schedule"
+        yield f"{own}, but budget.steps is not set: give steps=N, or another schedule"
     if isinstance(warmup, int) and isinstance(total, int) and total <= warmup:
         yield f"schedule.total={total} must be above schedule.warmup={warmup}"
     if not isinstance(targets := get("observe.targets"), Mapping | None):

@@ -4,7 +4,7 @@ A wrong key or type fails while the config is composed, with its full path. Grou
 `placement` and `task` are YAML files instead; their values are checked against the signature of the
 class named in the option's file. Nothing here imports torch.
 
-`norm` sets the norm of all places, `norm@encoder_norm=bn` that of the encoder's places: each key
+`norm` sets the norm of all places, `norm@encoder_norm=bn` that of the encoder's places; each key
 is a rule on paths (`SITES`). `sites={encoder.0.*:ln,*.ffn:bn}` adds rules; the last rule that
 matches a place decides. Paths are `encoder.0.self`, `decoder.1.cross`, `encoder.0.ffn`,
 `decoder.final`. Some places have no norm unless the last word of a rule names them:
@@ -171,7 +171,7 @@ def misplaced(choices: Mapping[str, Any]) -> Iterator[str]:
     for site, norm in norms.items() if placement == "rezero" else ():
         if norm not in (None, "none"):
             key = site if site == "norm" else f"norm@{site}"
-            yield f"placement=rezero has no norms, and {key}={norm} asks for one: give {key}=none"
+            yield f"placement=rezero has no norms, but {key}={norm} asks for one: give {key}=none"
     if placement in ("deepnorm", "admin", "b2t") and "none" in norms.values():
         grows = f"placement={placement} makes the residual stream grow in each layer"
-        yield f"{grows}, and norm=none does not shrink it: give norm=ln, or placement=pre"
+        yield f"{grows}, but norm=none does not shrink it: give norm=ln, or placement=pre"

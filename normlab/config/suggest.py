@@ -89,7 +89,7 @@ def of_option(group: str, option: str, there: Sequence[str]) -> str:
 
 
 def no_option(group: str, option: str) -> str:
-    """Return the message for an unknown option: what the group has, or which package to install."""
+    """Return the message for an unknown option: the group's options, or the package to install."""
     if group.startswith("hydra/"):
         package = f"hydra-{option.partition('_')[0]}-{group.rpartition('/')[2]}"
         return f"{group}={option} is missing: pip install -c constraints.txt {package}"
@@ -108,7 +108,7 @@ def check_arguments(arguments: Sequence[str]) -> None:
         if text.startswith("-"):
             if key not in _FLAGS and not key[1:2].isdigit():
                 said = meant(key.lstrip("-").replace("-", "_"))
-                raise ValueError(f"there is no {key}: values are given as key=value.{said}")
+                raise ValueError(f"unknown flag {key}; give values as key=value.{said}")
         elif not equals and not before.startswith("-") and not text.startswith("~"):
             raise ValueError(f"{text!r:.80}: expected key=value, such as norm=bn, or a .yaml file")
         elif equals or text.startswith("~"):  # anything else is the argument of a flag
@@ -125,10 +125,10 @@ def check_arguments(arguments: Sequence[str]) -> None:
 
 
 def check_given_once(arguments: Sequence[str]) -> None:
-    """Raise ValueError for a key that is typed with two values, since Hydra takes the last."""
+    """Raise ValueError for a key typed with two values, since Hydra silently takes the last."""
     given: dict[str, str] = {}
     for text in arguments:
         for name, value in typed([text]).items():
             key = SHORT.get(name, name)
             if key not in _LISTS and given.setdefault(key, value) != value:
-                raise ValueError(f"{key}={given[key]} and {key}={value} are both given: give one")
+                raise ValueError(f"{key}={given[key]} and {key}={value} are both given; keep one")

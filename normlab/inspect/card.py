@@ -94,7 +94,7 @@ TASKS = {
 
 @dataclass(frozen=True)
 class Examined:
-    """The norm that a card describes: its name, such as `bn-ghost=4`, and its overrides.
+    """The norm that a card describes, with its name, such as `bn-ghost=4`, and its overrides.
 
     The card's runs are stored in `folder`.
     """

@@ -30,7 +30,7 @@ SEED, WIDTH, LENGTH = 1, 64, 12
 
 
 def compute(name: str) -> list[Evidence]:
-    """Run a check and return its evidence; ValueError lists all checks if the name is unknown."""
+    """Run a check and return its evidence; for an unknown name, ValueError lists all checks."""
     (found,) = questions("claim", names=[name])
     return found.ask()
 

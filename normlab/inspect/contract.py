@@ -36,11 +36,11 @@ BATCH, POSITION, FEATURE = AXES
 
 
 class Broken(Exception):
-    """A violation of the norm contract, with a message on what is wrong and how to fix it."""
+    """A violation of the norm contract; its message says what is wrong and how to fix it."""
 
 
 def must(holds: object, otherwise: str) -> None:
-    """Raise Broken with the message `otherwise` unless `holds` is true."""
+    """Raise Broken with the message `otherwise` unless `holds`."""
     if not holds:
         raise Broken(otherwise)
 
@@ -64,7 +64,7 @@ def examine(norm: BareNorm) -> Iterator[tuple[str, Finding]]:
 
 @question("shape", of="norm")
 def shape(norm: BareNorm) -> str:
-    """Is the output finite and in the input's shape, and is the input left unchanged?"""
+    """Is the output finite and of the input's shape, and is the input left unchanged?"""
     for size in ((4, 6), (1, 6), (3, 1)):
         x = norm.values(*size)
         before = x.clone()
@@ -77,7 +77,7 @@ def shape(norm: BareNorm) -> str:
         x = torch.full((4, 6, norm.width), value, dtype=torch.float64)
         finite = call(norm.new().train(training), x).isfinite().all()
         must(finite, f"returns NaN or infinity if every value is {value:g}: bound its divisor")
-    return "the input's shape, finite; the input is unchanged"
+    return "the output is finite and has the input's shape; the input is unchanged"
 
 
 @question("precision", of="norm")
@@ -100,7 +100,7 @@ def precision(norm: BareNorm) -> str:
     must(close, f"statistics of bf16 values with mean 300 are inaccurate: {cure}")
     wrong = [name for name, table in tables(own).items() if table.dtype != torch.float32]
     must(not wrong, f"keeps {', '.join(wrong)} in a dtype other than float32")
-    return "the input's dtype; statistics in float32 under bf16"
+    return "the output has the input's dtype; statistics are in float32 under bf16"
 
 
 @question("pools", of="norm")
@@ -156,7 +156,7 @@ def independent(norm: BareNorm) -> str:
         must(
             depends != declared,
             f"`{flag}` is {declared}, but in eval a sequence has "
-            f"{'another' if depends else 'the same'} output {how}: declare `pools`, use "
+            f"{'a different' if depends else 'the same'} output {how}: declare `pools`, use "
             "RunningNorm for running statistics, and count positions from `stream.start`",
         )
     found = [f"{'the same' if yes else 'different'} {how}" for how, yes, _ in flags.values()]

@@ -245,7 +245,7 @@ def _stored(norm: Norm) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
 def explain(option: Option) -> Explanation:
     """Explain an option of `configs/norm` on the articles' tensor.
 
-    An error that the norm raises on that tensor is passed on.
+    Errors that the norm raises on that tensor propagate.
     """
     shown = on_table(option)
     norm = shown.make()

@@ -99,6 +99,6 @@ def questions(*of: Of, names: Sequence[str] = ()) -> list[Question]:
     there = {name: found for (kind, name), found in _REGISTRY.items() if kind in of}
     for name in names:
         if name not in there:
-            raise ValueError(f"no question {name!r:.60}: choose from {', '.join(sorted(there))}")
+            raise ValueError(f"no question {name!r:.60}; choose from {', '.join(sorted(there))}")
     in_order = sorted(there.values(), key=lambda each: each.ask.__module__)  # by file name
     return [each for each in in_order if not names or each.name in names]

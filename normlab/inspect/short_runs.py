@@ -1,4 +1,4 @@
-"""A card's questions that need training runs: how well do models train, and at what rates?"""
+"""The questions of a card that need training: how well do models train, and at what rates?"""
 
 from collections.abc import Mapping
 from statistics import fmean
@@ -99,7 +99,7 @@ def _metrics(config: "DictConfig") -> Any:
 
 
 class Trial(NamedTuple):
-    """A run at one learning rate: its training loss (None unless it finished), and how it ended."""
+    """A run at one learning rate, with its training loss (None unless finished) and outcome."""
 
     training: float | None
     ended: str

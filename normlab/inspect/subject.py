@@ -144,7 +144,7 @@ def look(norm: Norm, x: Tensor, valid: Tensor | None = None) -> Tensor:
 
 
 def trained(norm: Norm, *batches: Tensor) -> Norm:
-    """Return a copy in eval mode that was trained on these batches first."""
+    """Train a copy on these batches, and return it in eval mode."""
     other = copy.deepcopy(norm).train()
     for batch in batches:
         run(other, batch)

@@ -46,7 +46,7 @@ def atomic_write(path: Path | str, mode: str = "w") -> Generator[IO[Any]]:
 
 
 def sync_folder(folder: Path) -> None:
-    """Sync a folder's entries to disk if the system can; files are complete without it."""
+    """Sync a folder's entries to disk if the system can; if not, files are still complete."""
     with contextlib.suppress(OSError):
         descriptor = os.open(folder, os.O_RDONLY)
         try:

@@ -86,7 +86,7 @@ def in_markdown(text: str) -> str:
 
 
 def in_sheet(value: object) -> object:
-    """Return a value for a CSV cell; a quote before a text keeps it from being evaluated."""
+    """Return a value for a CSV cell; a leading quote keeps text from being evaluated."""
     if not isinstance(value, str):
         return value
     text = one_line(value)

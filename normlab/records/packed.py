@@ -1,7 +1,7 @@
 """The runs of a study at one scale, packed into three files, and addresses of single runs.
 
 `records.jsonl` has one run per line: its `row`, `point` and `seed` in the study, and the fields of
-its record if it was carried out. `curves.jsonl.gz` has the curves, `hypotheses.jsonl.gz` the output
+its record if the run was made. `curves.jsonl.gz` has the curves, `hypotheses.jsonl.gz` the output
 of the tested weights on each test split. The same content always gives the same bytes.
 
 The address `results/batching/small:bn batching=random@seed3` names a run by row, point and seed.
@@ -57,7 +57,7 @@ class _Line(msgspec.Struct, frozen=True):
 
 
 class Pack:
-    """The packed runs of a folder, read on first use; a ValueError names a damaged file or line."""
+    """The packed runs of a folder, read on first use; ValueError with file and line if damaged."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -134,7 +134,7 @@ class Address(NamedTuple):
 
 
 def address_of(place: Path | str, *, packed: bool = True) -> Address | None:
-    """Parse an address; None for other text, or (if `packed`) if its folder has no packed runs."""
+    """Parse an address; None for other text or, if `packed`, for a folder without packed runs."""
     if (found := _ADDRESS.fullmatch(str(place))) is None:
         return None
     folder, seed = Path(found["folder"]), found["seed"]
@@ -143,7 +143,7 @@ def address_of(place: Path | str, *, packed: bool = True) -> Address | None:
 
 
 def runs_at(place: Path) -> tuple[Pack, list[Key]] | None:
-    """Return the runs made at an address, None for other paths; ValueError if there are none."""
+    """Return the runs an address stands for, or None for other paths; ValueError if it has none."""
     if (address := address_of(place)) is None:
         return None
     runs = pack(address.folder)
@@ -151,7 +151,7 @@ def runs_at(place: Path) -> tuple[Pack, list[Key]] | None:
     keys = [key for key in named if address.seed in (None, key.seed)]
     if not keys:
         there = [f"seed{key.seed}" for key in named] or [key.name for key in runs.records]
-        raise ValueError(f"{place}: no such run; there are {', '.join(dict.fromkeys(there))}")
+        raise ValueError(f"{place}: no such run; available: {', '.join(dict.fromkeys(there))}")
     return runs, keys
 
 

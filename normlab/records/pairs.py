@@ -58,7 +58,7 @@ def why_not_paired(
 
 
 def same_code(a: MadeBy, b: MadeBy) -> bool:
-    """Return whether two runs have the same numerics and the same files for shared own norms."""
+    """Return whether two runs share their numerics, and the files of own norms that both use."""
     return a[0] == b[0] and all(a[1][name] == b[1][name] for name in a[1].keys() & b[1].keys())
 
 
@@ -101,7 +101,7 @@ def settings(a: Parts, b: Parts, may_differ: tuple[str, ...]) -> dict[str, tuple
 
 
 def varying(experiments: Sequence[Parts]) -> list[dict[str, Any]]:
-    """Return each experiment's values at the dotted keys that differ between any of them.
+    """Return each experiment's values at the dotted keys that are not the same in all of them.
 
     A key missing from an experiment has the value `ABSENT`.
     """
@@ -136,7 +136,7 @@ class Cell:
 
     @classmethod
     def of(cls, records: Iterable[RunRecord]) -> "Cell":
-        """Join the seeds of one experiment; a ValueError says why they are not comparable."""
+        """Join the seeds of one experiment; ValueError with the reason if not comparable."""
         ordered = tuple(sorted(records, key=lambda record: record.seed))
         for before, after in pairwise(ordered):
             if before.seed == after.seed:

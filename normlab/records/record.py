@@ -147,7 +147,7 @@ class RunRecord(
 
     @classmethod
     def from_json(cls, text: str | bytes, *, origin: str, mend: str = MEND_RUN) -> RunRecord:
-        """Read a record; a `ValueError` names `origin`, the key, its value and the cure."""
+        """Read a record; a damaged one raises `ValueError` with `origin`, key, value and fix."""
         part = ""
         try:
             found = _DECODER.decode(text)
@@ -190,7 +190,7 @@ _DECODER = msgspec.json.Decoder(RunRecord, strict=False)
 def plain(value: Any) -> Any:
     """Convert a nested value to JSON types: dict, list, str, int, finite float, bool, None.
 
-    Tuples become lists, numpy scalars numbers, NaN and infinities strings; else `TypeError`.
+    Tuples become lists, numpy scalars numbers, NaN and infinities strings; `TypeError` for others.
     """
     if value is None or isinstance(value, bool | str):
         return value

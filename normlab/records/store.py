@@ -39,7 +39,7 @@ def run_label(config: Mapping[str, Any]) -> str:
 
 
 def run_id(config: Mapping[str, Any]) -> str:
-    """Return the name of a run, experiment and seed, as one word that trackers accept."""
+    """Return a run's name (experiment and seed) as a single word that trackers accept."""
     return f"{run_label(config)}-seed{config['seed']}"
 
 
@@ -85,7 +85,7 @@ class RunStore:
     def run_folders(self) -> list[tuple[Path, bool]]:
         """Return the run folders in path order, and for each whether it has a record.
 
-        Packed runs are returned as addresses; a ValueError names an address without runs. The
+        Packed runs are returned as addresses; an address without runs raises ValueError. The
         subfolders of a run's folder `seed<k>` are not searched.
         """
         if (named := runs_at(self.root)) is not None:
@@ -118,7 +118,7 @@ def record_file(place: Path) -> Path:
 
 
 def read_record(place: Path, *, mend: str = MEND_RUN) -> RunRecord:
-    """Read the record at a folder or address; a ValueError says how to fix it (`mend`)."""
+    """Read the record at a folder or address; a ValueError says what to do (`mend`)."""
     if (found := run_at(place)) is not None:
         return cast("RunRecord", found[0].records[found[1]])
     path = place / RECORD_FILE
@@ -199,7 +199,7 @@ def read_rows(path: Path) -> list[Row]:
 
 
 def rows_of(text: bytes, path: Path) -> Iterator[tuple[bytes, Row]]:
-    """Yield each complete line and its row; a ValueError names a damaged line."""
+    """Yield each complete line and its row; ValueError, with its number, for a damaged line."""
     *lines, _ = text.split(b"\n")
     for index, line in enumerate(lines, start=1):
         try:

@@ -1,1 +1,1 @@
-"""Tables, pages and figures made from records, without training and without torch."""
+"""Tables, pages and figures made from records, without training or torch."""

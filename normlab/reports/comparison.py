@@ -1,4 +1,4 @@
-"""Comparison of rows: which rows are comparable, on which seeds, their difference, the best row.
+"""Compares rows: which are comparable, on which seeds, their difference, and the best row.
 
 Seeds are paired if both runs have the same data, number of processes and arithmetic (device,
 precision, instruction set); precision may differ if it is the setting compared. If a seed of a row
@@ -155,7 +155,7 @@ def future_note(cells: Mapping[str, Cell]) -> list[str]:
 
 
 def scored_by(cells: Mapping[str, Cell], scores: Sequence[str]) -> list[str]:
-    """Return a note on how scores were computed, naming the rows if they differ in it."""
+    """Return a note on how the scores were computed, by row if the rows differ."""
     found: dict[str, list[str]] = {}
     for score in scores:
         ways: dict[str, list[str]] = {}

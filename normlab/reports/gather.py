@@ -45,7 +45,7 @@ _TESTS = (
     *("test/bleu", "test/chrf", "test/mlm_accuracy", "test/nsp_accuracy"),
     *("test/bits_per_character", "test/accuracy"),
 )
-_IN_NAMES = 3  # maximum number of keys in the names of all rows
+_IN_NAMES = 3  # most distinct keys that the row names may use together
 _BATCH = {"batch_size", "max_tokens"}
 Settings = Mapping[str, Any]
 _Place = tuple[str, dict[str, Any]]  # a row, and its value on each axis
@@ -132,7 +132,7 @@ def read_runs(places: Sequence[Path]) -> tuple[list[Run], list[str]]:
 
 
 def read_config(path: Path) -> dict[str, Any]:
-    """Read the config of a run without a record; raises ValueError naming the file and the cure."""
+    """Read the config of a run without a record; ValueError with file and fix if it is damaged."""
     from normlab.config.registry import parse_config  # only a run without a record needs it
 
     try:
@@ -169,7 +169,7 @@ def thinned(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
 def rows_of_run(place: Path) -> list[dict[str, Any]]:
     """Read the rows of a run from its `metrics.jsonl`, or the published rows of an address.
 
-    Empty if there are none; raises ValueError naming the damaged file and line.
+    Empty if there are none; raises ValueError with the file and line if damaged.
     """
     if (found := run_at(place)) is not None:
         return found[0].curves.get(found[1], [])
@@ -211,7 +211,7 @@ def arranged(
     asked = baseline or USUAL
     first = asked if asked in merits else next((row for norm, row in norms if norm == asked), None)
     if baseline is not None and first is None:
-        raise ValueError(f"--baseline {baseline}: no row is called that{_said(baseline, merits)}")
+        raise ValueError(f"--baseline {baseline}: no such row{_said(baseline, merits)}")
     rows = sorted(merits, key=lambda row: (row != first, -merits[row]))
     settings = sorted(
         zip(places, members, strict=True),
@@ -263,10 +263,10 @@ def main_tests(names: Iterable[str]) -> list[str]:
 
 
 def _said(name: str, known: Iterable[str]) -> str:
-    """Return the end of an error about an unknown name: a suggestion, or the known names."""
+    """Return the last part of the error for an unknown name: a suggestion, or the known names."""
     if near := get_close_matches(name, known := [*known], n=1):
         return f". Did you mean {near[0]}?"
-    return f"; there are {'; '.join(known) or 'none'}"
+    return f"; available: {'; '.join(known) or 'none'}"
 
 
 def _places(configs: Sequence[Settings], baseline: str | None) -> list[_Place]:

@@ -34,7 +34,7 @@ def accept(root: Path, paths: Iterable[Path], *, named: bool = True) -> list[str
         listed, there = read(root), _found(root)
         for path in paths:
             if not path.resolve().is_relative_to(root.resolve()):
-                raise ValueError(f"{path} is not below {root}: give a file or folder there")
+                raise ValueError(f"{path} is not below {root}; give a file or folder there")
             place = path.resolve().relative_to(root.resolve())
             below = [name for name in {*listed, *there} if Path(name).is_relative_to(place)]
             if named and not below:

@@ -35,7 +35,7 @@ _POLICY = (
     "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; "
     "img-src data:; base-uri 'none'; form-action 'none'"
 )
-_SHORT = 180.0  # shorter times are not shown in hours, where they would be "0.0 h"
+_SHORT = 180.0  # shorter times are not shown in hours, as that would read "0.0 h"
 
 
 def page(template: str, charts: Mapping[str, Any] | None = None, **values: object) -> str:

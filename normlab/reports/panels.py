@@ -101,7 +101,7 @@ class Series:
     def of_seeds(
         cls, row: str, facet: str, at: str, curves: Sequence[Mapping[float, float]]
     ) -> "Series":
-        """Average the curves of seeds at each x that all seeds still running at x have."""
+        """Average the seeds' curves at each x that is logged by all seeds still running there."""
         ends = [max(curve, default=-math.inf) for curve in curves]
         points: list[tuple[float, float, float, float, int]] = []
         for x in sorted({x for curve in curves for x in curve}):

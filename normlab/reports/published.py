@@ -1,6 +1,6 @@
 """The committed results of a study, `results/<study>/<scale>/`, from which its pages are made.
 
-The runs are packed (`normlab.records.packed`). Folders in their configs are cut to the last name.
+The runs are packed (`normlab.records.packed`), with folders in configs shortened to their names.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -31,7 +31,7 @@ _NO_STUDIES = ("cards", "health")
 def check(root: Path, study: str, scale: str, asked: Mapping[Key, str | None]) -> Pack:
     """Return the published runs after checking that others can be added.
 
-    `asked` maps these to their experiment, or to None for a run that was not made.
+    `asked` maps the keys of the others to their experiment, or to None for a run not made.
     Raises ValueError for a damaged record or manifest, and if a different experiment is already
     published at one of these rows and points.
     """
@@ -42,7 +42,7 @@ def check(root: Path, study: str, scale: str, asked: Mapping[Key, str | None]) -
         label = wanted.get((key.row, key.point))
         if record and label not in (None, _label(record)):
             raise ValueError(
-                f"{runs.folder} holds other experiments ({key.name}: published is "
+                f"{runs.folder} holds different experiments ({key.name}: published is "
                 f"{_label(record)}, this run is {label}): remove the overrides that differ, or "
                 "give --publish another folder"
             )
@@ -52,7 +52,7 @@ def check(root: Path, study: str, scale: str, asked: Mapping[Key, str | None]) -
 def publish(root: Path, study: Study, scale: str, runs: Sequence[Run]) -> Path:
     """Add runs to the published ones, rewrite tables and page, and return the folder.
 
-    Runs without a folder get no curves or hypotheses. Runs that are published already all stay,
+    Runs without a folder get no curves or hypotheses. Runs that are already published all stay,
     even at rows and points that the study no longer has. Raises ValueError before writing anything
     if runs are damaged or `check` would fail.
     """
@@ -134,7 +134,7 @@ def _checked(runs: Pack) -> Pack:
 
 
 def portable(node: Any, key: str = "") -> Any:
-    """Return a config with each folder, at any depth, shortened to its last name."""
+    """Return a config with each folder, at any depth, shortened to its last component."""
     if isinstance(node, Mapping):
         return {name: portable(value, name) for name, value in node.items()}
     if isinstance(node, list):

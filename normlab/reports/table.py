@@ -1,4 +1,4 @@
-"""Comparison tables and their text as Markdown, LaTeX (booktabs) and CSV.
+"""Comparison tables, and their rendering as Markdown, LaTeX (booktabs) and CSV.
 
 Pages (`page.py`) and terminals (`normlab compare`) show the same entries.
 """
@@ -42,7 +42,7 @@ class Entry:
 
     @property
     def p(self) -> float | None:
-        """Return the p value of the difference; None without a difference."""
+        """Return the p value of the difference; None if there is no difference."""
         return None if self.difference is None else p_value(self.difference)
 
     @property

@@ -1,4 +1,4 @@
-"""Translations of runs: test sentences side by side, and the paired bootstrap of two rows.
+"""Compares translations: test sentences side by side, and the paired bootstrap of two rows.
 
 Sentences are sampled at random. Each row at a grid point is represented by its first seed with
 translations. The bootstrap (Koehn 2004) tests, for each seed, whether the difference between these
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 Text = tuple[Sequence[str], Sequence[str]]
 """Sources and references, one line per sentence."""
 TextOf = Callable[[RunRecord], Text]
-"""Returns the test set of a run; raises ValueError if it is not available."""
+"""Returns the test set of a run; raises ValueError if that is not available."""
 SPLIT, SCORE = "test", "test/bleu"
 _DRAW = 1  # sampling seed, fixed so that the sentences are the same each time
 
@@ -137,7 +137,7 @@ def _scored(run: Run, references: Sequence[str], lowercase: bool) -> list[str]:
     again = f"rewrite it with normlab eval {run.folder} --outputs {path}"
     try:
         if (lines := read_hypotheses(run.folder).get(SPLIT)) is None:
-            raise ValueError("there is no such file")
+            raise ValueError("no such file")
         now = bleu_scores(lines, references, lowercase=lowercase)["bleu"].value
     except (ValueError, OSError) as error:
         raise ValueError(f"{path}: {error}; {again}") from None

@@ -34,7 +34,7 @@ def publish(root: Path, study: str, scales: Mapping[str, Mapping[str, Any]]) -> 
 
 
 def read(path: Path) -> dict[str, Any]:
-    """Return the trials by scale; empty without a file, ValueError if it is damaged."""
+    """Return the trials by scale; empty if there is no file, ValueError if it is damaged."""
     try:
         content = json.loads(path.read_text("utf-8"))
         if content["format"] != _FORMAT:

@@ -28,7 +28,7 @@ from normlab.studies.study import (
 )
 
 _T = TypeVar("_T")
-_LEAST = "give at least three (two at scale=smoke and for a `pilot: true`)"
+_LEAST = "give at least three (two at scale=smoke and with `pilot: true`)"
 
 
 def load_study(name: str, configs: Path | None = None) -> Study:
@@ -75,7 +75,7 @@ def _typed(node: Any, *, key: object = "") -> Any:
 
 
 def convert(content: Any, kind: type[_T], path: Path, key: str = "", *, strict: bool = True) -> _T:
-    """Convert a mapping to `kind`; a ValueError names the file, the full key and the value.
+    """Convert a mapping to `kind`; ValueError, with file, key and value, if a value does not fit.
 
     Unless `strict`, a number or a boolean may be given as text.
     """
@@ -96,7 +96,7 @@ def convert(content: Any, kind: type[_T], path: Path, key: str = "", *, strict: 
         problem += f", found {content[names[0]]!r:.60}"
     if "unknown field" in problem:
         there = ", ".join(getattr(kind, "__struct_encode_fields__", ()))
-        problem += f"; there are {there}" if there else ""
+        problem += f"; known: {there}" if there else ""
     raise _wrong(path, f"{key}{below}".lstrip("."), problem) from None
 
 
@@ -121,7 +121,7 @@ def _wrong(path: Path, key: str, problem: str) -> ValueError:
 
 def _among(path: Path, key: str, names: Collection[str], allowed: Collection[str]) -> None:
     if wrong := [name for name in names if name not in allowed]:
-        raise _wrong(path, key, f"no {wrong[0]!r}: there are {', '.join(allowed)}")
+        raise _wrong(path, key, f"no {wrong[0]!r}; choose from {', '.join(allowed)}")
 
 
 def _checked(path: Path, study: Study, name: str) -> Scale:
@@ -143,14 +143,14 @@ def _checked(path: Path, study: Study, name: str) -> Scale:
         points = [f"{axis}={value}" for axis in grid for value in grid[axis]]
         _among(path, f"{key}.rates.{rate}", sorted(at), points)
         if own := [each for each in chosen if each.partition("=")[0] in grid]:
-            raise _wrong(path, f"{key}.rates.{rate}", f"{own[0]}: is an axis of the grid")
+            raise _wrong(path, f"{key}.rates.{rate}", f"{own[0]} sets an axis of the grid")
     if isinstance(tuning := scale.tuning, Tuning):
         key = f"{key}.tuning"
         _check_choice(path, f"{key}.values", tuning, scale, name)
         _among(path, f"{key}.whole_runs", tuning.whole_runs, rows)
         if used := sorted(set(tuning.seeds) & {*scale.seeds, *range(1, ANALYSES[-1] + 1)}):
             raise _wrong(
-                path, f"{key}.seeds", f"{used[0]} is a seed of the study: use others, like 101"
+                path, f"{key}.seeds", f"{used[0]} is a seed of the study; use others, such as 101"
             )
         if tuning.key in grid:
             raise _wrong(path, f"{key}.key", f"{tuning.key} is an axis of the grid")
@@ -166,7 +166,7 @@ def _check_choice(path: Path, key: str, tuning: Tuning, scale: Scale, name: str)
 
 
 def tuning_of(study: Study, scale: str, load: Callable[[str], Study] = load_study) -> Tuning:
-    """Return the tuning of a study at a scale; ValueError if its file has none."""
+    """Return the tuning of a study at a scale; ValueError if the file has none."""
     found, by = study.scale(scale).tuning, study
     if isinstance(found, str):
         by = load(found)

@@ -1,4 +1,4 @@
-"""Many runs on this machine: a plan picks the next run, and each run is a process.
+"""Executes many runs on this machine: a plan picks the next run, and each run is a process.
 
 A process uses only its share of the machine, and its output goes to `log.txt` in the run's folder.
 A run that fails does not affect the others. All state is in the run folders, so the same command
@@ -62,7 +62,7 @@ class Plan:
 
     @property
     def count(self) -> int:
-        """The number of runs that this command executes, as far as known."""
+        """The number of runs this command will execute, as far as is known."""
         return self._count
 
     def next(self) -> Cell | None:

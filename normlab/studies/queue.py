@@ -72,7 +72,7 @@ class Job:
         return not self.seeds or (enough and not self.undecided)
 
     def plan(self, counted: int | None) -> None:
-        """Plan seeds for the analyses, given `counted` published ones; None: plan the own seeds."""
+        """Plan seeds for the analyses, given `counted` published ones, or the study's (None)."""
         if counted is None:
             self.seeds, self.later = [s for s in self.own if s not in self.published], []
         else:
@@ -184,7 +184,7 @@ class Queue(Plan):
         return [seed for seed in job.runs if self._is_whole(job, seed)]
 
     def left(self) -> list[Run]:
-        """Return the runs still to be made, each once, without failed ones."""
+        """Return the runs still to be made, each once, except those that failed."""
         asked = {run.folder: run for job in self.jobs if not job.over for run in job.asked()}
         return [run for folder, run in asked.items() if folder not in self.done | self.failed]
 
@@ -268,7 +268,7 @@ def asked(words: Sequence[str], *, published: Path | None = None) -> list[Job]:
     for override in (word for word in words if "=" in word):
         study, colon, _ = override.partition("=")[0].partition(":")
         if colon and study not in own:
-            raise ValueError(f"{override}: {study} is not a named study: {' '.join(named)}")
+            raise ValueError(f"{override}: {study} is none of the named studies, {' '.join(named)}")
         for name in [study] if colon else named:
             own[name].append(override.removeprefix(f"{study}:") if colon else override)
     jobs: list[Job] = []
@@ -276,7 +276,7 @@ def asked(words: Sequence[str], *, published: Path | None = None) -> list[Job]:
         study, (given, extra) = load_study(name), taken_out(own[name])
         scale = given.get("scale", SMOKE)
         if published is not None and "seeds" in given:
-            raise ValueError("seeds=: --until-decided plans the seeds of each analysis")
+            raise ValueError("leave out seeds=: --until-decided plans the seeds of each analysis")
         seeds = read_seeds(given["seeds"]) if "seeds" in given else None
         rows = read_rows(given["rows"], study, scale) if "rows" in given else None
         jobs.append(Job(study, scale, own=seeds, rows=rows, extra=extra, results=published))
@@ -288,7 +288,7 @@ def taken_out(overrides: Sequence[str]) -> tuple[dict[str, str], list[str]]:
     pairs = [(each, each.partition("=")) for each in overrides]
     found = {_KEYS[key]: value for _, (key, _, value) in pairs if key in _KEYS}
     if whole := [key for _, (key, _, _) in pairs if key in _WHOLE]:
-        raise ValueError(f"{whole[0]}= is for normlab train: a study's file has its settings")
+        raise ValueError(f"{whole[0]}= is only for normlab train; a study's file has its settings")
     return found, written_out([each for each, (key, _, _) in pairs if key not in _KEYS])
 
 
@@ -296,7 +296,7 @@ def read_rows(text: str, study: Study, scale: str) -> list[str]:
     """Return the rows of a scale selected by `rows=`, in the scale's order.
 
     A row is given by name or number; a list is `ln,bn` or, if names contain commas, `[ln,'bn,
-    padding counted']`. A ValueError lists the existing rows.
+    padding counted']`. For an unknown row, ValueError lists all.
     """
     names = study.scale(scale).rows
     try:
@@ -307,7 +307,7 @@ def read_rows(text: str, study: Study, scale: str) -> list[str]:
     for part in parts or [""]:
         if part not in names and str(part) not in numbers:
             there = "; ".join(f"{number} {name}" for number, name in numbers.items())
-            raise ValueError(f"rows: {part!r} is not a row of scale={scale}: there are {there}")
+            raise ValueError(f"rows: {part!r} is not a row of scale={scale}; choose from {there}")
     found = {part if part in names else numbers[part] for part in parts}
     return [name for name in names if name in found]
 

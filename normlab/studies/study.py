@@ -117,10 +117,10 @@ class Study:
         return next(iter(self.rows))
 
     def scale(self, name: str) -> Scale:
-        """Return a scale; a ValueError lists the existing scales."""
+        """Return a scale by name; for an unknown name, raise a ValueError that lists them."""
         if name not in self.scales:
             raise ValueError(
-                f"study {self.name} has no scale={name}: there are {', '.join(self.scales)}"
+                f"study {self.name} has no scale={name}; choose from {', '.join(self.scales)}"
             )
         return self.scales[name]
 
@@ -135,8 +135,8 @@ class Study:
         """Return all runs, ordered by seed, so that the first ones already make complete tables.
 
         `rows` selects rows, which keep the study's order. `extra` are overrides for every run; an
-        override of an axis, such as `placement=pre`, selects values of the grid. A ValueError lists
-        the existing values.
+        override of an axis, such as `placement=pre`, selects values of the grid. For an unknown
+        value, ValueError lists the existing ones.
         """
         size = self.scale(scale)
         grid, rest = dict(size.grid), list[str]()
@@ -146,8 +146,8 @@ class Study:
                 rest.append(override)
             elif wrong := [each for each in values.split(",") if each not in self.grid[axis]]:
                 raise ValueError(
-                    f"{override}: the study {self.name} has no value {wrong[0]}: "
-                    f"there are {', '.join(self.grid[axis])}"
+                    f"{override}: the study {self.name} has no value {wrong[0]}; "
+                    f"choose from {', '.join(self.grid[axis])}"
                 )
             else:
                 grid[axis] = {value: self.grid[axis][value] for value in values.split(",")}

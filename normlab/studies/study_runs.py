@@ -28,7 +28,7 @@ class Run(NamedTuple):
 
     @property
     def rerun(self) -> bool:
-        """Return whether to make the run again if its record was made by other code."""
+        """Return whether to make the run again if its record was made by different code."""
         return self.config["observe"]["other_code"] == "rerun"
 
     def cell(self, name: str) -> Cell:
@@ -85,7 +85,7 @@ def composed(run: Planned) -> dict[str, Any]:
 
 
 def check_data(study: Study, scale: str, runs: Iterable[Run]) -> None:
-    """Prepare the data of runs, each data set once; a ValueError names the data needed."""
+    """Prepare the runs' data, each data set once; if any is missing, raise ValueError naming it."""
     asked: dict[str, Run] = {}
     for run in runs:
         task = run.config["task"]
@@ -119,7 +119,7 @@ def data_problem(run: Run) -> str | None:
 
 
 def uncommitted() -> str | None:
-    """Return a warning if code or configs have uncommitted changes, else None."""
+    """Return a warning if code or configs have uncommitted changes; None otherwise."""
     command = ["git", "-C", str(CONFIG_DIR.parent), "status", "--porcelain"]
     command += ["--untracked-files=no", "--", "normlab", "configs"]
     try:
@@ -128,4 +128,4 @@ def uncommitted() -> str | None:
         return None
     if done.returncode or not done.stdout.strip():
         return None
-    return "code or configs have changes that are not committed: these runs will decide nothing"
+    return "code or configs have uncommitted changes, so these runs will decide nothing"

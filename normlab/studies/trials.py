@@ -64,7 +64,7 @@ def _trial(value: str, runs: tuple[str, ...], records: Sequence[RunRecord], scor
             return Trial(value, "diverged", step=step, seconds=seconds, commits=commits, runs=runs)
         if score not in record.scores:
             there = ", ".join(name for name in record.scores if name.startswith("valid/"))
-            raise ValueError(f"{record.run_id}: no score {score}: there are {there}")
+            raise ValueError(f"{record.run_id}: no score {score}; available: {there}")
     seeds = {str(record.seed): record.scores[score].value for record in records}
     mean = fmean(seeds.values())
     return Trial(value, "finished", mean, None, seeds, seconds, commits, runs)
@@ -76,13 +76,13 @@ def _commit(record: RunRecord) -> str:
 
 
 def best(scores: Mapping[str, float | None], sign: int) -> str | None:
-    """Return the value with the best score, the first one on ties; None without any score."""
+    """Return the value with the best score, the first in a tie; None if there is no score."""
     found = {value: sign * score for value, score in scores.items() if score is not None}
     return min(found, key=lambda value: found[value]) if found else None
 
 
 def sign_of(score: str) -> int:
-    """Return 1 if a lower score is better, -1 if a higher one is; ValueError if neither."""
+    """Return 1 if a lower score is better, -1 if a higher one is; ValueError if neither is."""
     known = meaning(score)
     if known is None or known.better == "-":
         names = ", ".join(name for name, each in SCORES.items() if each.better != "-")
@@ -118,7 +118,7 @@ def with_rates(text: str, scale: str, rates: Mapping[str, Sequence[str] | None])
 
 
 def _scalar(text: str) -> str:
-    """Format a text as YAML, quoted only if YAML would otherwise read it differently."""
+    """Format a string as YAML, quoting it only if YAML would otherwise read it differently."""
     try:
         plain = yaml.safe_load(f"[{text}]") == [text] and yaml.safe_load(f"{text}: 1") == {text: 1}
     except (yaml.YAMLError, TypeError):

@@ -29,7 +29,7 @@ Setting = Literal["rate", "weight_decay"]
 
 
 def check_nodes(config: Mapping[str, Any]) -> None:
-    """Raise ValueError if a node of a plain config cannot be built; this builds none of them."""
+    """Raise ValueError if a node of a plain config cannot be built, without building any."""
     nodes: dict[str, tuple[Any, type, tuple[str, ...]]] = {
         "task": (config["task"], Task, ()),
         "model": (_own(config, "model"), ModelArchitecture, ()),
@@ -101,7 +101,7 @@ def check_scores(config: Mapping[str, Any], task: Task) -> None:
     for key, name in [("validate.select_by", config["validate"]["select_by"]), *named]:
         if there and name not in there:
             known = ", ".join(sorted(there))
-            raise ValueError(f"{key}={name} is not a score of this task; its scores are {known}")
+            raise ValueError(f"{key}={name} is not a score of this task; choose from {known}")
 
 
 def build_model(config: Mapping[str, Any], task: Task) -> nn.Module:
@@ -137,7 +137,7 @@ def _check_used(config: Mapping[str, Any], norms: Norms) -> None:
     for pattern in config.get("sites") or {}:
         if pattern in unused:
             raise ValueError(
-                f"sites: {pattern} matches no place of this model; its places are {norms.listed()}"
+                f"sites: {pattern} matches no place in this model; choose from {norms.listed()}"
             )
     for key, rule in SITES.items():
         option = (config.get(key) or {}).get(OPTION)

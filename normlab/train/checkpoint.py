@@ -1,8 +1,8 @@
 """Checkpoints of a run: the last state, the best weights, and the weights to average.
 
-    checkpoints/last.pt           everything a run needs to resume, bitwise
-    checkpoints/best-<score>.pt   weights of the best validation by a score, and their step
-    checkpoints/step-00000500.pt  weights of one of the last k validations, to be averaged
+    checkpoints/last.pt           everything needed to resume a run bit for bit
+    checkpoints/best-<score>.pt   the weights with the best validation score, and their step
+    checkpoints/step-00000500.pt  the weights at one of the last k validations, to be averaged
 
 Each file is written under a temporary name and renamed, and is loaded with `weights_only=True`: a
 checkpoint holds tensors and plain values, never code.
@@ -81,7 +81,7 @@ class Checkpoints:
 
 
 def load_checkpoint(path: Path) -> dict[str, Any]:
-    """Read a checkpoint onto the CPU; ValueError names a damaged file and the cure."""
+    """Read a checkpoint onto the CPU; ValueError, with what to do, if it is missing or damaged."""
     try:
         check_is_file(path)
         with zipfile.ZipFile(path) as archive:
@@ -116,7 +116,7 @@ def _line(error: Exception) -> str:
 
 
 def weights_of(content: Mapping[str, Any], path: Path) -> dict[str, Tensor]:
-    """Return the weights in a checkpoint; ValueError names a file without weights."""
+    """Return the weights in a checkpoint; ValueError if it has none."""
     weights = content.get("model")
     if not isinstance(weights, dict) or not all(map(torch.is_tensor, weights.values())):
         raise ValueError(f"{path}: damaged checkpoint (no weights at model); remove the file")
@@ -232,7 +232,7 @@ def restore_rank(random: Sequence[Mapping[str, Tensor]], device: torch.device) -
     count, world = len(random), ranks.world()
     if count != world.size:
         raise ValueError(
-            f"the checkpoint was written by {count} processes and this run has {world.size}: start "
+            f"the checkpoint was written by {count} processes but this run has {world.size}: start "
             f"it with {count}"
         )
     restore_random_state(random[world.rank], device)

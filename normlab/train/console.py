@@ -1,4 +1,4 @@
-"""A run's output on the standard error: a progress bar on a terminal, plain lines in a pipe.
+"""A run's output on standard error: a progress bar on a terminal, plain lines in a pipe.
 
 The bar shows the phase and its progress, the training time left, the loss and the speed; each
 validation and note prints a line above it. In a pipe, each row is one short line, and a status
@@ -38,7 +38,7 @@ _COLORS = {"finished": "green", "diverged": "red", "interrupted": "yellow"}
 
 
 class Console(Sink):
-    """Show a run's progress on the standard error."""
+    """Show a run's progress on standard error."""
 
     def __init__(
         self,

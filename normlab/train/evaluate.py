@@ -1,4 +1,4 @@
-"""Scores a model during and after training: which weights are tested, and names of scores.
+"""Scores a model during and after training, decides which weights are tested, and names scores.
 
     last           weights of the last step (validate.test=last)
     average        mean of the weights of the last k validations (validate.average=k)
@@ -195,7 +195,7 @@ def best_by(validate: Mapping[str, Any], headline: str | None) -> list[str]:
 
 @dataclass(frozen=True)
 class Weights:
-    """Weights with name and step; `recalibrate` says if their statistics must be recalibrated."""
+    """Weights with name and step; `recalibrate` says whether to recalibrate their statistics."""
 
     name: str
     step: int
@@ -216,7 +216,7 @@ def load_weights(
         return Weights(name, step, checkpoints.average(step, count), recalibrate)
     if name not in (LAST, BEST) and not name.startswith(f"{BEST}_"):
         raise ValueError(
-            f"no weights {name!r}: there are {LAST}, {AVERAGE}, {BEST} and {BEST}_<score>, such as "
+            f"no weights {name!r}; choose {LAST}, {AVERAGE}, {BEST} or {BEST}_<score>, such as "
             f"{BEST}_{LOSS}"
         )
     score = validate["select_by"] if name == BEST else name.removeprefix(f"{BEST}_")

@@ -255,7 +255,7 @@ _CURE = "or use a norm that does not pool over the batch (norm=ln)"
 
 
 def check_start(config: Mapping[str, Any], task: Task, model: nn.Module, world: Shard) -> None:
-    """Raise ValueError, with key and cure, if the norms cannot be trained on the run's batches."""
+    """Raise ValueError, with key and fix, if the norms cannot be trained on the run's batches."""
     _check_positions(config, task, model)
     # Synced norms pool over the sequences of all processes.
     norms = [n for n in running_norms(model) if isinstance(n, BatchNorm)]
@@ -275,12 +275,12 @@ def check_start(config: Mapping[str, Any], task: Task, model: nn.Module, world: 
             elif sequences > 1:
                 continue
             raise ValueError(
-                f"{key}: {name} pools each position over the sequences of a batch, and here has "
+                f"{key}: {name} pools each position over the sequences of a batch, but here has "
                 f"only one, so every output would be the bias: raise it, {_CURE}"
             )
         if "position" in norm.pools and tokens < 2:
             raise ValueError(
-                f"a training batch may give {name} a single token, and its statistics need at "
+                f"a training batch may give {name} a single token, but its statistics need at "
                 "least two: raise batch_size, max_tokens or task.mask_share until no batch is so "
                 f"small, {_CURE}"
             )
@@ -305,9 +305,9 @@ def _check_positions(config: Mapping[str, Any], task: Task, model: nn.Module) ->
 
 
 def notices(model: nn.Module, milestones: Mapping[str, int], total: int | None) -> Iterator[str]:
-    """Yield lines about the schedules of the norms themselves, and warnings.
+    """Yield lines about the norms' own schedules, and warnings.
 
-    `milestones` has the last step of each schedule by name; `total` is the run's number of steps.
+    `milestones` maps each schedule's name to its last step; `total` is the run's number of steps.
     """
     said = {
         name: f"{name} from step {step + 1:,}"  # the milestone is the last step before the freeze

@@ -72,7 +72,7 @@ def load_run(
     `task.test_search.beam=1` or `norm.eval_stats=batch`. `fold` folds norms with running statistics
     into the adjacent linear layers or convolutions (see `normlab.models.folding`).
 
-    Raises ValueError for a missing or damaged file, an invalid key, or if no norm can be
+    Raises ValueError for a missing or damaged file or an invalid key, and if no norm can be
     folded.
     """
     folder = Path(run_dir)
@@ -123,7 +123,7 @@ def export(run_dir: Path, folder: Path, *, fold: bool) -> Exported:
     """Write a finished run's tested weights to a folder, with norms folded if `fold`.
 
     The file holds a state dict under `model`, the config, and the names of the folded norms, whose
-    weights are gone. It is computed on the CPU. Raises ValueError if no norm can be folded, or if
+    weights are gone. All is computed on the CPU. Raises ValueError if no norm can be folded, or if
     the folded model's outputs do not agree with the run's.
     """
     run = load_run(run_dir, ["device=cpu"])
@@ -186,7 +186,7 @@ def _fold(model: nn.Module, *, recalibrate: bool) -> Sequence[str]:
     norms = running_norms(model)
     if any(recalibrate or norm.eval_stats == "recalibrated" for norm in norms):
         raise ValueError(
-            "--fold needs the running statistics of training, and this run recalibrates them: give "
+            "--fold needs the running statistics of training, but this run recalibrates them: give "
             "norm.eval_stats=running, or validate.average_statistics=average for averaged weights"
         )
     if not (folded := fold_norms(model)):

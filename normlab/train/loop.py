@@ -221,7 +221,7 @@ class Trainer:
         return counts, dict(zip(sums, totals[len(names) :], strict=True))
 
     def _loss(self, batch: Batch, counts: Mapping[str, float]) -> Tensor:
-        """Return one micro-batch's share of the step's loss."""
+        """Return a micro-batch's share of the step's loss."""
         with self.runtime.autocast():
             losses = self.task.losses(self.model, batch.to(self.runtime.device))
             # A step may have a count of zero, for example if no token could be masked.

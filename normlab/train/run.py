@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from omegaconf import DictConfig
 
 NUMERICS = 1
-_SCRATCH = "normlab-debug-"  # begins the names of folders of debug runs
+_SCRATCH = "normlab-debug-"  # prefix of the folder names of debug runs
 GOLDEN_NORMS = frozenset(
     {
         *("ada", "bn", "bn_noisy", "bn_position", "bn_rms", "bn_sample", "brn", "derf", "dyt"),
@@ -77,7 +77,7 @@ def _files(group: str, name: str, but: str | None = None) -> str:
 
 @contextmanager
 def scratch(runs_dir: str = "") -> Iterator[str]:
-    """Yield a `runs_dir` for runs with `observe.debug`, and remove it; inside one, yield that."""
+    """Yield a temporary `runs_dir` for runs with `observe.debug`; within one, yield that one."""
     if Path(runs_dir).name.startswith(_SCRATCH):
         yield runs_dir
     else:
@@ -88,14 +88,14 @@ def scratch(runs_dir: str = "") -> Iterator[str]:
 def train(config: "DictConfig") -> RunRecord:
     """Train a run and return its record; a finished run's record is returned at once.
 
-    With `observe.debug`, nothing else of the run is kept. Raises ValueError for invalid values,
-    damaged files, or a run made by other code.
+    With `observe.debug`, no files of the run are kept. Raises ValueError for invalid values,
+    damaged files, or a run made by another code version.
     """
     run = Run(config)
     if not run.config["observe"]["debug"]:
         return _train(run)
     if "RANK" in os.environ:
-        raise ValueError("debug=true tries a run in one process: start it without torchrun")
+        raise ValueError("debug=true runs in one process: start it without torchrun")
     with scratch(run.config["runs_dir"]) as folder:
         run.move(folder)
         return _train(run)
@@ -157,7 +157,7 @@ class Run:
             return None
         if (before := record.environment.get("world_size")) != processes:
             raise ValueError(
-                f"{self.folder} was trained by {before} processes and this run has {processes}, so "
+                f"{self.folder} was trained by {before} processes but this run has {processes}, so "
                 f"its batches differ: start it with {before}, or use another runs_dir"
             )
         if not self.takes_code(record.made_by, record.environment.get("commit")):
@@ -169,14 +169,14 @@ class Run:
         return record
 
     def takes_code(self, made_by: MadeBy, commit: object) -> bool:
-        """Return whether results of other code may be used; ValueError if the user must decide."""
+        """Return whether to reuse results of different code; ValueError if the user must decide."""
         if same_code(made_by, self.made_by) or self.other_code == "accept":
             return True
         if self.other_code == "rerun":
             return False
         raise ValueError(
-            f"{self.folder} was made by other code (numerics {made_by[0]}, commit {commit}; now "
-            f"numerics {NUMERICS}), or with another version of your norm's file: give "
+            f"{self.folder} was made by different code (numerics {made_by[0]}, commit {commit}; "
+            f"now numerics {NUMERICS}), or with another version of your norm's file: give "
             "observe.other_code=accept to keep its results, observe.other_code=rerun to train it "
             "again, or another runs_dir"
         )
@@ -188,7 +188,7 @@ class Run:
         if self.other_code == "rerun":
             return False
         raise ValueError(
-            f"{self.folder} was started with other arithmetic ({' '.join(begun)}) than this "
+            f"{self.folder} was started with different arithmetic ({' '.join(begun)}) than this "
             f"machine's ({' '.join(here)}): resume it on such a machine, or train it again with "
             "observe.other_code=rerun or in another runs_dir"
         )
@@ -197,7 +197,7 @@ class Run:
         """Raise ValueError if the run was trained on data other than `data`."""
         if checksums != data.get("checksums"):
             raise ValueError(
-                f"{self.folder} was trained on other data with the same config (now data_dir="
+                f"{self.folder} was trained on different data with the same config (now data_dir="
                 f"{self.config['data_dir']}): use another runs_dir, or give the text another name "
                 "if the task has task.corpus.name"
             )

@@ -27,7 +27,7 @@ _RECORDED_PACKAGES = ("normlab", "torch", "numpy", "tokenizers", "sacrebleu", "s
 
 @dataclass(frozen=True)
 class Runtime:
-    """The device and the precision that a run uses, resolved.
+    """The device and precision of a run, with `auto` resolved.
 
     Attributes:
         precision: `fp32`, `bf16` (autocast: bf16 products, float32 weights, statistics and

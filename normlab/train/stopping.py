@@ -20,8 +20,8 @@ from torch.utils.hooks import RemovableHandle
 
 from normlab.records.record import Score
 
-CONVERGED = 0.01  # a run has converged at a loss at most this share above its last loss
-TAIL = 0.2  # the last share of the run, which must improve the loss by less than that
+CONVERGED = 0.01  # a run has converged once its loss is at most this share above its last loss
+TAIL = 0.2  # the share of the run, at its end, in which the loss must improve by less than that
 
 
 @dataclass(frozen=True)
@@ -119,10 +119,10 @@ class Validation(msgspec.Struct, frozen=True):
     scores: dict[str, Score]
 
     def score(self, name: str) -> Score:
-        """Return the score `valid/<name>`; ValueError names the scores that exist."""
+        """Return the score `valid/<name>`; ValueError, listing the scores, if there is none."""
         if (found := self.scores.get(f"valid/{name}")) is None:
             there = ", ".join(sorted(path.removeprefix("valid/") for path in self.scores))
-            raise ValueError(f"{name} is not a score of this task; its scores are {there}")
+            raise ValueError(f"{name} is not a score of this task; choose from {there}")
         return found
 
 
@@ -172,7 +172,7 @@ class Validations:
 
         A run converges at the first validation whose loss is at most `CONVERGED` above the last
         loss, provided that the loss improved by less than that over the last `TAIL` of the run.
-        They are infinite without convergence or a validation before that tail, or for a `lost` run.
+        They are infinite if it does not, if no validation precedes that tail, or if it is `lost`.
         Names are `valid/steps_to_converge` and `valid/tokens_to_converge`.
         """
         losses = [(v, v.scores["valid/loss"].value) for v in self.seen if "valid/loss" in v.scores]

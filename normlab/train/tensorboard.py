@@ -1,6 +1,6 @@
 """TensorBoard: writes a copy of a run as event files to `tensorboard/` in the run folder.
 
-Rows become scalars with the same names, and the config becomes a text. A resumed run starts a
+Rows become scalars with the same names, and the config is stored as text. A resumed run starts a
 new file, which makes TensorBoard drop the steps after the checkpoint.
 """
 

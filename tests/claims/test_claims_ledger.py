@@ -169,7 +169,7 @@ def test_one_claim_has_its_answer_first_and_all_that_decides_it(results, capsys)
     assert "\n1. It is so.\n" in out and "results/made/small:ln\n" in out and "so_1" not in out
     # It is corrected for the others, whichever is shown.
     assert plain(capsys, results, "3") == plain(capsys, results)[2:]
-    with pytest.raises(ValueError, match="no claim 99; there are 1 to 3"):
+    with pytest.raises(ValueError, match="no claim 99; claims are numbered 1 to 3"):
         call(capsys, results, "99")
 
 
@@ -208,7 +208,7 @@ def test_verify_names_each_page_that_is_not_what_the_records_give(results, capsy
         text = (results / name).read_text("utf-8")
         (results / name).write_text(text.replace("1", "2", 1), "utf-8")
         code, _, err = call(capsys, results, "--verify")
-        assert code == 1 and f"{results / name}: does not follow from the records" in err
+        assert code == 1 and f"{results / name}: does not match the records" in err
         (results / name).write_text(text, "utf-8")
 
 

@@ -25,9 +25,9 @@ def test_the_page_of_commands_fits_a_terminal(capsys):
 @pytest.mark.parametrize(
     ("argv", "said"),
     [
-        (["trian", "norm=bn"], "no command 'trian'; did you mean train?"),
+        (["trian", "norm=bn"], "unknown command 'trian'; did you mean train?"),
         (["help", "train"], "type normlab train --help"),
-        (["qqqq"], "there are claims, compare"),
+        (["qqqq"], "choose from claims, compare"),
     ],
 )
 def test_an_unknown_command_gets_a_suggestion(argv, said, capsys):

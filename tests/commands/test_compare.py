@@ -98,7 +98,7 @@ def test_each_row_is_compared_with_the_baseline_and_what_they_differ_in_is_said(
     assert "the others are not a fair sample (bn optim.lr=0.0005)" in out
     assert "only seeds 1 are pairs (bn+ln optim.lr=0.0005)" in out
     assert next(iter(compare(capsys, "--baseline", "rms")[3])) == named[0]
-    with pytest.raises(ValueError, match=r"gn: no row is called that"):
+    with pytest.raises(ValueError, match=r"gn: no such row"):
         main(["--baseline", "gn"])
     keep(runs, record(norm="bn", choices={"placement": "post"}))
     assert next(iter(compare(capsys, "--baseline", "bn")[3])).startswith(("bn pre", "bn post"))

@@ -51,6 +51,6 @@ def test_a_sweep_is_tried_likewise(corpus, emptied, capsys):
 def test_ranks_and_other_machines_cannot_debug(corpus, emptied, monkeypatch, capsys):
     words = tiny(corpus, emptied.parent / "runs", "debug=true")
     assert main(["train", "-m", "hydra/launcher=submitit_slurm", *words]) == 1
-    assert "leave out hydra/launcher" in capsys.readouterr().err
+    assert "omit hydra/launcher" in capsys.readouterr().err
     monkeypatch.setitem(os.environ, "RANK", "0")
     assert main(["train", *words]) == 1 and "without torchrun" in capsys.readouterr().err

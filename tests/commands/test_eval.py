@@ -84,8 +84,8 @@ def test_a_folded_run_scores_the_same(finished: Path, evaluated):
         (["norm.stats=batch"], ["norm.stats=batch"]),
         (["norm=bn"], ["norm=bn", "norm cannot be replaced", "norm.KEY=value"]),
         (["--split", "dev"], ["dev", "test", "valid"]),
-        (["--limit", "-3"], ["--limit -3: give 1 or more"]),
-        (["--limit", "3", "--outputs", "x"], ["--outputs takes the whole split"]),
+        (["--limit", "-3"], ["--limit -3: must be at least 1"]),
+        (["--limit", "3", "--outputs", "x"], ["--outputs needs the whole split"]),
     ],
 )
 def test_what_does_not_fit_is_one_clear_line(arguments, parts, finished: Path, capsys):
@@ -113,7 +113,7 @@ def test_a_stopped_run_has_a_warning_and_weights_that_were_not_kept_are_named(co
     assert main(["eval", str(folder), "--limit", "1"]) == 0
     out, said = capsys.readouterr()
     assert "interrupted at step 3, so these are not the weights of a whole run" in said
-    assert "--limit 1 scores a part of the split" in out
+    assert "--limit 1 scores part of the split" in out
     (folder / "checkpoints" / "best-loss.pt").unlink()
     unkept = ["eval", str(folder), "--weights", "best_loss", "validate.best=false"]
     assert main(unkept) == 1

@@ -51,4 +51,4 @@ def test_one_of_several_runs_has_to_be_named(finished, tmp_path, translated):
     for seed in (1, 2):
         shutil.copytree(finished, tmp_path / "a" / f"seed{seed}")
     status, error = translated(b"der Mann sieht den Hund heute.\n", tmp_path / "a")
-    assert status == 1 and "has 2 runs: name one, such as" in error
+    assert status == 1 and "has 2 runs; name one, such as" in error

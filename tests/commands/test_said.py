@@ -44,13 +44,13 @@ def test_nothing_is_suggested_if_nothing_is_similar():
 @pytest.mark.parametrize("command", ["train", "inspect", "norm card"])
 def test_a_key_that_is_given_twice_is_refused(command, capsys):
     assert cli([*command.split(), "norm=bn", "placement=deepnorm", "placement=pre"]) == 1
-    said = "placement=deepnorm and placement=pre are both given: give one"
+    said = "placement=deepnorm and placement=pre are both given; keep one"
     assert said in capsys.readouterr().err
     check_given_once(["seed=1", "seed=1", "probe=[tid]", "probe=[spikes]", "~schedule", "a"])
 
 
 def test_a_key_written_as_a_flag_is_named():
-    with pytest.raises(ValueError, match=r"there is no --steps: .* Did you mean steps"):
+    with pytest.raises(ValueError, match=r"unknown flag --steps; .* Did you mean steps"):
         check_arguments(["--steps", "100"])
     with pytest.raises(ValueError, match="'foo': expected key=value, such as norm=bn"):
         check_arguments(["foo"])

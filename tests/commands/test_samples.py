@@ -56,7 +56,7 @@ def test_eighty_columns_are_enough_and_the_first_seed_of_a_row_is_shown(
 
 def test_without_the_text_or_translations_the_reason_is_said(folders, translated, tmp_path, capsys):
     ln, bn = folders
-    with pytest.raises(ValueError, match=r"--samples 0: give 1 or more"):
+    with pytest.raises(ValueError, match=r"--samples 0: must be at least 1"):
         main([ln, "--samples", "0"])
     with pytest.raises(ValueError, match=r"the test text cannot be read: .*--data-dir"):
         main([ln, "--samples", "--data-dir", str(tmp_path / "gone")])

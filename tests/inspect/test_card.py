@@ -29,7 +29,7 @@ def test_every_question_has_a_text_and_a_name_of_its_own():
         (["norm=bn", "scale=paper"], "scale=paper: choose smoke or small"),
         (["norm=bn", "--only", "foo"], "no question 'foo'"),
         (["norm=bn", "--publish", "nowhere"], "nowhere: no such folder"),
-        (["norm=bn", "--publish", ".", "--only", "cost"], "leave --only out"),
+        (["norm=bn", "--publish", ".", "--only", "cost"], "omit --only"),
     ],
 )
 def test_wrong_input_is_named_before_anything_is_made(arguments, message, tmp_path):

@@ -101,7 +101,7 @@ WRONG = {
     "alone": (
         wrong(lambda self, x, s: x / root(x, (0, 1)), pools=ALL, batch_independent=True),
         "independent",
-        "`batch_independent` is True, but in eval a sequence has another output alone",
+        "`batch_independent` is True, but in eval a sequence has a different output alone",
     ),
     "start": (
         wrong(lambda self, x, s: by_token(x) * places(x.shape[1], 1)),

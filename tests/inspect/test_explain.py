@@ -93,5 +93,5 @@ def test_several_norms_are_drawn_and_compared(capsys):
 
 
 def test_an_unknown_norm_names_the_options():
-    with pytest.raises(ValueError, match=r"no option 'lyernorm' of .*: there are .*ln"):
+    with pytest.raises(ValueError, match=r"no option 'lyernorm' of .*; choose from .*ln"):
         main(["lyernorm"])

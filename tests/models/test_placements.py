@@ -266,7 +266,7 @@ def test_a_calibration_pass_leaves_no_trace_and_is_its_seed_s():
 @pytest.mark.parametrize(
     ("overrides", "said"),
     [
-        (["placement=rezero"], r"placement=rezero has no norms, and norm=ln .* give norm=none"),
+        (["placement=rezero"], r"placement=rezero has no norms, but norm=ln .* give norm=none"),
         (
             ["placement=rezero", "norm=none", "norm@decoder_norm=bn"],
             r"norm@decoder_norm=bn asks for one: give norm@decoder_norm=none",

@@ -77,7 +77,7 @@ def test_commands_take_an_address_as_run(folder):
     assert names == ["small:ln@seed1", "small:ln@seed2"]
     assert one_run(folder.parent / "small:bn placement=pre").name == "small:bn placement=pre@seed1"
     with pytest.raises(
-        ValueError, match=r"small:ln has 2 runs: name one, such as .*small:ln@seed1"
+        ValueError, match=r"small:ln has 2 runs; name one, such as .*small:ln@seed1"
     ):
         one_run(folder.parent / "small:ln")
 
@@ -104,9 +104,9 @@ def test_the_config_of_an_older_run_gets_the_defaults_of_newer_keys():
 @pytest.mark.parametrize(
     ("address", "message"),
     [
-        ("ln@seed7", "no such run; there are seed1, seed2"),
-        ("bn placement=post@seed2", "no such run; there are seed1"),
-        ("rms@seed1", "no such run; there are ln, bn placement=pre, bn placement=post"),
+        ("ln@seed7", "no such run; available: seed1, seed2"),
+        ("bn placement=post@seed2", "no such run; available: seed1"),
+        ("rms@seed1", "no such run; available: ln, bn placement=pre, bn placement=post"),
     ],
 )
 def test_an_address_of_no_run_says_what_there_is(folder, address, message):

@@ -154,7 +154,7 @@ def test_stale_tables_are_named_and_made_again(results, capsys):
         ),
         (
             lambda padding: padding.rename(padding.with_name("gone")),
-            "no study 'gone': there are",
+            "no study 'gone'; choose from",
         ),
     ],
 )

@@ -138,7 +138,7 @@ def test_an_override_of_the_grid_keeps_its_values_alone(written):
         "placement=post batch_size=8",
     ]
     assert all(run.overrides.count("placement=post") == 1 for run in planned)
-    with pytest.raises(ValueError, match=r"batch_size=9: .* has no value 9: there are 8, 32"):
+    with pytest.raises(ValueError, match=r"batch_size=9: .* has no value 9; choose from 8, 32"):
         written().planned("small", extra=["batch_size=9"])
 
 
@@ -183,11 +183,11 @@ def test_two_values_are_tried_only_where_nothing_is_decided(written):
 
 
 def test_an_unknown_study_or_scale_names_those_there_are(written):
-    with pytest.raises(ValueError, match=r"no study 'nope': there are .*translation_norms"):
+    with pytest.raises(ValueError, match=r"no study 'nope'; choose from .*translation_norms"):
         load_study("nope")
     with pytest.raises(ValueError, match=r"Did you mean .*bert_norms"):
         load_study("BERT_norm")
-    with pytest.raises(ValueError, match="study good has no scale=paper: there are smoke, small"):
+    with pytest.raises(ValueError, match="study good has no scale=paper; choose from smoke, small"):
         written().planned("paper")
 
 
@@ -207,22 +207,22 @@ def within(*keys):
     ("change", "message"),
     [
         (lambda node: node.pop("table"), "the file: .* missing required field `table`"),
-        (within("colums")([]), "the file: no 'colums': there are .*columns"),
+        (within("colums")([]), "the file: no 'colums'; choose from .*columns"),
         (within("claims")(["one"]), r"claims\[0\]: Expected `int`, got `str`, found \['one'\]"),
         (within("rows")({}), "rows: Expected `object` of length >= 1, found {}"),
         (within("rows", "bn")(["norm"]), r"rows.bn\[0\]: Expected `str` matching regex '='"),
-        (within("figures", "ln", "test/blue")(1), "figures.ln: no 'test/blue': there"),
+        (within("figures", "ln", "test/blue")(1), "figures.ln: no 'test/blue'; choose"),
         (within("scales", "small", "seed")([1]), "scales.small: .* unknown field `seed`"),
         (within("scales", "small", "minutes")(0), "scales.small.minutes: Expected `float` > 0.0"),
         (within("scales", "small", "rows")(["bn"]), "scales.small.rows: must begin with ln"),
-        (within("scales", "small", "grid")({"lr": [1]}), "small.grid: no 'lr': there are"),
+        (within("scales", "small", "grid")({"lr": [1]}), "small.grid: no 'lr'; choose from"),
         (
             within("scales", "smoke", "rates")({"bn @ placement=post": []}),
-            "rates.bn @ placement=post: no 'placement=post': there are placement=pre, batch_size=8",
+            "rates.bn @ placement=post: no 'placement=post'; choose from placement=pre, batch_",
         ),
         (
             within("scales", "small", "rates")({"bn": ["batch_size=4"]}),
-            "scales.small.rates.bn: batch_size=4: is an axis of the grid",
+            "scales.small.rates.bn: batch_size=4 sets an axis of the grid",
         ),
     ],
 )

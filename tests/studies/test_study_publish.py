@@ -39,8 +39,8 @@ def test_another_experiment_at_a_published_row_is_refused_before_any_run(
     before = contents(folder.parents[1])
     place_of_results = "--publish" if verb == "run" else "--results"
     said = (
-        r"results/one/smoke holds other experiments \(ln: published is toy-ln-pre-\w+, this run is "
-        r"toy-ln-.*\): remove the overrides that differ, or give --publish another folder"
+        r"results/one/smoke holds different experiments \(ln: published is toy-ln-pre-\w+, this "
+        r"run is toy-ln-.*\): remove the overrides that differ, or give --publish another folder"
     )
     with pytest.raises(ValueError, match=said):
         command.main([verb, "one", "seeds=1", OTHER, place_of_results, "results"])

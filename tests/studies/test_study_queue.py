@@ -146,7 +146,7 @@ def test_rows_whose_rates_are_not_chosen_are_named_where_runs_would_count(place,
     tuning = "tuning: {key: optim.lr, values: [1e-3, 2e-3, 4e-3], seeds: [101], score: valid/bleu}"
     file = place.folder / "configs" / "study" / "one.yaml"
     text = file.read_text()
-    said = "one scale=small: no learning rate is chosen for bn: choose it with normlab study tune"
+    said = "one scale=small: no learning rate has been chosen for bn; choose it with normlab study"
     for name, more, words, warned in (
         ("small", "rates: {ln: [optim.lr=1e-3]}, ", [], True),
         ("small", "rates: {ln: [optim.lr=1e-3]}, ", ["rows=ln"], False),
@@ -164,7 +164,7 @@ def test_rows_whose_rates_are_not_chosen_are_named_where_runs_would_count(place,
     ("argv", "message"),
     [
         (["one", "one"], "name each study once"),
-        (["one", "tow:norm=ln"], "tow:norm=ln: tow is not a named study: one"),
+        (["one", "tow:norm=ln"], "tow:norm=ln: tow is none of the named studies, one"),
         (["one", "seeds=1", "--until-decided"], "plans the seeds of each analysis"),
         (["scale=small"], "name each study once, such as"),
     ],

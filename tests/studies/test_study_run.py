@@ -95,10 +95,10 @@ def test_the_commands_of_runs_are_printed_alone_and_nothing_runs(place, capsys):
 @pytest.mark.parametrize(
     ("argv", "message"),
     [
-        (["nope"], "no study 'nope': there are one, two"),
-        (["one", "scale=huge"], "study one has no scale=huge: there are smoke"),
+        (["nope"], "no study 'nope'; choose from one, two"),
+        (["one", "scale=huge"], "study one has no scale=huge; choose from smoke"),
         (["one", "seeds=a,b"], "seeds=a,b: expected numbers, such as seeds=1,2,3"),
-        (["one", "rows=gn"], "rows: 'gn' is not a row of scale=smoke: there are 1 ln; 2 bn"),
+        (["one", "rows=gn"], "rows: 'gn' is not a row of scale=smoke; choose from 1 ln; 2 bn"),
         (["one", "norm=rms"], "ln seed=1 and bn seed=1 are the same run"),
         (["one", "batch_size=0"], "batch_size=0 must be above 0"),
         (["one", "--processes", "0"], "processes=0 must be above 0"),

@@ -89,7 +89,7 @@ def test_a_run_that_diverges_is_the_worst_and_without_another_the_rate_goes(tune
     code, out = tuning(capsys)
     assert code == 0 and "| bn | 10 | diverged at 100 | 20 | 4e-3 |" in out
     assert study(tuned).scale("smoke").rates == {"bn": ("optim.lr=4e-3",)}
-    assert "no value trains for ln: its former rate, optim.lr=9, is removed\n" in out
+    assert "no value trains for ln: its old rate, optim.lr=9, is removed\n" in out
     (row,) = re.findall(r"\| ln .*", (tuned.folder / "results/one/tuning.md").read_text())
     assert row.endswith("| none |")
 
@@ -127,7 +127,7 @@ def test_rows_of_whole_runs_are_tried_without_the_overrides_of_trials(tuned):
         ("values: [1e-3, 2e-3, 4e-3]", "values: [1e-3]", r"too few values \(1\)"),
         ("score: valid/bleu", "score: test/bleu", r"score: Expected `str` matching regex"),
         (", score: valid/bleu", "", "missing required field `score`"),
-        ("valid/bleu}", "valid/bleu, whole_runs: [rms]}", "no .rms.: there"),
+        ("valid/bleu}", "valid/bleu, whole_runs: [rms]}", "no .rms.; choose"),
         ("valid/bleu", "valid/blue", "is not a score with a direction in .*; use .*nll, perp"),
     ],
 )

@@ -22,7 +22,7 @@ def test_rows_are_names_or_numbers_in_the_order_of_the_study():
         '"bn, padding counted",none': ["bn, padding counted", "none"],
     }.items():
         assert read_rows(text, study(ROWS), "small") == rows
-    said = r"is not a row of scale=small: there are 1 ln; 2 bn; 3 bn in"
+    said = r"is not a row of scale=small; choose from 1 ln; 2 bn; 3 bn in"
     for text in ("gn", "7", "", "[ln", "ln: bn"):
         with pytest.raises(ValueError, match=said):
             read_rows(text, study(ROWS), "small")

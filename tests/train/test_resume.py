@@ -220,5 +220,5 @@ def test_other_data_under_the_same_config_are_refused(
         path.write_text(path.read_text(encoding="utf-8").replace("Hund", "Wolf"), encoding="utf-8")
     refused = place.start(f"data_dir={other}")
     assert refused.status == 1
-    assert "other data" in refused.output
+    assert "different data" in refused.output
     assert "runs_dir" in refused.output

@@ -17,7 +17,7 @@ def run(tmp_path, *overrides: str) -> Run:
 def test_other_code_is_refused_accepted_or_trained_again(tmp_path):
     assert run(tmp_path).takes_code((NUMERICS, {"mine": "a"}), "abc")
     with pytest.raises(
-        ValueError, match=r"other code \(numerics 0, commit abc; now.*runs_dir"
+        ValueError, match=r"different code \(numerics 0, commit abc; now.*runs_dir"
     ) as said:
         run(tmp_path).takes_code((0, {}), "abc")
     assert "other_code=accept" in str(said.value) and "other_code=rerun" in str(said.value)
@@ -43,7 +43,7 @@ def test_a_record_is_returned_whatever_the_machine_and_refused_for_another_numbe
     here.store.write(made, here.folder)
     found = here.finished(processes=1)
     assert found is not None and found.run_id == made.run_id
-    with pytest.raises(ValueError, match="trained by 1 processes and this run has 2"):
+    with pytest.raises(ValueError, match="trained by 1 processes but this run has 2"):
         here.finished(processes=2)
     stopped = replace(made, outcome=replace(made.outcome, status="interrupted"))
     here.store.write(stopped, here.folder)

@@ -54,7 +54,7 @@ def test_the_first_of_the_best_is_best_and_nan_is_the_worst(higher, step):
 
 
 def test_a_score_that_the_task_has_not_is_named():
-    with pytest.raises(ValueError, match="blue is not a score of this task; its scores are loss"):
+    with pytest.raises(ValueError, match="blue is not a score of this task; choose from loss"):
         seen([1.0]).best("blue")
 
 
