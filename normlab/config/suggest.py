@@ -94,8 +94,8 @@ def no_option(group: str, option: str) -> str:
         package = f"hydra-{option.partition('_')[0]}-{group.rpartition('/')[2]}"
         return f"{group}={option} is missing: pip install -c constraints.txt {package}"
     there = option_names(group)
-    listed, near = ", ".join(there) or "none", of_option(group, option, there)
-    return f"no option {option!r} of the group {group!r}: there are {listed}.{near}{of_your_own()}"
+    names, near = ", ".join(there) or "none", of_option(group, option, there)
+    return f"no option {option!r} of the group {group!r}; choose from {names}.{near}{of_your_own()}"
 
 
 def check_arguments(arguments: Sequence[str]) -> None:

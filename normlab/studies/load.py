@@ -32,16 +32,16 @@ _LEAST = "give at least three (two at scale=smoke and with `pilot: true`)"
 
 
 def load_study(name: str, configs: Path | None = None) -> Study:
-    """Read a study; a ValueError names the existing studies, or the file and the wrong key.
+    """Read a study; ValueError for an unknown name or, with file and key, an invalid file.
 
-    `configs` is in place of normlab's own; the user's folders are looked through too.
+    `configs` replaces normlab's own; the user's folders are searched too.
     In the file, an axis given as a list of values means `axis=value` for each value.
     """
     found = {option.name: option for option in options("study", configs)}
     if name not in found:
         near = get_close_matches(name.lower(), found)
-        meant = f" Did you mean {' or '.join(near)}?" if near else ""
-        raise ValueError(f"no study {name!r}: there are {', '.join(found)}.{meant}{of_your_own()}")
+        said = f" Did you mean {' or '.join(near)}?" if near else ""
+        raise ValueError(f"no study {name!r}; choose from {', '.join(found)}.{said}{of_your_own()}")
     path = found[name].path
     content = _typed(read_yaml(path))
     if isinstance(content, dict):
