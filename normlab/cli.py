@@ -16,8 +16,8 @@ def main(argv: list[str] | None = None) -> int:
     if not arguments or arguments[0] in ("-h", "--help"):
         print(usage())
         return 0
-    # Threads that spin while waiting slow all others, on a busy machine to a tenth of the speed
-    # (results/bench/terminal.md). OpenMP reads this with torch; the runs of a sweep inherit it.
+    # Threads that spin while waiting slow down all others, on a busy machine to a tenth of their
+    # speed (results/bench/terminal.md). OpenMP reads this with torch; a sweep's runs inherit it.
     os.environ.setdefault("OMP_WAIT_POLICY", "passive")
     name, *rest = arguments
     if name == "--version":

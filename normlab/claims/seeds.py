@@ -131,7 +131,7 @@ class StudyEndpoint(Endpoint, frozen=True, kw_only=True):
         return ""
 
     def at_look(self, sample: "Sample", seeds: Sequence[int], look: Look, says: str) -> Judgement:
-        """Judge these seeds of a sample at a look, by their values if all of them train."""
+        """Judge a sample's seeds at one look: by value or, if any diverged, by how many train."""
         trained, counted = sample.train_text(seeds), list(sample.train_counts(seeds).values())
         if not all(run.finished for run in sample.runs(seeds)):
             found = self.of_counts(counted, look, says)

@@ -1,4 +1,4 @@
-"""What `normlab study` does besides the runs: it judges, publishes and shows a queue, and tunes."""
+"""What `normlab study` does besides runs: it judges, publishes and tunes studies, shows a queue."""
 
 import argparse
 import math

@@ -109,7 +109,7 @@ def _judged(results: Path, *, compute: bool) -> tuple[dict[Path, str], list[str]
 
 
 def _write(pages: Mapping[Path, str], results: Path) -> None:
-    """Write the pages, but none of them if published evidence was altered."""
+    """Write all the pages, or none if published evidence was altered."""
     from normlab.reports import manifest
 
     published = (results / manifest.MANIFEST).is_file()

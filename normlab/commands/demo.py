@@ -29,7 +29,7 @@ _NORMS = {"ln": "layer norm", "none": "no norm", "bn": "batch norm"}
 _SETTINGS = (
     *("task=toy", "precision=fp32", "schedule.warmup=60", "validate.every=100"),
     *("validate.best=false", "task.test_search.beam=1", "probe=[]", "observe.log_every=20"),
-    # No translation is longer; a model that has just begun to learn would go on.
+    # No translation is longer than this; a barely trained model would otherwise keep generating.
     *("task.valid_search.length_offset=10", "task.test_search.length_offset=10"),
     "observe.study=demo",
 )
@@ -69,7 +69,7 @@ _ACTS = {
 
 
 class Found(NamedTuple):
-    """What was measured of a norm; NaN if its run diverged.
+    """The measurements of a norm; NaN if its run diverged.
 
     `running` and `batch` are the loss on held-out sentences with running and with batch statistics
     (nats per token), `training` and `evaluation` the share by which a sentence's output changes

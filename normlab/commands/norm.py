@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 _EXAMPLES = """examples:
   normlab norm new peak             normlab/norms/peak.py and configs/norm/peak.yaml
-  normlab norm new peak --in own    own/peak.py and own/norm/peak.yaml, in a folder of yours
+  normlab norm new peak --in own    own/peak.py and own/norm/peak.yaml, in your own folder
   normlab norm check peak include=own  check it against the norm contract, in seconds
   normlab norm card peak include=own   make its report card, in minutes
 
@@ -88,7 +88,7 @@ def main(argv: list[str]) -> int:
     parser = command_parser("norm", does, _EXAMPLES)
     parser.add_argument("action", choices=("new", "check", "card"), help="what to do")
     parser.add_argument("name", metavar="NAME", help="lowercase letters, digits and _")
-    parser.add_argument("--in", dest="folder", type=as_path, help="a folder of yours; see include=")
+    parser.add_argument("--in", dest="folder", type=as_path, help="your own folder; see include=")
     arguments = parser.parse_args(argv)
     return _new(arguments.name, arguments.folder)
 

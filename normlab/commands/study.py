@@ -273,7 +273,7 @@ def _head(job: Job, left: Sequence[Run]) -> str:
 
 
 def _summary(queue: Queue, again: str) -> list[str]:
-    """Return lines on what is done and what is left, and the command that resumes."""
+    """Return lines on what is done and what is left, with the command to resume."""
     now, left = len(queue.done) - queue.before, len(queue.left())
     lines = [f"{len(queue.done)} runs done, {now} of them now; {left} left"]
     for job in queue.jobs:

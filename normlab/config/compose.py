@@ -198,9 +198,9 @@ def _settle_sites(config: DictConfig) -> None:
 
 
 def _check_plain(value: object, key: str) -> None:
-    """Raise ValueError for a class or an interpolation: a record holds plain data only."""
+    """Raise ValueError for a class or an interpolation: records hold only plain data."""
     if isinstance(value, str) and "${" in value:
-        raise ValueError(f"the run's config has {value!r} at {key}: a record holds plain values")
+        raise ValueError(f"the run's config has {value!r} at {key}: records hold only plain values")
     if isinstance(value, Mapping):
         if TARGET in value:
             given = f"{key}.{TARGET}={value[TARGET]!r:.60}"
@@ -212,7 +212,7 @@ def _check_plain(value: object, key: str) -> None:
 
 
 def error_line(error: Exception) -> str:
-    """Return an error of Hydra or OmegaConf as one line, with the key and what is allowed."""
+    """Return a Hydra or OmegaConf error as one line, with the key and the allowed values."""
     if isinstance(error, MissingConfigException) and error.missing_cfg_file:
         group, _, option = error.missing_cfg_file.removesuffix(".yaml").rpartition("/")
         return suggest.no_option(group, option)
@@ -238,7 +238,7 @@ def to_dict(config: Any) -> dict[str, Any]:
 
 
 def from_dict(plain: Mapping[str, Any], changes: Sequence[str] = ()) -> DictConfig:
-    """Return the config of a `to_dict` result, with dotted `key=value` changes.
+    """Rebuild a config from a `to_dict` result, applying dotted `key=value` changes.
 
     Keys newer than the run get their defaults. Raises ValueError for a missing node, an unknown
     change, or an interpolation: a config from elsewhere must not read this machine's environment.

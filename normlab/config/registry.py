@@ -83,7 +83,7 @@ def sha256(path: Path) -> str:
 
 @dataclass(frozen=True)
 class Option:
-    """An option: its file's comment without commands (`details`), and the first sentence of it."""
+    """An option: its file's comment without commands (`details`) and that text's first sentence."""
 
     name: str
     path: Path
@@ -217,7 +217,7 @@ def settings_of(node: object, key: str) -> Mapping[str, Any]:
     `key` is the node's path in a run's config, such as `encoder_norm` or `observe.probe.tid`.
     """
     if not isinstance(node, Mapping):
-        raise ValueError(f"{key}={node!r:.60} must be a mapping with the key option")
+        raise ValueError(f"{key}={node!r:.60} must be a mapping with the key `option`")
     if TARGET in node:  # the content of an option's file, or a node made by a program
         return node
     first, *rest = key.split(".")

@@ -177,6 +177,6 @@ def _value(value: Any) -> str:
 
 
 def _quoted(text: str) -> str:
-    """Return a text in quotes, with the backslashes before a quote or the end doubled."""
+    """Return a string in quotes, doubling any backslashes before a quote or the end."""
     inner = _BEFORE_QUOTE.sub(lambda m: m[1] * 2 + ("\\'" if m[2] else ""), text)
     return f"'{inner}'"

@@ -68,7 +68,7 @@ class ImageSource(ABC):
         if not 0 < self.valid_size <= len(train) - len(self.classes):
             raise ValueError(
                 f"task.source.valid_size={self.valid_size}: there are {len(train)} training "
-                "images; hold out at least 1, but leave 1 for each of the classes"
+                "images; hold out at least 1, but keep at least 1 per class for training"
             )
         valid, train = _parted(train, self.valid_size / len(train), seed=0)
         if self.train_size is not None:

@@ -29,7 +29,7 @@ from normlab.data.vocabulary import (
 
 PAIRS_FORMAT = "normlab.prepared/6"
 DOCUMENTS_FORMAT = "normlab.documents/7"
-SAMPLE_CHARACTERS = 100_000_000  # the most text to learn a document vocabulary from
+SAMPLE_CHARACTERS = 100_000_000  # at most this much text is used to learn a document vocabulary
 _PART, _DOCUMENTS = 10_000, 1_000  # lines and documents encoded at once
 _SIDES = ("source", "target")
 _DESCRIPTION = "description.json"

@@ -36,7 +36,7 @@ def compute(name: str) -> list[Evidence]:
 
 
 def piece(asked: str, answer: str, *, holds: bool, **numbers: float) -> Evidence:
-    """Return an answer as evidence that supports the claim if it `holds`, else contradicts it."""
+    """Return an answer as evidence: for the claim if the answer `holds`, against it otherwise."""
     return Evidence(asked, answer, "supports" if holds else "contradicts", numbers)
 
 

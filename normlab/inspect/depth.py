@@ -21,7 +21,7 @@ _SECOND_WEIGHT = "feed_forward.fc2.weight"
 def gradients(subject: Subject) -> Finding:
     """How large is the gradient in each layer, with training statistics and no dropout?
 
-    It is taken on one batch of training text, of the loss per token as training computes it:
+    It is the gradient of training's loss per token, on one batch of training text:
 
         gradient norm of a layer   ||dL/dw||_2 over all parameters w of the layer
         growth of a stack          the last layer's gradient norm divided by the first layer's

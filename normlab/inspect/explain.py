@@ -171,7 +171,7 @@ class Group:
 
 
 def work(norm: Norm, cells: Cells) -> list[Group]:
-    """Run the articles' tensor through a new norm, and return its groups, given by `cells`."""
+    """Run the articles' tensor through a new norm; return the norm's groups, as `cells` says."""
     x = document()
     outputs = look(norm, x), run(trained(norm, x), x)
     found = []

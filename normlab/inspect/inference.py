@@ -23,7 +23,7 @@ DECODED = 12  # sentences
 BATCH = 32
 RECALIBRATION_BATCHES = 32
 RECALIBRATION_TOKENS = 40_000
-_LEAST_GAP = 1e-3  # nats per token; below it there is nothing for recalibration to close
+_LEAST_GAP = 1e-3  # nats per token; below it there is no gap for recalibration to close
 _ROUNDING = 1e-5  # relative to the largest log probability: float32 error over tens of layers
 
 

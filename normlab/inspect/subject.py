@@ -55,12 +55,12 @@ class BareNorm:
         return self.values(*VALID.shape, seed=seed), VALID.clone()
 
     def values(self, *shape: int, seed: int = 0) -> Float[Tensor, "B P D"]:
-        """Return normal values with mean 2 and standard deviation 3."""
+        """Return normally distributed values with mean 2 and standard deviation 3."""
         return normal(*shape, self.width, seed=seed)
 
 
 def normal(*shape: int, seed: int) -> Tensor:
-    """Return normal values with mean 2 and standard deviation 3, in float64."""
+    """Return normally distributed values with mean 2 and standard deviation 3, in float64."""
     generator = torch.Generator().manual_seed(seed)
     return torch.randn(*shape, generator=generator, dtype=torch.float64) * 3 + 2
 

@@ -213,7 +213,7 @@ class RunningNorm(Norm):
 
     @property
     def regime(self) -> Literal["train", "batch", "running"]:
-        """Which statistics are used: the batch's, updating the tables or not, or running ones."""
+        """The statistics in use: the batch's (updating the tables or not), or the running ones."""
         if self.training:
             return "running" if self.frozen else "train"
         return "batch" if self.eval_stats == "batch" else "running"

@@ -59,7 +59,7 @@ class ModelNorms:
         return round(self._freeze_statistics * total)
 
     def commit(self) -> None:
-        """Update the running statistics with the moments that norms held during the update."""
+        """Enter the moments that norms collected during an update into their running statistics."""
         for norm in self._running:
             norm.commit()
 

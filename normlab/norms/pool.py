@@ -56,7 +56,7 @@ class Stream:
         return self.valid
 
     def known_tokens(self, x: Shaped[Tensor, "B P *_"]) -> int | None:
-        """Return the number of real tokens; None when compiling, or if it takes a GPU sync."""
+        """Return the number of real tokens; None when compiling, or if it would need a GPU sync."""
         if self.valid is None:
             return x.shape[0] * x.shape[1]
         if not self.valid.is_cpu or torch.compiler.is_compiling():

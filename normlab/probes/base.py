@@ -58,7 +58,7 @@ class StepView:
 
 
 class Probe(ABC):  # noqa: B024 - a probe overrides what it needs
-    """An observer that measures a run at some kinds of places and averages each metric over time.
+    """An observer that measures a run at certain kinds of places and averages metrics over time.
 
     Attributes:
         at: the kinds of places whose calls `measure` gets (see `sites.places`); if empty, `measure`
@@ -250,7 +250,7 @@ class ProbeGroup:
         return f"probes that do not apply: {'; '.join(listed)}" if listed else ""
 
     def before_forward(self, step: int) -> None:
-        """Tell the probes due at this step that it begins."""
+        """Tell the probes due at this step that the step begins."""
         for _, probe in self._due(step):
             probe.before_forward(step)
 

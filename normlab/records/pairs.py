@@ -58,7 +58,7 @@ def why_not_paired(
 
 
 def same_code(a: MadeBy, b: MadeBy) -> bool:
-    """Return whether two runs share their numerics, and the files of own norms that both use."""
+    """Return whether two runs used the same numerics, and the same files for user norms in both."""
     return a[0] == b[0] and all(a[1][name] == b[1][name] for name in a[1].keys() & b[1].keys())
 
 
@@ -101,7 +101,7 @@ def settings(a: Parts, b: Parts, may_differ: tuple[str, ...]) -> dict[str, tuple
 
 
 def varying(experiments: Sequence[Parts]) -> list[dict[str, Any]]:
-    """Return each experiment's values at the dotted keys that are not the same in all of them.
+    """Return each experiment's values for the dotted keys on which the experiments differ.
 
     A key missing from an experiment has the value `ABSENT`.
     """

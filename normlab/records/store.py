@@ -78,7 +78,7 @@ class RunStore:
             try:
                 found.append((folder, read_record(folder)))
             except ValueError as error:
-                # Report it, because otherwise a seed would be missing silently.
+                # Report it; otherwise a seed would silently be missing.
                 self.damaged.append((folder / RECORD_FILE, str(error)))
         return found
 
@@ -118,7 +118,7 @@ def record_file(place: Path) -> Path:
 
 
 def read_record(place: Path, *, mend: str = MEND_RUN) -> RunRecord:
-    """Read the record at a folder or address; a ValueError says what to do (`mend`)."""
+    """Read the record in a folder or at an address; a ValueError gives the remedy (`mend`)."""
     if (found := run_at(place)) is not None:
         return cast("RunRecord", found[0].records[found[1]])
     path = place / RECORD_FILE

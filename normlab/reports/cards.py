@@ -108,7 +108,7 @@ def _values(scores: Mapping[str, Any]) -> dict[int, float]:
 
 
 def baselines_for(card: Card, folders: Sequence[Path]) -> dict[str, Card]:
-    """Return the baselines' cards with the scale and placement of a card, except the card itself.
+    """Return the baselines' cards that share a card's scale and placement, without that card.
 
     If several folders have a baseline, the first one is used.
     """

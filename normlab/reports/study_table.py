@@ -42,7 +42,7 @@ BOLD = (
 
 
 def build(study: Study, scale: str, runs: Iterable[Run], *, found: bool = False) -> Table:
-    """Return the table of a study's runs; `found` means runs without a plan."""
+    """Return the table of a study's runs; set `found` if the runs do not come from a plan."""
     groups = by_setting(runs)
     joined = {place: _joined(members, study.columns) for place, members in groups.items()}
     overrides = [each for row in study.rows.values() for each in row]

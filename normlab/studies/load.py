@@ -159,7 +159,7 @@ def _checked(path: Path, study: Study, name: str) -> Scale:
 
 
 def _check_choice(path: Path, key: str, tuning: Tuning, scale: Scale, name: str) -> None:
-    """Raise ValueError for too few values: only a value between two others is not at the edge."""
+    """Raise ValueError for too few values: with fewer than three, each one is at the edge."""
     decides = not scale.pilot and name != SMOKE
     if len(tuning.values) < (3 if decides else 2):
         raise _wrong(path, key, f"too few values ({len(tuning.values)}): {_LEAST}")

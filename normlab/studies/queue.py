@@ -209,7 +209,7 @@ class Queue(Plan):
 def cost_table(
     job: Job, left: Sequence[Run], results: Path, at_a_time: int
 ) -> tuple[list[list[str]], list[str]]:
-    """Return the table rows (`COLUMNS`), one per row and point, and notes on data and time.
+    """Return the table rows (`COLUMNS`), one per study row and point, and notes on data and time.
 
     A run's expected duration is the median over the job's own finished runs of its row and point,
     or else over the published runs in `results`. `left` are the runs still to be made.
@@ -268,7 +268,7 @@ def asked(words: Sequence[str], *, published: Path | None = None) -> list[Job]:
     for override in (word for word in words if "=" in word):
         study, colon, _ = override.partition("=")[0].partition(":")
         if colon and study not in own:
-            raise ValueError(f"{override}: {study} is none of the named studies, {' '.join(named)}")
+            raise ValueError(f"{override}: {study} is not among the named studies: {' '.join(own)}")
         for name in [study] if colon else named:
             own[name].append(override.removeprefix(f"{study}:") if colon else override)
     jobs: list[Job] = []
@@ -288,7 +288,7 @@ def taken_out(overrides: Sequence[str]) -> tuple[dict[str, str], list[str]]:
     pairs = [(each, each.partition("=")) for each in overrides]
     found = {_KEYS[key]: value for _, (key, _, value) in pairs if key in _KEYS}
     if whole := [key for _, (key, _, _) in pairs if key in _WHOLE]:
-        raise ValueError(f"{whole[0]}= is only for normlab train; a study's file has its settings")
+        raise ValueError(f"{whole[0]}= is for normlab train; a study's settings are in its file")
     return found, written_out([each for each, (key, _, _) in pairs if key not in _KEYS])
 
 

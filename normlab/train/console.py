@@ -28,7 +28,7 @@ from normlab.train.sinks import NO_SCORES, Pace, Row, RunInfo, Sink
 
 LOSS, SPEED = "train/loss", "train/tokens_per_second"
 _SIZE = ("model", "recipe", "scale")  # options that are not in a run's name
-_SILENT = 5.0  # seconds of silence in a pipe before a status line; more in a long run
+_SILENT = 5.0  # when piped: seconds without output before a status line; more in a long run
 _HEADLINES = 5
 _FIRST = (
     *("test/bleu", "test/chrf", "test/mlm_accuracy", "test/nsp_accuracy", "test/accuracy"),

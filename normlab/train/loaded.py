@@ -160,7 +160,7 @@ def outputs(task: Task, model: nn.Module, batch: Batch) -> Tensor:
 
 
 def rescored(folder: Path, task: Task) -> dict[str, Score]:
-    """Return new scores of the translations kept with a run's record.
+    """Rescore the translations kept with a run's record.
 
     `folder` may be the address of a packed run. Raises ValueError if no translations are kept, if
     the task generates no text, or if there are more or fewer translations than references.

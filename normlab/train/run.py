@@ -169,7 +169,7 @@ class Run:
         return record
 
     def takes_code(self, made_by: MadeBy, commit: object) -> bool:
-        """Return whether to reuse results of different code; ValueError if the user must decide."""
+        """Return whether to use results from different code; ValueError if the user must decide."""
         if same_code(made_by, self.made_by) or self.other_code == "accept":
             return True
         if self.other_code == "rerun":

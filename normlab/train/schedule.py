@@ -64,7 +64,7 @@ class Cosine(Constant):
 
 
 class Linear(Constant):
-    """Rise linearly for `warmup` updates, to a line falling from lr at step 1 to 0 after `total`.
+    """Rise linearly for `warmup` updates, then follow a line from lr at step 1 to 0 after `total`.
 
     BERT's `optimization.py` (Devlin et al. 2019): the line begins at the first update, so the rate
     after the warm-up is slightly below lr. BERT counts updates from 0, so its first rate is 0; here

@@ -186,7 +186,7 @@ class Jsonl(Sink):
 
     def close(self, record: RunRecord | None) -> None:
         if self._file is not None:
-            with self._named() as file:  # closing retries what a full disk refused
+            with self._named() as file:  # closing retries writes that failed on a full disk
                 self._file = None
                 file.close()
 

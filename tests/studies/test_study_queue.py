@@ -164,7 +164,7 @@ def test_rows_whose_rates_are_not_chosen_are_named_where_runs_would_count(place,
     ("argv", "message"),
     [
         (["one", "one"], "name each study once"),
-        (["one", "tow:norm=ln"], "tow:norm=ln: tow is none of the named studies, one"),
+        (["one", "tow:norm=ln"], "tow:norm=ln: tow is not among the named studies: one"),
         (["one", "seeds=1", "--until-decided"], "plans the seeds of each analysis"),
         (["scale=small"], "name each study once, such as"),
     ],
