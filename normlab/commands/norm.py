@@ -18,9 +18,9 @@ if TYPE_CHECKING:
     from normlab.records.record import RunRecord
 
 _EXAMPLES = """examples:
-  normlab norm new peak             normlab/norms/peak.py and configs/norm/peak.yaml
-  normlab norm new peak --in own    own/peak.py and own/norm/peak.yaml, in your own folder
-  normlab norm check peak include=own  check it against the norm contract, in seconds
+  normlab norm new peak                normlab/norms/peak.py, configs/norm/peak.yaml
+  normlab norm new peak --in own       own/peak.py, own/norm/peak.yaml
+  normlab norm check peak include=own  test the norm contract, in seconds
   normlab norm card peak include=own   make its report card, in minutes
 
 The new files work at once, as a norm that divides each token by its root mean square; comments say
@@ -98,7 +98,7 @@ def _new(name: str, folder: Path | None) -> int:
     from normlab.reports.manifest import write_files
 
     if not _NAME.fullmatch(name) or name in _WORDS:
-        rule = "at most 40 lowercase letters, digits and _, a letter first, and no keyword"
+        rule = "at most 40 lowercase letters, digits and _, starting with a letter, no keyword"
         raise ValueError(f"{name!r:.60} cannot be a norm: give {rule} of Python or YAML")
     if folder is None and INSTALLED:
         raise ValueError(f"say where: normlab norm new {name} --in FOLDER, such as --in own")

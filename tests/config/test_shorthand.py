@@ -109,7 +109,7 @@ def test_trackers_are_added_when_asked_for(arguments, sinks):
         ("long_and_short.yaml", "long_and_short.yaml: optim.lr is given twice"),
         ("hydra.yaml", "hydra.yaml: defaults: write norm: bn"),
         ("my.txt", r"'my.txt': expected key=value, such as norm=bn, or a \.yaml file"),
-        *((f"name={name}", "give letters, digits") for name in ("a/b", "../a", ".a", "-a", "a b")),
+        *((f"name={name}", "use letters, digits") for name in ("a/b", "../a", ".a", "-a", "a b")),
     ],
 )
 def test_what_cannot_be_read_is_named(text, said, tmp_path, monkeypatch):
