@@ -39,7 +39,7 @@ _MOVED = 1e-3  # an output that changes by a smaller share is told as unchanged
 _COLUMNS = ("", "BLEU", "loss, running", "loss, batch", "moves, train", "moves, eval")
 _EXAMPLES = """examples:
   normlab demo             how LN, BN and no norm differ, in one to two minutes
-  normlab demo deep        6+6 layers: which still train, in two to three minutes
+  normlab demo deep        6+6 layers: which still train, in three minutes
   normlab demo steps=200   with other settings, as for normlab train
 
 The runs and the page are kept below runs/. The same command shows them again, or resumes after

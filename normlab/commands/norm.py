@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from normlab.records.record import RunRecord
 
 _EXAMPLES = """examples:
-  normlab norm new peak                normlab/norms/peak.py, configs/norm/peak.yaml
-  normlab norm new peak --in own       own/peak.py, own/norm/peak.yaml
+  normlab norm new peak                in normlab/norms and configs/norm
+  normlab norm new peak --in own       own/peak.py and own/norm/peak.yaml
   normlab norm check peak include=own  test the norm contract, in seconds
   normlab norm card peak include=own   make its report card, in minutes
 

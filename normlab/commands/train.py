@@ -39,7 +39,7 @@ examples:
   normlab train experiment=gpt_bn data_dir=FOLDER debug=true  keep nothing
   normlab train my.yaml lr=1e-3 steps=500 name=baseline wandb=true
 
-include=FOLDER        add your own norms, tasks, ... (normlab norm new NAME --in FOLDER)
+include=FOLDER        add your own norms, tasks, ... (see normlab norm --help)
 normlab list          all groups and options; with a GROUP, one group
 normlab list keys     all keys with default, allowed values and meaning
 --cfg job             print the whole config without training

@@ -96,7 +96,7 @@ def test_a_run_that_goes_by_an_unknown_score_fails_before_its_data_are_read(task
     plain = to_dict(compose([f"task={task}"]))
     assert "loss" in build_task(plain).score_names()
     check_scores(plain, build_task(plain))
-    with pytest.raises(ValueError, match=r"^validate.select_by=blue is not a score .* choose from .*loss"):
+    with pytest.raises(ValueError, match=r"^validate.select_by=blue is not a score .* from .*loss"):
         train(compose([f"task={task}", "validate.select_by=blue"]))
     with pytest.raises(ValueError, match=r"^observe.targets=blue is not a score of this task"):
         train(compose([f"task={task}", "observe.targets={blue:[1]}"]))
