@@ -13,7 +13,7 @@ from normlab.config.registry import CONFIG_DIR
 _EXAMPLES = """examples:
   normlab claims                  all claims, with their answers
   normlab claims 7                one claim: its answer, its parts, the evidence
-  normlab claims 7 --compute      the same, judged anew from the records
+  normlab claims 7 --compute      the same, judged again from the records
   normlab claims --verify         do the pages match the records?
   normlab claims --write          rewrite the ledger in results/
 
@@ -37,7 +37,7 @@ def main(argv: list[str]) -> int:
     add("id", nargs="?", type=int, help="show this claim with all its evidence")
     what = parser.add_mutually_exclusive_group()
     for name, text in (
-        ("compute", "judge anew, from the records and the checks of the norms"),
+        ("compute", "judge again, from the records and the checks of the norms"),
         ("verify", "verify that the committed pages match the records; exit status 1 if not"),
         ("write", "write the ledger, its plain-language summary, and the values of the checks"),
     ):

@@ -34,8 +34,8 @@ _SETTINGS = (
     "observe.study=demo",
 )
 _QUESTIONS = ("statistics", "batch_mates")
-_NATS, _UNITS = 0.01, 1.0  # smaller differences of losses and of BLEU are not told
-_MOVED = 1e-3  # an output that changes by a smaller share is told as unchanged
+_NATS, _UNITS = 0.01, 1.0  # smaller differences in loss and in BLEU are not mentioned
+_MOVED = 1e-3  # an output that changes by a smaller share counts as unchanged
 _COLUMNS = ("", "BLEU", "loss, running", "loss, batch", "moves, train", "moves, eval")
 _EXAMPLES = """examples:
   normlab demo             how LN, BN and no norm differ, in one to two minutes
@@ -160,7 +160,7 @@ class _Progress(Runs):
 def _train(cells: Sequence[Cell], at_a_time: int) -> None:
     """Train with a live table; ValueError with the reason of the first run that fails.
 
-    All runs train at a time, even on fewer cores, so that no core is idle while the last one ends.
+    All runs train at once, even on fewer cores, so that no core is idle while the last one ends.
     """
     with _Progress(at_a_time) as shown:
         ended = carry_out(Plan(cells), at_a_time, show=shown)
