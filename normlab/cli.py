@@ -30,7 +30,7 @@ def main(argv: list[str] | None = None) -> int:
         return 2
     command = import_module(f"normlab.commands.{name}")
     from normlab.commands._terminal import printable_output
-    from normlab.config.registry import included
+    from normlab.config.folders import included
 
     try:
         with printable_output():

@@ -13,7 +13,7 @@ import torch
 
 import normlab
 from normlab.cli import main
-from normlab.config import registry
+from normlab.config import folders, registry
 from normlab.norms.base import Stream
 from tests.docs.pages import ROOT, fenced
 from tests.tiny_runs import tiny, write_corpus
@@ -122,10 +122,10 @@ def project(tmp_path_factory):
         (place / name).write_text(text.lstrip())
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(sys, "path", [*sys.path])
-        patch.setenv(registry.PATH, str(place))
+        patch.setenv(folders.PATH, str(place))
         assert main(["norm", "new", "fresh", "--in", str(place)]) == 0
         yield place
-    registry._own_folders.cache_clear()  # the next test's folders go to its own sys.path
+    folders._own_folders.cache_clear()  # the next test's folders go to its own sys.path
 
 
 def trained(runs, *words):
@@ -188,7 +188,7 @@ def test_records_name_own_files_and_a_run_without_its_folder_says_what_is_missin
     assert found["peak"] == f"peak.py {registry.sha256(project / 'peak.py')[:10]}"
     (path,) = (tmp_path / "runs").rglob("record.json")
     assert main(["compare", str(tmp_path / "runs")]) == 0
-    monkeypatch.delenv(registry.PATH)
+    monkeypatch.delenv(folders.PATH)
     assert main(["compare", str(tmp_path / "runs")]) == 0
     capsys.readouterr()
     assert main(["inspect", str(path.parent)]) == 1
@@ -257,7 +257,7 @@ def test_a_folder_that_cannot_serve_is_refused_in_one_line(include, told, tmp_pa
         (tmp_path / name).write_text(text)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(sys, "path", [*sys.path])
-        patch.setenv(registry.PATH, "")
+        patch.setenv(folders.PATH, "")
         patch.chdir(tmp_path)
         assert main(["norm", "check", "mine", f"include={include}"]) == 1
     (said,) = capsys.readouterr().err.splitlines()

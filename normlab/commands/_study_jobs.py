@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any
 from msgspec import structs
 
 from normlab.commands._terminal import complain, print_prose
-from normlab.config.registry import CONFIG_DIR, paths
+from normlab.config.folders import CONFIG_DIR
+from normlab.config.registry import paths
 from normlab.records.files import atomic_write, only_writer
 from normlab.studies import (
     SMOKE,

@@ -8,7 +8,7 @@ from typing import Any
 
 from normlab.commands._arguments import as_path, command_parser
 from normlab.commands._terminal import at_work, complain, print_prose
-from normlab.config.registry import CONFIG_DIR
+from normlab.config.folders import CONFIG_DIR
 
 _EXAMPLES = """examples:
   normlab claims                  all claims, with their answers

@@ -3,20 +3,16 @@
 Every sentence about the norms follows from the values that were measured just now.
 """
 
-import io
 import json
 import math
 import shlex
 import sys
 from collections.abc import Sequence
-from contextlib import redirect_stdout
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from normlab.commands._arguments import command_parser
 from normlab.commands._terminal import at_work, print_prose, print_table
-from normlab.commands.inspect import SHEET_FILE
-from normlab.commands.inspect import main as inspect
 from normlab.metrics.spread import at_baseline
 from normlab.records.files import atomic_write
 from normlab.records.packed import Key
@@ -33,7 +29,6 @@ _SETTINGS = (
     *("task.valid_search.length_offset=10", "task.test_search.length_offset=10"),
     "observe.study=demo",
 )
-_QUESTIONS = ("statistics", "batch_mates")
 _NATS, _UNITS = 0.01, 1.0  # smaller differences in loss and in BLEU are not mentioned
 _MOVED = 1e-3  # an output that changes by a smaller share counts as unchanged
 _COLUMNS = ("", "BLEU", "loss, running", "loss, batch", "moves, train", "moves, eval")
@@ -171,29 +166,23 @@ def _train(cells: Sequence[Cell], at_a_time: int) -> None:
 
 def _measured(cell: Cell) -> Found:
     """Return what was measured of a run that has ended; its model is examined only once."""
-    record = read_record(cell.folder)
+    record, kept = read_record(cell.folder), cell.folder / "demo.json"
     if not record.finished:
         return Found(cell.name, record)
-    if (answers := _answers(cell.folder)) is None:
-        with at_work(f"examining {cell.name}"), redirect_stdout(io.StringIO()):
-            inspect([str(cell.folder), "--only", ",".join(_QUESTIONS)])
-        answers = _answers(cell.folder)
-        assert answers is not None, "inspect has written them"
-    loss, values = answers["statistics"]["loss"], answers["batch_mates"]["values"]
+    if not kept.is_file() or kept.stat().st_mtime < (cell.folder / RECORD_FILE).stat().st_mtime:
+        with at_work(f"examining {cell.name}"), atomic_write(kept) as file:
+            json.dump(_examined(cell.folder), file)
+    return Found(cell.name, record, *json.loads(kept.read_bytes()))
+
+
+def _examined(folder: Path) -> list[float]:
+    """Return the values of `Found` for a run's model, in order."""
+    from normlab.inspect.model import inspect
+
+    found = inspect(folder, ("statistics", "batch_mates"))
+    loss, values = found["statistics"].values["loss"], found["batch_mates"].values["values"]
     running, batch = loss.get("running", loss.get("eval")), loss.get("batch", loss.get("training"))
-    moves = (max(values[mode].values()) for mode in ("training", "eval"))
-    return Found(cell.name, record, running, batch, *moves)
-
-
-def _answers(folder: Path) -> dict[str, Any] | None:
-    """Return the values in a run's sheet by question; None if it lacks some or is outdated."""
-    sheet = folder / SHEET_FILE
-    if not sheet.is_file() or sheet.stat().st_mtime < (folder / RECORD_FILE).stat().st_mtime:
-        return None
-    found = json.loads(sheet.read_bytes())["examinations"]
-    if not {*_QUESTIONS} <= {*found}:
-        return None
-    return {name: found[name]["figures"] for name in _QUESTIONS}
+    return [running, batch, *(max(values[mode].values()) for mode in ("training", "eval"))]
 
 
 # What is shown ------------------------------------------------------------------------------------

@@ -10,7 +10,7 @@ from normlab.commands._arguments import (
     one_run,
     say_stopped,
 )
-from normlab.config.registry import CONFIG_DIR
+from normlab.config.folders import CONFIG_DIR
 
 _EXAMPLES = """examples:
   normlab export runs/toy-bn-pre-1a2b3c4d5e/seed1 --fold

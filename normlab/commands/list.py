@@ -11,7 +11,7 @@ from typing import Any, NamedTuple, get_type_hints
 
 from normlab.commands._arguments import as_path, command_parser
 from normlab.commands._terminal import complain, print_table
-from normlab.config import registry
+from normlab.config import folders, registry
 from normlab.config.ranges import RANGES, range_of
 from normlab.config.suggest import EXPERIMENT, SHORT, TRACKERS
 from normlab.records.record import RunRecord, number
@@ -63,7 +63,7 @@ def main(argv: list[str]) -> int:
 
 
 def _listing(kind: str | None, runs_dir: Path) -> Listing:
-    groups = registry.groups()
+    groups = folders.groups()
     if kind is None:
         rows = [[name, " ".join(registry.option_names(name))] for name in groups]
         note = "`normlab list GROUP` describes the options; `normlab list runs` lists the runs."
@@ -82,7 +82,7 @@ def _listing(kind: str | None, runs_dir: Path) -> Listing:
             return _studies()
         case "experiment":
             rows = [[option.name, option.description] for option in registry.options("experiment")]
-            folder = registry.CONFIG_DIR / "experiment"
+            folder = folders.CONFIG_DIR / "experiment"
             note = f"to change one, copy its file from {folder}; then normlab train my.yaml"
             return Listing(["experiment", "what it is"], rows, [note])
         case group if group in groups:
@@ -210,7 +210,7 @@ def _short_keys(known: Mapping[str, Key]) -> Iterator[Key]:
 def _lines(file: str) -> dict[str, tuple[str, str]]:
     """Return the default and comment of each dotted key in a file of `configs/`."""
     found, top = {}, ""
-    for line in (registry.CONFIG_DIR / file).read_text("utf-8").splitlines():
+    for line in (folders.CONFIG_DIR / file).read_text("utf-8").splitlines():
         if (key := _LINE.fullmatch(line)) is not None:
             top = top if key["indent"] else key["name"]
             name = f"{top}.{key['name']}" if key["indent"] else top

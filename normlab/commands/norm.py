@@ -94,7 +94,7 @@ def main(argv: list[str]) -> int:
 
 
 def _new(name: str, folder: Path | None) -> int:
-    from normlab.config.registry import INSTALLED
+    from normlab.config.folders import INSTALLED
     from normlab.reports.manifest import write_files
 
     if not _NAME.fullmatch(name) or name in _WORDS:
@@ -143,7 +143,7 @@ def check_free(name: str, folder: Path) -> None:
 
 def places(name: str, folder: Path | None = None) -> tuple[Path, Path]:
     """Return the paths of a norm's file and config, in a folder or in a checkout of normlab."""
-    from normlab.config.registry import CONFIG_DIR
+    from normlab.config.folders import CONFIG_DIR
 
     if folder is not None:
         return folder / f"{name}.py", folder / "norm" / f"{name}.yaml"

@@ -18,7 +18,7 @@ from normlab.commands._study_jobs import (
     verdict_lines,
 )
 from normlab.commands._terminal import complain, print_prose, print_table
-from normlab.config.registry import CONFIG_DIR, INSTALLED, include_words
+from normlab.config.folders import CONFIG_DIR, INSTALLED, include_words
 from normlab.studies import study_runs as studied
 from normlab.studies.loop import each_once, places
 from normlab.studies.queue import COLUMNS, Job, Queue, asked, cost_table

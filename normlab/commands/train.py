@@ -16,7 +16,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from normlab.config.registry import CONFIG_DIR, include_words
+from normlab.config.folders import CONFIG_DIR, include_words
 from normlab.config.schema import RunConfig
 from normlab.records.files import atomic_write
 from normlab.records.store import RECORD_FILE, read_record

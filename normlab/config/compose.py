@@ -24,8 +24,9 @@ from omegaconf import DictConfig, OmegaConf, open_dict
 from omegaconf.errors import OmegaConfBaseException
 
 from normlab.config import ranges, registry, suggest
+from normlab.config.folders import CONFIG_DIR, folders
 from normlab.config.machine import MOST_THREADS, settled_precision
-from normlab.config.registry import CONFIG_DIR, START_FILE, TARGET, named
+from normlab.config.registry import START_FILE, TARGET, named
 from normlab.config.schema import NORM_KEYS, OPTIONS, PARTS, Precision, RunConfig, label
 from normlab.config.shorthand import written_out
 from normlab.config.suggest import typed
@@ -50,7 +51,7 @@ class OwnFolders(SearchPathPlugin):
     """Lets Hydra find the options in the user's own folders."""
 
     def manipulate_search_path(self, search_path: ConfigSearchPath) -> None:
-        for folder in registry.folders()[1:]:
+        for folder in folders()[1:]:
             search_path.append("normlab.options", f"file://{folder}")
 
 

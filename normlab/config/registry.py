@@ -1,26 +1,21 @@
 """The config folder as a registry of options, and the objects built from a config's nodes.
 
 A folder below `configs/` is a group, a YAML file in it is an option, and the comment at the top of
-the file is its description. Folders in the environment variable `NORMLAB_PATH`, and those that
-installed packages name as entry points of the group `normlab.options`, add options to these groups.
-Listing needs neither torch nor Hydra. A node in a run's config names an option with its values; its
-class is looked up in the option's file when the object is built.
+the file is its description; the user's own folders add options to these groups. Listing needs
+neither torch nor Hydra. A node in a run's config names an option with its values; its class is
+looked up in the option's file when the object is built.
 """
 
 import hashlib
 import inspect
-import os
 import re
-import sys
 import traceback
 import types
 from collections import Counter
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from functools import lru_cache, partial
 from importlib import import_module
-from importlib.metadata import entry_points
-from importlib.util import find_spec
 from itertools import takewhile
 from pathlib import Path
 from typing import Any, Literal, TypeVar, Union, cast, get_args, get_origin
@@ -29,16 +24,11 @@ from typing import get_type_hints as hints_of
 import msgspec
 import yaml
 
+from normlab.config.folders import PATH, folders, source_of
 from normlab.config.schema import leaves
 
-_PACKAGE = Path(__file__).resolve().parents[1]
-# An installed wheel has the folder inside the package, a checkout at its root.
-INSTALLED = (_PACKAGE / "configs").is_dir()
-CONFIG_DIR = (_PACKAGE if INSTALLED else _PACKAGE.parent) / "configs"
 OPTION, TARGET = "option", "_target_"
 """Keys of a node: its option, in a run's config; its class, in the option's file."""
-PATH, INCLUDE = "NORMLAB_PATH", "include"
-"""The environment variable that lists folders of own options, and the key that adds one."""
 START_FILE = "checkpoints/last.pt"
 """The file in a run's folder from which another run can start."""
 
@@ -91,59 +81,6 @@ class Option:
     details: str
 
 
-def folders(first: Path | None = None) -> list[Path]:
-    """Return the folders with options: normlab's configs (or `first`), then the user's own.
-
-    The user's own are also appended to `sys.path`, so that the classes of their options can be
-    imported. Raises ValueError for a folder that does not exist.
-    """
-    return [*dict.fromkeys([first or CONFIG_DIR, *_own_folders(os.environ.get(PATH, ""))])]
-
-
-@lru_cache(maxsize=8)
-def _own_folders(listed: str) -> tuple[Path, ...]:
-    found = {Path(text).expanduser().resolve(): PATH for text in listed.split(os.pathsep) if text}
-    sys.path += [str(folder) for folder in found if str(folder) not in sys.path]
-    for entry in entry_points(group="normlab.options"):
-        package, *below = entry.value.split(".")
-        spec = find_spec(package)  # finds a package at the top without importing it
-        for root in (spec and spec.submodule_search_locations) or [package]:
-            found.setdefault(Path(root, *below).resolve(), f"the entry point {entry.name}")
-    for folder, source in found.items():
-        if not folder.is_dir():
-            raise ValueError(f"{source}: {folder}: no such folder")
-    return tuple(found)
-
-
-def included(arguments: Sequence[str]) -> list[str]:
-    """Return the arguments without `include=FOLDER`, whose folders are added to `NORMLAB_PATH`.
-
-    The change lasts for this process and those that it starts. Raises ValueError for a folder that
-    does not exist or has no options.
-    """
-    start = f"{INCLUDE}="
-    for text in (text for text in arguments if text.startswith(start)):
-        for name in text.removeprefix(start).split(os.pathsep):
-            folder = Path(name).expanduser().resolve()
-            if not name or not folder.is_dir():
-                raise ValueError(f"{start}{name}: no such folder")
-            if not any(path for group in groups() for path in (folder / group).glob("*.yaml")):
-                raise ValueError(f"{start}{name}: no options in it, such as norm/mine.yaml")
-            before = os.environ.get(PATH, "").split(os.pathsep)
-            os.environ[PATH] = os.pathsep.join(dict.fromkeys(filter(None, [*before, str(folder)])))
-    return [text for text in arguments if not text.startswith(start)]
-
-
-def include_words() -> list[str]:
-    """Return the `include=FOLDER` argument that gives another command the same own folders."""
-    return [f"{INCLUDE}={os.environ[PATH]}"] if os.environ.get(PATH) else []
-
-
-def of_your_own() -> str:
-    """Return a hint for a message about an unknown option, or "" if own folders are set."""
-    return "" if folders()[1:] else " For one of your own, add include=FOLDER."
-
-
 def paths(group: str, first: Path | None = None) -> dict[str, Path]:
     """Return the file of each option of a group, by name, in the given `folders`.
 
@@ -154,12 +91,6 @@ def paths(group: str, first: Path | None = None) -> dict[str, Path]:
         if (other := found.setdefault(path.stem, path)) != path:
             raise ValueError(f"{group}={path.stem} is in {other} and in {path}: rename one of them")
     return dict(sorted(found.items()))
-
-
-def groups() -> list[str]:
-    """Return the groups: folders with a YAML file, as paths such as `norm` or `task/corpus`."""
-    folders = {path.parent for path in CONFIG_DIR.rglob("*.yaml")} - {CONFIG_DIR}
-    return sorted(folder.relative_to(CONFIG_DIR).as_posix() for folder in folders)
 
 
 def option_names(group: str) -> list[str]:
@@ -307,23 +238,6 @@ def _target(name: str, key: str, kind: type) -> type:
     if not inspect.isclass(target) or not issubclass(target, kind) or inspect.isabstract(target):
         raise ValueError(f"{key}: {name!r} is not a concrete subclass of {kind.__name__}")
     return target
-
-
-def source_of(target: str) -> Path:
-    """Return the file of a class's module; ValueError for another one than in a folder of options.
-
-    `target` is a dotted name, such as `mine.MineNorm`.
-    """
-    module = target.rpartition(".")[0]
-    spec = find_spec(module)
-    if spec is None or spec.origin is None:
-        raise ValueError(f"there is no module {module!r}")
-    found = Path(spec.origin).resolve()
-    mine = [folder / f"{module.replace('.', '/')}.py" for folder in folders()[1:]]
-    hidden = [path for path in mine if path.is_file() and path.resolve() != found]
-    if hidden and not module.startswith("normlab."):
-        raise ValueError(f"{found} hides {hidden[0]}: give your module another name")
-    return found
 
 
 def _value(value: Any, hint: Any, key: str, settings: Any) -> Any:

@@ -12,14 +12,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from normlab.config.registry import (
-    INCLUDE,
-    included,
-    of_your_own,
-    options_with,
-    paths,
-    read_yaml,
-)
+from normlab.config.folders import INCLUDE, included, of_your_own
+from normlab.config.registry import options_with, paths, read_yaml
 from normlab.config.suggest import EXPERIMENT, NORMS, SHORT, TRACKERS, did_you_mean, is_file
 
 _LISTS = ("tags", "wandb.tags")  # keys whose value is a list, with or without brackets

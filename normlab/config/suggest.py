@@ -4,7 +4,8 @@ from collections.abc import Sequence
 from difflib import get_close_matches
 from itertools import pairwise
 
-from normlab.config.registry import groups, of_your_own, option_names, options_with
+from normlab.config.folders import groups, of_your_own
+from normlab.config.registry import option_names, options_with
 from normlab.config.schema import NORM_KEYS, OPTIONS, top_level_keys
 
 SHORT = {

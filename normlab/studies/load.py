@@ -14,7 +14,8 @@ from typing import Any, TypeVar
 import msgspec
 from msgspec import structs
 
-from normlab.config.registry import of_your_own, options, read_yaml
+from normlab.config.folders import of_your_own
+from normlab.config.registry import options, read_yaml
 from normlab.studies.study import (
     ANALYSES,
     SMOKE,

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from normlab.config.registry import CONFIG_DIR
+from normlab.config.folders import CONFIG_DIR
 from normlab.records.pairs import same_code
 from normlab.records.store import RECORD_FILE, RunStore, read_record
 from normlab.studies.loop import INTERRUPTED, Cell

@@ -17,16 +17,9 @@ from typing import TYPE_CHECKING, Any
 
 from filelock import FileLock, Timeout
 
+from normlab.config.folders import CONFIG_DIR, source_of
 from normlab.config.machine import settled_precision
-from normlab.config.registry import (
-    CONFIG_DIR,
-    OPTION,
-    TARGET,
-    option_settings,
-    paths,
-    sha256,
-    source_of,
-)
+from normlab.config.registry import OPTION, TARGET, option_settings, paths, sha256
 from normlab.config.schema import NORM_KEYS, leaves
 from normlab.records.files import remove_leftovers
 from normlab.records.pairs import MadeBy, same_code

@@ -7,7 +7,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from normlab.claims.claim import Claim, load_all
-from normlab.config.registry import CONFIG_DIR
+from normlab.config.folders import CONFIG_DIR
 from normlab.records.record import RunRecord, Score
 from normlab.records.store import run_id
 from tests.claims.made import run, runs_of

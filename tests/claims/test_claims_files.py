@@ -13,7 +13,8 @@ from normlab.claims.endpoint import Computed, Contrast, Level, Timing
 from normlab.claims.evidence import Plan, read_computed
 from normlab.claims.seeds import StudyEndpoint
 from normlab.config.compose import compose, to_dict
-from normlab.config.registry import CONFIG_DIR, option_names, options, read_yaml
+from normlab.config.folders import CONFIG_DIR
+from normlab.config.registry import option_names, options, read_yaml
 from normlab.inspect.question import questions
 from normlab.studies import load_study
 from tests.claims.made import configs, contrast, part

@@ -7,7 +7,7 @@ import pytest
 from msgspec import structs
 
 from normlab.claims.pages import markdown, summary, verdict_text
-from normlab.config.registry import CONFIG_DIR
+from normlab.config.folders import CONFIG_DIR
 from tests.claims.ledgers import COMMAND, compared, decided, entries, entry, open_outcome
 
 NAMED = {"yes": "supported", "no": "contradicted", "two": "no difference"}

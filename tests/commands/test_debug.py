@@ -14,13 +14,15 @@ SMALL = ("task.eval_batch_size=2", "observe.test_seen=50")
 
 
 @pytest.fixture
-def emptied(tmp_path, monkeypatch):
+def emptied(tmp_path, tmp_path_factory, monkeypatch):
     """Go to an empty folder, and return the empty one for temporary files."""
     monkeypatch.chdir(tmp_path)
     folder = tmp_path / "temporary"
     folder.mkdir()
     monkeypatch.setattr(tempfile, "tempdir", str(folder))
     monkeypatch.setenv("TMPDIR", str(folder))  # of the processes of a sweep
+    # torch makes this folder, in the first test of a process that loads torch._dynamo.
+    monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(tmp_path_factory.mktemp("torch")))
     return folder
 
 
@@ -45,7 +47,7 @@ def test_a_sweep_is_tried_likewise(corpus, emptied, capsys):
     out = capsys.readouterr().out
     assert "2 of 2 runs done" in out and out.endswith("no files were kept\n")
     assert {path.name for path in emptied.parent.iterdir()} == {"temporary"}
-    assert [path.name for path in emptied.iterdir() if path.name.startswith("normlab")] == []
+    assert list(emptied.iterdir()) == []
 
 
 def test_ranks_and_other_machines_cannot_debug(corpus, emptied, monkeypatch, capsys):

@@ -46,7 +46,7 @@ def test_a_demo_has_a_table_and_a_page_and_is_shown_again_without_training(
     assert demo.main(settings) == 0
     first = capsys.readouterr().out
     monkeypatch.setattr(demo, "carry_out", None)
-    monkeypatch.setattr(demo, "inspect", None)
+    monkeypatch.setattr(demo, "_examined", None)
     assert demo.main(settings) == 0
     second = capsys.readouterr().out
     lines = [line.split() for line in second.splitlines()]

@@ -7,7 +7,7 @@ import pytest
 from msgspec.structs import replace
 
 from normlab.commands.list import main
-from normlab.config import registry
+from normlab.config import folders, registry
 from normlab.records.record import Score
 from normlab.records.store import RunStore
 from tests.records.examples import config, record
@@ -28,7 +28,7 @@ def printed(capsys, monkeypatch):
 
 def test_every_group_and_option_is_listed_with_what_it_is(printed):
     rows = [line.split() for line in printed()]
-    for group in registry.groups():
+    for group in folders.groups():
         assert [group, *registry.option_names(group)] in rows
         for option in registry.options(group):
             assert option.description, f"{option.path} opens with no comment that says what it is"
@@ -46,7 +46,7 @@ def test_norms_are_sorted_by_what_they_pool_over(printed, monkeypatch, tmp_path)
     }.items():
         (tmp_path / "norm").mkdir(exist_ok=True)
         (tmp_path / "norm" / f"{name}.yaml").write_text(text)
-    monkeypatch.setattr(registry, "CONFIG_DIR", tmp_path)
+    monkeypatch.setattr(folders, "CONFIG_DIR", tmp_path)
     found = [(row["norm"], row["pools over"]) for row in printed("norm", "--json")]
     both = "position and feature"
     assert found == [("mine", "-"), ("newer", "batch"), ("new", both)]

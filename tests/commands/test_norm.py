@@ -4,7 +4,7 @@ import pytest
 
 from normlab.cli import main
 from normlab.commands import norm
-from normlab.config import registry
+from normlab.config import folders
 
 
 @pytest.fixture
@@ -48,14 +48,14 @@ def test_a_norm_in_a_folder_of_ones_own_has_a_name_of_its_own(name, told, tmp_pa
 
 
 def test_an_installed_package_is_not_written_to(monkeypatch, capsys):
-    monkeypatch.setattr(registry, "INSTALLED", True)
+    monkeypatch.setattr(folders, "INSTALLED", True)
     assert main(["norm", "new", "mine"]) == 1
     assert "normlab norm new mine --in FOLDER" in capsys.readouterr().err
 
 
 def test_the_commands_that_new_prints_name_the_folder(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv(registry.PATH, "my own")  # named before it exists
+    monkeypatch.setenv(folders.PATH, "my own")  # named before it exists
     assert main(["norm", "new", "mine", "--in", "my own"]) == 0
     assert "normlab norm check mine include='my own'" in capsys.readouterr().out
     assert main(["norm", "new", "mine", "--in", "my own"]) == 1

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from normlab.config import registry
+from normlab.config import folders, registry
 from normlab.config.registry import instantiate, option_settings
 from normlab.norms.base import Norm
 from normlab.norms.local import LayerNorm
@@ -29,12 +29,12 @@ def root(tmp_path, monkeypatch):
     for name, text in files.items():
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text(text)
-    monkeypatch.setattr(registry, "CONFIG_DIR", tmp_path)
+    monkeypatch.setattr(folders, "CONFIG_DIR", tmp_path)
     return tmp_path
 
 
 def test_folders_with_options_are_groups(root):
-    assert registry.groups() == ["hydra/sweeper", "norm"]
+    assert folders.groups() == ["hydra/sweeper", "norm"]
     assert registry.option_names("norm") == ["bn", "ln"] and registry.option_names("absent") == []
 
 

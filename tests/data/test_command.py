@@ -7,7 +7,7 @@ import yaml
 from omegaconf import OmegaConf
 
 from normlab import cli
-from normlab.config.registry import CONFIG_DIR
+from normlab.config.folders import CONFIG_DIR
 
 
 def write_corpus(folder, test=b"ein kleines Haus .\n"):

@@ -7,7 +7,8 @@ import torch
 from omegaconf import OmegaConf
 
 from normlab.config.compose import to_dict
-from normlab.config.registry import CONFIG_DIR, instantiate
+from normlab.config.folders import CONFIG_DIR
+from normlab.config.registry import instantiate
 from normlab.models.base import ModelArchitecture
 from normlab.models.layers import initialize
 from normlab.models.recurrent import Recurrent

@@ -7,7 +7,8 @@ import torch
 from omegaconf import OmegaConf
 
 from normlab.config.compose import to_dict
-from normlab.config.registry import CONFIG_DIR, instantiate, option_names
+from normlab.config.folders import CONFIG_DIR
+from normlab.config.registry import instantiate, option_names
 from normlab.models.architecture import TextArchitecture
 from normlab.models.base import Text, TextToText
 from normlab.models.layers import initialize

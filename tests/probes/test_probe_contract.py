@@ -8,7 +8,8 @@ import torch
 import yaml
 from torch import nn
 
-from normlab.config.registry import CONFIG_DIR, instantiate
+from normlab.config.folders import CONFIG_DIR
+from normlab.config.registry import instantiate
 from normlab.norms.base import Stream
 from normlab.norms.make import make_norm
 from normlab.probes.base import Probe, ProbeGroup, StepView, Values

@@ -7,7 +7,8 @@ import pytest
 import yaml
 
 from normlab.config.compose import compose, to_dict
-from normlab.config.registry import CONFIG_DIR, instantiate, option_names, options
+from normlab.config.folders import CONFIG_DIR
+from normlab.config.registry import instantiate, option_names, options
 from normlab.studies import load_study, tuning_of
 from normlab.train.schedule import Schedule
 from normlab.train.stopping import Budget

@@ -7,7 +7,7 @@ import pytest
 import yaml
 
 from normlab.commands import study as command
-from normlab.config.registry import CONFIG_DIR
+from normlab.config.folders import CONFIG_DIR
 from normlab.reports.trials import read
 from normlab.studies import load_study, tuning_of
 from normlab.studies.trials import best, sign_of, with_rates

@@ -11,7 +11,8 @@ import torch
 
 import normlab
 from normlab.config.compose import to_dict
-from normlab.config.registry import CONFIG_DIR, instantiate, option_names
+from normlab.config.folders import CONFIG_DIR
+from normlab.config.registry import instantiate, option_names
 from normlab.norms.base import running_norms
 from normlab.probes.base import Probe, ProbeGroup, StepView
 from normlab.train.build import parameter_kinds
