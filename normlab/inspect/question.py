@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import Any, Literal, NamedTuple, TypeVar
 
 Cell = str | float | int | None
-Of = Literal["norm", "model", "card", "claim"]
+Of = Literal["norm", "model", "module", "module_all", "card", "claim"]
+Verdict = Literal["fine", "look", "broken", "does not apply"]
 Ask = TypeVar("Ask", bound=Callable[..., Any])
 
 
@@ -30,6 +31,9 @@ class Finding:
     entries for the board that compares norms, by column. `holds` is whether the norm satisfies this
     part of the contract. `why_not` says why the question does not apply, and is empty if it does.
     It is printed as its answer.
+
+    Questions about any `nn.Module` also set the `verdict`, the `value` that was compared with the
+    `threshold`, and the path of the `module` at fault; `normlab.inspect` sets the `name`.
     """
 
     answer: str
@@ -38,6 +42,11 @@ class Finding:
     holds: bool | None = None
     why_not: str = ""
     board: Mapping[str, Cell] = field(default_factory=dict)
+    name: str = ""
+    verdict: Verdict | None = None
+    value: float | None = None
+    threshold: float | None = None
+    module: str | None = None
 
     def __str__(self) -> str:
         return self.answer
@@ -45,7 +54,7 @@ class Finding:
     @classmethod
     def none(cls, why_not: str) -> "Finding":
         """Return the finding for a question that does not apply."""
-        return cls(f"does not apply: {why_not}", why_not=why_not)
+        return cls(f"does not apply: {why_not}", why_not=why_not, verdict="does not apply")
 
     def plain(self, question: "Question") -> dict[str, Any]:
         """Return the finding as its entry in `inspect.json` or `card.json`."""
@@ -94,8 +103,10 @@ def question(name: str, *, of: Of) -> Callable[[Ask], Ask]:
 
 def questions(*of: Of, names: Sequence[str] = ()) -> list[Question]:
     """Return all questions about the given kinds, or the named ones; ValueError if unknown."""
-    for path in Path(__file__).parent.glob("[a-z]*.py"):
-        import_module(f"{__package__}.{path.stem}")
+    here = Path(__file__).parent
+    for path in sorted(here.rglob("[a-z]*.py")):
+        name = path.relative_to(here).with_suffix("").as_posix().replace("/", ".")
+        import_module(f"normlab.inspect.{name}")
     there = {name: found for (kind, name), found in _REGISTRY.items() if kind in of}
     for name in names:
         if name not in there:

@@ -1,0 +1,68 @@
+"""What `normlab.inspect(model, batches)` returns: findings, in print, as JSON and as a page."""
+
+import json
+import shutil
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from normlab.inspect.question import Finding
+from normlab.records.record import plain
+
+FORMAT = "normlab.module/1"
+_ORDER = ("broken", "look", "fine", "does not apply")
+
+
+@dataclass(frozen=True)
+class Report:
+    """Findings about a module by the name of their question; `title` says what was examined."""
+
+    title: str
+    findings: Mapping[str, Finding]
+    norms: Sequence[Any] = field(default_factory=list)
+
+    def __str__(self) -> str:
+        from normlab.commands._terminal import folded
+
+        width = shutil.get_terminal_size().columns
+        lines = [self.title]
+        for each in self.by_harm():
+            first = f"{each.verdict:<16}"
+            text = each.answer.removeprefix("does not apply: ")
+            lines += folded(f"{each.name}: {text}", width, first=first, rest=" " * 16)
+        return "\n".join(lines)
+
+    def by_harm(self) -> list[Finding]:
+        """Return the findings, the most harmful first."""
+        return sorted(
+            self.findings.values(),
+            key=lambda each: (_ORDER.index(each.verdict or "fine"), -(each.value or 0)),
+        )
+
+    def to_json(self) -> str:
+        """Return the report as JSON."""
+        entries = [
+            {
+                "name": each.name,
+                "verdict": each.verdict,
+                "value": each.value,
+                "threshold": each.threshold,
+                "module": each.module,
+                "sentence": each.answer,
+                "values": each.values,
+            }
+            for each in self.by_harm()
+        ]
+        content = plain({"format": FORMAT, "title": self.title, "findings": entries})
+        return json.dumps(content, indent=1, sort_keys=True) + "\n"
+
+    def to_html(self, path: str | Path) -> None:
+        """Write the report to an HTML page without scripts or other files."""
+        raise NotImplementedError
+
+    def raise_if_broken(self) -> None:
+        """Raise AssertionError with the broken findings, for use in a test."""
+        broken = [f"{each.name}: {each}" for each in self.by_harm() if each.verdict == "broken"]
+        if broken:
+            raise AssertionError("; ".join(broken))

@@ -1,0 +1,189 @@
+"""Any module under inspection, and the outputs that its questions compare."""
+
+from collections.abc import Sequence
+from contextlib import nullcontext
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal
+
+import torch
+from torch import Tensor, nn
+
+from normlab.inspect.foreign.batches import example_of, first_batches
+from normlab.inspect.foreign.example import Example, Forward, ModelFailed, aligned, run
+from normlab.inspect.foreign.report import Report
+from normlab.inspect.foreign.unchanged import unchanged
+from normlab.inspect.foreign.wide import can_widen, widened
+from normlab.inspect.model import movement
+from normlab.inspect.question import Finding, questions
+
+LEAK = 1e-9
+"""The largest movement in float64 that can be rounding."""
+HARM = 1e-3
+"""The movement above which a leak is called broken."""
+
+
+@dataclass(frozen=True)
+class Moved:
+    """How far an output moves: in float64 (`wide`) and in the model's dtype (`narrow`).
+
+    `argmax` is the share of positions whose largest entry is another one, in the model's dtype.
+    """
+
+    wide: float
+    narrow: float
+    argmax: float
+
+
+@dataclass(frozen=True, eq=False)
+class Foreign:
+    """A model in eval mode with the example to run, and the user's batches, forward and loss."""
+
+    model: nn.Module
+    example: Example
+    batches: Sequence[Any]
+    forward: Forward | None = None
+    loss: Any = None
+    causal: bool | None = None
+    _outputs: dict[Any, Tensor] = field(default_factory=dict)
+
+    @property
+    def title(self) -> str:
+        """What is examined: the model's class, size and dtype, and the rows."""
+        size = sum(each.numel() for each in self.model.parameters())
+        rows, length = self.example.size, self.example.length
+        shown = f"{rows} rows" + f" of up to {length:,} positions" * bool(length)
+        return f"{type(self.model).__name__}, {size:,} parameters in {self.dtype}; {shown}"
+
+    @property
+    def pads(self) -> int:
+        """By how many positions a row is padded: half its length, at least 8."""
+        return max(8, self.example.length // 2)
+
+    @property
+    def dtype(self) -> str:
+        """The dtype of most weights: `bfloat16`."""
+        sizes: dict[torch.dtype, int] = {}
+        for weight in self.model.parameters():
+            sizes[weight.dtype] = sizes.get(weight.dtype, 0) + weight.numel()
+        return str(max(sizes, key=lambda each: sizes[each], default=torch.float32))[6:]
+
+    @property
+    def fast_paths(self) -> tuple[bool, ...]:
+        """Whether to run with torch's fused encoder layer: both, if the model has such layers."""
+        fused = (nn.TransformerEncoderLayer, nn.MultiheadAttention)
+        return (True, False) if any(isinstance(m, fused) for m in self.model.modules()) else (True,)
+
+    def variant(self, name: str) -> Example:
+        """Return the example (`batch`), or a variant of it by name; row 0 comes first in all."""
+        example = self.example
+        match name:
+            case "alone":
+                return example.alone()
+            case "padded":
+                return example.padded(self.pads)
+            case "padded by other values":
+                return example.padded(self.pads, other=True)
+            case "other rows":
+                return example.with_other_rows()
+            case "later tokens":
+                return example.with_later_tokens(example.length // 2)
+        return example
+
+    def output(self, name: str, *, wide: bool = False, fast: bool = True) -> Tensor:
+        """Return row 0's output at its real positions for a variant; each runs only once.
+
+        Raises ModelFailed if the model fails, ValueError if its output has other axes.
+        """
+        key = name, wide, fast
+        if key not in self._outputs:
+            alone = None if name == "alone" else self.output("alone", wide=wide, fast=fast)
+            torch.backends.mha.set_fastpath_enabled(fast)
+            with torch.no_grad(), widened() if wide else nullcontext():
+                y = run(self.model, self.variant(name), self.forward)
+            if alone is not None:
+                y = aligned(y, alone, self.example.side).clone()
+            self._outputs[key] = y
+        return self._outputs[key]
+
+    def moved(self, name: str, base: str = "alone") -> Moved:
+        """Return how far a variant's output is from another's, the most with any fast path."""
+        wide = can_widen(self.example.device)
+        found = []
+        for fast in self.fast_paths:
+            y, y0 = (self.output(each, fast=fast) for each in (name, base))
+            narrow = moved(y, y0)
+            argmax = float((y.argmax(-1) != y0.argmax(-1)).double().mean())
+            both = (self.output(each, wide=True, fast=fast) for each in (name, base))
+            found.append(Moved(moved(*both) if wide else narrow, narrow, argmax))
+        return max(found, key=lambda each: each.wide)
+
+
+def moved(values: Tensor, base: Tensor) -> float:
+    """Return RMS(values - base) / RMS(base); infinite if only `values` has a NaN or infinity."""
+    change = movement(values, base)
+    return change if change == change else float("inf")
+
+
+def inspect(
+    model: nn.Module,
+    batches: Any = None,
+    *,
+    forward: Forward | None = None,
+    mask: str | int | Tensor | None = None,
+    loss: Any = None,
+    causal: bool | None = None,
+    checks: Literal["quick", "all"] | Sequence[str] = "quick",
+    rows: int = 4,
+    tokens: int = 128,
+) -> Report:
+    """Return what moves a model's output that should not, by how much, and in which module.
+
+    `batches` are inputs of the model: dicts, tuples or tensors; the first one is looked at, cut to
+    `rows` rows and `tokens` positions. `forward(model, batch)` is how the model is called, by
+    default `model(**batch)` or `model(*batch)`. `mask` names the input that marks real tokens (by
+    ones, or by their number per row), or is such a mask. `loss(output, batch)` is for the questions
+    about statistics. `causal` is whether positions must not depend on later ones. `checks` is
+    `quick`, `all` or the names of questions.
+
+    The model is examined in eval mode; it and the state of the process are afterwards as before.
+
+    Raises ValueError, in one sentence, for a model or inputs that cannot be examined.
+    """
+    if batches is None:
+        raise ValueError(
+            f"normlab.inspect cannot examine a {type(model).__name__} without its inputs: "
+            "normlab.inspect(model, batches)"
+        )
+    names = () if checks in ("quick", "all") else [checks] if isinstance(checks, str) else checks
+    kinds = ("module",) if checks == "quick" else ("module", "module_all")
+    asked = questions(*kinds, names=names)
+    model = unwrapped(model)
+    given = first_batches(batches)
+    with unchanged(model, given):
+        model.eval()
+        example = example_of(model, given[0], forward=forward, mask=mask, rows=rows, tokens=tokens)
+        about = Foreign(model, example, given, forward, loss, causal)
+        try:
+            about.output("alone")
+        except ModelFailed as error:
+            raise ValueError(f"the model cannot run one row of the first batch: {error}") from error
+        findings = {each.name: replace(_ask(each.ask, about), name=each.name) for each in asked}
+    return Report(about.title, findings)
+
+
+def _ask(ask: Any, about: Foreign) -> Finding:
+    try:
+        return ask(about)
+    except (ModelFailed, ValueError) as error:
+        return Finding.none(str(error))
+
+
+def unwrapped(model: nn.Module) -> nn.Module:
+    """Return the module inside `torch.compile`, DataParallel and DistributedDataParallel."""
+    while True:
+        if hasattr(model, "_orig_mod"):
+            model = model._orig_mod  # pyright: ignore
+        elif isinstance(model, nn.DataParallel | nn.parallel.DistributedDataParallel):
+            model = model.module
+        else:
+            return model
