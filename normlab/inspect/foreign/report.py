@@ -2,6 +2,7 @@
 
 import json
 import shutil
+import textwrap
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -23,14 +24,18 @@ class Report:
     norms: Sequence[Any] = field(default_factory=list)
 
     def __str__(self) -> str:
-        from normlab.commands._terminal import folded
-
         width = shutil.get_terminal_size().columns
         lines = [self.title]
         for each in self.by_harm():
             first = f"{each.verdict:<16}"
             text = each.answer.removeprefix("does not apply: ")
-            lines += folded(f"{each.name}: {text}", width, first=first, rest=" " * 16)
+            lines += textwrap.wrap(
+                f"{first}{each.name}: {text}",
+                width,
+                subsequent_indent=" " * 16,
+                break_long_words=False,
+                break_on_hyphens=False,
+            )
         return "\n".join(lines)
 
     def by_harm(self) -> list[Finding]:
