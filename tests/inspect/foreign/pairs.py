@@ -1,0 +1,379 @@
+"""Fourteen models with a planted fault, each with a twin that differs only in that it is sound.
+
+Weights are random from a fixed seed, except where a fault needs training.
+"""
+
+import math
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+from torch.optim.swa_utils import AveragedModel, update_bn
+from transformers import (
+    BertConfig,
+    BertModel,
+    GPT2Config,
+    GPT2LMHeadModel,
+    HubertConfig,
+    HubertModel,
+    Wav2Vec2BertConfig,
+    Wav2Vec2BertModel,
+    Wav2Vec2Config,
+    Wav2Vec2ConformerConfig,
+    Wav2Vec2ConformerModel,
+    Wav2Vec2Model,
+)
+
+import normlab
+
+WIDTH, LENGTH = 16, 24
+LENGTHS = (24, 17, 12, 9)
+TEXT = (Path(__file__).resolve().parents[3] / "LICENSE").read_bytes()
+NO_DROPOUT = {"hidden_dropout": 0.0, "attention_dropout": 0.0, "activation_dropout": 0.0}
+SMALL = {
+    "hidden_size": WIDTH,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 2,
+    "intermediate_size": 32,
+    "layerdrop": 0.0,
+}
+SPEECH = {
+    **(SMALL | NO_DROPOUT | {"feat_proj_dropout": 0.0, "apply_spec_augment": False}),
+    "conv_dim": (WIDTH, WIDTH),
+    "conv_kernel": (10, 3),
+    "conv_stride": (5, 2),
+    "num_feat_extract_layers": 2,
+    "num_conv_pos_embeddings": 16,
+    "num_conv_pos_embedding_groups": 4,
+}
+
+
+class Case(NamedTuple):
+    """A model with its batches and the other arguments of `normlab.inspect`."""
+
+    model: nn.Module
+    batches: list[Any]
+    arguments: Mapping[str, Any] = {}
+
+
+class Pair(NamedTuple):
+    """A fault and its sound twin.
+
+    `question` is the finding in which the fault must be `broken` (or `verdict`), and `module` a
+    pattern of the path of the module that it must name.
+    """
+
+    build: Callable[[bool], Case]
+    question: str
+    module: str
+    verdict: str = "broken"
+
+
+def masked(lengths=LENGTHS, side="right") -> Tensor:
+    """Return a mask [row, position], 1 where a token is real."""
+    mask = (torch.arange(max(lengths)) < torch.tensor(lengths)[:, None]).long()
+    return mask if side == "right" else mask.flip(1)
+
+
+def texts(rows=4, length=LENGTH, count=3) -> list[Tensor]:
+    """Return token ids [row, position]: bytes of the license, another part in each batch."""
+    ids = torch.tensor(list(TEXT[: count * rows * length]))
+    return list(ids.view(count, rows, length))
+
+
+def text_batches(side="right", count=3) -> list[dict[str, Tensor]]:
+    mask = masked(side=side)
+    return [{"input_ids": ids * mask, "attention_mask": mask} for ids in texts(count=count)]
+
+
+def sounds(lengths=(800, 560, 400, 320)) -> list[dict[str, Tensor]]:
+    """Return noise as raw audio, 0 where it is padded."""
+    mask = masked(lengths)
+    generator = torch.Generator().manual_seed(1)
+    values = [torch.randn(mask.shape, generator=generator) for _ in range(2)]
+    return [{"input_values": value * mask, "attention_mask": mask} for value in values]
+
+
+def filter_banks(width=8) -> list[dict[str, Tensor]]:
+    mask = masked()
+    values = torch.randn(2, *mask.shape, width, generator=torch.Generator().manual_seed(1))
+    return [{"input_features": v * mask[:, :, None], "attention_mask": mask} for v in values]
+
+
+class Attention(nn.Module):
+    """Self-attention over [row, position, feature] that sees `ahead` later tokens (None: all).
+
+    A forbidden position gets `forbidden` added to its score.
+    """
+
+    def __init__(self, ahead: int | None, forbidden: float):
+        super().__init__()
+        self.ahead, self.forbidden = ahead, forbidden
+        self.qkv, self.out = nn.Linear(WIDTH, 3 * WIDTH), nn.Linear(WIDTH, WIDTH)
+
+    def forward(self, x: Tensor, mask: Tensor) -> Tensor:
+        q, k, v = self.qkv(x).unflatten(-1, (3, 2, -1)).permute(2, 0, 3, 1, 4)
+        allowed = mask[:, None, None, :].bool()
+        if self.ahead is not None:
+            length = x.shape[1]
+            allowed = allowed & x.new_ones(length, length).tril(self.ahead).bool()
+        bias = torch.zeros_like(allowed, dtype=x.dtype).masked_fill(~allowed, self.forbidden)
+        weights = (q @ k.mT / math.sqrt(q.shape[-1]) + bias).softmax(-1)
+        return self.out((weights @ v).transpose(1, 2).flatten(2))
+
+
+class Block(nn.Module):
+    """A pre-norm block."""
+
+    def __init__(self, norm: Callable[[], nn.Module], ahead: int | None, forbidden: float):
+        super().__init__()
+        self.norm1, self.norm2 = norm(), norm()
+        self.attention = Attention(ahead, forbidden)
+        self.mlp = nn.Sequential(nn.Linear(WIDTH, 32), nn.GELU(), nn.Linear(32, WIDTH))
+
+    def forward(self, x: Tensor, mask: Tensor) -> Tensor:
+        x = x + self.attention(self.norm1(x), mask)
+        return x + self.mlp(self.norm2(x))
+
+
+class Tiny(nn.Module):
+    """A Transformer of two blocks over bytes."""
+
+    def __init__(self, norm=lambda: nn.LayerNorm(WIDTH), ahead=None, forbidden=-math.inf):
+        super().__init__()
+        self.embed = nn.Embedding(256, WIDTH)
+        self.positions = nn.Embedding(512, WIDTH)
+        self.blocks = nn.ModuleList(Block(norm, ahead, forbidden) for _ in range(2))
+        self.head = nn.Linear(WIDTH, 256)
+
+    def forward(self, input_ids: Tensor, attention_mask: Tensor | None = None) -> Tensor:
+        mask = torch.ones_like(input_ids) if attention_mask is None else attention_mask
+        places = torch.arange(input_ids.shape[1], device=input_ids.device)
+        x = self.embed(input_ids) + self.positions(places)
+        for block in self.blocks:
+            x = block(x, mask)
+        return self.head(x)
+
+
+class Transposed(nn.Module):
+    """A norm that sees [row, feature, position] of its input [row, position, feature]."""
+
+    def __init__(self, norm: nn.Module):
+        super().__init__()
+        self.norm = norm
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.norm(x.mT).mT
+
+
+class Mean(nn.Module):
+    """The mean over positions: of real tokens, or of all."""
+
+    def __init__(self, all_positions: bool):
+        super().__init__()
+        self.all_positions = all_positions
+
+    def forward(self, x: Tensor, mask: Tensor) -> Tensor:
+        weights = (torch.ones_like(mask) if self.all_positions else mask)[:, :, None].to(x.dtype)
+        return (x * weights).sum(1) / weights.sum(1)
+
+
+class Embedder(nn.Module):
+    """BERT, and the mean of its outputs as the embedding of a sentence."""
+
+    def __init__(self, all_positions: bool):
+        super().__init__()
+        self.bert, self.pooling = bert(), Mean(all_positions)
+
+    def forward(self, input_ids: Tensor, attention_mask: Tensor) -> Tensor:
+        states = self.bert(input_ids, attention_mask=attention_mask).last_hidden_state
+        return self.pooling(states, attention_mask)
+
+
+class Encoder(nn.Module):
+    """torch's encoder over [row, position, feature], told that batches come first or not."""
+
+    def __init__(self, batch_first: bool):
+        super().__init__()
+        layer = nn.TransformerEncoderLayer(WIDTH, 2, 32, dropout=0.0, batch_first=batch_first)
+        self.embed = nn.Embedding(256, WIDTH)
+        self.encoder = nn.TransformerEncoder(layer, 2, enable_nested_tensor=False)
+
+    def forward(self, input_ids: Tensor) -> Tensor:
+        return self.encoder(self.embed(input_ids))
+
+
+class Wrapped(nn.Module):
+    """BERT for whose mask `change` was called first."""
+
+    def __init__(self, change: Callable[[Tensor], Tensor | None]):
+        super().__init__()
+        self.bert, self.change = bert(), change
+
+    def forward(self, input_ids: Tensor, attention_mask: Tensor) -> Tensor:
+        mask = self.change(attention_mask)
+        return self.bert(input_ids, attention_mask=mask).last_hidden_state
+
+
+def bert() -> BertModel:
+    small = {k: v for k, v in SMALL.items() if k != "layerdrop"}
+    dropout = {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
+    config = BertConfig(vocab_size=256, initializer_range=0.1, **small, **dropout)
+    return BertModel(config, add_pooling_layer=False)
+
+
+def gpt2() -> GPT2LMHeadModel:
+    no_dropout = {"resid_pdrop": 0.0, "embd_pdrop": 0.0, "attn_pdrop": 0.0}
+    sizes = {"vocab_size": 256, "n_positions": 512, "n_embd": WIDTH, "n_layer": 2, "n_head": 2}
+    return GPT2LMHeadModel(GPT2Config(**sizes, **no_dropout, bos_token_id=0, eos_token_id=0))
+
+
+def next_byte(model: nn.Module, batch: Any) -> Tensor:
+    """Return the mean loss in nats of predicting each byte from the ones before."""
+    ids = batch["input_ids"] if isinstance(batch, Mapping) else batch
+    out = model(**batch) if isinstance(batch, Mapping) else model(batch)
+    logits = out if isinstance(out, Tensor) else out.logits
+    return F.cross_entropy(logits[:, :-1].flatten(0, 1).float(), ids[:, 1:].flatten())
+
+
+def train(model: nn.Module, batches: list[Any], steps: int, rate=0.01) -> nn.Module:
+    """Take steps of Adam on the next byte; return the model in evaluation mode."""
+    optimizer = torch.optim.Adam(model.parameters(), lr=rate)
+    model.train()
+    for step in range(steps):
+        optimizer.zero_grad()
+        next_byte(model, batches[step % len(batches)]).backward()
+        optimizer.step()
+    optimizer.zero_grad(set_to_none=True)
+    return model.eval()
+
+
+def see(model: nn.Module, batches: list[Any]) -> nn.Module:
+    """Let running statistics see the batches, in training mode; return the model in evaluation."""
+    with torch.no_grad():
+        model.train()
+        for batch in 20 * batches:
+            model(batch) if isinstance(batch, Tensor) else model(**batch)
+    return model.eval()
+
+
+def group_norm(faulty: bool) -> Case:
+    norm = "group" if faulty else "layer"
+    return Case(Wav2Vec2Model(Wav2Vec2Config(**SPEECH, feat_extract_norm=norm)), sounds())
+
+
+def convolution(faulty: bool) -> Case:
+    if faulty:
+        kwargs = {**SPEECH, "conformer_conv_dropout": 0.0, "feat_extract_norm": "layer"}
+        model = Wav2Vec2ConformerModel(Wav2Vec2ConformerConfig(**kwargs))
+        return Case(see(model, sounds()), sounds())
+    kwargs = {**SPEECH, "conformer_conv_dropout": 0.0, "feature_projection_input_dim": 8}
+    return Case(Wav2Vec2BertModel(Wav2Vec2BertConfig(**kwargs)), filter_banks())
+
+
+def batch_norm_over_padding(faulty: bool) -> Case:
+    config = HubertConfig(**SPEECH, feat_extract_norm="layer", conv_pos_batch_norm=faulty)
+    return Case(HubertModel(config), sounds())
+
+
+def forgotten_mask(faulty: bool) -> Case:
+    return Case(Wrapped((lambda mask: None) if faulty else (lambda mask: mask)), text_batches())
+
+
+def inverted_mask(faulty: bool) -> Case:
+    change = (lambda mask: 1 - mask) if faulty else (lambda mask: mask)
+    return Case(Wrapped(change), text_batches())
+
+
+def mean_over_padding(faulty: bool) -> Case:
+    return Case(Embedder(all_positions=faulty), text_batches())
+
+
+def left_padding(faulty: bool) -> Case:
+    def with_positions(model, batch):
+        places = (batch["attention_mask"].cumsum(-1) - 1).clamp(min=0)
+        return model(**batch, position_ids=places)
+
+    arguments = {} if faulty else {"forward": with_positions}
+    return Case(gpt2(), text_batches(side="left"), arguments)
+
+
+def sees_the_next_token(faulty: bool) -> Case:
+    return Case(Tiny(ahead=1 if faulty else 0), text_batches(), {"causal": True})
+
+
+def norm_over_time(faulty: bool) -> Case:
+    def norm():
+        return normlab.make_norm("in" if faulty else "ln", WIDTH)
+
+    return Case(Tiny(norm, ahead=0), text_batches(), {"causal": True})
+
+
+def stale_statistics(faulty: bool) -> Case:
+    batches = texts()
+    model = Tiny(lambda: Transposed(nn.BatchNorm1d(WIDTH)))
+    average = AveragedModel(model)
+    for _ in range(4):
+        train(model, batches, 10)
+        average.update_parameters(model)
+    if not faulty:
+        update_bn(batches, average)
+    return Case(average.module.eval(), batches)
+
+
+def channels_are_positions(faulty: bool) -> Case:
+    def norm():
+        return nn.BatchNorm1d(LENGTH) if faulty else Transposed(nn.BatchNorm1d(WIDTH))
+
+    return Case(see(Tiny(norm), texts()), texts())
+
+
+def layer_norm_over_time(faulty: bool) -> Case:
+    def norm():
+        return Transposed(nn.LayerNorm(LENGTH)) if faulty else nn.LayerNorm(WIDTH)
+
+    return Case(Tiny(norm), text_batches())
+
+
+def batch_first(faulty: bool) -> Case:
+    return Case(Encoder(batch_first=not faulty), texts())
+
+
+def weak_mask(faulty: bool) -> Case:
+    return Case(Tiny(forbidden=-10.0 if faulty else -math.inf), text_batches())
+
+
+ATTENTION = r"bert\.encoder\.layer\.0\.attention(\.self)?"
+PAIRS = {
+    "group norm over time": Pair(
+        group_norm, "padding", r"feature_extractor\.conv_layers\.0\.layer_norm"
+    ),
+    "convolution over padding": Pair(
+        convolution, "padding", r"encoder\.layers\.0\.conv_module\.depthwise_conv"
+    ),
+    "batch norm over padding": Pair(
+        batch_norm_over_padding, "modes", r"encoder\.pos_conv_embed\.batch_norm", "look"
+    ),
+    "mask forgotten": Pair(forgotten_mask, "padding", ATTENTION),
+    "mask inverted": Pair(inverted_mask, "padding", ATTENTION),
+    "mean over padding": Pair(mean_over_padding, "padding", r"pooling"),
+    "left padding without positions": Pair(left_padding, "padding", r"transformer(\.wpe)?"),
+    "sees the next token": Pair(sees_the_next_token, "future", r"blocks\.0\.attention"),
+    "instance norm in a decoder": Pair(norm_over_time, "future", r"blocks\.0\.norm1"),
+    "stale statistics": Pair(stale_statistics, "statistics", r"blocks\.\d\.norm\d\.norm", "look"),
+    "channels are positions": Pair(channels_are_positions, "norms", r"blocks\.\d\.norm\d", "look"),
+    "layer norm over time": Pair(layer_norm_over_time, "padding", r"blocks\.0\.norm1(\.norm)?"),
+    "batch first mixed up": Pair(batch_first, "batch_mates", r"encoder\.layers\.0\.self_attn"),
+    "mask of -10": Pair(weak_mask, "padding", r"blocks\.0\.attention", "look"),
+}
+
+
+def case(name: str, faulty: bool) -> Case:
+    """Build a pair's faulty model, or its twin, from a fixed seed."""
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        built = PAIRS[name].build(faulty)
+    return built._replace(model=built.model.eval())
