@@ -3,7 +3,8 @@
 from collections.abc import Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Literal
 
 import torch
 from torch import Tensor, nn
@@ -15,6 +16,9 @@ from normlab.inspect.foreign.unchanged import unchanged
 from normlab.inspect.foreign.wide import can_widen, widened
 from normlab.inspect.model import movement
 from normlab.inspect.question import Finding, questions
+
+if TYPE_CHECKING:
+    from normlab.inspect.foreign.norms import FoundNorm
 
 LEAK = 1e-9
 """The largest movement in float64 that can be rounding."""
@@ -72,6 +76,13 @@ class Foreign:
         """Whether to run with torch's fused encoder layer: both, if the model has such layers."""
         fused = (nn.TransformerEncoderLayer, nn.MultiheadAttention)
         return (True, False) if any(isinstance(m, fused) for m in self.model.modules()) else (True,)
+
+    @cached_property
+    def norms(self) -> "list[FoundNorm]":
+        """All norms that a forward pass calls."""
+        from normlab.inspect.foreign.norms import find_norms
+
+        return find_norms(self)
 
     def variant(self, name: str) -> Example:
         """Return the example (`batch`), or a variant of it by name; row 0 comes first in all."""
@@ -168,7 +179,8 @@ def inspect(
         except ModelFailed as error:
             raise ValueError(f"the model cannot run one row of the first batch: {error}") from error
         findings = {each.name: replace(_ask(each.ask, about), name=each.name) for each in asked}
-    return Report(about.title, findings)
+        norms = about.norms if "norms" in findings else []
+    return Report(about.title, findings, norms)
 
 
 def _ask(ask: Any, about: Foreign) -> Finding:

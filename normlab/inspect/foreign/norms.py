@@ -1,0 +1,388 @@
+"""Norms in a model that normlab did not build: what each one pools over, found by trying.
+
+A norm is run on its own recorded input in float64, with gains of 1. One value of the input is
+changed; the outputs that move share its statistics. Each axis of the input has a role, known from
+its size with other rows and other lengths: `batch`, `position`, both (flattened) or `feature`.
+"""
+
+import copy
+import inspect
+import math
+import re
+import sys
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence, Set
+from contextlib import suppress
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+from torch.nn.modules.batchnorm import _NormBase
+from torch.overrides import TorchFunctionMode
+from torch.utils._pytree import tree_map
+
+from normlab.inspect.explain import axes_in_words, in_order
+from normlab.inspect.foreign.calls import Call, record
+from normlab.inspect.foreign.example import Example
+from normlab.inspect.foreign.subject import Foreign
+from normlab.inspect.foreign.wide import wide
+from normlab.inspect.question import Finding, Table, question
+from normlab.inspect.subject import AXES
+from normlab.norms.base import Norm
+
+FUNCTIONS = (F.layer_norm, F.rms_norm, F.group_norm, F.batch_norm, F.instance_norm)
+NEAR_ZERO = 0.01  # of the root mean square of a norm's gains
+_CHANNELS_FIRST = (nn.GroupNorm, _NormBase)
+_LARGE = 1e3  # a change by this many times the input's RMS moves all that share its statistics
+_MOVED = 1e-4  # of the largest output; far above float32, which many norms compute in
+_SAME = 0.03  # the most that doubling the input may do, as a share of what noise does
+_FEW = 4  # parameters per feature; no norm has more
+_FEATURE, _POSITION, _BATCH = (frozenset({axis}) for axis in ("feature", "position", "batch"))
+_SAYS: Sequence[tuple[str, str, Set[str], Set[str]]] = (
+    # names of norms: in words, some of what they pool over, and none of what they pool over
+    (r"batch_?norm|^bn_?\d*$", "each feature over the batch", _BATCH, _FEATURE),
+    (r"instance_?norm", "each feature over positions", _POSITION, _BATCH | _FEATURE),
+    (r"group_?norm|^gn_?\d*$", "groups of features of one row", _FEATURE | _POSITION, _BATCH),
+    (r"(layer|rms)_?norm|^ln(_\w+)?$", "a token's features", _FEATURE, _BATCH | _POSITION),
+)
+Calls = Mapping[str, Call]
+Roles = Sequence[Set[str]]
+"""The roles of each axis of a norm's input."""
+
+
+@dataclass(frozen=True)
+class Reach:
+    """What one value of a norm's input reaches through the statistics.
+
+    `features` is how many features it reaches, and of how many. `padding` is whether a value under
+    the padding reaches real positions, None if the norm was not called with a padded row.
+    """
+
+    pools: tuple[str, ...]
+    features: tuple[int, int]
+    padding: bool | None
+
+
+@dataclass(frozen=True)
+class FoundNorm:
+    """A norm of a model, and what it pools over in training and in evaluation.
+
+    `kind` is its class, or the function. `training` is None if it could not be run in training.
+    `gains` is how many gains it has and how many of them are near 0 (at most 0.01 times their root
+    mean square). `disagrees` is a sentence if the norm does not do what its name says, else empty.
+    """
+
+    name: str
+    kind: str
+    shape: tuple[int, ...]
+    training: Reach | None
+    evaluation: Reach
+    eps: float | None
+    gains: tuple[int, int] | None
+    disagrees: str = ""
+
+    @property
+    def pools(self) -> str:
+        """What it pools over, in words."""
+        mine, later = self.training or self.evaluation, self.evaluation.pools
+        reached, everything = mine.features
+        words = axes_in_words(mine.pools) + ", padding included" * bool(mine.padding)
+        if 1 < reached < everything:
+            words = words.replace("feature", f"feature ({reached} of {everything})")
+        if not later:
+            return f"{words} (fixed in evaluation)" if mine.pools else "nothing: fixed statistics"
+        return words if later == mine.pools else f"{words} (evaluation: {axes_in_words(later)})"
+
+
+class Functional(nn.Module):
+    """A call of a functional norm as a module; its weight and bias are parameters."""
+
+    def __init__(self, function: Callable[..., Tensor], given: Mapping[str, Any]) -> None:
+        super().__init__()
+        self.function, self.given, self.eps = function, dict(given), given["eps"]
+        for name in ("weight", "bias"):
+            if (value := self.given.pop(name, None)) is not None:
+                self.register_parameter(name, nn.Parameter(value.detach(), requires_grad=False))
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Return the function's output; batch norm uses the batch's statistics in training."""
+        given = {**tree_map(wide, self.given), **self._parameters}
+        if self.function is F.batch_norm:
+            given["training"] = self.training or given["training"]
+        return self.function(x, **given)
+
+
+class Functionals(TorchFunctionMode):
+    """Collects the calls of functional norms in `found`, named `<calling module>.<function>`."""
+
+    def __init__(self, model: nn.Module) -> None:
+        super().__init__()
+        self._names = {module: name for name, module in model.named_modules()}
+        self.found: dict[str, Call] = {}
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        output = func(*args, **(kwargs or {}))
+        if func in FUNCTIONS:
+            bound = inspect.signature(func).bind(*args, **(kwargs or {}))
+            bound.apply_defaults()
+            given, frame = dict(bound.arguments), sys._getframe(1)
+            while frame and not isinstance(frame.f_locals.get("self"), nn.Module):
+                frame = frame.f_back
+            caller = self._names.get(frame.f_locals["self"], "") if frame else ""
+            name = first = f"{caller}.{func.__name__}".lstrip(".")
+            while name in self.found:
+                name = f"{first}#{int(name.partition('#')[2] or 1) + 1}"
+            x = given.pop("input").detach().clone()
+            self.found[name] = Call(name, Functional(func, given), (x,), {}, output)
+        return output
+
+
+class _Trial:
+    """A copy of a called module in float64, run with other inputs."""
+
+    def __init__(self, call: Call, *, training: bool, own_gains: bool = False) -> None:
+        self.module = copy.deepcopy(call.module).double().train(training)
+        for parameter in () if own_gains else self.module.parameters():
+            parameter.data.fill_(1)
+        self._args, self._kwargs = tree_map(wide, (list(call.args), dict(call.kwargs)))
+        self._place: Any = _place(call)
+        self._holder: Any = self._args if isinstance(self._place, int) else self._kwargs
+        given: Tensor = self._holder[self._place]
+        self.size = float(given.square().mean().sqrt()) or 1.0
+        self.x = given + 0.1 * self.size * torch.where(given < 0, -1, 1)  # no value is near 0
+
+    @torch.no_grad()
+    def __call__(self, x: Tensor) -> Tensor:
+        """Return the output for the input `x`; the module's own statistics stay as they are."""
+        self._holder[self._place] = x
+        with torch.random.fork_rng(devices=[x.device] if x.is_cuda else []):
+            torch.manual_seed(0)
+            return copy.deepcopy(self.module)(*self._args, **self._kwargs)
+
+    def moved(self, index: Sequence[int]) -> Tensor:
+        """Return which outputs move if the value at `index` of the input changes."""
+        other, before = self.x.clone(), self(self.x)
+        other[tuple(index)] += _LARGE * self.size
+        return ~((self(other) - before).abs() <= _MOVED * before.abs().max())
+
+    def ignores_scale(self) -> bool:
+        """Return whether doubling the input does far less than noise of its size, at any scale."""
+        noise = torch.randn(self.x.shape, generator=torch.Generator().manual_seed(0)).to(self.x)
+        for scale, share in ((1.0, _SAME), (_LARGE, _SAME**2)):
+            x = scale / self.size * self.x
+            before = self(x)
+            doubled, noisy = ((self(y) - before).norm() for y in (2 * x, x + scale * noise))
+            if not (doubled <= share * noisy and noisy > _MOVED * before.norm()):
+                return False
+        return True
+
+
+@question("norms", of="module")
+def norms(about: Foreign) -> Finding:
+    """What does every norm pool over, and does its name say the same?
+
+    One value of the norm's recorded input is changed by 1000 times the input's RMS. It pools over
+    the axes along which other outputs move too, in training and in evaluation. A norm is any module
+    whose output has the input's shape, pools, and hardly changes if the input is doubled.
+    """
+    found = about.norms
+    if not found:
+        return Finding.none("a forward pass calls no norm")
+    wrong = [norm for norm in found if norm.disagrees]
+    kinds = Counter(f"{norm.kind} over {norm.pools}" for norm in found).most_common()
+    shown = "; ".join(f"{number} {words}" for words, number in kinds[:3])
+    more = f"; {len(kinds) - 3} other kinds" * (len(kinds) > 3)
+    also = f"; {len(wrong) - 1} more differ from their names" * (len(wrong) > 1)
+    return Finding(
+        wrong[0].disagrees + also if wrong else f"names and behavior agree: {shown}{more}",
+        {"norms": [asdict(norm) for norm in found]},
+        table(found),
+        verdict="look" if wrong else "fine",
+        value=float(len(wrong)),
+        threshold=0.0,
+        module=wrong[0].name if wrong else None,
+    )
+
+
+def table(found: Sequence[FoundNorm]) -> Table:
+    """Return one row for all norms that differ only in numbers in their names."""
+    groups: dict[tuple[Any, ...], list[FoundNorm]] = {}
+    for norm in found:
+        name = re.sub(r"(?<=\.)\d+(?=\.|$)", "*", norm.name)
+        groups.setdefault((name, norm.kind, norm.pools, norm.eps), []).append(norm)
+    rows = []
+    for (name, kind, pools, eps), group in groups.items():
+        count, near = (sum(n.gains[i] for n in group if n.gains) for i in (0, 1))
+        share = f"{near} of {count} ({near / count:.0%})" if count else "-"
+        rows.append((name, len(group), kind, pools, "-" if eps is None else f"{eps:g}", share))
+    return Table(("norm", "number", "class", "pools over", "eps", "gains near 0"), rows)
+
+
+def find_norms(about: Foreign) -> list[FoundNorm]:
+    """Return all norms that a forward pass calls, in the order of their calls.
+
+    A module that contains a norm is none, and a function that a norm calls is not listed.
+    """
+    calls, alone, padded = _calls(about, about.example), {}, {}
+    if about.example.length:
+        with suppress(Exception):  # the model's own: it takes one length or batch size only
+            padded = _calls(about, about.variant("padded"))
+            alone = _calls(about, about.variant("alone"))
+    found: dict[str, FoundNorm] = {}
+    functions = {name for name, call in calls.items() if isinstance(call.module, Functional)}
+    for name in sorted(calls, key=lambda name: (name in functions, -len(name))):
+        pairs = ((name, each) if name in functions else (each, name) for each in found)
+        if not any(inner.startswith(f"{outer}." if outer else "") for inner, outer in pairs):
+            shown = (calls, alone, padded)
+            mine = [each[name] for each in shown if name in each] if name in padded else []
+            if norm := _tried(mine if len(mine) == 3 else [calls[name]], about.example):
+                found[name] = norm
+    return [found[name] for name in calls if name in found]
+
+
+def _calls(about: Foreign, example: Example) -> dict[str, Call]:
+    """Return the first call of each module, in order, and all calls of functional norms."""
+    with Functionals(about.model) as functions:
+        calls, _ = record(about.model, example, about.forward)
+    first: dict[str, Call] = {}
+    for call in calls:
+        first.setdefault(call.name, call)
+    return {**first, **functions.found}
+
+
+def _place(call: Call) -> int | str | None:
+    """Return which argument is the input: the first tensor, if it has the output's shape."""
+    for place, value in (*enumerate(call.args), *call.kwargs.items()):
+        if isinstance(value, Tensor) and value.is_floating_point():
+            fits = isinstance(call.output, Tensor) and value.shape == call.output.shape
+            return place if fits and value.numel() else None
+    return None
+
+
+def _tried(calls: Sequence[Call], example: Example) -> FoundNorm | None:
+    """Return what a called module is and does as a norm; None if it is no norm.
+
+    `calls` has its call with all rows, and with row 0 alone and padded if they could be run.
+    """
+    call, module = calls[0], calls[0].module
+    if _place(call) is None:
+        return None
+    keeps = {"running_mean", "running_var"} <= module._buffers.keys()
+    known = (nn.LayerNorm, nn.RMSNorm, *_CHANNELS_FIRST, Norm, Functional)
+    sure = keeps or isinstance(module, known)
+    own = [each for each in module.parameters(recurse=False)]
+    few = sum(each.numel() for each in own) <= _FEW * call.output[0].numel()
+    inner = len(own) < len([*module.parameters()])  # a container, of a linear layer for example
+    if not sure and (type(module).__module__.startswith("torch.") or inner or not few):
+        return None
+    training = gains = None
+    try:
+        if not sure and not _Trial(call, training=False).ignores_scale():
+            return None
+        axes = _roles(calls, example)
+        evaluation = _reach(calls, example, axes, training=False)
+        with suppress(Exception):
+            training = _reach(calls, example, axes, training=True)
+            gains = _gains(call, axes)
+    except Exception:  # the module's own, of any class: it does not take other values
+        return None
+    if not sure and not evaluation.pools:
+        return None
+    eps = next((v for k, v in vars(module).items() if "eps" in k and isinstance(v, float)), None)
+    function = module.function if isinstance(module, Functional) else None
+    kind = f"F.{function.__name__}" if function else type(module).__name__
+    shape = tuple(call.output.shape)
+    found = FoundNorm(call.name, kind, shape, training, evaluation, eps, gains)
+    return replace(found, disagrees=_disagreement(found, module, axes, example.length))
+
+
+def _roles(calls: Sequence[Call], example: Example) -> Roles:
+    shape, *others = (call.output.shape for call in calls)
+    axes, batch, position = range(len(shape)), {0}, set[int]()
+    if others and all(len(other) == len(shape) for other in others):
+        short, long = others
+        position = {a for a in axes if short[a] != long[a]}
+        batch = {a for a in axes if short[a] != shape[a]} - position
+        batch = batch or (position & {0})  # rows and positions are flattened
+    elif example.length:
+        position = set([a for a in axes[1:] if shape[a] == example.length][:1])
+    position = position or {*axes} - batch - {_channels(calls[0])}
+    roles = {"batch": batch, "position": position}
+    found = ({role for role, there in roles.items() if a in there} for a in axes)
+    return [role or _FEATURE for role in found]
+
+
+def _channels(call: Call) -> int:
+    """Return the axis of an image's channels: the gain's, or without one torch's convention."""
+    trial = _Trial(call, training=True)
+    for gain in trial.module.parameters():
+        if gain.ndim == 1:
+            before = trial(trial.x)
+            gain.data[0] += 1
+            counts = _counts(trial(trial.x) != before)
+            return next(a for a, n in enumerate(counts) if n == 1 and len(gain) == before.shape[a])
+    function, keeps = vars(call.module).get("function"), "running_mean" in call.module._buffers
+    first = keeps or isinstance(call.module, _CHANNELS_FIRST) or function in FUNCTIONS[2:]
+    return 1 if first else trial.x.ndim - 1
+
+
+def _counts(moved: Tensor) -> list[int]:
+    """Return along each axis at how many places anything moved."""
+    return [int(moved.movedim(a, 0).reshape(n, -1).any(1).sum()) for a, n in enumerate(moved.shape)]
+
+
+def _reach(calls: Sequence[Call], example: Example, axes: Roles, *, training: bool) -> Reach:
+    """Return what the first real value of row 0 reaches."""
+    trial, left = _Trial(calls[0], training=training), example.side == "left"
+    counts = _counts(trial.moved([-left if role == _POSITION else 0 for role in axes]))
+    pools = in_order({r for a, role in enumerate(axes) for r in role if counts[a] > 1})
+    features = [a for a, role in enumerate(axes) if role == _FEATURE]
+    reached, everything = (math.prod(n[a] for a in features) for n in (counts, trial.x.shape))
+    padding = None
+    if len(calls) > 1:
+        trial, alone = _Trial(calls[2], training=training), calls[1].output.shape
+        for axis, (real, size) in enumerate(zip(alone, trial.x.shape, strict=True)):
+            if real < size:  # change the outermost padding
+                index = [-1 if a == axis and not left else 0 for a in range(len(alone))]
+                moved = trial.moved(index).narrow(axis, (size - real) * left, real)
+                padding = bool(moved.any())
+    return Reach(tuple(pools), (reached, everything), padding)
+
+
+def _gains(call: Call, axes: Roles) -> tuple[int, int] | None:
+    """Return the number of gains, and of those near 0; None if it has none.
+
+    An input of +1000 and -1000 in turn is +1 and -1 when normalized. So the output's distance from
+    the output for 0 is the gain, whatever the parameters mean (`w`, `1 + w`).
+    """
+    if not any(p.numel() for p in call.module.parameters()):
+        return None
+    trial = _Trial(call, training=True, own_gains=True)
+    grid = torch.meshgrid(*map(torch.arange, trial.x.shape), indexing="ij")
+    sign = (1 - 2 * (torch.stack(grid).sum(0) % 2)).to(trial.x)
+    squares = (trial(_LARGE * sign) - trial(0 * sign)).square()
+    others = [a for a, role in enumerate(axes) if role != _FEATURE]
+    gains = (squares.mean(others) if others else squares).sqrt()
+    near = gains <= NEAR_ZERO * gains.square().mean().sqrt()
+    return gains.numel(), int(near.sum())
+
+
+def _disagreement(found: FoundNorm, module: nn.Module, axes: Roles, length: int) -> str:
+    """Return how what the norm does differs from its class's or attribute's name, if it does."""
+    pools = {*(found.training or found.evaluation).pools}
+    there = {r for size, role in zip(found.shape, axes, strict=True) if size > 1 for r in role}
+    names = [found.kind, "" if isinstance(module, Functional) else found.name.rpartition(".")[2]]
+    said = [(n, w, s, no) for n in names for p, w, s, no in _SAYS if re.search(p, n.lower())]
+    if isinstance(module, Norm):
+        said = [(found.kind, "what it declares", module.pools, {*AXES} - module.pools)]
+    elif "frozen" in found.kind.lower():
+        said = []
+    for word, words, some, none in said:
+        if not length and "feature" in pools:
+            none = none - _POSITION  # a layer norm over whole images, as torch documents it
+        if pools & none or (some & there and not some & pools):
+            name = f"{found.name or 'the model'} ({found.kind})"
+            return f"{name} pools over {found.pools}; {word!r} stands for {words}"
+    return ""

@@ -1,0 +1,145 @@
+"""Running statistics of batch norms that normlab did not build: are they those of the data?"""
+
+from collections import defaultdict
+from collections.abc import Mapping
+from contextlib import ExitStack
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.utils._pytree import tree_map_only
+
+from normlab.inspect.foreign.example import call, run
+from normlab.inspect.foreign.subject import Foreign
+from normlab.inspect.foreign.unchanged import unchanged
+from normlab.inspect.question import Finding, Table, question
+
+FAR = 0.5  # standard deviations between the means, median over channels
+RATIO = 2.0  # between the variances, either way, median over channels
+FEWEST = 16  # values per channel, for moments to be compared
+COST = 0.05  # share of the loss that poor running statistics may cost
+
+
+@question("statistics", of="module")
+@torch.no_grad()
+def statistics(about: Foreign) -> Finding:
+    """Are running statistics finite, updated, and those of the data?
+
+    Each row of the example is run alone, so that all positions are real. Per channel, with the mean
+    m and variance v of the norm's inputs, and the running statistics mu and s^2, these are medians
+    over channels:
+
+        distance   sqrt(max(0, (m - mu)^2 - e^2)) / s, with e the standard error of m over rows
+        ratio      v / s^2
+
+    Statistics are stale if the distance is above 0.5 or the ratio outside 1/2 to 2; the value is by
+    how many times. With a loss, it is also measured over the batches with running statistics, with
+    each batch's own, and with recalibrated ones: the batches' on average ("precise BN").
+    """
+    held = {"running_mean", "running_var"}
+    norms: dict[str, Any] = {
+        n: m for n, m in about.model.named_modules() if held <= m._buffers.keys()
+    }
+    norms = {name: norm for name, norm in norms.items() if norm.running_mean is not None}
+    if not norms:
+        return Finding.none("no norm keeps a running mean and variance")
+    seen = _moments(about, norms)
+    rows = [(name, *_compared(norm, seen[name])) for name, norm in norms.items()]
+    faults = [row for row in rows if row[-1]]
+    broken = [row for row in faults if row[-1] == "not finite"]
+    worst = max(broken or faults or rows, key=lambda row: row[3])
+    answer = f"{len(rows) - len(faults)} of {len(rows)} norms have the data's statistics"
+    if faults:
+        answer = f"{worst[0] or 'the model'}: {worst[-1]}; {answer}"
+    losses = {} if about.loss is None else _losses(about, list(norms.values()))
+    if losses:
+        parts = [f"{value:.4g} with {name}" for name, value in losses.items()]
+        answer += f"; loss {', '.join(parts)} statistics"
+        least = losses["recalibrated"]
+        faults += [worst] * (losses["running"] - least > COST * abs(least))
+    return Finding(
+        answer,
+        {"norms": {name: figures for name, *figures in rows}, "loss": losses},
+        Table(("norm", "distance", "variance ratio", "times the limit", "state"), rows),
+        verdict="broken" if broken else "look" if faults else "fine",
+        value=worst[3],
+        threshold=1.0,
+        module=worst[0] if faults else None,
+    )
+
+
+def _moments(about: Foreign, norms: Mapping[str, Any]) -> dict[str, list[Tensor]]:
+    """Return the count, mean and mean square by channel of each norm's inputs, for each row."""
+    seen: dict[str, list[Tensor]] = defaultdict(list)
+
+    def add(name: str, norm: Any, args: tuple[Any, ...]) -> None:
+        x = args[0].double().transpose(0, 1).flatten(1)
+        if len(x) == len(norm.running_mean):
+            count = torch.full_like(x[:, 0], x.shape[1])
+            seen[name].append(torch.stack([count, x.mean(1), x.square().mean(1)]))
+
+    example = about.example
+    key, axis = next(iter(example.rows.items()))
+    given = _values(about, about.batches[0])[key].shape[axis]  # a single row has got a second one
+    with ExitStack() as hooks:
+        for name, norm in norms.items():
+            hooks.callback(norm.register_forward_pre_hook(partial(add, name)).remove)
+        for number in range(min(example.size, given)):
+            row = example.cut(example.rows, number, number + 1)
+            if example.length:
+                real = example.real[number].nonzero().flatten()
+                row = row.cut(example.tokens, int(real[0]), int(real[-1]) + 1)
+            run(about.model, row, about.forward)
+    return seen
+
+
+def _compared(norm: Any, seen: list[Tensor]) -> tuple[float | None, float | None, float, str]:
+    """Return the distance and ratio (None without data), by how much too large, and the state."""
+    mean, var = norm.running_mean.double(), norm.running_var.double()
+    if not bool((mean.isfinite() & var.isfinite() & (var >= 0)).all()):
+        return None, None, torch.inf, "not finite"
+    distance = ratio = None
+    times = 0.0
+    count = float(sum(each[0, 0] for each in seen))
+    if count >= FEWEST and len(seen) > 1 and all(bool(each.isfinite().all()) for each in seen):
+        each = torch.stack(seen)
+        pooled, square = (each[:, 1:] * each[:, :1]).sum(0) / count
+        scale = var + getattr(norm, "eps", 1e-5)
+        far = ((pooled - mean).square() - each[:, 1].var(0) / len(seen)).clamp(min=0) / scale
+        distance = float(far.sqrt().median())
+        ratio = float(((square - pooled.square()) * count / (count - 1) / scale).median())
+        times = max(distance / FAR, ratio / RATIO, 1 / RATIO / max(ratio, 1e-12))
+    batches = norm._buffers.get("num_batches_tracked")
+    if (batches is not None and not int(batches)) or bool(((mean == 0) & (var == 1)).all()):
+        return distance, ratio, times, "never updated"
+    stale = "" if times <= 1 else f"stale: {distance:.2g} deviations off, variance {ratio:.2g}-fold"
+    return distance, ratio, times, stale
+
+
+def _values(about: Foreign, batch: Any) -> dict[Any, Any]:
+    """Return a batch's inputs by name or position, on the model's device."""
+    several = batch if isinstance(batch, tuple | list) else [batch]
+    values = dict(batch if isinstance(batch, Mapping) else enumerate(several))
+    return tree_map_only(Tensor, lambda x: x.to(about.example.device), values)
+
+
+def _losses(about: Foreign, norms: list[Any]) -> dict[str, float]:
+    """Return the mean loss over the batches by the statistics that norms use."""
+
+    def measured(momentum: float | None = 0.0, *, training: bool) -> float:
+        for norm in norms:
+            norm.train(training)
+            norm.momentum = momentum  # 0 keeps the statistics, None averages the batches'
+        given = [replace(about.example, values=_values(about, batch)) for batch in about.batches]
+        outputs = (call(about.model, each, about.forward) for each in given)
+        losses = [float(about.loss(y, b)) for y, b in zip(outputs, about.batches, strict=True)]
+        return sum(losses) / len(losses)
+
+    with unchanged(about.model):
+        found = {"running": measured(training=False), "batch": measured(training=True)}
+        for norm in norms:
+            getattr(norm, "reset_running_stats", bool)()
+        measured(None, training=True)
+        return {**found, "recalibrated": measured(training=False)}

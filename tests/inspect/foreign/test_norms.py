@@ -1,0 +1,175 @@
+from importlib import import_module
+from types import SimpleNamespace
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+import normlab
+from normlab import make_norm
+from normlab.inspect.foreign.norms import FUNCTIONS
+
+ROWS, TOKENS, WIDTH = 3, 10, 16
+
+
+class ChannelsFirst(nn.Module):
+    """Calls a module on `[B, D, T]`, from and to `[B, T, D]`."""
+
+    def __init__(self, inner):
+        super().__init__()
+        self.inner = inner
+
+    def forward(self, x):
+        return self.inner(x.transpose(1, 2)).transpose(1, 2)
+
+
+class OnePlus(nn.Module):
+    """Gemma's RMS norm, with a gain of 0 at feature 3."""
+
+    def __init__(self):
+        super().__init__()
+        self.weight, self.eps = nn.Parameter(torch.zeros(WIDTH)), 1e-6
+        self.weight.data[3] = -1
+
+    def forward(self, x):
+        x = x.float()
+        return x * torch.rsqrt(x.square().mean(-1, keepdim=True) + self.eps) * (1 + self.weight)
+
+
+class Calling(nn.Module):
+    """Calls a function inside a forward that does other things too."""
+
+    def __init__(self, function):
+        super().__init__()
+        self.function, self.linear = function, nn.Linear(WIDTH, WIDTH)
+
+    def forward(self, x):
+        return self.linear(self.function(self.linear(x)))
+
+
+def found(model, *shape):
+    torch.manual_seed(0)
+    report = normlab.inspect(model, torch.randn(*(shape or (ROWS, TOKENS, WIDTH))), checks="norms")
+    return report.norms
+
+
+@pytest.mark.parametrize(
+    ("module", "pools"),
+    [
+        (nn.LayerNorm(WIDTH), "feature"),
+        (nn.RMSNorm(WIDTH), "feature"),
+        (OnePlus(), "feature"),
+        (nn.LayerNorm(WIDTH, elementwise_affine=False), "feature"),
+        (ChannelsFirst(nn.GroupNorm(4, WIDTH)), "position, feature (4 of 16), padding included"),
+        (ChannelsFirst(nn.InstanceNorm1d(WIDTH)), "position, padding included"),
+        (
+            ChannelsFirst(nn.BatchNorm1d(WIDTH)),
+            "batch, position, padding included (fixed in evaluation)",
+        ),
+        (
+            ChannelsFirst(nn.BatchNorm1d(WIDTH, track_running_stats=False)),
+            "batch, position, padding included",
+        ),
+        (make_norm("ln", WIDTH), "feature"),
+        (make_norm("bn", WIDTH), "batch, position, padding included (fixed in evaluation)"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else type(value).__name__,
+)
+def test_what_a_norm_pools_over_is_found_by_trying(module, pools):
+    (norm,) = found(nn.Sequential(nn.Linear(WIDTH, WIDTH), module, nn.Softmax(-1), nn.Dropout()))
+    assert (norm.pools, norm.disagrees) == (pools, "")
+
+
+@pytest.mark.parametrize(
+    ("model", "says"),
+    [
+        (nn.Sequential(nn.BatchNorm1d(TOKENS)), "batch, feature (fixed in evaluation)"),
+        (ChannelsFirst(nn.LayerNorm(TOKENS)), "position"),
+        (nn.Sequential(nn.LayerNorm((TOKENS, WIDTH))), "position, feature"),
+    ],
+)
+def test_a_norm_over_other_axes_than_its_name_says_is_looked_at(model, says):
+    torch.manual_seed(0)
+    finding = normlab.inspect(model, torch.randn(ROWS, TOKENS, WIDTH)).findings["norms"]
+    assert finding.verdict == "look" and f"pools over {says};" in finding.answer
+
+
+def test_an_attribute_called_layer_norm_that_is_a_group_norm_is_looked_at():
+    model = ChannelsFirst(nn.Identity())
+    model.inner = nn.Sequential()
+    model.inner.layer_norm = nn.GroupNorm(WIDTH, WIDTH)
+    (norm,) = found(model)
+    assert "'layer_norm' stands for a token's features" in norm.disagrees
+
+
+@pytest.mark.parametrize("function", FUNCTIONS, ids=lambda each: each.__name__)
+def test_functional_norms_are_found_by_the_module_that_calls_them(function):
+    first = function in FUNCTIONS[2:]
+    given = {
+        F.group_norm: (4,),
+        F.batch_norm: (torch.zeros(WIDTH), torch.ones(WIDTH)),
+        F.instance_norm: (),
+    }.get(function, ((WIDTH,),))
+    pools = {
+        F.group_norm: "position, feature (4 of 16), padding included",
+        F.batch_norm: "batch, position, padding included (fixed in evaluation)",
+        F.instance_norm: "position, padding included",
+    }.get(function, "feature")
+
+    def call(x):
+        y = function(x.transpose(1, 2) if first else x, *given)
+        return y.transpose(1, 2) if first else y
+
+    (norm,) = found(nn.Sequential(nn.GELU(), Calling(call)))
+    assert norm.name == f"1.{function.__name__}"
+    assert (norm.kind, norm.pools) == (f"F.{function.__name__}", pools)
+
+
+def test_modules_that_are_no_norms_are_not_taken_for_some():
+    def attention(x):
+        return (x @ x.mT).softmax(-1) @ x
+
+    for function in (torch.tanh, torch.sign, attention, lambda x: x - x.mean(-1, keepdim=True)):
+        model = nn.Sequential(Calling(function))
+        model[0].linear = nn.Identity()
+        assert found(model) == []
+
+
+def test_gains_near_0_are_counted_whatever_the_parametrization():
+    batch = nn.BatchNorm1d(WIDTH)
+    nn.init.zeros_(batch.weight)
+    model = nn.Sequential(OnePlus(), nn.LayerNorm(WIDTH), ChannelsFirst(batch))
+    assert [norm.gains for norm in found(model)] == [(16, 1), (16, 0), (16, 16)]
+    assert [norm.eps for norm in found(model)] == [1e-6, 1e-5, 1e-5]
+
+
+def test_norms_of_images():
+    model = nn.Sequential(nn.BatchNorm2d(8), nn.GroupNorm(2, 8), nn.LayerNorm((8, 8, 8)))
+    batch, group, layer = found(model, 4, 8, 8, 8)
+    assert batch.pools == "batch, position (fixed in evaluation)"
+    assert group.pools == "position, feature (4 of 8)"
+    assert (layer.pools, layer.disagrees) == ("position, feature", "")
+
+
+CLASSES = (
+    *("llama.LlamaRMSNorm", "t5.T5LayerNorm", "gemma.GemmaRMSNorm", "gemma3.Gemma3RMSNorm"),
+    *("qwen3.Qwen3RMSNorm", "olmo2.Olmo2RMSNorm", "cohere.CohereLayerNorm"),
+    *("olmo.OlmoLayerNorm", "deberta.DebertaLayerNorm", "mamba2.MambaRMSNormGated"),
+    *("nemotron.NemotronLayerNorm1P", "imagegpt.ImageGPTLayerNorm", "cpmant.CpmAntLayerNorm"),
+)
+
+
+@pytest.mark.parametrize("path", CLASSES)
+def test_norms_of_transformers_are_found(path):
+    pytest.importorskip("transformers")
+    folder, name = path.split(".")
+    home = import_module(f"transformers.models.{folder}.modeling_{folder}")
+    more = {"CpmAntLayerNorm": (SimpleNamespace(eps=1e-6, hidden_size=16),)}
+    grouped = (WIDTH, 8) if "Gated" in name else (WIDTH,)
+    module = getattr(home, name)(*more.get(name, grouped))
+    for parameter in module.parameters():
+        nn.init.ones_(parameter)
+    (norm,) = found(nn.Sequential(module))
+    expected = "feature (8 of 16)" if "Gated" in name else "feature"
+    assert (norm.kind, norm.pools, norm.disagrees) == (name, expected, "")
