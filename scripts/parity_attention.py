@@ -53,7 +53,7 @@ class Timm(nn.Module):
         return self.attention(x, valid[:, None, None])
 
 
-class _Wide:
+class Wide:
     """torch, whose float32 is float64: their root mean square is taken in no other type."""
 
     float32 = torch.float64
@@ -70,7 +70,7 @@ class HybridNorm(nn.Module):
 
     def __init__(self, module: Any, dim: int, *, values: bool) -> None:
         super().__init__()
-        vars(module)["torch"] = _Wide()
+        vars(module)["torch"] = Wide()
         settings = types.SimpleNamespace(
             d_model=dim,
             n_heads=HEADS,

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from scripts.parity_attention import HEADS, GainsByHead, HybridNorm, OneTable, Timm
+from scripts.parity_placements import GPAS, LAYERS, Siamese, keel
 
 SHAPE = 3, 5, 8  # sequences, positions, features
 STEPS = (1, 2, 3)
@@ -45,8 +46,9 @@ class Subject:
     where a constant is known to differ. The input of the step `outlier` is ten times as large.
     `around` is what ours stands in: a product with centred rows, as `linear` and `norm`, a
     self-attention of two heads, or these heads alone, where `option` is one of `qk_norm`, or an
-    encoder layer, where it is a placement. `absent` are modules that their file imports and what is
-    held does not use.
+    encoder layer, where it is a placement, or a placement's residuals around linear layers, where
+    `values` are the norm and the number of layers. `absent` are modules that their file imports and
+    what is held does not use.
     """
 
     repository: str
@@ -63,7 +65,9 @@ class Subject:
     outlier: int | None = None
     factors: Mapping[str, float] = field(default_factory=dict)
     tolerance: float = 1e-12
-    around: Literal["nothing", "centered product", "attention", "heads", "layer"] = "nothing"
+    around: Literal["nothing", "centered product", "attention", "heads", "layer", "residuals"] = (
+        "nothing"
+    )
     absent: tuple[str, ...] = ()
 
 
@@ -352,6 +356,31 @@ def _hybrid(option: str, normalized: str) -> Subject:
     )
 
 
+def _linears(*theirs: str) -> dict[str, str]:
+    """Return our names of the residuals' linear layers, in their order, to the authors'."""
+    return {
+        f"linears.{number}.{part}": f"{name}.{part}"
+        for number, name in enumerate(theirs)
+        for part in ("weight", "bias")
+    }
+
+
+def _siamese() -> dict[str, str]:
+    """Return our names of the parameters of two layers with SiameseNorm to the authors'."""
+    ends = {"norm": "final_norm", "x_norm": "pre_norm", "y_norm": "post_norm"}
+    names = {f"final.{ours}": theirs for ours, theirs in ends.items()}
+    for number in range(2 * LAYERS):
+        block, site = f"blocks.{number // 2}", number % 2 + 1
+        kinds = {"norm": "input_norm", "x_norm": "post_norm", "y_norm": "pre_norm"}
+        names |= {f"residuals.{number}.{o}": f"{block}.{t}{site}" for o, t in kinds.items()}
+    parts = ("weight", "bias")
+    names = {
+        f"{ours}.{part}": f"{theirs}.{part}" for ours, theirs in names.items() for part in parts
+    }
+    blocks = range(LAYERS)
+    return names | _linears(*(f"blocks.{n}.{part}" for n in blocks for part in ("attn", "mlp")))
+
+
 # Their standard deviation is the n - 1 one, ours the n one; eps, which stands elsewhere, is 0.
 _CORRECTION = ((SHAPE[2] - 1) / SHAPE[2]) ** 0.5
 _DETACHED = {"affine": False, "eps": 0.0}
@@ -541,6 +570,53 @@ SUBJECTS: Mapping[str, Subject] = {
         padded=True,
         tolerance=1e-9,  # weights near 1 make outputs of thousands, and a sharp softmax
         around="layer",
+    ),
+    "gpas": Subject(
+        repository="dandingsky+GPAS",
+        commit="3198068",
+        path="peft_pretraining/modeling_llama.py",
+        build=lambda module: GPAS(module, SHAPE[2]),
+        option="gpas",
+        values={"norm": "rms", "layers": 1},
+        names={
+            "residuals.0.gate": "layer.gpas_block.gate",
+            "residuals.0.norm.weight": "layer.input_layernorm.weight",
+            "residuals.1.norm.weight": "layer.post_attention_layernorm.weight",
+            "final.weight": "norm.weight",
+            **_linears("layer.self_attn.linear", "layer.mlp"),
+        },
+        around="residuals",
+        absent=(
+            *("transformers.activations", "transformers.modeling_outputs", "peft_pretraining"),
+            *("transformers.modeling_utils", "transformers.utils"),
+            "transformers.models.llama.configuration_llama",
+        ),
+    ),
+    "keel": Subject(
+        repository="lucidrains+vit-pytorch",
+        commit="69d24fe",
+        path="vit_pytorch/vit_with_keel_post_ln.py",
+        build=lambda module: keel(module, SHAPE[2]),
+        option="keel",
+        values={"norm": "ln", "layers": LAYERS},
+        names={
+            **{f"residuals.{n}.norm.weight": f"layers.{n}.net.0.weight" for n in range(4)},
+            **{f"residuals.{n + 1}.out_norm.weight": f"post_norms.{n}.weight" for n in range(3)},
+            **_linears(*(f"layers.{n}.net.1" for n in range(4))),
+        },
+        around="residuals",
+        absent=("einops", "einops.layers.torch"),
+    ),
+    "siamese": Subject(
+        repository="Qwen-Applications+SiameseNorm",
+        commit="70efa00",
+        path="deit-model-siamesenorm.py",
+        build=lambda module: Siamese(module, SHAPE[2]),
+        option="siamese",
+        values={"norm": "ln", "layers": LAYERS},
+        names=_siamese(),
+        around="residuals",
+        absent=("timm.data", "timm.models.helpers", "timm.models.layers", "timm.models.registry"),
     ),
     "scale": Subject(
         repository="tnq177+transformers_without_tears",

@@ -1,8 +1,8 @@
-"""Folding norms with running statistics into the adjacent linear layers, for inference.
+"""Folding norms that are fixed at inference into the adjacent linear layers.
 
 With running statistics batch norm is a fixed scale and shift per feature (Ioffe and Szegedy 2015,
-algorithm 2, line 11). If only linear layers read its output, the scale is folded into their
-weights, the shift into their biases, and the norm is removed:
+algorithm 2, line 11); TaperNorm becomes one, too. If only linear layers read its output, the scale
+is folded into their weights, the shift into their biases, and the norm is removed:
 
     W (s * x + t) + b  =  (W s) x + (W t + b)
 
@@ -19,7 +19,7 @@ from torch.func import functional_call
 
 from normlab.models.base import Fold
 from normlab.models.layers import Linear
-from normlab.norms.base import Norm, RunningNorm, Stream
+from normlab.norms.base import Norm, Stream
 from normlab.norms.local import NoNorm
 
 _POSITIONS = 4  # test inputs have this many positions unless the norm has a limit
@@ -69,9 +69,9 @@ def fixed_map(norm: Norm) -> tuple[Float[Tensor, " D"], Float[Tensor, " D"]] | N
     """Return a norm's scale and shift per feature in float64; None if it is not a fixed affine map.
 
     They are computed from the norm's eval-mode outputs: the shift is f(0), the scale f(1) - f(0).
-    Random inputs check that f is this map. Norms without running statistics return None.
+    Random inputs check that f is this map. Norms that are not `foldable` return None.
     """
-    if norm.training or not isinstance(norm, RunningNorm) or norm.rows > 1:
+    if norm.training or not norm.foldable or getattr(norm, "rows", 1) > 1:
         return None
     state = [*norm.named_parameters(), *norm.named_buffers()]
     exact = {name: t.double() if t.is_floating_point() else t for name, t in state}

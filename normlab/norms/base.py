@@ -47,6 +47,8 @@ class Norm(nn.Module, ABC):
     pools: ClassVar[frozenset[Axis]]
     exact_gradient: ClassVar[bool] = True
     """Whether the backward pass is the exact gradient of the forward pass in training."""
+    foldable: ClassVar[bool] = False
+    """Whether eval mode can be a fixed scale and shift per feature, which folding then verifies."""
     phases: ClassVar[tuple[str, ...]] = ()
     """Parts of a run in which the norm behaves differently. The setting `<phase>_share` gives a
     phase's length as a share of the run's steps; `<phase>_steps` overrides it."""
@@ -136,6 +138,7 @@ class RunningNorm(Norm):
     is "running". A norm that subtracts no mean has mean 0 and the mean square as its variance.
     """
 
+    foldable: ClassVar[bool] = True
     once_an_update: ClassVar[bool] = False
     """Whether moments from all calls of an update enter the tables together at its end; those of
     recurrent positions that share a row always do."""

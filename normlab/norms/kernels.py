@@ -3,6 +3,7 @@
 from typing import Any
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
@@ -93,6 +94,13 @@ def _batch_norm(
     mean, inverse = (table.detach().view(1, 1, 1, -1) for table in (mean, inverse))
     var = (inverse.square().reciprocal() - eps).clamp_(min=0)
     return y.permute(0, 2, 3, 1), Moments(mean, var, groups.count, groups.count)
+
+
+def root_mean_square(x: Tensor, weight: Tensor, eps: float) -> Tensor:
+    """Return `weight x / sqrt(mean(x^2) + eps)` over the last axis, with the fastest kernel."""
+    if x.is_cpu and not torch.compiler.is_compiling():
+        return RootMeanSquare.apply(x, weight, eps)
+    return F.rms_norm(x, weight.shape, weight, eps)
 
 
 class RootMeanSquare(torch.autograd.Function):

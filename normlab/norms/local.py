@@ -11,7 +11,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from normlab.norms.base import Norm
-from normlab.norms.kernels import RootMeanSquare, standardize
+from normlab.norms.kernels import root_mean_square, standardize
 from normlab.norms.pool import ALL, Axis, Pool, Stream, widen
 
 Detach = Literal["none", "mean", "std", "both", "value"]
@@ -119,9 +119,7 @@ class RMSNorm(TokenNorm):
         if not self.eps_inside or self.share < 1:
             return super().forward(x, stream)
         wide, weight, _ = widen(x, self.weight, self.bias)
-        if x.is_cpu and not torch.compiler.is_compiling():
-            return RootMeanSquare.apply(wide, weight, self.eps).to(x.dtype)
-        return F.rms_norm(wide, (self.dim,), weight, self.eps).to(x.dtype)
+        return root_mean_square(wide, weight, self.eps).to(x.dtype)
 
     def formula(self, x: Float[Tensor, "*_ D"]) -> Float[Tensor, "*_ D"]:
         first = max(1, int(self.dim * self.share))
@@ -240,6 +238,9 @@ class BoundedMap(TokenNorm):
         alpha: initial value of `alpha`. In large language models the authors choose it per place.
         shift: initial value of the learned scalar `shift`; None for no shift.
         affine: whether weight and bias are learned; with `scale`, the weight alone (LLaMA).
+        root_width: whether f is multiplied by sqrt(D). With `isru` that is DyISRU (Stollenwerk
+            2025), `sqrt(D) x / sqrt(b + x^2)` with b = alpha^-2; with the sum of the squares of all
+            other features in place of b, it would be RMS norm.
     """
 
     pools: ClassVar[frozenset[Axis]] = frozenset()
@@ -252,14 +253,17 @@ class BoundedMap(TokenNorm):
         alpha: float,
         shift: float | None,
         affine: bool | Literal["scale"],
+        root_width: bool = False,
     ) -> None:
         super().__init__(dim, affine=bool(affine))
         if affine == "scale":
             self.forgo_shift()
         self.function = FUNCTIONS[function]
+        self.scale = dim**0.5 if root_width else None
         self.alpha = nn.Parameter(torch.tensor(float(alpha)))
         self.shift = None if shift is None else nn.Parameter(torch.tensor(float(shift)))
 
     def formula(self, x: Float[Tensor, "*_ D"]) -> Float[Tensor, "*_ D"]:
         moved = self.alpha.to(x) * x
-        return self.function(moved if self.shift is None else moved + self.shift.to(x))
+        y = self.function(moved if self.shift is None else moved + self.shift.to(x))
+        return y if self.scale is None else self.scale * y

@@ -111,6 +111,11 @@ class Place:
         return replace(self, sublayer=sublayer)
 
     @property
+    def connections(self) -> int:
+        """The number of residual connections in the stack."""
+        return self.layers * (3 if self.stack == "decoder" and self.other_layers else 2)
+
+    @property
     def path(self) -> str:
         """The path that rules match, such as `encoder.0.self`."""
         return f"{self.stack}.{self.layer}.{self.sublayer}"

@@ -46,6 +46,5 @@ class DepthScaledPre(Pre):
     depth_scaled: bool
 
     def gain(self, role: Role, place: Place) -> float:
-        connections = place.layers * (3 if place.stack == "decoder" and place.other_layers else 2)
         scaled = self.depth_scaled and role in ("out", "fc2")
-        return XAVIER[role] * (connections**-0.5 if scaled else 1.0)
+        return XAVIER[role] * (place.connections**-0.5 if scaled else 1.0)

@@ -5,14 +5,17 @@ from types import SimpleNamespace
 
 import pytest
 import torch
+from torch.autograd import gradcheck
+from torch.nn.functional import silu
 
 from normlab.config.compose import compose
 from normlab.models.attention import HeadNorm
 from normlab.norms.base import Stream
 from normlab.norms.local import NoNorm
 from normlab.placements.admin import AdminResidual, profile
-from normlab.placements.base import XAVIER, Place
+from normlab.placements.base import XAVIER, Place, Residual
 from normlab.placements.post import PostResidual
+from normlab.placements.pre import PreResidual
 from tests.models.small import (
     DIM,
     PLACEMENTS,
@@ -66,6 +69,12 @@ EQUATIONS = {
     "normformer": lambda x, a, f, r, q: (h := x + r.out_norm(a(r.norm(x)))) + f(q.norm(h)),
     "b2t": lambda x, a, f, r, q: q.norm(x + (h := r.norm(x + a(x))) + f(h)),
     "hybrid": lambda x, a, f, r, q: (h := q.norm(x + a(x))) + f(h),
+    "gpas": lambda x, a, f, r, q: (
+        (1 - silu(r.gate)) * ((h := (1 - silu(r.gate)) * (x + a(r.norm(x)))) + f(q.norm(h)))
+    ),
+    "keel": lambda x, a, f, r, q: q.out_norm(
+        8 * (h := r.out_norm(8 * x + a(r.norm(x)))) + f(q.norm(h))
+    ),
 }
 EQUATIONS["peri"] = EQUATIONS["sandwich"]
 EQUATIONS["mixln"] = EQUATIONS["pre"]
@@ -106,6 +115,67 @@ def test_residual_keeps_a_post_norm_stream_beside_the_sum_of_all_branches():
     x2 = layer.ffn_residual.norm(x1 + second, STREAM)
     expected = x2 + stack.final_norm.norm(x0 + branch + second, STREAM)
     assert_close(stack(IDS, STREAM), expected)
+
+
+def test_gpas_begins_as_pre_norm_to_the_bit_with_one_gate_a_layer():
+    pre, gpas = (lm("ln", place, fresh=True) for place in ("pre", "gpas"))
+    assert torch.equal(outputs(gpas), outputs(pre))
+    apart = lm("ln", "gpas", fresh=True, values={"shared": False})
+    for model, count in ((gpas, 2), (apart, 4)):
+        assert sum(name.endswith("gate") for name, _ in model.named_parameters()) == count
+
+
+def test_gpas_scales_the_stream_and_passes_its_gradient_as_it_is():
+    """So its gradient is not that of its value in x, and is in the gate."""
+    layer = lm("ln", "gpas").decoder.layers[0]
+    residual, x, pull = layer.self_residual, x_of(), x_of(seed=1)
+
+    def y(x, gate=residual.gate):
+        residual._parameters["gate"] = gate
+        return residual(x, STREAM, lambda h: layer.self_attention(h, STREAM))
+
+    with torch.no_grad():
+        base = y(x, torch.zeros(()))  # h: pre-norm
+        assert_close(y(x, gate := torch.tensor(0.7)), (1 - silu(gate)) * base)
+    x, gate = x.requires_grad_(), torch.tensor(0.7, dtype=torch.double, requires_grad=True)
+    real = STREAM.valid[..., None]
+    (dx,) = torch.autograd.grad((y(x, torch.zeros(())) * pull * real).sum(), x)
+    found = torch.autograd.grad((y(x, gate) * pull * real).sum(), (x, gate))
+    slope = torch.sigmoid(gate) * (1 + gate * (1 - torch.sigmoid(gate)))
+    assert_close(found[0], dx)
+    assert_close(found[1], -slope * (base * pull)[STREAM.valid].sum())
+    constant = x.detach()
+    assert gradcheck(lambda g: y(constant, g) * real, gate, fast_mode=True)
+    assert not gradcheck(lambda x: y(x, gate) * real, x, fast_mode=True, raise_exception=False)
+
+
+def test_keel_scales_by_the_residuals_of_a_stack_and_begins_with_one_of_pre_norm():
+    model = seq2seq("ln", "keel")
+    for stack, connections in ((model.encoder, 4), (model.decoder, 6)):
+        first, *others = (m for m in stack.modules() if isinstance(m, Residual))
+        assert type(first) is PreResidual and isinstance(stack.final_norm, NoNorm)
+        assert [residual.factor for residual in others] == [connections] * (connections - 1)
+
+
+def test_siamese_adds_every_branch_to_both_streams():
+    stack = lm("ln", "siamese", layers=2).decoder
+    x = y = start = stack.embedding(IDS, STREAM)
+    for number, layer in enumerate(stack.layers, start=1):
+        for residual, part in (
+            (layer.self_residual, layer.self_attention),
+            (layer.ffn_residual, layer.feed_forward),
+        ):
+            x = residual.x_norm(x, STREAM)
+            z = part(residual.norm(x + residual.y_norm(y, STREAM), STREAM), STREAM)
+            x, y = x + z / math.sqrt(2 * number), y + z
+    end = stack.final_norm
+    expected = end.norm(end.x_norm(x, STREAM) + end.y_norm(y, STREAM), STREAM)
+    assert_close(stack(IDS, STREAM), expected)
+    with torch.no_grad():
+        streams = stack.opening(start, STREAM)
+        for residual in (m for m in stack.modules() if isinstance(m, Residual)):
+            streams = residual(streams, STREAM, torch.zeros_like)
+    assert torch.equal(streams.chunk(2, -1)[1], start)
 
 
 @pytest.mark.parametrize(
@@ -215,7 +285,7 @@ def test_norms_stand_where_norms_are_published():
         },
     }
     opened = {p for p in PLACEMENTS if not isinstance(seq2seq("ln", p).encoder.opening, NoNorm)}
-    assert opened == {"peri", "resi_dual"}
+    assert opened == {"peri", "resi_dual", "siamese"}
 
 
 def test_admin_weighs_the_stream_by_the_variances_of_what_came_before():

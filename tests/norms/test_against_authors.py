@@ -67,7 +67,30 @@ def _layer(option):
     return Layer(Parts(sizes, placement(option), norms("none")), place, cross=False)
 
 
+class Residuals(nn.Module):
+    """An encoder's opening, residuals around linear layers, and end."""
+
+    def __init__(self, option, *, norm, layers):
+        super().__init__()
+        wiring, given, dim = placement(option), norms(norm), SHAPE[2]
+        where = {"stack": "encoder", "layers": layers, "sublayer": "self"}
+        places = [Place(layer=number, **where) for number in range(layers)]
+        self.opening = wiring.opening(given, dim, "encoder")
+        built = (wiring.residuals(given, dim, [place, place.at("ffn")]) for place in places)
+        self.residuals = nn.ModuleList(residual for layer in built for residual in layer)
+        self.linears = nn.ModuleList(Linear(dim, dim) for _ in self.residuals)
+        self.final = wiring.final(given, dim, "encoder")
+
+    def forward(self, x, stream):
+        x = self.opening(x, stream)
+        for residual, linear in zip(self.residuals, self.linears, strict=True):
+            x = residual(x, stream, linear)
+        return self.final(x, stream)
+
+
 def _ours(subject):
+    if subject.around == "residuals":
+        return Residuals(subject.option, **subject.values)
     if subject.around == "attention":
         return _attention(subject.option)
     if subject.around == "heads":

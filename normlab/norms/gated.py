@@ -1,0 +1,84 @@
+"""RMS norms with a gain that depends on the token: SeeDNorm and GatedNorm.
+
+SeeDNorm    one scalar per token moves the gain (Cai et al. 2025)
+GatedNorm   a low-rank sigmoid gate multiplies the output (Qiu et al. 2026)
+
+Neither paper has public code: the formulas are those that reviews and ports agree on.
+"""
+
+from dataclasses import dataclass, field
+from typing import Annotated
+
+import torch
+import torch.nn.functional as F
+from jaxtyping import Float
+from msgspec import Meta
+from torch import Tensor
+
+from normlab.norms.kernels import root_mean_square
+from normlab.norms.local import TokenNorm
+from normlab.norms.pool import ALL, Stream, widen
+
+
+@dataclass(eq=False, repr=False, kw_only=True)
+class SeeDNorm(TokenNorm):
+    """`(weight + alpha tanh(x . beta)) x / sqrt(mean(x^2) + eps)`, with `alpha` and `beta` learned.
+
+    Alpha starts at 1 and beta at 0, which is RMS norm. With `groups` (the paper's heads), each
+    slice of neighboring features has its own dot product. The paper decays alpha and beta.
+    """
+
+    eps: float
+    groups: int
+    alpha: Tensor = field(init=False)
+    beta: Tensor = field(init=False)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.forgo_shift()
+        self._affine("alpha", torch.ones(self.dim), learned=True)
+        self._affine("beta", torch.zeros(self.dim), learned=True)
+
+    def forward(self, x: Float[Tensor, "B P D"], stream: Stream = ALL) -> Float[Tensor, "B P D"]:
+        wide, weight, alpha, beta = widen(x, self.weight, self.alpha, self.beta)
+        products = (wide * beta).unflatten(-1, (self.groups, -1)).sum(-1)
+        moved = products.tanh().repeat_interleave(self.dim // self.groups, dim=-1)
+        normalized = root_mean_square(wide, torch.ones_like(weight), self.eps)
+        return (torch.addcmul(weight, alpha, moved) * normalized).to(x.dtype)
+
+
+@dataclass(eq=False, repr=False, kw_only=True)
+class GatedNorm(TokenNorm):
+    """`factor y sigmoid(up silu(down y))`, where y is the RMS norm of the token and its gain.
+
+    `down` maps to `rank` values and `up` back to the features, both without bias. They start like
+    torch's linear layers, so the gate starts near 1/2: `factor=2` starts near RMS norm instead.
+    In a run the values depend on the seed and the norm's place; a norm on its own has fixed ones.
+    """
+
+    eps: float
+    rank: Annotated[int, Meta(gt=0)]
+    factor: Annotated[float, Meta(gt=0)]
+    down: Tensor = field(init=False)
+    up: Tensor = field(init=False)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.forgo_shift()
+        self._affine("down", torch.empty(self.rank, self.dim), learned=True)
+        self._affine("up", torch.empty(self.dim, self.rank), learned=True)
+        self.initialize(torch.Generator().manual_seed(0))
+
+    @torch.no_grad()
+    def initialize(self, generator: torch.Generator) -> None:
+        """Draw both matrices from U(-b, b), with b = 1 / sqrt(number of columns)."""
+        for table in (self.down, self.up):
+            bound = table.shape[1] ** -0.5
+            values = torch.empty(table.shape).uniform_(-bound, bound, generator=generator)
+            table.copy_(values)
+
+    def forward(self, x: Float[Tensor, "B P D"], stream: Stream = ALL) -> Float[Tensor, "B P D"]:
+        wide, weight, down, up = widen(x, self.weight, self.down, self.up)
+        y = root_mean_square(wide, weight, self.eps)
+        gate = F.linear(F.silu(F.linear(y, down)), up).sigmoid()
+        return (self.factor * gate * y).to(x.dtype)

@@ -1,0 +1,97 @@
+"""TaperNorm: RMS norm that turns into a fixed scale during training, which folds.
+
+    y = (g weight / r + (1 - g) c late) x,    r = sqrt(mean(x^2) + eps)
+
+    warm-up   g = 1: RMS norm; c is estimated
+    taper     late starts as a copy of weight; g falls from 1 to 0 along half a cosine
+    then      g = 0: y = c late x, without statistics
+
+    c = E[|weight x|^2 / r] / E[|weight x|^2],  which minimizes E|weight x / r - c weight x|^2
+
+Source: Kanavalau et al. 2026 ("Gated Removal of Normalization in Transformers Enables Stable
+Training and Efficient Inference"), as quoted by others; there is no public code. The paper keeps
+the final norm, as does `sites={*.final:rms}`: without it, logits can grow without bound, unless a
+loss on the scale of the last hidden states is added.
+"""
+
+import math
+from dataclasses import dataclass, field
+from typing import Annotated, ClassVar
+
+import torch
+from jaxtyping import Bool, Float
+from msgspec import Meta
+from torch import Tensor
+
+from normlab.norms.base import uncompiled
+from normlab.norms.local import TokenNorm
+from normlab.norms.pool import ALL, Stream, widen
+from normlab.norms.ranks import sum_over_ranks
+
+
+@dataclass(eq=False, repr=False, kw_only=True)
+class TaperNorm(TokenNorm):
+    """`(g weight / r + (1 - g) c late) x`, where g falls from 1 to 0 and r is the token's RMS.
+
+    c is the ratio of two exponential averages over the real tokens of the warm-up's micro-batches.
+    The warm-up has at least one step; outside a run g stays at 1. Buffers store g and the averages.
+    """
+
+    phases: ClassVar[tuple[str, ...]] = ("warmup", "taper")
+    foldable: ClassVar[bool] = True
+
+    eps: float
+    momentum: float
+    warmup_share: float
+    warmup_steps: int | None
+    taper_share: Annotated[float, Meta(ge=0, le=1)]
+    taper_steps: Annotated[int, Meta(ge=0)] | None
+    late: Tensor = field(init=False)
+    gate: Tensor = field(init=False)
+    energies: Tensor = field(init=False)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.forgo_shift()
+        self._affine("late", torch.ones(self.dim), learned=bool(self.affine))
+        self.register_buffer("gate", torch.ones(()))
+        self.register_buffer("energies", torch.zeros(2))
+
+    def last_steps(self, total: int | None) -> dict[str, int]:
+        found = super().last_steps(total)
+        warmup = max(1, found["warmup"])
+        return {"warmup": warmup, "taper": warmup + found["taper"]}
+
+    @property
+    def factor(self) -> Float[Tensor, ""]:
+        """The constant c; 1 before it is estimated."""
+        over_root, energy = self.energies
+        return torch.where(energy > 0, over_root / energy, 1.0)
+
+    @uncompiled
+    def forward(self, x: Float[Tensor, "B P D"], stream: Stream = ALL) -> Float[Tensor, "B P D"]:
+        wide, weight, late = widen(x, self.weight, self.late)
+        inverse = (wide.square().mean(-1, keepdim=True) + self.eps).rsqrt()
+        if self.training and self.clock.step:
+            self.advance(wide, inverse, stream.real(x))
+        gate, factor = self.gate.to(wide), self.factor.to(wide)
+        return (wide * (gate * inverse * weight + (1 - gate) * factor * late)).to(x.dtype)
+
+    @torch.no_grad()
+    def advance(
+        self, x: Float[Tensor, "B P D"], inverse: Float[Tensor, "B P 1"], real: Bool[Tensor, "B P"]
+    ) -> None:
+        """Set g for this step of the run; average in the warm-up, copy the gain at its end."""
+        step, total = self.clock
+        warmup, last = self.last_steps(total).values()
+        past = min(max(step - warmup, 0) / max(last - warmup, 1), 1.0)
+        # a new tensor, because the backward pass may still need the last one
+        self.gate = torch.full_like(self.gate, (1 + math.cos(math.pi * past)) / 2)
+        if step <= warmup:
+            energy = (x * self.weight.to(x)).square().sum(-1).where(real, 0.0)
+            sums = [(energy * inverse.squeeze(-1)).sum(), energy.sum(), real.sum().to(energy)]
+            *found, count = sum_over_ranks(torch.stack(sums))
+            means = torch.stack(found) / count.clamp(min=1)
+            self.energies.lerp_(means.to(self.energies), self.momentum)
+        elif step == warmup + 1:
+            self.late.data.copy_(self.weight)

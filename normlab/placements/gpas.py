@@ -1,0 +1,53 @@
+"""GPAS: pre-norm whose stream is scaled down after each addition, but not its gradient.
+
+        x ---+--> norm --> sub-layer --> dropout --> (+) --> h --> h - silu(g) sg(h) --> y
+             |                                        |
+             +----------------------------------------+
+
+    y = h - silu(g) sg(h),  h = x + f(norm(x))
+
+    sg passes no gradient: y has the value (1 - silu(g)) h, and h gets the gradient of y.
+    closing norm: one, as in pre-norm.
+    at initialization: g = 0, which is pre-norm.
+
+Source: Chen et al. 2025 ("GPAS: Accelerating Convergence of LLM Pretraining via Gradient-Preserving
+Activation Scaling") and their code, where all sub-layers of a layer share one g; in the paper each
+has its own. They draw token embeddings with a deviation of sqrt(2/5), which is left to the model.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from normlab.norms.base import Norm, Stream
+from normlab.placements.base import Branch, Norms, Place, Residual
+from normlab.placements.pre import Pre, PreResidual
+
+
+class GPASResidual(PreResidual):
+    """y = h - silu(gate) sg(h), where h = x + dropout(branch(norm(x)))."""
+
+    def __init__(self, norm: Norm, gate: nn.Parameter, dropout: float):
+        super().__init__(norm, dropout)
+        self.gate = gate
+
+    def forward(self, x: Tensor, stream: Stream, branch: Branch) -> Tensor:
+        x = super().forward(x, stream, branch)
+        return x - F.silu(self.gate) * x.detach()
+
+
+@dataclass(eq=False, kw_only=True)
+class GPAS(Pre):
+    """GPAS placement; with `shared`, a layer's sub-layers share one gate."""
+
+    shared: bool
+
+    def residuals(self, norms: Norms, dim: int, places: Sequence[Place]) -> Sequence[Residual]:
+        gates = [nn.Parameter(torch.zeros(())) for _ in places]
+        return [
+            GPASResidual(norms.at(place.path, dim), gates[0] if self.shared else gate, self.dropout)
+            for place, gate in zip(places, gates, strict=True)
+        ]

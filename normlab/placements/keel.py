@@ -1,0 +1,45 @@
+"""Keel: post-norm with a scaled-up stream, and a second norm inside the branch.
+
+        x ---+--> norm --> sub-layer --> dropout --> (+) --> norm --> y
+             |                                        |
+             +--> x a --------------------------------+
+
+    y = norm(a x + f(norm(x))),  a = number of residual connections in the stack
+    y = x + f(norm(x))           in the first of them
+
+    closing norm: none, since the last layer already ends in a norm.
+    at initialization: the first layers keep their share of the stream at any depth.
+
+Source: Chen and Wei 2026 ("Post-LayerNorm Is Back: Stable, ExpressivE, and Deep"), wired as in
+vit-pytorch, which is not the authors' code; theirs is not public. Others quote a = 1 for the first
+layer's feed-forward sub-layer, or make the whole first layer pre-norm.
+"""
+
+from torch import Tensor
+
+from normlab.norms.base import Stream
+from normlab.placements.base import Branch, Norms, Place, Residual
+from normlab.placements.post import Post
+from normlab.placements.pre import PreResidual
+from normlab.placements.sandwich import SandwichResidual
+
+
+class KeelResidual(SandwichResidual):
+    """y = out_norm(factor * x + dropout(branch(norm(x))))."""
+
+    def __init__(self, norms: Norms, dim: int, place: Place, dropout: float):
+        super().__init__(norms, dim, place, dropout)
+        self.factor = place.connections
+
+    def forward(self, x: Tensor, stream: Stream, branch: Branch) -> Tensor:
+        added = self.dropout(branch(self.norm(x, stream)))
+        return self.out_norm(self.factor * x + added, stream)
+
+
+class Keel(Post):
+    """Keel placement."""
+
+    def residual(self, norms: Norms, dim: int, place: Place) -> Residual:
+        if place.layer == 0 and place.sublayer == "self":
+            return PreResidual(norms.at(place.path, dim), self.dropout)
+        return KeelResidual(norms, dim, place, self.dropout)

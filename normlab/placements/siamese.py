@@ -1,0 +1,77 @@
+"""SiameseNorm: a post-norm stream x and a pre-norm stream y that share every sub-layer.
+
+        x --> norm --+-------------------------------------------> (+) --> x'
+                     |                                              |
+                    (+) --> norm --> sub-layer --> dropout --> z ---+ / c
+                     |                                         |
+        y -+-> norm -+                                         |
+           |                                                   |
+           +-------------------------------------------------> (+) --> y'
+
+    x' = n + z / c,  y' = y + z,  z = f(norm(n + norm(y))),  n = norm(x)
+    c = sqrt(2 l) in layer l = 1, 2, ... of its stack; both streams start as the embedded tokens
+
+    closing norm: norm(norm(x) + norm(y)).
+    at initialization: y grows like a pre-norm stream; x is normalized before each sub-layer.
+
+Source: Li et al. 2026 ("SiameseNorm: Breaking the Barrier to Reconciling Pre/Post-Norm"), wired as
+in the authors' code for DeiT. The paper, as others quote it, has c = sqrt(l) and returns
+x + norm(y). Their code for OLMo has norms on queries, keys and values, and learned gains on x.
+"""
+
+import math
+
+import torch
+from torch import Tensor, nn
+
+from normlab.norms.base import Stream
+from normlab.placements.base import Branch, NormResidual, Norms, Place, Placement, StackName
+from normlab.placements.resi_dual import Twice
+
+
+class SiameseResidual(NormResidual):
+    """Maps (x, y) to (n + z / factor, y + z), where n = x_norm(x).
+
+    z = dropout(branch(norm(n + y_norm(y)))).
+    """
+
+    branch_norm = "norm"
+    streams = 2
+
+    def __init__(self, norms: Norms, dim: int, place: Place, dropout: float):
+        super().__init__(norms.at(place.path, dim), dropout, math.sqrt(2 * (place.layer + 1)))
+        self.x_norm = norms.at(f"{place.path}.x", dim)
+        self.y_norm = norms.at(f"{place.path}.y", dim)
+
+    def forward(self, x: Tensor, stream: Stream, branch: Branch) -> Tensor:
+        x, y = x.chunk(2, dim=-1)
+        x = self.x_norm(x, stream)
+        z = self.dropout(branch(self.norm(x + self.y_norm(y, stream), stream)))
+        return torch.cat([x + z / self.factor, y + z], dim=-1)
+
+
+class SiameseEnd(nn.Module):
+    """Maps (x, y) to norm(x_norm(x) + y_norm(y))."""
+
+    def __init__(self, norms: Norms, dim: int, path: str):
+        super().__init__()
+        self.norm = norms.at(path, dim)
+        self.x_norm = norms.at(f"{path}.x", dim)
+        self.y_norm = norms.at(f"{path}.y", dim)
+
+    def forward(self, x: Tensor, stream: Stream) -> Tensor:
+        x, y = x.chunk(2, dim=-1)
+        return self.norm(self.x_norm(x, stream) + self.y_norm(y, stream), stream)
+
+
+class Siamese(Placement):
+    """SiameseNorm placement."""
+
+    def residual(self, norms: Norms, dim: int, place: Place) -> SiameseResidual:
+        return SiameseResidual(norms, dim, place, self.dropout)
+
+    def opening(self, norms: Norms, dim: int, stack: StackName) -> nn.Module:
+        return Twice()
+
+    def final(self, norms: Norms, dim: int, stack: StackName) -> nn.Module:
+        return SiameseEnd(norms, dim, f"{stack}.final")
