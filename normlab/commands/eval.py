@@ -34,7 +34,7 @@ def main(argv: list[str]) -> int:
     add = parser.add_argument
     add("--split", default="test", help="the split to score; default: test")
     add("--limit", type=int, metavar="N", help="score only N examples of the split")
-    add("--fold", action="store_true", help="fold batch norm into the adjacent linear layers")
+    add("--fold", action="store_true", help="fold batch norm or TaperNorm into linear layers")
     add("--kept", action="store_true", help="re-score kept translations; status 1 if one differs")
     add("--json", action="store_true", help="print JSON")
     add("--outputs", type=as_path, help="write the model's outputs to this file")

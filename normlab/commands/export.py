@@ -18,8 +18,8 @@ _EXAMPLES = """examples:
   normlab export --wandb --where task=mlm --where norm=ln,bn
 
 model.pt holds a state dict under `model` (torch.load(..., weights_only=True)), the config, and the
-names of folded norms. --fold folds norms with running statistics (batch norm and its variants) into
-the adjacent linear layers or convolutions. model.pt is written only if outputs agree.
+names of folded norms. --fold folds norms that are fixed in eval (batch norm, its variants, and
+TaperNorm) into adjacent layers. model.pt is written only if the outputs agree.
 
 --wandb saves a workspace that compares norms, and needs a login: `wandb login`, or WANDB_API_KEY.
 """
@@ -31,7 +31,7 @@ def main(argv: list[str]) -> int:
     parser = command_parser("export", does, _EXAMPLES)
     add = parser.add_argument
     add("run", nargs="?", type=as_run, metavar="RUN", help="a finished run")
-    add("--fold", action="store_true", help="fold batch norm and its variants")
+    add("--fold", action="store_true", help="fold batch norm, its variants, and TaperNorm")
     add("--out", type=as_path, help="the folder to write to; default: RUN/export")
     add("--wandb", action="store_true", help="save a workspace at W&B instead")
     add("--project", help="with --wandb; default: the project of the wandb sink")

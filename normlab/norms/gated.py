@@ -49,7 +49,7 @@ class SeeDNorm(TokenNorm):
 
 @dataclass(eq=False, repr=False, kw_only=True)
 class GatedNorm(TokenNorm):
-    """`factor y sigmoid(up silu(down y))`, where y is the RMS norm of the token and its gain.
+    """`factor y sigmoid(up silu(down y))`, where y is RMS norm, `weight x / sqrt(mean(x^2) + eps)`.
 
     `down` maps to `rank` values and `up` back to the features, both without bias. They start like
     torch's linear layers, so the gate starts near 1/2: `factor=2` starts near RMS norm instead.

@@ -69,7 +69,7 @@ def load_run(
 
     `weights` is `last`, `average`, `best` or `best_<score>`, such as `best_loss`.
     `changes` are dotted `key=value` settings that replace those in the run's config, such as
-    `task.test_search.beam=1` or `norm.eval_stats=batch`. `fold` folds norms with running statistics
+    `task.test_search.beam=1` or `norm.eval_stats=batch`. `fold` folds norms that are fixed in eval
     into the adjacent linear layers or convolutions (see `normlab.models.folding`).
 
     Raises ValueError for a missing or damaged file or an invalid key, and if no norm can be
@@ -192,7 +192,7 @@ def _fold(model: nn.Module, *, recalibrate: bool) -> Sequence[str]:
     if not (folded := fold_norms(model)):
         raise ValueError(
             "--fold finds no norm to fold: it folds norms that scale and shift each feature by "
-            "running statistics (norm=bn and its variants, norm.eval_stats=running) inside the "
-            "branches (placement=pre), or after convolutions"
+            "constants (norm=bn and its variants with norm.eval_stats=running, or norm=taper once "
+            "it has tapered) inside the branches (placement=pre), or after convolutions"
         )
     return folded
