@@ -27,7 +27,7 @@ from normlab.config import ranges, registry, suggest
 from normlab.config.folders import CONFIG_DIR, folders
 from normlab.config.machine import MOST_THREADS, settled_precision
 from normlab.config.registry import START_FILE, TARGET, named
-from normlab.config.schema import NORM_KEYS, OPTIONS, PARTS, Precision, RunConfig, label
+from normlab.config.schema import LATER, NORM_KEYS, OPTIONS, PARTS, Precision, RunConfig, label
 from normlab.config.shorthand import written_out
 from normlab.config.suggest import typed
 
@@ -56,8 +56,9 @@ class OwnFolders(SearchPathPlugin):
 
 
 def register() -> None:
-    """Register the schema with Hydra as `schema`, and the user's own folders."""
+    """Register the schema with Hydra as `schema` and `later`, and the user's own folders."""
     ConfigStore.instance().store("schema", node=RunConfig)
+    ConfigStore.instance().store("later", node={"model": LATER})
     Plugins.instance().register(OwnFolders)
 
 
@@ -124,6 +125,9 @@ def settle(config: DictConfig, choices: Mapping[str, Any], given: Sequence[str])
             node = cast("dict[str, Any]", OmegaConf.to_container(parent[key]))
             parent[key] = named(node, key, {} if parent is config.observe else config.choices)
     _settle_sites(config)
+    _drop(config.model, LATER)
+    for node in (*map(config.get, NORM_KEYS), *(config.sites or {}).values()):
+        _drop(node, {"one_plus": False})
     _settle_batch_size(config, written)
     if isinstance(folder := config.start_from, str):
         if not (path := Path(folder) / START_FILE).is_file():
@@ -196,6 +200,17 @@ def _settle_sites(config: DictConfig) -> None:
         rules[pattern] = named(node, "norm", {"norm": name}) | given
     config.sites = rules
     config.choices = {**config.choices, "sites": label(names)}
+
+
+def _drop(node: Any, defaults: Mapping[str, Any]) -> None:
+    """Remove newer keys at their defaults from a node, so that older runs keep their hash."""
+    for name, value in defaults.items():
+        if isinstance(node, DictConfig) and name in node:
+            if isinstance(value, Mapping):
+                _drop(node[name], value)
+                value = {}
+            if node[name] == value:
+                node.pop(name)
 
 
 def _check_plain(value: object, key: str) -> None:

@@ -257,5 +257,6 @@ def _value(value: Any, hint: Any, key: str, settings: Any) -> Any:
         return value
     except msgspec.ValidationError as error:
         words = [str(w) for kind in choices if get_origin(kind) is Literal for w in get_args(kind)]
+        words = [*(["true", "false"] if words and bool in choices else []), *words]
         said = f" must be {', '.join(words)}" if words else f": {error}"
         raise ValueError(f"{key}={value!r}{said}") from None

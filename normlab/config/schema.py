@@ -129,6 +129,13 @@ class RunConfig:
     choices: dict[str, Any] = field(default_factory=dict)
 
 
+LATER: dict[str, Any] = {
+    "rope": {"base": 10_000.0, "pairs": "halves", "local_base": None, "global_every": 6},
+    **{"gated": False, "bias": True, "tied": True, "init": "xavier"},
+}
+"""Keys of `model` that are newer than many runs, with their defaults. They may be typed for any
+model whose class has them, and no config holds one that is at its default, so that older runs keep
+their fingerprints."""
 OPTIONS = ("task", "model", "placement", "optim", "schedule")
 """The nodes of `RunConfig` that hold an option with its values, except the norms."""
 PARTS = {"budget": BudgetConfig, "validate": ValidateConfig, "observe": ObserveConfig}

@@ -17,7 +17,8 @@ from torch import Tensor, nn
 from normlab.models.base import Fold, GeneratesText, StackArchitecture, Text, incremental
 from normlab.models.cache import CachedDecoding, LayerCache, Lineage, PrefixDecoding
 from normlab.models.layers import Embedding, Linear
-from normlab.models.seq2seq import Parts, TransformerStack
+from normlab.models.parts import Parts
+from normlab.models.seq2seq import TransformerStack
 from normlab.norms.base import Stream
 from normlab.placements.base import Norms, Placement
 
@@ -32,11 +33,17 @@ class TextArchitecture(StackArchitecture):
         num_layers: number of layers in the stack.
         scale_embeddings: multiply token embeddings by sqrt(dim), to match the amplitude 1 of
             sinusoidal positions; BERT and GPT-2 do not scale them.
+        tied: the output layer shares the token embedding's weights.
     """
 
     takes = Text
     num_layers: int
     scale_embeddings: bool
+    tied: bool = True
+
+    def __post_init__(self) -> None:
+        if self.fixnorm and not self.tied:
+            raise ValueError("model.fixnorm=true needs an output layer with model.tied=true")
 
     def make(self, spec: Text, placement: Placement, norms: Norms) -> "CausalLM | MaskedLM":
         self.check_positions(spec.longest)
@@ -50,20 +57,31 @@ class TextArchitecture(StackArchitecture):
         entry = parts.embedding(name, tokens, scaled=self.scale_embeddings)
         return TransformerStack(entry, parts, name, num_layers=self.num_layers)
 
+    def output(self, spec: Text, parts: Parts) -> Linear | None:
+        """Build the output layer; None if it is the token embedding."""
+        return None if self.tied else parts.output(spec.vocab)
+
 
 class CausalLM(GeneratesText):
-    """A causal language model whose output layer is tied to the token embedding."""
+    """A causal language model; its output layer is the token embedding if they are tied."""
 
     def __init__(self, sizes: TextArchitecture, spec: Text, parts: Parts):
         super().__init__()
         self.decoder = sizes.encoder(spec, parts)
+        self.output = sizes.output(spec, parts)
         self.room = sizes.max_positions
 
     def forward(self, ids: Int[Tensor, "B P"], stream: Stream) -> Float[Tensor, "B P D"]:
         return self.decoder(ids, stream)
 
     def project(self, x: Float[Tensor, "*N D"]) -> Float[Tensor, "*N V"]:
+        if self.output is not None:
+            return self.output(x)
         return F.linear(x, self.decoder.embedding.tokens.table)
+
+    def folds(self) -> Sequence[Fold]:
+        """Return the final norm, which folds into an output layer of its own."""
+        return [] if self.output is None else [Fold(self.decoder, "final_norm", (self.output,))]
 
     def start_decoding(self, count: int, *, max_length: int) -> CachedDecoding | PrefixDecoding:
         if not incremental(self):
@@ -75,7 +93,7 @@ class CausalLM(GeneratesText):
 
 
 class MaskedLM(nn.Module):
-    """An encoder, a masked-token head tied to the token embedding, and a pair head.
+    """An encoder, a masked-token head, tied to the token embedding or not, and a pair head.
 
     The masked-token head has a norm, `encoder.token`, which sees only the masked tokens.
     """
@@ -87,6 +105,7 @@ class MaskedLM(nn.Module):
         self.segments = Embedding(SEGMENTS, dim)
         self.token_head = Linear(dim, dim)
         self.token_norm = parts.norms.at("encoder.token", dim)
+        self.output = sizes.output(spec, parts)
         self.token_bias = nn.Parameter(torch.zeros(spec.vocab))
         self.pooler = Linear(dim, dim)
         self.pair_head = Linear(dim, 2)
@@ -110,7 +129,9 @@ class MaskedLM(nn.Module):
         chosen = x.gather(1, places.unsqueeze(-1).expand(-1, -1, x.shape[-1]))
         hidden = self.token_norm(F.gelu(self.token_head(chosen)), Stream(masked))
         hidden = hidden.flatten(0, 1).index_select(0, real)
-        return F.linear(hidden, self.encoder.embedding.tokens.table, self.token_bias)
+        output = self.output
+        table = self.encoder.embedding.tokens.table if output is None else output.weight
+        return F.linear(hidden, table, self.token_bias)
 
     def pair_logits(self, x: Float[Tensor, "B P D"]) -> Float[Tensor, "B 2"]:
         """Return next-sentence logits from token 0; class 0 means the second segment follows."""

@@ -29,10 +29,11 @@ from torch.autograd.function import once_differentiable
 
 from normlab.models.base import QkNorm
 from normlab.models.cache import LayerCache
-from normlab.models.layers import Linear
+from normlab.models.layers import Product
+from normlab.models.rotary import Rotary
 from normlab.norms.base import Norm, Stream
 from normlab.norms.local import LayerNorm, RMSNorm, UnitNorm
-from normlab.placements.base import Role, Site
+from normlab.placements.base import Site
 from normlab.placements.dropout import Dropout
 
 _EPS = 1e-5
@@ -132,14 +133,14 @@ class Attention(nn.Module):
         *,
         num_heads: int,
         dropout: float,
-        gain: Callable[[Role], float],
+        linear: Product,
         sites: Mapping[Site, nn.Module | None],
     ):
         super().__init__()
         if dim % num_heads:
             raise ValueError(f"model.dim={dim} is not a multiple of model.num_heads={num_heads}")
         self.num_heads = num_heads
-        self.out_proj = Linear(dim, dim, gains=(gain("out"),))
+        self.out_proj = linear(dim, dim, "out")
         self.core = AttentionCore(dropout)
         self.q_norm, self.k_norm, self.v_norm = sites.get("q"), sites.get("k"), sites.get("v")
         self.mix_norm, self.out_norm = sites.get("mix"), sites.get("out")
@@ -165,23 +166,31 @@ class Attention(nn.Module):
 
 
 class SelfAttention(Attention):
-    """Self-attention; `causal` masks later positions."""
+    """Self-attention; `causal` masks later positions, `rotary` rotates queries and keys."""
 
-    def __init__(self, dim: int, *, causal: bool, gain: Callable[[Role], float], **parts: Any):
-        super().__init__(dim, gain=gain, **parts)
+    def __init__(
+        self,
+        dim: int,
+        *,
+        causal: bool,
+        linear: Product,
+        rotary: Rotary | None = None,
+        **parts: Any,
+    ):
+        super().__init__(dim, linear=linear, **parts)
         self.causal = causal
-        self.qkv_proj = Linear(dim, 3 * dim, gains=(gain("q"), gain("k"), gain("v")))
+        self.qkv_proj = linear(dim, 3 * dim, "q", "k", "v")
+        self.rotary = rotary
 
     def project(
         self, x: Float[Tensor, "B P D"], stream: Stream
     ) -> tuple[Float[Tensor, "B H P K"], Float[Tensor, "B H P K"], Float[Tensor, "B H P K"]]:
         """Return queries, keys and values."""
         query, key, value = map(self.split, self.qkv_proj(x).chunk(3, dim=-1))
-        return (
-            _at(self.q_norm, query, stream),
-            _at(self.k_norm, key, stream),
-            _at(self.v_norm, value, stream),
-        )
+        query, key = _at(self.q_norm, query, stream), _at(self.k_norm, key, stream)
+        if (rotary := self.rotary) is not None:
+            query, key = rotary(query, stream.start), rotary(key, stream.start)
+        return query, key, _at(self.v_norm, value, stream)
 
     def forward(
         self, x: Float[Tensor, "B P D"], stream: Stream, cache: LayerCache | None = None
@@ -204,10 +213,10 @@ class SelfAttention(Attention):
 class CrossAttention(Attention):
     """Cross-attention from the target stream to the encoder's output, the memory."""
 
-    def __init__(self, dim: int, *, gain: Callable[[Role], float], **parts: Any):
-        super().__init__(dim, gain=gain, **parts)
-        self.q_proj = Linear(dim, dim, gains=(gain("q"),))
-        self.kv_proj = Linear(dim, 2 * dim, gains=(gain("k"), gain("v")))
+    def __init__(self, dim: int, *, linear: Product, **parts: Any):
+        super().__init__(dim, linear=linear, **parts)
+        self.q_proj = linear(dim, dim, "q")
+        self.kv_proj = linear(dim, 2 * dim, "k", "v")
 
     def project_memory(
         self, memory: Float[Tensor, "B S D"], source: Stream

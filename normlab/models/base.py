@@ -8,19 +8,21 @@ work with any model.
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, ClassVar, Literal, NamedTuple, Protocol, runtime_checkable
 
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
+from normlab.models.rotary import Rope
 from normlab.norms.base import Norm, Stream
 from normlab.placements.base import Norms, Placement
 from normlab.placements.pre import Pre
 
-Activation = Literal["relu", "gelu"]
-Positions = Literal["sinusoidal", "learned"]
+Activation = Literal["relu", "gelu", "silu", "gelu_tanh"]
+Positions = Literal["sinusoidal", "learned", "rope", "none"]
 QkNorm = Literal["none", "l2", "cosine", "ln", "rms", "rms_heads", "qkv"]
+Init = Literal["xavier", "normal"]
 
 
 class Spec:
@@ -50,8 +52,8 @@ class Text(Spec):
     """Tokens, each predicted from the earlier tokens (`causal`) or from all other tokens."""
 
     needs: ClassVar[str] = (
-        "a single-stack text model, such as model=bert_tiny, bert_mini, bert_small or bert_base, "
-        "or with task=lm also model=lstm, gru or rnn"
+        "a single-stack text model, such as model=bert_tiny, bert_mini, bert_small, bert_base, "
+        "gpt2 or llama, or with task=lm also model=lstm, gru or rnn"
     )
     vocab: int
     pad_id: int
@@ -106,6 +108,12 @@ class StackArchitecture(ModelArchitecture):
     """Sizes and options shared by all Transformer stacks.
 
     Attributes:
+        ffn_dim: width of the feed-forward layers; None: four times `dim`, or if they are gated, 8/3
+            of it, rounded up to a multiple of 8, so that they have about as many parameters.
+        gated: feed-forward layers multiply the activation by a second product (Shazeer 2020).
+        bias: whether the linear layers of attention and feed-forward layers have a bias.
+        init: initial weights of these layers and of embeddings: `xavier`, or `normal` with standard
+            deviation 0.02, times the factor that the placement gives to some of the layers.
         qk_norm: the norm on each head's queries and keys (see `attention`).
         qk_length: the sequence length that sets the initial scale of `qk_norm=l2`.
         fixnorm: normalize token embeddings to unit length at input and output, and multiply the
@@ -113,7 +121,7 @@ class StackArchitecture(ModelArchitecture):
     """
 
     dim: int
-    ffn_dim: int
+    ffn_dim: int | None
     num_heads: int
     activation: Activation
     attention_dropout: float
@@ -123,6 +131,16 @@ class StackArchitecture(ModelArchitecture):
     qk_norm: QkNorm = "none"
     qk_length: int = 64
     fixnorm: bool = False
+    rope: Rope = field(default_factory=Rope)
+    gated: bool = False
+    bias: bool = True
+    init: Init = "xavier"
+
+    @property
+    def hidden(self) -> int:
+        """The width of the feed-forward layers."""
+        own = -(-self.dim // 3) * 8 if self.gated else 4 * self.dim
+        return own if self.ffn_dim is None else self.ffn_dim
 
     def check_positions(self, longest: int) -> None:
         """Raise ValueError if the task's longest sequence, in tokens, exceeds `max_positions`."""

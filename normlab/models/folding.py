@@ -54,14 +54,22 @@ def _folded(norm: Norm, place: Fold) -> bool:
     scale, shift = fixed
     for linear in place.into:
         weight = linear.weight.double()
-        linear.bias.copy_(weight @ shift + linear.bias.double())
+        moved = weight @ shift
+        _set_bias(linear, moved if linear.bias is None else moved + linear.bias.double())
         linear.weight.copy_(weight * scale)
     if (product := place.behind) is not None:
-        weight, bias = product.weight, product.bias
+        # The gate of a gated feed-forward layer is the first half of its product.
+        weight, bias = product.weight[: norm.dim], product.bias
         weight.copy_(weight.double() * scale.view(-1, *[1] * (weight.dim() - 1)))
-        moved = shift if bias is None else bias.double() * scale + shift
-        product.bias = nn.Parameter(moved.to(weight))
+        moved = torch.zeros(len(product.weight), dtype=torch.float64, device=weight.device)
+        moved = moved if bias is None else moved + bias
+        moved[: norm.dim] = moved[: norm.dim] * scale + shift
+        _set_bias(product, moved)
     return True
+
+
+def _set_bias(product: nn.Linear | nn.Conv2d, bias: Tensor) -> None:
+    product.bias = nn.Parameter(bias.to(product.weight))
 
 
 @torch.no_grad()

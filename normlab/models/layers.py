@@ -10,6 +10,7 @@ import hashlib
 import math
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from typing import Any, ClassVar, Protocol, runtime_checkable
 
 import torch
@@ -19,30 +20,45 @@ from torch import Tensor, nn
 
 from normlab.models.base import Activation, Fold, Positions, stacks
 from normlab.norms.base import Norm, Stream
-from normlab.placements.base import Role
 from normlab.placements.dropout import Dropout
 
 _NOISE_SEED = 0x4015E
-_ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {"relu": F.relu, "gelu": F.gelu}
+_ACTIVATIONS: dict[Activation, Callable[[Tensor], Tensor]] = {
+    "relu": F.relu,
+    "gelu": F.gelu,
+    "silu": F.silu,
+    "gelu_tanh": partial(F.gelu, approximate="tanh"),
+}
 
 
 class Linear(nn.Linear):
     """A linear layer whose weight rows form equal blocks, each with its own initialization gain.
 
     Query, key and value projections share one layer with three blocks, each initialized like a
-    separate layer. A `centered` layer subtracts the mean from each weight row: Yan et al. 2020
-    (MABN, section 4.3) center the layers in front of a norm that does not subtract a mean.
+    separate layer. With `deviation` the initial weights are normal with this standard deviation
+    times the gain, else Xavier uniform. A `centered` layer subtracts the mean from each weight row:
+    Yan et al. 2020 (MABN, section 4.3) center the layers in front of a norm that does not subtract
+    a mean.
     """
 
-    def __init__(self, in_features: int, out_features: int, *, gains: Sequence[float] = (1.0,)):
+    def __init__(
+        self,
+        in_features: int,
+        out_features: int,
+        *,
+        gains: Sequence[float] = (1.0,),
+        bias: bool = True,
+        deviation: float | None = None,
+    ):
         assert out_features % len(gains) == 0, "blocks must have equal size"
         nn.Module.__init__(self)
         self.in_features = in_features
         self.out_features = out_features
         self.gains = tuple(gains)
+        self.deviation = deviation
         self.centered = False
         self.weight = nn.Parameter(torch.empty(out_features, in_features))
-        self.bias = nn.Parameter(torch.zeros(out_features))
+        self.register_parameter("bias", nn.Parameter(torch.zeros(out_features)) if bias else None)
 
     @property
     def rows(self) -> Tensor:
@@ -61,25 +77,41 @@ class Linear(nn.Linear):
 
     @torch.no_grad()
     def initialize(self, generator: torch.Generator) -> None:
-        """Initialize each block with Xavier uniform values scaled by its gain."""
+        """Initialize each block with values scaled by its gain, and the bias with zeros."""
         for block, gain in zip(self.weight.chunk(len(self.gains)), self.gains, strict=True):
-            xavier_(block, generator, gain=gain)
-        self.bias.zero_()
+            if self.deviation is None:
+                xavier_(block, generator, gain=gain)
+            else:
+                normal_(block, generator, deviation=gain * self.deviation)
+        if self.bias is not None:
+            self.bias.zero_()
+
+
+Product = Callable[..., Linear]
+"""Builds a linear layer from its two widths and the role (`fc1`) of each block of its rows."""
 
 
 class Embedding(nn.Embedding):
     """A token embedding with rows of about unit length and a zero row for padding.
 
-    With `unit=True` each row is normalized to unit length on every use (FixNorm; Nguyen and Chiang
+    `deviation` is the standard deviation of the initial values, `dim^-0.5` if it is None. With
+    `unit=True` each row is normalized to unit length on every use (FixNorm; Nguyen and Chiang
     2018); a tied output layer must use `table`.
     """
 
     def __init__(
-        self, num_embeddings: int, dim: int, *, padding_idx: int | None = None, unit: bool = False
+        self,
+        num_embeddings: int,
+        dim: int,
+        *,
+        padding_idx: int | None = None,
+        unit: bool = False,
+        deviation: float | None = None,
     ):
         weight = torch.empty(num_embeddings, dim)  # keeps torch from drawing its own values
         super().__init__(num_embeddings, dim, padding_idx=padding_idx, _weight=weight)
         self.unit = unit
+        self.deviation = dim**-0.5 if deviation is None else deviation
 
     @property
     def table(self) -> Tensor:
@@ -93,13 +125,12 @@ class Embedding(nn.Embedding):
 
     @torch.no_grad()
     def initialize(self, generator: torch.Generator) -> None:
-        """Draw from N(0, 1 / dim), or from U(-0.01, 0.01) if `unit`."""
-        values = torch.empty_like(self.weight, device="cpu")
+        """Draw from a normal distribution, or from U(-0.01, 0.01) if `unit`."""
         if self.unit:  # as in the paper: short vectors change direction faster
-            values.uniform_(-0.01, 0.01, generator=generator)
+            values = torch.empty_like(self.weight, device="cpu")
+            self.weight.copy_(values.uniform_(-0.01, 0.01, generator=generator))
         else:
-            values.normal_(std=self.embedding_dim**-0.5, generator=generator)
-        self.weight.copy_(values)
+            normal_(self.weight, generator, deviation=self.deviation)
         if self.padding_idx is not None:
             self.weight[self.padding_idx] = 0
 
@@ -127,17 +158,20 @@ def sinusoids(num_positions: int, dim: int) -> Float[Tensor, "P D"]:
     return table
 
 
-POSITIONS: dict[Positions, Callable[[int, int], Sinusoids | Embedding]] = {
-    "sinusoidal": Sinusoids,
-    "learned": Embedding,
-}
+def position_table(
+    kind: Positions, count: int, dim: int, deviation: float | None = None
+) -> Sinusoids | Embedding | None:
+    """Build the vectors of `count` positions; None if no vectors are added to the embedding."""
+    if kind == "learned":
+        return Embedding(count, dim, deviation=deviation)
+    return Sinusoids(count, dim) if kind == "sinusoidal" else None
 
 
 class StreamEmbedding(nn.Module):
     """The input embedding: scale * E[token] + position (0 at padding), then norm and dropout.
 
     The scale is sqrt(D) in Vaswani et al. 2017 and 1 in BERT. The token embedding is passed in so
-    that several streams can share it.
+    that several streams can share it. `positions` is None if no positions are added.
     """
 
     def __init__(
@@ -145,7 +179,7 @@ class StreamEmbedding(nn.Module):
         tokens: Embedding,
         *,
         scale: float,
-        positions: Positions,
+        positions: Sinusoids | Embedding | None,
         max_positions: int,
         norm: Norm,
         dropout: float,
@@ -154,7 +188,7 @@ class StreamEmbedding(nn.Module):
         self.tokens = tokens
         self.scale = scale
         self.max_positions = max_positions
-        self.positions = POSITIONS[positions](max_positions, tokens.embedding_dim)
+        self.positions = positions
         self.norm = norm
         self.dropout = Dropout(dropout)
 
@@ -171,13 +205,18 @@ class StreamEmbedding(nn.Module):
                 f"a sequence has {end} positions, but the model has only {self.max_positions}: "
                 f"raise model.max_positions or lower the length limit of the task"
             )
-        x = self.tokens(ids) * self.scale + self.positions.weight[stream.start : end]
+        x = self.tokens(ids) * self.scale
+        if self.positions is not None:
+            x = x + self.positions.weight[stream.start : end]
         x = (x if added is None else x + added) * stream.real(ids)[..., None]
         return self.dropout(self.norm(x, stream))
 
 
 class FeedForward(nn.Module):
     """fc2(dropout(activation(norm(fc1(x))))) (Vaswani et al. 2017, eq. 2).
+
+    If `gated`, fc1 has twice as many rows, [gate, value] = fc1(x), and the layer returns
+    fc2(dropout(activation(norm(gate)) * value)) (Shazeer 2020, eq. 6).
 
     The inner norm is the identity unless a rule sets it; Yao et al. 2021 put batch norm there so
     that a vision Transformer with batch norm trains. `hidden_norm`, before fc2, is None unless a
@@ -192,28 +231,38 @@ class FeedForward(nn.Module):
         ffn_dim: int,
         *,
         activation: Activation,
+        gated: bool,
         inner_norm: Norm,
         dropout: float,
-        gain: Callable[[Role], float],
+        linear: Product,
         hidden_norm: nn.Module | None = None,
     ):
         super().__init__()
-        self.fc1 = Linear(dim, ffn_dim, gains=(gain("fc1"),))
+        self.gated = gated
+        blocks = ["fc1", "fc1"] if gated else ["fc1"]
+        self.fc1 = linear(dim, len(blocks) * ffn_dim, *blocks)
         self.inner_norm = inner_norm
         self.activation = _ACTIVATIONS[activation]
         self.dropout = Dropout(dropout)
         self.hidden_norm = hidden_norm
-        self.fc2 = Linear(ffn_dim, dim, gains=(gain("fc2"),))
+        self.fc2 = linear(ffn_dim, dim, "fc2")
 
     def forward(self, x: Float[Tensor, "B P D"], stream: Stream) -> Float[Tensor, "B P D"]:
         """Transform each position independently, unless a norm pools over positions."""
-        hidden = self.inner_norm(self.fc1(x), stream)
-        hidden = self.dropout(self.activation(hidden))
+        hidden, *value = self.fc1(x).chunk(1 + self.gated, dim=-1)
+        hidden = self.activation(self.inner_norm(hidden, stream))
+        hidden = self.dropout(hidden * value[0] if value else hidden)
         return self.fc2(hidden if self.hidden_norm is None else self.hidden_norm(hidden, stream))
 
     def folds(self) -> Sequence[Fold]:
         """Return the inner norm, which folds into fc1."""
         return [Fold(self, "inner_norm", behind=self.fc1)]
+
+
+def normal_(block: Tensor, generator: torch.Generator, *, deviation: float) -> None:
+    """Fill a matrix with normal values of a standard deviation."""
+    values = torch.empty_like(block, device="cpu")
+    block.copy_(values.normal_(std=deviation, generator=generator))
 
 
 def xavier_(block: Tensor, generator: torch.Generator, *, gain: float = 1.0) -> None:

@@ -5,7 +5,6 @@ sub-layer. Each tensor is passed with its own stream, so a norm on the target ca
 source's padding mask.
 """
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
@@ -14,13 +13,7 @@ import torch.nn.functional as F
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from normlab.models.attention import (
-    Attention,
-    CrossAttention,
-    HeadNorm,
-    SelfAttention,
-    qk_sites,
-)
+from normlab.models.attention import Attention
 from normlab.models.base import (
     Anatomy,
     Decoding,
@@ -31,87 +24,11 @@ from normlab.models.base import (
     incremental,
 )
 from normlab.models.cache import CachedDecoding, LayerCache, Lineage, PrefixDecoding
-from normlab.models.layers import Embedding, FeedForward, StreamEmbedding
+from normlab.models.parts import Parts
 from normlab.norms.base import Norm, Stream
-from normlab.norms.local import NoNorm
-from normlab.placements.base import Norms, Place, Placement, Residual, Site, StackName
+from normlab.placements.base import Norms, Place, Placement, StackName
 
 Sharing = Literal["all", "target", "none"]
-
-
-@dataclass(frozen=True)
-class Parts:
-    """Builds the embeddings, sub-layers and residuals of a stack."""
-
-    sizes: StackArchitecture
-    placement: Placement
-    norms: Norms
-
-    def residuals(self, places: Sequence[Place]) -> Sequence[Residual]:
-        """Build the residuals of one layer."""
-        return self.placement.residuals(self.norms, self.sizes.dim, places)
-
-    def self_attention(self, place: Place) -> SelfAttention:
-        """Build a self-attention sub-layer, causal in a decoder."""
-        causal = place.stack == "decoder"
-        return SelfAttention(self.sizes.dim, causal=causal, **self._attention(place))
-
-    def cross_attention(self, place: Place) -> CrossAttention:
-        """Build a cross-attention sub-layer."""
-        return CrossAttention(self.sizes.dim, **self._attention(place))
-
-    def feed_forward(self, place: Place) -> FeedForward:
-        """Build a feed-forward sub-layer."""
-        sizes = self.sizes
-        inner = self.norms.named(f"{place.path}.inner", sizes.ffn_dim)
-        return FeedForward(
-            sizes.dim,
-            sizes.ffn_dim,
-            activation=sizes.activation,
-            inner_norm=inner or NoNorm(sizes.ffn_dim),
-            dropout=sizes.activation_dropout,
-            gain=lambda role: self.placement.gain(role, place),
-            hidden_norm=self._inside("hidden", sizes.ffn_dim, place),
-        )
-
-    def tokens(self, vocab: int, pad_id: int | None = None) -> Embedding:
-        """Build the token embedding for a vocabulary."""
-        return Embedding(vocab, self.sizes.dim, padding_idx=pad_id, unit=self.sizes.fixnorm)
-
-    def embedding_norm(self, stack: StackName) -> Norm:
-        """Build the embedding norm; it is the identity unless a rule sets it."""
-        dim = self.sizes.dim
-        return self.norms.named(f"{stack}.embedding", dim) or NoNorm(dim)
-
-    def embedding(self, stack: StackName, tokens: Embedding, *, scaled: bool) -> StreamEmbedding:
-        """Build a stack's input embedding; `scaled` multiplies token embeddings by sqrt(dim)."""
-        sizes = self.sizes
-        return StreamEmbedding(
-            tokens,
-            scale=math.sqrt(sizes.dim) if scaled or sizes.fixnorm else 1.0,
-            positions=sizes.positions,
-            max_positions=sizes.max_positions,
-            norm=self.embedding_norm(stack),
-            dropout=sizes.dropout,
-        )
-
-    def _inside(self, site: Site, dim: int, place: Place) -> nn.Module | None:
-        return self.placement.inner(self.norms, site, dim, place)
-
-    def _attention(self, place: Place) -> dict[str, Any]:
-        dim, heads = self.sizes.dim, self.sizes.num_heads
-        width, qk_norm = dim // heads, self.sizes.qk_norm
-        sites = qk_sites(qk_norm, dim=width, heads=heads, length=self.sizes.qk_length)
-        for site in ("q", "k", "v"):
-            if (norm := self._inside(site, width, place)) is not None:
-                sites[site] = HeadNorm(norm)
-        sites |= {site: self._inside(site, dim, place) for site in ("mix", "out")}
-        return {
-            "num_heads": heads,
-            "dropout": self.sizes.attention_dropout,
-            "gain": lambda role: self.placement.gain(role, place),
-            "sites": sites,
-        }
 
 
 class Layer(nn.Module):

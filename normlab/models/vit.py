@@ -5,16 +5,17 @@ image -> patches -> linear, positions -> encoder layers -> mean or class token -
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
 from normlab.models.base import Fold, Image, StackArchitecture
-from normlab.models.layers import POSITIONS, Embedding, Linear
-from normlab.models.seq2seq import Parts, TransformerStack
-from normlab.norms.base import Norm, Stream
+from normlab.models.layers import Embedding, Linear
+from normlab.models.parts import Parts
+from normlab.models.seq2seq import TransformerStack
+from normlab.norms.base import Stream
 from normlab.placements.base import Norms, Placement
 from normlab.placements.dropout import Dropout
 
@@ -37,6 +38,11 @@ class ViTArchitecture(StackArchitecture):
     pool: Pool
 
     def make(self, spec: Image, placement: Placement, norms: Norms) -> "ViT":
+        if self.positions in ("rope", "none"):
+            raise ValueError(
+                f"model.positions={self.positions}: a vision Transformer has no order of tokens to "
+                "see otherwise: give learned or sinusoidal"
+            )
         if spec.height % self.patch or spec.width % self.patch:
             raise ValueError(
                 f"model.patch={self.patch} does not divide the image size {spec.height}x"
@@ -51,15 +57,15 @@ class PatchEmbedding(nn.Module):
     Each patch is a linear projection of its pixels (Dosovitskiy et al. 2021, equation 1).
     """
 
-    def __init__(self, sizes: ViTArchitecture, spec: Image, norm: Norm):
+    def __init__(self, sizes: ViTArchitecture, spec: Image, parts: Parts):
         super().__init__()
         dim, patch, token = sizes.dim, sizes.patch, sizes.pool == "class"
         self.patch = patch
         self.max_positions = (spec.height // patch) * (spec.width // patch) + token
         self.patches = Linear(patch**2 * spec.channels, dim)
         self.token = Embedding(1, dim) if token else None
-        self.positions = POSITIONS[sizes.positions](self.max_positions, dim)
-        self.norm = norm
+        self.positions: Any = parts.positions(self.max_positions)
+        self.norm = parts.embedding_norm("encoder")
         self.dropout = Dropout(sizes.dropout)
 
     def forward(
@@ -78,7 +84,7 @@ class ViT(nn.Module):
 
     def __init__(self, sizes: ViTArchitecture, spec: Image, parts: Parts):
         super().__init__()
-        entry = PatchEmbedding(sizes, spec, parts.embedding_norm("encoder"))
+        entry = PatchEmbedding(sizes, spec, parts)
         self.encoder = TransformerStack(entry, parts, "encoder", num_layers=sizes.num_layers)
         self.pool: Pool = sizes.pool
         self.classes = Linear(sizes.dim, spec.classes)

@@ -29,6 +29,8 @@ from normlab.norms.ranks import sum_over_ranks, world
 
 uncompiled = _disable_dynamo  # torch.compiler.disable takes seconds to import
 EvalStats = Literal["running", "batch", "recalibrated"]
+Affine = bool | Literal["scale"]
+"""Whether a norm learns gain and shift; with `scale` it learns the gain alone."""
 
 
 class Clock(NamedTuple):
@@ -147,7 +149,7 @@ class RunningNorm(Norm):
     dim: int = field(kw_only=False)
     eps: float
     momentum: float
-    affine: bool
+    affine: Affine
     eval_stats: EvalStats
     sync: bool
     padding: Any  # which tokens count: a Literal in each subclass
@@ -155,7 +157,7 @@ class RunningNorm(Norm):
 
     def __post_init__(self) -> None:
         """Create the parameters and start with no batches seen."""
-        super().__init__(self.dim, scale=self.affine, shift=self.affine)
+        super().__init__(self.dim, scale=bool(self.affine), shift=self.affine is True)
         self.pool = Pool(self.pools, self.ghost)
         self.rows = 1  # number of rows in each table
         self.batches = 0  # number in the tables; an update's micro-batches count as one

@@ -10,7 +10,7 @@ import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from normlab.norms.base import Norm
+from normlab.norms.base import Affine, Norm
 from normlab.norms.kernels import root_mean_square, standardize
 from normlab.norms.pool import ALL, Axis, Pool, Stream, widen
 
@@ -36,10 +36,10 @@ class TokenNorm(Norm):
     pools: ClassVar[frozenset[Axis]] = frozenset({"feature"})
 
     dim: int = field(kw_only=False)
-    affine: bool
+    affine: Affine
 
     def __post_init__(self) -> None:
-        super().__init__(self.dim, scale=self.affine, shift=self.affine)
+        super().__init__(self.dim, scale=bool(self.affine), shift=self.affine is True)
 
     def forward(self, x: Float[Tensor, "B P D"], stream: Stream = ALL) -> Float[Tensor, "B P D"]:
         z = self.formula(*widen(x))
@@ -89,7 +89,7 @@ class AdaNorm(TokenNorm):
 
     exact_gradient: ClassVar[bool] = False
 
-    affine: bool = field(init=False, default=False)
+    affine: Affine = field(init=False, default=False)
     eps: float
     scale: float
     k: float
@@ -104,21 +104,34 @@ class RMSNorm(TokenNorm):
     """`x / sqrt(mean(x^2) + eps)` of each token, without a shift (Zhang and Sennrich 2019, eq. 4).
 
     With `eps_inside`, `eps` is added to the mean square; without it, to the root, as the authors
-    do. In their pRMSNorm the mean is over the first `share` of the features, rounded down.
+    do. In their pRMSNorm the mean is over the first `share` of the features, rounded down. With
+    `one_plus` the gain is `1 + weight` and the weight starts at 0 (Gemma): weight decay pulls the
+    gain to 1.
     """
 
     eps: float
     eps_inside: bool = True
     share: float = 1.0
+    one_plus: bool = False
 
     def __post_init__(self) -> None:
         super().__post_init__()
         self.forgo_shift()
+        if self.one_plus:
+            nn.init.zeros_(self.weight)
+
+    @property
+    def gain(self) -> Tensor:
+        """The gain of each feature."""
+        return self.weight + 1 if self.one_plus else self.weight
+
+    def gain_and_shift(self, z: Tensor) -> Tensor:
+        return z * self.gain.to(z)
 
     def forward(self, x: Float[Tensor, "B P D"], stream: Stream = ALL) -> Float[Tensor, "B P D"]:
         if not self.eps_inside or self.share < 1:
             return super().forward(x, stream)
-        wide, weight, _ = widen(x, self.weight, self.bias)
+        wide, weight = widen(x, self.gain)
         return root_mean_square(wide, weight, self.eps).to(x.dtype)
 
     def formula(self, x: Float[Tensor, "*_ D"]) -> Float[Tensor, "*_ D"]:
@@ -252,12 +265,10 @@ class BoundedMap(TokenNorm):
         function: Function,
         alpha: float,
         shift: float | None,
-        affine: bool | Literal["scale"],
+        affine: Affine,
         root_width: bool = False,
     ) -> None:
-        super().__init__(dim, affine=bool(affine))
-        if affine == "scale":
-            self.forgo_shift()
+        super().__init__(dim, affine=affine)
         self.function = FUNCTIONS[function]
         self.scale = dim**0.5 if root_width else None
         self.alpha = nn.Parameter(torch.tensor(float(alpha)))

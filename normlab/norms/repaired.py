@@ -192,8 +192,8 @@ class ProgressiveRepBatchNorm(RepBatchNorm):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        self._affine("token_weight", torch.ones(self.dim), learned=self.affine)
-        self._affine("token_bias", torch.zeros(self.dim), learned=self.affine)
+        self._affine("token_weight", torch.ones(self.dim), learned=bool(self.affine))
+        self._affine("token_bias", torch.zeros(self.dim), learned=self.affine is True)
 
     def last_steps(self, total: int | None) -> dict[str, int]:
         found = super().last_steps(total)

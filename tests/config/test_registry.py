@@ -77,7 +77,7 @@ def test_a_whole_number_serves_as_a_float_but_not_the_other_way_round():
         ({"epss": 1}, r"norm\.epss does not exist: norm has eps, momentum, affine"),
         ({"eps": "small"}, r"norm\.eps='small': Expected `float`"),
         ({"eps": True}, r"norm\.eps=True: Expected"),
-        ({"affine": 1}, r"norm\.affine=1: Expected `bool`"),
+        ({"affine": 1}, r"norm\.affine=1 must be true, false, scale"),
         ({"padding": "exlude"}, r"norm\.padding='exlude' .*must be exclude, include, fill"),
         ({"dim": 8}, r"norm\.dim does not exist"),  # a live object is no value of the config
     ],

@@ -6,7 +6,8 @@ from torch import nn
 
 from normlab.models.attention import SelfAttention, qk_sites
 from normlab.models.layers import Linear
-from normlab.models.seq2seq import Layer, Parts
+from normlab.models.parts import Parts
+from normlab.models.seq2seq import Layer
 from normlab.norms.base import Clock, Norm, RunningNorm, Stream
 from normlab.norms.make import make_norm
 from normlab.norms.model_norms import ModelNorms
@@ -53,10 +54,14 @@ def _heads(option, values):
     return heads
 
 
+def _product(in_features, out_features, *roles):
+    return Linear(in_features, out_features, gains=[1.0] * len(roles))
+
+
 def _attention(option):
     """Return a self-attention with a norm on the heads of queries and keys."""
     sites = _sites(option)
-    settings = {"num_heads": HEADS, "dropout": 0.0, "causal": False, "gain": lambda role: 1.0}
+    settings = {"num_heads": HEADS, "dropout": 0.0, "causal": False, "linear": _product}
     return SelfAttention(SHAPE[2], sites=sites, **settings)
 
 

@@ -1,0 +1,139 @@
+"""Builds the parts of Transformer stacks from an architecture, a placement and norms."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+from torch import nn
+
+from normlab.models.attention import CrossAttention, HeadNorm, SelfAttention, qk_sites
+from normlab.models.base import StackArchitecture
+from normlab.models.layers import (
+    Embedding,
+    FeedForward,
+    Linear,
+    Sinusoids,
+    StreamEmbedding,
+    position_table,
+)
+from normlab.norms.base import Norm
+from normlab.norms.local import NoNorm
+from normlab.placements.base import (
+    XAVIER,
+    Norms,
+    Place,
+    Placement,
+    Residual,
+    Role,
+    Site,
+    StackName,
+)
+
+
+@dataclass(frozen=True)
+class Parts:
+    """Builds the embeddings, sub-layers and residuals of a stack."""
+
+    sizes: StackArchitecture
+    placement: Placement
+    norms: Norms
+
+    def residuals(self, places: Sequence[Place]) -> Sequence[Residual]:
+        """Build the residuals of one layer."""
+        return self.placement.residuals(self.norms, self.sizes.dim, places)
+
+    def self_attention(self, place: Place) -> SelfAttention:
+        """Build a self-attention sub-layer, causal in a decoder."""
+        sizes, causal = self.sizes, place.stack == "decoder"
+        width = sizes.dim // sizes.num_heads
+        rotary = sizes.rope.in_layer(place.layer, width) if sizes.positions == "rope" else None
+        return SelfAttention(sizes.dim, causal=causal, rotary=rotary, **self._attention(place))
+
+    def cross_attention(self, place: Place) -> CrossAttention:
+        """Build a cross-attention sub-layer."""
+        return CrossAttention(self.sizes.dim, **self._attention(place))
+
+    def feed_forward(self, place: Place) -> FeedForward:
+        """Build a feed-forward sub-layer."""
+        sizes, hidden = self.sizes, self.sizes.hidden
+        inner = self.norms.named(f"{place.path}.inner", hidden)
+        return FeedForward(
+            sizes.dim,
+            hidden,
+            activation=sizes.activation,
+            gated=sizes.gated,
+            inner_norm=inner or NoNorm(hidden),
+            dropout=sizes.activation_dropout,
+            linear=partial(self._linear, place),
+            hidden_norm=self._inside("hidden", hidden, place),
+        )
+
+    @property
+    def deviation(self) -> float | None:
+        """The standard deviation of normal initial weights; None for Xavier's."""
+        return 0.02 if self.sizes.init == "normal" else None
+
+    def tokens(self, vocab: int, pad_id: int | None = None) -> Embedding:
+        """Build the token embedding for a vocabulary."""
+        return Embedding(
+            vocab,
+            self.sizes.dim,
+            padding_idx=pad_id,
+            unit=self.sizes.fixnorm,
+            deviation=self.deviation,
+        )
+
+    def positions(self, count: int) -> Sinusoids | Embedding | None:
+        """Build the position vectors, normal ones with half the tokens' deviation as in GPT-2."""
+        half = None if self.deviation is None else self.deviation / 2
+        return position_table(self.sizes.positions, count, self.sizes.dim, half)
+
+    def output(self, vocab: int) -> Linear:
+        """Build an output layer that is not tied to the token embedding."""
+        return Linear(self.sizes.dim, vocab, bias=False, deviation=self.deviation)
+
+    def embedding_norm(self, stack: StackName) -> Norm:
+        """Build the embedding norm; it is the identity unless a rule sets it."""
+        dim = self.sizes.dim
+        return self.norms.named(f"{stack}.embedding", dim) or NoNorm(dim)
+
+    def embedding(self, stack: StackName, tokens: Embedding, *, scaled: bool) -> StreamEmbedding:
+        """Build a stack's input embedding; `scaled` multiplies token embeddings by sqrt(dim)."""
+        sizes = self.sizes
+        return StreamEmbedding(
+            tokens,
+            scale=math.sqrt(sizes.dim) if scaled or sizes.fixnorm else 1.0,
+            positions=self.positions(sizes.max_positions),
+            max_positions=sizes.max_positions,
+            norm=self.embedding_norm(stack),
+            dropout=sizes.dropout,
+        )
+
+    def _linear(self, place: Place, in_features: int, out_features: int, *roles: Role) -> Linear:
+        normal = self.deviation is not None  # of a gain, only the placement's factor remains
+        gains = [
+            self.placement.gain(role, place) / (XAVIER[role] if normal else 1) for role in roles
+        ]
+        return Linear(
+            in_features, out_features, gains=gains, bias=self.sizes.bias, deviation=self.deviation
+        )
+
+    def _inside(self, site: Site, dim: int, place: Place) -> nn.Module | None:
+        return self.placement.inner(self.norms, site, dim, place)
+
+    def _attention(self, place: Place) -> dict[str, Any]:
+        dim, heads = self.sizes.dim, self.sizes.num_heads
+        width, qk_norm = dim // heads, self.sizes.qk_norm
+        sites = qk_sites(qk_norm, dim=width, heads=heads, length=self.sizes.qk_length)
+        for site in ("q", "k", "v"):
+            if (norm := self._inside(site, width, place)) is not None:
+                sites[site] = HeadNorm(norm)
+        sites |= {site: self._inside(site, dim, place) for site in ("mix", "out")}
+        return {
+            "num_heads": heads,
+            "dropout": self.sizes.attention_dropout,
+            "linear": partial(self._linear, place),
+            "sites": sites,
+        }

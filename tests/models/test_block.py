@@ -1,0 +1,266 @@
+"""The modern block: rotary positions, gated feed-forward layers, and products without biases."""
+
+import inspect
+from functools import partial
+
+import pytest
+import torch
+import torch.nn.functional as F
+
+from normlab.config.compose import compose, to_dict
+from normlab.config.registry import option_settings
+from normlab.config.schema import LATER
+from normlab.models.architecture import TextArchitecture
+from normlab.models.base import Image, Text
+from normlab.models.folding import fold
+from normlab.models.layers import FeedForward, Linear, initialize
+from normlab.models.rotary import Rope, Rotary
+from normlab.norms.base import Norm, Stream
+from normlab.norms.make import make_norm
+from normlab.records.record import fingerprint
+from normlab.train.build import build_model
+from tests.models.small import (
+    BOS,
+    NORMS,
+    PAD,
+    SIZES,
+    VOCAB,
+    Words,
+    assert_close,
+    logits,
+    norms,
+    placement,
+    sentences,
+    seq2seq,
+    unsettle,
+)
+from tests.models.test_decoding import stepped
+
+BLOCK = {"positions": "rope", "gated": True, "activation": "silu", "bias": False, "init": "normal"}
+AFFINE = [norm for norm in NORMS if "affine" in option_settings("norm", norm, "norm")]
+double = partial(torch.randn, dtype=torch.float64)
+
+
+class LM(Words):
+    def spec(self):
+        return Text(vocab=VOCAB, pad_id=PAD, longest=1, causal=True)
+
+
+class Pictures(Words):
+    def spec(self):
+        return Image(8, 8, 1, 10)
+
+
+def block(norm="ln", place="pre", *rules, causal=True, **changes):
+    """Build a small float64 model of the modern block whose norms are far from the identity."""
+    values = {"max_positions": 40, "num_layers": 2, "scale_embeddings": False, "tied": False}
+    sizes = TextArchitecture(**{**SIZES, **values, **BLOCK, **changes})
+    spec = Text(vocab=VOCAB, pad_id=PAD, longest=1, causal=causal)
+    model = sizes.build(spec, placement(place), norms(norm, *rules))
+    initialize(model, 1)
+    unsettle(model, 1)
+    return model.double().eval()
+
+
+def config(*overrides):
+    return to_dict(compose(["task=lm", *overrides]))
+
+
+def whole(model, ids):
+    return model.project(model(ids, Stream(ids != PAD)))
+
+
+# Positions ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("pairs", ["halves", "interleaved"])
+def test_a_rotation_keeps_lengths_and_scores_depend_on_the_distance_alone(pairs):
+    rotary = Rope(pairs=pairs).in_layer(0, 8)
+    q, k = double(2, 3, 5, 8), double(2, 3, 5, 8)
+    scores = [rotary(q, start) @ rotary(k, start).mT for start in (0, 7)]
+    torch.testing.assert_close(*scores, rtol=0, atol=1e-12)
+    assert_close(rotary(q, 7).norm(dim=-1), q.norm(dim=-1))
+    assert not torch.allclose(scores[0], q @ k.mT)
+
+
+def test_pair_j_at_position_t_is_rotated_by_t_over_base_to_the_2j_over_the_width():
+    q = double(1, 1, 4, 6)
+    pairs = torch.view_as_complex(q.unflatten(-1, (3, 2)))
+    positions = torch.arange(2, 6, dtype=torch.float64)
+    angles = positions[:, None] * 50.0 ** -(torch.arange(3, dtype=torch.float64) / 3)
+    expected = torch.view_as_real(pairs * torch.polar(torch.ones_like(angles), angles))
+    found = Rotary(6, base=50.0, pairs="interleaved")(q, 2)
+    torch.testing.assert_close(found, expected.flatten(-2), rtol=0, atol=1e-12)
+
+
+@torch.no_grad()
+def test_the_two_pairings_are_the_same_up_to_the_order_of_rows_and_gains():
+    models = [block(qk_norm="rms", rope=Rope(pairs=pairs)) for pairs in ("halves", "interleaved")]
+    order = torch.arange(8).view(2, 4).T.flatten()  # 0, 4, 1, 5, ...
+    for layer in models[1].decoder.layers:
+        attention = layer.self_attention
+        heads = attention.qkv_proj.weight.unflatten(0, (3, 2, 8))
+        heads[:2] = heads[:2, :, order].clone()
+        for norm in (attention.q_norm.norm, attention.k_norm.norm):
+            norm.weight.copy_(norm.weight[order].clone())
+    ids, _ = sentences([9, 9])
+    a, b = (whole(model, ids) for model in models)
+    torch.testing.assert_close(a, b, rtol=0, atol=1e-12)
+
+
+@pytest.mark.parametrize("changes", [{}, {"qk_norm": "rms"}, {"positions": "none"}])
+@torch.no_grad()
+def test_a_step_equals_the_whole_pass(changes):
+    model = block("rms", **changes)
+    ids, _ = sentences([9, 9])
+    state = model.start_decoding(2, max_length=9)
+    found = torch.stack([model.decode_step(ids[:, t], state) for t in range(9)], dim=1)
+    torch.testing.assert_close(found, whole(model, ids), rtol=0, atol=1e-12)
+
+
+def test_a_translation_model_rotates_in_self_attention_alone():
+    model = seq2seq(positions="rope", gated=True, bias=False)
+    assert all(layer.self_attention.rotary for layer in model.decoder.layers)
+    assert not hasattr(model.decoder.layers[0].cross_attention, "rotary")
+    source, target = sentences([6, 3, 5], seed=1)[0], sentences([7] * 3, seed=2, first=BOS)[0]
+    assert_close(stepped(model, source, target)[0], logits(model, source, target))
+
+
+def test_layers_are_local_but_for_every_sixth():
+    rope = Rope(base=1e6, local_base=1e4)
+    found = [rope.in_layer(layer, 4).frequencies[1].item() for layer in range(12)]
+    assert found == pytest.approx(([1e-2] * 5 + [1e-3]) * 2)
+
+
+def test_rotary_positions_need_an_even_width_and_an_order():
+    with pytest.raises(ValueError, match=r"model\.positions=rope needs heads of an even width"):
+        block(dim=18)
+    overrides = ("task=digits", "model=vit", "model.positions=rope")
+    with pytest.raises(ValueError, match=r"model\.positions=rope: a vision Transformer"):
+        build_model(to_dict(compose(overrides)), Pictures())
+
+
+# The feed-forward layer, biases and initial weights -----------------------------------------------
+
+
+def test_gate_and_value_are_the_halves_of_fc1():
+    model = block("bn", "pre", ("*.inner", partial(make_norm, "ln")), num_layers=1)
+    layer = model.decoder.layers[0].feed_forward
+    x, stream = double(2, 3, 16), Stream()
+    gate, value = layer.fc1(x).chunk(2, dim=-1)
+    hidden = F.silu(layer.inner_norm(gate, stream)) * value
+    assert_close(layer(x, stream), layer.fc2(hidden))
+    with torch.no_grad():
+        layer.fc1.weight.copy_(layer.fc1.weight.roll(24, 0))
+    assert not torch.allclose(layer(x, stream), layer.fc2(hidden))
+
+
+def test_a_gated_layer_has_about_as_many_parameters_as_a_plain_one():
+    def count(gated):
+        model = block(dim=96, ffn_dim=None, gated=gated)
+        layers = [m for m in model.modules() if isinstance(m, FeedForward)]
+        return sum(p.numel() for layer in layers for p in layer.parameters())
+
+    assert count(True) == pytest.approx(count(False), rel=0.01)
+    layer = build_model(config("model=llama"), LM()).decoder.layers[0]
+    assert layer.feed_forward.fc2.in_features == 344
+
+
+def test_no_product_of_a_block_has_a_bias_and_folding_creates_it():
+    rules = ("*.inner", partial(make_norm, "bn"))
+    model = block("bn", "pre", rules)
+    assert all(m.bias is None for m in model.modules() if isinstance(m, Linear))
+    ids, _ = sentences([9, 9])
+    expected = whole(model, ids)
+    assert len(fold(model)) == 2 * 3 + 1  # also the final norm, into an output of its own
+    assert_close(whole(model, ids), expected)
+
+
+@pytest.mark.parametrize("causal", [True, False])
+def test_an_output_layer_of_its_own_is_a_further_matrix(causal):
+    def names(tied):
+        return dict(block(tied=tied, causal=causal).named_parameters()).keys()
+
+    assert names(False) - names(True) == {"output.weight"} and names(True) < names(False)
+    with pytest.raises(ValueError, match=r"model\.fixnorm=true needs .* model\.tied=true"):
+        block(fixnorm=True)
+
+
+def test_normal_initial_weights_keep_the_factor_of_the_placement():
+    sizes = {"dim": 128, "ffn_dim": 256, "num_layers": 8, "positions": "learned"}
+    model = block("ln", "sandwich", **sizes)
+    layer = model.decoder.layers[0]
+    found = [layer.self_attention.qkv_proj, layer.feed_forward.fc1, layer.feed_forward.fc2]
+    embedding = model.decoder.embedding
+    weights = [*(part.weight for part in found), embedding.positions.weight, model.output.weight]
+    expected = [0.02, 0.02, 0.02 / 4, 0.01, 0.02]  # the depth factor is 1 / sqrt(2 * 8)
+    assert [w.std().item() for w in weights] == pytest.approx(expected, rel=0.05)
+
+
+def test_the_initial_weights_of_a_block_are_the_same_with_every_norm():
+    def weights(norm, seed):
+        model = build_model(
+            config("model=llama", "model.dim=16", f"norm={norm}", f"seed={seed}"), LM()
+        )
+        kept = {id(p) for m in model.modules() if isinstance(m, Norm) for p in m.parameters()}
+        return {n: p.tolist() for n, p in model.named_parameters() if id(p) not in kept}
+
+    for seed in (1, 2):
+        first = weights("ln", seed)
+        assert all(weights(norm, seed) == first for norm in ("rms", "dyt", "bn", "none"))
+
+
+# Norms --------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "norm", [n for n in NORMS if "affine" in option_settings("norm", n, "norm")]
+)
+def test_every_norm_with_an_affine_part_can_have_the_gain_alone(norm):
+    full, scale = (make_norm(norm, 16, affine=affine) for affine in (True, "scale"))
+    names = {name for name, _ in full.named_parameters() if "bias" not in name}
+    assert {name for name, _ in scale.named_parameters()} == names and "weight" in names
+    x = torch.randn(4, 3, 16)
+    assert torch.equal(full(x), scale(x))
+
+
+def test_a_gain_of_one_plus_w_is_rms_norm_with_another_start():
+    plain, plus = make_norm("rms", 6), make_norm("rms", 6, one_plus=True)
+    assert not plus.weight.any()
+    x = torch.randn(2, 3, 6)
+    for eps_inside in (True, False):  # the kernel, and the formula
+        plain.eps_inside = plus.eps_inside = eps_inside
+        with torch.no_grad():
+            plain.weight.uniform_(0.5, 1.5)
+            plus.weight.copy_(plain.weight - 1)
+        torch.testing.assert_close(plus(x), plain(x))
+
+
+# Configs ------------------------------------------------------------------------------------------
+
+
+def test_newer_keys_are_in_a_config_only_if_they_are_not_at_their_default():
+    typed = ("model.gated=false", "model.bias=true", "model.rope.base=10000", "model.init=xavier")
+    plain = config()
+    assert config(*typed) == plain and "gated" not in plain["model"]
+    assert config("norm=rms", "norm.one_plus=false")["norm"].keys() == {
+        *("option", "eps", "affine", "eps_inside")
+    }
+    changed = config("model.positions=rope", "model.rope.base=5e5", "model.gated=true")
+    assert changed["model"]["rope"] == {"base": 5e5} and changed["model"]["gated"]
+    assert fingerprint(changed) != fingerprint(plain)
+    assert isinstance(build_model(changed, LM()).decoder.layers[0].self_attention.rotary, Rotary)
+
+
+def test_the_defaults_of_newer_keys_are_those_of_the_classes():
+    parameters = inspect.signature(TextArchitecture).parameters
+    found = {name: parameters[name].default for name in LATER if name != "rope"}
+    rope = {name: getattr(Rope(), name) for name in Rope.__struct_fields__}
+    assert {**found, "rope": rope} == LATER
+
+
+def test_a_key_that_a_model_does_not_have_is_refused():
+    with pytest.raises(ValueError, match=r"model\.gated does not exist: model has dropout, "):
+        build_model(config("model=gru", "model.gated=true"), LM())
+    with pytest.raises(ValueError, match=r"model\.rope=.*unknown field `bass`"):
+        build_model(config("+model.rope.bass=3"), LM())
