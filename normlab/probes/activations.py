@@ -7,6 +7,8 @@ positions are measured together.
 `outliers`, the share of features whose root mean square over tokens is more than `threshold` times
 the root mean square of all values. This is our own definition of outlier features (Dettmers et al.
 2022) and does not depend on the activations' scale. At width D the ratio is at most sqrt(D).
+`over_median` is the largest magnitude over the median magnitude. Sun et al. 2024 call activations
+above 100 massive if they are also about 1000 times the median; small models rarely reach 100.
 
 `branches` measures each sub-layer's output, before the norm, scale, dropout or residual connection
 that follows: `rms` is the root mean square, and `crest` the largest magnitude divided by `rms` (the
@@ -37,8 +39,13 @@ and keys, without dropout:
     saturated  share of rows whose largest weight is above `threshold`
     slope      mean of 1 - sum p^2, the trace of the softmax's Jacobian diag(p) - p p': how strongly
                the weights respond to the logits; 0 if the softmax is saturated
+    sink       share of (sequence, head) whose weight on the first key, averaged over the first
+               T = min(64, n) of n queries, is above 0.3 (Gu et al. 2025, with T = 64)
 
-Rows with a single visible key are left out of entropy, saturated and slope.
+Rows with a single visible key are left out of entropy, saturated and slope. Uniform causal
+attention puts (1 + 1/2 + ... + 1/T) / T on the first key: 0.07 at T = 64, but 0.31 at T = 9, so
+`sink` needs 16 keys. Attention without a causal mask averages over all queries instead, which is
+another metric: `sink_unmasked`.
 """
 
 import math
@@ -46,17 +53,22 @@ from collections.abc import Mapping
 from typing import Any, cast
 
 import torch
-from jaxtyping import Bool, Float
+from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from normlab.probes.base import Probe, Values, all_by_site
 from normlab.probes.sites import Seen, places
 
+SINK, SINK_QUERIES, SINK_KEYS = 0.3, 64, 16  # least mean weight, most queries, fewest keys
+
 
 def describe(
     x: Float[Tensor, "B P D"], valid: Bool[Tensor, "B P"], *, threshold: float
 ) -> dict[str, Tensor]:
-    """Return `mean`, `var`, `largest` and `outliers` of the values at real tokens."""
+    """Return the metrics of a norm's input at real tokens.
+
+    `feature` and `position` say where the largest magnitude is, counted from 0.
+    """
     with torch.autocast(x.device.type, enabled=False):
         tokens = valid.unsqueeze(-1)
         wide = x.to(torch.promote_types(x.dtype, torch.float32)) * tokens
@@ -64,10 +76,16 @@ def describe(
         mean = wide.mean(-1).sum() / count
         by_feature = wide.square().sum((0, 1)) / count
         square = by_feature.mean()
+        sizes = wide.abs()
+        median = sizes.masked_fill(~tokens, math.nan).nanmedian()
+        place = sizes.flatten().argmax()
         return {
             "mean": mean,
             "var": square - mean.square(),
-            "largest": wide.abs().amax(),
+            "largest": sizes.amax(),
+            "over_median": sizes.amax() / median,
+            "feature": place % x.shape[2],
+            "position": place // x.shape[2] % x.shape[1],
             "outliers": (by_feature > threshold**2 * square).to(wide.dtype).mean(),
         }
 
@@ -76,7 +94,7 @@ class Activations(Probe):
     """Measures the input of each norm."""
 
     at = ("norm",)
-    largest = ("largest",)
+    largest = ("largest", "over_median")
 
     def __init__(self, *, every: int, threshold: float) -> None:
         super().__init__(every=every)
@@ -84,6 +102,11 @@ class Activations(Probe):
 
     def measure(self, seen: Seen) -> Values:
         return describe(*seen.input, threshold=self._threshold)
+
+    def figures(self, found: Mapping[str, Values]) -> Values:
+        indices = ("feature", "position")  # which have no mean over sites or steps
+        sized = {k: {n: x for n, x in of.items() if n not in indices} for k, of in found.items()}
+        return super().figures(sized)
 
 
 def root_mean_square(x: Float[Tensor, "B P D"], valid: Bool[Tensor, "B P"]) -> Float[Tensor, ""]:
@@ -116,15 +139,19 @@ class Branches(Probe):
         return {**all_by_site(found), **means}
 
 
+def first_stream(seen: Seen) -> tuple[Float[Tensor, "B P D"], Bool[Tensor, "B P"]]:
+    """Return the first stream after a residual connection, and which tokens are real."""
+    x, real = seen.output
+    return x.chunk(cast("int", seen.module.streams), dim=-1)[0], real
+
+
 class ResidualStream(Probe):
     """Measures the size of the residual stream by depth."""
 
     at = ("residual",)
 
     def measure(self, seen: Seen) -> Values:
-        x, real = seen.output
-        streams = cast("int", seen.module.streams)
-        return {"rms": root_mean_square(x.chunk(streams, dim=-1)[0], real)}
+        return {"rms": root_mean_square(*first_stream(seen))}
 
     def figures(self, found: Mapping[str, Values]) -> Values:
         stacks: dict[str, list[Tensor]] = {}
@@ -181,7 +208,7 @@ def describe_attention(
     *,
     threshold: float,
 ) -> dict[str, Tensor]:
-    """Return `entropy`, `largest`, `saturated` and `slope` over the rows of real queries."""
+    """Return `entropy`, `largest`, `saturated`, `slope` and a `sink` over rows of real queries."""
     with torch.autocast(query.device.type, enabled=False):
         wide = torch.promote_types(query.dtype, torch.float32)
         logits = query.to(wide) @ key.to(wide).transpose(-1, -2) / math.sqrt(query.shape[-1])
@@ -199,7 +226,26 @@ def describe_attention(
             "largest": logits.masked_fill(hidden, 0).abs().amax(),
             "saturated": ((weights.amax(-1) > threshold) & counted).sum() / total,
             "slope": ((1 - weights.square().sum(-1)) * counted).sum() / total,
+            **_sinks(weights, rows, keys, causal=visible is not None and visible.shape[-2] > 1),
         }
+
+
+def _sinks(
+    weights: Float[Tensor, "B H P S"],
+    rows: Bool[Tensor, "B H P"],
+    keys: Int[Tensor, "B H P"],
+    *,
+    causal: bool,
+) -> dict[str, Tensor]:
+    """Return `sink` or `sink_unmasked`, unless every sequence has too few keys."""
+    if weights.shape[-1] < SINK_KEYS:
+        return {}
+    enough = (keys * rows).amax(-1) >= SINK_KEYS
+    last = SINK_QUERIES if causal else None  # padding comes last
+    first, rows = weights[..., :last, 0], rows[..., :last]
+    mean = (first * rows).sum(-1) / rows.sum(-1).clamp(min=1)
+    share = ((mean > SINK) & enough).sum() / enough.sum()
+    return {"sink" if causal else "sink_unmasked": share}
 
 
 class Attention(Probe):

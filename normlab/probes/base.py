@@ -155,13 +155,14 @@ class Probe(ABC):  # noqa: B024 - a probe overrides what it needs
     def before_update(self, view: StepView) -> None:
         """Measure a step before the optimizer's update, with full, unclipped gradients."""
         self.watching = False
-        if not self.at:
-            self.take(view, self.measure(view))
-            return
+        self.take(view, self.figures(self.found()) if self.at else self.measure(view))
+
+    def found(self) -> dict[str, Values]:
+        """Return and clear the metrics by site of the calls since `before_forward`."""
         waited = {site: self.measure(_joined(calls)) for site, calls in self._waiting.items()}
         found = {site: of for site, of in (self._found | waited).items() if of}
         self._waiting, self._found = {}, {}
-        self.take(view, self.figures(found))
+        return found
 
     def after_update(self, view: StepView) -> None:  # noqa: B027 - optional
         """Measure the step after the optimizer has updated the parameters."""

@@ -54,7 +54,7 @@ def test_a_run_keeps_its_sheet_and_changes_make_another(finished, tmp_path, caps
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--only", "leaks"], "no question 'leaks'; choose from batch_mates, gradients"),
+        (["--only", "leaks"], "no question 'leaks'; choose from activations, attention"),
         (["model.dept=3"], "model.dept"),
         (["nowhere"], "nowhere"),
         (["one", "two"], "one run at a time"),

@@ -18,7 +18,7 @@ from normlab.reports.cards import baselines_for, board, card_page, read_card, sc
 def test_every_question_has_a_text_and_a_name_of_its_own():
     asked = questions("card", "model")
     assert all(each.text.endswith("?") for each in asked)
-    assert len({each.name for each in asked}) == len(asked) == 15
+    assert len({each.name for each in asked}) == len(asked) == 21
 
 
 @pytest.mark.parametrize(

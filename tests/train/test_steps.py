@@ -127,7 +127,8 @@ def full_set() -> list[str]:
     nodes = ((CONFIG_DIR / "probe" / f"{name}.yaml").read_text() for name in option_names("probe"))
     named = zip(option_names("probe"), nodes, strict=True)
     often = [f"observe.probe.{name}.every=1" for name, node in named if "\nevery:" in node]
-    few = [f"observe.probe.independence.{key}=2" for key in ("samples", "tokens")]
+    keys = ("independence.samples", "independence.tokens", "rank.tokens")
+    few = [f"observe.probe.{key}=2" for key in keys]
     return ["probe=full", *often, *few]
 
 
@@ -152,9 +153,9 @@ def test_probes_disturb_nothing_on_two_ranks(corpus: Path, tmp_path: Path):
     for (state, figures), (plain, none) in zip(watched, alone, strict=True):
         assert largest_difference(state, plain) == 0
         assert figures["stability/tid/mean"] > 0 and not none
-        # The task has no change of length.
+        # The task has no change of length, and the model no bounded norm.
         seen = {name.split("/")[1] for name in figures}
-        assert seen == {*option_names("probe")} - {"length_change"}
+        assert seen == {*option_names("probe")} - {"length_change", "saturation"}
     tids = [figures["stability/tid/mean"] for _, figures in watched]
     assert tids[0] == tids[1]  # of statistics that the ranks have in common
 

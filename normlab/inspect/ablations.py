@@ -1,0 +1,159 @@
+"""What a model loses without one of its layers, and with 8-bit weights and activations.
+
+`losses_without` and `quantized_losses` work with the layers of any torch model.
+"""
+
+import copy
+from collections.abc import Callable, Collection, Mapping
+from contextlib import ExitStack
+from dataclasses import replace
+from functools import partial
+from itertools import islice
+from typing import Any
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from normlab.inspect.inference import BATCH, by_length, loss
+from normlab.inspect.model import Subject
+from normlab.inspect.question import Finding, Table, question
+from normlab.models.layers import Linear
+from normlab.models.seq2seq import Layer
+from normlab.norms.ranks import Shard
+from normlab.probes.sites import sites
+from normlab.tasks.base import spread
+
+EXAMPLES, CALIBRATION = 64, 16  # held-out examples, and training batches
+_NO_LAYERS = Finding.none("the model has no Transformer layers")
+
+
+@question("layer_skip", of="model")
+def layer_skip(subject: Subject) -> Finding:
+    """How much does the loss rise without each layer?
+
+        rise  loss(layer replaced by the identity on the residual stream) - loss
+
+    in nats per target token, on the same held-out examples, without retraining. If a placement has
+    two residual streams, both skip the layer.
+    """
+    if not (layers := sites(subject.model, Layer)):
+        return _NO_LAYERS
+    measure = held_out_loss(subject)
+    whole = measure()
+    found = losses_without(layers, measure)
+    (low, least), (high, most) = (f((x, name) for name, x in found.items()) for f in (min, max))
+    answer = f"from {low - whole:+.3g} nats per token without {least} to {high - whole:+.3g}"
+    return _rises(f"{answer} without {most}", whole, found, "without")
+
+
+@question("int8", of="model")
+def int8(subject: Subject) -> Finding:
+    """How much does the loss rise with 8-bit weights and activations?
+
+        q(x)  step * clip(round(x / step), -127, 127),  step = max |x| / 127
+        rise  loss(quantized) - loss, in nats per target token on the same held-out examples
+
+    The weights (W8) and the inputs (A8) of the linear layers inside Transformer layers are
+    quantized, with one step per tensor. An input's max |x| is taken over 16 training batches,
+    padding included. One value at 1000 standard deviations rounds nearly all others to 0.
+    """
+    subject = replace(subject, model=copy.deepcopy(subject.model))
+    inside = [
+        module for layer in sites(subject.model, Layer).values() for module in layer.modules()
+    ]
+    layers = [module for module in inside if isinstance(module, Linear)]
+    if not layers:
+        return _NO_LAYERS
+    for layer in layers:
+        layer.settle()
+
+    def feed() -> None:
+        training = subject.task.train_batches(Shard(0, 1), subject.seed)
+        for batch in islice(training, CALIBRATION):
+            subject.losses(batch.to(subject.runtime.device))
+
+    measure = held_out_loss(subject)
+    whole, found = measure(), quantized_losses(layers, feed, measure)
+    rises = {name: f"{value - whole:+.3g}" for name, value in found.items()}
+    answer = "{W8A8} nats per token (weights alone {W8}, activations alone {A8})"
+    return _rises(answer.format(**rises), whole, found, "bits")
+
+
+def held_out_loss(subject: Subject) -> Callable[[], float]:
+    """Return a function that computes the loss per target token on fixed held-out examples."""
+    picked = spread(subject.number("valid"), EXAMPLES)
+    return partial(loss, subject, by_length(subject, picked, size=BATCH))
+
+
+def _rises(answer: str, whole: float, found: Mapping[str, float], what: str) -> Finding:
+    rows = [(name, value, value - whole) for name, value in found.items()]
+    values = {"loss": whole, "rise": {name: rise for name, _, rise in rows}}
+    return Finding(
+        f"{answer}, at a loss of {whole:.4g}", values, Table((what, "loss", "rise"), rows)
+    )
+
+
+def losses_without(layers: Mapping[str, nn.Module], loss: Callable[[], float]) -> dict[str, float]:
+    """Return `loss()` with each layer replaced by the identity on its first argument, by name.
+
+    If a layer returns a tuple, the identity replaces only the first entry.
+    """
+    found: dict[str, float] = {}
+    for name, layer in layers.items():
+        with ExitStack() as undo:
+            undo.callback(layer.register_forward_hook(_skip, with_kwargs=True).remove)
+            found[name] = loss()
+    return found
+
+
+def _skip(_: nn.Module, given: tuple[Any, ...], named: dict[str, Any], y: Any) -> Any:
+    x = given[0] if given else next(iter(named.values()))
+    return (x, *y[1:]) if isinstance(y, tuple) else x
+
+
+@torch.no_grad()
+def quantized_losses(
+    layers: Collection[nn.Module],
+    feed: Callable[[], None],
+    loss: Callable[[], float],
+    *,
+    bits: int = 8,
+) -> dict[str, float]:
+    """Return `loss()` with `bits`-bit weights and inputs of the layers: `W8A8`, `W8` and `A8`.
+
+    Each layer has a `weight`, which is restored, and takes one tensor first. `feed` runs batches
+    that give the ranges of the inputs; a layer that they do not reach keeps its inputs.
+    """
+    ranges: dict[nn.Module, Tensor] = {}
+
+    def widen(layer: nn.Module, given: tuple[Any, ...]) -> None:
+        largest = given[0].abs().amax()
+        ranges[layer] = largest.maximum(ranges.get(layer, largest))
+
+    def change(layer: nn.Module, given: tuple[Any, ...]) -> tuple[Any, ...]:
+        return quantized(given[0], ranges[layer], bits), *given[1:]
+
+    with ExitStack() as undo:
+        for layer in layers:
+            undo.callback(layer.register_forward_pre_hook(widen).remove)
+        feed()
+    found: dict[str, float] = {}
+    for parts in ("WA", "W", "A"):
+        with ExitStack() as undo:
+            for layer in layers:
+                weight: Any = layer.weight
+                if "W" in parts:
+                    undo.callback(weight.copy_, weight.clone())
+                    weight.copy_(quantized(weight, weight.abs().amax(), bits))
+                if "A" in parts and layer in ranges:
+                    undo.callback(layer.register_forward_pre_hook(change).remove)
+            found["".join(f"{part}{bits}" for part in parts)] = loss()
+    return found
+
+
+def quantized(x: Float[Tensor, "*any"], largest: Tensor, bits: int) -> Float[Tensor, "*any"]:
+    """Return `x` rounded to the nearest of 2^bits - 1 equally spaced values within +-largest."""
+    most = 2 ** (bits - 1) - 1
+    step = (largest / most).clamp(min=torch.finfo(x.dtype).tiny)
+    return (x / step).round().clamp(-most, most) * step

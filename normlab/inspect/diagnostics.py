@@ -1,0 +1,134 @@
+"""What probes find in a model at the end of a run, on one fixed batch of held-out examples."""
+
+import copy
+from collections.abc import Callable, Mapping
+from functools import wraps
+from statistics import fmean
+
+import numpy as np
+import torch
+
+from normlab.config.registry import instantiate, option_settings
+from normlab.inspect.model import Subject, percent
+from normlab.inspect.question import Finding, Table, question
+from normlab.probes.base import Probe
+
+TOKENS, PER_FEATURE, EXAMPLES = 4096, 10, 32  # least tokens and examples of the batch
+Places = Mapping[str, Mapping[str, float]]  # a probe's metrics by place
+
+
+def probed(answer: Callable[[Places], str]) -> Callable[[Subject], Finding]:
+    """Register a question that the probe of the same name answers; `answer` words its metrics.
+
+    The probe watches a copy of the model in eval mode, on a batch that is the same for all runs on
+    the same data.
+    """
+    name = answer.__name__
+
+    @question(name, of="model")
+    @wraps(answer)
+    @torch.no_grad()
+    def ask(subject: Subject) -> Finding:
+        probe = instantiate(option_settings("probe", name, "probe"), "probe", Probe)
+        model = copy.deepcopy(subject.model)  # the probe's hooks stay
+        probe.attach(model)
+        if probe.why_not:
+            return Finding.none(probe.why_not)
+        batch = subject.batch("valid", held_out(subject))
+        probe.before_forward(0)
+        subject.losses(batch, model)
+        found = {k: {n: float(x) for n, x in of.items()} for k, of in probe.found().items()}
+        if not found:
+            return Finding.none(f"{batch.tokens} held-out tokens are too few for this model")
+        names = list(dict.fromkeys(metric for of in found.values() for metric in of))
+        rows = [(place, *map(of.get, names)) for place, of in found.items()]
+        values = {"tokens": batch.tokens, "places": found}
+        return Finding(answer(found), values, Table(("place", *names), rows))
+
+    return ask
+
+
+def held_out(subject: Subject) -> list[int]:
+    """Return held-out examples with enough tokens in each stream, or all if there are too few."""
+    needed = max(TOKENS, PER_FEATURE * subject.config["model"].get("dim", 0))
+    lengths = subject.task.lengths("valid")
+    order = np.random.default_rng(0).permutation(len(lengths))
+    before = int((lengths[order].cumsum(0).min(1) < needed).sum())
+    return np.sort(order[: max(before + 1, EXAMPLES)]).tolist()
+
+
+@probed
+def attention(found: Places) -> str:
+    """Do heads attend to the first token, and how concentrated is their attention?
+
+    With A_i1 the weight of query i on the first key, and T = min(64, n) for n queries:
+
+        s     1/T sum_{i <= T} A_i1
+        sink  share of (sequence, layer, head) with s > 0.3        (Gu et al. 2025, with T = 64)
+
+    Without a causal mask T = n, which is another metric, `sink_unmasked`. Sequences need 16 keys:
+    uniform causal attention has s = 0.07 at T = 64, but 0.31 at T = 9. With task=lm the first token
+    marks the beginning of a text. The probe `attention` defines the other columns.
+    """
+    said = []
+    for name, mask in (("sink", "with a causal mask"), ("sink_unmasked", "without a causal mask")):
+        if shares := [of[name] for of in found.values() if name in of]:
+            said.append(f"{percent(fmean(shares))} of heads {mask}")
+    sinks = f"the first token is a sink in {' and '.join(said)}"
+    none = "sinks are not counted, since no sequence has 16 tokens"
+    entropy = percent(fmean(of["entropy"] for of in found.values()))
+    return f"{sinks if said else none}; the entropy is {entropy} of the largest possible"
+
+
+@probed
+def activations(found: Places) -> str:
+    """How far does the largest activation exceed the median, and where is it?
+
+        over_median  max |x| / median |x|
+
+    over the real tokens and features of each norm's input x, which is the residual stream in
+    pre-norm models. The feature and the position of the maximum count from 0. Sun et al. 2024 call
+    a value massive if |x| > 100 and |x| is about 1000 times the median. A post-norm stream has a
+    fixed scale, so compare ratios. The probe `activations` defines the other columns.
+    """
+    place, most = max(found.items(), key=lambda each: each[1]["over_median"])
+    massive = [of["largest"] > 100 and of["over_median"] > 1000 for of in found.values()]
+    return (
+        f"{most['over_median']:.3g} times the median at {place} ({most['largest']:.3g} in feature "
+        f"{most['feature']:.0f} at position {most['position']:.0f}); massive in {sum(massive)} of "
+        f"{len(found)} places"
+    )
+
+
+@probed
+def rank(found: Places) -> str:
+    """How many dimensions does the residual stream use?
+
+    With l the eigenvalues of the covariance of N tokens' states, and s = sqrt(l):
+
+        participation  (sum l)^2 / sum l^2
+        effective      exp(-sum p log p), p = s / sum s        (Roy and Vetterli 2007)
+
+    after each sub-layer; both are between 1 and the width D. N must be at least 10 D. States are
+    centered, since one massive activation would otherwise make both 1. Compare models at equal N.
+    """
+    ends = {place.split(".")[0]: (place, of) for place, of in found.items()}
+    return "; ".join(
+        f"after {place} an effective rank of {of['effective']:.3g} and a participation ratio of "
+        f"{of['participation']:.3g}"
+        for place, of in ends.values()
+    )
+
+
+@probed
+def saturation(found: Places) -> str:
+    """How many values does the norm's function map close to its bound?
+
+        share  share of values with |f(alpha x + shift)| > 0.964
+
+    over real tokens and features, before gain and bias, where f has the bound 1, such as tanh
+    (DyT), erf (Derf) and ISRU. 0.964 is tanh(2), where the slope is 7.1 % of DyT's largest.
+    """
+    most, place = max((of["share"], place) for place, of in found.items())
+    mean = fmean(of["share"] for of in found.values())
+    return f"{percent(mean)} on average, at most {percent(most)} ({place})"

@@ -1,0 +1,74 @@
+"""Probes of what a model can express: the rank of the stream, and the saturation of bounded norms.
+
+`rank` measures the stream after each residual connection (the first one, if there are several).
+With l the eigenvalues of the covariance of the states of N real tokens, and s = sqrt(l):
+
+    participation  (sum l)^2 / sum l^2
+    effective      exp(-sum p log p), p = s / sum s (Roy and Vetterli 2007; some authors use l)
+
+Both are 1 if the states vary along one line and D if they vary equally along D axes. A small N
+biases them downwards (N = 4096, D = 64: 63.0 and 63.9), so a batch needs `tokens` D real tokens.
+
+`saturation` measures norms that apply a function f with the bound 1 to each value, such as DyT,
+Derf and ISRU: `share` is the share of values with |f(alpha x + shift)| above `threshold`, before
+gain and bias. The default is tanh(2): DyT with |alpha x| > 2, where the slope is at most 0.071.
+"""
+
+from typing import cast
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from normlab.norms.local import FUNCTIONS, BoundedMap
+from normlab.norms.pool import widen
+from normlab.probes.activations import first_stream
+from normlab.probes.base import Probe, Values
+from normlab.probes.sites import Seen
+
+
+def ranks(x: Float[Tensor, "N D"]) -> dict[str, Tensor]:
+    """Return `participation` and `effective` of the states of N tokens, computed in float64."""
+    centered = x.double() - x.double().mean(0)
+    squares = torch.linalg.eigvalsh(centered.mT @ centered).clamp(min=0)
+    shares = squares.sqrt() / squares.sqrt().sum()
+    return {
+        "participation": squares.sum().square() / squares.square().sum(),
+        "effective": torch.special.entr(shares).sum().exp(),
+    }
+
+
+class Rank(Probe):
+    """Measures the rank of the residual stream by depth."""
+
+    at = ("residual",)
+
+    def __init__(self, *, every: int, tokens: int) -> None:
+        """Measure batches of at least `tokens` real tokens per feature."""
+        super().__init__(every=every)
+        self._tokens = tokens
+
+    def measure(self, seen: Seen) -> Values:
+        x, real = first_stream(seen)
+        states = x[real]
+        return ranks(states) if len(states) >= self._tokens * x.shape[-1] else {}
+
+
+class Saturation(Probe):
+    """Measures the saturated values of each bounded norm."""
+
+    at = ("norm",)
+    absent = "no norm is a bounded function such as dyt"
+
+    def __init__(self, *, every: int, threshold: float) -> None:
+        super().__init__(every=every)
+        self._threshold = threshold
+
+    def applies(self, module: nn.Module) -> bool:
+        return isinstance(module, BoundedMap) and module.function is not FUNCTIONS["identity"]
+
+    def measure(self, seen: Seen) -> Values:
+        x, real = seen.input
+        near = cast("BoundedMap", seen.module).formula(*widen(x)).abs() > self._threshold
+        share = (near * real[..., None]).sum() / (real.sum() * x.shape[-1])
+        return {"share": share}
