@@ -3,10 +3,8 @@
 `losses_without` and `quantized_losses` work with the layers of any torch model.
 """
 
-import copy
 from collections.abc import Callable, Collection, Mapping
 from contextlib import ExitStack
-from dataclasses import replace
 from functools import partial
 from itertools import islice
 from typing import Any
@@ -18,7 +16,6 @@ from torch import Tensor, nn
 from normlab.inspect.inference import BATCH, by_length, loss
 from normlab.inspect.model import Subject
 from normlab.inspect.question import Finding, Table, question
-from normlab.models.layers import Linear
 from normlab.models.seq2seq import Layer
 from normlab.norms.ranks import Shard
 from normlab.probes.sites import sites
@@ -58,15 +55,12 @@ def int8(subject: Subject) -> Finding:
     quantized, with one step per tensor. An input's max |x| is taken over 16 training batches,
     padding included. One value at 1000 standard deviations rounds nearly all others to 0.
     """
-    subject = replace(subject, model=copy.deepcopy(subject.model))
     inside = [
         module for layer in sites(subject.model, Layer).values() for module in layer.modules()
     ]
-    layers = [module for module in inside if isinstance(module, Linear)]
+    layers = [module for module in inside if isinstance(module, nn.Linear)]
     if not layers:
         return _NO_LAYERS
-    for layer in layers:
-        layer.settle()
 
     def feed() -> None:
         training = subject.task.train_batches(Shard(0, 1), subject.seed)
