@@ -1,7 +1,4 @@
-"""RMS norms with a gain that depends on the token: SeeDNorm and GatedNorm.
-
-SeeDNorm    one scalar per token moves the gain (Cai et al. 2025)
-GatedNorm   a low-rank sigmoid gate multiplies the output (Qiu et al. 2026)
+"""RMS norms whose gain depends on the token: SeeDNorm and GatedNorm.
 
 Neither paper has public code: the formulas are those that reviews and ports agree on.
 """
@@ -22,7 +19,7 @@ from normlab.norms.pool import ALL, Stream, widen
 
 @dataclass(eq=False, repr=False, kw_only=True)
 class SeeDNorm(TokenNorm):
-    """`(weight + alpha tanh(x . beta)) x / sqrt(mean(x^2) + eps)`, with `alpha` and `beta` learned.
+    """`(weight + alpha tanh(x . beta)) x / sqrt(mean(x^2) + eps)` (Cai et al. 2025).
 
     Alpha starts at 1 and beta at 0, which is RMS norm. With `groups` (the paper's heads), each
     slice of neighboring features has its own dot product. The paper decays alpha and beta.
@@ -49,11 +46,10 @@ class SeeDNorm(TokenNorm):
 
 @dataclass(eq=False, repr=False, kw_only=True)
 class GatedNorm(TokenNorm):
-    """`factor y sigmoid(up silu(down y))`, where y is RMS norm, `weight x / sqrt(mean(x^2) + eps)`.
+    """`factor y sigmoid(up silu(down y))`, with y = `weight x / sqrt(mean(x^2) + eps)`.
 
-    `down` maps to `rank` values and `up` back to the features, both without bias. They start like
-    torch's linear layers, so the gate starts near 1/2: `factor=2` starts near RMS norm instead.
-    In a run the values depend on the seed and the norm's place; a norm on its own has fixed ones.
+    The matrices `down` [rank, D] and `up` start like torch's linear layers, so the gate starts near
+    1/2; factor 2 starts near RMS norm. Outside a run they start fixed. Source: Qiu et al. 2026.
     """
 
     eps: float
@@ -74,8 +70,7 @@ class GatedNorm(TokenNorm):
         """Draw both matrices from U(-b, b), with b = 1 / sqrt(number of columns)."""
         for table in (self.down, self.up):
             bound = table.shape[1] ** -0.5
-            values = torch.empty(table.shape).uniform_(-bound, bound, generator=generator)
-            table.copy_(values)
+            table.copy_(torch.empty(table.shape).uniform_(-bound, bound, generator=generator))
 
     def forward(self, x: Float[Tensor, "B P D"], stream: Stream = ALL) -> Float[Tensor, "B P D"]:
         wide, weight, down, up = widen(x, self.weight, self.down, self.up)

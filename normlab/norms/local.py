@@ -252,8 +252,7 @@ class BoundedMap(TokenNorm):
         shift: initial value of the learned scalar `shift`; None for no shift.
         affine: whether weight and bias are learned; with `scale`, the weight alone (LLaMA).
         root_width: whether f is multiplied by sqrt(D). With `isru` that is DyISRU (Stollenwerk
-            2025), `sqrt(D) x / sqrt(b + x^2)` with b = alpha^-2; with the sum of the squares of all
-            other features in place of b, it would be RMS norm.
+            2025), `sqrt(D) x / sqrt(b + x^2)` with b = alpha^-2.
     """
 
     pools: ClassVar[frozenset[Axis]] = frozenset()

@@ -1,17 +1,14 @@
 """TaperNorm: RMS norm that turns into a fixed scale during training, which folds.
 
-    y = (g weight / r + (1 - g) c late) x,    r = sqrt(mean(x^2) + eps)
-
-    warm-up   g = 1: RMS norm; c is estimated
-    taper     late starts as a copy of weight; g falls from 1 to 0 along half a cosine
-    then      g = 0: y = c late x, without statistics
+    warm-up   RMS norm, x weight / r; c is estimated
+    taper     g falls from 1 to 0 along half a cosine; `late` starts as a copy of weight
+    then      x c late
 
     c = E[|weight x|^2 / r] / E[|weight x|^2],  which minimizes E|weight x / r - c weight x|^2
 
 Source: Kanavalau et al. 2026 ("Gated Removal of Normalization in Transformers Enables Stable
-Training and Efficient Inference"), as quoted by others; there is no public code. The paper keeps
-the final norm, as does `sites={*.final:rms}`: without it, logits can grow without bound, unless a
-loss on the scale of the last hidden states is added.
+Training and Efficient Inference"), as quoted by others; there is no public code. It keeps the last
+norm: without it, or a loss on the scale of the last hidden states, logits can grow without bound.
 """
 
 import math
@@ -31,10 +28,10 @@ from normlab.norms.ranks import sum_over_ranks
 
 @dataclass(eq=False, repr=False, kw_only=True)
 class TaperNorm(TokenNorm):
-    """`(g weight / r + (1 - g) c late) x`, where g falls from 1 to 0 and r is the token's RMS.
+    """`(g weight / r + (1 - g) c late) x`, where g falls from 1 to 0 and r = sqrt(mean(x^2) + eps).
 
     c is the ratio of two exponential averages over the real tokens of the warm-up's micro-batches.
-    The warm-up has at least one step; outside a run g stays at 1. Buffers store g and the averages.
+    The warm-up has at least one step; outside a run g stays as it is.
     """
 
     phases: ClassVar[tuple[str, ...]] = ("warmup", "taper")
@@ -58,9 +55,8 @@ class TaperNorm(TokenNorm):
         self.register_buffer("energies", torch.zeros(2))
 
     def last_steps(self, total: int | None) -> dict[str, int]:
-        found = super().last_steps(total)
-        warmup = max(1, found["warmup"])
-        return {"warmup": warmup, "taper": warmup + found["taper"]}
+        warmup, taper = super().last_steps(total).values()
+        return {"warmup": max(1, warmup), "taper": max(1, warmup) + taper}
 
     @property
     def factor(self) -> Float[Tensor, ""]:
@@ -81,17 +77,16 @@ class TaperNorm(TokenNorm):
     def advance(
         self, x: Float[Tensor, "B P D"], inverse: Float[Tensor, "B P 1"], real: Bool[Tensor, "B P"]
     ) -> None:
-        """Set g for this step of the run; average in the warm-up, copy the gain at its end."""
-        step, total = self.clock
-        warmup, last = self.last_steps(total).values()
+        """Set g for this step; average in the warm-up, and copy the gain after it."""
+        step = self.clock.step
+        warmup, last = self.last_steps(self.clock.total).values()
         past = min(max(step - warmup, 0) / max(last - warmup, 1), 1.0)
-        # a new tensor, because the backward pass may still need the last one
+        # not in place: a backward pass may still need the last gate
         self.gate = torch.full_like(self.gate, (1 + math.cos(math.pi * past)) / 2)
         if step <= warmup:
-            energy = (x * self.weight.to(x)).square().sum(-1).where(real, 0.0)
-            sums = [(energy * inverse.squeeze(-1)).sum(), energy.sum(), real.sum().to(energy)]
-            *found, count = sum_over_ranks(torch.stack(sums))
-            means = torch.stack(found) / count.clamp(min=1)
-            self.energies.lerp_(means.to(self.energies), self.momentum)
+            energy = (x * self.weight.to(x)).square().sum(-1)
+            values = torch.stack([energy * inverse.squeeze(-1), energy, torch.ones_like(energy)])
+            sums = sum_over_ranks(values.where(real, 0.0).sum((1, 2)))
+            self.energies.lerp_((sums[:2] / sums[2].clamp(min=1)).to(self.energies), self.momentum)
         elif step == warmup + 1:
             self.late.data.copy_(self.weight)

@@ -11,8 +11,8 @@
     at initialization: g = 0, which is pre-norm.
 
 Source: Chen et al. 2025 ("GPAS: Accelerating Convergence of LLM Pretraining via Gradient-Preserving
-Activation Scaling") and their code, where all sub-layers of a layer share one g; in the paper each
-has its own. They draw token embeddings with a deviation of sqrt(2/5), which is left to the model.
+Activation Scaling") and their code, where a layer has one g; in the paper each sub-layer has one.
+They draw token embeddings with a deviation of sqrt(2/5), which is left to the model.
 """
 
 from collections.abc import Sequence

@@ -10,9 +10,8 @@
     closing norm: none, since the last layer already ends in a norm.
     at initialization: the first layers keep their share of the stream at any depth.
 
-Source: Chen and Wei 2026 ("Post-LayerNorm Is Back: Stable, ExpressivE, and Deep"), wired as in
-vit-pytorch, which is not the authors' code; theirs is not public. Others quote a = 1 for the first
-layer's feed-forward sub-layer, or make the whole first layer pre-norm.
+Source: Chen and Wei 2026 ("Post-LayerNorm Is Back: Stable, ExpressivE, and Deep"; no public code),
+wired as in vit-pytorch. Others take a = 1 in all of the first layer, or make it pre-norm.
 """
 
 from torch import Tensor

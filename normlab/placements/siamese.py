@@ -12,11 +12,10 @@
     c = sqrt(2 l) in layer l = 1, 2, ... of its stack; both streams start as the embedded tokens
 
     closing norm: norm(norm(x) + norm(y)).
-    at initialization: y grows like a pre-norm stream; x is normalized before each sub-layer.
+    at initialization: y grows like a pre-norm stream, and x stays normalized.
 
 Source: Li et al. 2026 ("SiameseNorm: Breaking the Barrier to Reconciling Pre/Post-Norm"), wired as
-in the authors' code for DeiT. The paper, as others quote it, has c = sqrt(l) and returns
-x + norm(y). Their code for OLMo has norms on queries, keys and values, and learned gains on x.
+in their code for DeiT. The paper, as others quote it, has c = sqrt(l) and returns x + norm(y).
 """
 
 import math
@@ -30,10 +29,7 @@ from normlab.placements.resi_dual import Twice
 
 
 class SiameseResidual(NormResidual):
-    """Maps (x, y) to (n + z / factor, y + z), where n = x_norm(x).
-
-    z = dropout(branch(norm(n + y_norm(y)))).
-    """
+    """Maps (x, y) to (n + z / factor, y + z), with z = dropout(branch(norm(n + y_norm(y))))."""
 
     branch_norm = "norm"
     streams = 2

@@ -3,6 +3,7 @@
 import pytest
 import torch
 
+from normlab.config.registry import options
 from normlab.models.layers import initialize
 from normlab.norms.make import make_norm
 
@@ -63,13 +64,12 @@ def test_gatednorm_multiplies_rms_norm_by_a_gate_of_low_rank():
 
 
 def test_the_gates_of_a_model_are_drawn_by_seed_and_name_like_its_linear_layers():
-    state = torch.get_rng_state()
-    models = [torch.nn.ModuleList([made("gatednorm"), made("gatednorm")]) for _ in range(3)]
-    for model, seed in zip(models, (1, 1, 2), strict=True):
-        initialize(model, seed)
+    state, models = torch.get_rng_state(), []
+    for seed in (1, 1, 2):
+        models.append(torch.nn.ModuleList([made("gatednorm"), made("gatednorm")]))
+        initialize(models[-1], seed)
     (first, second), (again, _), (other, _) = models
-    assert torch.equal(torch.get_rng_state(), state)
-    assert torch.equal(first.up, again.up)
+    assert torch.equal(torch.get_rng_state(), state) and torch.equal(first.up, again.up)
     assert not torch.equal(first.up, second.up) and not torch.equal(first.up, other.up)
     assert first.down.abs().max() <= DIM**-0.5 and first.up.abs().max() <= 16**-0.5
 
@@ -80,3 +80,8 @@ def test_dyisru_is_rms_norm_where_b_is_the_sum_of_the_other_squares():
     assert norm.alpha.item() == pytest.approx(301**-0.5, rel=1e-3)
     norm.alpha.data = (squares.sum(-1, keepdim=True) - squares).rsqrt()
     torch.testing.assert_close(norm(X), made("rms", eps=0.0)(X), rtol=1e-12, atol=1e-12)
+
+
+def test_what_is_second_hand_says_so_in_its_first_sentence():
+    found = {o.name for g in ("norm", "placement") for o in options(g) if "second" in o.description}
+    assert found == {"seednorm", "gatednorm", "dyisru", "taper", "keel"}
