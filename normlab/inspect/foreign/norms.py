@@ -14,6 +14,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence, Set
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
+from functools import cached_property
 from typing import Any
 
 import torch
@@ -163,9 +164,14 @@ class _Trial:
 
     def moved(self, index: Sequence[int]) -> Tensor:
         """Return which outputs move if the value at `index` of the input changes."""
-        other, before = self.x.clone(), self(self.x)
+        other = self.x.clone()
         other[tuple(index)] += _LARGE * self.size
-        return ~((self(other) - before).abs() <= _MOVED * before.abs().max())
+        return ~((self(other) - self.before).abs() <= _MOVED * self.before.abs().max())
+
+    @cached_property
+    def before(self) -> Tensor:
+        """The output for the unchanged input."""
+        return self(self.x)
 
     def ignores_scale(self) -> bool:
         """Return whether doubling the input does far less than noise of its size, at any scale."""
@@ -225,31 +231,40 @@ def find_norms(about: Foreign) -> list[FoundNorm]:
 
     A module that contains a norm is none, and a function that a norm calls is not listed.
     """
-    calls, alone, padded = _calls(about, about.example), {}, {}
+    passes = [_calls(about, about.example)]
     if about.example.length:
         with suppress(Exception):  # the model's own: it takes one length or batch size only
-            padded = _calls(about, about.variant("padded"))
-            alone = _calls(about, about.variant("alone"))
+            passes += [_calls(about, about.variant(each)) for each in ("alone", "padded")]
     found: dict[str, FoundNorm] = {}
-    functions = {name for name, call in calls.items() if isinstance(call.module, Functional)}
-    for name in sorted(calls, key=lambda name: (name in functions, -len(name))):
+    functions = {name for name, call in passes[0].items() if isinstance(call.module, Functional)}
+    for name in sorted(passes[0], key=lambda name: (name in functions, -len(name))):
         pairs = ((name, each) if name in functions else (each, name) for each in found)
         if not any(inner.startswith(f"{outer}." if outer else "") for inner, outer in pairs):
-            shown = (calls, alone, padded)
-            mine = [each[name] for each in shown if name in each] if name in padded else []
-            if norm := _tried(mine if len(mine) == 3 else [calls[name]], about.example):
+            mine = [calls[name] for calls in passes if name in calls]
+            if norm := _tried(mine if len(mine) == 3 else mine[:1], about.example):
                 found[name] = norm
-    return [found[name] for name in calls if name in found]
+    return [found[name] for name in passes[0] if name in found]
 
 
 def _calls(about: Foreign, example: Example) -> dict[str, Call]:
-    """Return the first call of each module, in order, and all calls of functional norms."""
+    """Return the first calls of modules that may be norms, and all calls of functional norms."""
     with Functionals(about.model) as functions:
-        calls, _ = record(about.model, example, about.forward)
+        calls, _ = record(about.model, example, about.forward, lambda _, each: _may_be_norm(each))
     first: dict[str, Call] = {}
     for call in calls:
         first.setdefault(call.name, call)
     return {**first, **functions.found}
+
+
+def _is_norm(module: nn.Module) -> bool:
+    known = (nn.LayerNorm, nn.RMSNorm, *_CHANNELS_FIRST, Norm, Functional)
+    return isinstance(module, known) or {"running_mean", "running_var"} <= module._buffers.keys()
+
+
+def _may_be_norm(module: nn.Module) -> bool:
+    """Return whether to try a module: a norm, or one of neither torch's nor others' parameters."""
+    inner = len([*module.parameters()]) > len([*module.parameters(recurse=False)])
+    return _is_norm(module) or not (type(module).__module__.startswith("torch.") or inner)
 
 
 def _place(call: Call) -> int | str | None:
@@ -269,22 +284,19 @@ def _tried(calls: Sequence[Call], example: Example) -> FoundNorm | None:
     call, module = calls[0], calls[0].module
     if _place(call) is None:
         return None
-    keeps = {"running_mean", "running_var"} <= module._buffers.keys()
-    known = (nn.LayerNorm, nn.RMSNorm, *_CHANNELS_FIRST, Norm, Functional)
-    sure = keeps or isinstance(module, known)
-    own = [each for each in module.parameters(recurse=False)]
-    few = sum(each.numel() for each in own) <= _FEW * call.output[0].numel()
-    inner = len(own) < len([*module.parameters()])  # a container, of a linear layer for example
-    if not sure and (type(module).__module__.startswith("torch.") or inner or not few):
+    sure, few = _is_norm(module), _FEW * call.output[0].numel()
+    if not sure and sum(each.numel() for each in module.parameters()) > few:
         return None
     training = gains = None
     try:
         if not sure and not _Trial(call, training=False).ignores_scale():
             return None
         axes = _roles(calls, example)
-        evaluation = _reach(calls, example, axes, training=False)
+        still, learning = (_Trial(call, training=each) for each in (False, True))
+        evaluation = _reach(still, calls, example, axes)
         with suppress(Exception):
-            training = _reach(calls, example, axes, training=True)
+            same = torch.equal(still.before, learning.before)
+            training = evaluation if same else _reach(learning, calls, example, axes)
             gains = _gains(call, axes)
     except Exception:  # the module's own, of any class: it does not take other values
         return None
@@ -333,9 +345,9 @@ def _counts(moved: Tensor) -> list[int]:
     return [int(moved.movedim(a, 0).reshape(n, -1).any(1).sum()) for a, n in enumerate(moved.shape)]
 
 
-def _reach(calls: Sequence[Call], example: Example, axes: Roles, *, training: bool) -> Reach:
+def _reach(trial: _Trial, calls: Sequence[Call], example: Example, axes: Roles) -> Reach:
     """Return what the first real value of row 0 reaches."""
-    trial, left = _Trial(calls[0], training=training), example.side == "left"
+    training, left = trial.module.training, example.side == "left"
     counts = _counts(trial.moved([-left if role == _POSITION else 0 for role in axes]))
     pools = in_order({r for a, role in enumerate(axes) for r in role if counts[a] > 1})
     features = [a for a, role in enumerate(axes) if role == _FEATURE]

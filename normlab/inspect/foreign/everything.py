@@ -1,0 +1,217 @@
+"""What `checks="all"` adds: precision, depth, extreme values, and what each part is worth."""
+
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, ExitStack, contextmanager
+from dataclasses import replace
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.utils._pytree import tree_map_only
+
+from normlab.inspect.depth import by_stack
+from normlab.inspect.foreign.calls import record
+from normlab.inspect.foreign.example import call, run, tensors
+from normlab.inspect.foreign.subject import Foreign, moved
+from normlab.inspect.foreign.unchanged import unchanged
+from normlab.inspect.model import over, percent
+from normlab.inspect.question import Finding, Table, question
+from normlab.inspect.subject import loss
+from normlab.probes.activations import describe
+from normlab.probes.gradients import gradient_norms
+
+ROUNDED = 0.05  # a movement by bfloat16
+GROWTH = 100.0  # of the gradient over a stack, either way
+OUTLIER = 6.0  # times the RMS, for a feature's RMS
+MASSIVE, TIMES = 100.0, 1000.0  # a magnitude, and times the median magnitude (Sun et al. 2024)
+FEWEST = 8  # positions, to call a channel dead
+SINK = 0.3  # the mean attention to the first token (Gu et al. 2025)
+
+
+def bf16(x: Tensor) -> Tensor:
+    """Round to bfloat16, and keep the dtype."""
+    return x.bfloat16().to(x.dtype) if x.is_floating_point() else x
+
+
+def int8(x: Tensor) -> Tensor:
+    """Round to 255 levels, symmetric, per entry of the first axis; vectors stay as they are."""
+    if x.ndim < 2 or not x.is_floating_point():
+        return x
+    step = x.abs().amax(tuple(range(1, x.ndim)), keepdim=True).clamp(min=1e-30) / 127
+    return (x / step).round() * step
+
+
+@question("precision", of="module_all")
+@torch.no_grad()
+def precision(about: Foreign) -> Finding:
+    """Which module loses most in bfloat16, and in int8?
+
+    One module at a time has its weights and inputs rounded, then all together. The value is
+    RMS(y' - y) / RMS(y) of row 0's output y in bfloat16, all together.
+    """
+    leaves = {n: m for n, m in about.model.named_modules() if m._parameters and not m._modules}
+    rows, answers, total = [[name] for name in leaves], [], []
+    for change in (bf16, int8):
+        alone = [_moved(about, _rounded(module, change)) for module in leaves.values()]
+        total.append(_moved(about, *(_rounded(module, change) for module in leaves.values())))
+        worst, name = max(zip(alone, leaves, strict=True))
+        answers.append(
+            f"{change.__name__} moves the output by {percent(total[-1])}, most in "
+            f"{name or 'the model'} ({percent(worst)} alone)"
+        )
+        rows = [[*row, value] for row, value in zip(rows, alone, strict=True)]
+    table = Table(("module", "bf16", "int8"), rows)
+    return _finding(answers, total[0], ROUNDED, table)
+
+
+@question("worth", of="module_all")
+@torch.no_grad()
+def worth(about: Foreign) -> Finding:
+    """How far does the output move without each layer, and without each norm?
+
+    A layer is a numbered module of several parts that returns its input's shape; it and a norm are
+    left out by passing on their input. The value is the largest RMS(y' - y) / RMS(y) of row 0.
+    """
+    modules, rows, answers = dict(about.model.named_modules()), [], []
+    for kind, names in (("layer", _layers(about)), ("norm", [norm.name for norm in about.norms])):
+        found = {n: _moved(about, _without(modules[n])) for n in names if n in modules}
+        ordered = sorted(found.items(), key=lambda pair: -pair[1])
+        rows += [(kind, *pair) for pair in ordered]
+        ends = [f"{name or 'the model'} ({percent(value)})" for name, value in ordered]
+        answers += [f"the {kind} {ends[0]} matters most, {ends[-1]} least" for _ in ends[:1]]
+    value = max((row[2] for row in rows), default=0.0)
+    return _finding(answers, value, torch.inf, Table(("kind", "left out", "moved"), rows))
+
+
+@question("depth", of="module_all")
+def depth(about: Foreign) -> Finding:
+    """How does the gradient grow from the first to the last layer?
+
+    The gradient is that of sum(y cos(y)) with the cosine held fixed, for row 0's output y: no norm
+    makes it constant. A layer's gradient norm is over all its parameters.
+    """
+    with unchanged(about.model), torch.enable_grad():
+        about.model.requires_grad_(True).zero_grad()
+        try:
+            loss(run(about.model, about.variant("alone"), about.forward)).backward()
+        except RuntimeError as error:  # of layers without a gradient in evaluation
+            return Finding.none(f"no gradient: {error}".partition("\n")[0])
+        found = {name: float(norm) for name, norm in gradient_norms(about.model).items()}
+    layers = {n.removeprefix("norm/"): v for n, v in found.items() if n.startswith("norm/")}
+    growth = {k: over(layers[n[-1]], layers[n[0]]) for k, n in by_stack(layers).items()}
+    answers = [f"x {v:.2g} from the first to the last layer of {n}" for n, v in growth.items()]
+    value = max((max(each, over(1.0, each)) for each in growth.values()), default=0.0)
+    return _finding(answers, value, GROWTH, Table(("layer", "gradient"), [*layers.items()]))
+
+
+@question("channels", of="module_all")
+@torch.no_grad()
+def channels(about: Foreign) -> Finding:
+    """Do layers put out outlier features, dead channels, or massive activations?
+
+    For row 0's output of each layer: the share of features whose RMS is over 6 times the RMS of
+    all (outliers), the share that is constant over positions (dead), and the largest magnitude
+    over the median of those that are not 0. Above 1000 it is massive, if it is also above 100.
+    """
+    rows = list[tuple[Any, ...]]()
+    for name, y in _layers(about).items():
+        x = (y.flatten(2).mT if y.ndim == 4 else y.reshape(1, -1, y.shape[-1])).double()
+        real = torch.ones(x.shape[:2], dtype=torch.bool, device=x.device)
+        seen = describe(x, real, threshold=OUTLIER)
+        dead = float((x == x[:, :1]).all(1).double().mean()) * (x.shape[1] >= FEWEST)
+        largest, median = float(seen["largest"]), float(x[x != 0].abs().median())
+        rows.append((name, float(seen["outliers"]), dead, largest, over(largest, median)))
+    worst = max(rows, key=lambda row: row[4], default=("", 0, 0, 0, 0))
+    outliers, dead = (percent(max((row[i] for row in rows), default=0.0)) for i in (1, 2))
+    answers = [
+        f"the largest magnitude is {worst[3]:.3g}, {worst[4]:.3g} times the median, in {worst[0]}",
+        f"in the worst layer {outliers} of features are outliers, {dead} of channels dead",
+    ]
+    table = Table(("layer", "outliers", "dead", "largest", "times the median"), rows)
+    limit = TIMES if worst[3] > MASSIVE else torch.inf
+    return _finding(answers if rows else [], worst[4], limit, table)
+
+
+@question("sinks", of="module_all")
+@torch.no_grad()
+def sinks(about: Foreign) -> Finding:
+    """How many attention heads give most of their attention to the first token?
+
+    A head is a sink if the mean weight of row 0's first token is above 0.3 over all later queries
+    (Gu et al. 2025). It needs a model of transformers that returns `attentions`.
+    """
+    model: Any = about.model
+    row = about.variant("alone")
+    if not hasattr(model, "set_attn_implementation"):
+        return Finding.none("the model does not return its attentions")
+    former = model.config._attn_implementation
+    try:
+        model.set_attn_implementation("eager")
+        given = replace(row, values={**row.values, "output_attentions": True})
+        found = getattr(call(model, given, about.forward), "attentions", None) or ()
+    finally:
+        model.set_attn_implementation(former)
+    first = [each[0, :, 1:, 0].mean(-1) for each in found if each is not None]
+    heads = ((layer, *pair) for layer, each in enumerate(first) for pair in enumerate(each))
+    rows = [(layer, head, float(weight)) for layer, head, weight in heads]
+    share = sum(row[2] > SINK for row in rows) / max(len(rows), 1)
+    answers = [f"{percent(share)} of {len(rows)} heads attend mostly to the first token"]
+    table = Table(("layer", "head", "first token"), rows)
+    return _finding(answers if rows else [], share, torch.inf, table)
+
+
+def _finding(answers: list[str], value: float, limit: float, table: Table) -> Finding:
+    """Return the finding of what was measured, looked at above the limit."""
+    if not answers:
+        return Finding.none("the model has no part of this kind")
+    verdict = "fine" if value <= limit else "look"
+    threshold = None if limit == torch.inf else limit
+    values = {"rows": [dict(zip(table.columns, row, strict=True)) for row in table.rows]}
+    words = "; ".join(answers)
+    return Finding(words, values, table, verdict=verdict, value=value, threshold=threshold)
+
+
+def _moved(about: Foreign, *changes: AbstractContextManager[None]) -> float:
+    """Return how far row 0's output moves with some changes in place."""
+    base = about.output("alone", fast=False)
+    with ExitStack() as stack:
+        for each in changes:
+            stack.enter_context(each)
+        torch.backends.mha.set_fastpath_enabled(False)
+        return moved(run(about.model, about.variant("alone"), about.forward), base)
+
+
+@contextmanager
+def _rounded(module: nn.Module, change: Callable[[Tensor], Tensor]) -> Iterator[None]:
+    with unchanged(module):
+        for weight in module.parameters():
+            weight.copy_(change(weight))
+        module.register_forward_pre_hook(lambda _, args: tree_map_only(Tensor, change, args))
+        yield
+
+
+@contextmanager
+def _without(module: nn.Module) -> Iterator[None]:
+    def pass_on(_: Any, args: Any, kwargs: Any, output: Any) -> Any:
+        x = next(tensors((args, kwargs)))
+        return x if isinstance(output, Tensor) else (x, *output[1:])
+
+    with unchanged(module):
+        module.register_forward_hook(pass_on, with_kwargs=True)
+        yield
+
+
+def _layers(about: Foreign) -> dict[str, Tensor]:
+    """Return the outputs of layers for row 0 by name, in the order of the calls."""
+
+    def is_layer(name: str, module: nn.Module) -> bool:
+        return name.rpartition(".")[2].isdigit() and bool(module._modules)
+
+    torch.backends.mha.set_fastpath_enabled(False)
+    calls, _ = record(about.model, about.variant("alone"), about.forward, is_layer)
+    found: dict[str, Tensor] = {}
+    for each in calls:
+        x, y = (next(tensors(value), None) for value in ((each.args, each.kwargs), each.output))
+        if x is not None and y is not None and x.shape == y.shape:
+            found[each.name] = y
+    return found
