@@ -1,7 +1,6 @@
 """What `checks="all"` adds: precision, depth, extreme values, and what each part is worth."""
 
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, ExitStack, contextmanager
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -9,6 +8,7 @@ import torch
 from torch import Tensor, nn
 from torch.utils._pytree import tree_map_only
 
+from normlab.inspect.ablations import losses_without, quantized
 from normlab.inspect.depth import by_stack
 from normlab.inspect.foreign.calls import record
 from normlab.inspect.foreign.example import call, run, tensors
@@ -17,15 +17,14 @@ from normlab.inspect.foreign.unchanged import unchanged
 from normlab.inspect.model import over, percent
 from normlab.inspect.question import Finding, Table, question
 from normlab.inspect.subject import loss
-from normlab.probes.activations import describe
+from normlab.probes.activations import SINK, SINK_KEYS, SINK_QUERIES, describe
 from normlab.probes.gradients import gradient_norms
 
 ROUNDED = 0.05  # a movement by bfloat16
 GROWTH = 100.0  # of the gradient over a stack, either way
 OUTLIER = 6.0  # times the RMS, for a feature's RMS
-MASSIVE, TIMES = 100.0, 1000.0  # a magnitude, and times the median magnitude (Sun et al. 2024)
+MASSIVE, TIMES = 100.0, 1000.0  # a magnitude, and times the median magnitude
 FEWEST = 8  # positions, to call a channel dead
-SINK = 0.3  # the mean attention to the first token (Gu et al. 2025)
 
 
 def bf16(x: Tensor) -> Tensor:
@@ -34,11 +33,9 @@ def bf16(x: Tensor) -> Tensor:
 
 
 def int8(x: Tensor) -> Tensor:
-    """Round to 255 levels, symmetric, per entry of the first axis; vectors stay as they are."""
-    if x.ndim < 2 or not x.is_floating_point():
-        return x
-    step = x.abs().amax(tuple(range(1, x.ndim)), keepdim=True).clamp(min=1e-30) / 127
-    return (x / step).round() * step
+    """Round to 255 levels within +-max |x|; vectors stay as they are."""
+    wanted = x.ndim > 1 and x.is_floating_point()
+    return quantized(x, x.abs().amax(), 8) if wanted else x
 
 
 @question("precision", of="module_all")
@@ -52,8 +49,8 @@ def precision(about: Foreign) -> Finding:
     leaves = {n: m for n, m in about.model.named_modules() if m._parameters and not m._modules}
     rows, answers, total = [[name] for name in leaves], [], []
     for change in (bf16, int8):
-        alone = [_moved(about, _rounded(module, change)) for module in leaves.values()]
-        total.append(_moved(about, *(_rounded(module, change) for module in leaves.values())))
+        alone = [_rounded(about, change, module) for module in leaves.values()]
+        total.append(_rounded(about, change, *leaves.values()))
         worst, name = max(zip(alone, leaves, strict=True))
         answers.append(
             f"{change.__name__} moves the output by {percent(total[-1])}, most in "
@@ -74,7 +71,8 @@ def worth(about: Foreign) -> Finding:
     """
     modules, rows, answers = dict(about.model.named_modules()), [], []
     for kind, names in (("layer", _layers(about)), ("norm", [norm.name for norm in about.norms])):
-        found = {n: _moved(about, _without(modules[n])) for n in names if n in modules}
+        parts = {name: modules[name] for name in names if name in modules}
+        found = losses_without(parts, lambda: _moved(about))
         ordered = sorted(found.items(), key=lambda pair: -pair[1])
         rows += [(kind, *pair) for pair in ordered]
         ends = [f"{name or 'the model'} ({percent(value)})" for name, value in ordered]
@@ -111,16 +109,16 @@ def channels(about: Foreign) -> Finding:
 
     For row 0's output of each layer: the share of features whose RMS is over 6 times the RMS of
     all (outliers), the share that is constant over positions (dead), and the largest magnitude
-    over the median of those that are not 0. Above 1000 it is massive, if it is also above 100.
+    over the median one. Above 1000 it is massive, if it is also above 100 (Sun et al. 2024).
     """
     rows = list[tuple[Any, ...]]()
     for name, y in _layers(about).items():
         x = (y.flatten(2).mT if y.ndim == 4 else y.reshape(1, -1, y.shape[-1])).double()
         real = torch.ones(x.shape[:2], dtype=torch.bool, device=x.device)
         seen = describe(x, real, threshold=OUTLIER)
-        dead = float((x == x[:, :1]).all(1).double().mean()) * (x.shape[1] >= FEWEST)
-        largest, median = float(seen["largest"]), float(x[x != 0].abs().median())
-        rows.append((name, float(seen["outliers"]), dead, largest, over(largest, median)))
+        dead = (x == x[:, :1]).all(1).double().mean() * (x.shape[1] >= FEWEST)
+        shown = (seen["outliers"], dead, seen["largest"], seen["over_median"])
+        rows.append((name, *map(float, shown)))
     worst = max(rows, key=lambda row: row[4], default=("", 0, 0, 0, 0))
     outliers, dead = (percent(max((row[i] for row in rows), default=0.0)) for i in (1, 2))
     answers = [
@@ -137,13 +135,14 @@ def channels(about: Foreign) -> Finding:
 def sinks(about: Foreign) -> Finding:
     """How many attention heads give most of their attention to the first token?
 
-    A head is a sink if the mean weight of row 0's first token is above 0.3 over all later queries
-    (Gu et al. 2025). It needs a model of transformers that returns `attentions`.
+    A head is a sink if row 0's first token has a mean weight above 0.3 over the first 64 queries,
+    or over all without a causal mask (Gu et al. 2025). It needs 16 tokens, and a model of
+    transformers that returns `attentions`.
     """
     model: Any = about.model
     row = about.variant("alone")
-    if not hasattr(model, "set_attn_implementation"):
-        return Finding.none("the model does not return its attentions")
+    if not hasattr(model, "set_attn_implementation") or about.example.length < SINK_KEYS:
+        return Finding.none(f"it needs {SINK_KEYS} tokens, and a model that returns its attentions")
     former = model.config._attn_implementation
     try:
         model.set_attn_implementation("eager")
@@ -151,7 +150,9 @@ def sinks(about: Foreign) -> Finding:
         found = getattr(call(model, given, about.forward), "attentions", None) or ()
     finally:
         model.set_attn_implementation(former)
-    first = [each[0, :, 1:, 0].mean(-1) for each in found if each is not None]
+    weights = [each[0] for each in found if each is not None]
+    causal = not any(bool(each.triu(1).any()) for each in weights)
+    first = [each[:, : SINK_QUERIES if causal else None, 0].mean(-1) for each in weights]
     heads = ((layer, *pair) for layer, each in enumerate(first) for pair in enumerate(each))
     rows = [(layer, head, float(weight)) for layer, head, weight in heads]
     share = sum(row[2] > SINK for row in rows) / max(len(rows), 1)
@@ -171,34 +172,22 @@ def _finding(answers: list[str], value: float, limit: float, table: Table) -> Fi
     return Finding(words, values, table, verdict=verdict, value=value, threshold=threshold)
 
 
-def _moved(about: Foreign, *changes: AbstractContextManager[None]) -> float:
-    """Return how far row 0's output moves with some changes in place."""
+def _moved(about: Foreign) -> float:
+    """Return how far row 0's output has moved, without torch's fused layers."""
     base = about.output("alone", fast=False)
-    with ExitStack() as stack:
-        for each in changes:
-            stack.enter_context(each)
-        torch.backends.mha.set_fastpath_enabled(False)
-        return moved(run(about.model, about.variant("alone"), about.forward), base)
+    torch.backends.mha.set_fastpath_enabled(False)
+    return moved(run(about.model, about.variant("alone"), about.forward), base)
 
 
-@contextmanager
-def _rounded(module: nn.Module, change: Callable[[Tensor], Tensor]) -> Iterator[None]:
-    with unchanged(module):
-        for weight in module.parameters():
-            weight.copy_(change(weight))
-        module.register_forward_pre_hook(lambda _, args: tree_map_only(Tensor, change, args))
-        yield
-
-
-@contextmanager
-def _without(module: nn.Module) -> Iterator[None]:
-    def pass_on(_: Any, args: Any, kwargs: Any, output: Any) -> Any:
-        x = next(tensors((args, kwargs)))
-        return x if isinstance(output, Tensor) else (x, *output[1:])
-
-    with unchanged(module):
-        module.register_forward_hook(pass_on, with_kwargs=True)
-        yield
+def _rounded(about: Foreign, change: Callable[[Tensor], Tensor], *modules: nn.Module) -> float:
+    """Return how far row 0's output moves if the weights and inputs of modules are changed."""
+    about.output("alone", fast=False)
+    with unchanged(about.model):
+        for module in modules:
+            for weight in module.parameters():
+                weight.copy_(change(weight))
+            module.register_forward_pre_hook(lambda _, args: tree_map_only(Tensor, change, args))
+        return _moved(about)
 
 
 def _layers(about: Foreign) -> dict[str, Tensor]:
@@ -207,6 +196,7 @@ def _layers(about: Foreign) -> dict[str, Tensor]:
     def is_layer(name: str, module: nn.Module) -> bool:
         return name.rpartition(".")[2].isdigit() and bool(module._modules)
 
+    about.output("alone", fast=False)  # the base of what moves; before anything is changed
     torch.backends.mha.set_fastpath_enabled(False)
     calls, _ = record(about.model, about.variant("alone"), about.forward, is_layer)
     found: dict[str, Tensor] = {}

@@ -69,16 +69,15 @@ def test_massive_activations_outliers_and_dead_channels_are_found():
     model.layers[1].linear.bias.data[3] = 1e5
     found = ask(model, "channels")
     assert found.verdict == "look" and found.value > 1000
-    assert found.table.rows[1][1] == 0 and ask(Net(0), "channels").verdict == "fine"
-    model.layers[1].linear.bias.data[3] = 100.0
-    assert ask(model, "channels").table.rows[1][1] == 0  # at most sqrt(16) times the RMS
+    assert found.table.rows[1][0] == "layers.1" and found.table.rows[1][3] > 9e4
+    assert ask(Net(0, 1), "channels").verdict == "fine"
 
 
 def test_attention_sinks_of_a_model_of_transformers():
     transformers = pytest.importorskip("transformers")
     config = transformers.GPT2Config(vocab_size=50, n_embd=16, n_layer=2, n_head=2)
     model = transformers.GPT2Model(config)
-    batch = {"input_ids": torch.randint(0, 50, (2, 12)), "use_cache": False}
+    batch = {"input_ids": torch.randint(0, 50, (2, 20)), "use_cache": False}
     found = normlab.inspect(model, batch, checks="sinks").findings["sinks"]
     assert found.value == 0 and len(found.table.rows) == 4
     assert model.config._attn_implementation != "eager"
