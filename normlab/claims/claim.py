@@ -1,7 +1,7 @@
 """Claim files in `configs/claim`: a claim, its parts, and the endpoint that decides each part.
 
 id: 2                                  the file's name must start with it
-documents: [D0]
+documents: [article 1]
 statement: In translation batch norm loses 6.5 BLEU to layer norm, and is unstable.
 chinese: 在翻译中，批归一化比层归一化低 6.5 BLEU。  optional, for the summary
 answer: True that it translates worse. ...  begins as the verdict does: True, Not true, Partly true,
@@ -33,6 +33,8 @@ from normlab.claims.seeds import Endpoint, Text
 from normlab.config.registry import read_yaml
 from normlab.studies.load import convert
 
+_Article = Annotated[str, Meta(pattern="^article [1-5]$")]
+
 
 class Part(Struct, frozen=True, forbid_unknown_fields=True):
     """A part of a claim, judged on its own by one primary endpoint; the others are secondary."""
@@ -50,7 +52,7 @@ class Claim(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """A claim made by the articles: its parts, the value they report, and the literature."""
 
     id: int
-    documents: Annotated[tuple[Literal["D0", "D1", "D2", "D3", "D4"], ...], Meta(min_length=1)]
+    documents: Annotated[tuple[_Article, ...], Meta(min_length=1)]
     statement: Text
     answer: Text
     chinese_answer: Text

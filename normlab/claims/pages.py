@@ -32,7 +32,7 @@ _CARE = (
 )
 _RULES = (
     "[How verdicts are made](../docs/explanation/verdicts.md) says how parts are decided and "
-    "corrected, and which articles D0 to D4 are."
+    "corrected, and lists the five articles."
 )
 _MEANINGS: Mapping[str, str] = {
     "supported": "every part that is decided is supported",
@@ -142,7 +142,7 @@ def markdown(entries: Sequence[Entry]) -> str:
             f"[{(claim := entry.claim).id}](#claim-{claim.id})",
             claim.statement,
             claim.answer,
-            " ".join(claim.documents),
+            ", ".join(claim.documents),
             claim.figure or "-",
             _bold(verdict_text(entry), entry.verdict),
         ]

@@ -129,7 +129,7 @@ def positions() -> list[Evidence]:
         f"the example pools {example} values of all features (mean {means[0]:g}), the table's BN "
         f"{table} of one (mean {means[1]:g})"
     )
-    code = f"document 000's code runs: BatchNorm1d(seq_len={SHAPE[1]})(x.permute(0, 2, 1))"
+    code = f"article 1's code runs: BatchNorm1d(seq_len={SHAPE[1]})(x.permute(0, 2, 1))"
     asked = "its worked example pools what its table says: one feature over the batch"
     as_papers = "batch norm as the papers have it pools the same position of different samples"
     every = f"it pools {papers} values, {axes}: every position"
@@ -157,7 +157,7 @@ def alone() -> list[Evidence]:
     alone = "a sentence alone has another output than in a batch"
     one_row = ": one row of statistics serves all positions"
     beyond = "bn: positions beyond the longest of training are treated differently"
-    own_reading = "bn_position, the documents' own reading: it has no statistics for such positions"
+    own_reading = "bn_position, the articles' own reading: it has no statistics for such positions"
     return [
         change_piece(f"bn with running statistics: {alone}", single),
         change_piece(f"bn with the batch's own statistics: {alone}", own),

@@ -21,7 +21,7 @@ OUTLIER = 999.0
 SENTENCES = 8
 SATURATED = 0.99
 SENTENCE = ((10.0, 20.0, 999.0, -5.0), (0.1, 0.2, 0.1, 0.1), (5.0, 5.0, 5.0, 5.0))
-"""Article D2's example "I love eat": three tokens with four features."""
+"""Article 3's example "I love eat": three tokens with four features."""
 _ALIVE = 0.5  # the largest share of rows that may be saturated
 _COLUMNS = (
     *("outlier in", "statistics", "largest logit", "least slope", "most saturated"),

@@ -138,7 +138,7 @@ def spares() -> list[Evidence]:
     moves = padding_moves(option("ln"), document(), PADDED)
     changed = f"changes by {largest:g} at most" if largest else "identical"
     share = "ln: 8 to 80 % of padding does not change real tokens"
-    whatever = "ln: padding does not change the documents' tensor, whatever its values"
+    whatever = "ln: padding does not change the articles' tensor, whatever its values"
     return [
         piece(share, changed, holds=largest == 0, largest=largest),
         piece(whatever, "changes" if moves else "identical", holds=not moves),

@@ -62,7 +62,7 @@ def build(study: Study, scale: str, runs: Iterable[Run], *, found: bool = False)
     title = f"{study.table}, on {data} ({study.name}, scale={scale})"
     if found:
         title = f"{study.table} on {data}{scale and f', scale={scale}'}"
-    apart = f"document ({study.document_data})" if any(study.figures.values()) else ""
+    apart = f"article ({study.document_data})" if any(study.figures.values()) else ""
     notes = tuple(_notes(study, scale, rows, rules))
     return Table(title, study.columns, tuple(rows), notes, apart)
 
@@ -149,7 +149,7 @@ def _notes(study: Study, scale: str, rows: Sequence[Row], rules: Rules) -> Itera
     yield from _untrained(cells, study.columns)
     yield from future_note(cells)
     if any(study.figures.values()):
-        yield f"document: what {study.document} says, at its own size and data"
+        yield f"article: what {study.document} says, at its own size and data"
     if not all_same_code(record.made_by for record in records):
         compared = [(row.label, row.cell, row.base) for row in rows if row.cell and row.base]
         apart = [label for label, cell, base in compared if not one_code(cell, base, rules)]

@@ -13,7 +13,7 @@ from tests.records.examples import record
 
 STUDY = """# normlab study run made scale=small
 # A study for tests.
-document: D0
+document: article 1
 table: "A table"
 claims: [1]
 rows:
@@ -78,7 +78,7 @@ def claim(folder, *parts: dict[str, Any], number: int = 1):
     """Write and load a claim of these parts."""
     content = {
         "id": number,
-        "documents": ["D0"],
+        "documents": ["article 1"],
         "statement": "It is so.",
         "answer": "True.",
         "chinese_answer": "成立。",

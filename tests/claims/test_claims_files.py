@@ -38,7 +38,7 @@ ANSWERS = {
 """How the answer to a claim of each verdict begins, in English and Chinese."""
 CLAIM = {
     "id": 7,
-    "documents": ["D0"],
+    "documents": ["article 1"],
     "statement": "It is so.",
     "answer": "True.",
     "chinese_answer": "成立。",
@@ -87,7 +87,9 @@ def test_what_is_wrong_is_named_with_file_and_key(tmp_path, change, message):
 
 def test_every_claim_of_the_documents_has_a_file():
     assert [claim.id for claim in CLAIMS] == list(range(1, 54))
-    assert {name for claim in CLAIMS for name in claim.documents} == {f"D{n}" for n in range(5)}
+    assert {name for claim in CLAIMS for name in claim.documents} == {
+        f"article {n}" for n in range(1, 6)
+    }
 
 
 @EACH

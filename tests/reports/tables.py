@@ -25,7 +25,7 @@ def study(**changes: Any) -> Study:
     values: dict[str, Any] = {
         "name": "norms",
         "description": "Norms.",
-        "document": "D0",
+        "document": "article 1",
         "table": "Translation",
         "claims": (1,),
         "rows": rows,

@@ -203,7 +203,7 @@ VALUES = {
 MARKDOWN = f"""\
 **Translation, on data that is not named (norms, scale=smoke)**
 
-| setting | at | test/bleu | valid/loss | stability | document (its data) |
+| setting | at | test/bleu | valid/loss | stability | article (its data) |
 | --- | --- | --- | --- | --- | --- |
 | ln | - | **30.10 +- 0.07** | - | finished 5/5; diverged 0; spikes 0 | test/bleu 35.2; stability stable |
 | bn | - | 20.20 +- 0.14<br>(-9.90 [-9.99, -9.81], p < 0.001) | - | finished 5/5; diverged 0; spikes 0 | test/bleu no BLEU |
@@ -215,7 +215,7 @@ paired by seed, with its 95 % t interval and p value, not corrected for multiple
 - bold: better than every other row at its point, p below 0.05 after Holm over all pairs of rows; \
 all rows have 5 seeds or more, all of them finished and clearly better than the untrained \
 baseline, and the two runs of each pair have the same code
-- document: what D0 says, at its own size and data
+- article: what article 1 says, at its own size and data
 - scored by: test/bleu {SIGNATURE}
 """  # noqa: E501
 LATEX = r"""\begin{table}
@@ -223,7 +223,7 @@ LATEX = r"""\begin{table}
 \caption{Translation, on data that is not named (norms, scale=smoke)}
 \begin{tabular}{llrrll}
 \toprule
-setting & at & test/bleu & valid/loss & stability & document (its data) \\
+setting & at & test/bleu & valid/loss & stability & article (its data) \\
 \midrule
 ln & - & \textbf{30.10 $\pm$ 0.07} & - & finished 5/5; diverged 0; spikes 0 & test/bleu 35.2; stability stable \\
 bn & - & \shortstack[r]{20.20 $\pm$ 0.14\\{\scriptsize -9.90 [-9.99, -9.81], p $<$ 0.001}} & - & finished 5/5; diverged 0; spikes 0 & test/bleu no BLEU \\

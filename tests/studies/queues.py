@@ -8,7 +8,7 @@ from normlab.studies import load_study
 STUDY = """\
 # normlab study run {name}
 # Norms, for tests.
-document: D0
+document: article 1
 table: Norms
 claims: [1]
 rows: {rows}
@@ -29,7 +29,7 @@ TUNING = """smoke:
 """The scale `smoke` with a tuning, in place of its line up to the overrides."""
 CLAIM = {
     "id": 1,
-    "documents": ["D0"],
+    "documents": ["article 1"],
     "statement": "It is so.",
     "answer": "True.",
     "chinese_answer": "成立。",

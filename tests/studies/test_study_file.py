@@ -21,7 +21,7 @@ SCALES = ("smoke", "small", "paper")
 GOOD = """\
 # normlab study run good
 # A study for tests.
-document: D0
+document: article 1
 table: Norms
 claims: [1, 2]
 rows: {ln: [norm=ln], bn: [norm=bn], none: [norm=none]}
