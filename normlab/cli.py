@@ -25,11 +25,12 @@ def main(argv: list[str] | None = None) -> int:
 
         print(version("normlab"))
         return 0
+    from normlab.commands._terminal import complain, printable_output
+
     if name not in names():
-        print(f"normlab: unknown command {name!r:.80}; {_suggestion(name, rest)}", file=sys.stderr)
+        complain(f"unknown command {name!r:.80}; {_suggestion(name, rest)}")
         return 2
     command = import_module(f"normlab.commands.{name}")
-    from normlab.commands._terminal import printable_output
     from normlab.config.folders import included
 
     try:
@@ -44,9 +45,7 @@ def main(argv: list[str] | None = None) -> int:
         message = _message(error)
         if message is None:
             raise
-        from normlab.records.labels import printable
-
-        print(f"normlab {name}: {printable(message)}", file=sys.stderr)
+        complain(message, by=f"normlab {name}")
         return 1
 
 

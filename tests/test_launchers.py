@@ -10,6 +10,7 @@ import pytest
 import yaml
 from msgspec.structs import replace
 
+from normlab.cli import main
 from normlab.commands.train import objective
 from normlab.config.compose import compose
 from normlab.records.record import Score
@@ -69,6 +70,20 @@ def test_a_cell_that_fails_elsewhere_is_listed_and_costs_only_itself(corpus: Pat
     assert "accumulate=0 must be above 0" in ended.output
     assert "Traceback" not in ended.output
     assert len(RunStore(tmp_path / "runs").entries()) == 1
+
+
+@on_request
+def test_jobs_elsewhere_have_the_norms_of_ones_own_folder(corpus: Path, tmp_path: Path):
+    pytest.importorskip("hydra_plugins.hydra_submitit_launcher", reason="pip install '.[slurm]'")
+    assert main(["norm", "new", "peak", "--in", str(tmp_path / "own")]) == 0
+    elsewhere = ("hydra/launcher=submitit_local", "hydra.launcher.cpus_per_task=1")
+    ended = sweep(corpus, tmp_path / "runs", *elsewhere, "norm=peak,ln", f"include={tmp_path}/own")
+    assert ended.status == 0, ended.output
+    records = [record for _, record in RunStore(tmp_path / "runs").entries()]
+    assert sorted(("peak" in record.own_norms, record.outcome.status) for record in records) == [
+        (False, "finished"),
+        (True, "finished"),
+    ]
 
 
 @on_request

@@ -10,7 +10,7 @@ from io import StringIO
 
 from normlab import commands
 from normlab.commands.list import Key, keys
-from normlab.config import registry
+from normlab.config import folders, registry
 from normlab.metrics.glossary import PROBES, SCORES, Meaning
 
 _TARGET = re.compile(r"^_target_: (normlab(?:\.\w+)+)\.\w+$", re.MULTILINE)
@@ -68,7 +68,7 @@ def _options() -> str:
         "An option is a file of `configs/`, chosen as `group=option`. The first sentence is what "
         "`normlab list GROUP` says; values are changed as `group.key=value`.",
     ]
-    for group in registry.groups():
+    for group in folders.groups():
         if group in ("claim", "study"):
             continue
         parts.append(f"## {group}")
@@ -140,7 +140,7 @@ def _opening(config: str) -> str:
     found = _TARGET.search(config)
     if found is None:
         return ""
-    path = registry.CONFIG_DIR.parent.joinpath(*found[1].split(".")).with_suffix(".py")
+    path = folders.CONFIG_DIR.parent.joinpath(*found[1].split(".")).with_suffix(".py")
     return ast.get_docstring(ast.parse(path.read_text("utf-8"))) or ""
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NoReturn
 
 from normlab.commands._terminal import at_work, complain, folded
 from normlab.records.record import RunRecord
-from normlab.records.store import CONFIG_FILE, RECORD_FILE, RunStore, read_record
+from normlab.records.store import CONFIG_FILE, RECORD_FILE, read_record
 
 if TYPE_CHECKING:
     from normlab.train.loaded import LoadedRun
@@ -100,40 +100,24 @@ def conditions(where: Iterable[str]) -> dict[str, str]:
 # The runs at paths or addresses -------------------------------------------------------------------
 
 
-def read_places(places: Sequence[Path]) -> tuple[list[tuple[Path, RunRecord]], list[str]]:
-    """Read every run at or below the places once, with its folder; also return read errors.
-
-    A place is a folder of runs, the folder of a run, a `record.json`, or an address.
-    """
-    runs: dict[Path, tuple[Path, RunRecord]] = {}  # by real path
-    problems: list[str] = []
-    for place in places:
-        store = RunStore(place.parent if place.name == RECORD_FILE else place)
-        found = store.entries()
-        runs |= {folder.resolve(): (folder, record) for folder, record in found}
-        problems += [message for _, message in store.damaged]
-        if not found and not store.damaged and len(places) > 1:
-            problems.append(
-                f"{place}: no runs found" + ("" if place.exists() else ", no such path")
-            )
-    return list(runs.values()), problems
-
-
 def runs_of(place: Path) -> list[Path]:
     """Return the run folders at RUN: one run, or all seeds of one experiment in order.
 
     Raises ValueError for a place without runs, with a damaged run, or with several experiments.
     """
+    from normlab.reports.gather import read_runs
+
     if (place / CONFIG_FILE).is_file() and not (place / RECORD_FILE).is_file():
         read_record(place)  # raises, since the run has not ended
-    runs, problems = read_places([place])
+    runs, problems = read_runs([place], ended=True)
     if problems:
         raise ValueError(problems[0])
-    if not runs:
+    found = {run.folder: run.record for run in runs if run.folder and run.record}
+    if not found:
         raise ValueError(none_below([place]))
-    if len({record.fingerprint for _, record in runs}) > 1:
-        raise ValueError(f"{place} has several experiments; name one, such as {runs[0][0]}")
-    return [folder for folder, _ in sorted(runs, key=lambda run: run[1].seed)]
+    if len({record.fingerprint for record in found.values()}) > 1:
+        raise ValueError(f"{place} has several experiments; name one, such as {next(iter(found))}")
+    return sorted(found, key=lambda folder: found[folder].seed)
 
 
 def one_run(place: Path) -> Path:

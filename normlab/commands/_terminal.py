@@ -116,9 +116,13 @@ def print_prose(text: str, *, indent: str = "", hang: int = 0) -> None:
     print("\n".join(folded(one_line(text), width, first=indent, rest=indent + " " * hang)))
 
 
-def complain(message: str) -> None:
-    """Print one message to standard error."""
-    print(f"normlab: {printable(message)}", file=sys.stderr)
+def complain(message: str, *, by: str = "normlab") -> None:
+    """Print one message to standard error, folded if that is a terminal."""
+    lines = f"{by}: {printable(message)}".splitlines()
+    if sys.stderr is not None and sys.stderr.isatty():
+        width = shutil.get_terminal_size().columns
+        lines = [part for line in lines for part in folded(line, width)]
+    print("\n".join(lines), file=sys.stderr)
 
 
 @contextmanager

@@ -13,7 +13,6 @@ from normlab.commands._arguments import (
     command_parser,
     conditions,
     none_below,
-    read_places,
 )
 from normlab.commands._terminal import complain, folded, print_prose, print_table
 from normlab.metrics.spread import NOT_CLEAR, p_value, paired_interval
@@ -22,7 +21,7 @@ from normlab.records.pairs import Cell
 from normlab.records.record import RunRecord
 from normlab.records.store import select
 from normlab.reports.comparison import not_alike
-from normlab.reports.gather import Arranged, arranged, by_setting, found_run
+from normlab.reports.gather import Arranged, arranged, by_setting, read_runs
 from normlab.reports.study_table import BOLD, build
 from normlab.reports.table import Table, markdown, pipes
 from normlab.reports.translations import SPLIT, Text, bootstrap, checksums, side_by_side
@@ -67,10 +66,10 @@ def main(argv: list[str]) -> int:
     arguments = parser.parse_args(argv)
     if arguments.samples is not None and arguments.samples < 1:
         raise ValueError(f"--samples {arguments.samples}: must be at least 1")
-    read, problems = read_places(arguments.runs)
-    kept = select([record for _, record in read], conditions(arguments.where))
+    read, problems = read_runs(arguments.runs, ended=True)
+    kept = select([run.record for run in read if run.record], conditions(arguments.where))
     ids = {id(record) for record in kept}
-    found = [found_run(folder, record) for folder, record in read if id(record) in ids]
+    found = [run for run in read if id(run.record) in ids]
     runs = arranged(found, baseline=arguments.baseline, scores=arguments.score) if found else None
     if runs is None:
         where = " ".join(f"--where {each}" for each in arguments.where)

@@ -16,6 +16,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from normlab.commands._terminal import print_prose
 from normlab.config.folders import CONFIG_DIR, include_words
 from normlab.config.schema import RunConfig
 from normlab.records.files import atomic_write
@@ -76,7 +77,7 @@ def main(argv: list[str], again: str | None = None) -> int:
     record = train_and_say(config := compose(argv))
     temporary = config.observe.debug and record.config["runs_dir"] != config.runs_dir
     if temporary:
-        print(_DEBUG)
+        print_prose(_DEBUG)
     if record.outcome.status != "interrupted":
         return 0
     if _is_first_rank() and not temporary:
@@ -93,7 +94,7 @@ def _debug_sweep(argv: list[str], again: str) -> int:
     with scratch() as folder:
         kept = [text for text in argv if not text.startswith("runs_dir=")]
         status = run_hydra([*kept, f"runs_dir='{folder}'"], again=again)
-    print(_DEBUG)
+    print_prose(_DEBUG)
     return status
 
 
@@ -120,7 +121,7 @@ def train_and_say(config: "DictConfig") -> "RunRecord":
 
     record = train(config)
     if _is_first_rank():
-        print(summary(record))
+        print_prose(summary(record))
     return record
 
 

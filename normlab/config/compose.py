@@ -130,9 +130,8 @@ def settle(config: DictConfig, choices: Mapping[str, Any], given: Sequence[str])
         _drop(node, {"one_plus": False})
     _settle_batch_size(config, written)
     if isinstance(folder := config.start_from, str):
-        if not (path := Path(folder) / START_FILE).is_file():
-            raise ValueError(f"start_from={folder}: not a trained run, {START_FILE} is missing")
-        config.start_from = {"run_dir": folder, "sha256": registry.sha256(path)}
+        path = _start_file(folder, Path(config.runs_dir))
+        config.start_from = {"run_dir": str(path.parents[1]), "sha256": registry.sha256(path)}
     OmegaConf.resolve(config)
     if missing := sorted(OmegaConf.missing_keys(config)):
         raise ValueError(f"{' and '.join(missing)} must be given, as {missing[0]}=VALUE")
@@ -163,6 +162,21 @@ def _settle_recipe(config: DictConfig, choices: Any, written: Mapping[str, str])
     for key in NORM_KEYS if recipe == "rbn" else ():
         if choices.get(key) == "bn" and f"{key}.momentum" not in written:
             config[key].momentum = _RBN_MOMENTUM
+
+
+def _start_file(name: str, runs: Path) -> Path:
+    """Return the weights of the run to start from, which is a path or a name below `runs_dir`."""
+    place = Path(name) if Path(name).exists() else runs / name
+    found = sorted(place.glob(f"**/{START_FILE}"))
+    if len(found) > 1:
+        one = found[0].parents[1]
+        raise ValueError(f"start_from={name} has {len(found)} runs; name one, such as {one}")
+    if not found:
+        folders = {up for path in runs.glob(f"**/{START_FILE}") for up in path.parents[1:]}
+        there = [str(up.relative_to(runs)) for up in folders if runs in up.parents]
+        near = suggest.did_you_mean(name.removeprefix(f"{runs}/"), there)
+        raise ValueError(f"start_from={name}: not a trained run, {START_FILE} is missing.{near}")
+    return found[0]
 
 
 def _settle_batch_size(config: DictConfig, written: Mapping[str, str]) -> None:

@@ -31,7 +31,6 @@ from normlab.records.store import (
     RunStore,
     read_record,
     read_rows,
-    record_file,
 )
 from normlab.reports.comparison import NAMED, told_apart
 from normlab.studies import Study
@@ -98,31 +97,32 @@ def by_setting(runs: Iterable[Run]) -> dict[tuple[str, str], list[Run]]:
     return groups
 
 
-def read_runs(places: Sequence[Path]) -> tuple[list[Run], list[str]]:
-    """Read all runs at or below some places, even unfinished ones; also return error messages.
+def read_runs(places: Sequence[Path], *, ended: bool = False) -> tuple[list[Run], list[str]]:
+    """Read all runs at or below some places with their rows; also return error messages.
 
-    A place is a folder of runs, a run's folder, its `record.json`, or an address.
+    A place is a folder of runs, a run's folder, its `record.json`, or an address. With `ended`,
+    only runs that have ended are read, and without their rows.
     """
-    folders: dict[Path, Path] = {}  # by real path, because places may overlap
+    folders: dict[Path, tuple[Path, bool]] = {}  # by real path, because places may overlap
     problems: dict[str, None] = {}
     for place in places:
         store = RunStore(place.parent if place.name == RECORD_FILE else place)
-        found = [folder for folder, _ in store.run_folders()]
-        folders |= {folder.parent.resolve() / folder.name: folder for folder in found}
+        found = store.run_folders()
+        folders |= {run[0].parent.resolve() / run[0].name: run for run in found}
         problems |= dict.fromkeys(message for _, message in store.damaged)
         if not found and len(places) > 1:
             problems[f"{place}: no runs found{'' if place.exists() else ', no such path'}"] = None
     runs: list[Run] = []
-    for folder in folders.values():
+    for folder, recorded in folders.values():
         rows: list[dict[str, Any]] = []
         try:
-            rows = thinned(rows_of_run(folder))
+            rows = [] if ended else thinned(rows_of_run(folder))
         except (ValueError, OSError) as error:  # show the run without its rows
             problems[str(error)] = None
         try:
-            if record_file(folder).is_file():
+            if recorded:
                 runs.append(found_run(folder, read_record(folder), rows))
-            else:
+            elif not ended:
                 config = read_config(folder / CONFIG_FILE)
                 key = Key("", "", int(config["seed"]))
                 runs.append(Run(key, None, rows, folder, NOT_ENDED, config))

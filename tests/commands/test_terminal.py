@@ -27,6 +27,16 @@ def lines(capsys, monkeypatch):
     return printed
 
 
+def test_an_error_is_folded_on_a_terminal_and_one_line_in_a_pipe(capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "80")
+    assert main(["train", "experiment=bert_bm"]) == 1
+    (line,) = capsys.readouterr().err.splitlines()
+    monkeypatch.setattr("sys.stderr.isatty", lambda: True)
+    assert main(["train", "experiment=bert_bm"]) == 1
+    folded = capsys.readouterr().err.splitlines()
+    assert max(map(len, folded)) <= 80 < len(line) and " ".join(folded) == line
+
+
 @pytest.mark.parametrize("columns", [60, 80])
 def test_prose_folds_and_numbers_do_not(lines, columns):
     rows = [["bn+ln", "30.00 +- 0.25", PROSE]]

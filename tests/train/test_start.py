@@ -52,6 +52,17 @@ def test_the_weights_are_part_of_the_experiment_and_their_folder_is_not(
     assert fingerprint(named[0]) == fingerprint(named[1]) != fingerprint(without)
 
 
+def test_a_run_can_be_named_as_below_runs_dir(first: Path, corpus: Path, tmp_path: Path):
+    for seed in (1, 2):
+        shutil.copytree(first, tmp_path / "base" / "some-ln" / f"seed{seed}")
+    config = settle(corpus, tmp_path, "start_from=base/some-ln/seed2")
+    assert config.start_from["run_dir"] == str(tmp_path / "base/some-ln/seed2")
+    with pytest.raises(ValueError, match=r"start_from=base has 2 runs; name one, such as .*seed1$"):
+        settle(corpus, tmp_path, "start_from=base")
+    with pytest.raises(ValueError, match=r"Did you mean base or base/some-ln\?"):
+        settle(corpus, tmp_path, "start_from=bass")
+
+
 def test_what_cannot_be_started_from_is_named(first: Path, corpus: Path, tmp_path: Path):
     with pytest.raises(ValueError, match=r"start_from=.*nowhere: not a trained run"):
         settle(corpus, tmp_path, f"start_from={tmp_path / 'nowhere'}")
