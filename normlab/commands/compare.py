@@ -2,9 +2,7 @@
 
 import argparse
 import shutil
-from functools import partial
 from pathlib import Path
-from typing import cast
 
 from normlab.commands._arguments import (
     add_compared,
@@ -18,13 +16,12 @@ from normlab.commands._terminal import complain, folded, print_prose, print_tabl
 from normlab.metrics.spread import NOT_CLEAR, p_value, paired_interval
 from normlab.records.labels import in_prose, one_line
 from normlab.records.pairs import Cell
-from normlab.records.record import RunRecord
 from normlab.records.store import select
 from normlab.reports.comparison import not_alike
 from normlab.reports.gather import Arranged, arranged, by_setting, read_runs
 from normlab.reports.study_table import BOLD, build
 from normlab.reports.table import Table, markdown, pipes
-from normlab.reports.translations import SPLIT, Text, bootstrap, checksums, side_by_side
+from normlab.reports.translations import bootstrap, side_by_side
 
 _EXAMPLES = """examples:
   normlab compare                                  all runs below runs/
@@ -126,8 +123,7 @@ def show_samples(runs: Arranged, arguments: argparse.Namespace) -> None:
 
     Raises `ValueError` if no run has kept translations, or the test text cannot be read.
     """
-    text_of = partial(text_of_test, data_dir=arguments.data_dir)
-    found = side_by_side(runs.runs, text_of, count=arguments.samples)
+    found = side_by_side(runs.runs, arguments.data_dir, count=arguments.samples)
     if found is None:
         path = f"{runs.runs[0].folder}/hypotheses.txt"
         cure = f"normlab eval {runs.runs[0].folder} --outputs {path}"
@@ -161,8 +157,7 @@ def show_bootstrap(runs: Arranged, arguments: argparse.Namespace) -> None:
         there = f"got {len(sides)}: {', '.join(sides)}"
         raise ValueError(f"--bootstrap compares two experiments, but {there}; name two")
     names, (first, second) = [*sides], sides.values()
-    text_of = partial(text_of_test, data_dir=arguments.data_dir)
-    tests = bootstrap(first, second, text_of, samples=_BOOTSTRAP)
+    tests = bootstrap(first, second, arguments.data_dir, samples=_BOOTSTRAP)
     columns = ["seed", *names, "difference", "p"]
     rows = [
         [seed, f"{t.baseline:.2f}", f"{t.other:.2f}", f"{t.other - t.baseline:+.2f}", f"{t.p:.4f}"]
@@ -189,40 +184,3 @@ def show_bootstrap(runs: Arranged, arguments: argparse.Namespace) -> None:
         print("\n".join(pipes(columns, rows, words=0, notes=map(in_prose, notes))))
     else:
         print_table(columns, rows, notes=notes, numeric=columns)
-
-
-def text_of_test(record: RunRecord, data_dir: Path | None = None) -> Text:
-    """Return the sources and plain references of a run's test, in order, without using the network.
-
-    They are read from `data_dir`, or from the run's own data folder. Raises ValueError if the task
-    is not translation, or if the text is missing or differs from the record's.
-    """
-    from normlab.config.registry import check, settings_of
-    from normlab.data.cache import offline
-    from normlab.data.corpus import Corpus
-
-    task, key = record.config["task"], "task.corpus"
-    if "corpus" not in task or "test_search" not in task:
-        raise ValueError(f"{record.run_id}: {record.choice('task')} is not a translation task")
-    node = dict(task["corpus"])
-    if data_dir is not None and "data_dir" in node:
-        node["data_dir"] = str(data_dir)
-    with offline():  # the corpus alone: a task would import torch
-        try:
-            corpus = cast(
-                "Corpus", check(node, key, Corpus, (), settings_of(task, "task")["corpus"])()
-            )
-            text = corpus.splits[SPLIT]
-        except (ValueError, OSError) as error:
-            said = f"the test text cannot be read: {error} (give its folder with --data-dir)"
-            raise ValueError(said) from None
-    if dict(zip(corpus.languages, text.checksums(), strict=True)) != checksums(record):
-        said = f"{record.run_id} was tested on text that differs from its folder's"
-        raise ValueError(f"{said}: give the right folder with --data-dir")
-    if corpus.form == "raw":
-        return text.source, text.target
-    from normlab.data.vocabulary import join_pieces, moses_text
-
-    join = join_pieces if corpus.form == "bpe" else str
-    target = moses_text(map(join, text.target), lang=corpus.languages[1])
-    return [*map(join, text.source)], target

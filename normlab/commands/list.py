@@ -80,14 +80,11 @@ def _listing(kind: str | None, runs_dir: Path) -> Listing:
             return _norms()
         case "study":
             return _studies()
-        case "experiment":
-            rows = [[option.name, option.description] for option in registry.options("experiment")]
-            folder = folders.CONFIG_DIR / "experiment"
-            note = f"to change one, copy its file from {folder}; then normlab train my.yaml"
-            return Listing(["experiment", "what it is"], rows, [note])
         case group if group in groups:
             rows = [[option.name, option.description] for option in registry.options(group)]
-            return Listing([group, "what it is"], rows)
+            copy = f"to change one, copy its file from {folders.CONFIG_DIR / EXPERIMENT}; then"
+            notes = [f"{copy} normlab train my.yaml"] if group == EXPERIMENT else []
+            return Listing([group, "what it is"], rows, notes)
     near = get_close_matches(kind, kinds, n=1)
     meant = f"did you mean {near[0]}? Choose from" if near else "choose from"
     raise ValueError(f"no group or list {kind!r:.60}; {meant} {', '.join(kinds)}")

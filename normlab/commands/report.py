@@ -1,7 +1,6 @@
 """`normlab report`: the page and figures of runs, finished or in training."""
 
 import time
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -34,7 +33,6 @@ def main(argv: list[str]) -> int:
 
     Raises ValueError for places without runs, or a baseline or score that no run has.
     """
-    from normlab.commands.compare import text_of_test
     from normlab.records.files import atomic_write
     from normlab.reports.gather import arranged, read_runs
     from normlab.reports.page import study_page
@@ -55,8 +53,7 @@ def main(argv: list[str]) -> int:
     def samples(runs: "list[Run]") -> "SideBySide | str | None":
         """Return test sentences with their translations, or the reason why there are none."""
         try:
-            text_of = partial(text_of_test, data_dir=arguments.data_dir)
-            return side_by_side(runs, text_of, count=_SAMPLES)
+            return side_by_side(runs, arguments.data_dir, count=_SAMPLES)
         except ValueError as error:
             return str(error)
 

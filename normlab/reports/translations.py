@@ -8,9 +8,10 @@ other seeds.
 
 import math
 import random
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, NamedTuple
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple, cast
 
 from normlab.records.packed import Key
 from normlab.records.pairs import Cell
@@ -24,8 +25,6 @@ if TYPE_CHECKING:
 
 Text = tuple[Sequence[str], Sequence[str]]
 """Sources and references, one line per sentence."""
-TextOf = Callable[[RunRecord], Text]
-"""Returns the test set of a run; raises ValueError if that is not available."""
 SPLIT, SCORE = "test", "test/bleu"
 _DRAW = 1  # sampling seed, fixed so that the sentences are the same each time
 
@@ -57,10 +56,11 @@ def checksums(record: RunRecord) -> object:
     return (record.data.get("checksums") or {}).get(SPLIT)
 
 
-def side_by_side(runs: Iterable[Run], text_of: TextOf, *, count: int) -> SideBySide | None:
+def side_by_side(runs: Iterable[Run], data_dir: Path | None, *, count: int) -> SideBySide | None:
     """Return `count` sentences of the first run's test set; None if no run has translations.
 
-    Raises ValueError if the test set is not available, or a run's translations are damaged.
+    The test set is read as `text_of_test` does. Raises ValueError if it is not available, or a
+    run's translations are damaged.
     """
     shown: list[tuple[Run, RunRecord, list[str]]] = []
     for members in by_setting(runs).values():
@@ -74,7 +74,7 @@ def side_by_side(runs: Iterable[Run], text_of: TextOf, *, count: int) -> SideByS
     from normlab.metrics.bleu import corpus_chrf
 
     first = shown[0][1]
-    sources, references = text_of(first)
+    sources, references = text_of_test(first, data_dir)
     total = len(references)
     whole: list[tuple[Run, list[str]]] = []
     left_out: list[str] = []
@@ -95,7 +95,7 @@ def side_by_side(runs: Iterable[Run], text_of: TextOf, *, count: int) -> SideByS
 
 
 def bootstrap(
-    baseline: Sequence[Run], other: Sequence[Run], text_of: TextOf, *, samples: int = 1000
+    baseline: Sequence[Run], other: Sequence[Run], data_dir: Path | None, *, samples: int = 1000
 ) -> "dict[str, Bootstrap]":
     """Test the difference in BLEU for each paired seed, and for `all` seeds together if several.
 
@@ -116,7 +116,7 @@ def bootstrap(
     if reason:
         names = " and ".join(cell.records[0].run_id for cell in cells)
         raise ValueError(f"{names} cannot be compared: {reason}")
-    _, references = text_of(cells[0].records[0])
+    _, references = text_of_test(cells[0].records[0], data_dir)
     lowercase = any("case:lc" in way.split("|") for way in ways)
     one, two = (
         {run.key.seed: _scored(run, references, lowercase) for run in runs if run.key.seed in seeds}
@@ -144,3 +144,40 @@ def _scored(run: Run, references: Sequence[str], lowercase: bool) -> list[str]:
     if not math.isclose(now, kept.value, rel_tol=1e-6):
         raise ValueError(f"{path} scores {now:.4f}, but the record says {kept.value:.4f}; {again}")
     return lines
+
+
+def text_of_test(record: RunRecord, data_dir: Path | None = None) -> Text:
+    """Return the sources and plain references of a run's test, in order, without using the network.
+
+    They are read from `data_dir`, or from the run's own data folder. Raises ValueError if the task
+    is not translation, or if the text is missing or differs from the record's.
+    """
+    from normlab.config.registry import check, settings_of
+    from normlab.data.cache import offline
+    from normlab.data.corpus import Corpus
+
+    task, key = record.config["task"], "task.corpus"
+    if "corpus" not in task or "test_search" not in task:
+        raise ValueError(f"{record.run_id}: {record.choice('task')} is not a translation task")
+    node = dict(task["corpus"])
+    if data_dir is not None and "data_dir" in node:
+        node["data_dir"] = str(data_dir)
+    with offline():  # the corpus alone: a task would import torch
+        try:
+            corpus = cast(
+                "Corpus", check(node, key, Corpus, (), settings_of(task, "task")["corpus"])()
+            )
+            text = corpus.splits[SPLIT]
+        except (ValueError, OSError) as error:
+            said = f"the test text cannot be read: {error} (give its folder with --data-dir)"
+            raise ValueError(said) from None
+    if dict(zip(corpus.languages, text.checksums(), strict=True)) != checksums(record):
+        said = f"{record.run_id} was tested on text that differs from its folder's"
+        raise ValueError(f"{said}: give the right folder with --data-dir")
+    if corpus.form == "raw":
+        return text.source, text.target
+    from normlab.data.vocabulary import join_pieces, moses_text
+
+    join = join_pieces if corpus.form == "bpe" else str
+    target = moses_text(map(join, text.target), lang=corpus.languages[1])
+    return [*map(join, text.source)], target
