@@ -116,13 +116,19 @@ def print_prose(text: str, *, indent: str = "", hang: int = 0) -> None:
     print("\n".join(folded(one_line(text), width, first=indent, rest=indent + " " * hang)))
 
 
-def complain(message: str, *, by: str = "normlab") -> None:
-    """Print one message to standard error, folded if that is a terminal."""
-    lines = f"{by}: {printable(message)}".splitlines()
-    if sys.stderr is not None and sys.stderr.isatty():
+def print_line(text: str, stream: Any = None) -> None:
+    """Print one message, to standard output by default; only a terminal gets it folded."""
+    stream = stream or sys.stdout
+    lines = text.splitlines()
+    if stream is not None and stream.isatty():
         width = shutil.get_terminal_size().columns
         lines = [part for line in lines for part in folded(line, width)]
-    print("\n".join(lines), file=sys.stderr)
+    print("\n".join(lines), file=stream)
+
+
+def complain(message: str, *, by: str = "normlab") -> None:
+    """Print one message to standard error."""
+    print_line(f"{by}: {printable(message)}", sys.stderr)
 
 
 @contextmanager

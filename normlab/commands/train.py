@@ -16,7 +16,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from normlab.commands._terminal import print_prose
+from normlab.commands._terminal import print_line
 from normlab.config.folders import CONFIG_DIR, include_words
 from normlab.config.schema import RunConfig
 from normlab.records.files import atomic_write
@@ -77,7 +77,7 @@ def main(argv: list[str], again: str | None = None) -> int:
     record = train_and_say(config := compose(argv))
     temporary = config.observe.debug and record.config["runs_dir"] != config.runs_dir
     if temporary:
-        print_prose(_DEBUG)
+        print_line(_DEBUG)
     if record.outcome.status != "interrupted":
         return 0
     if _is_first_rank() and not temporary:
@@ -94,7 +94,7 @@ def _debug_sweep(argv: list[str], again: str) -> int:
     with scratch() as folder:
         kept = [text for text in argv if not text.startswith("runs_dir=")]
         status = run_hydra([*kept, f"runs_dir='{folder}'"], again=again)
-    print_prose(_DEBUG)
+    print_line(_DEBUG)
     return status
 
 
@@ -121,7 +121,7 @@ def train_and_say(config: "DictConfig") -> "RunRecord":
 
     record = train(config)
     if _is_first_rank():
-        print_prose(summary(record))
+        print_line(summary(record))
     return record
 
 

@@ -1,11 +1,13 @@
 """Base classes of norms: the axes they pool over, and the running statistics they keep."""
 
+import sys
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from copy import deepcopy
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Literal, NamedTuple
+from functools import wraps
+from typing import Any, ClassVar, Literal, NamedTuple, TypeVar, cast
 
 import torch
 import torch.nn.functional as F
@@ -27,10 +29,22 @@ from normlab.norms.pool import (
 )
 from normlab.norms.ranks import sum_over_ranks, world
 
-uncompiled = _disable_dynamo  # torch.compiler.disable takes seconds to import
+_Function = TypeVar("_Function", bound=Callable[..., Any])
 EvalStats = Literal["running", "batch", "recalibrated"]
 Affine = bool | Literal["scale"]
 """Whether a norm learns gain and shift; with `scale` it learns the gain alone."""
+
+
+def uncompiled(function: _Function) -> _Function:
+    """Exclude a function from compilation, without loading torch._dynamo, which takes a second."""
+    disabled = _disable_dynamo(function)
+
+    @wraps(function)
+    def call(*args: Any, **named: Any) -> Any:
+        compiles = "torch._dynamo" in sys.modules
+        return (disabled if compiles else function)(*args, **named)
+
+    return cast("_Function", call)
 
 
 class Clock(NamedTuple):

@@ -37,15 +37,15 @@ def test_a_debug_run_tests_one_batch_and_keeps_nothing(corpus, emptied):
 
 def test_the_command_line_says_that_nothing_was_kept(corpus, emptied, capsys):
     assert main(["train", *tiny(corpus, emptied.parent / "runs", "debug=true", *SMALL)]) == 0
-    said = " ".join(capsys.readouterr().out.split())
-    assert "debug=true: at most 3 steps" in said and said.endswith("no files were kept")
+    said = capsys.readouterr().out.splitlines()[-1]
+    assert said.startswith("debug=true: at most 3 steps") and "no files were kept" in said
 
 
 def test_a_sweep_is_tried_likewise(corpus, emptied, capsys):
     words = tiny(corpus, emptied.parent / "runs", "debug=true", "norm=ln,bn", *SMALL)
     assert main(["train", "-m", *words, "observe.processes=2"]) == 0
-    out = " ".join(capsys.readouterr().out.split())
-    assert "2 of 2 runs done" in out and out.endswith("no files were kept")
+    out = capsys.readouterr().out
+    assert "2 of 2 runs done" in out and out.endswith("no files were kept\n")
     assert {path.name for path in emptied.parent.iterdir()} == {"temporary"}
     assert list(emptied.iterdir()) == []
 

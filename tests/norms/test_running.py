@@ -1,5 +1,7 @@
 """What norms remember: training, eval, warm-ups, saved state, recalibration, compilation."""
 
+import sys
+
 import pytest
 import torch
 
@@ -67,9 +69,9 @@ def test_statistics_are_frozen_only_at_a_known_step():
 def _compiled_and_plain():
     """Return what a compiled norm and a plain one make of a batch: output, gradient, state."""
     found = {}
-    for option in ("rms", "bn", "pn"):
+    for option in ("rms", "bn", "pn", "rbn"):
         norms = [make_norm(option, 8).double() for _ in range(2)]
-        norms[0].compile(fullgraph=option != "pn", backend="aot_eager")
+        norms[0].compile(fullgraph=option in ("rms", "bn"), backend="aot_eager")
         found[option] = [[*_step(norm, 1), norm.state_dict()] for norm in norms]
     return found
 
@@ -79,6 +81,13 @@ def test_norms_compile_and_those_without_a_backward_pass_of_their_own_as_one_gra
     (found,) = on_ranks(1, _compiled_and_plain)
     for both in found.values():
         torch.testing.assert_close(*both)
+
+
+def test_no_norm_loads_the_compiler_unless_something_is_compiled(monkeypatch):
+    monkeypatch.delitem(sys.modules, "torch._dynamo", raising=False)
+    for option in ("bn_noisy", "pn", "rbn"):
+        make_norm(option, 8)(torch.randn(2, 3, 8))
+    assert "torch._dynamo" not in sys.modules
 
 
 def test_a_batch_of_one_token_and_a_position_beyond_the_rows_are_refused():
