@@ -61,6 +61,7 @@ _TEXT = [
 _STACK = [
     *("model=bert_tiny", "model.dim=32", "model.ffn_dim=24", "model.num_heads=2", "model.depth=1"),
 ]
+_MODERN = ["model.dim=32", "model.ffn_dim=24", "model.num_heads=2", "model.depth=1"]
 _ALL = [
     *("schedule.warmup=5", "optim.lr=0.01", f"budget.steps={STEPS}"),
     *("precision=fp64", "device=cpu", "observe.threads=1", "observe.log_every=1"),
@@ -75,6 +76,8 @@ SETTINGS = {  # what else they set, and their norms
     "model=vit": (_VIT, ("ln", "bn")),
     "task=lm": ([*_TEXT, "model=lstm", "model.dim=6"], ("ln", "bn_position")),  # of single bytes
     "model=bert_tiny": ([*_TEXT, *_STACK], ("ln", "bn")),  # a causal Transformer
+    "recipe=llama": ([*_TEXT, *_MODERN], ("rms", "bn")),
+    "recipe=gemma3": ([*_TEXT, *_MODERN], ("rms",)),
     "task=mlm": ([*_STACK, *_DOCUMENTS, f"data_dir={PARAGRAPHS}"], ("ln", "bn")),
     "accumulate=2": (_RUN, ("ln", "bn", "pn")),
     "norm.ghost=3": (_RUN, ("bn", "pn")),

@@ -44,7 +44,6 @@ _RECIPES: dict[str | None, dict[str, str]] = {
 }
 _TASK = "toy"  # the default of configs/config.yaml
 _BY_PLACEMENT = ("optim.lr", "schedule.warmup")  # in a recipe, as `lr: {pre: 1.5e-3, post: 5e-4}`
-_RBN_MOMENTUM = 0.05  # of batch norm in the RBN authors' code; configs/norm/bn.yaml has torch's
 
 
 class OwnFolders(SearchPathPlugin):
@@ -142,7 +141,10 @@ def settle(config: DictConfig, choices: Mapping[str, Any], given: Sequence[str])
 
 
 def _settle_recipe(config: DictConfig, choices: Any, written: Mapping[str, str]) -> None:
-    """Set the recipe's values for the run's placement, and its momentum, unless typed."""
+    """Set the recipe's values for the run's placement and for its other options, unless typed.
+
+    In a recipe, `norm: {rms: {eps: 1e-6}}` sets `eps` of each norm of the run that is `rms`.
+    """
     recipe, scale, task, placement = map(choices.get, ("recipe", "scale", "task", "placement"))
     if recipe not in (None, "none") and scale in ("small", "smoke"):
         both = f"recipe={recipe} and scale={scale} are both set, but each is a complete recipe"
@@ -159,9 +161,13 @@ def _settle_recipe(config: DictConfig, choices: Any, written: Mapping[str, str])
             lacks = f"recipe={recipe} has no {key} for placement={placement}"
             raise ValueError(f"{lacks}: give placement={next(iter(values))}, or {key}=VALUE")
         OmegaConf.update(config, key, values[placement])
-    for key in NORM_KEYS if recipe == "rbn" else ():
-        if choices.get(key) == "bn" and f"{key}.momentum" not in written:
-            config[key].momentum = _RBN_MOMENTUM
+    for group in ("norm", "placement", "optim", "schedule"):
+        node: Any = config[group]
+        of_options = {name: node.pop(name) for name in registry.option_names(group) if name in node}
+        for key in NORM_KEYS if group == "norm" else [group]:
+            for name, value in of_options.get(choices.get(key), {}).items():
+                if f"{key}.{name}" not in written:
+                    config[key][name] = value
 
 
 def _start_file(name: str, runs: Path) -> Path:

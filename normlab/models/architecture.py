@@ -16,7 +16,7 @@ from torch import Tensor, nn
 
 from normlab.models.base import Fold, GeneratesText, StackArchitecture, Text, incremental
 from normlab.models.cache import CachedDecoding, LayerCache, Lineage, PrefixDecoding
-from normlab.models.layers import Embedding, Linear
+from normlab.models.layers import Embedding, Linear, soft_cap
 from normlab.models.parts import Parts
 from normlab.models.seq2seq import TransformerStack
 from normlab.norms.base import Stream
@@ -69,15 +69,18 @@ class CausalLM(GeneratesText):
         super().__init__()
         self.decoder = sizes.encoder(spec, parts)
         self.output = sizes.output(spec, parts)
+        self.logit_cap = sizes.logit_cap
         self.room = sizes.max_positions
 
     def forward(self, ids: Int[Tensor, "B P"], stream: Stream) -> Float[Tensor, "B P D"]:
         return self.decoder(ids, stream)
 
     def project(self, x: Float[Tensor, "*N D"]) -> Float[Tensor, "*N V"]:
-        if self.output is not None:
-            return self.output(x)
-        return F.linear(x, self.decoder.embedding.tokens.table)
+        if self.output is None:
+            logits = F.linear(x, self.decoder.embedding.tokens.table)
+        else:
+            logits = self.output(x)
+        return soft_cap(logits, self.logit_cap)
 
     def folds(self) -> Sequence[Fold]:
         """Return the final norm, which folds into an output layer of its own."""
@@ -106,6 +109,7 @@ class MaskedLM(nn.Module):
         self.token_head = Linear(dim, dim)
         self.token_norm = parts.norms.at("encoder.token", dim)
         self.output = sizes.output(spec, parts)
+        self.logit_cap = sizes.logit_cap
         self.token_bias = nn.Parameter(torch.zeros(spec.vocab))
         self.pooler = Linear(dim, dim)
         self.pair_head = Linear(dim, 2)
@@ -131,7 +135,7 @@ class MaskedLM(nn.Module):
         hidden = hidden.flatten(0, 1).index_select(0, real)
         output = self.output
         table = self.encoder.embedding.tokens.table if output is None else output.weight
-        return F.linear(hidden, table, self.token_bias)
+        return soft_cap(F.linear(hidden, table, self.token_bias), self.logit_cap)
 
     def pair_logits(self, x: Float[Tensor, "B P D"]) -> Float[Tensor, "B 2"]:
         """Return next-sentence logits from token 0; class 0 means the second segment follows."""

@@ -11,6 +11,7 @@ before the output projection, and to its output. `model.qk_norm` selects a publi
     ln         layer norm on each head's queries and keys; 1 / sqrt(K) stays (Dehghani et al. 2023)
     rms        the same with RMS norm
     rms_heads  rms with separate gains for each head (`qk_rmsnorm` in x-transformers)
+    rms_full   RMS norm of all features of a token, before the split into heads (OLMo 2)
     qkv        rms on queries, keys and values (HybridNorm; Zhuo et al. 2025)
 
 On a CPU attention is computed from separate operations: for short sentences in bf16 this takes a
@@ -29,14 +30,13 @@ from torch.autograd.function import once_differentiable
 
 from normlab.models.base import QkNorm
 from normlab.models.cache import LayerCache
-from normlab.models.layers import Product
+from normlab.models.layers import Product, soft_cap
 from normlab.models.rotary import Rotary
 from normlab.norms.base import Norm, Stream
 from normlab.norms.local import LayerNorm, RMSNorm, UnitNorm
 from normlab.placements.base import Site
 from normlab.placements.dropout import Dropout
 
-_EPS = 1e-5
 _COSINES = 10.0
 
 
@@ -74,9 +74,10 @@ class AttentionCore(nn.Module):
     It has no parameters; it is a module so that probes can hook into the queries and keys.
     """
 
-    def __init__(self, dropout: float):
+    def __init__(self, dropout: float, cap: float | None = None):
         super().__init__()
         self.dropout = Dropout(dropout)
+        self.cap = cap  # of the scores (`soft_cap`)
 
     def forward(
         self,
@@ -90,13 +91,15 @@ class AttentionCore(nn.Module):
         `visible` is True where a query may attend to a key, and broadcasts to `B H P S`; None lets
         every query attend to every key.
         """
-        if not query.is_cpu:
+        if not query.is_cpu and self.cap is None:
             rate = self.dropout.p if self.training else 0.0
             return F.scaled_dot_product_attention(
                 query, key, value, attn_mask=visible, dropout_p=rate
             )
-        scores = query @ key.transpose(-1, -2)
-        weights = _Weights.apply(scores, query.shape[-1] ** -0.5, visible)
+        scores, scale = query @ key.transpose(-1, -2), query.shape[-1] ** -0.5
+        if self.cap is not None:
+            scores, scale = soft_cap(scores * scale, self.cap), 1.0
+        weights = _Weights.apply(scores, scale, visible)
         return self.dropout(weights) @ value
 
 
@@ -111,6 +114,19 @@ class HeadNorm(nn.Module):
         """Return the heads, each normalized as a separate sequence."""
         rows = self.norm(heads.flatten(0, 1), stream.repeated(heads.shape[1]))
         return rows.unflatten(0, heads.shape[:2])
+
+
+class FullNorm(nn.Module):
+    """A norm over the features of all heads together."""
+
+    def __init__(self, norm: nn.Module):
+        super().__init__()
+        self.norm = norm
+
+    def forward(self, heads: Float[Tensor, "B H P K"], stream: Stream) -> Float[Tensor, "B H P K"]:
+        """Return the heads, normalized token by token."""
+        tokens = self.norm(heads.transpose(1, 2).flatten(2), stream)
+        return tokens.unflatten(-1, (heads.shape[1], -1)).transpose(1, 2)
 
 
 def _at(site: nn.Module | None, x: Tensor, stream: Stream) -> Tensor:
@@ -135,13 +151,14 @@ class Attention(nn.Module):
         dropout: float,
         linear: Product,
         sites: Mapping[Site, nn.Module | None],
+        score_cap: float | None = None,
     ):
         super().__init__()
         if dim % num_heads:
             raise ValueError(f"model.dim={dim} is not a multiple of model.num_heads={num_heads}")
         self.num_heads = num_heads
         self.out_proj = linear(dim, dim, "out")
-        self.core = AttentionCore(dropout)
+        self.core = AttentionCore(dropout, score_cap)
         self.q_norm, self.k_norm, self.v_norm = sites.get("q"), sites.get("k"), sites.get("v")
         self.mix_norm, self.out_norm = sites.get("mix"), sites.get("out")
 
@@ -259,7 +276,9 @@ class RMSNormByHead(RMSNorm):
         return (by_head * self.gains).flatten(0, 1).to(x.dtype)
 
 
-def qk_sites(kind: QkNorm, *, dim: int, heads: int, length: int) -> dict[Site, nn.Module | None]:
+def qk_sites(
+    kind: QkNorm, *, dim: int, heads: int, length: int, eps: float = 1e-5
+) -> dict[Site, nn.Module | None]:
     """Return the norms of `model.qk_norm=kind` for one attention with heads of width `dim`.
 
     Raises ValueError for `l2` if `length` is below 2, where the initial scale is undefined.
@@ -268,11 +287,13 @@ def qk_sites(kind: QkNorm, *, dim: int, heads: int, length: int) -> dict[Site, n
         return {"q": HeadNorm(_query(kind, dim, length)), "k": HeadNorm(UnitNorm(dim))}
     sites: Mapping[str, tuple[Site, ...]] = {"none": (), "qkv": ("q", "k", "v")}
     builders: Mapping[str, Callable[[], Norm]] = {
-        "ln": lambda: LayerNorm(dim, eps=_EPS, affine=True),
-        "rms_heads": lambda: RMSNormByHead(dim, heads=heads, eps=_EPS),
+        "ln": lambda: LayerNorm(dim, eps=eps, affine=True),
+        "rms_heads": lambda: RMSNormByHead(dim, heads=heads, eps=eps),
+        "rms_full": lambda: RMSNorm(heads * dim, eps=eps, affine=True),
     }
-    norm = builders.get(kind, lambda: RMSNorm(dim, eps=_EPS, affine=True))
-    return {site: HeadNorm(norm()) for site in sites.get(kind, ("q", "k"))}
+    norm = builders.get(kind, lambda: RMSNorm(dim, eps=eps, affine=True))
+    around = FullNorm if kind == "rms_full" else HeadNorm
+    return {site: around(norm()) for site in sites.get(kind, ("q", "k"))}
 
 
 def _query(kind: QkNorm, dim: int, length: int) -> Norm:

@@ -21,7 +21,7 @@ from normlab.placements.pre import Pre
 
 Activation = Literal["relu", "gelu", "silu", "gelu_tanh"]
 Positions = Literal["sinusoidal", "learned", "rope", "none"]
-QkNorm = Literal["none", "l2", "cosine", "ln", "rms", "rms_heads", "qkv"]
+QkNorm = Literal["none", "l2", "cosine", "ln", "rms", "rms_heads", "rms_full", "qkv"]
 Init = Literal["xavier", "normal"]
 
 
@@ -114,7 +114,9 @@ class StackArchitecture(ModelArchitecture):
         bias: whether the linear layers of attention and feed-forward layers have a bias.
         init: initial weights of these layers and of embeddings: `xavier`, or `normal` with standard
             deviation 0.02, times the factor that the placement gives to some of the layers.
-        qk_norm: the norm on each head's queries and keys (see `attention`).
+        score_cap: attention scores become `c tanh(score / c)` (Gemma 2); None for no cap.
+        logit_cap: the same for the output layer's logits.
+        qk_norm: the norm on each head's queries and keys (see `attention`), with `qk_eps`.
         qk_length: the sequence length that sets the initial scale of `qk_norm=l2`.
         fixnorm: normalize token embeddings to unit length at input and output, and multiply the
             input by sqrt(dim) (Nguyen and Salazar 2019, section 2.2).
@@ -135,6 +137,9 @@ class StackArchitecture(ModelArchitecture):
     gated: bool = False
     bias: bool = True
     init: Init = "xavier"
+    qk_eps: float = 1e-5
+    score_cap: float | None = None
+    logit_cap: float | None = None
 
     @property
     def hidden(self) -> int:

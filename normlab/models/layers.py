@@ -212,6 +212,11 @@ class StreamEmbedding(nn.Module):
         return self.dropout(self.norm(x, stream))
 
 
+def soft_cap(x: Tensor, cap: float | None) -> Tensor:
+    """Return `cap tanh(x / cap)`, which lies between -cap and cap; `x` itself if cap is None."""
+    return x if cap is None else cap * torch.tanh(x / cap)
+
+
 class FeedForward(nn.Module):
     """fc2(dropout(activation(norm(fc1(x))))) (Vaswani et al. 2017, eq. 2).
 

@@ -124,16 +124,19 @@ class Parts:
         return self.placement.inner(self.norms, site, dim, place)
 
     def _attention(self, place: Place) -> dict[str, Any]:
-        dim, heads = self.sizes.dim, self.sizes.num_heads
-        width, qk_norm = dim // heads, self.sizes.qk_norm
-        sites = qk_sites(qk_norm, dim=width, heads=heads, length=self.sizes.qk_length)
+        sizes, dim, heads = self.sizes, self.sizes.dim, self.sizes.num_heads
+        width = dim // heads
+        sites = qk_sites(
+            sizes.qk_norm, dim=width, heads=heads, length=sizes.qk_length, eps=sizes.qk_eps
+        )
         for site in ("q", "k", "v"):
             if (norm := self._inside(site, width, place)) is not None:
                 sites[site] = HeadNorm(norm)
         sites |= {site: self._inside(site, dim, place) for site in ("mix", "out")}
         return {
             "num_heads": heads,
-            "dropout": self.sizes.attention_dropout,
+            "dropout": sizes.attention_dropout,
+            "score_cap": sizes.score_cap,
             "linear": partial(self._linear, place),
             "sites": sites,
         }

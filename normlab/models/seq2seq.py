@@ -24,6 +24,7 @@ from normlab.models.base import (
     incremental,
 )
 from normlab.models.cache import CachedDecoding, LayerCache, Lineage, PrefixDecoding
+from normlab.models.layers import soft_cap
 from normlab.models.parts import Parts
 from normlab.norms.base import Norm, Stream
 from normlab.placements.base import Norms, Place, Placement, StackName
@@ -212,6 +213,7 @@ class Seq2Seq(nn.Module):
         self.encoder = TransformerStack(source, parts, "encoder", num_layers=depth, other=other)
         self.decoder = TransformerStack(target, parts, "decoder", num_layers=other, other=depth)
         self.output = output
+        self.logit_cap = sizes.logit_cap
 
     def encode(self, ids: Int[Tensor, "B S"], source: Stream) -> Float[Tensor, "B S D"]:
         """Return the encoder's output, the memory that the decoder attends to."""
@@ -229,7 +231,7 @@ class Seq2Seq(nn.Module):
 
     def project(self, stream: Float[Tensor, "*N D"]) -> Float[Tensor, "*N V"]:
         """Return logits over the target vocabulary."""
-        return F.linear(stream, self.output.table)
+        return soft_cap(F.linear(stream, self.output.table), self.logit_cap)
 
     def start_decoding(
         self, memory: Float[Tensor, "G S D"], source: Stream, *, width: int, max_length: int

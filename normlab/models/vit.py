@@ -12,7 +12,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from normlab.models.base import Fold, Image, StackArchitecture
-from normlab.models.layers import Embedding, Linear
+from normlab.models.layers import Embedding, Linear, soft_cap
 from normlab.models.parts import Parts
 from normlab.models.seq2seq import TransformerStack
 from normlab.norms.base import Stream
@@ -88,11 +88,13 @@ class ViT(nn.Module):
         self.encoder = TransformerStack(entry, parts, "encoder", num_layers=sizes.num_layers)
         self.pool: Pool = sizes.pool
         self.classes = Linear(sizes.dim, spec.classes)
+        self.logit_cap = sizes.logit_cap
 
     def forward(self, pixels: Float[Tensor, "B H W C"]) -> Float[Tensor, "B K"]:
         """Return a logit for each class."""
         x = self.encoder(pixels, Stream())
-        return self.classes(x[:, 0] if self.pool == "class" else x.mean(1))
+        logits = self.classes(x[:, 0] if self.pool == "class" else x.mean(1))
+        return soft_cap(logits, self.logit_cap)
 
     def folds(self) -> Sequence[Fold]:
         """Return the final norm; its scale and shift commute with the mean over patches."""

@@ -123,6 +123,15 @@ class Norm(nn.Module, ABC):
             del self.bias
             self._affine("bias", value, learned=False)
 
+    def start_gain(self, value: float) -> None:
+        """Set the initial gain of every feature; ValueError if the norm does not learn one."""
+        if not isinstance(self.weight, nn.Parameter):
+            raise ValueError(
+                f"placement.zero_start=true: {type(self).__name__} learns no gain that could start "
+                "at 0; choose a norm with norm.affine=true or scale, or leave zero_start out"
+            )
+        nn.init.constant_(self.weight, value)
+
     def last_steps(self, total: int | None) -> dict[str, int]:
         """Return the last step of each phase; ValueError if that needs `total` but it is None."""
         last: dict[str, int] = {}

@@ -56,6 +56,7 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
+from normlab.models.layers import soft_cap
 from normlab.probes.base import Probe, Values, all_by_site
 from normlab.probes.sites import Seen, places
 
@@ -207,11 +208,16 @@ def describe_attention(
     valid: Bool[Tensor, "B P"],
     *,
     threshold: float,
+    cap: float | None = None,
 ) -> dict[str, Tensor]:
-    """Return `entropy`, `largest`, `saturated`, `slope` and a `sink` over rows of real queries."""
+    """Return `entropy`, `largest`, `saturated`, `slope` and a `sink` over rows of real queries.
+
+    `cap` is the attention's `score_cap`.
+    """
     with torch.autocast(query.device.type, enabled=False):
         wide = torch.promote_types(query.dtype, torch.float32)
         logits = query.to(wide) @ key.to(wide).transpose(-1, -2) / math.sqrt(query.shape[-1])
+        logits = soft_cap(logits, cap)
         shown = torch.ones((), dtype=torch.bool, device=logits.device)
         shown = (shown if visible is None else visible).expand(logits.shape)
         rows = valid[:, None, :].expand(logits.shape[:-1])
@@ -273,4 +279,5 @@ class Attention(Probe):
         if self._queries is None:
             return {}
         query, key, _, visible = seen.given
-        return describe_attention(query, key, visible, self._queries, threshold=self._threshold)
+        cap, at = cast("float | None", seen.module.cap), self._threshold
+        return describe_attention(query, key, visible, self._queries, threshold=at, cap=cap)

@@ -11,12 +11,15 @@ from normlab.config.compose import compose, to_dict
 from normlab.config.registry import option_settings
 from normlab.config.schema import LATER
 from normlab.models.architecture import TextArchitecture
+from normlab.models.attention import AttentionCore
 from normlab.models.base import Image, Text
 from normlab.models.folding import fold
 from normlab.models.layers import FeedForward, Linear, initialize
 from normlab.models.rotary import Rope, Rotary
 from normlab.norms.base import Norm, Stream
 from normlab.norms.make import make_norm
+from normlab.placements.base import Place
+from normlab.probes.activations import describe_attention
 from normlab.records.record import fingerprint
 from normlab.train.build import build_model
 from tests.models.small import (
@@ -140,6 +143,62 @@ def test_rotary_positions_need_an_even_width_and_an_order():
         build_model(to_dict(compose(overrides)), Pictures())
 
 
+# Attention ----------------------------------------------------------------------------------------
+
+
+@torch.no_grad()
+def test_full_qk_norm_is_that_of_a_single_head_and_couples_several():
+    full, single = (block("ln", qk_norm=kind, num_heads=1) for kind in ("rms_full", "rms"))
+    ids, _ = sentences([9, 9])
+    assert_close(whole(full, ids), whole(single, ids))
+    x, changed = double(1, 3, 16), {}
+    for kind in ("rms_full", "rms"):
+        attention = block("ln", qk_norm=kind, num_heads=4).decoder.layers[0].self_attention
+        before, _, _ = attention.project(x, Stream())
+        attention.qkv_proj.weight[:4] *= 3  # the queries of the first head
+        after, _, _ = attention.project(x, Stream())
+        changed[kind] = not torch.allclose(before[:, 1:], after[:, 1:])
+    assert changed == {"rms_full": True, "rms": False}
+
+
+def test_the_eps_of_a_qk_norm_can_be_chosen():
+    attention = block(qk_norm="rms_full", qk_eps=0.25).decoder.layers[0].self_attention
+    assert attention.q_norm.norm.eps == attention.k_norm.norm.eps == 0.25
+
+
+@torch.no_grad()
+def test_caps_bound_scores_and_logits():
+    ids, _ = sentences([9, 9])
+    plain, capped = block(), block(logit_cap=0.1)
+    assert_close(whole(capped, ids), 0.1 * torch.tanh(whole(plain, ids) / 0.1))
+    query, key, value = double(2, 1, 5, 4) * 9, double(2, 1, 5, 4), double(2, 1, 5, 4)
+    scores = 3 * torch.tanh(query @ key.mT / 2 / 3)
+    visible = torch.ones(5, 5, dtype=torch.bool).tril()
+    expected = scores.masked_fill(~visible, -torch.inf).softmax(-1) @ value
+    assert_close(AttentionCore(0.0, cap=3.0)(query, key, value, visible), expected)
+    real = torch.ones(2, 5, dtype=torch.bool)
+    found = describe_attention(query, key, visible, real, threshold=0.9, cap=3.0)
+    assert_close(found["largest"], scores.tril().abs().amax())
+
+
+# Placements ---------------------------------------------------------------------------------------
+
+
+@torch.no_grad()
+def test_reordered_adds_the_normalized_branch_and_is_the_identity_with_gains_of_zero():
+    x, stream = double(2, 3, 16), Stream()
+    residual = block("rms", "reordered").decoder.layers[0].ffn_residual
+    assert_close(residual(x, stream, torch.sin), x + residual.norm(x.sin(), stream))
+    for values in ({}, {"one_plus": True}):
+        place = placement("reordered", zero_start=True)
+        given = Place(stack="decoder", layer=0, layers=1, sublayer="ffn")
+        started = place.residual(norms("rms", **values), 16, given).double()
+        assert torch.equal(started(x, stream, torch.sin), x)
+    for norm in ("none", "scale"):
+        with pytest.raises(ValueError, match=r"placement\.zero_start=true: .* learns no gain"):
+            place.residual(norms(norm), 16, given)
+
+
 # The feed-forward layer, biases and initial weights -----------------------------------------------
 
 
@@ -257,6 +316,20 @@ def test_the_defaults_of_newer_keys_are_those_of_the_classes():
     found = {name: parameters[name].default for name in LATER if name != "rope"}
     rope = {name: getattr(Rope(), name) for name in Rope.__struct_fields__}
     assert {**found, "rope": rope} == LATER
+
+
+def test_a_recipe_sets_values_of_its_own_options_alone_and_what_is_typed_wins():
+    own = config("recipe=gemma3")
+    assert own["norm"]["one_plus"] and own["placement"]["depth_scaled"] is False
+    typed = config("recipe=gemma3", "norm=rms", "norm.eps=1e-3", "optim.weight_decay=0")
+    assert (typed["norm"]["eps"], typed["optim"]["weight_decay"]) == (1e-3, 0)
+    others = config(
+        "recipe=gemma3", "norm=none", "placement=post", "optim=sgd", "schedule=constant"
+    )
+    plain = config("norm=none", "placement=post", "optim=sgd", "schedule=constant")
+    keys = ("norm", "placement", "optim", "schedule")
+    assert [others[key] for key in keys] == [plain[key] for key in keys]
+    assert others["model"] == own["model"] and others["clip_grad"] == 1
 
 
 def test_a_key_that_a_model_does_not_have_is_refused():

@@ -1,0 +1,44 @@
+"""Reordered norm: the norm of each sub-layer's output, before it is added to the stream.
+
+        x ---+--> sub-layer --> norm --> dropout --> (+) --> y
+             |                                        |
+             +----------------------------------------+
+
+    y = x + norm(f(x))
+
+    closing norm: one, after the last layer, since nothing else bounds the stream.
+    at initialization: with gains of 1 the norm alone sets the scale of a branch, whatever the
+    weights; with `zero_start` gains are 0 and every layer is the identity.
+
+Source: OLMo 2 (OLMo et al. 2024), and Swin Transformer V2 (Liu et al. 2022, "res-post-norm"), whose
+gains start at 0. Both read the stream without a norm.
+"""
+
+from dataclasses import dataclass
+
+from torch import Tensor
+
+from normlab.norms.base import Stream
+from normlab.placements.base import Branch, NormResidual, Norms, Place, Placement, Residual
+
+
+class ReorderedResidual(NormResidual):
+    """y = x + dropout(norm(branch(x)))."""
+
+    def forward(self, x: Tensor, stream: Stream, branch: Branch) -> Tensor:
+        return x + self.dropout(self.norm(branch(x), stream))
+
+
+@dataclass(eq=False, kw_only=True)
+class Reordered(Placement):
+    """Reordered placement."""
+
+    kind = ReorderedResidual
+
+    zero_start: bool
+
+    def residual(self, norms: Norms, dim: int, place: Place) -> Residual:
+        norm = norms.at(place.path, dim)
+        if self.zero_start:
+            norm.start_gain(0.0)
+        return ReorderedResidual(norm, self.dropout)
