@@ -6,39 +6,36 @@ its size with other rows and other lengths: `batch`, `position`, both (flattened
 """
 
 import copy
-import inspect
 import math
 import re
-import sys
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence, Set
+from collections.abc import Sequence, Set
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from typing import Any
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _NormBase
-from torch.overrides import TorchFunctionMode
 from torch.utils._pytree import tree_map
 
 from normlab.inspect.explain import axes_in_words, in_order
 from normlab.inspect.foreign.calls import Call, record
-from normlab.inspect.foreign.example import Example
+from normlab.inspect.foreign.example import Example, ModelFailed
+from normlab.inspect.foreign.functional import FUNCTIONS, Functional, Functionals
 from normlab.inspect.foreign.subject import Foreign
 from normlab.inspect.foreign.wide import wide
 from normlab.inspect.question import Finding, Table, question
 from normlab.inspect.subject import AXES
 from normlab.norms.base import Norm
 
-FUNCTIONS = (F.layer_norm, F.rms_norm, F.group_norm, F.batch_norm, F.instance_norm)
 NEAR_ZERO = 0.01  # of the root mean square of a norm's gains
 _CHANNELS_FIRST = (nn.GroupNorm, _NormBase)
 _LARGE = 1e3  # a change by this many times the input's RMS moves all that share its statistics
 _MOVED = 1e-4  # of the largest output; far above float32, which many norms compute in
 _SAME = 0.03  # the most that doubling the input may do, as a share of what noise does
+_POSITIONS = 16  # are enough to see what a norm pools over
 _FEW = 4  # parameters per feature; no norm has more
 _FEATURE, _POSITION, _BATCH = (frozenset({axis}) for axis in ("feature", "position", "batch"))
 _SAYS: Sequence[tuple[str, str, Set[str], Set[str]]] = (
@@ -48,7 +45,6 @@ _SAYS: Sequence[tuple[str, str, Set[str], Set[str]]] = (
     (r"group_?norm|^gn_?\d*$", "groups of features of one row", _FEATURE | _POSITION, _BATCH),
     (r"(layer|rms)_?norm|^ln(_\w+)?$", "a token's features", _FEATURE, _BATCH | _POSITION),
 )
-Calls = Mapping[str, Call]
 Roles = Sequence[Set[str]]
 """The roles of each axis of a norm's input."""
 
@@ -97,49 +93,6 @@ class FoundNorm:
         return words if later == mine.pools else f"{words} (evaluation: {axes_in_words(later)})"
 
 
-class Functional(nn.Module):
-    """A call of a functional norm as a module; its weight and bias are parameters."""
-
-    def __init__(self, function: Callable[..., Tensor], given: Mapping[str, Any]) -> None:
-        super().__init__()
-        self.function, self.given, self.eps = function, dict(given), given["eps"]
-        for name in ("weight", "bias"):
-            if (value := self.given.pop(name, None)) is not None:
-                self.register_parameter(name, nn.Parameter(value.detach(), requires_grad=False))
-
-    def forward(self, x: Tensor) -> Tensor:
-        """Return the function's output; batch norm uses the batch's statistics in training."""
-        given = {**tree_map(wide, self.given), **self._parameters}
-        if self.function is F.batch_norm:
-            given["training"] = self.training or given["training"]
-        return self.function(x, **given)
-
-
-class Functionals(TorchFunctionMode):
-    """Collects the calls of functional norms in `found`, named `<calling module>.<function>`."""
-
-    def __init__(self, model: nn.Module) -> None:
-        super().__init__()
-        self._names = {module: name for name, module in model.named_modules()}
-        self.found: dict[str, Call] = {}
-
-    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        output = func(*args, **(kwargs or {}))
-        if func in FUNCTIONS:
-            bound = inspect.signature(func).bind(*args, **(kwargs or {}))
-            bound.apply_defaults()
-            given, frame = dict(bound.arguments), sys._getframe(1)
-            while frame and not isinstance(frame.f_locals.get("self"), nn.Module):
-                frame = frame.f_back
-            caller = self._names.get(frame.f_locals["self"], "") if frame else ""
-            name = first = f"{caller}.{func.__name__}".lstrip(".")
-            while name in self.found:
-                name = f"{first}#{int(name.partition('#')[2] or 1) + 1}"
-            x = given.pop("input").detach().clone()
-            self.found[name] = Call(name, Functional(func, given), (x,), {}, output)
-        return output
-
-
 class _Trial:
     """A copy of a called module in float64, run with other inputs."""
 
@@ -165,7 +118,7 @@ class _Trial:
     def moved(self, index: Sequence[int]) -> Tensor:
         """Return which outputs move if the value at `index` of the input changes."""
         other = self.x.clone()
-        other[tuple(index)] += _LARGE * self.size
+        other[tuple(index)] += _LARGE * (self.size + 1)  # also far above eps
         return ~((self(other) - self.before).abs() <= _MOVED * self.before.abs().max())
 
     @cached_property
@@ -197,12 +150,10 @@ def norms(about: Foreign) -> Finding:
     if not found:
         return Finding.none("a forward pass calls no norm")
     wrong = [norm for norm in found if norm.disagrees]
-    kinds = Counter(f"{norm.kind} over {norm.pools}" for norm in found).most_common()
-    shown = "; ".join(f"{number} {words}" for words, number in kinds[:3])
-    more = f"; {len(kinds) - 3} other kinds" * (len(kinds) > 3)
-    also = f"; {len(wrong) - 1} more differ from their names" * (len(wrong) > 1)
+    kinds = Counter(f"{norm.kind} over {norm.pools}" for norm in found)
+    shown = "; ".join(f"{number} {words}" for words, number in kinds.most_common())
     return Finding(
-        wrong[0].disagrees + also if wrong else f"names and behavior agree: {shown}{more}",
+        "; ".join(norm.disagrees for norm in wrong) or f"names and behavior agree: {shown}",
         {"norms": [asdict(norm) for norm in found]},
         table(found),
         verdict="look" if wrong else "fine",
@@ -231,29 +182,49 @@ def find_norms(about: Foreign) -> list[FoundNorm]:
 
     A module that contains a norm is none, and a function that a norm calls is not listed.
     """
-    passes = [_calls(about, about.example)]
-    if about.example.length:
-        with suppress(Exception):  # the model's own: it takes one length or batch size only
-            passes += [_calls(about, about.variant(each)) for each in ("alone", "padded")]
+    example = _small(about.example)
+    try:
+        passes = _passes(about, example)
+    except ModelFailed:  # it takes one length only
+        example = about.example
+        passes = _passes(about, example)
     found: dict[str, FoundNorm] = {}
     functions = {name for name, call in passes[0].items() if isinstance(call.module, Functional)}
     for name in sorted(passes[0], key=lambda name: (name in functions, -len(name))):
         pairs = ((name, each) if name in functions else (each, name) for each in found)
         if not any(inner.startswith(f"{outer}." if outer else "") for inner, outer in pairs):
             mine = [calls[name] for calls in passes if name in calls]
-            if norm := _tried(mine if len(mine) == 3 else mine[:1], about.example):
+            if norm := _tried(mine if len(mine) == 3 else mine[:1], example):
                 found[name] = norm
     return [found[name] for name in passes[0] if name in found]
+
+
+def _small(example: Example) -> Example:
+    """Return two rows of an example, and 16 of its positions unless they are samples or images."""
+    few = example.cut(example.rows, 0, min(2, example.size))
+    if any(x.is_floating_point() and x.ndim != 3 for x in example.inputs):
+        return few
+    length = example.length
+    first = max(0, length - _POSITIONS) if example.side == "left" else 0
+    return few.cut(example.tokens, first, min(length, first + _POSITIONS))
+
+
+def _passes(about: Foreign, example: Example) -> list[dict[str, Call]]:
+    """Return the calls with all rows, and with row 0 alone and padded if it has positions."""
+    passes = [_calls(about, example)]
+    if example.length:
+        with suppress(ModelFailed):
+            longer = example.padded(max(8, example.length // 2))
+            passes += [_calls(about, each) for each in (example.alone(), longer)]
+    return passes
 
 
 def _calls(about: Foreign, example: Example) -> dict[str, Call]:
     """Return the first calls of modules that may be norms, and all calls of functional norms."""
     with Functionals(about.model) as functions:
         calls, _ = record(about.model, example, about.forward, lambda _, each: _may_be_norm(each))
-    first: dict[str, Call] = {}
-    for call in calls:
-        first.setdefault(call.name, call)
-    return {**first, **functions.found}
+    first = {call.name: call for call in reversed(calls)}
+    return {call.name: first[call.name] for call in calls} | functions.found
 
 
 def _is_norm(module: nn.Module) -> bool:
@@ -289,10 +260,10 @@ def _tried(calls: Sequence[Call], example: Example) -> FoundNorm | None:
         return None
     training = gains = None
     try:
-        if not sure and not _Trial(call, training=False).ignores_scale():
+        still, learning = (_Trial(call, training=each) for each in (False, True))
+        if not sure and not still.ignores_scale():
             return None
         axes = _roles(calls, example)
-        still, learning = (_Trial(call, training=each) for each in (False, True))
         evaluation = _reach(still, calls, example, axes)
         with suppress(Exception):
             same = torch.equal(still.before, learning.before)
