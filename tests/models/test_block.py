@@ -330,6 +330,7 @@ def test_a_recipe_sets_values_of_its_own_options_alone_and_what_is_typed_wins():
     keys = ("norm", "placement", "optim", "schedule")
     assert [others[key] for key in keys] == [plain[key] for key in keys]
     assert others["model"] == own["model"] and others["clip_grad"] == 1
+    assert config("norm=ada")["norm"]["scale"] == 1  # a value, though there is a norm=scale
 
 
 def test_a_key_that_a_model_does_not_have_is_refused():
