@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from normlab.commands.explain import explain as explain
     from normlab.config.compose import compose as compose
+    from normlab.inspect.foreign.swap import swap as swap
     from normlab.inspect.model import inspect as inspect
     from normlab.norms.make import make_norm as make_norm
     from normlab.norms.pool import Stream as Stream
@@ -24,6 +25,7 @@ _HOMES = {
     "load_records": "notebook",
     "load_run": "train.loaded",
     "make_norm": "norms.make",
+    "swap": "inspect.foreign.swap",
 }
 _CALLABLE = ("inspect", "train")  # packages that can be called
 

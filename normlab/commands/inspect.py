@@ -1,13 +1,17 @@
-"""`normlab inspect [RUN] [key=value ...]`: examine a model without training, or its data."""
+"""`normlab inspect [RUN] [key=value ...]`: examine a model without training, or its data.
+
+With `--hf` or `--module`, the model is one that normlab did not build.
+"""
 
 import json
+from argparse import Namespace
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import yaml
 
-from normlab.commands._arguments import as_path, as_run, command_parser, one_run
+from normlab.commands._arguments import Parser, as_path, as_run, command_parser, one_run
 from normlab.commands._terminal import at_work, print_prose, print_table
 from normlab.records.packed import address_of
 
@@ -23,6 +27,9 @@ examples:
   normlab inspect norm=in --only leak,stepwise
   normlab inspect RUN norm.eval_stats=batch --json
   normlab inspect --data task=multi30k data_dir=FOLDER  sizes, checksums
+  normlab inspect --hf FOLDER --text lines.txt --html report.html
+  normlab inspect --module my.code:make_model --inputs my.code:batches
+With --hf or --module, the exit status is 1 if a finding is `broken`.
 """
 
 
@@ -37,7 +44,17 @@ def main(argv: list[str]) -> int:
     add("--json", action="store_true", help="print the sheet as JSON")
     text = f"file to write; default: {SHEET_FILE} in the run's folder, or here"
     add("--out", type=as_path, help=text)
+    add = parser.add_argument_group("models that normlab did not build").add_argument
+    add("--hf", metavar="MODEL", help="a folder of transformers, or an id on huggingface.co")
+    add("--text", type=as_path, metavar="FILE", help="lines to run; default: built-in sentences")
+    add("--trust-remote-code", action="store_true", help="run Python code of the model's folder")
+    add("--module", metavar="MODULE:NAME", help="a model, or a function that returns one")
+    add("--inputs", metavar="MODULE:NAME", help="batches of its inputs, or a function")
+    add("--all", action="store_true", help="ask the slow questions too")
+    add("--html", type=as_path, metavar="FILE", help="write a page")
     arguments = parser.parse_intermixed_args(argv)
+    if arguments.hf or arguments.module:
+        return _examine_foreign(parser, arguments)
     if arguments.data:
         return _describe_data(arguments.subject, as_json=arguments.json)
 
@@ -67,6 +84,32 @@ def main(argv: list[str]) -> int:
         opened.write(text)
     print(text if arguments.json else f"written to {file}\n", end="")
     return 0
+
+
+def _examine_foreign(parser: Parser, arguments: Namespace) -> int:
+    """Examine a model that normlab did not build; return 1 if a finding is `broken`."""
+    if arguments.subject or arguments.data or arguments.out:
+        parser.error("--hf and --module take no RUN, key=value, --data or --out")
+    if bool(arguments.hf) == bool(arguments.module) or (arguments.module and not arguments.inputs):
+        parser.error("give --hf MODEL, or --module MODULE:NAME with --inputs MODULE:NAME")
+    names = [name for name in arguments.only.split(",") if name]
+    with at_work("loading the model"):
+        from normlab.inspect.foreign.load import load_hf, load_names
+        from normlab.inspect.foreign.subject import inspect
+
+        if arguments.hf:
+            trust = arguments.trust_remote_code
+            model, batches, note = load_hf(arguments.hf, arguments.text, trust=trust)
+        else:
+            model, batches, note = load_names(arguments.module, arguments.inputs)
+    with at_work("asking"):
+        report = inspect(model, batches, checks=names or ("quick", "all")[arguments.all])
+    if arguments.html:
+        report.to_html(arguments.html)
+    if note and not arguments.json:
+        print_prose(note)
+    print(report.to_json() if arguments.json else f"{report}\n", end="")
+    return int(any(found.verdict == "broken" for found in report.findings.values()))
 
 
 def _subject(words: list[str]) -> "tuple[Subject, Path]":

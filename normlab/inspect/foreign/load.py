@@ -1,0 +1,176 @@
+"""Loads a model of transformers, or one from Python code, with batches of its inputs."""
+
+import sys
+from difflib import get_close_matches
+from importlib import import_module
+from inspect import signature
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from normlab.data.corpus import decoded
+
+TEXT = (
+    "The old lighthouse keeper counted the ships that passed before the storm, and wrote each name "
+    "into a book that nobody had asked him to keep.",
+    "Why does the same sentence get another result in a larger batch?",
+    "In 1969, some 600 million people watched two of three astronauts walk on the moon.",
+    "It rained.",
+)
+_ROWS, _BATCHES, _TOKENS = 8, 8, 128
+_FILES = ["*.json", "*.safetensors", "*.model", "*.txt"]
+_VOCABULARY = ("tokenizer.json", "vocab.*", "*.model")
+
+
+class Loaded(NamedTuple):
+    """A model, batches of its inputs, and a sentence on what they are."""
+
+    model: nn.Module
+    batches: Any
+    note: str = ""
+
+
+def load_hf(place: str, text: Path | None = None, *, trust: bool = False) -> Loaded:
+    """Return the transformers model in a folder, or of an id on huggingface.co, and its inputs.
+
+    Weights are read from safetensors only, and code that comes with the model is run only with
+    `trust`. A text model gets the lines of the file `text` or built-in sentences; without a
+    tokenizer, and for images and sound, the inputs are random.
+
+    Raises ValueError, in one sentence, if the model or its inputs cannot be had.
+    """
+    try:
+        import transformers
+    except ImportError:
+        raise ValueError("--hf needs transformers: pip install transformers") from None
+    lines = list(TEXT)
+    if text:
+        with text.open("rb") as opened:
+            lines = [line for line in decoded(opened, origin=str(text)) if line.strip()]
+    folder = _folder(place, trust=trust)
+    transformers.utils.logging.set_verbosity_error()
+    transformers.utils.logging.disable_progress_bar()
+    own: Any = {"trust_remote_code": trust}
+    try:
+        config = transformers.AutoConfig.from_pretrained(folder, **own)
+        autos = [name for name in getattr(config, "auto_map", ()) if name.startswith("AutoModel")]
+        names = [*(config.architectures or ()), *autos, "AutoModel"]
+        kind = next(found for name in names if (found := getattr(transformers, name, None)))
+        own |= {"use_safetensors": True, "dtype": "auto", "output_loading_info": True}
+        model, found = kind.from_pretrained(folder, **own)
+    except Exception as error:  # transformers raises exceptions of any class
+        said = _first_line(error)
+        if "trust_remote_code" in str(error):
+            said = "it needs the Python code in its folder; --trust-remote-code runs that code"
+        raise ValueError(f"{place} cannot be loaded: {said}") from error
+    missing = ", ".join(sorted(found["missing_keys"])[:3])
+    note = f"; random, as the files do not have them: {missing}" if missing else ""
+    wants = model.main_input_name
+    reads = wants == "input_ids" and any(each for name in _VOCABULARY for each in folder.glob(name))
+    if text and not reads:
+        why = "has no tokenizer" if wants == "input_ids" else f"takes {wants}"
+        raise ValueError(f"{place} {why}, so --text cannot be used")
+    if not reads:
+        return Loaded(model, [_random_inputs(model, wants)], f"inputs: random {wants}{note}")
+    tokenizer = transformers.AutoTokenizer.from_pretrained(folder, trust_remote_code=trust)
+    tokenizer.pad_token = tokenizer.pad_token or tokenizer.eos_token or tokenizer.unk_token
+    options = {"padding": True, "truncation": True, "max_length": _TOKENS, "return_tensors": "pt"}
+    starts = range(0, min(len(lines), _ROWS * _BATCHES), _ROWS)
+    batches = [_taken(model, tokenizer(lines[n : n + _ROWS], **options)) for n in starts]
+    said = f"{text}, {len(lines):,} lines" if text else f"{len(lines)} built-in sentences"
+    return Loaded(model, batches, f"inputs: {said}{note}")
+
+
+def _random_inputs(model: Any, wants: str) -> dict[str, Tensor]:
+    """Return four rows of random inputs, the last ones padded; ValueError for other inputs."""
+    config, generator = model.config, torch.Generator().manual_seed(0)
+    names = ("num_mel_bins", "max_length", "max_source_positions", "image_size", "num_channels")
+    bins, length, frames, size, channels = (getattr(config, name, None) for name in names)
+    dims = ("feature_projection_input_dim", "input_feat_per_channel", "num_mel_bins")
+    width = next((getattr(config, name) for name in dims if hasattr(config, name)), 80)
+    shapes = {
+        "input_ids": (24,),
+        "pixel_values": (channels or 3, *(size if isinstance(size, list) else [size or 224] * 2)),
+        "input_values": (length, bins) if bins else (16_000,),  # spectrograms, else one second
+        "input_features": (bins, 2 * frames) if bins and frames else (200, width),
+    }
+    if wants not in shapes:
+        raise ValueError(
+            f"{type(model).__name__} takes {wants}: give its inputs with --module and --inputs"
+        )
+    batch = {wants: torch.randn(4, *(shape := shapes[wants]), generator=generator)}
+    if wants == "input_ids":
+        vocabulary = config.get_text_config().vocab_size
+        batch[wants] = torch.randint(3, vocabulary, (4, *shape), generator=generator)
+    if wants != "pixel_values" and shape[0] != bins:
+        real = torch.tensor([[1.0], [0.8], [0.6], [0.5]]) * shape[0]
+        batch["attention_mask"] = (torch.arange(shape[0]) < real).long()
+    return _taken(model, batch)
+
+
+def _taken(model: Any, batch: Any) -> dict[str, Tensor]:
+    """Return the arguments that the model takes; a decoder gets the encoder's tokens, or any."""
+    names = signature(model.forward).parameters
+    given = dict(batch)
+    if "decoder_input_ids" in names and getattr(model.config, "is_encoder_decoder", False):
+        given["decoder_input_ids"] = given.get("input_ids", torch.arange(3, 11).repeat(4, 1))
+    return {name: value for name, value in given.items() if name in names}
+
+
+def _folder(place: str, *, trust: bool) -> Path:
+    """Return a model's folder, downloaded if `place` is an id; ValueError if it has no weights."""
+    folder = Path(place)
+    if not folder.is_dir():
+        if folder.exists() or place.count("/") > 1 or place.startswith((".", "/", "~")):
+            raise ValueError(f"{place} is not a folder: give one that save_pretrained wrote")
+        from huggingface_hub import snapshot_download
+
+        try:
+            files = [*_FILES, "*.py"] if trust else _FILES
+            folder = Path(snapshot_download(place, allow_patterns=files))
+        except Exception as error:
+            raise ValueError(
+                f"{place} is no folder, and cannot be downloaded from huggingface.co "
+                f"({_first_line(error)}): give the folder of a model"
+            ) from error
+    if not (folder / "config.json").is_file():
+        raise ValueError(f"{place} has no config.json: give a folder that save_pretrained wrote")
+    if not any(folder.glob("*.safetensors")):
+        raise ValueError(
+            f"{place} has no *.safetensors, and normlab reads no pickled weights, as they can run "
+            "code: convert them with from_pretrained and save_pretrained"
+        )
+    return folder
+
+
+def _first_line(error: Exception) -> str:
+    return str(error).strip().partition("\n")[0]
+
+
+def load_names(model: str, inputs: str) -> Loaded:
+    """Return the model and the batches that `package.module:name` names, or its call returns."""
+    made = _imported(model)
+    if not isinstance(made, nn.Module):
+        raise ValueError(f"--module {model} is a {type(made).__name__}, not an nn.Module")
+    return Loaded(made, _imported(inputs))
+
+
+def _imported(place: str) -> Any:
+    name, _, attribute = place.partition(":")
+    if not (name and attribute):
+        raise ValueError(f"{place}: expected package.module:name")
+    sys.path.insert(0, "")
+    try:
+        module = import_module(name)
+    except ModuleNotFoundError as error:
+        raise ValueError(f"{place}: there is no module {error.name}") from error
+    finally:
+        sys.path.remove("")
+    if not hasattr(module, attribute):
+        near = get_close_matches(attribute, vars(module), n=1)
+        said = f"; did you mean {near[0]}?" if near else ""
+        raise ValueError(f"{place}: {name} has no {attribute}{said}")
+    value = getattr(module, attribute)
+    return value() if callable(value) and not isinstance(value, nn.Module) else value

@@ -1,0 +1,292 @@
+"""Replaces the norms of any model by norms of another kind, fitted to the old ones."""
+
+import copy
+import math
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from difflib import get_close_matches
+from fnmatch import fnmatchcase
+from functools import partial
+from itertools import product
+from statistics import fmean
+from typing import Any, NamedTuple
+
+import torch
+import torch.nn.functional as F
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from normlab.inspect.foreign.batches import first_batches
+from normlab.inspect.foreign.unchanged import unchanged
+from normlab.norms.base import Norm
+from normlab.norms.local import BoundedMap
+from normlab.norms.make import make_norm
+
+NEW = ("ln", "rms", "gn", "gn_sample", "dyt", "none")
+"""Options of `configs/norm` that can replace a batch, layer or RMS norm."""
+_FORMULAS: Mapping[str, Callable[[Tensor], Tensor]] = {
+    "ln": lambda x: F.layer_norm(x, x.shape[-1:]),
+    "rms": lambda x: F.rms_norm(x, x.shape[-1:]),
+    "bn": lambda x: x,  # running statistics, gain and bias are one linear map per feature
+}
+_SAME = 1e-3  # relative RMS error below which a norm computes a formula; eps causes 1e-5
+_ALPHAS = torch.logspace(-4, 3, 27).tolist()
+_BETWEEN = torch.logspace(-0.27, 0.27, 15).tolist()  # from one of them to the next
+
+
+class Fit(NamedTuple):
+    """A replaced norm; `alpha` is DyT's.
+
+    `error` is RMS(new - old) / RMS(old) over the real positions of the calibration batches, both
+    given the input of the model in which the norms before this one are new.
+    """
+
+    site: str
+    old: str
+    new: str
+    features: int
+    error: float
+    alpha: float | None
+
+
+@dataclass(frozen=True)
+class Swap:
+    """A model with new norms, their fits in the order of execution, and, with `loss=`, mean losses.
+
+    Printed as a table.
+    """
+
+    model: nn.Module = field(repr=False)
+    table: list[Fit]
+    before: float | None
+    after: float | None
+
+    def __str__(self) -> str:
+        rows = [("site", "norm", "features", "fit error", "alpha")]
+        for site, old, new, features, error, alpha in self.table:
+            last = "" if alpha is None else f"{alpha:.3g}"
+            rows.append((site, f"{old} -> {new}", str(features), f"{error:.2g}", last))
+        widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+        lines = ["  ".join(map(str.ljust, row, widths)).rstrip() for row in rows]
+        loss = [] if self.before is None else [f"loss {self.before:.4g} -> {self.after:.4g}"]
+        return "\n".join([*lines, *loss])
+
+
+class Swapped(nn.Module):
+    """`weight z + bias` per feature, with z from a norm that has neither gain nor shift.
+
+    Features are on `axis` of the input: 1 or -1. The norm takes all axes between the first and the
+    features for positions.
+    """
+
+    def __init__(self, norm: Norm, axis: int, weight: Float[Tensor, " D"]) -> None:
+        super().__init__()
+        self.norm, self.axis = norm, axis
+        self.weight, self.bias = nn.Parameter(weight), nn.Parameter(torch.zeros_like(weight))
+        self.eps = getattr(norm, "eps", math.nan)  # nn.TransformerEncoderLayer reads it
+
+    def forward(self, x: Float[Tensor, "..."]) -> Float[Tensor, "..."]:
+        z = self.normalized(x)
+        return torch.addcmul(self.bias.to(z), z, self.weight.to(z)).movedim(-1, self.axis)
+
+    def normalized(self, x: Float[Tensor, "..."]) -> Float[Tensor, "... D"]:
+        """Return z, with features on the last axis."""
+        moved = x.movedim(self.axis, -1)
+        return self.norm(moved.reshape(len(moved), -1, moved.shape[-1])).view(moved.shape)
+
+
+@torch.no_grad()
+def swap(
+    model: nn.Module,
+    norm: str,
+    *,
+    sites: str | Sequence[str] = "*",
+    calibrate: Iterable[Any],
+    loss: Callable[[Any, Any], Tensor] | None = None,
+    inplace: bool = False,
+    forward: Callable[[nn.Module, Any], Any] | None = None,
+    **options: Any,
+) -> Swap:
+    """Return a copy of a model whose batch, layer and RMS norms are replaced by `norm`.
+
+    A new norm starts with the old one's gain and eps. Then, in the order of execution, its gain and
+    bias are fitted per feature by least squares to the old one's output in evaluation mode (DyT's
+    alpha by search). Batch norms that remain after the first new norm get new running statistics.
+
+    `norm` is `ln`, `rms`, `dyt`, `none` (gain and bias alone), `gn` (of images as in torch, else of
+    each position separately) or `gn_sample` (as in torch); `options` are its settings, such as
+    `groups=32`. `sites` has patterns of `fnmatch` for paths of norms. `calibrate` has batches
+    (dicts, tuples or tensors), of which at most 8 are used, without the padding that a dict's
+    `attention_mask` marks. `loss(output, batch)` and `forward(model, batch)` are functions.
+    `inplace` changes the model itself, unless there is an error.
+
+    Raises ValueError for an unknown norm or setting, no batches, a pattern that matches no norm, or
+    a norm that computes something else, such as group norm.
+    """
+    if norm not in NEW:
+        raise ValueError(f"no norm {norm!r} to swap to; choose from {', '.join(NEW)}")
+    model, batches = model if inplace else copy.deepcopy(model), first_batches(calibrate)
+    norms = {path: module for path, module in model.named_modules() if _is_norm(module)}
+    chosen = _chosen(norms, [sites] if isinstance(sites, str) else sites)
+    run = partial(forward or _forward, model)
+    shapes: dict[str, torch.Size] = {}
+    table, replaced, statistics = [], {}, {}
+    with unchanged(model, batches):
+        model.eval()
+        torch.backends.mha.set_fastpath_enabled(False)  # torch's encoders call no norm in it
+        for path, x, *_ in _calls(norms, run, batches[:1], rows=0):
+            shapes.setdefault(path, x.shape)
+        news = {path: _new(path, norms[path], shapes.get(path), norm, options) for path in chosen}
+        if not any(news.values()):
+            raise ValueError(f"the norms that sites={sites!r} matches already are {norm}")
+        before = fmean(float(loss(run(batch), batch)) for batch in batches) if loss else None
+        for path in shapes:  # in the order of execution
+            calls = partial(_calls, {path: norms[path]}, run, batches)
+            if found := news.get(path):
+                search = norm == "dyt" and "alpha" not in options
+                table.append(Fit(path, found[0], norm, *_fit(found[1], calls, search=search)))
+                for place, other in [*model.named_modules(remove_duplicate=False)]:
+                    if other is norms[path]:  # a shared norm has several paths
+                        replaced[place] = found[1]
+                        model.set_submodule(place, found[1])
+            elif table and isinstance(getattr(norms[path], "running_mean", None), Tensor):
+                inputs = ((x.movedim(1, -1), mask) for _, x, _, mask in calls())
+                count, x, _, xx, *_ = torch.stack([_totals(x, x, m) for x, m in inputs]).sum(0)
+                var = (xx - x * x / count) / (count - 1).clamp(min=1)
+                statistics[path] = {"running_mean": x / count, "running_var": var}
+                norms[path].load_state_dict(statistics[path], strict=False)
+        after = fmean(float(loss(run(batch), batch)) for batch in batches) if loss else None
+    for place, new in replaced.items():
+        model.set_submodule(place, new.train(model.get_submodule(place).training))
+    for path, values in statistics.items():
+        norms[path].load_state_dict(values, strict=False)
+    for module in model.modules():
+        if isinstance(module, nn.TransformerEncoder):
+            module.use_nested_tensor = False  # which normlab's norms do not take
+    return Swap(model, table, before, after)
+
+
+def _forward(model: nn.Module, batch: Any) -> Any:
+    if isinstance(batch, Mapping):
+        return model(**batch)
+    return model(*batch) if isinstance(batch, tuple | list) else model(batch)
+
+
+def _is_norm(module: nn.Module) -> bool:
+    """Return whether a module, but no module in it, has a class with `norm` in its name."""
+    return [m for m in module.modules() if "norm" in type(m).__name__.lower()] == [module]
+
+
+def _chosen(norms: Iterable[str], patterns: Sequence[str]) -> list[str]:
+    """Return the paths of norms that match a pattern; ValueError for a pattern without any."""
+    for pattern in patterns:
+        if not any(fnmatchcase(path, pattern) for path in norms):
+            near = get_close_matches(pattern, norms, n=3, cutoff=0.3) or [*norms][:3]
+            there = f"there are {', '.join(near)}" if near else "the model has none"
+            raise ValueError(f"sites={pattern!r} matches no norm; {there}")
+    return [path for path in norms if any(fnmatchcase(path, pattern) for pattern in patterns)]
+
+
+def _calls(
+    norms: Mapping[str, nn.Module],
+    run: Callable[[Any], Any],
+    batches: Iterable[Any],
+    rows: int | None = None,
+) -> Iterator[tuple[str, Tensor, Tensor, Any]]:
+    """Yield the path of each norm called, the first rows of its input and output, and the mask."""
+    seen: list[tuple[str, Tensor, Tensor]] = []
+
+    def see(path: str, _: nn.Module, given: Any, named: dict[str, Any], y: Tensor) -> None:
+        x = next(x for x in (*given, *named.values()) if isinstance(x, Tensor))
+        seen.append((path, x[:rows].clone(), y[:rows].clone()))  # others may work in place
+
+    for batch in batches:
+        with ExitStack() as hooks:
+            for path, norm in norms.items():
+                hook = norm.register_forward_hook(partial(see, path), with_kwargs=True)
+                hooks.callback(hook.remove)
+            run(batch)
+        mask = batch.get("attention_mask") if isinstance(batch, Mapping) else None
+        yield from ((*each, mask) for each in seen)
+        seen.clear()
+
+
+def _new(
+    path: str, old: Any, shape: torch.Size | None, norm: str, options: Mapping[str, Any]
+) -> tuple[str, Swapped] | None:
+    """Return the old norm's kind, found by trying, and the new norm; None if it is of that kind.
+
+    Raises ValueError if the old norm is of no kind that can be swapped.
+    """
+    if shape is None:
+        raise ValueError(f"{path} is not called on the first batch: leave it out of sites=")
+    held = next((w for w in (*old.parameters(), *old.buffers()) if w.is_floating_point()), None)
+    like, generator = torch.zeros(()) if held is None else held, torch.Generator().manual_seed(0)
+    scale, mean = torch.rand(2, 4, *[1] * (len(shape) - 1), generator=generator)
+    # Large, so that eps does not count, and different by row, so that instance norm is not linear.
+    x = (torch.randn(4, *shape[1:], generator=generator) + mean) * (10 + 30 * scale)
+    x, running = x.to(like.device), hasattr(old, "running_mean")
+    y = copy.deepcopy(old).float()(x)
+    for kind, axis in [("bn", 1)] if running else product(("ln", "rms"), (-1, 1)):
+        gain, _, error = _fitted(_totals(_FORMULAS[kind](x.movedim(axis, -1)), y.movedim(axis, -1)))
+        if error < _SAME:
+            break
+    else:
+        raise ValueError(
+            f"{path} is a {type(old).__name__} that computes no batch, layer or RMS norm over one "
+            f"axis of its input {[*shape]}, so it cannot be swapped: leave it out of sites="
+        )
+    if kind == norm:
+        return None
+    gain = old.weight if running and isinstance(old.weight, Tensor) else gain
+    values: dict[str, Any] = {} if norm == "none" else {"affine": False}
+    eps = getattr(old, "eps", None) or getattr(old, "variance_epsilon", None)
+    if eps and norm not in ("none", "dyt"):
+        values["eps"] = eps
+    image = norm == "gn" and axis == 1 and len(shape) > 3
+    try:
+        made = make_norm("gn_sample" if image else norm, len(gain), **{**values, **options})
+    except ValueError as error:
+        raise ValueError(f"{path}: {error}") from None
+    return kind, Swapped(made, axis, gain.detach().clone()).to(like)
+
+
+def _fit(new: Swapped, calls: Any, *, search: bool) -> tuple[int, float, float | None]:
+    """Fit gain and bias, and with `search` DyT's alpha; return the last fields of `Fit`."""
+    alpha = new.norm.alpha if isinstance(new.norm, BoundedMap) else torch.zeros(())
+    best, gain, bias, error = 1.0, new.weight, new.bias, math.inf
+    for grid in (_ALPHAS, _BETWEEN) if search else ([float(alpha)],):
+        alphas = [best * value for value in grid]
+        totals: list[Any] = [0] * len(alphas)
+        for _, x, y, mask in calls():
+            for number, value in enumerate(alphas):
+                alpha.fill_(value)
+                totals[number] += _totals(new.normalized(x), y.movedim(new.axis, -1), mask)
+        fits = [_fitted(each, new.weight) for each in totals]
+        best, (gain, bias, error) = min(zip(alphas, fits, strict=True), key=lambda fit: fit[1][2])
+    alpha.fill_(best)
+    new.weight.copy_(gain)
+    new.bias.copy_(bias)
+    return len(gain), error, best if isinstance(new.norm, BoundedMap) else None
+
+
+def _totals(
+    z: Float[Tensor, "... D"], y: Float[Tensor, "... D"], mask: Any = None
+) -> Float[Tensor, "6 D"]:
+    """Return the count and the sums of z, y, z^2, zy and y^2 at real positions, per feature."""
+    real = mask.bool() if mask is not None and mask.shape == y.shape[:2] else ...
+    z, y = (values[real].flatten(0, -2).double() for values in (z, y))
+    return torch.stack([torch.ones_like(z), z, y, z * z, z * y, y * y]).sum(1)
+
+
+def _fitted(totals: Float[Tensor, "6 D"], former: Any = 0.0) -> tuple[Tensor, Tensor, float]:
+    """Return the gain and bias of the least-squares fit `y = gain z + bias`, and its RMS error.
+
+    The error is relative to y. A feature that does not vary keeps its former gain.
+    """
+    _, z, y, zz, zy, yy = totals / totals[0]
+    var, cov = zz - z * z, zy - z * y
+    gain = torch.where(var > 1e-12 * zz, cov / var, former)
+    rest = (yy - y * y - 2 * gain * cov + gain * gain * var).sum().clamp(min=0)
+    return gain, y - gain * z, float((rest / yy.sum().clamp(min=1e-300)).sqrt())
