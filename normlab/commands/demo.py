@@ -29,6 +29,9 @@ _SETTINGS = (
     *("task.valid_search.length_offset=10", "task.test_search.length_offset=10"),
     "observe.study=demo",
 )
+_USUAL = ("optim.lr=1e-3", "budget.steps=400")
+_DEEP = ("model.depth=6", "optim.lr=2e-3", "budget.steps=200")
+_CARE = "This is one seed, and the order depends on the learning rate and the number of steps"
 _NATS, _UNITS = 0.01, 1.0  # smaller differences in loss and in BLEU are not mentioned
 _MOVED = 1e-3  # an output that changes by a smaller share counts as unchanged
 _COLUMNS = ("", "BLEU", "loss, running", "loss, batch", "moves, train", "moves, eval")
@@ -40,27 +43,6 @@ _EXAMPLES = """examples:
 The runs and the page are kept below runs/. The same command shows them again, or resumes after
 Ctrl-C.
 """
-
-
-class Act(NamedTuple):
-    """An experiment of the demo: settings, page, another experiment to try, the next command."""
-
-    settings: tuple[str, ...]
-    page: str
-    other: str
-    then: str
-
-
-_ACTS = {
-    "": Act(
-        ("optim.lr=1e-3", "budget.steps=400"),
-        *("demo.html", "normlab demo steps=200", "normlab demo deep"),
-    ),
-    "deep": Act(
-        ("model.depth=6", "optim.lr=2e-3", "budget.steps=200"),
-        *("demo-deep.html", "normlab demo deep lr=1e-3", "normlab explain ln bn"),
-    ),
-}
 
 
 class Found(NamedTuple):
@@ -89,9 +71,8 @@ def main(argv: list[str]) -> int:
     parser = command_parser("demo", "Show how LN, BN and no norm differ.", _EXAMPLES)
     parser.add_argument("settings", nargs="*", metavar="deep | key=value", help="as for train")
     words = parser.parse_args(argv).settings
-    act = _ACTS["deep" if "deep" in words else ""]
-    extra = [word for word in words if word != "deep"]
-    cells, left, config = _planned(act, extra)
+    deep, extra = "deep" in words, [word for word in words if word != "deep"]
+    cells, left, config = _planned(_DEEP if deep else _USUAL, extra)
     again = shlex.join(["normlab", "demo", *words])
     print_prose("Three small Transformers learn to translate German. Only their norm differs.")
     try:
@@ -111,17 +92,20 @@ def main(argv: list[str]) -> int:
     print()
     print_table(_COLUMNS, rows(found), numeric=_COLUMNS[1:], notes=notes)
     print()
-    said = [*sentences(found), _caveat("" if extra else act.other)]
+    other, then = ("deep lr=1e-3", "explain ln bn") if deep else ("steps=200", "demo deep")
+    said = [*sentences(found), f"{_CARE}{'' if extra else f': try `normlab demo {other}`'}."]
     for text in said:
         print_prose(text)
-    page = Path(config["runs_dir"]) / act.page
+    page = Path(config["runs_dir"], "demo-deep.html" if deep else "demo.html")
     with atomic_write(page) as file:
         file.write(_page(found, cells, said, again))
-    print(f"\nthe page with the curves: {page}\nnext: {act.then}")
+    print(f"\nthe page with the curves: {page}\nnext: normlab {then}")
     return 0
 
 
-def _planned(act: Act, extra: Sequence[str]) -> tuple[list[Cell], list[Cell], dict[str, Any]]:
+def _planned(
+    own: Sequence[str], extra: Sequence[str]
+) -> tuple[list[Cell], list[Cell], dict[str, Any]]:
     """Return all runs, those that have not ended, and the config of the first."""
     from normlab.config.compose import compose
     from normlab.config.shorthand import written_out
@@ -135,7 +119,7 @@ def _planned(act: Act, extra: Sequence[str]) -> tuple[list[Cell], list[Cell], di
         if key in given:
             said = f"{key}={given[key]}: the demo chooses the {key} itself"
             raise ValueError(f"{said}; normlab train {key}={given[key]} takes any")
-    own = [text for text in (*_SETTINGS, *act.settings) if text.partition("=")[0] not in given]
+    own = [text for text in (*_SETTINGS, *own) if text.partition("=")[0] not in given]
     planned: dict[Cell, Run] = {}
     for norm, name in _NORMS.items():
         overrides = (f"norm={norm}", *own, *extra)
@@ -244,12 +228,6 @@ def _of_batches(found: Sequence[Found]) -> list[str]:
     used = "in evaluation it uses running statistics instead, which ends this"
     used += f", {'but' if gap >= _NATS else 'and'} its loss is {how}"
     return [f"{said}; {used} ({bn.running:.2f} instead of {bn.batch:.2f})."]
-
-
-def _caveat(other: str) -> str:
-    """Return a sentence on how far this goes; `other` is an experiment to try."""
-    said = "This is one seed, and the order depends on the learning rate and the number of steps"
-    return f"{said}{f': try `{other}`' if other else ''}."
 
 
 def _guess(found: Sequence[Found]) -> str:
