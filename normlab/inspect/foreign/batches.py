@@ -81,7 +81,8 @@ def example_of(
     if length and int(pads[:, 0].sum()) > int(pads[:, -1].sum()):
         example = replace(example, side="left")
     fill = {k: _fill(values[k], pads, config) for k in example.content if k in by_token}
-    return _cut(replace(example, fill=fill), config, rows, tokens)
+    example = replace(example, fill=fill, has_padding=bool(pads.any()))
+    return _cut(example, config, rows, tokens)
 
 
 def _fill(x: Tensor, pads: Tensor, config: Any) -> int | float:

@@ -2,7 +2,7 @@
 
 Row 0 is the row that is looked at: the longest of its batch, without padding. All variants keep it
 first, so its values in a larger output are those at the start of every axis (or at the end of the
-token axis if padding is on the left); see `aligned`.
+token axis if padding is on the left); see `Fit`.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -39,6 +39,7 @@ class Example:
     mask: Key = None
     kind: str = ""  # of the mask; empty if there is none
     side: Side = "right"
+    has_padding: bool = False  # anywhere in the user's batch
     fill: Mapping[Key, int | float] = field(default_factory=dict)
 
     @property
@@ -163,9 +164,12 @@ def _is_tensor(value: Any) -> bool:
     return isinstance(value, Tensor)
 
 
-def call(model: nn.Module, example: Example, forward: Forward | None) -> Any:
-    """Return a model's output for an example; its inputs are copies."""
-    given = {key: x.clone() if _is_tensor(x) else x for key, x in example.values.items()}
+def call(
+    model: nn.Module, example: Example, forward: Forward | None, *, copies: bool = True
+) -> Any:
+    """Return a model's output for an example, by default for copies of its tensors."""
+    values = example.values.items()
+    given = {key: x.clone() if copies and _is_tensor(x) else x for key, x in values}
     given.pop(None, None)
     ordered = [given[key] for key in sorted(key for key in given if isinstance(key, int))]
     named = {key: value for key, value in given.items() if isinstance(key, str)}
@@ -217,13 +221,28 @@ def tensors(value: Any) -> Iterator[Tensor]:
             yield from tensors(each)
 
 
-def aligned(y: Tensor, like: Tensor, side: Side = "right") -> Tensor:
-    """Return the part of y that has the shape of `like`: row 0, and its real positions.
+@dataclass(frozen=True)
+class Fit:
+    """Which part of a variant's tensor has a counterpart in the base's tensor.
 
-    Raises ValueError if y has other axes, or is the smaller one.
+    Along axes of different sizes it is the first entries, or the last ones if padding is on the
+    `left`. Along axes of `size` in both it is the first (or last) `kept` entries in both.
     """
-    if y.ndim != like.ndim or any(a < b for a, b in zip(y.shape, like.shape, strict=True)):
-        raise ValueError(f"the output has the shape {[*y.shape]}, for one row {[*like.shape]}")
-    for axis, (many, few) in enumerate(zip(y.shape, like.shape, strict=True)):
-        y = y.narrow(axis, many - few if side == "left" else 0, few)
-    return y
+
+    side: Side = "right"
+    size: int = 0
+    kept: int = 0
+
+    def __call__(self, y: Tensor, base: Tensor) -> tuple[Tensor, Tensor]:
+        """Return views of both tensors with the same shape; ValueError if there are none."""
+        if y.ndim != base.ndim or any(a < b for a, b in zip(y.shape, base.shape, strict=True)):
+            raise ValueError(f"the output has the shape {[*y.shape]}, for one row {[*base.shape]}")
+        for axis in range(y.ndim):
+            few = base.shape[axis]
+            kept = self.kept if y.shape[axis] == few == self.size else few
+            views = (x.narrow(axis, self._start(x.shape[axis], kept), kept) for x in (y, base))
+            y, base = views
+        return y, base
+
+    def _start(self, size: int, kept: int) -> int:
+        return size - kept if self.side == "left" else 0

@@ -10,7 +10,8 @@ import torch
 from torch import Tensor, nn
 
 from normlab.inspect.foreign.batches import example_of, first_batches
-from normlab.inspect.foreign.example import Example, Forward, ModelFailed, aligned, run
+from normlab.inspect.foreign.example import Example, Fit, Forward, ModelFailed, run
+from normlab.inspect.foreign.locate import Pair
 from normlab.inspect.foreign.report import Report
 from normlab.inspect.foreign.unchanged import unchanged
 from normlab.inspect.foreign.wide import can_widen, widened
@@ -48,6 +49,7 @@ class Foreign:
     forward: Forward | None = None
     loss: Any = None
     causal: bool | None = None
+    shapes: dict[str, torch.Size] = field(default_factory=dict)  # of whole outputs, by variant
     _outputs: dict[Any, Tensor] = field(default_factory=dict)
 
     @property
@@ -73,9 +75,10 @@ class Foreign:
 
     @property
     def fast_paths(self) -> tuple[bool, ...]:
-        """Whether to run with torch's fused encoder layer: both, if the model has such layers."""
+        """Whether to run with torch's fused encoder layer: both, if the model may use it."""
         fused = (nn.TransformerEncoderLayer, nn.MultiheadAttention)
-        return (True, False) if any(isinstance(m, fused) for m in self.model.modules()) else (True,)
+        has = any(isinstance(module, fused) for module in self.model.modules())
+        return (True, False) if has and torch.backends.mha.get_fastpath_enabled() else (False,)
 
     @cached_property
     def norms(self) -> "list[FoundNorm]":
@@ -86,52 +89,80 @@ class Foreign:
 
     def variant(self, name: str) -> Example:
         """Return the example (`batch`), or a variant of it by name; row 0 comes first in all."""
-        example = self.example
+        example, n = self.example, self.pads
+        short = example.cut(example.tokens, 0, example.length - n) if "short" in name else example
         match name:
-            case "alone":
+            case "alone" | "again":
                 return example.alone()
-            case "padded":
-                return example.padded(self.pads)
-            case "padded by other values":
-                return example.padded(self.pads, other=True)
+            case "padded" | "short, padded":
+                return short.padded(n)
+            case "padded by other values" | "short, padded by other values":
+                return short.padded(n, other=True)
+            case "two rows":
+                return example.cut(example.rows, 0, 2)
             case "other rows":
                 return example.with_other_rows()
             case "later tokens":
-                return example.with_later_tokens(example.length // 2)
+                return example.with_later_tokens(self.now)
         return example
 
-    def output(self, name: str, *, wide: bool = False, fast: bool = True) -> Tensor:
+    @property
+    def now(self) -> int:
+        """The first of the later positions."""
+        return self.example.length // 2
+
+    def fit(self, name: str) -> Fit:
+        """Return where a variant's tensors have the values of the row alone."""
+        example = self.example
+        if name == "later tokens":
+            return Fit("right", example.length, self.now)
+        if name.startswith("short"):
+            return Fit(example.side, example.length, example.length - self.pads)
+        return Fit(example.side if "padded" in name else "right")
+
+    def output(self, name: str, *, wide: bool = False, fast: bool = False) -> Tensor:
         """Return row 0's output at its real positions for a variant; each runs only once.
 
         Raises ModelFailed if the model fails, ValueError if its output has other axes.
         """
         key = name, wide, fast
         if key not in self._outputs:
-            alone = None if name == "alone" else self.output("alone", wide=wide, fast=fast)
             torch.backends.mha.set_fastpath_enabled(fast)
             with torch.no_grad(), widened() if wide else nullcontext():
                 y = run(self.model, self.variant(name), self.forward)
-            if alone is not None:
-                y = aligned(y, alone, self.example.side).clone()
+            self.shapes[name] = y.shape
+            if name != "alone":
+                y = self.fit(name)(y, self.output("alone", wide=wide, fast=fast))[0].clone()
             self._outputs[key] = y
         return self._outputs[key]
 
+    def pair(self, name: str, base: str, seen: str) -> Pair:
+        """Return two variants, to locate what moves one from the other."""
+        examples = self.variant(base), self.variant(name)
+        return Pair(self.model, *examples, self.forward, seen, self.fit(name))
+
     def moved(self, name: str, base: str = "alone") -> Moved:
         """Return how far a variant's output is from another's, the most with any fast path."""
-        wide = can_widen(self.example.device)
-        found = []
+        wide, found = can_widen(self.example.device), []
         for fast in self.fast_paths:
-            y, y0 = (self.output(each, fast=fast) for each in (name, base))
+            y, y0 = self._both(name, base, fast=fast)
             narrow = moved(y, y0)
             argmax = float((y.argmax(-1) != y0.argmax(-1)).double().mean())
-            both = (self.output(each, wide=True, fast=fast) for each in (name, base))
-            found.append(Moved(moved(*both) if wide else narrow, narrow, argmax))
+            both = self._both(name, base, wide=True, fast=fast) if wide else (y, y0)
+            found.append(Moved(moved(*both), narrow, argmax))
         return max(found, key=lambda each: each.wide)
+
+    def _both(self, name: str, base: str, **how: bool) -> tuple[Tensor, Tensor]:
+        y0 = self.output(base, **how)
+        y = self.output(name, **how)
+        return (y, self.fit(name)(y0, y0)[0]) if base == "alone" else (y, y0)
 
 
 def moved(values: Tensor, base: Tensor) -> float:
-    """Return RMS(values - base) / RMS(base); infinite if only `values` has a NaN or infinity."""
-    change = movement(values, base)
+    """Return RMS(values - base) / RMS(base); infinite if only one of them has a NaN or infinity."""
+    same = (values == base) | (values.isnan() & base.isnan())
+    odd = same & ~base.isfinite()
+    change = movement(values.masked_fill(odd, 0), base.masked_fill(odd, 0))
     return change if change == change else float("inf")
 
 
@@ -178,8 +209,15 @@ def inspect(
             about.output("alone")
         except ModelFailed as error:
             raise ValueError(f"the model cannot run one row of the first batch: {error}") from error
-        findings = {each.name: replace(_ask(each.ask, about), name=each.name) for each in asked}
-        norms = about.norms if "norms" in findings else []
+        first = questions("module", names=["forward"])
+        findings = {}
+        for each in [*first, *(each for each in asked if each not in first)]:
+            failed = findings and findings["forward"].verdict == "broken"
+            found = Finding.none("the forward pass fails") if failed else _ask(each.ask, about)
+            findings[each.name] = replace(found, name=each.name)
+        norms = (
+            about.norms if findings["forward"].verdict != "broken" and "norms" in findings else []
+        )
     return Report(about.title, findings, norms)
 
 

@@ -38,5 +38,5 @@ def test_a_mask_that_is_passed_keeps_padding_out_and_one_forgotten_lets_it_in(ba
     assert leaking.findings["padding"].value > 0.01
     assert leaking.findings["batch_mates"].verdict == "fine"
     sound.raise_if_broken()
-    with pytest.raises(AssertionError, match=r"padding: moves by"):
+    with pytest.raises(AssertionError, match=r"padding: \d"):
         leaking.raise_if_broken()
