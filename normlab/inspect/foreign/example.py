@@ -1,8 +1,7 @@
 """One batch of a model's inputs, cut to a few rows and positions, and what is changed in it.
 
-Row 0 is the row that is looked at: the longest of its batch, without padding. All variants keep it
-first, so its values in a larger output are those at the start of every axis (or at the end of the
-token axis if padding is on the left); see `Fit`.
+Row 0 is the row that is looked at: the longest of its batch, without padding. It comes first in all
+variants, so its values in a larger output are the first on every axis; see `Fit`.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -30,6 +29,7 @@ class Example:
 
     `rows` and `tokens` have the batch axis and the token axis of each input that has one. `mask`
     is the input that marks real tokens, by ones (`real`), by zeros (`padding`) or by `lengths`.
+    `fill` has the values under padding.
     """
 
     values: Mapping[Key, Any]
@@ -51,128 +51,133 @@ class Example:
     @property
     def length(self) -> int:
         """The number of positions; 0 if the inputs have no token axis."""
-        for key, axis in self.tokens.items():
-            return self.values[key].shape[axis]
-        return 0
+        return next((self.values[key].shape[axis] for key, axis in self.tokens.items()), 0)
 
     @property
     def device(self) -> torch.device:
         """The device of the inputs."""
-        return next(each.device for each in self.values.values() if _is_tensor(each))
+        return next(x.device for x in self.values.values() if isinstance(x, Tensor))
 
     @property
     def real(self) -> Bool[Tensor, "B T"]:
         """Which positions are real tokens; all, if there is no mask."""
+        places = torch.arange(self.length, device=self.device).expand(self.size, -1)
         if not self.kind:
-            return torch.ones(self.size, self.length, dtype=torch.bool, device=self.device)
+            return places >= 0
         given = self.values[self.mask]
         if self.kind == "lengths":
-            return torch.arange(self.length, device=given.device) < given[:, None]
+            return places < given[:, None]
         return given == 0 if self.kind == "padding" else given != 0
-
-    @property
-    def inputs(self) -> list[Tensor]:
-        """The tensors that `content` names."""
-        return [self.values[key] for key in self.content]
 
     @property
     def content(self) -> list[Key]:
         """The inputs whose values may be replaced by others: tokens, features, images."""
-        names = {key: str(key) for key in self.rows if key is not None and key != self.mask}
-        return [key for key, name in names.items() if not any(n in name for n in _NO_CONTENT)]
+        keys = [key for key in self.rows if key is not None and key != self.mask]
+        return [key for key in keys if not any(name in str(key) for name in _NO_CONTENT)]
 
     def alone(self) -> "Example":
         """Return row 0 without the other rows."""
         return self.cut(self.rows, 0, 1)
 
     def padded(self, n: int, *, other: bool = False) -> "Example":
-        """Return row 0 alone, followed by n positions of padding (on the mask's side).
+        """Return row 0 alone with n positions of padding on the mask's side.
 
         The padding has the values found under the batch's own padding, else `pad_token_id` or 0;
-        with `other`, values as of real tokens.
+        with `other`, values as of real tokens. Positions and token types repeat the nearest one.
         """
         row = self.alone()
 
         def grow(key: Key, value: Tensor) -> Tensor:
             axis = self.tokens[key]
-            edge = value.narrow(axis, 0 if self.side == "left" else value.shape[axis] - 1, 1)
-            block = edge.repeat_interleave(n, axis)
-            if key == self.mask:
-                additive = value.is_floating_point() and self.kind == "padding"
-                marks = float("-inf") if additive else self.kind == "padding"
-                block = torch.full_like(block, marks)
+            end = value.narrow(axis, 0 if self.side == "left" else self.length - 1, 1)
+            block = end.repeat_interleave(n, axis)
+            if key in self.content and other:
+                times = -(-n // self.length)
+                block = self._other(key, torch.cat([value] * times, axis).narrow(axis, 0, n))
             elif key in self.content:
-                times = -(-n // value.shape[axis])
-                block = torch.cat([value] * times, axis).narrow(axis, 0, n)
-                block = self._other(key, block) if other else block.new_full((), self.fill[key])
-                block = block.expand(*edge.shape[:axis], n, *edge.shape[axis + 1 :])
+                block = torch.full_like(block, self.fill[key])
+            elif key == self.mask:
+                pad = self.kind == "padding"
+                block = torch.full_like(
+                    block, -torch.inf if pad and value.is_floating_point() else pad
+                )
             elif key == "labels":
                 block = torch.full_like(block, -100)
-            parts = (block, value) if self.side == "left" else (value, block)
-            return torch.cat(parts, axis)
+            return torch.cat((block, value) if self.side == "left" else (value, block), axis)
 
         return row.change(self.tokens, grow)
 
     def with_other_rows(self) -> "Example":
         """Return the batch with other values in all rows but row 0."""
-        size = self.size
-
-        def change(key: Key, value: Tensor) -> Tensor:
-            axis = self.rows[key]
-            others = self._other(key, value.narrow(axis, 1, size - 1))
-            return torch.cat([value.narrow(axis, 0, 1), others], axis)
-
-        return self.change(self.content, change)
+        return self._replaced(self.rows, 1)
 
     def with_later_tokens(self, t: int) -> "Example":
         """Return row 0 alone, with other values from position t on."""
-        row, n = self.alone(), self.length
+        return self.alone()._replaced(self.tokens, t)
 
-        def change(key: Key, value: Tensor) -> Tensor:
-            axis = self.tokens[key]
-            later = self._other(key, value.narrow(axis, t, n - t))
-            return torch.cat([value.narrow(axis, 0, t), later], axis)
+    def _replaced(self, axes: Mapping[Key, int], start: int) -> "Example":
+        def change(key: Key, x: Tensor) -> Tensor:
+            kept, rest = x.tensor_split([start], axes[key])
+            return torch.cat([kept, self._other(key, rest)], axes[key])
 
-        return row.change([key for key in self.content if key in self.tokens], change)
-
-    def until(self, t: int) -> "Example":
-        """Return row 0 alone, cut to its first t positions."""
-        return self.alone().cut(self.tokens, 0, t)
+        return self.change([key for key in self.content if key in axes], change)
 
     def cut(self, axes: Mapping[Key, int], start: int, stop: int) -> "Example":
+        """Return only the rows, or the positions, from start to stop."""
         new = self.change(axes, lambda key, x: x.narrow(axes[key], start, stop - start))
         if self.kind == "lengths" and axes is self.tokens:
             new = new.change([self.mask], lambda _, x: x.clamp(max=stop) - start)
         return new
 
     def change(self, keys: Iterable[Key], change: Callable[[Key, Tensor], Tensor]) -> "Example":
+        """Return an example with some inputs replaced by `change(key, input)`."""
         return replace(self, values={**self.values, **{k: change(k, self.values[k]) for k in keys}})
 
     def _other(self, key: Key, x: Tensor) -> Tensor:
-        """Return values that all differ from x, with another mean and variance if they are real."""
+        """Return values that all differ from x; floats have another mean and variance too."""
         if x.is_floating_point():
-            spread = x.double().std(correction=0).clamp(min=0.1).to(x.dtype)
-            return 2 * x.roll(1, -1) + spread
+            return 2 * x.roll(1, -1) + x.double().std(correction=0).clamp(min=0.1).to(x.dtype)
         known = self.values[key].unique()
-        known = known[known != self.fill[key]] if len(known) > 2 else known
-        if x.dtype == torch.bool or len(known) < 2:
-            return ~x if x.dtype == torch.bool else (x - 1).abs()
+        known = known[known != self.fill.get(key, 0)] if len(known) > 2 else known
+        if len(known) < 2:
+            return (x == 0).to(x.dtype)
         return known[(torch.searchsorted(known, x.contiguous()) + 1) % len(known)]
 
 
-def _is_tensor(value: Any) -> bool:
-    return isinstance(value, Tensor)
+@dataclass(frozen=True)
+class Fit:
+    """Which part of a variant's tensor has a counterpart in the base's tensor.
+
+    Along axes of different sizes it is the first entries, or the last ones if padding is on the
+    `left`. Along axes of `size` in both it is the first (or last) `kept` entries in both.
+    """
+
+    side: Side = "right"
+    size: int = 0
+    kept: int = 0
+
+    def __call__(self, y: Tensor, base: Tensor) -> tuple[Tensor, Tensor]:
+        """Return views of both tensors with the same shape; ValueError if there are none."""
+        if y.ndim != base.ndim or any(a < b for a, b in zip(y.shape, base.shape, strict=True)):
+            raise ValueError(f"the output has the shape {[*y.shape]}, for one row {[*base.shape]}")
+        for axis, few in enumerate(base.shape):
+            kept = self.kept if y.shape[axis] == few == self.size else few
+            y, base = (
+                x.narrow(axis, x.shape[axis] - kept if self.side == "left" else 0, kept)
+                for x in (y, base)
+            )
+        return y, base
 
 
 def call(
     model: nn.Module, example: Example, forward: Forward | None, *, copies: bool = True
 ) -> Any:
     """Return a model's output for an example, by default for copies of its tensors."""
-    values = example.values.items()
-    given = {key: x.clone() if copies and _is_tensor(x) else x for key, x in values}
-    given.pop(None, None)
-    ordered = [given[key] for key in sorted(key for key in given if isinstance(key, int))]
-    named = {key: value for key, value in given.items() if isinstance(key, str)}
+    values = {k: v for k, v in example.values.items() if k is not None}
+    if copies:
+        values = {k: v.clone() if isinstance(v, Tensor) else v for k, v in values.items()}
+    ordered = [values[key] for key in sorted(key for key in values if isinstance(key, int))]
+    named = {key: value for key, value in values.items() if isinstance(key, str)}
     if forward is None:
         return model(*ordered, **named)
     batch: Any = named if example.form == "dict" else tuple(ordered)
@@ -210,39 +215,9 @@ def looked_at(output: Any) -> Tensor:
 
 
 def tensors(value: Any) -> Iterator[Tensor]:
-    """Yield the tensors in nested dicts, tuples, lists and dataclasses, in order."""
+    """Yield the tensors in nested dicts, tuples and lists, in order."""
     if isinstance(value, Tensor):
         yield value
-    elif isinstance(value, Mapping):
-        for each in value.values():
+    elif isinstance(value, Mapping | tuple | list):
+        for each in value.values() if isinstance(value, Mapping) else value:
             yield from tensors(each)
-    elif isinstance(value, tuple | list):
-        for each in value:
-            yield from tensors(each)
-
-
-@dataclass(frozen=True)
-class Fit:
-    """Which part of a variant's tensor has a counterpart in the base's tensor.
-
-    Along axes of different sizes it is the first entries, or the last ones if padding is on the
-    `left`. Along axes of `size` in both it is the first (or last) `kept` entries in both.
-    """
-
-    side: Side = "right"
-    size: int = 0
-    kept: int = 0
-
-    def __call__(self, y: Tensor, base: Tensor) -> tuple[Tensor, Tensor]:
-        """Return views of both tensors with the same shape; ValueError if there are none."""
-        if y.ndim != base.ndim or any(a < b for a, b in zip(y.shape, base.shape, strict=True)):
-            raise ValueError(f"the output has the shape {[*y.shape]}, for one row {[*base.shape]}")
-        for axis in range(y.ndim):
-            few = base.shape[axis]
-            kept = self.kept if y.shape[axis] == few == self.size else few
-            views = (x.narrow(axis, self._start(x.shape[axis], kept), kept) for x in (y, base))
-            y, base = views
-        return y, base
-
-    def _start(self, size: int, kept: int) -> int:
-        return size - kept if self.side == "left" else 0

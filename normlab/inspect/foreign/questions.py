@@ -4,21 +4,21 @@ All values are RMS(y' - y) / RMS(y) over the real positions of one row, computed
 """
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 
 import torch
 from torch import nn
 
-from normlab.inspect.foreign.calls import Call, record
-from normlab.inspect.foreign.example import Fit, ModelFailed, call, looked_at, tensors
-from normlab.inspect.foreign.locate import locate, sentence
-from normlab.inspect.foreign.subject import HARM, LEAK, Foreign, Moved, moved
+from normlab.inspect.foreign.calls import record
+from normlab.inspect.foreign.example import ModelFailed, call, looked_at, tensors
+from normlab.inspect.foreign.locate import locate
+from normlab.inspect.foreign.subject import LEAK, Foreign, Moved, moved
 from normlab.inspect.foreign.unchanged import unchanged
-from normlab.inspect.foreign.wide import can_widen, widened
 from normlab.inspect.model import percent
-from normlab.inspect.question import Finding, Verdict, question
+from normlab.inspect.question import Finding, question
 
+HARM = 1e-3
+"""The movement above which a leak is called broken."""
 BLIND = 1e-4
 """What rounding in float32 can hide on a device without float64."""
 
@@ -37,65 +37,55 @@ def leak(
     of which the first is the worst one by default. `seen` is what no output should depend on.
     """
     worst = max(found, key=lambda name: found[name].wide)
-    value, limit = found[worst].wide, LEAK if can_widen(about.example.device) else BLIND
-    verdict: Verdict = "fine" if value <= limit else "look" if value <= HARM else "broken"
-    if verdict == "broken" and worst == "padded by other values" and found["padded"].wide <= HARM:
-        verdict = "look"  # nothing moves as long as padding has the usual values
+    value, limit = found[worst].wide, BLIND if about.blind else LEAK
     values = {name: vars(each) for name, each in found.items()}
-    if verdict == "fine":
+    if value <= limit:
         most = max(found.values(), key=lambda each: each.narrow)
         at = f" and the largest entry at {percent(most.argmax)} of places" * bool(most.argmax)
-        where = "no leak" if limit == LEAK else f"{about.dtype} cannot tell; no float64 here"
-        text = (
-            f"{size(value)} (limit {limit:.0e}), {where}; rounding in {about.dtype} moves it by "
-            f"{size(most.narrow)}{at}. {how}"
-        )
-        return Finding(text, values, verdict=verdict, value=value, threshold=limit)
-    threshold = HARM if verdict == "broken" else limit
-    place = locate(about.pair(against[0] or worst, against[1], seen), LEAK)
-    text = f"{size(value)} (limit {size(threshold)}), {worst}: {sentence(place)}. {how}"
-    module = place.module if place else None
-    return Finding(text, values, verdict=verdict, value=value, threshold=threshold, module=module)
+        where = "the device has no float64 to tell more" if about.blind else "no leak"
+        text = f"{size(value)} (limit {limit:.0e}), {where}; rounding in {about.dtype} moves it by "
+        text += f"{size(most.narrow)}{at}. {how}"
+        return Finding(text, values, verdict="fine", value=value, threshold=limit)
+    # padding that has the usual values does no harm
+    usual = found.get("padded", found[worst]) if worst == "padded by other values" else found[worst]
+    broken = min(value, usual.wide) > HARM
+    path, sentence = locate(about, against[0] or worst, against[1], seen)
+    return Finding(
+        f"{size(value)} (limit {size(HARM if broken else limit)}), {worst}: {sentence}. {how}",
+        values,
+        verdict="broken" if broken else "look",
+        value=value,
+        threshold=HARM if broken else limit,
+        module=path,
+    )
 
 
 @question("forward", of="module")
 def forward(about: Foreign) -> Finding:
     """Does the forward pass repeat, without NaN, and leave its inputs as they are?
 
-    A row is run twice. If the outputs differ, no other question has an answer.
+    A row is run twice. If the outputs differ or have NaN, no other question has an answer.
     """
-    y = about.output("alone")
-    if not bool(y.isfinite().any()) or bool(y.isnan().any()):
-        place = _first_nan(about)
+    y, row = about.output("alone"), about.variant("alone")
+    if bool(y.isnan().any()):
+        calls, _ = record(about.model, row, about.forward)
+        odd = [each for each in calls if any(bool(x.isnan().any()) for x in tensors(each.output))]
+        last = next((a for a, b in zip(odd, [*odd[1:], None], strict=True)
+                     if b is None or not b.name.startswith(a.name)), None)  # fmt: skip
+        path = last.name if last else None
         text = f"the output has NaN at {percent(float(y.isnan().double().mean()))} of its entries"
-        return Finding(f"{text}, first from {place!r}", verdict="broken", module=place)
-    given = about.variant("alone")
-    given = given.change(given.content, lambda _, x: x.clone())
+        return Finding(f"{text}, first in {path or 'the model'}", verdict="broken", module=path)
+    given = row.change(row.content, lambda _, x: x.clone())
     with torch.no_grad():
         again = looked_at(call(about.model, given, about.forward, copies=False))
-    changed = [
-        str(key)
-        for key in given.content
-        if not torch.equal(given.values[key], about.variant("alone").values[key])
-    ]
+    changed = [k for k in row.content if not torch.equal(given.values[k], row.values[k])]
+    if moved(again, y) > 0 and (value := about.moved("again").wide) > LEAK:
+        path, sentence = locate(about, "again", "alone", "random numbers")
+        text = f"{size(value)} from one run to the next: {sentence}"
+        return Finding(text, verdict="broken", value=value, threshold=LEAK, module=path)
     if changed:
         return Finding(f"changes its input {changed[0]} in place", verdict="look")
-    if moved(again, y) > 0 and (value := about.moved("again").wide) > LEAK:
-        place = locate(about.pair("again", "alone", "random numbers"), LEAK)
-        text = f"{size(value)} from one run to the next: {sentence(place)}"
-        return Finding(text, verdict="broken", value=value, module=place.module if place else None)
-    return Finding("repeats exactly", verdict="fine", value=0.0)
-
-
-def _first_nan(about: Foreign) -> str | None:
-    with torch.no_grad():
-        calls, _ = record(about.model, about.variant("alone"), about.forward)
-    inner = [each for each in calls if not any(True for _ in each.module.children())]
-    for each in [*inner, *calls]:
-        floats = [x for x in tensors(each.output) if x.is_floating_point()]
-        if any(bool(x.isnan().any()) for x in floats):
-            return each.name
-    return None
+    return Finding("repeats exactly", verdict="fine", value=0.0, threshold=LEAK)
 
 
 @question("padding", of="module")
@@ -111,20 +101,16 @@ def padding(about: Foreign) -> Finding:
         return Finding.none("the inputs have no axis of tokens, so nothing is padded")
     if not example.kind:
         return Finding.none("no input marks padding; name the one that does with mask=")
-    names, base = ("padded", "padded by other values"), "alone"
-    how = f"One row of {example.length} positions, alone and padded by {n}"
+    base, how = "alone", f"One row of {example.length:,} positions, alone and padded by {n:,}"
+    names = ("padded", "padded by other values")
     try:
         found = {name: about.moved(name) for name in names}
-    except ModelFailed as error:
-        if example.length <= 2 * 8:
+    except ModelFailed:
+        if example.length <= n:
             raise
-        base = "short, padded"
-        try:
-            found = {name: about.moved(f"short, {name}", base) for name in names[1:]}
-        except ModelFailed:
-            raise error from None
-        found = {f"short, {name}": each for name, each in found.items()}
-        how = f"One row of {example.length - n} positions, padded by {n}; no longer row runs"
+        base, worst = (f"short, {name}" for name in names)
+        found = {worst: about.moved(worst, base)}
+        how = f"One row of {example.length - n:,} positions, padded by {n:,}; no longer row runs"
     return leak(about, found, ("", base), "padding", how)
 
 
@@ -135,10 +121,10 @@ def batch_mates(about: Foreign) -> Finding:
     Let y be the output for a row in its batch; y' with other values in all other rows, and for the
     row alone.
     """
-    rows = about.example.size
     found = {"other rows": about.moved("other rows", "batch"), "alone": about.moved("batch")}
     if about.output("alone").shape == about.shapes["batch"]:
         return Finding.none("the output has no axis of rows")
+    rows = about.example.size
     how = f"One row alone, among {rows}, and among {rows} with other values"
     return leak(about, found, ("two rows", "alone"), "other rows", how)
 
@@ -149,93 +135,47 @@ def future(about: Foreign) -> Finding:
 
     Let y be the output for the first half of a row's positions, y' with other tokens in the second.
     """
-    example, t = about.example, about.now
-    causal = is_causal(about.model) if about.causal is None else about.causal
-    if not causal:
-        unknown = "nothing says that the model is causal; if it is, pass causal=True"
-        return Finding.none(unknown if about.causal is None else "the model is not causal")
-    if example.length < 2:
-        return Finding.none("the inputs have no later tokens")
-    if example.length not in about.output("alone").shape:
-        shape = [*about.output("alone").shape]
-        return Finding.none(f"the output {shape} has no axis of {example.length} positions")
+    n, shape = about.example.length, about.output("alone").shape
+    if about.causal is False:
+        return Finding.none("the model is not causal")
+    if about.causal is None and not is_causal(about.model):
+        return Finding.none("nothing says that the model is causal; if it is, pass causal=True")
+    if n < 2 or n not in shape:
+        return Finding.none(f"the output {[*shape]} has no axis of {n} positions")
+    how = f"The first {n // 2} positions, with other tokens in the {n - n // 2} after them"
     found = {"later tokens": about.moved("later tokens")}
-    how = f"The first {t} positions, with other tokens in the {example.length - t} after them"
     return leak(about, found, ("", "alone"), "later tokens", how)
 
 
 def is_causal(model: nn.Module) -> bool:
-    """Return whether a model says itself that it is causal, by its config or attention."""
+    """Return whether a model says itself that it is causal, by its config, name or attention."""
     config = getattr(model, "config", None)
     if getattr(config, "is_encoder_decoder", False):
         return False
     named = re.search("CausalLM|LMHead", type(model).__name__) is not None
-    attends = [getattr(module, "is_causal", False) for module in model.modules()]
-    return named or getattr(config, "is_decoder", False) is True or any(x is True for x in attends)
+    attends = any(getattr(module, "is_causal", False) is True for module in model.modules())
+    return named or attends or getattr(config, "is_decoder", False) is True
 
 
 @question("modes", of="module")
 def modes(about: Foreign) -> Finding:
     """Does training, without dropout, give another output, and does padding enter its statistics?
 
-    Modules that keep running statistics are set to training mode. Each gets the input it has in the
-    pass of a padded row, with other values under the padding; y is its output at real positions.
-    That such a norm sees the other rows in training is by design.
+    Modules that keep running statistics are set to training mode, all others are not. Whether
+    padding enters a norm's statistics is tried on the norm's own input in the pass of a padded row.
+    That a batch norm sees the other rows in training is by design.
     """
-    keeping = {
-        name: module
-        for name, module in about.model.named_modules()
-        if any("running_" in buffer for buffer, _ in module.named_buffers(recurse=False))
-    }
-    if not keeping:
-        return Finding(
-            "no module keeps running statistics, so training differs by dropout alone",
-            verdict="fine", value=0.0, threshold=LEAK,
-        )  # fmt: skip
+    keeping = [m for m in about.model.modules() if any("running_" in b for b in m._buffers)]
     about.moved("batch")
-    with _training(about, keeping.values()):
-        value = about.moved("in training", "batch").wide
-    text = f"training moves it by {size(value)}: {len(keeping)} norms use the batch's statistics"
-    found = {"training": value, "padding": {}}
-    if about.example.has_padding:
-        calls = [_calls(about, name, keeping) for name in ("alone", "padded")]
-        fit = about.fit("padded")
-        with _training(about, keeping.values()), torch.no_grad(), widened():
-            for former, given in zip(*calls, strict=True):
-                moves = _padding_enters(former, given, fit)
-                found["padding"][given.name] = max(moves, found["padding"].get(given.name, 0.0))
-    worst = max(found["padding"], key=lambda name: found["padding"][name], default="")
-    most = found["padding"].get(worst, 0.0)
-    if most > LEAK:
-        kind = type(keeping[worst]).__name__
-        words = f"{worst}: {kind}, whose statistics in training include padding ({size(most)})"
-        return Finding(
-            f"{words}; {text}", found, verdict="look", value=most, threshold=LEAK, module=worst
-        )
-    return Finding(f"{text}, by design", found, verdict="fine", value=most, threshold=LEAK)
-
-
-def _calls(about: Foreign, name: str, modules: Mapping[str, nn.Module]) -> list[Call]:
-    with torch.no_grad(), widened():
-        return record(
-            about.model, about.variant(name), about.forward, lambda name, _: name in modules
-        )[0]
-
-
-@contextmanager
-def _training(about: Foreign, modules: Iterable[nn.Module]) -> Iterator[None]:
     with unchanged(about.model):
-        for module in modules:
+        for module in keeping:
             module.training = True
-        yield
-
-
-def _padding_enters(former: Call, given: Call, fit: Fit) -> float:
-    """Return how far a module's output at real positions moves with what is under the padding."""
-    (x, *rest), (x0, *_) = given.args, former.args
-    other = 2 * x.roll(1, -1) + x.std()
-    real, _ = fit(other, x0)
-    real.copy_(fit(x, x0)[0])
-    outputs = [next(tensors(given.module(each, *rest, **given.kwargs))) for each in (x, other)]
-    y0 = next(tensors(former.output))
-    return moved(*(fit(each, y0)[0] for each in reversed(outputs)))
+        value = about.moved("in training", "batch").wide if keeping else 0.0
+    text = f"training moves it by {size(value)}: {len(keeping)} norms use the batch's statistics"
+    text = text if keeping else "no norm keeps statistics, so only dropout is different in training"
+    given = {"training": value}
+    for norm in about.norms if about.example.has_padding else []:
+        if norm.training and norm.training.padding and not norm.evaluation.padding:
+            words = f"{norm.name}: {norm.kind}, includes padding in its statistics in training"
+            return Finding(f"{words}; {text}", given, verdict="look", module=norm.name)
+    return Finding(f"{text}, by design", given, verdict="fine", value=0.0, threshold=LEAK)

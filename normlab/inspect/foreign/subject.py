@@ -1,5 +1,6 @@
 """Any module under inspection, and the outputs that its questions compare."""
 
+from collections import Counter
 from collections.abc import Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
@@ -11,10 +12,9 @@ from torch import Tensor, nn
 
 from normlab.inspect.foreign.batches import example_of, first_batches
 from normlab.inspect.foreign.example import Example, Fit, Forward, ModelFailed, run
-from normlab.inspect.foreign.locate import Pair
 from normlab.inspect.foreign.report import Report
 from normlab.inspect.foreign.unchanged import unchanged
-from normlab.inspect.foreign.wide import can_widen, widened
+from normlab.inspect.foreign.wide import widened
 from normlab.inspect.model import movement
 from normlab.inspect.question import Finding, questions
 
@@ -23,8 +23,6 @@ if TYPE_CHECKING:
 
 LEAK = 1e-9
 """The largest movement in float64 that can be rounding."""
-HARM = 1e-3
-"""The movement above which a leak is called broken."""
 
 
 @dataclass(frozen=True)
@@ -61,24 +59,29 @@ class Foreign:
         return f"{type(self.model).__name__}, {size:,} parameters in {self.dtype}; {shown}"
 
     @property
+    def dtype(self) -> str:
+        """The dtype of most weights: `bfloat16`."""
+        sizes: Counter[torch.dtype] = Counter()
+        for weight in self.model.parameters():
+            sizes[weight.dtype] += weight.numel()
+        return str(sizes.most_common(1)[0][0] if sizes else torch.get_default_dtype())[6:]
+
+    @property
+    def blind(self) -> bool:
+        """Whether the device has no float64."""
+        return self.example.device.type == "mps"
+
+    @property
     def pads(self) -> int:
         """By how many positions a row is padded: half its length, at least 8."""
         return max(8, self.example.length // 2)
-
-    @property
-    def dtype(self) -> str:
-        """The dtype of most weights: `bfloat16`."""
-        sizes: dict[torch.dtype, int] = {}
-        for weight in self.model.parameters():
-            sizes[weight.dtype] = sizes.get(weight.dtype, 0) + weight.numel()
-        return str(max(sizes, key=lambda each: sizes[each], default=torch.float32))[6:]
 
     @property
     def fast_paths(self) -> tuple[bool, ...]:
         """Whether to run with torch's fused encoder layer: both, if the model may use it."""
         fused = (nn.TransformerEncoderLayer, nn.MultiheadAttention)
         has = any(isinstance(module, fused) for module in self.model.modules())
-        return (True, False) if has and torch.backends.mha.get_fastpath_enabled() else (False,)
+        return (False, True) if has and torch.backends.mha.get_fastpath_enabled() else (False,)
 
     @cached_property
     def norms(self) -> "list[FoundNorm]":
@@ -88,37 +91,30 @@ class Foreign:
         return find_norms(self)
 
     def variant(self, name: str) -> Example:
-        """Return the example (`batch`), or a variant of it by name; row 0 comes first in all."""
+        """Return the example, or a variant of it by name; row 0 comes first in all.
+
+        A `short` row leaves room for its padding in the length of the example.
+        """
         example, n = self.example, self.pads
         short = example.cut(example.tokens, 0, example.length - n) if "short" in name else example
-        match name:
-            case "alone" | "again":
-                return example.alone()
-            case "padded" | "short, padded":
-                return short.padded(n)
-            case "padded by other values" | "short, padded by other values":
-                return short.padded(n, other=True)
-            case "two rows":
-                return example.cut(example.rows, 0, 2)
-            case "other rows":
-                return example.with_other_rows()
-            case "later tokens":
-                return example.with_later_tokens(self.now)
-        return example
-
-    @property
-    def now(self) -> int:
-        """The first of the later positions."""
-        return self.example.length // 2
+        variants = {
+            "padded": lambda: short.padded(n),
+            "padded by other values": lambda: short.padded(n, other=True),
+            "two rows": lambda: example.cut(example.rows, 0, 2),
+            "other rows": example.with_other_rows,
+            "later tokens": lambda: example.with_later_tokens(example.length // 2),
+            **dict.fromkeys(("batch", "in training"), lambda: example),
+        }
+        return variants.get(name.removeprefix("short, "), example.alone)()
 
     def fit(self, name: str) -> Fit:
         """Return where a variant's tensors have the values of the row alone."""
-        example = self.example
+        side, length = self.example.side, self.example.length
         if name == "later tokens":
-            return Fit("right", example.length, self.now)
+            return Fit("right", length, length // 2)
         if name.startswith("short"):
-            return Fit(example.side, example.length, example.length - self.pads)
-        return Fit(example.side if "padded" in name else "right")
+            return Fit(side, length, length - self.pads)
+        return Fit(side if "padded" in name else "right")
 
     def output(self, name: str, *, wide: bool = False, fast: bool = False) -> Tensor:
         """Return row 0's output at its real positions for a variant; each runs only once.
@@ -127,41 +123,38 @@ class Foreign:
         """
         key = name, wide, fast
         if key not in self._outputs:
+            former = torch.backends.mha.get_fastpath_enabled()
             torch.backends.mha.set_fastpath_enabled(fast)
             with torch.no_grad(), widened() if wide else nullcontext():
                 y = run(self.model, self.variant(name), self.forward)
+            torch.backends.mha.set_fastpath_enabled(former)
             self.shapes[name] = y.shape
             if name != "alone":
                 y = self.fit(name)(y, self.output("alone", wide=wide, fast=fast))[0].clone()
             self._outputs[key] = y
         return self._outputs[key]
 
-    def pair(self, name: str, base: str, seen: str) -> Pair:
-        """Return two variants, to locate what moves one from the other."""
-        examples = self.variant(base), self.variant(name)
-        return Pair(self.model, *examples, self.forward, seen, self.fit(name))
-
     def moved(self, name: str, base: str = "alone") -> Moved:
         """Return how far a variant's output is from another's, the most with any fast path."""
-        wide, found = can_widen(self.example.device), []
+        found = []
         for fast in self.fast_paths:
-            y, y0 = self._both(name, base, fast=fast)
-            narrow = moved(y, y0)
+            narrow, *both = [
+                moved(self.output(name, wide=w, fast=fast), self._base(name, base, w, fast))
+                for w in ((False,) if self.blind else (False, True))
+            ]
+            y, y0 = self.output(name, fast=fast), self._base(name, base, False, fast)
             argmax = float((y.argmax(-1) != y0.argmax(-1)).double().mean())
-            both = self._both(name, base, wide=True, fast=fast) if wide else (y, y0)
-            found.append(Moved(moved(*both), narrow, argmax))
+            found.append(Moved(both[0] if both else narrow, narrow, argmax))
         return max(found, key=lambda each: each.wide)
 
-    def _both(self, name: str, base: str, **how: bool) -> tuple[Tensor, Tensor]:
-        y0 = self.output(base, **how)
-        y = self.output(name, **how)
-        return (y, self.fit(name)(y0, y0)[0]) if base == "alone" else (y, y0)
+    def _base(self, name: str, base: str, wide: bool, fast: bool) -> Tensor:
+        y = self.output(base, wide=wide, fast=fast)
+        return self.fit(name)(y, y)[0] if base == "alone" else y
 
 
 def moved(values: Tensor, base: Tensor) -> float:
     """Return RMS(values - base) / RMS(base); infinite if only one of them has a NaN or infinity."""
-    same = (values == base) | (values.isnan() & base.isnan())
-    odd = same & ~base.isfinite()
+    odd = ~base.isfinite() & ((values == base) | (values.isnan() & base.isnan()))
     change = movement(values.masked_fill(odd, 0), base.masked_fill(odd, 0))
     return change if change == change else float("inf")
 
@@ -198,9 +191,9 @@ def inspect(
         )
     names = () if checks in ("quick", "all") else [checks] if isinstance(checks, str) else checks
     kinds = ("module",) if checks == "quick" else ("module", "module_all")
-    asked = questions(*kinds, names=names)
-    model = unwrapped(model)
-    given = first_batches(batches)
+    first = questions("module", names=["forward"])
+    asked = [*first, *(each for each in questions(*kinds, names=names) if each not in first)]
+    model, given = unwrapped(model), first_batches(batches)
     with unchanged(model, given):
         model.eval()
         example = example_of(model, given[0], forward=forward, mask=mask, rows=rows, tokens=tokens)
@@ -209,22 +202,18 @@ def inspect(
             about.output("alone")
         except ModelFailed as error:
             raise ValueError(f"the model cannot run one row of the first batch: {error}") from error
-        first = questions("module", names=["forward"])
-        findings = {}
-        for each in [*first, *(each for each in asked if each not in first)]:
+        findings: dict[str, Finding] = {}
+        for each in asked:
             failed = findings and findings["forward"].verdict == "broken"
-            found = Finding.none("the forward pass fails") if failed else _ask(each.ask, about)
+            found = Finding.none("the forward pass is broken") if failed else _ask(each.ask, about)
             findings[each.name] = replace(found, name=each.name)
-        norms = (
-            about.norms if findings["forward"].verdict != "broken" and "norms" in findings else []
-        )
-    return Report(about.title, findings, norms)
+    return Report(about.title, findings, about.__dict__.get("norms", []))
 
 
 def _ask(ask: Any, about: Foreign) -> Finding:
     try:
         return ask(about)
-    except (ModelFailed, ValueError) as error:
+    except ValueError as error:
         return Finding.none(str(error))
 
 

@@ -2,15 +2,36 @@
 
 import random
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import partial
 from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor, nn
+from torch.backends import cuda, cudnn, mha, mkldnn
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
+
+Steps = list[Callable[[], object]]
+_SETTINGS = (
+    (torch.is_grad_enabled, torch.set_grad_enabled),
+    (torch.get_default_dtype, torch.set_default_dtype),
+    (torch.are_deterministic_algorithms_enabled, torch.use_deterministic_algorithms),
+    (torch.get_num_threads, torch.set_num_threads),
+    (mha.get_fastpath_enabled, mha.set_fastpath_enabled),
+    (cuda.flash_sdp_enabled, cuda.enable_flash_sdp),
+    (cuda.math_sdp_enabled, cuda.enable_math_sdp),
+    (cuda.mem_efficient_sdp_enabled, cuda.enable_mem_efficient_sdp),
+    (torch.get_rng_state, torch.set_rng_state),
+    (np.random.get_state, np.random.set_state),
+    (random.getstate, random.setstate),
+)
+_FLAGS = (
+    *((cudnn, name) for name in ("enabled", "benchmark", "deterministic", "allow_tf32")),
+    *((cuda.matmul, f"allow_{name}_reduced_precision_reduction") for name in ("bf16", "fp16")),
+    *((cuda.matmul, "allow_tf32"), (mkldnn, "enabled")),
+)
 
 
 @contextmanager
@@ -22,11 +43,16 @@ def unchanged(model: nn.Module, inputs: Any = ()) -> Iterator[None]:
     of torch, CUDA, numpy and Python, and torch's global flags. Buffers and inputs are copied.
     A weight or gradient is copied just before an operation writes to it, so most never are.
     """
-    restore = [*_process(), *_modules(model), *_gradients(model)]
-    kept = [*model.buffers(), *_attributes(model), *filter(_is_plain, tree_leaves(inputs))]
-    restore += [partial(_write, each, each.detach().clone()) for each in kept]
-    grads = [each.grad for each in model.parameters() if each.grad is not None]
-    writes = _Writes([*model.parameters(), *grads])
+    weights = [*model.parameters()]
+    writes = _Writes([*weights, *(w.grad for w in weights if w.grad is not None)])
+    restore: Steps = [*_modules(model), *_process()]
+    for w in weights:
+        restore += [partial(w.requires_grad_, w.requires_grad), partial(setattr, w, "grad", w.grad)]
+    parts = ("_parameters", "_buffers", "_modules")
+    own = [v for m in model.modules() for k, v in m.__dict__.items() if k not in parts]
+    for x in filter(_in_memory, tree_leaves([[*model.buffers()], own, inputs])):
+        if not isinstance(x, nn.Parameter):
+            restore.append(partial(x.data.copy_, x.detach().clone()))
     try:
         with writes:
             yield
@@ -36,107 +62,52 @@ def unchanged(model: nn.Module, inputs: Any = ()) -> Iterator[None]:
 
 
 class _Writes(TorchDispatchMode):
-    """Copy a weight when an operation is about to write to it for the first time."""
+    """Copies a weight when an operation is about to write to it for the first time."""
 
     def __init__(self, weights: Sequence[Tensor]) -> None:
         super().__init__()
-        self._weights = {w.untyped_storage().data_ptr(): w for w in weights if _is_plain(w)}
-        self.undo: list[Callable[[], object]] = []
+        self._kept = {w.untyped_storage().data_ptr(): w for w in weights if _in_memory(w)}
+        self.undo: Steps = []
 
     def __torch_dispatch__(
         self, func: Any, types: Any, args: Sequence[Any] = (), kwargs: Any = None
     ) -> Any:
         if func._schema.is_mutable:
-            for each in tree_leaves((args, kwargs)):
-                if _is_plain(each):
-                    weight = self._weights.pop(each.untyped_storage().data_ptr(), None)
-                    if weight is not None:
-                        self.undo.append(partial(_write, weight, weight.detach().clone()))
+            for x in filter(_in_memory, tree_leaves((args, kwargs))):
+                w = self._kept.pop(x.untyped_storage().data_ptr(), None)
+                if w is not None:
+                    self.undo.append(partial(w.data.copy_, w.detach().clone()))
         return func(*args, **(kwargs or {}))
 
 
-def _is_plain(value: Any) -> bool:
-    """Return whether a value is a tensor in memory."""
+def _in_memory(value: Any) -> bool:
     return isinstance(value, Tensor) and value.layout == torch.strided and not value.is_meta
 
 
-def _write(target: Tensor, values: Tensor) -> None:
-    target.data.copy_(values)  # `.data`: autograd's version of the tensor stays the same
-
-
-def _attributes(model: nn.Module) -> list[Tensor]:
-    """Return the tensors that modules keep as plain attributes, or in a list or dict."""
-    parts = ("_parameters", "_buffers", "_modules")
-    values = [{k: v for k, v in m.__dict__.items() if k not in parts} for m in model.modules()]
-    return [each for each in tree_leaves(values) if _is_plain(each) and each.grad_fn is None]
-
-
-def _modules(model: nn.Module) -> list[Callable[[], object]]:
-    """Return steps that restore each module's attributes, and the content of containers in them.
+def _modules(model: nn.Module) -> Steps:
+    """Return steps that restore each module's attributes, and the containers among them.
 
     Parameters, buffers, hooks and the training mode are such attributes.
     """
-    steps: list[Callable[[], object]] = []
+    steps: Steps = []
     for module in model.modules():
         for value in (module.__dict__, *module.__dict__.values()):
-            if isinstance(value, dict):
-                steps.append(partial(_refill, value, dict(value)))
-            elif isinstance(value, set):
-                steps.append(partial(_refill, value, set(value)))
+            if isinstance(value, dict | set):
+                steps += [value.clear, partial(value.update, value.copy())]
             elif isinstance(value, list):
-                steps.append(partial(value.__setitem__, slice(None), list(value)))
+                steps.append(partial(value.__setitem__, slice(None), value.copy()))
     return steps
 
 
-def _refill(container: Any, content: Any) -> None:
-    container.clear()
-    container.update(content)
-
-
-def _gradients(model: nn.Module) -> list[Callable[[], object]]:
-    steps: list[Callable[[], object]] = []
-    for weight in model.parameters():
-        steps.append(partial(weight.requires_grad_, weight.requires_grad))
-        steps.append(partial(setattr, weight, "grad", weight.grad))
-    return steps
-
-
-_FLAGS = (
-    *((torch.backends.cudnn, name) for name in ("enabled", "benchmark", "deterministic")),
-    (torch.backends.cudnn, "allow_tf32"),
-    (torch.backends.cuda.matmul, "allow_tf32"),
-    (torch.backends.cuda.matmul, "allow_bf16_reduced_precision_reduction"),
-    (torch.backends.cuda.matmul, "allow_fp16_reduced_precision_reduction"),
-    (torch.backends.mkldnn, "enabled"),
-)
-_SETTINGS = (
-    (torch.is_grad_enabled, torch.set_grad_enabled),
-    (torch.get_default_dtype, torch.set_default_dtype),
-    (torch.are_deterministic_algorithms_enabled, torch.use_deterministic_algorithms),
-    (torch.get_num_threads, torch.set_num_threads),
-    (torch.backends.mha.get_fastpath_enabled, torch.backends.mha.set_fastpath_enabled),
-    (torch.backends.cuda.flash_sdp_enabled, torch.backends.cuda.enable_flash_sdp),
-    (torch.backends.cuda.math_sdp_enabled, torch.backends.cuda.enable_math_sdp),
-    (torch.backends.cuda.mem_efficient_sdp_enabled, torch.backends.cuda.enable_mem_efficient_sdp),
-    (torch.get_rng_state, torch.set_rng_state),
-    (np.random.get_state, np.random.set_state),
-    (random.getstate, random.setstate),
-)
-
-
-def _process() -> list[Callable[[], object]]:
+def _process() -> Steps:
     """Return steps that restore torch's flags and all random states."""
-    steps: list[Callable[[], object]] = [partial(set_, get()) for get, set_ in _SETTINGS]
-    steps += [partial(_set, owner, name, getattr(owner, name)) for owner, name in _FLAGS]
+    steps: Steps = [partial(set_, get()) for get, set_ in _SETTINGS]
+    for owner, name in _FLAGS:
+        with suppress(RuntimeError):  # if tf32 was set in both of torch's ways
+            steps.append(partial(setattr, owner, name, getattr(owner, name)))
     for device in ("cpu", "cuda"):
         enabled = torch.is_autocast_enabled(device)
         steps.append(partial(torch.set_autocast_enabled, device, enabled))
     if torch.cuda.is_initialized():
-        states = torch.cuda.get_rng_state_all()
-        steps.append(partial(torch.cuda.set_rng_state_all, states))
+        steps.append(partial(torch.cuda.set_rng_state_all, torch.cuda.get_rng_state_all()))
     return steps
-
-
-def _set(owner: Any, name: str, value: Any) -> None:
-    if getattr(owner, name) != value:
-        setattr(owner, name, value)

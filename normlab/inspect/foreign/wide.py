@@ -1,7 +1,6 @@
 """A forward pass in float64 of a model whose weights stay as they are.
 
-The difference between two results in float64 is at most about 1e-14 if they differ by the order of
-summation alone, so a larger one is a leak.
+If two results in float64 differ by the order of summation alone, they differ by about 1e-14.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -12,34 +11,22 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
-from torch.nn.modules.module import (
-    register_module_forward_hook,
-    register_module_forward_pre_hook,
-)
+from torch.nn.modules.module import register_module_forward_hook, register_module_forward_pre_hook
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_map
 
 WIDE = {
-    torch.float32: torch.float64,
-    torch.bfloat16: torch.float64,
-    torch.float16: torch.float64,
-    torch.complex64: torch.complex128,
-    torch.complex32: torch.complex128,
+    **dict.fromkeys((torch.float32, torch.bfloat16, torch.float16), torch.float64),
+    **dict.fromkeys((torch.complex64, torch.complex32), torch.complex128),
 }
 _aten = torch.ops.aten
 _READERS = (_aten.embedding, _aten.index_select, _aten.index, _aten.gather)
 """Operations that read part of a weight: the part is cast, not the weight."""
-
 _CHECK_FIRST = (
     *("conv1d", "conv2d", "conv3d", "conv_transpose1d", "conv_transpose2d", "conv_transpose3d"),
     "scaled_dot_product_attention",
 )
 """Functions that compare the dtypes of their arguments before they dispatch an operation."""
-
-
-def can_widen(device: torch.device) -> bool:
-    """Return whether a device computes in float64."""
-    return device.type != "mps"
 
 
 def wide(value: Any) -> Any:
@@ -50,10 +37,9 @@ def wide(value: Any) -> Any:
 
 
 class _Wide(TorchDispatchMode):
-    """Cast the arguments of each operation to float64, one operation at a time.
+    """Casts the arguments of each operation to float64, and the dtypes among them.
 
-    dtypes among the arguments are widened too, so a cast to float32 becomes a cast to float64. A
-    view stays a view of the narrow tensor, and the operation that computes with it casts it.
+    A view stays a view of the narrow tensor; the operation that computes with it casts it.
     """
 
     def __torch_dispatch__(
@@ -64,65 +50,53 @@ class _Wide(TorchDispatchMode):
             return func(*args, **kwargs)
         if func.overloadpacket in _READERS:
             return tree_map(wide, func(*args, **kwargs))
-        if func is _aten._grouped_mm.default:  # mixtures of experts; it has no float64
-            return _grouped_mm(*tree_map(wide, tuple(args)), **tree_map(wide, kwargs))
-        written = _written(func)
-        targets = [
-            (position, args[position] if isinstance(position, int) else kwargs.get(position))
-            for position in written
-            if isinstance(position, str) or position < len(args)
-        ]
-        args, kwargs = tree_map(wide, (tuple(args), kwargs))
-        result = func(*args, **kwargs)
-        for position, target in targets:
+        given, named = tree_map(wide, (tuple(args), kwargs))
+        if func is _aten._grouped_mm.default:
+            return _grouped_mm(*given, **named)
+        result = func(*given, **named)
+        for number, name in _written(func):
+            by_place = number < len(args)
+            target = args[number] if by_place else kwargs.get(name)
             if isinstance(target, Tensor) and target.dtype in WIDE:
-                target.copy_(args[position] if isinstance(position, int) else kwargs[position])
+                target.copy_(given[number] if by_place else named[name])
         return tree_map(wide, result)
 
 
-def _grouped_mm(
-    x: Tensor, weight: Tensor, offs: Tensor, bias: Tensor | None = None, out_dtype: Any = None
-) -> Tensor:
-    """Return x[N,K] @ weight[G,K,M], where group g is the rows of x up to offs[g]."""
-    ends = [0, *offs.tolist(), len(x)]
-    groups = [x[a:b] @ w for a, b, w in zip(ends, ends[1:], weight, strict=False)]
-    y = torch.cat([*groups, x.new_zeros(ends[-1] - ends[-2], weight.shape[-1])])
-    return y if bias is None else y + bias
-
-
 @cache
-def _written(func: Any) -> list[int | str]:
-    """Return which arguments an operation writes to, by position or name."""
+def _written(func: Any) -> list[tuple[int, str]]:
+    """Return the arguments that an operation writes to."""
     arguments = enumerate(func._schema.arguments)
-    return [
-        each.name if each.kwarg_only else number
-        for number, each in arguments
-        if each.alias_info is not None and each.alias_info.is_write
-    ]
+    return [(n, each.name) for n, each in arguments if each.alias_info and each.alias_info.is_write]
+
+
+def _grouped_mm(x: Tensor, weight: Tensor, offs: Tensor, *_: Any, **__: Any) -> Tensor:
+    """Return x[N,K] @ weight[G,K,M], where the rows of group g end at offs[g] (no float64 has)."""
+    ends = [0, *offs.tolist()]
+    parts = [x[a:b] @ w for a, b, w in zip(ends, ends[1:], weight, strict=False)]
+    return torch.cat([*parts, x.new_zeros(len(x) - ends[-1], weight.shape[-1])])
 
 
 @contextmanager
 def widened() -> Iterator[None]:
     """Run every floating-point operation in the context in float64, and without autocast.
 
-    Weights are cast one operation at a time, so the peak memory grows by the widest activations
-    and by one operation's weights.
+    Weights are cast one operation at a time, and never copied as a whole.
     """
+    narrow: dict[nn.Module, Any] = {}
+
+    def enter(module: nn.Module, _: Any) -> None:
+        if isinstance(module, nn.RNNBase):  # it compares the dtypes of input and weights
+            narrow[module] = module._flat_weights
+            module._flat_weights = [wide(weight) for weight in narrow[module]]
+
+    def leave(module: nn.Module, *_: Any) -> None:
+        if module in narrow:
+            module.__dict__["_flat_weights"] = narrow.pop(module)
+
     with ExitStack() as stack:
         for device in ("cpu", "cuda", "xpu"):
             if torch.is_autocast_enabled(device):
                 stack.enter_context(torch.autocast(device, enabled=False))
-        former: dict[nn.Module, Any] = {}
-
-        def enter(module: nn.Module, _: Any) -> None:
-            if isinstance(module, nn.RNNBase):  # it compares the dtypes of input and weights
-                former[module] = module._flat_weights
-                module._flat_weights = [wide(weight) for weight in former[module]]
-
-        def leave(module: nn.Module, *_: Any) -> None:
-            if module in former:
-                setattr(module, "_flat_weights", former.pop(module))  # noqa: B010
-
         for name in _CHECK_FIRST:
             function = getattr(F, name)
             stack.callback(setattr, F, name, function)
