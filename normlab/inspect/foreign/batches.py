@@ -175,8 +175,7 @@ def _cut(example: Example, config: Any, rows: int, tokens: int) -> Example:
         config = getattr(config, "text_config", config)
         limits = [getattr(config, name, None) for name in _LIMITS]
         longest = min([tokens, *(n * 2 // 3 for n in limits if isinstance(n, int))])
-        content = [example.values[key] for key in example.content]
-        if any(x.is_floating_point() and x.ndim == 2 for x in content):
+        if any(x.is_floating_point() and x.ndim == 2 for x in example.inputs):
             longest = tokens * SAMPLES
         if example.side == "left":
             start = max(start, stop + 1 - longest)

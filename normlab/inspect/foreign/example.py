@@ -75,6 +75,11 @@ class Example:
         keys = [key for key in self.rows if key is not None and key != self.mask]
         return [key for key in keys if not any(name in str(key) for name in _NO_CONTENT)]
 
+    @property
+    def inputs(self) -> list[Tensor]:
+        """The tensors that `content` names."""
+        return [self.values[key] for key in self.content]
+
     def alone(self) -> "Example":
         """Return row 0 without the other rows."""
         return self.cut(self.rows, 0, 1)
