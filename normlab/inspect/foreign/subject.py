@@ -204,8 +204,11 @@ def inspect(
             raise ValueError(f"the model cannot run one row of the first batch: {error}") from error
         findings: dict[str, Finding] = {}
         for each in asked:
-            failed = findings and findings["forward"].verdict == "broken"
-            found = Finding.none("the forward pass is broken") if failed else _ask(each.ask, about)
+            former = findings.get("forward")
+            broken = former is not None and former.verdict == "broken"
+            if broken and former.value is None and each.name == "statistics":
+                broken = False  # they may be why there is NaN
+            found = Finding.none("the forward pass is broken") if broken else _ask(each.ask, about)
             findings[each.name] = replace(found, name=each.name)
     return Report(about.title, findings, about.__dict__.get("norms", []))
 
