@@ -11,7 +11,7 @@ biases them downwards (N = 4096, D = 64: 63.0 and 63.9), so a batch needs `token
 
 `saturation` measures norms that apply a function f with the bound 1 to each value, such as DyT,
 Derf and ISRU: `share` is the share of values with |f(alpha x + shift)| above `threshold`, before
-gain and bias. The default is tanh(2): DyT with |alpha x| > 2, where the slope is at most 0.071.
+any gain or bias. The default is tanh(2): DyT with |alpha x| > 2, where the slope is at most 0.071.
 """
 
 from typing import cast
@@ -69,6 +69,7 @@ class Saturation(Probe):
 
     def measure(self, seen: Seen) -> Values:
         x, real = seen.input
-        near = cast("BoundedMap", seen.module).formula(*widen(x)).abs() > self._threshold
+        norm = cast("BoundedMap", seen.module)
+        near = norm.formula(*widen(x)).abs() > self._threshold * (norm.scale or 1.0)
         share = (near * real[..., None]).sum() / (real.sum() * x.shape[-1])
         return {"share": share}

@@ -109,7 +109,8 @@ def test_a_rank_needs_ten_real_tokens_per_feature():
     ("function", "above"), [("tanh", 2.0), ("erf", 1.4825), ("isru", 0.964 / math.sqrt(0.070704))]
 )
 def test_saturated_are_real_values_near_the_bound_whatever_the_gain(function, above):
-    norm = BoundedMap(5, function=function, alpha=0.5, shift=None, affine=True)
+    root = function == "isru"  # times sqrt(D), as in DyISRU
+    norm = BoundedMap(5, function=function, alpha=0.5, shift=None, affine=True, root_width=root)
     nn.init.constant_(norm.weight, 0.1)
     x = 3 * above * torch.randn(3, 40, 5, generator=torch.Generator().manual_seed(0))
     valid = torch.arange(40) < torch.tensor([40, 9, 30])[:, None]
