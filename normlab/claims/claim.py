@@ -33,7 +33,7 @@ from normlab.claims.seeds import Endpoint, Text
 from normlab.config.registry import read_yaml
 from normlab.studies.load import convert
 
-_Article = Annotated[str, Meta(pattern="^article [1-5]$")]
+_Article = Annotated[str, Meta(pattern="^(article [1-5]|a question of our own)$")]
 
 
 class Part(Struct, frozen=True, forbid_unknown_fields=True):

@@ -54,12 +54,14 @@ def load_study(name: str, configs: Path | None = None) -> Study:
                 else values
                 for axis, values in grid.items()
             }
-        content = {"claims": [], "grid": {}, "figures": {}, **content}
+        content = {"claims": [], "grid": {}, "at": {}, "figures": {}, **content}
         content |= {"name": name, "description": found[name].description}
     study = convert(content, Study, path, strict=False)
     _among(path, "figures", study.figures, study.rows)
     for row, said in study.figures.items():
         _among(path, f"figures.{row}", said, (*study.columns, STABILITY))
+    for name in study.at:
+        _check_place(path, f"at.{name}", name, study.rows, study.grid)
     scales = {scale: _checked(path, study, scale) for scale in study.scales}
     return replace(study, scales=scales)
 
@@ -139,10 +141,7 @@ def _checked(path: Path, study: Study, name: str) -> Scale:
         _among(path, f"{key}.grid.{axis}", values, grid[axis])
         grid[axis] = {value: grid[axis][value] for value in values}
     for rate, chosen in scale.rates.items():
-        row, at = place_of(rate)
-        _among(path, f"{key}.rates.{rate}", [row], rows)
-        points = [f"{axis}={value}" for axis in grid for value in grid[axis]]
-        _among(path, f"{key}.rates.{rate}", sorted(at), points)
+        _check_place(path, f"{key}.rates.{rate}", rate, rows, grid)
         if own := [each for each in chosen if each.partition("=")[0] in grid]:
             raise _wrong(path, f"{key}.rates.{rate}", f"{own[0]} sets an axis of the grid")
     if isinstance(tuning := scale.tuning, Tuning):
@@ -157,6 +156,13 @@ def _checked(path: Path, study: Study, name: str) -> Scale:
             raise _wrong(path, f"{key}.key", f"{tuning.key} is an axis of the grid")
     short = re.split("[:,]", scale.data)[0].strip() or scale.data
     return structs.replace(scale, rows=rows, grid=grid, data_name=scale.data_name or short)
+
+
+def _check_place(path: Path, key: str, name: str, rows: Collection[str], grid: Any) -> None:
+    """Raise ValueError if "row @ axis=value ..." names a row or a point that does not exist."""
+    row, at = place_of(name)
+    _among(path, key, [row], rows)
+    _among(path, key, sorted(at), [f"{axis}={value}" for axis in grid for value in grid[axis]])
 
 
 def _check_choice(path: Path, key: str, tuning: Tuning, scale: Scale, name: str) -> None:

@@ -67,16 +67,8 @@ class Scale(Struct, frozen=True, forbid_unknown_fields=True):
     tuning: Tuning | str | None = None
 
     def chosen(self, row: str, point: str) -> tuple[str, ...]:
-        """Return the overrides, such as `optim.lr=1e-3`, tuned for a row at a point of the grid.
-
-        If two entries set the same key, the entry with more axes wins.
-        """
-        found: dict[str, str] = {}
-        for name in sorted(self.rates, key=lambda name: len(place_of(name)[1])):
-            of, at = place_of(name)
-            if of == row and at <= set(point.split()):
-                found |= {override.partition("=")[0]: override for override in self.rates[name]}
-        return tuple(found.values())
+        """Return the overrides, such as `optim.lr=1e-3`, tuned for a row at a point of the grid."""
+        return _entries(self.rates, row, point)
 
 
 class Planned(NamedTuple):
@@ -97,7 +89,8 @@ class Study:
     """A comparison table of an article, and the runs that fill it.
 
     `figures` are the article's values by row and column, or by row and `stability`; `document_data`
-    names the data on which the article measured them.
+    names the data on which the article measured them. `at` maps "row @ axis=value ..." to further
+    overrides of the row at these points of the grid.
     """
 
     name: str
@@ -107,6 +100,7 @@ class Study:
     claims: tuple[int, ...]
     rows: Rows
     grid: dict[Text, Axis]
+    at: Mapping[str, Overrides]
     columns: Annotated[tuple[Column, ...], Meta(min_length=1)]
     figures: dict[str, dict[str, float | str]]
     scales: dict[str, Scale]
@@ -157,8 +151,9 @@ class Study:
                 point,
                 seed,
                 (
-                    *(*size.overrides, *self.rows[row], *own, *size.chosen(row, point)),
-                    *(*rest, f"seed={seed}", f"observe.study={self.name}"),
+                    *(*size.overrides, *self.rows[row], *own, *_entries(self.at, row, point)),
+                    *(*size.chosen(row, point), *rest),
+                    *(f"seed={seed}", f"observe.study={self.name}"),
                 ),
             )
             for seed in (size.seeds if seeds is None else seeds)
@@ -186,7 +181,7 @@ class Study:
                 point,
                 seed,
                 (
-                    *(*size.overrides, *self.rows[row], *own),
+                    *(*size.overrides, *self.rows[row], *own, *_entries(self.at, row, point)),
                     *(() if row in tuning.whole_runs else tuning.overrides),
                     *(*extra, f"{tuning.key}={value}", f"seed={seed}", f"observe.study={TRIALS}"),
                 ),
@@ -215,6 +210,19 @@ def points_of(grid: Mapping[str, Axis]) -> dict[str, tuple[str, ...]]:
         )
         for values in product(*grid.values())
     }
+
+
+def _entries(table: Mapping[str, Overrides], row: str, point: str) -> tuple[str, ...]:
+    """Return the overrides of the entries that fit a row at a point of the grid.
+
+    If two entries set the same key, the entry with more axes wins.
+    """
+    found: dict[str, str] = {}
+    for name in sorted(table, key=lambda name: len(place_of(name)[1])):
+        of, at = place_of(name)
+        if of == row and at <= set(point.split()):
+            found |= {override.partition("=")[0]: override for override in table[name]}
+    return tuple(found.values())
 
 
 def place_of(name: str) -> tuple[str, set[str]]:

@@ -10,6 +10,7 @@ from normlab.config.compose import compose, to_dict
 from normlab.config.folders import CONFIG_DIR
 from normlab.config.registry import instantiate, option_names, options
 from normlab.studies import load_study, tuning_of
+from normlab.studies.study import Tuning
 from normlab.train.schedule import Schedule
 from normlab.train.stopping import Budget
 from tests.claims.planned import by_study, without_runs
@@ -230,3 +231,16 @@ def within(*keys):
 def test_what_is_wrong_is_named_by_file_and_key(written, change, message):
     with pytest.raises(ValueError, match=rf"study/good.yaml: .*{message}"):
         written(change)
+
+
+def test_a_row_may_have_overrides_at_some_points_of_the_grid(written):
+    def change(node, place="bn @ placement=post"):
+        node["at"] = {place: ["norm.affine=scale"]}
+
+    study = written(change)
+    tuning = Tuning("optim.lr", ("1e-3",), (101,), "valid/loss")
+    for runs in (study.planned("small", seeds=[1]), study.trials("small", tuning)):
+        own = {(run.row, run.point) for run in runs if "norm.affine=scale" in run.overrides}
+        assert own == {("bn", f"placement=post batch_size={size}") for size in (8, 32)}
+    with pytest.raises(ValueError, match=r"good.yaml: at.bn @ depth=2: no 'depth=2'; choose from"):
+        written(lambda node: change(node, "bn @ depth=2"))
