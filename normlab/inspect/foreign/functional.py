@@ -8,10 +8,8 @@ from typing import Any
 import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
-from torch.utils._pytree import tree_map
 
 from normlab.inspect.foreign.calls import Call
-from normlab.inspect.foreign.wide import wide
 
 FUNCTIONS = (F.layer_norm, F.rms_norm, F.group_norm, F.batch_norm, F.instance_norm)
 
@@ -23,12 +21,15 @@ class Functional(nn.Module):
         super().__init__()
         self.function, self.given, self.eps = function, dict(given), given["eps"]
         for name in ("weight", "bias"):
-            if (value := self.given.pop(name, None)) is not None:
+            if isinstance(value := self.given.pop(name, None), Tensor):
                 self.register_parameter(name, nn.Parameter(value.detach(), requires_grad=False))
+        for name in ("running_mean", "running_var"):
+            if name in self.given:
+                self.register_buffer(name, self.given.pop(name))
 
     def forward(self, x: Tensor) -> Tensor:
         """Return the function's output; batch norm uses the batch's statistics in training."""
-        given = {**tree_map(wide, self.given), **self._parameters}
+        given = {**self.given, **self._parameters, **self._buffers}
         if self.function is F.batch_norm:
             given["training"] = self.training or given["training"]
         return self.function(x, **given)

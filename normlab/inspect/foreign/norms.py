@@ -1,8 +1,9 @@
 """Norms in a model that normlab did not build: what each one pools over, found by trying.
 
-A norm is run on its own recorded input in float64, with gains of 1. One value of the input is
-changed; the outputs that move share its statistics. Each axis of the input has a role, known from
-its size with other rows and other lengths: `batch`, `position`, both (flattened) or `feature`.
+A norm is run on its own recorded input in float64, or float32, with gains of 1. One value of the
+input is changed; the outputs that move share its statistics. Each axis of the input has a role,
+known from its size with other rows and other lengths: `batch`, `position`, both (flattened) or
+`feature`.
 """
 
 import copy
@@ -18,20 +19,19 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _NormBase
-from torch.utils._pytree import tree_map
+from torch.utils._pytree import tree_map_only
 
 from normlab.inspect.explain import axes_in_words, in_order
 from normlab.inspect.foreign.calls import Call, record
 from normlab.inspect.foreign.example import Example, ModelFailed
 from normlab.inspect.foreign.functional import FUNCTIONS, Functional, Functionals
 from normlab.inspect.foreign.subject import Foreign
-from normlab.inspect.foreign.wide import wide
 from normlab.inspect.question import Finding, Table, question
 from normlab.inspect.subject import AXES
 from normlab.norms.base import Norm
 
 NEAR_ZERO = 0.01  # of the root mean square of a norm's gains
-_CHANNELS_FIRST = (nn.GroupNorm, _NormBase)
+_CHANNELS_FIRST, _CHANNELS_LAST = (nn.GroupNorm, _NormBase), (nn.LayerNorm, nn.RMSNorm)
 _LARGE = 1e3  # a change by this many times the input's RMS moves all that share its statistics
 _MOVED = 1e-4  # of the largest output; far above float32, which many norms compute in
 _SAME = 0.03  # the most that doubling the input may do, as a share of what noise does
@@ -43,7 +43,7 @@ _SAYS: Sequence[tuple[str, str, Set[str], Set[str]]] = (
     (r"batch_?norm|^bn_?\d*$", "each feature over the batch", _BATCH, _FEATURE),
     (r"instance_?norm", "each feature over positions", _POSITION, _BATCH | _FEATURE),
     (r"group_?norm|^gn_?\d*$", "groups of features of one row", _FEATURE | _POSITION, _BATCH),
-    (r"(layer|rms)_?norm|^ln(_\w+)?$", "a token's features", _FEATURE, _BATCH | _POSITION),
+    (r"(layer|rms)_?norm|^ln(_\w+)?$", "over a token's features", _FEATURE, _BATCH | _POSITION),
 )
 Roles = Sequence[Set[str]]
 """The roles of each axis of a norm's input."""
@@ -94,18 +94,24 @@ class FoundNorm:
 
 
 class _Trial:
-    """A copy of a called module in float64, run with other inputs."""
+    """A copy of a called module in another dtype, run with other inputs."""
 
-    def __init__(self, call: Call, *, training: bool, own_gains: bool = False) -> None:
-        self.module = copy.deepcopy(call.module).double().train(training)
+    def __init__(
+        self, call: Call, dtype: torch.dtype, *, training: bool, own_gains: bool = False
+    ) -> None:
+        def cast(x: Tensor) -> Tensor:
+            return x.to(dtype) if x.is_floating_point() else x
+
+        self.module = copy.deepcopy(call.module).to(dtype).train(training)
         for parameter in () if own_gains else self.module.parameters():
             parameter.data.fill_(1)
-        self._args, self._kwargs = tree_map(wide, (list(call.args), dict(call.kwargs)))
+        given = [*call.args], dict(call.kwargs)
+        self._args, self._kwargs = tree_map_only(Tensor, cast, given)
         self._place: Any = _place(call)
         self._holder: Any = self._args if isinstance(self._place, int) else self._kwargs
-        given: Tensor = self._holder[self._place]
-        self.size = float(given.square().mean().sqrt()) or 1.0
-        self.x = given + 0.1 * self.size * torch.where(given < 0, -1, 1)  # no value is near 0
+        x: Tensor = self._holder[self._place]
+        self.size = float(x.square().mean().sqrt()) or 1.0
+        self.x = x + 0.1 * self.size * torch.where(x < 0, -1, 1)  # no value is near 0
 
     @torch.no_grad()
     def __call__(self, x: Tensor) -> Tensor:
@@ -152,8 +158,9 @@ def norms(about: Foreign) -> Finding:
     wrong = [norm for norm in found if norm.disagrees]
     kinds = Counter(f"{norm.kind} over {norm.pools}" for norm in found)
     shown = "; ".join(f"{number} {words}" for words, number in kinds.most_common())
+    more = f"; {len(wrong) - 1} more differ from their names" * (len(wrong) > 1)
     return Finding(
-        "; ".join(norm.disagrees for norm in wrong) or f"names and behavior agree: {shown}",
+        wrong[0].disagrees + more if wrong else f"names and behavior agree: {shown}",
         {"norms": [asdict(norm) for norm in found]},
         table(found),
         verdict="look" if wrong else "fine",
@@ -194,8 +201,12 @@ def find_norms(about: Foreign) -> list[FoundNorm]:
         pairs = ((name, each) if name in functions else (each, name) for each in found)
         if not any(inner.startswith(f"{outer}." if outer else "") for inner, outer in pairs):
             mine = [calls[name] for calls in passes if name in calls]
-            if norm := _tried(mine if len(mine) == 3 else mine[:1], example):
-                found[name] = norm
+            mine = mine if len(mine) == 3 else mine[:1]
+            for dtype in (torch.float64, torch.float32):  # not all kernels and devices know both
+                with suppress(Exception):  # the module's own, of any class
+                    if norm := _tried(mine, example, dtype):
+                        found[name] = norm
+                    break
     return [found[name] for name in passes[0] if name in found]
 
 
@@ -228,7 +239,7 @@ def _calls(about: Foreign, example: Example) -> dict[str, Call]:
 
 
 def _is_norm(module: nn.Module) -> bool:
-    known = (nn.LayerNorm, nn.RMSNorm, *_CHANNELS_FIRST, Norm, Functional)
+    known = (*_CHANNELS_LAST, *_CHANNELS_FIRST, Norm, Functional)
     return isinstance(module, known) or {"running_mean", "running_var"} <= module._buffers.keys()
 
 
@@ -247,7 +258,7 @@ def _place(call: Call) -> int | str | None:
     return None
 
 
-def _tried(calls: Sequence[Call], example: Example) -> FoundNorm | None:
+def _tried(calls: Sequence[Call], example: Example, dtype: torch.dtype) -> FoundNorm | None:
     """Return what a called module is and does as a norm; None if it is no norm.
 
     `calls` has its call with all rows, and with row 0 alone and padded if they could be run.
@@ -258,21 +269,18 @@ def _tried(calls: Sequence[Call], example: Example) -> FoundNorm | None:
     sure, few = _is_norm(module), _FEW * call.output[0].numel()
     if not sure and sum(each.numel() for each in module.parameters()) > few:
         return None
-    training = gains = None
-    try:
-        still, learning = (_Trial(call, training=each) for each in (False, True))
-        if not sure and not still.ignores_scale():
-            return None
-        axes = _roles(calls, example)
-        evaluation = _reach(still, calls, example, axes)
-        with suppress(Exception):
-            same = torch.equal(still.before, learning.before)
-            training = evaluation if same else _reach(learning, calls, example, axes)
-            gains = _gains(call, axes)
-    except Exception:  # the module's own, of any class: it does not take other values
+    still, learning = (_Trial(call, dtype, training=each) for each in (False, True))
+    if not sure and not still.ignores_scale():
         return None
+    axes = _roles(calls, example, still)
+    evaluation = _reach(still, calls, example, axes)
     if not sure and not evaluation.pools:
         return None
+    training = gains = None
+    with suppress(Exception):  # of one value per feature, for example
+        same = torch.equal(still.before, learning.before)
+        training = evaluation if same else _reach(learning, calls, example, axes)
+        gains = _gains(_Trial(call, dtype, training=True, own_gains=True), axes)
     eps = next((v for k, v in vars(module).items() if "eps" in k and isinstance(v, float)), None)
     function = module.function if isinstance(module, Functional) else None
     kind = f"F.{function.__name__}" if function else type(module).__name__
@@ -281,7 +289,7 @@ def _tried(calls: Sequence[Call], example: Example) -> FoundNorm | None:
     return replace(found, disagrees=_disagreement(found, module, axes, example.length))
 
 
-def _roles(calls: Sequence[Call], example: Example) -> Roles:
+def _roles(calls: Sequence[Call], example: Example, trial: _Trial) -> Roles:
     shape, *others = (call.output.shape for call in calls)
     axes, batch, position = range(len(shape)), {0}, set[int]()
     if others and all(len(other) == len(shape) for other in others):
@@ -291,24 +299,26 @@ def _roles(calls: Sequence[Call], example: Example) -> Roles:
         batch = batch or (position & {0})  # rows and positions are flattened
     elif example.length:
         position = set([a for a in axes[1:] if shape[a] == example.length][:1])
-    position = position or {*axes} - batch - {_channels(calls[0])}
+    position = position or {*axes} - batch - {_channels(trial)}
     roles = {"batch": batch, "position": position}
     found = ({role for role, there in roles.items() if a in there} for a in axes)
     return [role or _FEATURE for role in found]
 
 
-def _channels(call: Call) -> int:
+def _channels(trial: _Trial) -> int:
     """Return the axis of an image's channels: the gain's, or without one torch's convention."""
-    trial = _Trial(call, training=True)
-    for gain in trial.module.parameters():
-        if gain.ndim == 1:
-            before = trial(trial.x)
-            gain.data[0] += 1
-            counts = _counts(trial(trial.x) != before)
-            return next(a for a, n in enumerate(counts) if n == 1 and len(gain) == before.shape[a])
-    function, keeps = vars(call.module).get("function"), "running_mean" in call.module._buffers
-    first = keeps or isinstance(call.module, _CHANNELS_FIRST) or function in FUNCTIONS[2:]
-    return 1 if first else trial.x.ndim - 1
+    before = trial.before
+    for gain in filter(lambda gain: gain.ndim == 1, trial.module.parameters()):
+        gain.data[0] += 1
+        counts = _counts(trial(trial.x) != before)
+        gain.data[0] -= 1
+        for axis, count in enumerate(counts):
+            if count == 1 and len(gain) == trial.x.shape[axis]:
+                return axis
+    function = vars(trial.module).get("function")
+    last = isinstance(trial.module, _CHANNELS_LAST) or function in FUNCTIONS[:2]
+    first = isinstance(trial.module, _CHANNELS_FIRST) or function in FUNCTIONS[2:]
+    return trial.x.ndim - 1 if last or (trial.x.ndim < 4 and not first) else 1
 
 
 def _counts(moved: Tensor) -> list[int]:
@@ -325,7 +335,8 @@ def _reach(trial: _Trial, calls: Sequence[Call], example: Example, axes: Roles) 
     reached, everything = (math.prod(n[a] for a in features) for n in (counts, trial.x.shape))
     padding = None
     if len(calls) > 1:
-        trial, alone = _Trial(calls[2], training=training), calls[1].output.shape
+        dtype, alone = trial.x.dtype, calls[1].output.shape
+        trial = _Trial(calls[2], dtype, training=training)
         for axis, (real, size) in enumerate(zip(alone, trial.x.shape, strict=True)):
             if real < size:  # change the outermost padding
                 index = [-1 if a == axis and not left else 0 for a in range(len(alone))]
@@ -334,15 +345,14 @@ def _reach(trial: _Trial, calls: Sequence[Call], example: Example, axes: Roles) 
     return Reach(tuple(pools), (reached, everything), padding)
 
 
-def _gains(call: Call, axes: Roles) -> tuple[int, int] | None:
+def _gains(trial: _Trial, axes: Roles) -> tuple[int, int] | None:
     """Return the number of gains, and of those near 0; None if it has none.
 
     An input of +1000 and -1000 in turn is +1 and -1 when normalized. So the output's distance from
     the output for 0 is the gain, whatever the parameters mean (`w`, `1 + w`).
     """
-    if not any(p.numel() for p in call.module.parameters()):
+    if not any(p.numel() for p in trial.module.parameters()):
         return None
-    trial = _Trial(call, training=True, own_gains=True)
     grid = torch.meshgrid(*map(torch.arange, trial.x.shape), indexing="ij")
     sign = (1 - 2 * (torch.stack(grid).sum(0) % 2)).to(trial.x)
     squares = (trial(_LARGE * sign) - trial(0 * sign)).square()
@@ -367,5 +377,5 @@ def _disagreement(found: FoundNorm, module: nn.Module, axes: Roles, length: int)
             none = none - _POSITION  # a layer norm over whole images, as torch documents it
         if pools & none or (some & there and not some & pools):
             name = f"{found.name or 'the model'} ({found.kind})"
-            return f"{name} pools over {found.pools}; {word!r} stands for {words}"
+            return f"{name} pools over {found.pools}, but {word!r} says {words}"
     return ""

@@ -92,7 +92,7 @@ def test_what_a_norm_pools_over_is_found_by_trying(module, pools):
 def test_a_norm_over_other_axes_than_its_name_says_is_looked_at(model, says):
     torch.manual_seed(0)
     finding = normlab.inspect(model, torch.randn(ROWS, TOKENS, WIDTH)).findings["norms"]
-    assert finding.verdict == "look" and f"pools over {says};" in finding.answer
+    assert finding.verdict == "look" and f"pools over {says}, but" in finding.answer
 
 
 def test_an_attribute_called_layer_norm_that_is_a_group_norm_is_looked_at():
@@ -100,7 +100,7 @@ def test_an_attribute_called_layer_norm_that_is_a_group_norm_is_looked_at():
     model.inner = nn.Sequential()
     model.inner.layer_norm = nn.GroupNorm(WIDTH, WIDTH)
     (norm,) = found(model)
-    assert "'layer_norm' stands for a token's features" in norm.disagrees
+    assert "'layer_norm' says over a token's features" in norm.disagrees
 
 
 @pytest.mark.parametrize("function", FUNCTIONS, ids=lambda each: each.__name__)
@@ -173,3 +173,49 @@ def test_norms_of_transformers_are_found(path):
     (norm,) = found(nn.Sequential(module))
     expected = "feature (8 of 16)" if "Gated" in name else "feature"
     assert (norm.kind, norm.pools, norm.disagrees) == (name, expected, "")
+
+
+def test_a_norm_whose_kernel_knows_no_float64_is_found():
+    class Fused(OnePlus):
+        def forward(self, x):
+            assert x.dtype == torch.float32, "no kernel for this dtype"
+            return super().forward(x)
+
+    assert [norm.pools for norm in found(nn.Sequential(Fused()))] == ["feature"]
+
+
+class MaskedNorm(nn.Module):
+    """Normalizes each row over its real positions and all features, or over all positions."""
+
+    def __init__(self, aware):
+        super().__init__()
+        self.aware = aware
+
+    def forward(self, x, mask):
+        real = (mask if self.aware else torch.ones_like(mask)).unsqueeze(-1).to(x)
+        n = real.sum((1, 2), keepdim=True) * WIDTH
+        mean = (x * real).sum((1, 2), keepdim=True) / n
+        var = ((x - mean).square() * real).sum((1, 2), keepdim=True) / n
+        return (x - mean) / (var + 1e-5).sqrt()
+
+
+class Passing(nn.Module):
+    def __init__(self, norm):
+        super().__init__()
+        self.norm = norm
+
+    def forward(self, x, attention_mask):
+        return 2 * self.norm(x, attention_mask) + x
+
+
+@pytest.mark.parametrize("left", [False, True])
+def test_whether_padding_enters_a_norms_statistics_is_tried_on_either_side(left):
+    torch.manual_seed(0)
+    mask = torch.ones(ROWS, TOKENS, dtype=torch.long)
+    mask[1, slice(0, 3) if left else slice(7, None)] = 0
+    batch = {"x": torch.randn(ROWS, TOKENS, WIDTH), "attention_mask": mask}
+    for aware in (True, False):
+        model = Passing(MaskedNorm(aware))
+        (norm,) = normlab.inspect(model, batch, checks="norms").norms
+        assert norm.evaluation.padding is not aware
+        assert norm.evaluation.pools == ("position", "feature")
