@@ -109,6 +109,9 @@ def _examine_foreign(parser: Parser, arguments: Namespace) -> int:
     if note and not arguments.json:
         print_prose(note)
     print(report.to_json() if arguments.json else f"{report}\n", end="")
+    norms = report.findings.get("norms")
+    if norms and norms.table.rows and not arguments.json:
+        show("Norms", "What each pools over was found by changing single values.", norms.table)
     return int(any(found.verdict == "broken" for found in report.findings.values()))
 
 

@@ -34,8 +34,7 @@ def bf16(x: Tensor) -> Tensor:
 
 def int8(x: Tensor) -> Tensor:
     """Round to 255 levels within +-max |x|; vectors stay as they are."""
-    wanted = x.ndim > 1 and x.is_floating_point()
-    return quantized(x, x.abs().amax(), 8) if wanted else x
+    return quantized(x, x.abs().amax(), 8) if x.ndim > 1 and x.is_floating_point() else x
 
 
 @question("precision", of="module_all")
@@ -47,18 +46,18 @@ def precision(about: Foreign) -> Finding:
     RMS(y' - y) / RMS(y) of row 0's output y in bfloat16, all together.
     """
     leaves = {n: m for n, m in about.model.named_modules() if m._parameters and not m._modules}
-    rows, answers, total = [[name] for name in leaves], [], []
-    for change in (bf16, int8):
-        alone = [_rounded(about, change, module) for module in leaves.values()]
-        total.append(_rounded(about, change, *leaves.values()))
-        worst, name = max(zip(alone, leaves, strict=True))
-        answers.append(
-            f"{change.__name__} moves the output by {percent(total[-1])}, most in "
-            f"{name or 'the model'} ({percent(worst)} alone)"
-        )
-        rows = [[*row, value] for row, value in zip(rows, alone, strict=True)]
-    table = Table(("module", "bf16", "int8"), rows)
+    alone = [[_rounded(about, round_, m) for m in leaves.values()] for round_ in (bf16, int8)]
+    total = [_rounded(about, round_, *leaves.values()) for round_ in (bf16, int8)]
+    answers = []
+    for kind, moved_by, each in zip(("bf16", "int8"), total, alone, strict=True):
+        worst = _shown(*max(zip(each, leaves, strict=True)))
+        answers.append(f"{kind} moves the output by {percent(moved_by)}, alone most in {worst}")
+    table = Table(("module", "bf16", "int8"), [*zip(leaves, *alone, strict=True)])
     return _finding(answers, total[0], ROUNDED, table)
+
+
+def _shown(value: float, name: str) -> str:
+    return f"{name or 'the model'} ({percent(value)})"
 
 
 @question("worth", of="module_all")
@@ -73,10 +72,10 @@ def worth(about: Foreign) -> Finding:
     for kind, names in (("layer", _layers(about)), ("norm", [norm.name for norm in about.norms])):
         parts = {name: modules[name] for name in names if name in modules}
         found = losses_without(parts, lambda: _moved(about))
-        ordered = sorted(found.items(), key=lambda pair: -pair[1])
-        rows += [(kind, *pair) for pair in ordered]
-        ends = [f"{name or 'the model'} ({percent(value)})" for name, value in ordered]
-        answers += [f"the {kind} {ends[0]} matters most, {ends[-1]} least" for _ in ends[:1]]
+        rows += [(kind, *pair) for pair in found.items()]
+        ends = sorted((value, name) for name, value in found.items())
+        if ends:
+            answers.append(f"the {kind} {_shown(*ends[-1])} matters most, {_shown(*ends[0])} least")
     value = max((row[2] for row in rows), default=0.0)
     return _finding(answers, value, torch.inf, Table(("kind", "left out", "moved"), rows))
 
@@ -153,8 +152,7 @@ def sinks(about: Foreign) -> Finding:
     weights = [each[0] for each in found if each is not None]
     causal = not any(bool(each.triu(1).any()) for each in weights)
     first = [each[:, : SINK_QUERIES if causal else None, 0].mean(-1) for each in weights]
-    heads = ((layer, *pair) for layer, each in enumerate(first) for pair in enumerate(each))
-    rows = [(layer, head, float(weight)) for layer, head, weight in heads]
+    rows = [(n, head, w) for n, each in enumerate(first) for head, w in enumerate(each.tolist())]
     share = sum(row[2] > SINK for row in rows) / max(len(rows), 1)
     answers = [f"{percent(share)} of {len(rows)} heads attend mostly to the first token"]
     table = Table(("layer", "head", "first token"), rows)

@@ -158,6 +158,8 @@ def norms(about: Foreign) -> Finding:
     wrong = [norm for norm in found if norm.disagrees]
     kinds = Counter(f"{norm.kind} over {norm.pools}" for norm in found)
     shown = "; ".join(f"{number} {words}" for words, number in kinds.most_common())
+    count, near = (sum(norm.gains[i] for norm in found if norm.gains) for i in (0, 1))
+    shown += f"; {near} of {count} gains are near 0" * bool(near)
     more = f"; {len(wrong) - 1} more differ from their names" * (len(wrong) > 1)
     return Finding(
         wrong[0].disagrees + more if wrong else f"names and behavior agree: {shown}",
@@ -171,17 +173,17 @@ def norms(about: Foreign) -> Finding:
 
 
 def table(found: Sequence[FoundNorm]) -> Table:
-    """Return one row for all norms that differ only in numbers in their names."""
+    """Return one row for all norms of a class that pool over the same and have the same eps."""
     groups: dict[tuple[Any, ...], list[FoundNorm]] = {}
     for norm in found:
-        name = re.sub(r"(?<=\.)\d+(?=\.|$)", "*", norm.name)
-        groups.setdefault((name, norm.kind, norm.pools, norm.eps), []).append(norm)
+        groups.setdefault((norm.kind, norm.pools, norm.eps), []).append(norm)
     rows = []
-    for (name, kind, pools, eps), group in groups.items():
+    for (kind, pools, eps), group in groups.items():
         count, near = (sum(n.gains[i] for n in group if n.gains) for i in (0, 1))
-        share = f"{near} of {count} ({near / count:.0%})" if count else "-"
-        rows.append((name, len(group), kind, pools, "-" if eps is None else f"{eps:g}", share))
-    return Table(("norm", "number", "class", "pools over", "eps", "gains near 0"), rows)
+        share = f"{near} of {count}" if count else "-"
+        eps = "-" if eps is None else f"{eps:g}"
+        rows.append((kind, len(group), pools, eps, share, group[0].name or "the model"))
+    return Table(("norm", "number", "pools over", "eps", "gains near 0", "first"), rows)
 
 
 def find_norms(about: Foreign) -> list[FoundNorm]:

@@ -219,3 +219,16 @@ def test_whether_padding_enters_a_norms_statistics_is_tried_on_either_side(left)
         (norm,) = normlab.inspect(model, batch, checks="norms").norms
         assert norm.evaluation.padding is not aware
         assert norm.evaluation.pools == ("position", "feature")
+
+
+def test_the_table_has_a_row_for_each_kind_of_norm():
+    report = normlab.inspect(
+        nn.Sequential(nn.LayerNorm(WIDTH), nn.LayerNorm(WIDTH), OnePlus()),
+        torch.randn(ROWS, TOKENS, WIDTH),
+        checks="norms",
+    )
+    assert report.findings["norms"].table.rows == [
+        ("LayerNorm", 2, "feature", "1e-05", "0 of 32", "0"),
+        ("OnePlus", 1, "feature", "1e-06", "1 of 16", "2"),
+    ]
+    assert "1 of 48 gains are near 0" in report.findings["norms"].answer
