@@ -69,6 +69,8 @@ def example_of(
         raise ValueError(f"the inputs have no tensor: {', '.join(named.values()) or 'nothing'}")
     main = min(inputs, key=lambda k: (*_TOKENS, named[k]).index(named[k]))
     x, marks = values[main], values[key] if kind else None
+    if not x.numel():
+        raise ValueError(f"{named[main]} is empty: it has the shape {[*x.shape]}")
     axis = _token_axis(model, x, named[main], marks)
     length = 0 if axis is None else x.shape[axis]
     size = x.shape[int(axis == 0)] if marks is None else len(marks)

@@ -214,7 +214,7 @@ def looked_at(output: Any) -> Tensor:
         if value.is_floating_point() and value.ndim:
             return value
     raise ValueError(
-        f"the model returns a {type(output).__name__} without a tensor of floats: "
+        f"the model returns a {type(output).__name__} without a tensor of floats that has rows: "
         "return one with forward=lambda model, batch: ..."
     )
 

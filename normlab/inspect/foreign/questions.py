@@ -25,7 +25,9 @@ BLIND = 1e-4
 
 def size(value: float) -> str:
     """Format a movement: in percent if it is large, otherwise as a power of ten."""
-    return percent(value) if value >= 1e-4 else f"{value:.0e}" if value else "0"
+    if value in (0, HARM):
+        return f"{100 * value:g} %" if value else "0"
+    return percent(value) if value >= 1e-4 else f"{value:.0e}".replace("e-0", "e-")
 
 
 def leak(
@@ -42,20 +44,22 @@ def leak(
     if value <= limit:
         most = max(found.values(), key=lambda each: each.narrow)
         at = f" and the largest entry at {percent(most.argmax)} of places" * bool(most.argmax)
-        where = "the device has no float64 to tell more" if about.blind else "no leak"
-        text = f"{size(value)} (limit {limit:.0e}), {where}; rounding in {about.dtype} moves it by "
-        text += f"{size(most.narrow)}{at}. {how}"
+        where = "no float64 here to tell it from a leak" if about.blind else "no leak"
+        text = f"{where}: {size(value)} (limit {size(limit)}); rounding in {about.dtype} moves it "
+        text += f"by {size(most.narrow)}{at}. {how}"
         return Finding(text, values, verdict="fine", value=value, threshold=limit)
     # padding that has the usual values does no harm
     usual = found.get("padded", found[worst]) if worst == "padded by other values" else found[worst]
     broken = min(value, usual.wide) > HARM
+    under = ", with other values in place of padding" if usual.wide <= HARM < value else ""
     path, sentence = locate(about, against[0] or worst, against[1], seen)
+    limit = HARM if broken else limit
     return Finding(
-        f"{size(value)} (limit {size(HARM if broken else limit)}), {worst}: {sentence}. {how}",
+        f"moves by {size(value)} (limit {size(limit)}){under}; {sentence}. {how}",
         values,
         verdict="broken" if broken else "look",
         value=value,
-        threshold=HARM if broken else limit,
+        threshold=limit,
         module=path,
     )
 

@@ -3,13 +3,16 @@
 import json
 import shutil
 import textwrap
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from normlab.inspect.question import Finding
+from normlab.inspect.question import Finding, questions
+from normlab.records.files import atomic_write
 from normlab.records.record import plain
+from normlab.reports.page import page
 
 FORMAT = "normlab.module/1"
 _ORDER = ("broken", "look", "fine", "does not apply")
@@ -63,8 +66,13 @@ class Report:
         return json.dumps(content, indent=1, sort_keys=True) + "\n"
 
     def to_html(self, path: str | Path) -> None:
-        """Write the report to an HTML page without scripts or other files."""
-        raise NotImplementedError
+        """Write the report to a self-contained HTML page; OSError names a path that fails."""
+        texts = {each.name: each.text for each in questions("module", "module_all")}
+        found = [(each, texts[each.name]) for each in self.by_harm()]
+        counts = Counter(each.verdict for each in self.findings.values())
+        verdicts = [(name, [str(counts[name])]) for name in _ORDER if counts[name]]
+        with atomic_write(path) as opened:
+            opened.write(page("module.html", title=self.title, findings=found, verdicts=verdicts))
 
     def raise_if_broken(self) -> None:
         """Raise AssertionError with the broken findings, for use in a test."""

@@ -14,7 +14,7 @@ from normlab.inspect.foreign.batches import example_of, first_batches
 from normlab.inspect.foreign.example import Example, Fit, Forward, ModelFailed, run
 from normlab.inspect.foreign.report import Report
 from normlab.inspect.foreign.unchanged import unchanged
-from normlab.inspect.foreign.wide import widened
+from normlab.inspect.foreign.wide import WIDE, widened
 from normlab.inspect.model import movement
 from normlab.inspect.question import Finding, questions
 
@@ -194,6 +194,9 @@ def inspect(
     first = questions("module", names=["forward"])
     asked = [*first, *(each for each in questions(*kinds, names=names) if each not in first)]
     model, given = unwrapped(model), first_batches(batches)
+    check(model)
+    if min(rows, tokens) < 1:
+        raise ValueError(f"rows={rows}, tokens={tokens}: give at least one of each")
     with unchanged(model, given):
         model.eval()
         example = example_of(model, given[0], forward=forward, mask=mask, rows=rows, tokens=tokens)
@@ -204,10 +207,10 @@ def inspect(
             raise ValueError(f"the model cannot run one row of the first batch: {error}") from error
         findings: dict[str, Finding] = {}
         for each in asked:
-            former = findings.get("forward")
-            broken = former is not None and former.verdict == "broken"
-            if broken and former.value is None and each.name == "statistics":
-                broken = False  # they may be why there is NaN
+            runs = findings.get("forward")
+            broken = bool(runs and runs.verdict == "broken")
+            if broken and each.name == "statistics":  # they may be why there is NaN
+                broken = runs is not None and runs.value is not None
             found = Finding.none("the forward pass is broken") if broken else _ask(each.ask, about)
             findings[each.name] = replace(found, name=each.name)
     return Report(about.title, findings, about.__dict__.get("norms", []))
@@ -229,3 +232,19 @@ def unwrapped(model: nn.Module) -> nn.Module:
             model = model.module
         else:
             return model
+
+
+def check(model: nn.Module) -> None:
+    """Raise ValueError for a model that is quantized, sharded, scripted or without values."""
+    if isinstance(model, torch.jit.ScriptModule):
+        raise ValueError("a scripted model has no modules to look into: give the original")
+    for name, weight in model.named_parameters():
+        if weight.is_meta:
+            raise ValueError(f"{name} is on the meta device: load its values first")
+        if type(weight).__name__ == "DTensor" or "fsdp" in type(model).__module__:
+            raise ValueError(f"{name} is sharded: give the model on one device")
+        if weight.dtype not in (*WIDE, torch.float64, torch.complex128):
+            raise ValueError(f"{name} is {weight.dtype}: give the model before it was quantized")
+    for name, module in model.named_modules():
+        if ".quantized" in type(module).__module__:
+            raise ValueError(f"{name} is quantized: give the model before it was quantized")

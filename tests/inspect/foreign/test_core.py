@@ -1,10 +1,22 @@
 """The questions of `normlab.inspect(model, batches)`, on small models whose answers are known."""
 
+import json
+
+import numpy as np
 import pytest
 import torch
+import torch.nn.functional as F
 from torch import nn
+from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
 import normlab
+from normlab.inspect.foreign.batches import example_of
+from normlab.inspect.foreign.calls import record
+from normlab.inspect.foreign.example import Fit
+from normlab.inspect.foreign.unchanged import unchanged
+from normlab.inspect.foreign.wide import widened
+
+QUICK = ("forward", "padding", "batch_mates", "future", "modes")
 
 
 class Encoder(nn.Module):
@@ -22,6 +34,29 @@ class Encoder(nn.Module):
         return self.encoder(self.embedding(input_ids), src_key_padding_mask=padding)
 
 
+class Normed(nn.Module):
+    """A linear layer and a norm over [rows, positions, features], as [rows, features, positions].
+
+    Its statistics and weights are written to in each pass, as those of some models are.
+    """
+
+    def __init__(self, norm=None, wrong=None):
+        super().__init__()
+        self.embedding = nn.Embedding(50, 8, max_norm=0.5)
+        self.norm, self.wrong = norm or nn.BatchNorm1d(8), wrong
+        self.register_buffer("passes", torch.zeros(()))
+        self.cache = [torch.zeros(2)]
+
+    def forward(self, input_ids, attention_mask=None):
+        self.passes += 1
+        self.cache[0] += 1
+        self.cache.append(self.passes)
+        x = self.norm(self.embedding(input_ids).mT).mT
+        if self.wrong == "random":
+            x = F.dropout(x, 0.5, training=True)
+        return x * torch.nan if self.wrong == "nan" else x
+
+
 @pytest.fixture
 def batch():
     torch.manual_seed(0)
@@ -30,13 +65,208 @@ def batch():
     return {"input_ids": ids * mask, "attention_mask": mask}
 
 
-def test_a_mask_that_is_passed_keeps_padding_out_and_one_forgotten_lets_it_in(batch):
+def verdicts(report):
+    return {each.name: each.verdict for each in report.findings.values()}
+
+
+def test_a_mask_that_is_passed_keeps_padding_out_and_one_forgotten_lets_it_in(batch, tmp_path):
     sound, leaking = (normlab.inspect(Encoder(masked), [batch]) for masked in (True, False))
-    assert [each.verdict for each in sound.findings.values()].count("fine") >= 2
+    assert {*verdicts(sound).values()} == {"fine", "does not apply"}
     assert 0 < sound.findings["padding"].values["padded"]["narrow"] < 1e-5
-    assert leaking.findings["padding"].verdict == "broken"
-    assert leaking.findings["padding"].value > 0.01
+    found = leaking.findings["padding"]
+    assert (found.verdict, found.module) == ("broken", "encoder.layers.0.self_attn")
+    assert found.value > 0.01 and found.threshold == 1e-3
     assert leaking.findings["batch_mates"].verdict == "fine"
+    assert str(leaking).splitlines()[1].startswith("broken          padding: moves by ")
+    entries = json.loads(leaking.to_json())["findings"]
+    assert entries[0]["name"] == "padding" and len(entries) == len(leaking.findings)
+    leaking.to_html(tmp_path / "report.html")
+    assert "encoder.layers.0.self_attn: " in (tmp_path / "report.html").read_text("utf-8")
     sound.raise_if_broken()
-    with pytest.raises(AssertionError, match=r"padding: \d"):
+    with pytest.raises(AssertionError, match=r"padding: moves by"):
         leaking.raise_if_broken()
+
+
+def test_a_batch_norm_sees_the_batch_by_design_and_padding_by_mistake(batch):
+    torch.manual_seed(0)
+    found = normlab.inspect(Normed(), [batch], checks=["modes", "batch_mates"]).findings
+    assert (found["modes"].verdict, found["modes"].module) == ("look", "norm")
+    assert found["batch_mates"].verdict == "fine" and found["modes"].values["training"] > 0.1
+    whole = {name: x[:1].repeat(3, 1) for name, x in batch.items()}
+    found = normlab.inspect(Normed(), [whole], checks=["modes"]).findings["modes"]
+    assert found.verdict == "fine" and "by design" in found.answer
+
+
+def test_a_norm_over_time_sees_the_future(batch):
+    group = Normed(nn.GroupNorm(1, 8))
+    found = normlab.inspect(group, [batch], causal=True, checks=["future"]).findings["future"]
+    assert (found.verdict, found.module) == ("broken", "norm")
+    assert found.answer.partition("; ")[2].startswith("norm: GroupNorm, pools over position, later")
+    found = normlab.inspect(group, [batch], checks=["future"]).findings["future"]
+    assert found.verdict == "does not apply" and "causal=True" in found.answer
+
+
+@pytest.mark.parametrize(("wrong", "says"), [("random", "one run to the next"), ("nan", "NaN")])
+def test_a_pass_that_is_random_or_has_nan_is_reported_first_and_the_rest_skipped(
+    batch, wrong, says
+):
+    found = normlab.inspect(Normed(wrong=wrong), [batch], checks=QUICK)
+    assert next(iter(found.findings)) == "forward" and says in found.findings["forward"].answer
+    assert verdicts(found) == {"forward": "broken", **dict.fromkeys(QUICK[1:], "does not apply")}
+
+
+def test_a_packed_lstm_is_sound_through_forward():
+    torch.manual_seed(0)
+    lstm = nn.LSTM(8, 4, batch_first=True, bidirectional=True)
+
+    def forward(model, batch):
+        x, lengths = batch
+        packed = pack_padded_sequence(x, lengths, batch_first=True, enforce_sorted=False)
+        return pad_packed_sequence(model(packed)[0], batch_first=True, total_length=x.shape[1])[0]
+
+    given = torch.randn(3, 10, 8), torch.tensor([6, 10, 3])
+    found = normlab.inspect(lstm, [given], forward=forward, mask=1, checks=QUICK)
+    assert verdicts(found)["padding"] == verdicts(found)["batch_mates"] == "fine"
+    plain = normlab.inspect(lstm, [given[:1]], mask=torch.ones(3, 10), checks=["padding"])
+    assert plain.findings["padding"].verdict == "broken"
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_float64_reaches_every_operation_and_no_weight(dtype):
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Conv1d(4, 4, 3), nn.Flatten(), nn.Linear(24, 3)).to(dtype)
+    x = torch.randn(2, 4, 8, dtype=dtype)
+    with torch.no_grad(), widened():
+        y = model(x).float() + torch.ones(3, dtype=torch.bfloat16)
+    assert y.dtype == torch.float64 and model[0].weight.dtype == dtype
+    assert torch.equal(y, model.double()(x.double()) + 1)
+
+
+def test_variants_change_only_what_they_say(batch):
+    left = {name: x.flip(1) for name, x in batch.items()}
+    left["position_ids"] = (left["attention_mask"].cumsum(1) - 1).clamp(min=0)
+    example = example_of(Encoder(), left, tokens=8)
+    assert (example.side, example.size, example.length) == ("left", 3, 8)
+    padded, other = (example.padded(4, other=other).values for other in (False, True))
+    ids, others = padded["input_ids"][0], other["input_ids"][0]
+    assert ids[:4].tolist() == [0] * 4 and bool((others[:4] > 0).all())
+    assert torch.equal(ids[4:], left["input_ids"][0, 4:]) and torch.equal(ids[4:], others[4:])
+    assert padded["attention_mask"].tolist() == [[0] * 4 + [1] * 8]
+    assert padded["position_ids"].tolist() == [[4] * 4 + [*range(4, 12)]]
+    mates = example.with_other_rows().values["input_ids"] == example.values["input_ids"]
+    assert mates[0].all() and not mates[1:].any()
+    later = example.with_later_tokens(3).values["input_ids"] == example.values["input_ids"][:1]
+    assert later.tolist() == [[True] * 3 + [False] * 5]
+    y, base = Fit("left")(torch.arange(6).view(1, 6), torch.arange(4).view(1, 4))
+    assert y.tolist() == [[2, 3, 4, 5]] and base.tolist() == [[0, 1, 2, 3]]
+    y, base = Fit("right", 6, 2)(torch.arange(6), torch.arange(6))
+    assert y.tolist() == base.tolist() == [0, 1]
+
+
+def test_calls_are_in_order_and_copied_before_they_are_changed_in_place():
+    model = nn.Sequential(nn.Linear(3, 3), nn.ReLU(inplace=True))
+    calls, y = record(model, example_of(model, torch.randn(2, 3)), None)
+    assert [call.name for call in calls] == ["", "0", "1"]
+    assert bool((calls[1].output < 0).any()) and torch.equal(calls[2].output, y)
+
+
+def state(model, batch):
+    named = [*model.named_parameters(), *model.named_buffers()]
+    tensors = {name: (id(x), x.clone(), x.grad, x.requires_grad) for name, x in named}
+    modules = {
+        name: (m.training, len(m._forward_hooks), len(m._forward_pre_hooks), [*m.__dict__])
+        for name, m in model.named_modules()
+    }
+    settings = torch.get_num_threads(), torch.is_grad_enabled(), torch.get_default_dtype()
+    given = {name: x.clone() for name, x in batch.items()}
+    draws = torch.get_rng_state(), np.random.get_state()[1].copy()
+    cache = [x.clone() for x in model.cache]
+    return tensors, modules, settings, given, draws, cache, F.conv1d
+
+
+def same(a, b):
+    if isinstance(a, dict):
+        return a.keys() == b.keys() and all(same(a[key], b[key]) for key in a)
+    if isinstance(a, tuple | list):
+        return len(a) == len(b) and all(same(x, y) for x, y in zip(a, b, strict=True))
+    return bool((a == b).all()) if isinstance(a, torch.Tensor | np.ndarray) else a == b
+
+
+@pytest.mark.parametrize("stop", [*range(0, 24, 3), None])
+def test_all_is_as_before_wherever_a_pass_is_interrupted(batch, stop):
+    model = Normed().train()
+    model.embedding.weight.grad = torch.ones(50, 8)
+    passes = iter(range(1000))
+
+    def interrupt(*_):
+        torch.rand(1), np.random.rand()
+        if next(passes) == stop:
+            raise KeyboardInterrupt
+
+    model.norm.register_forward_hook(interrupt)
+    before = state(model, batch)
+    try:
+        normlab.inspect(model, [batch], checks=QUICK)
+        stopped = False
+    except KeyboardInterrupt:
+        stopped = True
+    assert stopped == (stop is not None) and same(before, state(model, batch))
+
+
+def test_attributes_and_settings_that_a_model_changes_are_restored():
+    model = Normed()
+    with unchanged(model):
+        model.new, model.cache, model.norm = 1, None, None
+        model.embedding.weight.data[0] += 1
+        torch.set_default_dtype(torch.float64)
+    assert not hasattr(model, "new") and isinstance(model.norm, nn.BatchNorm1d)
+    assert torch.get_default_dtype() == torch.float32 and len(model.cache) == 1
+
+
+X = torch.zeros(2, 3)
+MASK = torch.tensor([[1.0, 1, 1], [1, 0, 0]])
+IDS = {"input_ids": torch.ones(2, 3, dtype=torch.long)}
+
+
+@pytest.mark.parametrize(
+    ("batches", "options", "says"),
+    [
+        (None, {}, "cannot examine a Encoder without its inputs"),
+        (iter(()), {}, "already used up"),
+        (3, {}, "batches is a int"),
+        (["text"], {}, "no tensor: input_ids"),
+        ([{"ids": IDS["input_ids"]}], {}, "cannot run one row of the first batch: TypeError"),
+        ([IDS | {"attention_mask": (1 - MASK) * -1e4}], {}, "has the value -1e\\+04: give 1"),
+        ([IDS | {"attention_mask": 1 - MASK}], {}, "row 0 is all padding; is it inverted"),
+        ([IDS | {"attention_mask": MASK[:, None, None]}], {}, r"is \[2, 1, 1, 3\]: a mask"),
+        ([IDS | {"attention_mask": MASK[:, :2]}], {}, r"shape \[2, 3\], its mask \[2, 2\]"),
+        ([IDS], {"mask": "maks"}, "mask='maks': the inputs are input_ids"),
+        ([IDS | {"past_key_values": 1}], {}, "a cache holds tokens"),
+        ([IDS], {"rows": 0}, "rows=0"),
+        ([{"input_ids": torch.zeros(0, 3)}], {}, "input_ids is empty"),
+        ([IDS], {"forward": lambda model, batch: "text"}, "returns a str without a tensor"),
+        ([IDS], {"checks": ["leek"]}, "no question 'leek'"),
+    ],
+)
+def test_bad_input_gets_a_sentence(batches, options, says):
+    with pytest.raises(ValueError, match=says):
+        normlab.inspect(Encoder(), batches, **options)
+
+
+@pytest.mark.parametrize(
+    ("model", "says"),
+    [
+        (lambda: nn.Linear(3, 3, device="meta"), "weight is on the meta device"),
+        (lambda: torch.jit.script(nn.Linear(3, 3)), "scripted"),
+        (lambda: torch.ao.quantization.quantize_dynamic(nn.Sequential(nn.Linear(3, 3))), "quant"),
+    ],
+)
+def test_a_model_that_cannot_be_examined_is_refused(model, says):
+    with pytest.raises(ValueError, match=says):
+        normlab.inspect(model(), [X])
+
+
+def test_a_compiled_or_parallel_model_is_unwrapped():
+    for wrapped in (nn.DataParallel(nn.Linear(3, 3)), torch.compile(nn.Linear(3, 3))):
+        found = normlab.inspect(wrapped, [X], checks=["batch_mates"])
+        assert found.title.startswith("Linear, 12 parameters in float32; 2 rows")
