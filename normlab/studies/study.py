@@ -1,7 +1,7 @@
 """The definition of a study: its rows, grid, scales and tuning, and the runs it plans."""
 
+import dataclasses
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import product
 from typing import Annotated, Any, Literal, NamedTuple
 
@@ -84,7 +84,7 @@ class Planned(NamedTuple):
         return " ".join(filter(None, (self.row, self.point, f"seed={self.seed}")))
 
 
-@dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True)
 class Study:
     """A comparison table of an article, and the runs that fill it.
 
@@ -100,11 +100,11 @@ class Study:
     claims: tuple[int, ...]
     rows: Rows
     grid: dict[Text, Axis]
-    at: Mapping[str, Overrides]
     columns: Annotated[tuple[Column, ...], Meta(min_length=1)]
     figures: dict[str, dict[str, float | str]]
     scales: dict[str, Scale]
     document_data: Text = "its own data"
+    at: Mapping[str, Overrides] = dataclasses.field(default_factory=dict)
 
     @property
     def baseline(self) -> str:
