@@ -194,12 +194,16 @@ def _calls(
     batches: Iterable[Any],
     rows: int | None = None,
 ) -> Iterator[tuple[str, Tensor, Tensor, Any]]:
-    """Yield the path of each norm called, the first rows of its input and output, and the mask."""
+    """Yield the path of each norm called, the first rows of its input and output, and the mask.
+
+    Calls with several tensors (gated norms) are left out.
+    """
     seen: list[tuple[str, Tensor, Tensor]] = []
 
     def see(path: str, _: nn.Module, given: Any, named: dict[str, Any], y: Tensor) -> None:
-        x = next(x for x in (*given, *named.values()) if isinstance(x, Tensor))
-        seen.append((path, x[:rows].clone(), y[:rows].clone()))  # others may work in place
+        x, *more = [each for each in (*given, *named.values()) if isinstance(each, Tensor)]
+        if not more:
+            seen.append((path, x[:rows].clone(), y[:rows].clone()))  # others may work in place
 
     for batch in batches:
         with ExitStack() as hooks:
@@ -220,7 +224,9 @@ def _new(
     Raises ValueError if the old norm is of no kind that can be swapped.
     """
     if shape is None:
-        raise ValueError(f"{path} is not called on the first batch: leave it out of sites=")
+        raise ValueError(
+            f"{path} is not called with one tensor, or not at all: leave it out of sites="
+        )
     held = next((w for w in (*old.parameters(), *old.buffers()) if w.is_floating_point()), None)
     like, generator = torch.zeros(()) if held is None else held, torch.Generator().manual_seed(0)
     scale, mean = torch.rand(2, 4, *[1] * (len(shape) - 1), generator=generator)
@@ -235,7 +241,7 @@ def _new(
     else:
         raise ValueError(
             f"{path} is a {type(old).__name__} that computes no batch, layer or RMS norm over one "
-            f"axis of its input {[*shape]}, so it cannot be swapped: leave it out of sites="
+            f"axis of its input {['B', *shape[1:]]} and cannot be swapped: leave it out of sites="
         )
     if kind == norm:
         return None

@@ -247,12 +247,25 @@ def test_a_norm_with_another_formula_is_refused_with_its_path():
         normlab.swap(model, "ln", calibrate=IMAGES)
 
 
-def test_a_norm_that_is_not_called_is_refused():
-    model = Masked()
-    model.unused = nn.LayerNorm(D)
-    batch = {"x": tokens(2, 3), "attention_mask": None}
-    with pytest.raises(ValueError, match=r"^unused is not called on the first batch: leave it out"):
-        normlab.swap(model, "rms", calibrate=[batch])
+class GatedNorm(nn.LayerNorm):
+    def forward(self, x, gate=1):
+        return super().forward(x) * gate
+
+
+class TwoNorms(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.norm, self.gated, self.unused = nn.LayerNorm(D), GatedNorm(D), nn.LayerNorm(D)
+
+    def forward(self, x):
+        return self.gated(self.norm(x), gate=x)
+
+
+@pytest.mark.parametrize("path", ["gated", "unused"])
+def test_norms_that_are_gated_or_not_called_are_refused(path):
+    assert normlab.swap(TwoNorms(), "rms", sites="norm", calibrate=tokens(2, 3)).table
+    with pytest.raises(ValueError, match=f"^{path} is not called with one tensor, or not at all"):
+        normlab.swap(TwoNorms(), "rms", sites=path, calibrate=tokens(2, 3))
 
 
 def test_it_is_printed_as_a_table():
