@@ -104,14 +104,14 @@ def _examine_foreign(parser: Parser, arguments: Namespace) -> int:
             model, batches, note = load_names(arguments.module, arguments.inputs)
     with at_work("asking"):
         report = inspect(model, batches, checks=names or ("quick", "all")[arguments.all])
-    if arguments.html:
-        report.to_html(arguments.html)
     if note and not arguments.json:
         print_prose(note)
     print(report.to_json() if arguments.json else f"{report}\n", end="")
     norms = report.findings.get("norms")
     if norms and norms.table.rows and not arguments.json:
         show("Norms", "What each pools over was found by changing single values.", norms.table)
+    if arguments.html:
+        report.to_html(arguments.html)
     return int(any(found.verdict == "broken" for found in report.findings.values()))
 
 

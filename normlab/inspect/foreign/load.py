@@ -73,6 +73,7 @@ def load_hf(place: str, text: Path | None = None, *, trust: bool = False) -> Loa
         why = "has no tokenizer" if wants == "input_ids" else f"takes {wants}"
         raise ValueError(f"{place} {why}, so --text cannot be used")
     if not reads:
+        note = (" (there is no tokenizer)" if wants == "input_ids" else "") + note
         return Loaded(model, [_random_inputs(model, wants)], f"inputs: random {wants}{note}")
     tokenizer = transformers.AutoTokenizer.from_pretrained(folder, trust_remote_code=trust)
     tokenizer.pad_token = tokenizer.pad_token or tokenizer.eos_token or tokenizer.unk_token
