@@ -75,18 +75,19 @@ def _moments(about: Foreign, norms: Mapping[str, Any]) -> dict[str, list[Tensor]
     seen: dict[str, list[Tensor]] = defaultdict(list)
 
     def add(name: str, norm: Any, args: tuple[Any, ...]) -> None:
-        x = args[0].double().transpose(0, 1).flatten(1)
-        if len(x) == len(norm.running_mean):
+        given = args[0] if args and isinstance(args[0], Tensor) else None
+        if given is not None and given.shape[1:2] == norm.running_mean.shape:
+            x = given.double().transpose(0, 1).flatten(1)
             count = torch.full_like(x[:, 0], x.shape[1])
             seen[name].append(torch.stack([count, x.mean(1), x.square().mean(1)]))
 
     example = about.example
     key, axis = next(iter(example.rows.items()))
-    given = _values(about, about.batches[0])[key].shape[axis]  # a single row has got a second one
+    own = _values(about, about.batches[0])[key].shape[axis]  # a single row has got a second one
     with ExitStack() as hooks:
         for name, norm in norms.items():
             hooks.callback(norm.register_forward_pre_hook(partial(add, name)).remove)
-        for number in range(min(example.size, given)):
+        for number in range(min(example.size, own)):
             row = example.cut(example.rows, number, number + 1)
             if example.length:
                 real = example.real[number].nonzero().flatten()
