@@ -228,7 +228,8 @@ def bert() -> BertModel:
 def gpt2() -> GPT2LMHeadModel:
     no_dropout = {"resid_pdrop": 0.0, "embd_pdrop": 0.0, "attn_pdrop": 0.0}
     sizes = {"vocab_size": 256, "n_positions": 512, "n_embd": WIDTH, "n_layer": 2, "n_head": 2}
-    return GPT2LMHeadModel(GPT2Config(**sizes, **no_dropout, bos_token_id=0, eos_token_id=0))
+    config = GPT2Config(**sizes, **no_dropout, bos_token_id=0, eos_token_id=0, use_cache=False)
+    return GPT2LMHeadModel(config)
 
 
 def next_byte(model: nn.Module, batch: Any) -> Tensor:
@@ -316,8 +317,8 @@ def stale_statistics(faulty: bool) -> Case:
     batches = texts()
     model = Tiny(lambda: Transposed(nn.BatchNorm1d(WIDTH)))
     average = AveragedModel(model)
-    for _ in range(4):
-        train(model, batches, 10)
+    for _ in range(6):
+        train(model, batches, 10, rate=0.2)
         average.update_parameters(model)
     if not faulty:
         update_bn(batches, average)

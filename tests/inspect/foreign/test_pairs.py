@@ -1,0 +1,30 @@
+"""Every planted fault is found, in the right module; no sound twin is accused."""
+
+import re
+
+import pytest
+
+import normlab
+from tests.inspect.foreign.pairs import PAIRS, case
+
+HARM = ("fine", "look", "broken")
+
+
+def findings(name, faulty):
+    subject = case(name, faulty)
+    return normlab.inspect(subject.model, subject.batches, **subject.arguments).findings
+
+
+@pytest.mark.parametrize("name", PAIRS)
+def test_a_fault_is_found_in_its_module(name):
+    pair = PAIRS[name]
+    found = findings(name, True)[pair.question]
+    assert HARM.index(found.verdict) >= HARM.index(pair.verdict), found
+    assert re.fullmatch(pair.module, found.module), found
+
+
+@pytest.mark.parametrize("name", PAIRS)
+def test_its_sound_twin_is_not_accused(name):
+    found = findings(name, False)
+    accused = {each.name: str(each) for each in found.values() if each.verdict in HARM[1:]}
+    assert accused == {}
