@@ -8,6 +8,7 @@ import pytest
 from tests.docs.pages import ROOT
 
 NOTEBOOKS = sorted((ROOT / "docs" / "notebooks").glob("*.ipynb"))
+SHOWN = {"rounding_or_leak": ()}  # the others show tables and figures
 
 
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
@@ -23,6 +24,6 @@ def test_a_notebook_runs_and_is_kept_without_outputs(path, tmp_path, monkeypatch
             shown.append(eval(compile(ast.Expression(last.value), path.name, "eval"), names))
         else:
             exec(compile(ast.Module([last], []), path.name, "exec"), names)
-    for kind in ("_repr_html_", "_repr_svg_"):
+    for kind in SHOWN.get(path.stem, ("_repr_html_", "_repr_svg_")):
         assert any(getattr(value, kind)() for value in shown if hasattr(value, kind)), kind
     assert capsys.readouterr().err == ""

@@ -90,6 +90,17 @@ def test_the_python_page_runs_and_shows_the_whole_interface(tmp_path, monkeypatc
     assert "\npadding: real tokens' outputs change" in shown
 
 
+def test_the_page_about_any_model_runs_and_shows_what_is_printed(monkeypatch, capsys):
+    pytest.importorskip("transformers")
+    monkeypatch.setenv("COLUMNS", "80")
+    page = (ROOT / "docs" / "howto" / "any_model.md").read_text()
+    exec(compile("\n".join(fenced(page, "python")), "any_model.md", "exec"), {})
+    shown = capsys.readouterr().out
+    first, *worst = fenced(page, "text")[0].splitlines()[:5]
+    assert first in shown and "\n".join(worst) in shown
+    assert "encoder.layer_norm                 ln -> dyt" in shown
+
+
 def test_the_site_builds_strictly(tmp_path):
     pytest.importorskip("material", reason="the docs extra is not installed")
     command = [sys.executable, "-m", "mkdocs", "build", "--quiet", "--strict"]

@@ -175,6 +175,8 @@ def _forward(model: nn.Module, batch: Any) -> Any:
 
 def _is_norm(module: nn.Module) -> bool:
     """Return whether a module, but no module in it, has a class with `norm` in its name."""
+    if type(module).__module__.startswith("torch.nn.utils"):  # weight norm, spectral norm
+        return False
     return [m for m in module.modules() if "norm" in type(m).__name__.lower()] == [module]
 
 
