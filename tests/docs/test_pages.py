@@ -90,15 +90,14 @@ def test_the_python_page_runs_and_shows_the_whole_interface(tmp_path, monkeypatc
     assert "\npadding: real tokens' outputs change" in shown
 
 
-def test_the_page_about_any_model_runs_and_shows_what_is_printed(monkeypatch, capsys):
+def test_the_page_about_any_model_runs_and_shows_what_is_printed(tmp_path, monkeypatch, capsys):
     pytest.importorskip("transformers")
+    monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("COLUMNS", "80")
     page = (ROOT / "docs" / "howto" / "any_model.md").read_text()
     exec(compile("\n".join(fenced(page, "python")), "any_model.md", "exec"), {})
-    shown = capsys.readouterr().out
-    first, *worst = fenced(page, "text")[0].splitlines()[:5]
-    assert first in shown and "\n".join(worst) in shown
-    assert "encoder.layer_norm                 ln -> dyt" in shown
+    said = fenced(page, "text")[0].splitlines()[:8]
+    assert capsys.readouterr().out.splitlines()[:8] == said
 
 
 def test_the_site_builds_strictly(tmp_path):
