@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from normlab.inspect.question import Table
 
 SHEET_FILE = "inspect.json"
+_FOREIGN = ("hf", "module", "text", "trust_remote_code", "inputs", "all", "html")
 _EXAMPLES = """\
 examples:
   normlab inspect norm=bn placement=post model.depth=24
@@ -53,7 +54,7 @@ def main(argv: list[str]) -> int:
     add("--all", action="store_true", help="ask the slow questions too")
     add("--html", type=as_path, metavar="FILE", help="write a page")
     arguments = parser.parse_intermixed_args(argv)
-    if arguments.hf or arguments.module:
+    if any(map(vars(arguments).get, _FOREIGN)):
         return _examine_foreign(parser, arguments)
     if arguments.data:
         return _describe_data(arguments.subject, as_json=arguments.json)
@@ -90,8 +91,13 @@ def _examine_foreign(parser: Parser, arguments: Namespace) -> int:
     """Examine a model that normlab did not build; return 1 if a finding is `broken`."""
     if arguments.subject or arguments.data or arguments.out:
         parser.error("--hf and --module take no RUN, key=value, --data or --out")
-    if bool(arguments.hf) == bool(arguments.module) or (arguments.module and not arguments.inputs):
+    one = bool(arguments.hf) != bool(arguments.module)
+    if not one or bool(arguments.module) != bool(arguments.inputs):
         parser.error("give --hf MODEL, or --module MODULE:NAME with --inputs MODULE:NAME")
+    if arguments.module and (arguments.text or arguments.trust_remote_code):
+        parser.error("--text and --trust-remote-code need --hf")
+    if arguments.html and not arguments.html.absolute().parent.is_dir():
+        parser.error(f"--html {arguments.html}: there is no such folder")
     names = [name for name in arguments.only.split(",") if name]
     with at_work("loading the model"):
         from normlab.inspect.foreign.load import load_hf, load_names

@@ -186,7 +186,11 @@ def test_the_exit_status_says_whether_a_finding_is_broken(capsys):
     assert main(["inspect", "--module", "own_models:sound", *inputs]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert any(line.startswith("fine") and " padding: " in line for line in lines)
-    assert main(["inspect", "--module", "own_models:leaking", *inputs, "--json"]) == 1
+    assert (
+        main(["inspect", "--module", "own_models:leaking", *inputs, "--json", "--html", "p.html"])
+        == 1
+    )
+    assert "padding" in Path("p.html").read_text()
     found = json.loads(capsys.readouterr().out)["findings"]
     assert ("padding", "broken") in [(each["name"], each["verdict"]) for each in found]
 
@@ -207,6 +211,13 @@ def test_names_that_are_not_there_are_refused(capsys):
     ("arguments", "said"),
     [
         (["--hf", "x", "norm=bn"], "take no RUN, key=value, --data or --out"),
+        (["--hf", "x", "--html", "no/p.html"], "--html no/p.html: there is no such folder"),
+        (["--text", "x"], "give --hf MODEL, or --module MODULE:NAME with --inputs"),
+        (["--hf", "x", "--inputs", "a:b"], "give --hf MODEL, or --module"),
+        (
+            ["--module", "a:b", "--inputs", "a:c", "--text", "x"],
+            "--text and --trust-remote-code need",
+        ),
         (["--module", "a:b"], "give --hf MODEL, or --module MODULE:NAME with --inputs"),
         (["--module", "a:b", "--inputs", "a:c", "--hf", "x"], "give --hf MODEL, or --module"),
     ],
