@@ -13,6 +13,7 @@ from normlab.inspect.foreign.example import Example, Forward, Key
 
 MASKS = {
     **dict.fromkeys(("attention_mask", "padding_mask", "input_mask", "mask"), "real"),
+    **dict.fromkeys(("input_features_mask", "feature_attention_mask"), "real"),
     **dict.fromkeys(("src_key_padding_mask", "key_padding_mask"), "padding"),
     **dict.fromkeys(("lengths", "length", "input_lengths", "seq_lengths"), "lengths"),
 }
@@ -174,10 +175,12 @@ def _cut(example: Example, config: Any, rows: int, tokens: int) -> Example:
     example = example.change(example.rows, lambda k, x: x.index_select(example.rows[k], order))
     if example.length:
         start, stop = (int(n) for n in example.real[0].nonzero().flatten()[[0, -1]])
+        floats = [example.values[k] for k in example.content if k in example.tokens]
+        floats = [x for x in floats if x.is_floating_point()]
         config = getattr(config, "text_config", config)
-        limits = [getattr(config, name, None) for name in _LIMITS]
+        limits = [] if floats else [getattr(config, name, None) for name in _LIMITS]
         longest = min([tokens, *(n * 2 // 3 for n in limits if isinstance(n, int))])
-        if any(x.is_floating_point() and x.ndim == 2 for x in example.inputs):
+        if any(x.ndim == 2 or x.shape[1] == 1 for x in floats):
             longest = tokens * SAMPLES
         if example.side == "left":
             start = max(start, stop + 1 - longest)

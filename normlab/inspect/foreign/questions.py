@@ -115,6 +115,9 @@ def padding(about: Foreign) -> Finding:
         base, worst = (f"short, {name}" for name in names)
         found = {worst: about.moved(worst, base)}
         how = f"One row of {example.length - n:,} positions, padded by {n:,}; no longer row runs"
+    moves = [*found.values(), about.moved("batch")]
+    if base == "alone" and max(each.wide for each in moves) <= LEAK:
+        found["each row in its batch"] = about.rounding()
     return leak(about, found, ("", base), "padding", how)
 
 

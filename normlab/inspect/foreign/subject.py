@@ -1,8 +1,9 @@
 """Any module under inspection, and the outputs that its questions compare."""
 
+import sys
 from collections import Counter
 from collections.abc import Sequence
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal
@@ -147,6 +148,25 @@ class Foreign:
             found.append(Moved(both[0] if both else narrow, narrow, argmax))
         return max(found, key=lambda each: each.wide)
 
+    def rounding(self) -> Moved:
+        """Return how far a row alone is from the same row in its padded batch, the most of any row.
+
+        In the model's dtype: in a model without leaks, this is rounding.
+        """
+        found = [Moved(0.0, 0.0, 0.0)]
+        with torch.no_grad():
+            batch, like = run(self.model, self.example, self.forward), self.output("alone")
+            axes = [n for n in range(like.ndim) if batch.shape[n] != like.shape[n]]
+            for row, real in enumerate(self.example.real if axes else ()):
+                start, stop = (int(n) for n in real.nonzero().flatten()[[0, -1]])
+                alone = self.example.cut(self.example.rows, row, row + 1)
+                with suppress(ValueError):  # a row that is too short to run alone
+                    y = run(self.model, alone.cut(alone.tokens, start, stop + 1), self.forward)
+                    y, y0 = Fit(self.example.side)(batch.narrow(axes[0], row, 1), y)
+                    argmax = float((y.argmax(-1) != y0.argmax(-1)).double().mean())
+                    found.append(Moved(0.0, moved(y, y0), argmax))
+        return max(found, key=lambda each: each.narrow)
+
     def _base(self, name: str, base: str, wide: bool, fast: bool) -> Tensor:
         y = self.output(base, wide=wide, fast=fast)
         return self.fit(name)(y, y)[0] if base == "alone" else y
@@ -199,12 +219,18 @@ def inspect(
         raise ValueError(f"rows={rows}, tokens={tokens}: give at least one of each")
     with unchanged(model, given):
         model.eval()
-        example = example_of(model, given[0], forward=forward, mask=mask, rows=rows, tokens=tokens)
-        about = Foreign(model, example, given, forward, loss, causal)
-        try:
-            about.output("alone")
-        except ModelFailed as error:
-            raise ValueError(f"the model cannot run one row of the first batch: {error}") from error
+        for longest in (tokens, sys.maxsize):  # uncut, for models that take one length only
+            example = example_of(
+                model, given[0], forward=forward, mask=mask, rows=rows, tokens=longest
+            )
+            about = Foreign(model, example, given, forward, loss, causal)
+            try:
+                about.output("alone")
+                break
+            except ModelFailed as error:
+                if longest > tokens:
+                    text = f"the model cannot run one row of the first batch: {error}"
+                    raise ValueError(text) from error
         findings: dict[str, Finding] = {}
         for each in asked:
             runs = findings.get("forward")

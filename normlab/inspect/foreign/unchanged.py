@@ -57,8 +57,20 @@ def unchanged(model: nn.Module, inputs: Any = ()) -> Iterator[None]:
         with writes:
             yield
     finally:
-        for step in [*restore, *writes.undo]:
-            step()
+        _do([*restore, *writes.undo])
+
+
+def _do(steps: Steps) -> None:
+    """Take all steps, also if Ctrl-C comes in between; a step that it stops is taken again."""
+    interrupt = None
+    while steps:
+        try:
+            steps[0]()
+            del steps[0]
+        except KeyboardInterrupt as stopped:
+            interrupt = stopped
+    if interrupt:
+        raise interrupt
 
 
 class _Writes(TorchDispatchMode):

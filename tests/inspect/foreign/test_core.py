@@ -115,6 +115,27 @@ def test_a_pass_that_is_random_or_has_nan_is_reported_first_and_the_rest_skipped
     assert verdicts(found) == {"forward": "broken", **dict.fromkeys(QUICK[1:], "does not apply")}
 
 
+def test_rounding_is_the_most_of_any_row_alone_against_the_same_row_in_its_batch(batch):
+    token = batch["input_ids"][1, 0]
+
+    class Rounding(nn.Embedding):
+        def forward(self, input_ids, attention_mask):
+            y = super().forward(input_ids)
+            narrow = len(y) > 1 and y.dtype != torch.float64
+            return y * (1 + 1e-3 * narrow * (input_ids == token)[..., None])
+
+    found = normlab.inspect(Rounding(50, 4), [batch], checks=["padding"]).findings["padding"]
+    assert found.verdict == "fine" and "rounding in float32 moves it by 0.0" in found.answer
+    assert 1e-4 < found.values["each row in its batch"]["narrow"] < 1e-3
+
+
+def test_a_model_of_one_length_is_asked_about_values_under_its_padding(batch):
+    model = Normed(nn.LayerNorm(12))
+    found = normlab.inspect(model, [batch], tokens=5, checks=["padding"]).findings["padding"]
+    assert (found.verdict, found.module) == ("broken", "norm")
+    assert "One row of 4 positions, padded by 8; no longer row runs" in found.answer
+
+
 def test_a_packed_lstm_is_sound_through_forward():
     torch.manual_seed(0)
     lstm = nn.LSTM(8, 4, batch_first=True, bidirectional=True)
@@ -221,6 +242,23 @@ def test_attributes_and_settings_that_a_model_changes_are_restored():
         torch.set_default_dtype(torch.float64)
     assert not hasattr(model, "new") and isinstance(model.norm, nn.BatchNorm1d)
     assert torch.get_default_dtype() == torch.float32 and len(model.cache) == 1
+
+
+def test_a_second_interrupt_does_not_stop_the_restoring():
+    class Twice(dict):
+        left = 1
+
+        def update(self, *args):
+            if self.left:
+                self.left = 0
+                raise KeyboardInterrupt
+            super().update(*args)
+
+    model = nn.Linear(2, 2)
+    model.settings = Twice(a=1)
+    with pytest.raises(KeyboardInterrupt), unchanged(model):
+        model.train(False)
+    assert model.settings == {"a": 1} and model.training
 
 
 X = torch.zeros(2, 3)
