@@ -33,7 +33,7 @@ from normlab.norms.base import Norm
 NEAR_ZERO = 0.01  # of the root mean square of a norm's gains
 _CHANNELS_FIRST, _CHANNELS_LAST = (nn.GroupNorm, _NormBase), (nn.LayerNorm, nn.RMSNorm)
 _LARGE = 1e3  # a change by this many times the input's RMS moves all that share its statistics
-_MOVED = 1e-4  # of the largest output; far above float32, which many norms compute in
+_MOVED = 1e-4  # of an output; far above float32, which many norms compute in
 _SAME = 0.03  # the most that doubling the input may do, as a share of what noise does
 _POSITIONS = 16  # are enough to see what a norm pools over
 _FEW = 4  # parameters per feature; no norm has more
@@ -125,7 +125,7 @@ class _Trial:
         """Return which outputs move if the value at `index` of the input changes."""
         other = self.x.clone()
         other[tuple(index)] += _LARGE * (self.size + 1)  # also far above eps
-        return ~((self(other) - self.before).abs() <= _MOVED * self.before.abs().max())
+        return ~((self(other) - self.before).abs() <= _MOVED * self.before.abs())
 
     @cached_property
     def before(self) -> Tensor:

@@ -232,3 +232,12 @@ def test_the_table_has_a_row_for_each_kind_of_norm():
         ("OnePlus", 1, "feature", "1e-06", "1 of 16", "2"),
     ]
     assert "1 of 48 gains are near 0" in report.findings["norms"].answer
+
+
+def test_a_gate_near_0_hides_no_feature():
+    class Gated(OnePlus):
+        def forward(self, x):
+            return super().forward(x) * torch.arange(WIDTH).sub(5).mul(1e-4).tanh()
+
+    (norm,) = found(nn.Sequential(Gated()))
+    assert norm.evaluation.features == (WIDTH - 1, WIDTH)  # the gate of feature 5 is exactly 0
