@@ -268,6 +268,12 @@ def test_norms_that_are_gated_or_not_called_are_refused(path):
         normlab.swap(TwoNorms(), "rms", sites=path, calibrate=tokens(2, 3))
 
 
+def test_norms_of_weights_are_no_norms():
+    convolution = nn.utils.parametrizations.weight_norm(nn.Linear(D, D))
+    found = normlab.swap(nn.Sequential(convolution, nn.LayerNorm(D)), "rms", calibrate=tokens(2, 3))
+    assert [fit.site for fit in found.table] == ["1"]
+
+
 def test_it_is_printed_as_a_table():
     found = normlab.swap(encoder(), "dyt", sites="4", calibrate=tokens(4, 5), loss=square)
     head, row, last = str(found).splitlines()
