@@ -50,6 +50,7 @@ class Foreign:
     causal: bool | None = None
     shapes: dict[str, torch.Size] = field(default_factory=dict)  # of whole outputs, by variant
     _outputs: dict[Any, Tensor] = field(default_factory=dict)
+    _moves: dict[tuple[str, str], Moved] = field(default_factory=dict)
 
     @property
     def title(self) -> str:
@@ -118,7 +119,7 @@ class Foreign:
         return Fit(side if "padded" in name else "right")
 
     def output(self, name: str, *, wide: bool = False, fast: bool = False) -> Tensor:
-        """Return row 0's output at its real positions for a variant; each runs only once.
+        """Return row 0's output at its real positions for a variant; bases run only once.
 
         Raises ModelFailed if the model fails, ValueError if its output has other axes.
         """
@@ -132,21 +133,27 @@ class Foreign:
             self.shapes[name] = y.shape
             if name != "alone":
                 y = self.fit(name)(y, self.output("alone", wide=wide, fast=fast))[0].clone()
+            if name not in ("alone", "batch"):
+                return y
             self._outputs[key] = y
         return self._outputs[key]
 
     def moved(self, name: str, base: str = "alone") -> Moved:
         """Return how far a variant's output is from another's, the most with any fast path."""
-        found = []
-        for fast in self.fast_paths:
-            narrow, *both = [
-                moved(self.output(name, wide=w, fast=fast), self._base(name, base, w, fast))
-                for w in ((False,) if self.blind else (False, True))
-            ]
-            y, y0 = self.output(name, fast=fast), self._base(name, base, False, fast)
-            argmax = float((y.argmax(-1) != y0.argmax(-1)).double().mean())
-            found.append(Moved(both[0] if both else narrow, narrow, argmax))
-        return max(found, key=lambda each: each.wide)
+        if (name, base) not in self._moves:
+            found = [self._moved(name, base, fast) for fast in self.fast_paths]
+            self._moves[name, base] = max(found, key=lambda each: each.wide)
+        return self._moves[name, base]
+
+    def _moved(self, name: str, base: str, fast: bool) -> Moved:
+        values, argmax = [], 0.0
+        for wide in (False,) if self.blind else (False, True):
+            y0 = self.output(base, wide=wide, fast=fast)
+            y0 = self.fit(name)(y0, y0)[0] if base == "alone" else y0
+            y = self.output(name, wide=wide, fast=fast)
+            values.append(moved(y, y0))
+            argmax = argmax if wide else float((y.argmax(-1) != y0.argmax(-1)).double().mean())
+        return Moved(values[-1], values[0], argmax)
 
     def rounding(self) -> Moved:
         """Return how far a row alone is from the same row in its padded batch, the most of any row.
@@ -166,10 +173,6 @@ class Foreign:
                     argmax = float((y.argmax(-1) != y0.argmax(-1)).double().mean())
                     found.append(Moved(0.0, moved(y, y0), argmax))
         return max(found, key=lambda each: each.narrow)
-
-    def _base(self, name: str, base: str, wide: bool, fast: bool) -> Tensor:
-        y = self.output(base, wide=wide, fast=fast)
-        return self.fit(name)(y, y)[0] if base == "alone" else y
 
 
 def moved(values: Tensor, base: Tensor) -> float:
