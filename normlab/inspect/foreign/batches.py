@@ -179,7 +179,8 @@ def _cut(example: Example, config: Any, rows: int, tokens: int) -> Example:
         floats = [x for x in floats if x.is_floating_point()]
         config = getattr(config, "text_config", config)
         limits = [] if floats else [getattr(config, name, None) for name in _LIMITS]
-        longest = min([tokens, *(n * 2 // 3 for n in limits if isinstance(n, int))])
+        limits = [n for n in limits if isinstance(n, int) and n > 0]  # XLNet has -1
+        longest = min([tokens, *(n * 2 // 3 for n in limits)])
         if any(x.ndim == 2 or x.shape[1] == 1 for x in floats):
             longest = tokens * SAMPLES
         if example.side == "left":

@@ -80,3 +80,9 @@ def test_a_model_stays_as_it_was_when_its_inspection_is_interrupted(interrupt):
             interrupt(0)
         same(before, state(case))
     assert interrupted > INTERRUPTIONS / 2
+
+
+def test_a_model_may_have_no_limit_of_positions():
+    case = sound("Llama")
+    case.model.config.max_position_embeddings = -1
+    assert normlab.inspect(case.model, case.batches).findings["padding"].verdict == "fine"
