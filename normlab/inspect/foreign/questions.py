@@ -48,10 +48,12 @@ def leak(
         text = f"{where}: {size(value)} (limit {size(limit)}); rounding in {about.dtype} moves it "
         text += f"by {size(most.narrow)}{at}. {how}"
         return Finding(text, values, verdict="fine", value=value, threshold=limit)
-    # padding that has the usual values does no harm
-    usual = found.get("padded", found[worst]) if worst == "padded by other values" else found[worst]
-    broken = min(value, usual.wide) > HARM
-    under = ", with other values in place of padding" if usual.wide <= HARM < value else ""
+    # other values under padding do harm if the usual ones do, or if there is padding of one length
+    other = "other values" in worst
+    usual = found["padded"].wide > HARM if "padded" in found else about.example.has_padding
+    broken = value > HARM and (usual or not other)
+    alone = other and not (usual and "padded" in found)
+    under = ", with other values in place of padding" * alone
     path, sentence = locate(about, against[0] or worst, against[1], seen)
     limit = HARM if broken else limit
     return Finding(

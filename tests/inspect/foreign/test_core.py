@@ -129,6 +129,18 @@ def test_rounding_is_the_most_of_any_row_alone_against_the_same_row_in_its_batch
     assert 1e-4 < found.values["each row in its batch"]["narrow"] < 1e-3
 
 
+def test_values_under_padding_that_only_matter_if_they_are_unusual_are_worth_a_look(batch):
+    class Convolution(Normed):
+        def forward(self, input_ids, attention_mask):
+            return self.norm(self.embedding(input_ids).mT).mT  # the padding's embedding is 0
+
+    model = Convolution(nn.Conv1d(8, 8, 3, padding=1))
+    model.embedding = nn.Embedding(50, 8, padding_idx=0)
+    found = normlab.inspect(model, [batch], checks=["padding"]).findings["padding"]
+    assert (found.verdict, found.module) == ("look", "norm")
+    assert "with other values in place of padding; norm: Conv1d, a convolution of 3" in found.answer
+
+
 def test_a_model_of_one_length_is_asked_about_values_under_its_padding(batch):
     model = Normed(nn.LayerNorm(12))
     found = normlab.inspect(model, [batch], tokens=5, checks=["padding"]).findings["padding"]
