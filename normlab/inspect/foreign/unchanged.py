@@ -62,15 +62,13 @@ def unchanged(model: nn.Module, inputs: Any = ()) -> Iterator[None]:
 
 def _do(steps: Steps) -> None:
     """Take all steps, also if Ctrl-C comes in between; a step that it stops is taken again."""
-    interrupt = None
-    while steps:
-        try:
+    try:
+        while steps:
             steps[0]()
             del steps[0]
-        except KeyboardInterrupt as stopped:
-            interrupt = stopped
-    if interrupt:
-        raise interrupt
+    except KeyboardInterrupt:
+        _do(steps)
+        raise
 
 
 class _Writes(TorchDispatchMode):
