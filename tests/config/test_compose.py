@@ -59,6 +59,7 @@ def test_the_options_of_every_group_compose(group):
     for option in names[::5] if group in ("norm", "placement", "model") else names[::2]:
         more = ["data_dir=somewhere"] if group == "task" else []
         more += ["task=mlm"] if option == "bert" else []  # it has a corpus of documents
+        more += ["norm=none"] if option == "rezero" else []
         assert composed(f"{group}={option}", *more)["choices"][group] == option
 
 
