@@ -35,7 +35,8 @@ GOLDEN_NORMS = frozenset(
     {
         *("ada", "bn", "bn_noisy", "bn_position", "bn_rms", "bn_sample", "brn", "derf", "dyisru"),
         *("dyt", "gatednorm", "global", "gn", "gn_sample", "in", "ln", "mabn", "none", "pn"),
-        *("pn_v", "prepbn", "prms", "rbn", "repbn", "rms", "scale", "seednorm", "seqn", "taper", "un"),
+        *("pn_v", "prepbn", "prms", "rbn", "repbn", "rms", "scale", "seednorm", "seqn", "taper"),
+        "un",
     }
 )
 """The norms with losses in `tests/golden`; a test compares both."""
