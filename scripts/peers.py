@@ -1,12 +1,13 @@
-"""Planted faults and their sound twins, examined by normlab and two other tools.
+"""Planted faults and their correct versions, examined by normlab and two other tools.
 
     python -m venv peers && peers/bin/pip install --no-deps pytest-torch==1.1.0 torchtest2==0.1.0
     echo $PWD/.venv/lib/python3.11/site-packages > peers/lib/python3.11/site-packages/normlab.pth
     peers/bin/python scripts/peers.py
 
-Writes pairs.md and pairs.json in results/survey. Each tool runs at its defaults and decides by what
-it says about batches, padding and masks; its other checks are left out. pytest-torch's checks of
-padding and masks are for `input_ids`, so other inputs get its inference contract alone.
+Writes pairs.md and pairs.json in results/survey. Each tool runs with its default
+settings and decides by what it says about batches, padding and masks; its other checks are left
+out. pytest-torch's checks of padding and masks are for `input_ids`, so other inputs get its
+inference contract alone.
 """
 
 import json
@@ -95,11 +96,12 @@ TOOLS = {
 def main() -> None:
     """Ask all tools about all pairs and write the table."""
     lines = [
-        "# Planted faults and their sound twins",
+        "# Planted faults and their correct versions",
         "",
         f"Made by `scripts/peers.py` with torch {torch.__version__.partition('+')[0]} and "
-        f"transformers {transformers.__version__}, on a CPU; all tools at their defaults. A cell "
-        "says what the tool did with the fault, and whether it also accused the sound twin.",
+        f"transformers {transformers.__version__}, on a CPU, with each tool's default "
+        "settings. Each cell says whether the tool caught the fault, and whether it also "
+        "flagged the correct version.",
         "",
         f"| fault | {' | '.join(TOOLS)} | modules that normlab named |",
         f"| --- |{' --- |' * (len(TOOLS) + 1)}",
@@ -112,7 +114,7 @@ def main() -> None:
             twin, _ = ask(case(name, False))
             caught[tool] += fault
             alarms[tool] += twin
-            cells.append(("caught" if fault else "missed") + ", accuses the twin" * twin)
+            cells.append(("caught" if fault else "missed") + ", flags the correct version" * twin)
             named = named or modules
         lines.append(f"| {name} | {' | '.join(cells)} | {named} |")
     total = [f"{caught[tool]} of {len(PAIRS)}, {alarms[tool]} false" for tool in TOOLS]

@@ -287,14 +287,14 @@ def said(row: Mapping[str, Any]) -> str:
     return "; ".join(f"{k}: {f['verdict']} {f.get('value', '')}" for k, f in found)
 
 
-HEAD = """# What padding moves in transformers {transformers}
+HEAD = """# Where padding changes the output of transformers {transformers} models
 
 {asked} base models of transformers {transformers} that take a mask over tokens or frames, each from
 a small config with **random weights**, with four rows of unequal length **and their mask**. Made by
 `python scripts/survey.py` with `normlab.inspect` ([how to read it](../../docs/howto/any_model.md)).
-Random weights show what can move, not by how much a trained model moves; some classes take a mask
-and do not use it by design (Whisper). `findings.json` has the reason for each of the {left_out}
-classes that were left out.
+Random weights show where an output can change, not by how much it changes in a trained model. Some
+classes accept a mask but ignore it by design (Whisper). Both `look` and `broken` are listed.
+`findings.json` has the reason for each of the {left_out} classes that were left out.
 """
 
 
@@ -341,7 +341,7 @@ def table(content: Mapping[str, Any]) -> str:
         found = {k: f for k, f in found.items() if f["verdict"] in ("look", "broken")}
         moved |= found.keys()
         lines += ["", f"## {title}: {len(found)}", ""]
-        lines += ["| class | by | module |", "| --- | --- | --- |"] if found else ["None."]
+        lines += ["| class | moved by | module |", "| --- | --- | --- |"] if found else ["None."]
         by_value = sorted(found.items(), key=lambda item: -item[1].get("value", 0))
         for k, f in by_value:
             size = f"{f['value']:.2%}" if "value" in f else ""
@@ -349,9 +349,9 @@ def table(content: Mapping[str, Any]) -> str:
     quiet = [k for k in rows if k not in moved]
     unclear = [k for k in quiet if rows[k]["padding"]["verdict"] == "does not apply"]
     quiet = [k for k in quiet if k not in unclear]
-    lines += ["", f"## Nothing moves: {len(quiet)}", "", f"{', '.join(quiet)}."]
+    lines += ["", f"## No effect found: {len(quiet)}", "", f"{', '.join(quiet)}."]
     if unclear:
-        lines += ["", f"## Padding could not be asked about: {len(unclear)}", ""]
+        lines += ["", f"## Padding could not be tested: {len(unclear)}", ""]
         lines += [f"{', '.join(unclear)}."]
     return "\n".join(lines) + "\n"
 

@@ -1,6 +1,6 @@
-"""What a model loses without one of its layers, and with 8-bit weights and activations.
+"""How the loss rises without each layer, and with 8-bit weights and activations.
 
-`losses_without` and `quantized_losses` work with the layers of any torch model.
+`losses_without` and `quantized_losses` work on any torch model.
 """
 
 from collections.abc import Callable, Collection, Mapping
@@ -53,7 +53,7 @@ def int8(subject: Subject) -> Finding:
 
     The weights (W8) and the inputs (A8) of the linear layers inside Transformer layers are
     quantized, with one step per tensor. An input's max |x| is taken over 16 training batches,
-    padding included. One value at 1000 standard deviations rounds nearly all others to 0.
+    padding included. A single value at 1000 standard deviations makes nearly all others round to 0.
     """
     inside = [
         module for layer in sites(subject.model, Layer).values() for module in layer.modules()
@@ -114,10 +114,10 @@ def quantized_losses(
     *,
     bits: int = 8,
 ) -> dict[str, float]:
-    """Return `loss()` with `bits`-bit weights and inputs of the layers: `W8A8`, `W8` and `A8`.
+    """Return `loss()` with the layers' weights and inputs in `bits` bits: `W8A8`, `W8` and `A8`.
 
-    Each layer has a `weight`, which is restored, and takes one tensor first. `feed` runs batches
-    that give the ranges of the inputs; a layer that they do not reach keeps its inputs.
+    Each layer has a `weight`, which is restored, and takes a tensor as its first argument. `feed`
+    runs the batches that set the input ranges; inputs of layers it does not reach stay as they are.
     """
     ranges: dict[nn.Module, Tensor] = {}
 

@@ -1,4 +1,4 @@
-"""What probes find in a model at the end of a run, on one fixed batch of held-out examples."""
+"""Probes of a trained model, run on one fixed batch of held-out examples."""
 
 import copy
 from collections.abc import Callable, Mapping
@@ -13,12 +13,12 @@ from normlab.inspect.model import Subject, percent
 from normlab.inspect.question import Finding, Table, question
 from normlab.probes.base import Probe
 
-TOKENS, PER_FEATURE, EXAMPLES = 4096, 10, 32  # least tokens and examples of the batch
+TOKENS, PER_FEATURE, EXAMPLES = 4096, 10, 32  # minimum tokens, tokens per feature, examples
 Places = Mapping[str, Mapping[str, float]]  # a probe's metrics by place
 
 
 def probed(answer: Callable[[Places], str]) -> Callable[[Subject], Finding]:
-    """Register a question that the probe of the same name answers; `answer` words its metrics.
+    """Register a question answered by the probe of the same name; `answer` turns metrics into text.
 
     The probe watches a copy of the model in eval mode, on a batch that is the same for all runs on
     the same data.
@@ -30,7 +30,7 @@ def probed(answer: Callable[[Places], str]) -> Callable[[Subject], Finding]:
     @torch.no_grad()
     def ask(subject: Subject) -> Finding:
         probe = instantiate(option_settings("probe", name, "probe"), "probe", Probe)
-        model = copy.deepcopy(subject.model)  # the probe's hooks stay
+        model = copy.deepcopy(subject.model)  # the probe's hooks are never removed
         probe.attach(model)
         if probe.why_not:
             return Finding.none(probe.why_not)
@@ -66,7 +66,7 @@ def attention(found: Places) -> str:
         s     1/T sum_{i <= T} A_i1
         sink  share of (sequence, layer, head) with s > 0.3        (Gu et al. 2025, with T = 64)
 
-    Without a causal mask T = n, which is another metric, `sink_unmasked`. Sequences need 16 keys:
+    Without a causal mask T = n, and the metric is called `sink_unmasked`. Sequences need 16 keys:
     uniform causal attention has s = 0.07 at T = 64, but 0.31 at T = 9. With task=lm the first token
     marks the beginning of a text. The probe `attention` defines the other columns.
     """
@@ -110,7 +110,7 @@ def rank(found: Places) -> str:
         effective      exp(-sum p log p), p = s / sum s        (Roy and Vetterli 2007)
 
     after each sub-layer; both are between 1 and the width D. N must be at least 10 D. States are
-    centered, since one massive activation would otherwise make both 1. Compare models at equal N.
+    centered; otherwise one massive activation would bring both close to 1. Compare at equal N.
     """
     ends = {place.split(".")[0]: (place, of) for place, of in found.items()}
     return "; ".join(
@@ -122,7 +122,7 @@ def rank(found: Places) -> str:
 
 @probed
 def saturation(found: Places) -> str:
-    """How many values does the norm's function map close to its bound?
+    """What share of values does the norm's function map close to its bound?
 
         share  share of values with |f(alpha x + shift)| > 0.964
 

@@ -3,7 +3,7 @@
     f_j = base^(-2j/K),  j < K/2        pair j of a head at position t is rotated by the angle t f_j
 
 Lengths stay the same, and the score of a query and a key depends on the difference of their
-positions alone. Pair j consists of features j and j + K/2 (`halves`: GPT-NeoX, transformers) or
+positions only. Pair j consists of features j and j + K/2 (`halves`: GPT-NeoX, transformers) or
 2j and 2j + 1 (`interleaved`: the paper, LLaMA). They are the same up to the order of the rows of
 the query and key projections.
 """
@@ -20,7 +20,7 @@ class Rope(Struct, frozen=True, forbid_unknown_fields=True):
     """Settings of rotary positions, `model.rope`.
 
     With `local_base`, every `global_every`-th layer has `base` and all others have `local_base`
-    (Gemma 3, whose local layers also have an attention window; here they see all positions).
+    (Gemma 3, whose local layers also have an attention window; here they attend to all positions).
     """
 
     base: float = 10_000.0

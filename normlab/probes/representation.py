@@ -1,13 +1,13 @@
-"""Probes of what a model can express: the rank of the stream, and the saturation of bounded norms.
+"""Probes of the residual stream's rank and of the saturation of bounded norms.
 
-`rank` measures the stream after each residual connection (the first one, if there are several).
+`rank` measures the residual stream (the first, if there are several) after each connection.
 With l the eigenvalues of the covariance of the states of N real tokens, and s = sqrt(l):
 
     participation  (sum l)^2 / sum l^2
     effective      exp(-sum p log p), p = s / sum s (Roy and Vetterli 2007; some authors use l)
 
 Both are 1 if the states vary along one line and D if they vary equally along D axes. A small N
-biases them downwards (N = 4096, D = 64: 63.0 and 63.9), so a batch needs `tokens` D real tokens.
+biases them downwards (N = 4096, D = 64: 63.0 and 63.9), so a batch needs N >= `tokens` x D.
 
 `saturation` measures norms that apply a function f with the bound 1 to each value, such as DyT,
 Derf and ISRU: `share` is the share of values with |f(alpha x + shift)| above `threshold`, before
@@ -39,7 +39,7 @@ def ranks(x: Float[Tensor, "N D"]) -> dict[str, Tensor]:
 
 
 class Rank(Probe):
-    """Measures the rank of the residual stream by depth."""
+    """Measures the rank of the residual stream at each depth."""
 
     at = ("residual",)
 
@@ -55,7 +55,7 @@ class Rank(Probe):
 
 
 class Saturation(Probe):
-    """Measures the saturated values of each bounded norm."""
+    """Measures the share of saturated values in each bounded norm."""
 
     at = ("norm",)
     absent = "no norm is a bounded function such as dyt"

@@ -1,4 +1,4 @@
-"""From a user's batches to an example: which axes are rows and tokens, and what marks padding."""
+"""Turns a user's batch into an example: finds the row and token axes and the padding mask."""
 
 import inspect
 from collections.abc import Iterable, Mapping
@@ -22,11 +22,11 @@ _TOKENS = ("input_ids", "inputs_embeds", "input_values", "input_features")
 _LIMITS = ("max_position_embeddings", "n_positions", "max_source_positions")
 SAMPLES = 320
 """Audio samples that count as one position: 20 ms at 16 kHz, a frame of most speech models."""
-KEPT = 8  # batches, for the questions about statistics
+KEPT = 8  # batches used for statistics and calibration
 
 
 def first_batches(batches: Any) -> list[Any]:
-    """Return the first batches of an iterable, or the only one; ValueError if there is none."""
+    """Return up to `KEPT` batches of an iterable, or the one batch given; ValueError for none."""
     tensors = isinstance(batches, tuple) and any(isinstance(each, Tensor) for each in batches)
     if tensors or isinstance(batches, Mapping | Tensor):
         return [batches]
@@ -47,9 +47,9 @@ def example_of(
     rows: int = 4,
     tokens: int = 128,
 ) -> Example:
-    """Return the example of a batch: its longest rows, cut to the extent of the first.
+    """Return the example of a batch: its longest rows, cut to the real positions of the longest.
 
-    Raises ValueError, in one sentence, for inputs that cannot be examined.
+    Raises ValueError with a one-sentence message if the inputs cannot be examined.
     """
     names = [] if forward else [*inspect.signature(model.forward).parameters]
     config = getattr(model, "config", None)
@@ -62,7 +62,7 @@ def example_of(
         k: x.to(device) if isinstance(x, Tensor) else x for k, x in given.items()
     }
     if values.get("past_key_values") is not None:
-        raise ValueError("past_key_values: a cache holds tokens of former calls; leave it out")
+        raise ValueError("past_key_values: a cache holds tokens of earlier calls; leave it out")
     named = {k: names[k] if isinstance(k, int) and k < len(names) else str(k) for k in values}
     key, kind = _mask(values, named, mask.to(device) if isinstance(mask, Tensor) else mask)
     inputs = [k for k in named if k != key and isinstance(values[k], Tensor) and values[k].ndim]
@@ -94,7 +94,7 @@ def example_of(
         if axes and shape[0] in (1, size) and not named.get(k, "").startswith(apart):
             by_token[k] = axes[0]
     if main not in by_row:
-        raise ValueError(f"{named[main]} has the shape {[*x.shape]}, and the mask {size} rows")
+        raise ValueError(f"{named[main]} has the shape {[*x.shape]}, but the mask has {size} rows")
     example = Example(values, form, by_row, by_token, key, kind)
     pads = ~example.real
     left = bool(length) and int(pads[:, 0].sum()) > int(pads[:, -1].sum())
@@ -106,7 +106,7 @@ def example_of(
 
 
 def _fill(x: Tensor, pads: Tensor, config: Any) -> int | float:
-    """Return the value under a batch's padding, or what the config gives as one."""
+    """Return the value under the batch's padding, else the config's `pad_token_id`, else 0."""
     if x.shape[:2] == pads.shape and bool(pads.any()):
         return x[pads].flatten()[0].item()
     pad = getattr(config, "pad_token_id", None)
@@ -114,7 +114,7 @@ def _fill(x: Tensor, pads: Tensor, config: Any) -> int | float:
 
 
 def _mask(values: dict[Key, Any], named: Mapping[Key, str], mask: Any) -> tuple[Key, str]:
-    """Return the input that marks real tokens, and how; a tensor is added to `values`."""
+    """Return the key and kind of the mask of real tokens; a mask tensor is added to `values`."""
     if mask is None:
         keys = [k for k, name in named.items() if name in MASKS and isinstance(values[k], Tensor)]
         if not keys:
@@ -137,7 +137,7 @@ def _mask(values: dict[Key, Any], named: Mapping[Key, str], mask: Any) -> tuple[
     if len(odd) and not (kind == "padding" and bool((odd == -torch.inf).all())):
         raise ValueError(
             f"{name} has the value {odd[0].item():.4g}: give 1 for real tokens and 0 for padding "
-            "(what a model adds to its attention scores is not such a mask)"
+            "(a mask that is added to attention scores cannot be used here)"
         )
     empty = ((given != 0) == (kind == "padding")).all(1).nonzero().flatten().tolist()
     if empty:
@@ -154,7 +154,7 @@ def _token_axis(model: nn.Module, x: Tensor, name: str, mask: Tensor | None) -> 
         if x.shape[:2] == (length, size) and size != length:
             return 0
         if not axes:
-            raise ValueError(f"{name} has the shape {[*x.shape]}, its mask {[*mask.shape]}")
+            raise ValueError(f"{name} {[*x.shape]} has no token axis of its mask's length {length}")
         return axes[0]
     kinds = (nn.RNNBase, nn.MultiheadAttention)
     if type(model).__module__.startswith("torch.nn") and any(
@@ -186,7 +186,7 @@ def _cut(example: Example, config: Any, rows: int, tokens: int) -> Example:
         if example.side == "left":
             start = max(start, stop + 1 - longest)
         example = example.cut(example.tokens, start, min(stop + 1, start + longest))
-    if example.size == 1:  # a second row, of other values
+    if example.size == 1:  # add a second row, with other values
         double = example.change(example.rows, lambda k, x: torch.cat([x, x], example.rows[k]))
         return double.with_other_rows()
     return example

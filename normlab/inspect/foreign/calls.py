@@ -15,7 +15,7 @@ from normlab.inspect.foreign.example import Example, Forward, run
 
 @dataclass
 class Call:
-    """One call of a module; its tensors are copies, so later changes in place do not show.
+    """One call of a module; its tensors are copies, safe from later in-place changes.
 
     `name` is the module's path, the first one if it has several; the model itself has "".
     """
@@ -33,7 +33,7 @@ def record(
     forward: Forward | None,
     keep: Callable[[str, nn.Module], bool] = lambda name, module: True,
 ) -> tuple[list[Call], Tensor]:
-    """Return the calls of all modules, or those that `keep` selects, and the output looked at.
+    """Return the calls of all modules, or those that `keep` selects, and the output to compare.
 
     Calls are in the order in which they begin. A tensor that several modules see is copied once.
     """

@@ -1,4 +1,4 @@
-"""What `checks="all"` adds: precision, depth, extreme values, and what each part is worth."""
+"""The questions that `checks="all"` adds: precision, depth, extreme values, and ablations."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -20,11 +20,11 @@ from normlab.inspect.subject import loss
 from normlab.probes.activations import SINK, SINK_KEYS, SINK_QUERIES, describe
 from normlab.probes.gradients import gradient_norms
 
-ROUNDED = 0.05  # a movement by bfloat16
-GROWTH = 100.0  # of the gradient over a stack, either way
+ROUNDED = 0.05  # movement of the output in bfloat16
+GROWTH = 100.0  # growth or decay of the gradient from the first to the last layer
 OUTLIER = 6.0  # times the RMS, for a feature's RMS
-MASSIVE, TIMES = 100.0, 1000.0  # a magnitude, and times the median magnitude
-FEWEST = 8  # positions, to call a channel dead
+MASSIVE, TIMES = 100.0, 1000.0  # magnitude, and its ratio to the median magnitude
+FEWEST = 8  # positions needed before a channel can be called dead
 
 
 def bf16(x: Tensor) -> Tensor:
@@ -42,8 +42,8 @@ def int8(x: Tensor) -> Tensor:
 def precision(about: Foreign) -> Finding:
     """Which module loses most in bfloat16, and in int8?
 
-    One module at a time has its weights and inputs rounded, then all together. The value is
-    RMS(y' - y) / RMS(y) of row 0's output y in bfloat16, all together.
+    The weights and inputs of each module are rounded, first one module at a time, then all at once.
+    The value is RMS(y' - y) / RMS(y) of row 0's output y with all modules in bfloat16.
     """
     leaves = {n: m for n, m in about.model.named_modules() if m._parameters and not m._modules}
     alone = [[_rounded(about, round_, m) for m in leaves.values()] for round_ in (bf16, int8)]
@@ -51,7 +51,7 @@ def precision(about: Foreign) -> Finding:
     answers = []
     for kind, moved_by, each in zip(("bf16", "int8"), total, alone, strict=True):
         worst = _shown(*max(zip(each, leaves, strict=True)))
-        answers.append(f"{kind} moves the output by {percent(moved_by)}, alone most in {worst}")
+        answers.append(f"{kind} moves the output by {percent(moved_by)}; worst module: {worst}")
     table = Table(("module", "bf16", "int8"), [*zip(leaves, *alone, strict=True)])
     return _finding(answers, total[0], ROUNDED, table)
 
@@ -65,8 +65,9 @@ def _shown(value: float, name: str) -> str:
 def worth(about: Foreign) -> Finding:
     """How far does the output move without each layer, and without each norm?
 
-    A layer is a numbered module of several parts that returns its input's shape; it and a norm are
-    left out by passing on their input. The value is the largest RMS(y' - y) / RMS(y) of row 0.
+    A layer is a numbered module with submodules whose output has its input's shape. Layers and
+    norms are replaced by the identity, one at a time. The value is the largest RMS(y' - y) / RMS(y)
+    of row 0.
     """
     modules, rows, answers = dict(about.model.named_modules()), [], []
     for kind, names in (("layer", _layers(about)), ("norm", [norm.name for norm in about.norms])):
@@ -75,7 +76,8 @@ def worth(about: Foreign) -> Finding:
         rows += [(kind, *pair) for pair in found.items()]
         ends = sorted((value, name) for name, value in found.items())
         if ends:
-            answers.append(f"the {kind} {_shown(*ends[-1])} matters most, {_shown(*ends[0])} least")
+            most, least = _shown(*ends[-1]), _shown(*ends[0])
+            answers.append(f"{kind} that matters most: {most}, least: {least}")
     value = max((row[2] for row in rows), default=0.0)
     return _finding(answers, value, torch.inf, Table(("kind", "left out", "moved"), rows))
 
@@ -84,19 +86,19 @@ def worth(about: Foreign) -> Finding:
 def depth(about: Foreign) -> Finding:
     """How does the gradient grow from the first to the last layer?
 
-    The gradient is that of sum(y cos(y)) with the cosine held fixed, for row 0's output y: no norm
-    makes it constant. A layer's gradient norm is over all its parameters.
+    The loss is sum(y cos(y)) of row 0's output y, with the cosine detached, since no norm makes
+    that constant. A layer's gradient norm is taken over all its parameters.
     """
     with unchanged(about.model), torch.enable_grad():
         about.model.requires_grad_(True).zero_grad()
         try:
             loss(run(about.model, about.variant("alone"), about.forward)).backward()
-        except RuntimeError as error:  # of layers without a gradient in evaluation
+        except RuntimeError as error:  # some layers have no gradient in eval mode
             return Finding.none(f"no gradient: {error}".partition("\n")[0])
         found = {name: float(norm) for name, norm in gradient_norms(about.model).items()}
     layers = {n.removeprefix("norm/"): v for n, v in found.items() if n.startswith("norm/")}
     growth = {k: over(layers[n[-1]], layers[n[0]]) for k, n in by_stack(layers).items()}
-    answers = [f"x {v:.2g} from the first to the last layer of {n}" for n, v in growth.items()]
+    answers = [f"gradient x {v:.2g} from {n}'s first to last layer" for n, v in growth.items()]
     value = max((max(each, over(1.0, each)) for each in growth.values()), default=0.0)
     return _finding(answers, value, GROWTH, Table(("layer", "gradient"), [*layers.items()]))
 
@@ -104,11 +106,12 @@ def depth(about: Foreign) -> Finding:
 @question("channels", of="module_all")
 @torch.no_grad()
 def channels(about: Foreign) -> Finding:
-    """Do layers put out outlier features, dead channels, or massive activations?
+    """Do layers output outlier features, dead channels, or massive activations?
 
-    For row 0's output of each layer: the share of features whose RMS is over 6 times the RMS of
+    For each layer's output for row 0: the share of features whose RMS exceeds 6 times the RMS of
     all (outliers), the share that is constant over positions (dead), and the largest magnitude
-    over the median one. Above 1000 it is massive, if it is also above 100 (Sun et al. 2024).
+    divided by the median. A value is massive if it is above 100 and this ratio is above 1000
+    (Sun et al. 2024).
     """
     rows = list[tuple[Any, ...]]()
     for name, y in _layers(about).items():
@@ -160,9 +163,9 @@ def sinks(about: Foreign) -> Finding:
 
 
 def _finding(answers: list[str], value: float, limit: float, table: Table) -> Finding:
-    """Return the finding of what was measured, looked at above the limit."""
+    """Return the finding; its verdict is `look` if the value is above the limit."""
     if not answers:
-        return Finding.none("the model has no part of this kind")
+        return Finding.none("the model has nothing of this kind to measure")
     verdict = "fine" if value <= limit else "look"
     threshold = None if limit == torch.inf else limit
     values = {"rows": [dict(zip(table.columns, row, strict=True)) for row in table.rows]}
@@ -194,7 +197,7 @@ def _layers(about: Foreign) -> dict[str, Tensor]:
     def is_layer(name: str, module: nn.Module) -> bool:
         return name.rpartition(".")[2].isdigit() and bool(module._modules)
 
-    about.output("alone", fast=False)  # the base of what moves; before anything is changed
+    about.output("alone", fast=False)  # cache the baseline before anything is changed
     torch.backends.mha.set_fastpath_enabled(False)
     calls, _ = record(about.model, about.variant("alone"), about.forward, is_layer)
     found: dict[str, Tensor] = {}

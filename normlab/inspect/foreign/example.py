@@ -1,6 +1,6 @@
-"""One batch of a model's inputs, cut to a few rows and positions, and what is changed in it.
+"""One batch of a model's inputs, cut to a few rows and positions, and variants of it.
 
-Row 0 is the row that is looked at: the longest of its batch, without padding. It comes first in all
+Row 0 is the row that is examined: the longest of its batch, without padding. It comes first in all
 variants, so its values in a larger output are the first on every axis; see `Fit`.
 """
 
@@ -13,23 +13,23 @@ from jaxtyping import Bool
 from torch import Tensor, nn
 
 Key = str | int | None
-"""An input's name, or its position, or None for a mask that the model is not given."""
+"""An input's name or position, or None for a mask that is not passed to the model."""
 Forward = Callable[[nn.Module, Any], Any]
 Side = Literal["left", "right"]
 _NO_CONTENT = ("position", "type_id", "mask", "length", "label", "cache", "decoder")
 
 
 class ModelFailed(ValueError):
-    """The model raised an exception; the message has its first line."""
+    """The model raised an exception; this message is its first line."""
 
 
 @dataclass(frozen=True)
 class Example:
     """A batch with the axes of its tensors.
 
-    `rows` and `tokens` have the batch axis and the token axis of each input that has one. `mask`
-    is the input that marks real tokens, by ones (`real`), by zeros (`padding`) or by `lengths`.
-    `fill` has the values under padding.
+    `rows` and `tokens` map each input to its batch axis and its token axis, if it has one. `mask`
+    is the input that marks real tokens: by ones (`real`), by zeros (`padding`) or by `lengths`.
+    `fill` maps each input to its value under padding.
     """
 
     values: Mapping[Key, Any]
@@ -88,7 +88,7 @@ class Example:
         """Return row 0 alone with n positions of padding on the mask's side.
 
         The padding has the values found under the batch's own padding, else `pad_token_id` or 0;
-        with `other`, values as of real tokens. Positions and token types repeat the nearest one.
+        with `other`, values like real tokens'. Positions and token types repeat the nearest one.
         """
         row = self.alone()
 
@@ -139,7 +139,7 @@ class Example:
         return replace(self, values={**self.values, **{k: change(k, self.values[k]) for k in keys}})
 
     def _other(self, key: Key, x: Tensor) -> Tensor:
-        """Return values that all differ from x; floats have another mean and variance too."""
+        """Return values that all differ from x; floats also get a different mean and variance."""
         if x.is_floating_point():
             return 2 * x.roll(1, -1) + x.double().std(correction=0).clamp(min=0.1).to(x.dtype)
         known = self.values[key].unique()
@@ -153,8 +153,8 @@ class Example:
 class Fit:
     """Which part of a variant's tensor has a counterpart in the base's tensor.
 
-    Along axes of different sizes it is the first entries, or the last ones if padding is on the
-    `left`. Along axes of `size` in both it is the first (or last) `kept` entries in both.
+    Along an axis whose sizes differ, the first entries correspond, or the last ones if padding is
+    on the `left`. Along an axis that has `size` in both, only the first (or last) `kept` do.
     """
 
     side: Side = "right"
@@ -164,7 +164,7 @@ class Fit:
     def __call__(self, y: Tensor, base: Tensor) -> tuple[Tensor, Tensor]:
         """Return views of both tensors with the same shape; ValueError if there are none."""
         if y.ndim != base.ndim or any(a < b for a, b in zip(y.shape, base.shape, strict=True)):
-            raise ValueError(f"the output has the shape {[*y.shape]}, for one row {[*base.shape]}")
+            raise ValueError(f"the output is {[*y.shape]}, but {[*base.shape]} for one row alone")
         for axis, few in enumerate(base.shape):
             kept = self.kept if y.shape[axis] == few == self.size else few
             y, base = (
@@ -190,7 +190,7 @@ def call(
 
 
 def run(model: nn.Module, example: Example, forward: Forward | None = None) -> Tensor:
-    """Return the output looked at: `logits`, `last_hidden_state` or the first tensor of floats.
+    """Return the output to compare: `logits`, `last_hidden_state` or the first float tensor.
 
     Raises ModelFailed if the model raises an exception, ValueError if it returns no such tensor.
     """
@@ -203,7 +203,7 @@ def run(model: nn.Module, example: Example, forward: Forward | None = None) -> T
 
 
 def looked_at(output: Any) -> Tensor:
-    """Return the tensor of an output that questions are about; ValueError if it has none."""
+    """Return the tensor of an output that is compared; ValueError if there is none."""
     if isinstance(output, nn.utils.rnn.PackedSequence):
         return nn.utils.rnn.pad_packed_sequence(output, batch_first=True)[0]
     for name in ("logits", "last_hidden_state"):
@@ -214,7 +214,7 @@ def looked_at(output: Any) -> Tensor:
         if value.is_floating_point() and value.ndim:
             return value
     raise ValueError(
-        f"the model returns a {type(output).__name__} without a tensor of floats that has rows: "
+        f"the model returns a {type(output).__name__} without a float tensor that has rows: "
         "return one with forward=lambda model, batch: ..."
     )
 

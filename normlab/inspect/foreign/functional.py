@@ -1,4 +1,4 @@
-"""Norms that a model calls as functions, such as `F.layer_norm`, as calls of modules."""
+"""Records functional norms, such as `F.layer_norm`, as if they were calls of modules."""
 
 import inspect
 import sys

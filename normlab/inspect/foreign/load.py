@@ -1,4 +1,4 @@
-"""Loads a model of transformers, or one from Python code, with batches of its inputs."""
+"""Loads a transformers model, or one from Python code, with batches of inputs for it."""
 
 import sys
 from difflib import get_close_matches
@@ -25,7 +25,7 @@ _VOCABULARY = ("tokenizer.json", "vocab.*", "*.model")
 
 
 class Loaded(NamedTuple):
-    """A model, batches of its inputs, and a sentence on what they are."""
+    """A model, batches of inputs for it, and a note about the inputs."""
 
     model: nn.Module
     batches: Any
@@ -33,13 +33,13 @@ class Loaded(NamedTuple):
 
 
 def load_hf(place: str, text: Path | None = None, *, trust: bool = False) -> Loaded:
-    """Return the transformers model in a folder, or of an id on huggingface.co, and its inputs.
+    """Load a transformers model from a folder or a huggingface.co id, with inputs for it.
 
     Weights are read from safetensors only, and code that comes with the model is run only with
     `trust`. A text model gets the lines of the file `text` or built-in sentences; without a
     tokenizer, and for images and sound, the inputs are random.
 
-    Raises ValueError, in one sentence, if the model or its inputs cannot be had.
+    Raises ValueError with a one-sentence message if the model or its inputs cannot be loaded.
     """
     try:
         import transformers
@@ -66,7 +66,7 @@ def load_hf(place: str, text: Path | None = None, *, trust: bool = False) -> Loa
             said = "it needs the Python code in its folder; --trust-remote-code runs that code"
         raise ValueError(f"{place} cannot be loaded: {said}") from error
     missing = ", ".join(sorted(found["missing_keys"])[:3])
-    note = f"; random, as the files do not have them: {missing}" if missing else ""
+    note = f"; not in the checkpoint, so randomly initialized: {missing}" if missing else ""
     wants = model.main_input_name
     reads = wants == "input_ids" and any(each for name in _VOCABULARY for each in folder.glob(name))
     if text and not reads:
@@ -112,7 +112,7 @@ def _random_inputs(model: Any, wants: str) -> dict[str, Tensor]:
 
 
 def _taken(model: Any, batch: Any) -> dict[str, Tensor]:
-    """Return the arguments that the model takes; a decoder gets the encoder's tokens, or any."""
+    """Return the arguments the model takes; a decoder gets the encoder's or arbitrary tokens."""
     names = signature(model.forward).parameters
     given = dict(batch)
     if "decoder_input_ids" in names and getattr(model.config, "is_encoder_decoder", False):
@@ -133,15 +133,15 @@ def _folder(place: str, *, trust: bool) -> Path:
             folder = Path(snapshot_download(place, allow_patterns=files))
         except Exception as error:
             raise ValueError(
-                f"{place} is no folder, and cannot be downloaded from huggingface.co "
+                f"{place} is not a folder and cannot be downloaded from huggingface.co "
                 f"({_first_line(error)}): give the folder of a model"
             ) from error
     if not (folder / "config.json").is_file():
         raise ValueError(f"{place} has no config.json: give a folder that save_pretrained wrote")
     if not any(folder.glob("*.safetensors")):
         raise ValueError(
-            f"{place} has no *.safetensors, and normlab reads no pickled weights, as they can run "
-            "code: convert them with from_pretrained and save_pretrained"
+            f"{place} has no *.safetensors, and normlab loads no pickled weights (they can run "
+            "code): convert them with from_pretrained and save_pretrained"
         )
     return folder
 
@@ -151,7 +151,7 @@ def _first_line(error: Exception) -> str:
 
 
 def load_names(model: str, inputs: str) -> Loaded:
-    """Return the model and the batches that `package.module:name` names, or its call returns."""
+    """Import model and batches; each is a `package.module:name`, called first if a function."""
     made = _imported(model)
     if not isinstance(made, nn.Module):
         raise ValueError(f"--module {model} is a {type(made).__name__}, not an nn.Module")

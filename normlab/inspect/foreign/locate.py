@@ -1,8 +1,9 @@
 """Which module makes an output move: compare two passes call by call, and confirm by intervening.
 
-The suspects are the deepest modules whose inputs agree and whose output moves. A table of relative
-positions is one too, and rightly so. So a suspect is only named if the end result stops moving once
-its output, and that of the modules like it in other layers, has the values of the base.
+The suspects are the innermost modules whose inputs agree and whose output moves. That alone proves
+nothing: the output of a relative-position table moves with the length, as it should. So a suspect
+is named only if the model's output moves at most half as much once the suspect's output, and that
+of the same modules in other layers, is replaced by the values of the base run.
 """
 
 import re
@@ -24,9 +25,9 @@ from normlab.inspect.foreign.wide import widened
 AGREE = 1e-11  # in float64
 ROUNDS, TRIES = 3, 6
 Calls = dict[tuple[str, int], Call]
-"""Calls by the module's name and the number of its earlier calls."""
+"""Calls by module name and how often the module was called before."""
 Kind = tuple[str, type]
-"""What modules like another share: the path without numbers, and the class."""
+"""Modules are of one kind if their paths agree except for numbers, and so do their classes."""
 
 
 def locate(about: Foreign, name: str, base: str, seen: str) -> tuple[str | None, str]:
@@ -63,8 +64,8 @@ def locate(about: Foreign, name: str, base: str, seen: str) -> tuple[str | None,
     if not places:
         return None, "no single module explains it"
     path, text = places[0]
-    more = f"; then {', '.join(each for each, _ in places[1:])}" * (len(places) > 1)
-    part = "; this explains only part of it" * (left > LEAK)
+    more = f"; also {', '.join(each for each, _ in places[1:])}" * (len(places) > 1)
+    part = "; this explains only part of the movement" * (left > LEAK)
     return path, f"{path or 'the model itself'}: {text}{more}{part}"
 
 
@@ -82,7 +83,7 @@ def _kind(call: Call) -> Kind:
 
 
 def _suspects(former: Calls, found: Calls, fit: Fit) -> list[Call]:
-    """Return the calls whose inputs agree and whose output moves, without what contains another."""
+    """Return the innermost calls whose inputs agree and whose output moves."""
     odd = [
         call
         for key, call in found.items()
@@ -102,7 +103,7 @@ def _agree(former: Any, found: Any, fit: Fit) -> bool:
     before, after = [*tensors(former)], [*tensors(found)]
     try:
         pairs = [fit(y, y0) for y, y0 in zip(after, before, strict=True)]
-    except ValueError:  # another number of tensors, or of axes
+    except ValueError:  # different numbers of tensors or axes
         return False
     return all(
         moved(y, y0) <= AGREE if y0.is_floating_point() else torch.equal(y, y0) for y, y0 in pairs
@@ -111,7 +112,7 @@ def _agree(former: Any, found: Any, fit: Fit) -> bool:
 
 @contextmanager
 def _kept(model: nn.Module, former: Calls, kinds: Collection[Kind], fit: Fit) -> Iterator[None]:
-    """Give the outputs of all modules of some kinds the values that they had before."""
+    """Replace the outputs of all modules of some kinds by those of the `former` calls."""
     counts: Counter[str] = Counter()
 
     def keep(name: str, module: nn.Module, args: Any, output: Any) -> Any:
@@ -135,7 +136,7 @@ def _kept(model: nn.Module, former: Calls, kinds: Collection[Kind], fit: Fit) ->
 
 
 def _described(call: Call, former: Calls, found: Calls, fit: Fit, seen: str) -> tuple[str, str]:
-    """Return a suspect's path, and what it is and does."""
+    """Return a suspect's path, and a description of it."""
     name = type(call.module).__name__
     alike = len({each.name for each in former.values() if _kind(each) == _kind(call)})
     more = f" (and {alike - 1} like it)" * (alike > 1)
@@ -145,19 +146,19 @@ def _described(call: Call, former: Calls, found: Calls, fit: Fit, seen: str) -> 
         given, before = ((each.args, each.kwargs) for each in (inner, former[key]))
         if not _agree(before, given, fit):
             if any(x.is_floating_point() for x in tensors(given)):
-                return call.name, f"{name}, in its own forward before `{inner.name}`{more}"
-            return inner.name, f"{type(inner.module).__name__}, is given other indices by {name}"
+                return call.name, f"{name}, in its own forward, before `{inner.name}`{more}"
+            return inner.name, f"{type(inner.module).__name__}, gets different indices from {name}"
     return call.name, f"{name}, {_how(call.module, seen)}{more}"
 
 
 def _how(module: nn.Module, seen: str) -> str:
-    """Return how what a module should not see gets into its output."""
+    """Return how `seen`, which should not matter, gets into the module's output."""
     name = type(module).__name__.lower()
     if "norm" in name:
         return f"pools over {'the batch' if seen == 'other rows' else 'position'}, {seen} included"
     if "conv" in name:
         size = "x".join(map(str, getattr(module, "kernel_size", ())))
-        return f"a convolution{f' of {size}' * bool(size)} that reaches {seen}"
+        return f"a convolution{f' of size {size}' * bool(size)} that reaches into {seen}"
     if "drop" in name or seen == "random numbers":
         return "draws random numbers"
     return f"attends to {seen}" if "att" in name else f"mixes in {seen}"

@@ -1,9 +1,9 @@
-"""Norms in a model that normlab did not build: what each one pools over, found by trying.
+"""Norms in a model that normlab did not build: what each one pools over, found by experiment.
 
 A norm is run on its own recorded input in float64, or float32, with gains of 1. One value of the
 input is changed; the outputs that move share its statistics. Each axis of the input has a role,
-known from its size with other rows and other lengths: `batch`, `position`, both (flattened) or
-`feature`.
+inferred from how its size changes with the number of rows and the length: `batch`, `position`,
+both (flattened) or `feature`.
 """
 
 import copy
@@ -32,18 +32,18 @@ from normlab.norms.base import Norm
 
 NEAR_ZERO = 0.01  # of the root mean square of a norm's gains
 _CHANNELS_FIRST, _CHANNELS_LAST = (nn.GroupNorm, _NormBase), (nn.LayerNorm, nn.RMSNorm)
-_LARGE = 1e3  # a change by this many times the input's RMS moves all that share its statistics
-_MOVED = 1e-4  # of an output; far above float32, which many norms compute in
-_SAME = 0.03  # the most that doubling the input may do, as a share of what noise does
-_POSITIONS = 16  # are enough to see what a norm pools over
-_FEW = 4  # parameters per feature; no norm has more
+_LARGE = 1e3  # times the input's RMS: a change that moves every output sharing its statistics
+_MOVED = 1e-4  # relative change; far above rounding in float32, in which many norms compute
+_SAME = 0.03  # largest effect of doubling the input, as a share of the effect of noise
+_POSITIONS = 16  # enough positions to see what a norm pools over
+_FEW = 4  # at most so many parameters per feature in a norm of an unknown class
 _FEATURE, _POSITION, _BATCH = (frozenset({axis}) for axis in ("feature", "position", "batch"))
 _SAYS: Sequence[tuple[str, str, Set[str], Set[str]]] = (
-    # names of norms: in words, some of what they pool over, and none of what they pool over
-    (r"batch_?norm|^bn_?\d*$", "each feature over the batch", _BATCH, _FEATURE),
-    (r"instance_?norm", "each feature over positions", _POSITION, _BATCH | _FEATURE),
-    (r"group_?norm|^gn_?\d*$", "groups of features of one row", _FEATURE | _POSITION, _BATCH),
-    (r"(layer|rms)_?norm|^ln(_\w+)?$", "over a token's features", _FEATURE, _BATCH | _POSITION),
+    # pattern of the name; what it suggests; pools over one or more of these, and none of these
+    (r"batch_?norm|^bn_?\d*$", "pooling each feature over the batch", _BATCH, _FEATURE),
+    (r"instance_?norm", "pooling each feature over positions", _POSITION, _BATCH | _FEATURE),
+    (r"group_?norm|^gn_?\d*$", "pooling groups of features per row", _FEATURE | _POSITION, _BATCH),
+    (r"(layer|rms)_?norm|^ln(_\w+)?$", "pooling a token's features", _FEATURE, _BATCH | _POSITION),
 )
 Roles = Sequence[Set[str]]
 """The roles of each axis of a norm's input."""
@@ -51,10 +51,10 @@ Roles = Sequence[Set[str]]
 
 @dataclass(frozen=True)
 class Reach:
-    """What one value of a norm's input reaches through the statistics.
+    """Which outputs of a norm one input value affects through the statistics.
 
-    `features` is how many features it reaches, and of how many. `padding` is whether a value under
-    the padding reaches real positions, None if the norm was not called with a padded row.
+    `features` is the number of features affected, and of all. `padding` is whether a value under
+    the padding affects real positions; None if the norm was not called with a padded row.
     """
 
     pools: tuple[str, ...]
@@ -146,11 +146,11 @@ class _Trial:
 
 @question("norms", of="module")
 def norms(about: Foreign) -> Finding:
-    """What does every norm pool over, and does its name say the same?
+    """What does each norm pool over, and does that agree with its name?
 
-    One value of the norm's recorded input is changed by 1000 times the input's RMS. It pools over
+    One value of the norm's recorded input is changed by 1000 times its RMS. The norm pools over
     the axes along which other outputs move too, in training and in evaluation. A norm is any module
-    whose output has the input's shape, pools, and hardly changes if the input is doubled.
+    that pools and whose output has the input's shape and hardly changes if the input is doubled.
     """
     found = about.norms
     if not found:
@@ -173,7 +173,7 @@ def norms(about: Foreign) -> Finding:
 
 
 def table(found: Sequence[FoundNorm]) -> Table:
-    """Return one row for all norms of a class that pool over the same and have the same eps."""
+    """Return one row per group of norms with the same class, pooled axes and eps."""
     groups: dict[tuple[Any, ...], list[FoundNorm]] = {}
     for norm in found:
         groups.setdefault((norm.kind, norm.pools, norm.eps), []).append(norm)
@@ -189,12 +189,12 @@ def table(found: Sequence[FoundNorm]) -> Table:
 def find_norms(about: Foreign) -> list[FoundNorm]:
     """Return all norms that a forward pass calls, in the order of their calls.
 
-    A module that contains a norm is none, and a function that a norm calls is not listed.
+    A module that contains a norm does not count, nor does a function that a norm calls.
     """
     example = _small(about.example)
     try:
         passes = _passes(about, example)
-    except ModelFailed:  # it takes one length only
+    except ModelFailed:  # the model accepts a single length
         example = about.example
         passes = _passes(about, example)
     found: dict[str, FoundNorm] = {}
@@ -204,8 +204,8 @@ def find_norms(about: Foreign) -> list[FoundNorm]:
         if not any(inner.startswith(f"{outer}." if outer else "") for inner, outer in pairs):
             mine = [calls[name] for calls in passes if name in calls]
             mine = mine if len(mine) == 3 else mine[:1]
-            for dtype in (torch.float64, torch.float32):  # not all kernels and devices know both
-                with suppress(Exception):  # the module's own, of any class
+            for dtype in (torch.float64, torch.float32):  # not all kernels and devices support both
+                with suppress(Exception):  # exceptions of the module itself, of any class
                     if norm := _tried(mine, example, dtype):
                         found[name] = norm
                     break
@@ -246,7 +246,7 @@ def _is_norm(module: nn.Module) -> bool:
 
 
 def _may_be_norm(module: nn.Module) -> bool:
-    """Return whether to try a module: a norm, or one of neither torch's nor others' parameters."""
+    """Return whether to try a module: a norm, or one not of torch without inner parameters."""
     inner = len([*module.parameters()]) > len([*module.parameters(recurse=False)])
     return _is_norm(module) or not (type(module).__module__.startswith("torch.") or inner)
 
@@ -261,7 +261,7 @@ def _place(call: Call) -> int | str | None:
 
 
 def _tried(calls: Sequence[Call], example: Example, dtype: torch.dtype) -> FoundNorm | None:
-    """Return what a called module is and does as a norm; None if it is no norm.
+    """Return a called module as a norm; None if it is not one.
 
     `calls` has its call with all rows, and with row 0 alone and padded if they could be run.
     """
@@ -279,7 +279,7 @@ def _tried(calls: Sequence[Call], example: Example, dtype: torch.dtype) -> Found
     if not sure and not evaluation.pools:
         return None
     training = gains = None
-    with suppress(Exception):  # of one value per feature, for example
+    with suppress(Exception):  # such as torch's, if there is one value per feature
         same = torch.equal(still.before, learning.before)
         training = evaluation if same else _reach(learning, calls, example, axes)
         gains = _gains(_Trial(call, dtype, training=True, own_gains=True), axes)
@@ -308,7 +308,7 @@ def _roles(calls: Sequence[Call], example: Example, trial: _Trial) -> Roles:
 
 
 def _channels(trial: _Trial) -> int:
-    """Return the axis of an image's channels: the gain's, or without one torch's convention."""
+    """Return the channel axis of an image: the gain's, or, without a gain, torch's convention."""
     before = trial.before
     for gain in filter(lambda gain: gain.ndim == 1, trial.module.parameters()):
         gain.data[0] += 1
@@ -324,12 +324,12 @@ def _channels(trial: _Trial) -> int:
 
 
 def _counts(moved: Tensor) -> list[int]:
-    """Return along each axis at how many places anything moved."""
+    """Return, for each axis, at how many indices anything moved."""
     return [int(moved.movedim(a, 0).reshape(n, -1).any(1).sum()) for a, n in enumerate(moved.shape)]
 
 
 def _reach(trial: _Trial, calls: Sequence[Call], example: Example, axes: Roles) -> Reach:
-    """Return what the first real value of row 0 reaches."""
+    """Return what the first real value of row 0 affects."""
     training, left = trial.module.training, example.side == "left"
     counts = _counts(trial.moved([-left if role == _POSITION else 0 for role in axes]))
     pools = in_order({r for a, role in enumerate(axes) for r in role if counts[a] > 1})
@@ -350,8 +350,8 @@ def _reach(trial: _Trial, calls: Sequence[Call], example: Example, axes: Roles) 
 def _gains(trial: _Trial, axes: Roles) -> tuple[int, int] | None:
     """Return the number of gains, and of those near 0; None if it has none.
 
-    An input of +1000 and -1000 in turn is +1 and -1 when normalized. So the output's distance from
-    the output for 0 is the gain, whatever the parameters mean (`w`, `1 + w`).
+    An input that alternates between +1000 and -1000 is normalized to +1 and -1. So the distance
+    from the output for 0 is the gain, however it is parameterized (`w`, `1 + w`).
     """
     if not any(p.numel() for p in trial.module.parameters()):
         return None
@@ -371,7 +371,8 @@ def _disagreement(found: FoundNorm, module: nn.Module, axes: Roles, length: int)
     names = [found.kind, "" if isinstance(module, Functional) else found.name.rpartition(".")[2]]
     said = [(n, w, s, no) for n in names for p, w, s, no in _SAYS if re.search(p, n.lower())]
     if isinstance(module, Norm):
-        said = [(found.kind, "what it declares", module.pools, {*AXES} - module.pools)]
+        words = f"pooling over {axes_in_words(module.pools)}"
+        said = [(found.kind, words, module.pools, {*AXES} - module.pools)]
     elif "frozen" in found.kind.lower():
         said = []
     for word, words, some, none in said:
@@ -379,5 +380,5 @@ def _disagreement(found: FoundNorm, module: nn.Module, axes: Roles, length: int)
             none = none - _POSITION  # a layer norm over whole images, as torch documents it
         if pools & none or (some & there and not some & pools):
             name = f"{found.name or 'the model'} ({found.kind})"
-            return f"{name} pools over {found.pools}, but {word!r} says {words}"
+            return f"{name} pools over {found.pools}, but the name {word!r} suggests {words}"
     return ""

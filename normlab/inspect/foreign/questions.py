@@ -35,29 +35,30 @@ def leak(
 ) -> Finding:
     """Return the finding about variants that should not move, with the module that moves them.
 
-    `found` has the movements by variant. The module is sought between the two variants `against`,
-    of which the first is the worst one by default. `seen` is what no output should depend on.
+    `found` has the movements by variant. The module is found by comparing the two variants
+    `against`; an empty first name is the worst. `seen` is what the output should not depend on.
     """
     worst = max(found, key=lambda name: found[name].wide)
     value, limit = found[worst].wide, BLIND if about.blind else LEAK
     values = {name: vars(each) for name, each in found.items()}
     if value <= limit:
         most = max(found.values(), key=lambda each: each.narrow)
-        at = f" and the largest entry at {percent(most.argmax)} of places" * bool(most.argmax)
-        where = "no float64 here to tell it from a leak" if about.blind else "no leak"
-        text = f"{where}: {size(value)} (limit {size(limit)}); rounding in {about.dtype} moves it "
-        text += f"by {size(most.narrow)}{at}. {how}"
+        at = f" and changes the argmax at {percent(most.argmax)} of positions" * bool(most.argmax)
+        where = "a leak this small needs float64 to be seen" if about.blind else "no leak"
+        text = f"{where}: {size(value)} (limit {size(limit)}); {about.dtype} rounding moves the "
+        text += f"output by {size(most.narrow)}{at}. {how}"
         return Finding(text, values, verdict="fine", value=value, threshold=limit)
-    # other values under padding do harm if the usual ones do, or if there is padding of one length
+    # other values under padding only do harm if its usual values do too; for a model that accepts
+    # a single length, if the user's batch has padding
     other = "other values" in worst
     usual = found["padded"].wide > HARM if "padded" in found else about.example.has_padding
     broken = value > HARM and (usual or not other)
     alone = other and not (usual and "padded" in found)
-    under = ", with other values in place of padding" * alone
+    under = ", with unusual values under the padding" * alone
     path, sentence = locate(about, against[0] or worst, against[1], seen)
     limit = HARM if broken else limit
     return Finding(
-        f"moves by {size(value)} (limit {size(limit)}){under}; {sentence}. {how}",
+        f"the output moves by {size(value)} (limit {size(limit)}){under}; {sentence}. {how}",
         values,
         verdict="broken" if broken else "look",
         value=value,
@@ -68,9 +69,10 @@ def leak(
 
 @question("forward", of="module")
 def forward(about: Foreign) -> Finding:
-    """Does the forward pass repeat, without NaN, and leave its inputs as they are?
+    """Is the forward pass repeatable and free of NaN, and does it leave its inputs unchanged?
 
-    A row is run twice. If the outputs differ or have NaN, no other question has an answer.
+    A row is run twice. If the outputs differ or have NaN, no other question is asked, except
+    `statistics` after NaN.
     """
     y, row = about.output("alone"), about.variant("alone")
     if bool(y.isnan().any()):
@@ -87,7 +89,7 @@ def forward(about: Foreign) -> Finding:
     changed = [k for k in row.content if not torch.equal(given.values[k], row.values[k])]
     if moved(again, y) > 0 and (value := about.moved("again").wide) > LEAK:
         path, sentence = locate(about, "again", "alone", "random numbers")
-        text = f"{size(value)} from one run to the next: {sentence}"
+        text = f"the output moves by {size(value)} from one run to the next: {sentence}"
         return Finding(text, verdict="broken", value=value, threshold=LEAK, module=path)
     if changed:
         return Finding(f"changes its input {changed[0]} in place", verdict="look")
@@ -98,13 +100,14 @@ def forward(about: Foreign) -> Finding:
 def padding(about: Foreign) -> Finding:
     """Does padding move the output at real tokens?
 
-    Let y be the output for a row alone, y' its part at the same positions when the row is padded by
-    half its length (at least 8), on the mask's side: with what the batch has there, and with other
-    values. A model that takes rows of one length only gets a shorter row, and y is with padding.
+    Let y be the output for a row alone, and y' the output at the same positions when the row is
+    padded by half its length (at least 8), on the mask's side, with the batch's own padding values
+    and with others. If the model accepts a single length, a shorter row is padded to it: y is then
+    with the usual padding, y' with other values.
     """
     example, n = about.example, about.pads
     if not example.length:
-        return Finding.none("the inputs have no axis of tokens, so nothing is padded")
+        return Finding.none("the inputs have no token axis, so nothing is padded")
     if not example.kind:
         return Finding.none("no input marks padding; name the one that does with mask=")
     base, how = "alone", f"One row of {example.length:,} positions, alone and padded by {n:,}"
@@ -116,7 +119,7 @@ def padding(about: Foreign) -> Finding:
             raise
         base, worst = (f"short, {name}" for name in names)
         found = {worst: about.moved(worst, base)}
-        how = f"One row of {example.length - n:,} positions, padded by {n:,}; no longer row runs"
+        how = f"One row of {example.length - n:,} positions, padded by {n:,}; longer rows fail"
     moves = [*found.values(), about.moved("batch")]
     if base == "alone" and max(each.wide for each in moves) <= LEAK:
         found["each row in its batch"] = about.rounding()
@@ -127,12 +130,12 @@ def padding(about: Foreign) -> Finding:
 def batch_mates(about: Foreign) -> Finding:
     """Do the other rows of the batch move a row's output?
 
-    Let y be the output for a row in its batch; y' with other values in all other rows, and for the
-    row alone.
+    Let y be the output for a row in its batch, and y' its output with other values in all other
+    rows, or alone.
     """
     found = {"other rows": about.moved("other rows", "batch"), "alone": about.moved("batch")}
     if about.output("alone").shape == about.shapes["batch"]:
-        return Finding.none("the output has no axis of rows")
+        return Finding.none("the output has no batch axis")
     rows = about.example.size
     how = f"One row alone, among {rows}, and among {rows} with other values"
     return leak(about, found, ("two rows", "alone"), "other rows", how)
@@ -157,7 +160,7 @@ def future(about: Foreign) -> Finding:
 
 
 def is_causal(model: nn.Module) -> bool:
-    """Return whether a model says itself that it is causal, by its config, name or attention."""
+    """Return whether a model's config, class name or attention marks it as causal."""
     config = getattr(model, "config", None)
     if getattr(config, "is_encoder_decoder", False):
         return False
@@ -168,11 +171,11 @@ def is_causal(model: nn.Module) -> bool:
 
 @question("modes", of="module")
 def modes(about: Foreign) -> Finding:
-    """Does training, without dropout, give another output, and does padding enter its statistics?
+    """Does training mode, without dropout, move the output, and does padding enter its statistics?
 
     Modules that keep running statistics are set to training mode, all others are not. Whether
-    padding enters a norm's statistics is tried on the norm's own input in the pass of a padded row.
-    That a batch norm sees the other rows in training is by design.
+    padding enters a norm's statistics is tested on the input that the norm gets for a padded row.
+    In training, batch norm depends on the other rows by design.
     """
     keeping = [m for m in about.model.modules() if any("running_" in b for b in m._buffers)]
     about.moved("batch")
@@ -180,8 +183,9 @@ def modes(about: Foreign) -> Finding:
         for module in keeping:
             module.training = True
         value = about.moved("in training", "batch").wide if keeping else 0.0
-    text = f"training moves it by {size(value)}: {len(keeping)} norms use the batch's statistics"
-    text = text if keeping else "no norm keeps statistics, so only dropout is different in training"
+    text = f"training mode moves the output by {size(value)}: {len(keeping)} norms "
+    text += "use batch statistics"
+    text = text if keeping else "no norm keeps statistics, so only dropout differs in training"
     given = {"training": value}
     for norm in about.norms if about.example.has_padding else []:
         if norm.training and norm.training.padding and not norm.evaluation.padding:

@@ -1,4 +1,4 @@
-"""What `normlab.inspect(model, batches)` returns: findings, in print, as JSON and as a page."""
+"""The report of `normlab.inspect(model, batches)`: findings as text, JSON and HTML."""
 
 import json
 import shutil
@@ -20,7 +20,7 @@ _ORDER = ("broken", "look", "fine", "does not apply")
 
 @dataclass(frozen=True)
 class Report:
-    """Findings about a module by the name of their question; `title` says what was examined."""
+    """Findings about a module, keyed by question; `title` says what was examined."""
 
     title: str
     findings: Mapping[str, Finding]
@@ -66,7 +66,7 @@ class Report:
         return json.dumps(content, indent=1, sort_keys=True) + "\n"
 
     def to_html(self, path: str | Path) -> None:
-        """Write the report to a self-contained HTML page; OSError names a path that fails."""
+        """Write the report as a self-contained HTML page; OSError if `path` cannot be written."""
         texts = {each.name: each.text for each in questions("module", "module_all")}
         found = [(each, texts[each.name]) for each in self.by_harm()]
         counts = Counter(each.verdict for each in self.findings.values())

@@ -1,4 +1,4 @@
-"""Running statistics of batch norms that normlab did not build: are they those of the data?"""
+"""Do the running statistics of batch norms that normlab did not build match the data?"""
 
 from collections import defaultdict
 from collections.abc import Mapping
@@ -25,7 +25,7 @@ COST = 0.05  # share of the loss that poor running statistics may cost
 @question("statistics", of="module")
 @torch.no_grad()
 def statistics(about: Foreign) -> Finding:
-    """Are running statistics finite, updated, and those of the data?
+    """Are running statistics finite, updated, and close to the data's?
 
     Each row of the example is run alone, so that all positions are real. Per channel, with the mean
     m and variance v of the norm's inputs, and the running statistics mu and s^2, these are medians
@@ -34,9 +34,10 @@ def statistics(about: Foreign) -> Finding:
         distance   sqrt(max(0, (m - mu)^2 - e^2)) / s, with e the standard error of m over rows
         ratio      v / s^2
 
-    Statistics are stale if the distance is above 0.5 or the ratio outside 1/2 to 2; the value is by
-    how many times. With a loss, it is also measured over the batches with running statistics, with
-    each batch's own, and with recalibrated ones: the batches' on average ("precise BN").
+    Statistics are stale if the distance is above 0.5 or the ratio is outside 1/2 to 2; the value is
+    the factor by which the worse of the two exceeds its limit. If a loss is given, its mean over
+    the batches is also measured with running, with batch and with recalibrated statistics (the
+    average over the batches, "precise BN").
     """
     held = {"running_mean", "running_var"}
     norms: dict[str, Any] = {
@@ -50,7 +51,7 @@ def statistics(about: Foreign) -> Finding:
     faults = [row for row in rows if row[-1]]
     broken = [row for row in faults if row[-1] == "not finite"]
     worst = max(broken or faults or rows, key=lambda row: row[3])
-    answer = f"{len(rows) - len(faults)} of {len(rows)} norms have the data's statistics"
+    answer = f"running statistics match the data in {len(rows) - len(faults)} of {len(rows)} norms"
     if faults:
         answer = f"{worst[0] or 'the model'}: {worst[-1]}; {answer}"
     losses = {} if about.loss is None else _losses(about, list(norms.values()))
@@ -71,7 +72,7 @@ def statistics(about: Foreign) -> Finding:
 
 
 def _moments(about: Foreign, norms: Mapping[str, Any]) -> dict[str, list[Tensor]]:
-    """Return the count, mean and mean square by channel of each norm's inputs, for each row."""
+    """Return the count, mean and mean square per channel of each norm's inputs, for each row."""
     seen: dict[str, list[Tensor]] = defaultdict(list)
 
     def add(name: str, norm: Any, args: tuple[Any, ...]) -> None:
@@ -83,7 +84,7 @@ def _moments(about: Foreign, norms: Mapping[str, Any]) -> dict[str, list[Tensor]
 
     example = about.example
     key, axis = next(iter(example.rows.items()))
-    own = _values(about, about.batches[0])[key].shape[axis]  # a single row has got a second one
+    own = _values(about, about.batches[0])[key].shape[axis]  # a single row was given a second one
     with ExitStack() as hooks:
         for name, norm in norms.items():
             hooks.callback(norm.register_forward_pre_hook(partial(add, name)).remove)
@@ -97,7 +98,7 @@ def _moments(about: Foreign, norms: Mapping[str, Any]) -> dict[str, list[Tensor]
 
 
 def _compared(norm: Any, seen: list[Tensor]) -> tuple[float | None, float | None, float, str]:
-    """Return the distance and ratio (None without data), by how much too large, and the state."""
+    """Return distance and ratio (None without data), how many times the limit, and the state."""
     mean, var = norm.running_mean.double(), norm.running_var.double()
     if not bool((mean.isfinite() & var.isfinite() & (var >= 0)).all()):
         return None, None, torch.inf, "not finite"
@@ -115,7 +116,7 @@ def _compared(norm: Any, seen: list[Tensor]) -> tuple[float | None, float | None
     batches = norm._buffers.get("num_batches_tracked")
     if (batches is not None and not int(batches)) or bool(((mean == 0) & (var == 1)).all()):
         return distance, ratio, times, "never updated"
-    stale = "" if times <= 1 else f"stale: {distance:.2g} deviations off, variance {ratio:.2g}-fold"
+    stale = "" if times <= 1 else f"stale: mean {distance:.2g} sd off, variance {ratio:.2g}-fold"
     return distance, ratio, times, stale
 
 
@@ -127,7 +128,7 @@ def _values(about: Foreign, batch: Any) -> dict[Any, Any]:
 
 
 def _losses(about: Foreign, norms: list[Any]) -> dict[str, float]:
-    """Return the mean loss over the batches by the statistics that norms use."""
+    """Return the mean loss over the batches for each kind of statistics."""
 
     def measured(momentum: float | None = 0.0, *, training: bool) -> float:
         for norm in norms:

@@ -1,4 +1,4 @@
-"""Any module under inspection, and the outputs that its questions compare."""
+"""The module under inspection, and the outputs that the questions compare."""
 
 import sys
 from collections import Counter
@@ -30,7 +30,7 @@ LEAK = 1e-9
 class Moved:
     """How far an output moves: in float64 (`wide`) and in the model's dtype (`narrow`).
 
-    `argmax` is the share of positions whose largest entry is another one, in the model's dtype.
+    `argmax` is the share of positions whose argmax changes, in the model's dtype.
     """
 
     wide: float
@@ -80,7 +80,7 @@ class Foreign:
 
     @property
     def fast_paths(self) -> tuple[bool, ...]:
-        """Whether to run with torch's fused encoder layer: both, if the model may use it."""
+        """Settings of torch's fused encoder layer to try: off, and on if the model may use it."""
         fused = (nn.TransformerEncoderLayer, nn.MultiheadAttention)
         has = any(isinstance(module, fused) for module in self.model.modules())
         return (False, True) if has and torch.backends.mha.get_fastpath_enabled() else (False,)
@@ -95,7 +95,7 @@ class Foreign:
     def variant(self, name: str) -> Example:
         """Return the example, or a variant of it by name; row 0 comes first in all.
 
-        A `short` row leaves room for its padding in the length of the example.
+        A `short` row is cut so that with padding it has the example's length.
         """
         example, n = self.example, self.pads
         short = example.cut(example.tokens, 0, example.length - n) if "short" in name else example
@@ -110,7 +110,7 @@ class Foreign:
         return variants.get(name.removeprefix("short, "), example.alone)()
 
     def fit(self, name: str) -> Fit:
-        """Return where a variant's tensors have the values of the row alone."""
+        """Return which entries of a variant's tensors correspond to those of the row alone."""
         side, length = self.example.side, self.example.length
         if name == "later tokens":
             return Fit("right", length, length // 2)
@@ -119,7 +119,7 @@ class Foreign:
         return Fit(side if "padded" in name else "right")
 
     def output(self, name: str, *, wide: bool = False, fast: bool = False) -> Tensor:
-        """Return row 0's output at its real positions for a variant; bases run only once.
+        """Return row 0's real output for a variant; the bases `alone` and `batch` are cached.
 
         Raises ModelFailed if the model fails, ValueError if its output has other axes.
         """
@@ -139,7 +139,7 @@ class Foreign:
         return self._outputs[key]
 
     def moved(self, name: str, base: str = "alone") -> Moved:
-        """Return how far a variant's output is from another's, the most with any fast path."""
+        """Return how far a variant's output is from another's; the largest over the fast paths."""
         if (name, base) not in self._moves:
             found = [self._moved(name, base, fast) for fast in self.fast_paths]
             self._moves[name, base] = max(found, key=lambda each: each.wide)
@@ -156,7 +156,7 @@ class Foreign:
         return Moved(values[-1], values[0], argmax)
 
     def rounding(self) -> Moved:
-        """Return how far a row alone is from the same row in its padded batch, the most of any row.
+        """Return the largest distance between a row alone and the same row in its padded batch.
 
         In the model's dtype: in a model without leaks, this is rounding.
         """
@@ -194,18 +194,18 @@ def inspect(
     rows: int = 4,
     tokens: int = 128,
 ) -> Report:
-    """Return what moves a model's output that should not, by how much, and in which module.
+    """Find what changes a model's output but should not, by how much, and in which module.
 
-    `batches` are inputs of the model: dicts, tuples or tensors; the first one is looked at, cut to
-    `rows` rows and `tokens` positions. `forward(model, batch)` is how the model is called, by
-    default `model(**batch)` or `model(*batch)`. `mask` names the input that marks real tokens (by
-    ones, or by their number per row), or is such a mask. `loss(output, batch)` is for the questions
-    about statistics. `causal` is whether positions must not depend on later ones. `checks` is
+    `batches` are inputs of the model: dicts, tuples or tensors; the first one is examined, cut to
+    `rows` rows and `tokens` positions. `forward(model, batch)` calls the model, by default as
+    `model(**batch)` or `model(*batch)`. `mask` names the input that marks real tokens (by
+    ones, or by their number per row), or is such a mask. `loss(output, batch)` is used only by the
+    question `statistics`. `causal` is whether positions must not depend on later ones. `checks` is
     `quick`, `all` or the names of questions.
 
-    The model is examined in eval mode; it and the state of the process are afterwards as before.
+    The model is examined in eval mode. Afterwards it and the process's state are restored.
 
-    Raises ValueError, in one sentence, for a model or inputs that cannot be examined.
+    Raises ValueError with a one-sentence message if the model or inputs cannot be examined.
     """
     if batches is None:
         raise ValueError(
@@ -222,7 +222,7 @@ def inspect(
         raise ValueError(f"rows={rows}, tokens={tokens}: give at least one of each")
     with unchanged(model, given):
         model.eval()
-        for longest in (tokens, sys.maxsize):  # uncut, for models that take one length only
+        for longest in (tokens, sys.maxsize):  # then uncut, for models that accept a single length
             example = example_of(
                 model, given[0], forward=forward, mask=mask, rows=rows, tokens=longest
             )
@@ -238,7 +238,7 @@ def inspect(
         for each in asked:
             runs = findings.get("forward")
             broken = bool(runs and runs.verdict == "broken")
-            if broken and each.name == "statistics":  # they may be why there is NaN
+            if broken and each.name == "statistics":  # they may be the cause of the NaN
                 broken = runs is not None and runs.value is not None
             found = Finding.none("the forward pass is broken") if broken else _ask(each.ask, about)
             findings[each.name] = replace(found, name=each.name)
@@ -264,7 +264,7 @@ def unwrapped(model: nn.Module) -> nn.Module:
 
 
 def check(model: nn.Module) -> None:
-    """Raise ValueError for a model that is quantized, sharded, scripted or without values."""
+    """Raise ValueError for a model that is quantized, sharded, scripted or on the meta device."""
     if isinstance(model, torch.jit.ScriptModule):
         raise ValueError("a scripted model has no modules to look into: give the original")
     for name, weight in model.named_parameters():
@@ -273,7 +273,7 @@ def check(model: nn.Module) -> None:
         if type(weight).__name__ == "DTensor" or "fsdp" in type(model).__module__:
             raise ValueError(f"{name} is sharded: give the model on one device")
         if weight.dtype not in (*WIDE, torch.float64, torch.complex128):
-            raise ValueError(f"{name} is {weight.dtype}: give the model before it was quantized")
+            raise ValueError(f"{name} is {weight.dtype}: give the unquantized model")
     for name, module in model.named_modules():
         if ".quantized" in type(module).__module__:
-            raise ValueError(f"{name} is quantized: give the model before it was quantized")
+            raise ValueError(f"{name} is quantized: give the unquantized model")

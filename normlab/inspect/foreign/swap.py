@@ -1,4 +1,4 @@
-"""Replaces the norms of any model by norms of another kind, fitted to the old ones."""
+"""Replaces the norms of any model with norms of another kind, fitted to the old ones."""
 
 import copy
 import math
@@ -30,16 +30,16 @@ _FORMULAS: Mapping[str, Callable[[Tensor], Tensor]] = {
     "rms": lambda x: F.rms_norm(x, x.shape[-1:]),
     "bn": lambda x: x,  # running statistics, gain and bias are one linear map per feature
 }
-_SAME = 1e-3  # relative RMS error below which a norm computes a formula; eps causes 1e-5
+_SAME = 1e-3  # relative RMS error below which a norm counts as a formula; eps alone causes 1e-5
 _ALPHAS = torch.logspace(-4, 3, 27).tolist()
-_BETWEEN = torch.logspace(-0.27, 0.27, 15).tolist()  # from one of them to the next
+_BETWEEN = torch.logspace(-0.27, 0.27, 15).tolist()  # factors that refine the best of them
 
 
 class Fit(NamedTuple):
     """A replaced norm; `alpha` is DyT's.
 
-    `error` is RMS(new - old) / RMS(old) over the real positions of the calibration batches, both
-    given the input of the model in which the norms before this one are new.
+    `error` is RMS(new - old) / RMS(old) over the real positions of the calibration batches. Both
+    norms get the input that arrives once all norms before them have been replaced.
     """
 
     site: str
@@ -76,8 +76,8 @@ class Swap:
 class Swapped(nn.Module):
     """`weight z + bias` per feature, with z from a norm that has neither gain nor shift.
 
-    Features are on `axis` of the input: 1 or -1. The norm takes all axes between the first and the
-    features for positions.
+    Features are on `axis` of the input: 1 or -1. The norm treats all axes between the first and the
+    features as positions.
     """
 
     def __init__(self, norm: Norm, axis: int, weight: Float[Tensor, " D"]) -> None:
@@ -116,10 +116,10 @@ def swap(
 
     `norm` is `ln`, `rms`, `dyt`, `none` (gain and bias alone), `gn` (of images as in torch, else of
     each position separately) or `gn_sample` (as in torch); `options` are its settings, such as
-    `groups=32`. `sites` has patterns of `fnmatch` for paths of norms. `calibrate` has batches
-    (dicts, tuples or tensors), of which at most 8 are used, without the padding that a dict's
-    `attention_mask` marks. `loss(output, batch)` and `forward(model, batch)` are functions.
-    `inplace` changes the model itself, unless there is an error.
+    `groups=32`. `sites` are `fnmatch` patterns for paths of norms. `calibrate` are batches (dicts,
+    tuples or tensors), of which at most 8 are used, without the padding that a dict's
+    `attention_mask` marks. `forward(model, batch)` calls the model, and `loss(output, batch)` is
+    averaged before and after. `inplace` changes the model itself, unless there is an error.
 
     Raises ValueError for an unknown norm or setting, no batches, a pattern that matches no norm, or
     a norm that computes something else, such as group norm.
@@ -134,12 +134,12 @@ def swap(
     table, replaced, statistics = [], {}, {}
     with unchanged(model, batches):
         model.eval()
-        torch.backends.mha.set_fastpath_enabled(False)  # torch's encoders call no norm in it
+        torch.backends.mha.set_fastpath_enabled(False)  # it bypasses norms in torch's encoders
         for path, x, *_ in _calls(norms, run, batches[:1], rows=0):
             shapes.setdefault(path, x.shape)
         news = {path: _new(path, norms[path], shapes.get(path), norm, options) for path in chosen}
         if not any(news.values()):
-            raise ValueError(f"the norms that sites={sites!r} matches already are {norm}")
+            raise ValueError(f"all norms that sites={sites!r} matches are already {norm}")
         before = fmean(float(loss(run(batch), batch)) for batch in batches) if loss else None
         for path in shapes:  # in the order of execution
             calls = partial(_calls, {path: norms[path]}, run, batches)
@@ -163,7 +163,7 @@ def swap(
         norms[path].load_state_dict(values, strict=False)
     for module in model.modules():
         if isinstance(module, nn.TransformerEncoder):
-            module.use_nested_tensor = False  # which normlab's norms do not take
+            module.use_nested_tensor = False  # normlab's norms do not accept nested tensors
     return Swap(model, table, before, after)
 
 
@@ -174,18 +174,18 @@ def _forward(model: nn.Module, batch: Any) -> Any:
 
 
 def _is_norm(module: nn.Module) -> bool:
-    """Return whether a module, but no module in it, has a class with `norm` in its name."""
+    """Return whether a module's class, but no submodule's, has `norm` in its name."""
     if type(module).__module__.startswith("torch.nn.utils"):  # weight norm, spectral norm
         return False
     return [m for m in module.modules() if "norm" in type(m).__name__.lower()] == [module]
 
 
 def _chosen(norms: Iterable[str], patterns: Sequence[str]) -> list[str]:
-    """Return the paths of norms that match a pattern; ValueError for a pattern without any."""
+    """Return the paths of norms that match a pattern; ValueError if a pattern matches none."""
     for pattern in patterns:
         if not any(fnmatchcase(path, pattern) for path in norms):
             near = get_close_matches(pattern, norms, n=3, cutoff=0.3) or [*norms][:3]
-            there = f"there are {', '.join(near)}" if near else "the model has none"
+            there = f"its norms include {', '.join(near)}" if near else "the model has no norms"
             raise ValueError(f"sites={pattern!r} matches no norm; {there}")
     return [path for path in norms if any(fnmatchcase(path, pattern) for pattern in patterns)]
 
@@ -205,7 +205,7 @@ def _calls(
     def see(path: str, _: nn.Module, given: Any, named: dict[str, Any], y: Tensor) -> None:
         x, *more = [each for each in (*given, *named.values()) if isinstance(each, Tensor)]
         if not more:
-            seen.append((path, x[:rows].clone(), y[:rows].clone()))  # others may work in place
+            seen.append((path, x[:rows].clone(), y[:rows].clone()))  # before it changes in place
 
     for batch in batches:
         with ExitStack() as hooks:
@@ -221,18 +221,18 @@ def _calls(
 def _new(
     path: str, old: Any, shape: torch.Size | None, norm: str, options: Mapping[str, Any]
 ) -> tuple[str, Swapped] | None:
-    """Return the old norm's kind, found by trying, and the new norm; None if it is of that kind.
+    """Return the old norm's kind, found by experiment, and the new norm; None if already that kind.
 
     Raises ValueError if the old norm is of no kind that can be swapped.
     """
     if shape is None:
         raise ValueError(
-            f"{path} is not called with one tensor, or not at all: leave it out of sites="
+            f"{path} is never called, or is called with several tensors: leave it out of sites="
         )
     held = next((w for w in (*old.parameters(), *old.buffers()) if w.is_floating_point()), None)
     like, generator = torch.zeros(()) if held is None else held, torch.Generator().manual_seed(0)
     scale, mean = torch.rand(2, 4, *[1] * (len(shape) - 1), generator=generator)
-    # Large, so that eps does not count, and different by row, so that instance norm is not linear.
+    # Large, so that eps does not matter; different per row, so that instance norm is not linear.
     x = (torch.randn(4, *shape[1:], generator=generator) + mean) * (10 + 30 * scale)
     x, running = x.to(like.device), hasattr(old, "running_mean")
     y = copy.deepcopy(old).float()(x)

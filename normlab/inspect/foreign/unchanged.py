@@ -1,4 +1,4 @@
-"""A context that leaves a model, its inputs and the process as they were, bit for bit."""
+"""A context that restores a model, its inputs and the process's state, bit for bit."""
 
 import random
 from collections.abc import Callable, Iterator, Sequence
@@ -36,7 +36,7 @@ _FLAGS = (
 
 @contextmanager
 def unchanged(model: nn.Module, inputs: Any = ()) -> Iterator[None]:
-    """Restore all state on exit, also after an exception or Ctrl-C.
+    """Restore all state on exit, even after an exception or Ctrl-C.
 
     State is: parameters, buffers and other attributes of all modules (values and identity),
     gradients, `requires_grad`, training modes, hooks, the tensors in `inputs`, the random states
@@ -61,7 +61,7 @@ def unchanged(model: nn.Module, inputs: Any = ()) -> Iterator[None]:
 
 
 def _do(steps: Steps) -> None:
-    """Take all steps, also if Ctrl-C comes in between; a step that it stops is taken again."""
+    """Run all steps even if Ctrl-C is pressed; an interrupted step is run again."""
     try:
         while steps:
             steps[0]()
@@ -95,9 +95,9 @@ def _in_memory(value: Any) -> bool:
 
 
 def _modules(model: nn.Module) -> Steps:
-    """Return steps that restore each module's attributes, and the containers among them.
+    """Return steps that restore each module's attributes, including dicts, sets and lists.
 
-    Parameters, buffers, hooks and the training mode are such attributes.
+    This covers parameters, buffers, hooks and the training mode.
     """
     steps: Steps = []
     for module in model.modules():
@@ -113,7 +113,7 @@ def _process() -> Steps:
     """Return steps that restore torch's flags and all random states."""
     steps: Steps = [partial(set_, get()) for get, set_ in _SETTINGS]
     for owner, name in _FLAGS:
-        with suppress(RuntimeError):  # if tf32 was set in both of torch's ways
+        with suppress(RuntimeError):  # raised if tf32 was set through both of torch's APIs
             steps.append(partial(setattr, owner, name, getattr(owner, name)))
     for device in ("cpu", "cuda"):
         enabled = torch.is_autocast_enabled(device)

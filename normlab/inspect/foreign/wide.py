@@ -1,6 +1,6 @@
-"""A forward pass in float64 of a model whose weights stay as they are.
+"""Runs a model's forward pass in float64 without converting its weights.
 
-If two results in float64 differ by the order of summation alone, they differ by about 1e-14.
+If only the order of summation differs, two results in float64 differ by about 1e-14.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -21,7 +21,7 @@ WIDE = {
 }
 _aten = torch.ops.aten
 _READERS = (_aten.embedding, _aten.index_select, _aten.index, _aten.gather)
-"""Operations that read part of a weight: the part is cast, not the weight."""
+"""Operations that read part of a weight: only that part is cast."""
 _CHECK_FIRST = (
     *("conv1d", "conv2d", "conv3d", "conv_transpose1d", "conv_transpose2d", "conv_transpose3d"),
     "scaled_dot_product_attention",
@@ -37,9 +37,9 @@ def wide(value: Any) -> Any:
 
 
 class _Wide(TorchDispatchMode):
-    """Casts the arguments of each operation to float64, and the dtypes among them.
+    """Casts the tensor and dtype arguments of each operation to float64.
 
-    A view stays a view of the narrow tensor; the operation that computes with it casts it.
+    A view stays a view of the narrow tensor, and is cast by the operation that computes with it.
     """
 
     def __torch_dispatch__(
@@ -70,7 +70,7 @@ def _written(func: Any) -> list[tuple[int, str]]:
 
 
 def _grouped_mm(x: Tensor, weight: Tensor, offs: Tensor, *_: Any, **__: Any) -> Tensor:
-    """Return x[N,K] @ weight[G,K,M], where the rows of group g end at offs[g] (no float64 has)."""
+    """Return x[N,K] @ weight[G,K,M], with the rows of group g up to offs[g] (torch: no float64)."""
     ends = [0, *offs.tolist()]
     parts = [x[a:b] @ w for a, b, w in zip(ends, ends[1:], weight, strict=False)]
     return torch.cat([*parts, x.new_zeros(len(x) - ends[-1], weight.shape[-1])])

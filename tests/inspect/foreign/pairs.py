@@ -367,7 +367,7 @@ PAIRS = {
     "stale statistics": Pair(stale_statistics, "statistics", r"blocks\.\d\.norm\d\.norm", "look"),
     "channels are positions": Pair(channels_are_positions, "norms", r"blocks\.\d\.norm\d", "look"),
     "layer norm over time": Pair(layer_norm_over_time, "padding", r"blocks\.0\.norm1(\.norm)?"),
-    "batch first mixed up": Pair(batch_first, "batch_mates", r"encoder\.layers\.0\.self_attn"),
+    "batch_first mixed up": Pair(batch_first, "batch_mates", r"encoder\.layers\.0\.self_attn"),
     "mask of -10": Pair(weak_mask, "padding", r"blocks\.0\.attention", "look"),
 }
 

@@ -110,7 +110,7 @@ def test_weights_that_the_files_do_not_have_are_named():
     text = Path(f"{place}/config.json").read_text().replace("BertModel", "BertForMaskedLM")
     Path(f"{place}/config.json").write_text(text)
     note = load_hf(place).note
-    assert "; random, as the files do not have them: cls.predictions" in note
+    assert "; not in the checkpoint, so randomly initialized: cls.predictions" in note
 
 
 def test_without_transformers_the_cure_is_named(monkeypatch, capsys):
@@ -132,10 +132,10 @@ def test_an_id_that_cannot_be_downloaded_and_files_that_are_missing(monkeypatch,
     Path("pickled/pytorch_model.bin").write_text("")
     Path("lines.txt").write_text("a\n")
     for arguments, said in [
-        (["google/bert"], "google/bert is no folder, and cannot be downloaded from huggingface.co"),
+        (["google/bert"], "google/bert is not a folder and cannot be downloaded"),
         (["./no"], "./no is not a folder: give one that save_pretrained wrote"),
         (["empty"], "empty has no config.json"),
-        (["pickled"], "pickled has no *.safetensors, and normlab reads no pickled weights"),
+        (["pickled"], "pickled has no *.safetensors, and normlab loads no pickled weights"),
         ([place, "--text", "no.txt"], "No such file or directory: 'no.txt'"),
         ([place, "--text", "lines.txt"], "bert has no tokenizer, so --text cannot be used"),
         ([saved("resnet"), "--text", "lines.txt"], "resnet takes pixel_values, so --text"),

@@ -100,7 +100,7 @@ def test_an_attribute_called_layer_norm_that_is_a_group_norm_is_looked_at():
     model.inner = nn.Sequential()
     model.inner.layer_norm = nn.GroupNorm(WIDTH, WIDTH)
     (norm,) = found(model)
-    assert "'layer_norm' says over a token's features" in norm.disagrees
+    assert "'layer_norm' suggests pooling a token's features" in norm.disagrees
 
 
 @pytest.mark.parametrize("function", FUNCTIONS, ids=lambda each: each.__name__)

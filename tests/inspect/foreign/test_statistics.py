@@ -54,7 +54,7 @@ def test_statistics_of_real_positions_are_fine_whatever_the_padding(net, batch):
 @pytest.mark.parametrize(
     ("spoil", "says", "verdict"),
     [
-        (lambda bn: bn.running_mean.add_(2 * bn.running_var.sqrt()), "stale: 2 dev", "look"),
+        (lambda bn: bn.running_mean.add_(2 * bn.running_var.sqrt()), "stale: mean 2 sd", "look"),
         (lambda bn: bn.running_var.mul_(3), "variance 0.33-fold", "look"),
         (lambda bn: bn.reset_running_stats(), "never updated", "look"),
         (lambda bn: bn.running_var[0].fill_(torch.nan), "not finite", "broken"),

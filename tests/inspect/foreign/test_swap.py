@@ -228,9 +228,9 @@ def test_torchs_encoder_layer_uses_the_new_norm_in_evaluation():
     [
         ({"norm": "batch"}, "no norm 'batch' to swap to; choose from ln, rms, gn"),
         ({"calibrate": []}, "batches is empty"),
-        ({"sites": "encoder.*"}, "sites='encoder.*' matches no norm; there are 1, 4, 6"),
+        ({"sites": "encoder.*"}, "sites='encoder.*' matches no norm; its norms include 1, 4, 6"),
         ({"sites": ["4", "norm"]}, "sites='norm' matches no norm"),
-        ({"norm": "ln"}, "the norms that sites='*' matches already are ln"),
+        ({"norm": "ln"}, "all norms that sites='*' matches are already ln"),
         ({"norm": "gn", "groups": 3}, "1: norm.groups=3 does not divide the width 8"),
         ({"gamma": 1}, "1: .*gamma"),
     ],
@@ -264,7 +264,7 @@ class TwoNorms(nn.Module):
 @pytest.mark.parametrize("path", ["gated", "unused"])
 def test_norms_that_are_gated_or_not_called_are_refused(path):
     assert normlab.swap(TwoNorms(), "rms", sites="norm", calibrate=tokens(2, 3)).table
-    with pytest.raises(ValueError, match=f"^{path} is not called with one tensor, or not at all"):
+    with pytest.raises(ValueError, match=f"^{path} is never called, or is called with several"):
         normlab.swap(TwoNorms(), "rms", sites=path, calibrate=tokens(2, 3))
 
 
