@@ -54,7 +54,7 @@ def _keys() -> str:
         _table(["key", "default", "allowed", "what it is"], own),
         "## Of options",
         "Their defaults are those of the [option](options.md).",
-        _table(["key", "allowed"], [[name, rest[1]] for name, *rest in options]),
+        _table(["key", "allowed", "what it is"], [[name, *rest] for name, _, *rest in options]),
     )
 
 

@@ -171,17 +171,21 @@ class Key(NamedTuple):
 
 def keys() -> list[Key]:
     """Return the keys of every run, in the order of the config file, then the keys of options."""
-    from normlab.config.schema import PARTS, RunConfig, top_level_keys
+    from normlab.config.schema import LATER, PARTS, RunConfig, leaves, top_level_keys
 
     lines = _lines("config.yaml")
+    for file in ("model/gpt2.yaml", "model/llama.yaml"):  # which explain the keys of every stack
+        lines |= {f"model.{name}": ("", said) for name, (_, said) in _lines(file).items() if said}
+    later = {f"model.{name}": type(default) for name, default in leaves(LATER)}
     hints = {
         f"{part}.{key}".strip("."): hint
         for part, schema in {"": RunConfig, **PARTS}.items()
         for key, hint in get_type_hints(schema).items()
     }
     found = []
-    for name in dict.fromkeys([*top_level_keys(), *sorted(RANGES)]):
-        (default, said), hint, limits = lines.get(name, ("", "")), hints.get(name), range_of(name)
+    for name in dict.fromkeys([*top_level_keys(), *sorted({*RANGES, *later})]):
+        (default, said), limits = lines.get(name, ("", "")), range_of(name)
+        hint = hints.get(name) or later.get(name)
         allowed = "true, false" if hint is bool else ""
         if isinstance(hint, type) and issubclass(hint, Enum):
             allowed = ", ".join(member.name for member in hint)
