@@ -79,6 +79,7 @@ _TABLE: Sequence[tuple[Range, str, Sequence[str]]] = (
     (_POSITIVE, "observe.", ("probe.*.threshold", "probe.*.eps", "rank_timeout")),
     (_POSITIVE, "", ("model.gain", "optim.lr", "schedule.lr")),
     (_POSITIVE, "model.", ("rope.base", "rope.local_base", "score_cap", "logit_cap")),
+    (Range("halves, interleaved", Literal["halves", "interleaved"]), "model.", ("rope.pairs",)),
     (_FACTOR, "", ("divergence_factor",)),
     (_list("numbers", _range(gt=0, le=100)), "observe.", ("test_noise",)),
     (_NOT_NEGATIVE, "observe.sink.*.", ("connect_seconds", "finish_seconds")),

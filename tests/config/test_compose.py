@@ -37,6 +37,7 @@ def composed(*overrides):
         ("sites={*:bn}", ["give norm=bn"]),
         ("batching=sorted", ["batching", "sorted", "bucket", "random"]),
         ("task/corpus=hub", ["task.corpus.path must be given"]),
+        ("model.rope.pairs=half", ["model.rope.pairs=half", "halves, interleaved"]),
     ],
 )
 def test_a_wrong_key_type_or_option_fails_with_its_path_and_what_is_allowed(override, said):

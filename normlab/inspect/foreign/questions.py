@@ -183,8 +183,8 @@ def modes(about: Foreign) -> Finding:
         for module in keeping:
             module.training = True
         value = about.moved("in training", "batch").wide if keeping else 0.0
-    text = f"training mode moves the output by {size(value)}: {len(keeping)} norms "
-    text += "use batch statistics"
+    norms = "1 norm uses" if len(keeping) == 1 else f"{len(keeping)} norms use"
+    text = f"training mode moves the output by {size(value)}: {norms} batch statistics"
     text = text if keeping else "no norm keeps statistics, so only dropout differs in training"
     given = {"training": value}
     for norm in about.norms if about.example.has_padding else []:
