@@ -285,11 +285,12 @@ def _tuned(words: Sequence[str], results: Path, *, write: bool) -> list[Tuned]:
     """Return the tuning jobs; ValueError for overrides that forbid writing the choice."""
     given, extra = taken_out([word for word in words if "=" in word])
     scale = given.get("scale", SMOKE)
-    if write and (more := [each for each in extra if not each.startswith(_NO_PART)]):
-        only = "a choice is written only for the trials that the study plans"
-        raise ValueError(f"{more[0]}: {only}; add --no-write, or put it into the study's tuning")
+    more = [each for each in extra if not each.startswith(_NO_PART)]
     jobs: list[Tuned] = []
     for study in [load_study(word) for word in words if "=" not in word]:
+        if write and (odd := [each for each in more if each.partition("=")[0] not in study.grid]):
+            only = "a choice is written only for the trials that the study plans"
+            raise ValueError(f"{odd[0]}: {only}; add --no-write, or put it into the study's tuning")
         tuning = tuning_of(study, scale, load_study)
         sign_of(tuning.score)  # raises for a score without a direction
         rows = read_rows(given["rows"], study, scale) if "rows" in given else None

@@ -56,6 +56,7 @@ of their machine.
 _TUNE = """examples:
   normlab study tune batching padding scale=small data_dir=FOLDER
   normlab study tune batching scale=small rows=NAME,NAME  only these rows
+  normlab study tune modern_block scale=small model=llama  only this block
   normlab study tune batching --no-write          a trial that writes nothing
 
 `tuning` of a scale in configs/study/STUDY.yaml says what is tried: key, three values or more (two

@@ -133,18 +133,7 @@ class Study:
         value, ValueError lists the existing ones.
         """
         size = self.scale(scale)
-        grid, rest = dict(size.grid), list[str]()
-        for override in extra:
-            axis, _, values = override.partition("=")
-            if axis not in self.grid:
-                rest.append(override)
-            elif wrong := [each for each in values.split(",") if each not in self.grid[axis]]:
-                raise ValueError(
-                    f"{override}: the study {self.name} has no value {wrong[0]}; "
-                    f"choose from {', '.join(self.grid[axis])}"
-                )
-            else:
-                grid[axis] = {value: self.grid[axis][value] for value in values.split(",")}
+        grid, rest = self._part(size, extra)
         return [
             Planned(
                 row,
@@ -172,9 +161,10 @@ class Study:
     ) -> list[Planned]:
         """Return the trials that tune a scale, ordered by row, point, value and seed.
 
-        `extra` are overrides for every trial; `rows` selects rows.
+        `rows` and `extra` are as in `planned`.
         """
         size = self.scale(scale)
+        grid, rest = self._part(size, extra)
         return [
             Planned(
                 row,
@@ -183,15 +173,31 @@ class Study:
                 (
                     *(*size.overrides, *self.rows[row], *own, *_entries(self.at, row, point)),
                     *(() if row in tuning.whole_runs else tuning.overrides),
-                    *(*extra, f"{tuning.key}={value}", f"seed={seed}", f"observe.study={TRIALS}"),
+                    *(*rest, f"{tuning.key}={value}", f"seed={seed}", f"observe.study={TRIALS}"),
                 ),
             )
             for row in size.rows
             if rows is None or row in rows
-            for point, own in points_of(size.grid).items()
+            for point, own in points_of(grid).items()
             for value in tuning.values
             for seed in tuning.seeds
         ]
+
+    def _part(self, size: Scale, extra: Sequence[str]) -> tuple[dict[str, Axis], list[str]]:
+        """Return the part of a scale's grid that overrides of its axes select, and the others."""
+        grid, rest = dict(size.grid), list[str]()
+        for override in extra:
+            axis, _, values = override.partition("=")
+            if axis not in self.grid:
+                rest.append(override)
+            elif wrong := [each for each in values.split(",") if each not in self.grid[axis]]:
+                raise ValueError(
+                    f"{override}: the study {self.name} has no value {wrong[0]}; "
+                    f"choose from {', '.join(self.grid[axis])}"
+                )
+            else:
+                grid[axis] = {value: self.grid[axis][value] for value in values.split(",")}
+        return grid, rest
 
     def cost(self, scale: str) -> tuple[int, float]:
         """Return the number of runs at a scale, and the hours estimated from the study's file."""

@@ -77,6 +77,17 @@ def test_the_best_value_of_each_row_is_written_and_then_rows_alone(tuned, capsys
     assert "9 trials" in (tuned.folder / "results/one/tuning.md").read_text()
 
 
+def test_a_part_of_the_grid_is_tuned_alone(tuned, capsys):
+    edit(tuned, ("grid: {}", "grid: {placement: {pre: [placement=pre], post: [placement=post]}}"))
+    trials(tuned, by_best)
+    code, out = tuning(capsys, "placement=post")
+    assert code == 0 and "2 rows and points, 6 runs to go" in out
+    rates = {f"{row} @ placement=post": (f"optim.lr={best}",) for row, best in BEST.items()}
+    assert study(tuned).scale("smoke").rates == rates
+    assert tuning(capsys)[0] == 0 and len(tuned.lines("calls")) == 12
+    assert len(study(tuned).scale("smoke").rates) == 4
+
+
 def test_a_run_that_diverges_is_the_worst_and_without_another_the_rate_goes(tuned, capsys):
     rates = "    rates:\n      ln: [optim.lr=9]\n      bn: [optim.lr=9]\n    tuning:"
     edit(tuned, ("    tuning:", rates))
