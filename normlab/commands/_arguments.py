@@ -100,21 +100,28 @@ def conditions(where: Iterable[str]) -> dict[str, str]:
 # The runs at paths or addresses -------------------------------------------------------------------
 
 
+def ended_runs(places: Sequence[Path]) -> dict[Path, RunRecord]:
+    """Return the records of all runs that have ended at or below some places, by run folder.
+
+    Raises ValueError for a place without runs, a damaged run, or the folder of an unfinished run.
+    """
+    from normlab.reports.gather import read_runs
+
+    for place in places:
+        if (place / CONFIG_FILE).is_file() and not (place / RECORD_FILE).is_file():
+            read_record(place)  # raises, since the run has not ended
+    runs, problems = read_runs(places, ended=True)
+    if problems or not runs:
+        raise ValueError(problems[0] if problems else none_below(places))
+    return {run.folder: run.record for run in runs if run.folder and run.record}
+
+
 def runs_of(place: Path) -> list[Path]:
     """Return the run folders at RUN: one run, or all seeds of one experiment in order.
 
     Raises ValueError for a place without runs, with a damaged run, or with several experiments.
     """
-    from normlab.reports.gather import read_runs
-
-    if (place / CONFIG_FILE).is_file() and not (place / RECORD_FILE).is_file():
-        read_record(place)  # raises, since the run has not ended
-    runs, problems = read_runs([place], ended=True)
-    if problems:
-        raise ValueError(problems[0])
-    found = {run.folder: run.record for run in runs if run.folder and run.record}
-    if not found:
-        raise ValueError(none_below([place]))
+    found = ended_runs([place])
     if len({record.fingerprint for record in found.values()}) > 1:
         raise ValueError(f"{place} has several experiments; name one, such as {next(iter(found))}")
     return sorted(found, key=lambda folder: found[folder].seed)

@@ -1,24 +1,35 @@
-"""`normlab inspect [RUN] [key=value ...]`: examine a model without training, or its data.
+"""`normlab inspect [RUN ...] [key=value ...]`: examine models without training, or their data.
 
 With `--hf` or `--module`, the model is one that normlab did not build.
 """
 
 import json
 from argparse import Namespace
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import yaml
 
-from normlab.commands._arguments import Parser, as_path, as_run, command_parser, one_run
+from normlab.commands._arguments import (
+    Parser,
+    as_path,
+    as_run,
+    command_parser,
+    conditions,
+    ended_runs,
+    none_below,
+)
 from normlab.commands._terminal import at_work, print_prose, print_table
 from normlab.records.packed import address_of
+from normlab.records.record import RunRecord, plain
+from normlab.records.store import select
 
 if TYPE_CHECKING:
     from normlab.inspect.model import Subject
-    from normlab.inspect.question import Table
+    from normlab.inspect.question import Finding, Question, Table
 
+Runs = dict[Path, RunRecord]  # by folder
 SHEET_FILE = "inspect.json"
 _FOREIGN = ("hf", "module", "text", "trust_remote_code", "inputs", "all", "html")
 _EXAMPLES = """\
@@ -27,9 +38,11 @@ examples:
   normlab inspect runs/toy-bn-pre-1a2b3c4d5e/seed1
   normlab inspect norm=in --only leak,stepwise
   normlab inspect RUN norm.eval_stats=batch --json
+  normlab inspect runs --where model=llama --only attention,rank,int8
   normlab inspect --data task=multi30k data_dir=FOLDER  sizes, checksums
   normlab inspect --hf FOLDER --text lines.txt --html report.html
   normlab inspect --module my.code:make_model --inputs my.code:batches
+Several runs are shown side by side: one row per experiment, averaged over seeds.
 With --hf or --module, the exit status is 1 if a finding is `broken`.
 """
 
@@ -39,11 +52,13 @@ def main(argv: list[str]) -> int:
     does = "Examine a model at initialization or a finished run: leaks, statistics, gradients, ..."
     parser = command_parser("inspect", does, _EXAMPLES)
     add = parser.add_argument
-    add("subject", nargs="*", metavar="RUN | key=value", help="a run, or settings as for train")
+    add("subject", nargs="*", metavar="RUN | key=value", help="runs, or settings as for train")
+    text = "only runs with this value; may be repeated"
+    add("--where", action="append", default=[], metavar="KEY=VALUE", help=text)
     add("--only", default="", metavar="NAME,...", help="ask only these questions")
     add("--data", action="store_true", help="prepare and describe the data of a task instead")
     add("--json", action="store_true", help="print the sheet as JSON")
-    text = f"file to write; default: {SHEET_FILE} in the run's folder, or here"
+    text = f"file to write; default: {SHEET_FILE} in a single run's folder, or else here"
     add("--out", type=as_path, help=text)
     add = parser.add_argument_group("models that normlab did not build").add_argument
     add("--hf", metavar="MODEL", help="a folder of transformers, or an id on huggingface.co")
@@ -62,29 +77,100 @@ def main(argv: list[str]) -> int:
     from normlab.records.files import atomic_write
 
     with at_work("preparing"):
-        from normlab.inspect.model import sheet
+        from normlab.inspect.model import subject_of_config, subject_of_run
         from normlab.inspect.question import questions
 
         asked = questions("model", names=[name for name in arguments.only.split(",") if name])
-        subject, folder = _subject(arguments.subject)
-    if not arguments.json:
-        choices = subject.config["choices"]
-        named = " ".join(f"{k}={choices[k]}" for k in ("task", "norm", "placement", "model"))
-        run = subject.run_id and f"run {subject.run_id}, step {subject.step}"
-        print_prose(f"{named} seed={subject.seed}: {run or 'at initialization'}")
-    findings = {}
-    for number, each in enumerate(asked):
-        with at_work(f"{each.name}, {number + 1} of {len(asked)}"):
-            findings[each.name] = each.ask(subject)
-        if not arguments.json:
-            found = findings[each.name]
-            show(f"{each.name}: {each.text}", found.answer, found.table)
-    text = json.dumps(sheet(subject, findings), indent=1, sort_keys=True, allow_nan=False) + "\n"
+        runs, changes = _runs(arguments.subject, arguments.where)
+        # With other settings than the run's own, the sheet is not written to the run's folder.
+        folder = Path() if changes or len(runs) != 1 else next(iter(runs))
+    if len(runs) > 1:
+        content = _several(runs, changes, asked, as_json=arguments.json)
+    else:
+        with at_work("preparing"):
+            found = [subject_of_run(run, changes) for run in runs]
+            (subject,) = found or [subject_of_config(changes)]
+        content = _one(subject, asked, as_json=arguments.json)
+    text = json.dumps(content, indent=1, sort_keys=True, allow_nan=False) + "\n"
     file = arguments.out or folder / SHEET_FILE
     with atomic_write(file) as opened:
         opened.write(text)
     print(text if arguments.json else f"written to {file}\n", end="")
     return 0
+
+
+def _runs(words: list[str], where: list[str]) -> tuple[Runs, list[str]]:
+    """Return the records of the runs to examine by folder, and the settings to change."""
+    from normlab.config.suggest import check_given_once, is_file
+
+    names = [word for word in words if not is_file(word)]
+    places = [word for word in names if "=" not in word or address_of(Path(word))]
+    if not places:
+        if where:
+            raise ValueError("--where selects among runs; name their folder, such as runs")
+        check_given_once(words)
+        return {}, words
+    found = ended_runs([as_run(place) for place in places])
+    kept = {id(record) for record in select([*found.values()], conditions(where))}
+    if not kept:
+        raise ValueError(none_below([*map(Path, places)], f" with {' '.join(where)}"))
+    runs = {folder: record for folder, record in found.items() if id(record) in kept}
+    return runs, [word for word in words if word not in places]
+
+
+def _one(subject: "Subject", asked: "Sequence[Question]", *, as_json: bool) -> dict[str, Any]:
+    """Ask the questions about one model, print each answer unless `as_json`; return the sheet."""
+    from normlab.inspect.model import sheet
+
+    if not as_json:
+        choices = subject.config["choices"]
+        named = " ".join(f"{k}={choices[k]}" for k in ("task", "norm", "placement", "model"))
+        run = subject.run_id and f"run {subject.run_id}, step {subject.step}"
+        print_prose(f"{named} seed={subject.seed}: {run or 'at initialization'}")
+    findings: dict[str, Finding] = {}
+    for number, each in enumerate(asked):
+        with at_work(f"{each.name}, {number + 1} of {len(asked)}"):
+            findings[each.name] = found = each.ask(subject)
+        if not as_json:
+            show(f"{each.name}: {each.text}", found.answer, found.table)
+    return sheet(subject, findings)
+
+
+def _several(
+    runs: Runs, changes: list[str], asked: "Sequence[Question]", *, as_json: bool
+) -> dict[str, Any]:
+    """Ask the questions about several runs, and print one row per experiment unless `as_json`.
+
+    Returns the values of the rows and all sheets. Raises ValueError for a run that did not finish.
+    """
+    from normlab.inspect.model import side_by_side
+
+    for folder, record in runs.items():
+        if not record.finished:
+            end = f"{record.outcome.status} at step {record.outcome.step:,}"
+            raise ValueError(f"{folder}: {end}; leave it out, with --where status=finished")
+    content, columns = side_by_side(runs, changes, asked, at_work)
+    if not as_json:
+        titles = [*dict.fromkeys(title for own in columns.values() for title in own)]
+        rows: list[list[str]] = []
+        for row, own in content["rows"].items():
+            seeds = max((each["n"] for each in own.values()), default=1)
+            name = f"{row} ({seeds} seeds)" if seeds > 1 else row
+            rows.append([name, *(_averaged(own.get(title)) for title in titles)])
+        notes = [
+            f"{', '.join(columns[each.name])}: {each.text}" for each in asked if columns[each.name]
+        ]
+        if without := ", ".join(name for name, own in columns.items() if not own):
+            notes.append(f"no number to compare, or it does not apply: {without}")
+        print_table(["run", *titles], rows, numeric=titles, whole=["run"], notes=notes)
+    return plain(content)
+
+
+def _averaged(found: Mapping[str, Any] | None) -> str:
+    if found is None:
+        return "-"
+    sd = "" if found["sd"] is None else f" +- {found['sd']:.2g}"
+    return f"{found['mean']:.3g}{sd}"
 
 
 def _examine_foreign(parser: Parser, arguments: Namespace) -> int:
@@ -119,24 +205,6 @@ def _examine_foreign(parser: Parser, arguments: Namespace) -> int:
     if arguments.html:
         report.to_html(arguments.html)
     return int(any(found.verdict == "broken" for found in report.findings.values()))
-
-
-def _subject(words: list[str]) -> "tuple[Subject, Path]":
-    """Return the subject to examine, and the folder for the sheet."""
-    from normlab.config.suggest import check_given_once, is_file
-    from normlab.inspect.model import subject_of_config, subject_of_run
-
-    names = [word for word in words if not is_file(word)]
-    runs = [word for word in names if "=" not in word or address_of(Path(word))]
-    if len(runs) > 1:
-        raise ValueError(f"{' and '.join(runs)}: inspect one run at a time")
-    if not runs:
-        check_given_once(words)
-        return subject_of_config(words), Path()
-    changes = [word for word in words if word not in runs]
-    folder = one_run(as_run(runs[0]))
-    # With other settings than the run's own, the sheet is not written to the run's folder.
-    return subject_of_run(folder, changes), Path() if changes else folder
 
 
 def show(title: str, text: str, table: "Table", drawing: Sequence[str] = ()) -> None:

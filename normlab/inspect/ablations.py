@@ -7,6 +7,7 @@ from collections.abc import Callable, Collection, Mapping
 from contextlib import ExitStack
 from functools import partial
 from itertools import islice
+from statistics import fmean
 from typing import Any
 
 import torch
@@ -41,7 +42,8 @@ def layer_skip(subject: Subject) -> Finding:
     found = losses_without(layers, measure)
     (low, least), (high, most) = (f((x, name) for name, x in found.items()) for f in (min, max))
     answer = f"from {low - whole:+.3g} nats per token without {least} to {high - whole:+.3g}"
-    return _rises(f"{answer} without {most}", whole, found, "without")
+    mean = fmean(found.values()) - whole
+    return _rises(f"{answer} without {most}", whole, found, "without", {"without a layer": mean})
 
 
 @question("int8", of="model")
@@ -69,9 +71,9 @@ def int8(subject: Subject) -> Finding:
 
     measure = held_out_loss(subject)
     whole, found = measure(), quantized_losses(layers, feed, measure)
-    rises = {name: f"{value - whole:+.3g}" for name, value in found.items()}
-    answer = "{W8A8} nats per token (weights alone {W8}, activations alone {A8})"
-    return _rises(answer.format(**rises), whole, found, "bits")
+    rises = {name: value - whole for name, value in found.items()}
+    answer = "{W8A8:+.3g} nats per token (weights alone {W8:+.3g}, activations alone {A8:+.3g})"
+    return _rises(answer.format(**rises), whole, found, "bits", rises)
 
 
 def held_out_loss(subject: Subject) -> Callable[[], float]:
@@ -80,12 +82,13 @@ def held_out_loss(subject: Subject) -> Callable[[], float]:
     return partial(loss, subject, by_length(subject, picked, size=BATCH))
 
 
-def _rises(answer: str, whole: float, found: Mapping[str, float], what: str) -> Finding:
+def _rises(
+    answer: str, whole: float, found: Mapping[str, float], what: str, board: Mapping[str, float]
+) -> Finding:
     rows = [(name, value, value - whole) for name, value in found.items()]
     values = {"loss": whole, "rise": {name: rise for name, _, rise in rows}}
-    return Finding(
-        f"{answer}, at a loss of {whole:.4g}", values, Table((what, "loss", "rise"), rows)
-    )
+    table = Table((what, "loss", "rise"), rows)
+    return Finding(f"{answer}, at a loss of {whole:.4g}", values, table, board=board)
 
 
 def losses_without(layers: Mapping[str, nn.Module], loss: Callable[[], float]) -> dict[str, float]:

@@ -17,8 +17,11 @@ TOKENS, PER_FEATURE, EXAMPLES = 4096, 10, 32  # minimum tokens, tokens per featu
 Places = Mapping[str, Mapping[str, float]]  # a probe's metrics by place
 
 
-def probed(answer: Callable[[Places], str]) -> Callable[[Subject], Finding]:
-    """Register a question answered by the probe of the same name; `answer` turns metrics into text.
+Answer = tuple[str, Mapping[str, float]]  # the text, and the numbers to compare between runs
+
+
+def probed(answer: Callable[[Places], Answer]) -> Callable[[Subject], Finding]:
+    """Register a question that `answer` answers from the metrics of the probe of the same name.
 
     The probe watches a copy of the model in eval mode, on a batch that is the same for all runs on
     the same data.
@@ -43,7 +46,8 @@ def probed(answer: Callable[[Places], str]) -> Callable[[Subject], Finding]:
         names = list(dict.fromkeys(metric for of in found.values() for metric in of))
         rows = [(place, *map(of.get, names)) for place, of in found.items()]
         values = {"tokens": batch.tokens, "places": found}
-        return Finding(answer(found), values, Table(("place", *names), rows))
+        text, board = answer(found)
+        return Finding(text, values, Table(("place", *names), rows), board=board)
 
     return ask
 
@@ -58,7 +62,7 @@ def held_out(subject: Subject) -> list[int]:
 
 
 @probed
-def attention(found: Places) -> str:
+def attention(found: Places) -> Answer:
     """Do heads attend to the first token, and how concentrated is their attention?
 
     With A_i1 the weight of query i on the first key, and T = min(64, n) for n queries:
@@ -70,18 +74,20 @@ def attention(found: Places) -> str:
     uniform causal attention has s = 0.07 at T = 64, but 0.31 at T = 9. With task=lm the first token
     marks the beginning of a text. The probe `attention` defines the other columns.
     """
-    said = []
+    said: list[str] = []
+    board: dict[str, float] = {}
     for name, mask in (("sink", "with a causal mask"), ("sink_unmasked", "without a causal mask")):
         if shares := [of[name] for of in found.values() if name in of]:
-            said.append(f"{percent(fmean(shares))} of heads {mask}")
+            board[name] = fmean(shares)
+            said.append(f"{percent(board[name])} of heads {mask}")
     sinks = f"the first token is a sink in {' and '.join(said)}"
     none = "sinks are not counted, since no sequence has 16 tokens"
     entropy = percent(fmean(of["entropy"] for of in found.values()))
-    return f"{sinks if said else none}; the entropy is {entropy} of the largest possible"
+    return f"{sinks if said else none}; the entropy is {entropy} of the largest possible", board
 
 
 @probed
-def activations(found: Places) -> str:
+def activations(found: Places) -> Answer:
     """How far does the largest activation exceed the median, and where is it?
 
         over_median  max |x| / median |x|
@@ -93,15 +99,16 @@ def activations(found: Places) -> str:
     """
     place, most = max(found.items(), key=lambda each: each[1]["over_median"])
     massive = [of["largest"] > 100 and of["over_median"] > 1000 for of in found.values()]
-    return (
+    text = (
         f"{most['over_median']:.3g} times the median at {place} ({most['largest']:.3g} in feature "
         f"{most['feature']:.0f} at position {most['position']:.0f}); massive in {sum(massive)} of "
         f"{len(found)} places"
     )
+    return text, {"max / median": most["over_median"]}
 
 
 @probed
-def rank(found: Places) -> str:
+def rank(found: Places) -> Answer:
     """How many dimensions does the residual stream use?
 
     With l the eigenvalues of the covariance of N tokens' states, and s = sqrt(l):
@@ -113,15 +120,17 @@ def rank(found: Places) -> str:
     centered; otherwise one massive activation would bring both close to 1. Compare at equal N.
     """
     ends = {place.split(".")[0]: (place, of) for place, of in found.items()}
-    return "; ".join(
+    text = "; ".join(
         f"after {place} an effective rank of {of['effective']:.3g} and a participation ratio of "
         f"{of['participation']:.3g}"
         for place, of in ends.values()
     )
+    last = [*found.values()][-1]
+    return text, {"effective rank": last["effective"], "participation": last["participation"]}
 
 
 @probed
-def saturation(found: Places) -> str:
+def saturation(found: Places) -> Answer:
     """What share of values does the norm's function map close to its bound?
 
         share  share of values with |f(alpha x + shift)| > 0.964
@@ -131,4 +140,4 @@ def saturation(found: Places) -> str:
     """
     most, place = max((of["share"], place) for place, of in found.items())
     mean = fmean(of["share"] for of in found.values())
-    return f"{percent(mean)} on average, at most {percent(most)} ({place})"
+    return f"{percent(mean)} on average, at most {percent(most)} ({place})", {"saturated": mean}

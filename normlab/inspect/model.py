@@ -7,7 +7,7 @@ import math
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -19,13 +19,15 @@ from torch import Tensor, nn
 
 from normlab.bench.speed import runtime_of
 from normlab.config.compose import compose, to_dict
-from normlab.inspect.question import Finding, Findings, questions
+from normlab.inspect.question import Finding, Findings, Question, questions
 from normlab.models.attention import AttentionCore
 from normlab.models.base import stacks
 from normlab.norms.base import normalized_by, running_norms
 from normlab.placements.base import Residual
 from normlab.probes.sites import real_values, sites
-from normlab.records.record import plain
+from normlab.records.pairs import Summary
+from normlab.records.record import RunRecord, plain
+from normlab.reports.gather import arranged, found_run
 from normlab.tasks.base import Batch, Task
 from normlab.train.build import build_model, build_task, calibrate_model
 from normlab.train.loaded import load_run
@@ -141,6 +143,37 @@ def sheet(subject: Subject, findings: Mapping[str, Finding]) -> dict[str, Any]:
             "examinations": {name: each.plain(asked[name]) for name, each in findings.items()},
         }
     )
+
+
+def side_by_side(
+    runs: Mapping[Path, RunRecord],
+    changes: list[str],
+    asked: Sequence[Question],
+    doing: Callable[[str], AbstractContextManager[None]],
+) -> tuple[dict[str, Any], dict[str, dict[str, None]]]:
+    """Ask the questions about several runs, each inside `doing(STAGE)`.
+
+    Returns the content of `inspect.json`, and each question's columns. In the content, `rows` has
+    each experiment's values (mean, standard deviation and number of seeds), and `runs` the sheets.
+    """
+    values: dict[str, dict[str, list[Any]]] = {}
+    columns = {each.name: dict[str, None]() for each in asked}
+    sheets: dict[str, Any] = {}
+    for run in arranged([found_run(*each) for each in runs.items()]).runs:
+        own = values.setdefault(f"{run.key.row} {run.key.point}".strip(), {})
+        with doing(f"run {len(sheets) + 1} of {len(runs)}"):
+            subject = subject_of_run(run.folder or Path(), changes)
+            findings = {each.name: each.ask(subject) for each in asked}
+        sheets[str(run.folder)] = sheet(subject, findings)
+        for name, found in findings.items():
+            columns[name] |= dict.fromkeys(found.board)
+            for column, value in found.board.items():
+                own.setdefault(column, []).append(value)
+    rows = {
+        row: {column: asdict(Summary.of(found)) for column, found in own.items()}
+        for row, own in values.items()
+    }
+    return {"format": FORMAT, "rows": rows, "runs": sheets}, columns
 
 
 class Values(NamedTuple):

@@ -123,6 +123,12 @@ class Summary:
     sd: float | None
     n: int
 
+    @classmethod
+    def of(cls, values: Sequence[float]) -> "Summary":
+        mean = statistics.fmean(values)
+        spread = len(values) > 1 and math.isfinite(mean)
+        return cls(mean, deviation(values, mean) if spread else None, len(values))
+
 
 @dataclass(frozen=True)
 class Cell:
@@ -177,10 +183,7 @@ class Cell:
             )
         if not scores:
             return None
-        values = [score.value for score in scores]
-        mean = statistics.fmean(values)
-        spread = len(values) > 1 and math.isfinite(mean)
-        return Summary(mean, deviation(values, mean) if spread else None, len(values))
+        return Summary.of([score.value for score in scores])
 
     def signature(self, name: str) -> str | None:
         """Return the signature describing how a score was computed; None if there is none."""

@@ -1,11 +1,14 @@
 import json
 import shutil
+from statistics import fmean, stdev
 
 import pytest
 
 from normlab.cli import main
+from normlab.config.compose import compose
 from normlab.inspect.model import FORMAT
-from tests.tiny_runs import tiny
+from normlab.train.run import train
+from tests.tiny_runs import QUICK, tiny
 
 
 @pytest.fixture
@@ -57,7 +60,8 @@ def test_a_run_keeps_its_sheet_and_changes_make_another(finished, tmp_path, caps
         (["--only", "leaks"], "no question 'leaks'; choose from activations, attention"),
         (["model.dept=3"], "model.dept"),
         (["nowhere"], "nowhere"),
-        (["one", "two"], "one run at a time"),
+        (["one", "two"], "one: no runs found, no such path"),
+        (["--where", "norm=bn"], "--where selects among runs; name their folder"),
         (["norm=batch"], "norm=bn and norm=batch are both given"),
     ],
 )
@@ -67,3 +71,60 @@ def test_what_does_not_exist_is_named_and_nothing_is_written(
     assert main(["inspect", *config, *arguments]) == 1
     assert message in capsys.readouterr().err
     assert not (tmp_path / "inspect.json").exists()
+
+
+@pytest.fixture(scope="module")
+def several(corpus, tmp_path_factory):
+    """Return a folder of batch norm's seeds 1 and 2, and of DyT's seed 1."""
+    runs = tmp_path_factory.mktemp("several")
+    for norm, seed in (("bn", 1), ("bn", 2), ("dyt", 1)):
+        train(compose(tiny(corpus, runs, *QUICK, f"norm={norm}", f"seed={seed}")))
+    return runs
+
+
+def test_several_runs_are_shown_side_by_side(several, tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    only = ["--only", "statistics,saturation,gradients,int8"]
+    assert main(["inspect", str(several), *only]) == 0
+    shown = capsys.readouterr().out
+    content = read(tmp_path / "inspect.json")
+    sheets = content["runs"]
+    assert {str(path.parent) for path in several.rglob("record.json")} == sheets.keys()
+    assert not [*several.rglob("inspect.json")]
+    answers = {
+        (each["subject"]["config"]["choices"]["norm"], each["subject"]["seed"]): each[
+            "examinations"
+        ]
+        for each in sheets.values()
+    }
+    gaps = [answers["bn", seed]["statistics"]["figures"]["gap"] for seed in (1, 2)]
+    gap = content["rows"]["bn"]["train-eval gap"]
+    assert gap == {"mean": fmean(gaps), "sd": stdev(gaps), "n": 2}
+    assert f"{gap['mean']:.3g} +- {gap['sd']:.2g}" in shown
+    rise = answers["dyt", 1]["int8"]["figures"]["rise"]["W8A8"]
+    assert content["rows"]["dyt"]["W8A8"] == {"mean": rise, "sd": None, "n": 1}
+    assert set(content["rows"]["dyt"]) - set(content["rows"]["bn"]) == {"saturated"}
+    lines = [line.split() for line in shown.splitlines()]
+    assert next(line[:3] for line in lines if line[:1] == ["bn"]) == ["bn", "(2", "seeds)"]
+    assert "does not apply: gradients" in " ".join(shown.split())
+
+
+def test_runs_are_selected_by_their_settings(several, tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    ask = ["inspect", str(several), "--only", "saturation", "--out", "sheet"]
+    assert main([*ask, "--where", "norm=dyt"]) == 0
+    assert read(tmp_path / "sheet")["subject"]["config"]["choices"]["norm"] == "dyt"
+    assert main([*ask, "--where", "norm=ln"]) == 1
+    assert f"no run with norm=ln below {several}" in capsys.readouterr().err
+
+
+def test_a_run_that_diverged_is_refused_before_anything_is_examined(several, tmp_path, capsys):
+    folder = shutil.copytree(several, tmp_path / "copy")
+    path = sorted(folder.rglob("record.json"))[0]
+    record = read(path)
+    record["outcome"]["status"] = "diverged"
+    path.write_text(json.dumps(record), encoding="utf-8")
+    assert main(["inspect", str(folder), "--out", str(tmp_path / "out")]) == 1
+    said = f"{path.parent}: diverged at step 12; leave it out, with --where status=finished"
+    assert said in capsys.readouterr().err
+    assert not (tmp_path / "out").exists()
