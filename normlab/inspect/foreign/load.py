@@ -19,7 +19,7 @@ TEXT = (
     "In 1969, some 600 million people watched two of three astronauts walk on the moon.",
     "It rained.",
 )
-_ROWS, _BATCHES, _TOKENS = 8, 8, 128
+ROWS, TOKENS, _BATCHES = 8, 128, 8
 _FILES = ["*.json", "*.safetensors", "*.model", "*.txt"]
 _VOCABULARY = ("tokenizer.json", "vocab.*", "*.model")
 
@@ -41,14 +41,35 @@ def load_hf(place: str, text: Path | None = None, *, trust: bool = False) -> Loa
 
     Raises ValueError with a one-sentence message if the model or its inputs cannot be loaded.
     """
+    lines = read_lines(text) if text else list(TEXT)
+    model, folder, note = load_model(place, trust=trust)
+    tokenizer = load_tokenizer(model, folder, trust=trust)
+    wants = model.main_input_name
+    if text and tokenizer is None:
+        why = "has no tokenizer" if wants == "input_ids" else f"takes {wants}"
+        raise ValueError(f"{place} {why}, so --text cannot be used")
+    if tokenizer is None:
+        note = (" (there is no tokenizer)" if wants == "input_ids" else "") + note
+        return Loaded(model, [_random_inputs(model, wants)], f"inputs: random {wants}{note}")
+    options = {"padding": True, "truncation": True, "max_length": TOKENS, "return_tensors": "pt"}
+    starts = range(0, min(len(lines), ROWS * _BATCHES), ROWS)
+    batches = [taken(model, tokenizer(lines[n : n + ROWS], **options)) for n in starts]
+    said = f"{text}, {len(lines):,} lines" if text else f"{len(lines)} built-in sentences"
+    return Loaded(model, batches, f"inputs: {said}{note}")
+
+
+def read_lines(text: Path) -> list[str]:
+    """Return the lines of a file that are not blank."""
+    with text.open("rb") as opened:
+        return [line for line in decoded(opened, origin=str(text)) if line.strip()]
+
+
+def load_model(place: str, *, trust: bool) -> tuple[Any, Path, str]:
+    """Load a transformers model as `load_hf` does; return it, its folder, and a note."""
     try:
         import transformers
     except ImportError:
         raise ValueError("--hf needs transformers: pip install transformers") from None
-    lines = list(TEXT)
-    if text:
-        with text.open("rb") as opened:
-            lines = [line for line in decoded(opened, origin=str(text)) if line.strip()]
     folder = _folder(place, trust=trust)
     transformers.utils.logging.set_verbosity_error()
     transformers.utils.logging.disable_progress_bar()
@@ -67,21 +88,19 @@ def load_hf(place: str, text: Path | None = None, *, trust: bool = False) -> Loa
         raise ValueError(f"{place} cannot be loaded: {said}") from error
     missing = ", ".join(sorted(found["missing_keys"])[:3])
     note = f"; not in the checkpoint, so randomly initialized: {missing}" if missing else ""
-    wants = model.main_input_name
-    reads = wants == "input_ids" and any(each for name in _VOCABULARY for each in folder.glob(name))
-    if text and not reads:
-        why = "has no tokenizer" if wants == "input_ids" else f"takes {wants}"
-        raise ValueError(f"{place} {why}, so --text cannot be used")
-    if not reads:
-        note = (" (there is no tokenizer)" if wants == "input_ids" else "") + note
-        return Loaded(model, [_random_inputs(model, wants)], f"inputs: random {wants}{note}")
-    tokenizer = transformers.AutoTokenizer.from_pretrained(folder, trust_remote_code=trust)
+    return model, folder, note
+
+
+def load_tokenizer(model: Any, folder: Path, *, trust: bool) -> Any:
+    """Return the tokenizer in a text model's folder, able to pad; None if there is none."""
+    from transformers import AutoTokenizer
+
+    files = (each for name in _VOCABULARY for each in folder.glob(name))
+    if model.main_input_name != "input_ids" or not any(files):
+        return None
+    tokenizer = AutoTokenizer.from_pretrained(folder, trust_remote_code=trust)
     tokenizer.pad_token = tokenizer.pad_token or tokenizer.eos_token or tokenizer.unk_token
-    options = {"padding": True, "truncation": True, "max_length": _TOKENS, "return_tensors": "pt"}
-    starts = range(0, min(len(lines), _ROWS * _BATCHES), _ROWS)
-    batches = [_taken(model, tokenizer(lines[n : n + _ROWS], **options)) for n in starts]
-    said = f"{text}, {len(lines):,} lines" if text else f"{len(lines)} built-in sentences"
-    return Loaded(model, batches, f"inputs: {said}{note}")
+    return tokenizer
 
 
 def _random_inputs(model: Any, wants: str) -> dict[str, Tensor]:
@@ -108,10 +127,10 @@ def _random_inputs(model: Any, wants: str) -> dict[str, Tensor]:
     if wants != "pixel_values" and shape[0] != bins:
         real = torch.tensor([[1.0], [0.8], [0.6], [0.5]]) * shape[0]
         batch["attention_mask"] = (torch.arange(shape[0]) < real).long()
-    return _taken(model, batch)
+    return taken(model, batch)
 
 
-def _taken(model: Any, batch: Any) -> dict[str, Tensor]:
+def taken(model: Any, batch: Any) -> dict[str, Tensor]:
     """Return the arguments the model takes; a decoder gets the encoder's or arbitrary tokens."""
     names = signature(model.forward).parameters
     given = dict(batch)

@@ -3,7 +3,7 @@
 import copy
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
 from difflib import get_close_matches
 from fnmatch import fnmatchcase
@@ -77,13 +77,20 @@ class Swapped(nn.Module):
     """`weight z + bias` per feature, with z from a norm that has neither gain nor shift.
 
     Features are on `axis` of the input: 1 or -1. The norm treats all axes between the first and the
-    features as positions.
+    features as positions. `center` subtracts the mean over features first; without `shift`, the
+    bias is 0.
     """
 
-    def __init__(self, norm: Norm, axis: int, weight: Float[Tensor, " D"]) -> None:
+    def __init__(
+        self, norm: Norm, axis: int, weight: Float[Tensor, " D"], *, center: bool, shift: bool
+    ) -> None:
         super().__init__()
-        self.norm, self.axis = norm, axis
-        self.weight, self.bias = nn.Parameter(weight), nn.Parameter(torch.zeros_like(weight))
+        self.norm, self.axis, self.center = norm, axis, center
+        self.weight, bias = nn.Parameter(weight), torch.zeros_like(weight)
+        if shift:
+            self.bias = nn.Parameter(bias)
+        else:
+            self.register_buffer("bias", bias, persistent=False)
         self.eps = getattr(norm, "eps", math.nan)  # nn.TransformerEncoderLayer reads it
 
     def forward(self, x: Float[Tensor, "..."]) -> Float[Tensor, "..."]:
@@ -93,6 +100,8 @@ class Swapped(nn.Module):
     def normalized(self, x: Float[Tensor, "..."]) -> Float[Tensor, "... D"]:
         """Return z, with features on the last axis."""
         moved = x.movedim(self.axis, -1)
+        if self.center:
+            moved = moved - moved.mean(-1, keepdim=True)
         return self.norm(moved.reshape(len(moved), -1, moved.shape[-1])).view(moved.shape)
 
 
@@ -114,10 +123,11 @@ def swap(
     bias are fitted per feature by least squares to the old one's output in evaluation mode (DyT's
     alpha by search). Batch norms that remain after the first new norm get new running statistics.
 
-    `norm` is `ln`, `rms`, `dyt`, `none` (gain and bias alone), `gn` (of images as in torch, else of
-    each position separately) or `gn_sample` (as in torch); `options` are its settings, such as
-    `groups=32`. `sites` are `fnmatch` patterns for paths of norms. `calibrate` are batches (dicts,
-    tuples or tensors), of which at most 8 are used, without the padding that a dict's
+    `norm` is `ln`, `rms`, `dyt`, `gn` (of images as in torch, else of each position separately),
+    `gn_sample` (as in torch) or `none`: the old norm without its division, a linear map, which is
+    `gain (x - mean) + bias` for layer norm and `gain x` for RMS norm. `options` are its settings,
+    such as `groups=32`. `sites` are `fnmatch` patterns for paths of norms. `calibrate` are batches
+    (dicts, tuples or tensors), of which at most 8 are used, without the padding that a dict's
     `attention_mask` marks. `forward(model, batch)` calls the model, and `loss(output, batch)` is
     averaged before and after. `inplace` changes the model itself, unless there is an error.
 
@@ -130,19 +140,22 @@ def swap(
     norms = {path: module for path, module in model.named_modules() if _is_norm(module)}
     chosen = _chosen(norms, [sites] if isinstance(sites, str) else sites)
     run = partial(forward or _forward, model)
-    shapes: dict[str, torch.Size] = {}
+    shapes: dict[str, list[Any]] = {}  # of each norm's inputs, in the order of execution
     table, replaced, statistics = [], {}, {}
     with unchanged(model, batches):
         model.eval()
         torch.backends.mha.set_fastpath_enabled(False)  # it bypasses norms in torch's encoders
         for path, x, *_ in _calls(norms, run, batches[:1], rows=0):
-            shapes.setdefault(path, x.shape)
-        news = {path: _new(path, norms[path], shapes.get(path), norm, options) for path in chosen}
+            shapes.setdefault(path, []).append(x.shape)
+        news = {
+            path: _new(path, norms[path], shapes.get(path, [None])[0], norm, options)
+            for path in chosen
+        }
         if not any(news.values()):
             raise ValueError(f"all norms that sites={sites!r} matches are already {norm}")
         before = fmean(float(loss(run(batch), batch)) for batch in batches) if loss else None
-        for path in shapes:  # in the order of execution
-            calls = partial(_calls, {path: norms[path]}, run, batches)
+        for path, called in shapes.items():
+            calls = partial(_calls, {path: norms[path]}, run, batches, stop=len(called) == 1)
             if found := news.get(path):
                 search = norm == "dyt" and "alpha" not in options
                 table.append(Fit(path, found[0], norm, *_fit(found[1], calls, search=search)))
@@ -190,15 +203,21 @@ def _chosen(norms: Iterable[str], patterns: Sequence[str]) -> list[str]:
     return [path for path in norms if any(fnmatchcase(path, pattern) for pattern in patterns)]
 
 
+class _Seen(BaseException):
+    """Ends a forward pass whose rest is not needed."""
+
+
 def _calls(
     norms: Mapping[str, nn.Module],
     run: Callable[[Any], Any],
     batches: Iterable[Any],
+    *,
     rows: int | None = None,
+    stop: bool = False,
 ) -> Iterator[tuple[str, Tensor, Tensor, Any]]:
     """Yield the path of each norm called, the first rows of its input and output, and the mask.
 
-    Calls with several tensors (gated norms) are left out.
+    Calls with several tensors (gated norms) are left out. `stop` ends a pass after its first call.
     """
     seen: list[tuple[str, Tensor, Tensor]] = []
 
@@ -206,13 +225,16 @@ def _calls(
         x, *more = [each for each in (*given, *named.values()) if isinstance(each, Tensor)]
         if not more:
             seen.append((path, x[:rows].clone(), y[:rows].clone()))  # before it changes in place
+            if stop:
+                raise _Seen
 
     for batch in batches:
         with ExitStack() as hooks:
             for path, norm in norms.items():
                 hook = norm.register_forward_hook(partial(see, path), with_kwargs=True)
                 hooks.callback(hook.remove)
-            run(batch)
+            with suppress(_Seen):
+                run(batch)
         mask = batch.get("attention_mask") if isinstance(batch, Mapping) else None
         yield from ((*each, mask) for each in seen)
         seen.clear()
@@ -257,12 +279,15 @@ def _new(
         made = make_norm("gn_sample" if image else norm, len(gain), **{**values, **options})
     except ValueError as error:
         raise ValueError(f"{path}: {error}") from None
-    return kind, Swapped(made, axis, gain.detach().clone()).to(like)
+    center = (kind, norm) == ("ln", "none")
+    shift = kind == "bn" or norm != "none" or getattr(old, "bias", None) is not None
+    return kind, Swapped(made, axis, gain.detach().clone(), center=center, shift=shift).to(like)
 
 
 def _fit(new: Swapped, calls: Any, *, search: bool) -> tuple[int, float, float | None]:
     """Fit gain and bias, and with `search` DyT's alpha; return the last fields of `Fit`."""
     alpha = new.norm.alpha if isinstance(new.norm, BoundedMap) else torch.zeros(())
+    shift = isinstance(new.bias, nn.Parameter)
     best, gain, bias, error = 1.0, new.weight, new.bias, math.inf
     for grid in (_ALPHAS, _BETWEEN) if search else ([float(alpha)],):
         alphas = [best * value for value in grid]
@@ -271,7 +296,7 @@ def _fit(new: Swapped, calls: Any, *, search: bool) -> tuple[int, float, float |
             for number, value in enumerate(alphas):
                 alpha.fill_(value)
                 totals[number] += _totals(new.normalized(x), y.movedim(new.axis, -1), mask)
-        fits = [_fitted(each, new.weight) for each in totals]
+        fits = [_fitted(each, new.weight, shift=shift) for each in totals]
         best, (gain, bias, error) = min(zip(alphas, fits, strict=True), key=lambda fit: fit[1][2])
     alpha.fill_(best)
     new.weight.copy_(gain)
@@ -285,15 +310,19 @@ def _totals(
     """Return the count and the sums of z, y, z^2, zy and y^2 at real positions, per feature."""
     real = mask.bool() if mask is not None and mask.shape == y.shape[:2] else ...
     z, y = (values[real].flatten(0, -2).double() for values in (z, y))
-    return torch.stack([torch.ones_like(z), z, y, z * z, z * y, y * y]).sum(1)
+    return torch.stack([x.sum(0) for x in (torch.ones_like(z), z, y, z * z, z * y, y * y)])
 
 
-def _fitted(totals: Float[Tensor, "6 D"], former: Any = 0.0) -> tuple[Tensor, Tensor, float]:
+def _fitted(
+    totals: Float[Tensor, "6 D"], former: Any = 0.0, *, shift: bool = True
+) -> tuple[Tensor, Tensor, float]:
     """Return the gain and bias of the least-squares fit `y = gain z + bias`, and its RMS error.
 
-    The error is relative to y. A feature that does not vary keeps its former gain.
+    The error is relative to y. A feature that does not vary keeps its former gain. Without `shift`
+    the bias is 0.
     """
     _, z, y, zz, zy, yy = totals / totals[0]
+    z, y = shift * z, shift * y
     var, cov = zz - z * z, zy - z * y
     gain = torch.where(var > 1e-12 * zz, cov / var, former)
     rest = (yy - y * y - 2 * gain * cov + gain * gain * var).sum().clamp(min=0)

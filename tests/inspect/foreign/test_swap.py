@@ -107,6 +107,27 @@ def test_rms_norms_are_recognized_by_what_they_compute(offset, new):
     assert type(found.model[6]) is nn.LayerNorm
 
 
+def test_none_is_the_old_norm_without_its_division():
+    x, torchs = tokens(4, 5), shaken(nn.Sequential(nn.Linear(D, D), nn.LayerNorm(D)))
+    (fit,) = (found := normlab.swap(torchs, "none", calibrate=x)).table
+    norm, inputs = found.model[1], torchs[0](x)
+    y = norm.weight * (inputs - inputs.mean(-1, keepdim=True)) + norm.bias
+    torch.testing.assert_close(found.model(x), y)
+    (fit,) = (found := normlab.swap(nn.Sequential(MyRMSNorm()), "none", calibrate=x)).table
+    z, y = x.flatten(0, -2), MyRMSNorm()(x).flatten(0, -2)
+    torch.testing.assert_close(found.model[0].weight, (z * y).sum(0) / z.square().sum(0))
+    error = (found.model(x).flatten(0, -2) - y).square().mean().sqrt() / y.square().mean().sqrt()
+    assert fit.error == pytest.approx(error.item(), rel=1e-4)
+    assert [name for name, _ in found.model.named_parameters()] == ["0.weight"]
+
+
+def test_a_pass_ends_at_the_norm_to_be_fitted():
+    model, passed = encoder(), []
+    model[3].register_forward_hook(lambda *_: passed.append(None))
+    normlab.swap(model, "rms", calibrate=tokens(4, 5))
+    assert len(passed) == 3  # to find the norms, and to fit 4 and 6
+
+
 def test_a_feature_that_does_not_vary_keeps_its_gain():
     class Constant(nn.Module):
         def __init__(self):
@@ -209,6 +230,12 @@ def test_a_shared_norm_is_replaced_at_all_its_paths():
     found = normlab.swap(model, "rms", calibrate=tokens(4, 5))
     assert found.model[1] is found.model[3] and isinstance(found.model[1], Swapped)
     assert len(found.table) == 1
+    first = model[0](tokens(4, 5))
+    z = torch.cat([first, model[2](norm(first))])
+    new = found.model[1]
+    errors = (new(z) - norm(z)).flatten(0, -2)
+    slopes = (errors * new.normalized(z).flatten(0, -2)).mean(0)  # 0 at the least-squares fit
+    torch.testing.assert_close(slopes, torch.zeros(D), rtol=0, atol=1e-5)
 
 
 def test_torchs_encoder_layer_uses_the_new_norm_in_evaluation():
