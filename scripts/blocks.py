@@ -9,6 +9,7 @@ kinds:
     difference STUDY/SCALE SCORE row=ROW [at=POINT]     -1.68 [-1.89, -1.48], p < 0.001; with
                                                         format=.1f its size alone: 1.7
     value FILE KEY [format=.2f]                         a number at a dotted key of a JSON file
+    inspected FILE [columns=A,B] [rows=A;B]             table of `normlab inspect RUN RUN`
     claims VERDICT                                      how many claims have this verdict
 """
 
@@ -25,7 +26,7 @@ from normlab.records.packed import RECORDS
 from normlab.reports.manifest import BLOCK, stale, write_files
 from normlab.reports.published import read
 from normlab.reports.study_table import build
-from normlab.reports.table import Table, figure, markdown
+from normlab.reports.table import Table, figure, markdown, pipes
 from normlab.studies import load_study
 
 _END = "<!-- /normlab -->"
@@ -34,7 +35,7 @@ _PAGES = ("README*.md", "docs/**/*.md")
 _SCORE = "STUDY/SCALE SCORE"
 _TAKES = {
     **{"table": "STUDY/SCALE", "mean": _SCORE, "difference": _SCORE},
-    **{"value": "FILE KEY", "claims": "VERDICT"},
+    **{"value": "FILE KEY", "inspected": "FILE", "claims": "VERDICT"},
 }
 """What each kind of block is followed by, before its named values."""
 
@@ -78,6 +79,8 @@ def _content(root: Path, said: str) -> str:
     if kind == "value":
         value = _looked_up(root / words[0], words[1])
         return figure(value, words[1]) if form is None else format(value, form)
+    if kind == "inspected":
+        return _inspected(root / words[0], named)
     if kind == "claims":
         ledger = json.loads((root / "claims.json").read_text("utf-8"))
         return str(sum(claim["verdict"] == " ".join(words) for claim in ledger))
@@ -122,6 +125,28 @@ def _part(table: Table, place: str, named: Mapping[str, str]) -> str:
     notes = [n for n in table.notes if n.startswith(("data:", "tested:", "a pilot", "rows of"))]
     note = "; ".join([*notes, f"all of it: results/{place}/table.md"])
     return f"\n\n{markdown(replace(table, columns=columns, rows=rows, notes=(note,)))}\n"
+
+
+def _inspected(path: Path, named: Mapping[str, str]) -> str:
+    """Return the rows of several inspected runs in Markdown: means and standard deviations."""
+    try:
+        found = json.loads(path.read_text("utf-8"))["rows"]
+    except (OSError, ValueError, LookupError) as error:
+        raise ValueError(f"{path} has no rows of inspected runs: {error!r}") from None
+    columns = list(dict.fromkeys(column for own in found.values() for column in own))
+    shown = _among(named.get("columns", ",".join(columns)), columns, ",")
+    lines: list[list[str]] = []
+    for row in _among(named.get("rows", ";".join(found)), list(found), ";"):
+        cells = [found[row].get(column) for column in shown]
+        seeds = max(cell["n"] for cell in cells if cell)
+        values = (
+            f"{cell['mean']:.3g}" + ("" if cell["sd"] is None else f" +- {cell['sd']:.2g}")
+            if cell
+            else "-"
+            for cell in cells
+        )
+        lines.append([row, *values, str(seeds)])
+    return "\n\n" + "\n".join(pipes(["norm", *shown, "seeds"], lines, words=1)) + "\n"
 
 
 def _among(text: str, allowed: Sequence[str], mark: str) -> tuple[str, ...]:

@@ -60,9 +60,25 @@ def test_a_table_of_some_columns_and_rows_says_what_it_is_made_of(root):
     assert "results/placement_depth/small/table.md" in text
 
 
+def test_rows_of_inspected_runs(root):
+    rows = {
+        "bn": {"sink": {"mean": 0.25, "sd": 0.0123, "n": 5}},
+        "dyt": {
+            "sink": {"mean": 0.5, "sd": None, "n": 1},
+            "W8": {"mean": 1e-5, "sd": None, "n": 1},
+        },
+    }
+    (root / "sheets.json").write_text(json.dumps({"rows": rows}))
+    text = made_of(root, "inspected sheets.json columns=W8,sink")
+    lines = [line for line in text.splitlines() if line.startswith("| ")]
+    assert lines[0] == "| norm | W8 | sink | seeds |"
+    assert lines[2:] == ["| bn | - | 0.25 +- 0.012 | 5 |", "| dyt | 1e-05 | 0.5 | 1 |"]
+
+
 @pytest.mark.parametrize(
     ("text", "problem"),
     [
+        (block("inspected bench.json"), "bench.json has no rows of inspected runs: KeyError"),
         (block("sum x y"), "block `sum x y`: no kind 'sum': there are table, mean"),
         (block("mean placement_depth/small"), "expected STUDY/SCALE SCORE"),
         (block("mean placement_depth/small test/bleu row=xn"), "name one row, with row= and at="),
