@@ -16,7 +16,7 @@ Key = str | int | None
 """An input's name or position, or None for a mask that is not passed to the model."""
 Forward = Callable[[nn.Module, Any], Any]
 Side = Literal["left", "right"]
-_NO_CONTENT = ("position", "type_id", "mask", "length", "label", "cache", "decoder")
+_NO_CONTENT = ("position", "type_id", "mask", "length", "label", "cache")
 
 
 class ModelFailed(ValueError):
@@ -52,6 +52,16 @@ class Example:
     def length(self) -> int:
         """The number of positions; 0 if the inputs have no token axis."""
         return next((self.values[key].shape[axis] for key, axis in self.tokens.items()), 0)
+
+    @property
+    def decoder(self) -> Mapping[Key, int]:
+        """The token axis of the inputs that only the decoder of an encoder-decoder gets."""
+        return {key: 1 for key in self.content if str(key).startswith("decoder")}
+
+    @property
+    def steps(self) -> int:
+        """The number of positions that a causal model reads in order: the decoder's, if any."""
+        return next((self.values[key].shape[1] for key in self.decoder), self.length)
 
     @property
     def device(self) -> torch.device:
@@ -117,8 +127,8 @@ class Example:
         return self._replaced(self.rows, 1)
 
     def with_later_tokens(self, t: int) -> "Example":
-        """Return row 0 alone, with other values from position t on."""
-        return self.alone()._replaced(self.tokens, t)
+        """Return row 0 alone, with other values from position t on; t counts `steps`."""
+        return self.alone()._replaced(self.decoder or self.tokens, t)
 
     def _replaced(self, axes: Mapping[Key, int], start: int) -> "Example":
         def change(key: Key, x: Tensor) -> Tensor:

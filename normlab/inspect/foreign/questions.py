@@ -146,15 +146,20 @@ def future(about: Foreign) -> Finding:
     """Do later tokens move the output at earlier positions of a causal model?
 
     Let y be the output for the first half of a row's positions, y' with other tokens in the second.
+    In an encoder-decoder these are the decoder's tokens, if the batch has `decoder_input_ids`.
     """
-    n, shape = about.example.length, about.output("alone").shape
+    n, shape = about.example.steps, about.output("alone").shape
     if about.causal is False:
         return Finding.none("the model is not causal")
-    if about.causal is None and not is_causal(about.model):
-        return Finding.none("nothing says that the model is causal; if it is, pass causal=True")
+    if not (decoder := about.example.decoder):
+        if getattr(getattr(about.model, "config", None), "is_encoder_decoder", False):
+            return Finding.none("the decoder's tokens are not given; add decoder_input_ids")
+        if about.causal is None and not is_causal(about.model):
+            return Finding.none("nothing says that the model is causal; if it is, pass causal=True")
     if n < 2 or n not in shape:
         return Finding.none(f"the output {[*shape]} has no axis of {n} positions")
-    how = f"The first {n // 2} positions, with other tokens in the {n - n // 2} after them"
+    whose = "decoder positions" if decoder else "positions"
+    how = f"The first {n // 2} {whose}, with other tokens in the {n - n // 2} after them"
     found = {"later tokens": about.moved("later tokens")}
     return leak(about, found, ("", "alone"), "later tokens", how)
 
@@ -162,8 +167,6 @@ def future(about: Foreign) -> Finding:
 def is_causal(model: nn.Module) -> bool:
     """Return whether a model's config, class name or attention marks it as causal."""
     config = getattr(model, "config", None)
-    if getattr(config, "is_encoder_decoder", False):
-        return False
     named = re.search("CausalLM|LMHead", type(model).__name__) is not None
     attends = any(getattr(module, "is_causal", False) is True for module in model.modules())
     return named or attends or getattr(config, "is_decoder", False) is True
@@ -173,9 +176,10 @@ def is_causal(model: nn.Module) -> bool:
 def modes(about: Foreign) -> Finding:
     """Does training mode, without dropout, move the output, and does padding enter its statistics?
 
-    Modules that keep running statistics are set to training mode, all others are not. Whether
-    padding enters a norm's statistics is tested on the input that the norm gets for a padded row.
-    In training, batch norm depends on the other rows by design.
+    Only modules that keep running statistics are set to training mode, so everything random
+    (dropout, layer drop, SpecAugment) stays off. Whether padding enters a norm's statistics is
+    tested on the input that the norm gets for a padded row. In training, batch norm depends on the
+    other rows by design.
     """
     keeping = [m for m in about.model.modules() if any("running_" in b for b in m._buffers)]
     about.moved("batch")
@@ -185,7 +189,7 @@ def modes(about: Foreign) -> Finding:
         value = about.moved("in training", "batch").wide if keeping else 0.0
     norms = "1 norm uses" if len(keeping) == 1 else f"{len(keeping)} norms use"
     text = f"training mode moves the output by {size(value)}: {norms} batch statistics"
-    text = text if keeping else "no norm keeps statistics, so only dropout differs in training"
+    text = text if keeping else "no norm keeps statistics, so only random parts, such as dropout, differ in training"
     given = {"training": value}
     for norm in about.norms if about.example.has_padding else []:
         if norm.training and norm.training.padding and not norm.evaluation.padding:

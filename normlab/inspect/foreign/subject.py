@@ -104,16 +104,16 @@ class Foreign:
             "padded by other values": lambda: short.padded(n, other=True),
             "two rows": lambda: example.cut(example.rows, 0, 2),
             "other rows": example.with_other_rows,
-            "later tokens": lambda: example.with_later_tokens(example.length // 2),
+            "later tokens": lambda: example.with_later_tokens(example.steps // 2),
             **dict.fromkeys(("batch", "in training"), lambda: example),
         }
         return variants.get(name.removeprefix("short, "), example.alone)()
 
     def fit(self, name: str) -> Fit:
         """Return which entries of a variant's tensors correspond to those of the row alone."""
-        side, length = self.example.side, self.example.length
+        side, length, steps = self.example.side, self.example.length, self.example.steps
         if name == "later tokens":
-            return Fit("right", length, length // 2)
+            return Fit("right", steps, steps // 2)
         if name.startswith("short"):
             return Fit(side, length, length - self.pads)
         return Fit(side if "padded" in name else "right")

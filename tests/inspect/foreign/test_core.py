@@ -106,6 +106,27 @@ def test_a_norm_over_time_sees_the_future(batch):
     assert found.verdict == "does not apply" and "causal=True" in found.answer
 
 
+def test_a_decoders_own_tokens_may_not_see_later_ones(batch):
+    class Both(Encoder):
+        def __init__(self, causal):
+            super().__init__()
+            self.causal = causal
+            layer = nn.TransformerDecoderLayer(16, 4, 32, batch_first=True)
+            self.decoder = nn.TransformerDecoder(layer, 1)
+
+        def forward(self, input_ids, attention_mask, decoder_input_ids):
+            seen, y = super().forward(input_ids, attention_mask), self.embedding(decoder_input_ids)
+            later = nn.Transformer.generate_square_subsequent_mask(y.shape[1])
+            return self.decoder(y, seen, later if self.causal else None)
+
+    batch["decoder_input_ids"] = batch["input_ids"][:, :7] + 1
+    sound, leaking = (normlab.inspect(Both(causal), [batch]) for causal in (True, False))
+    assert sound.findings["future"].verdict == sound.findings["batch_mates"].verdict == "fine"
+    found = leaking.findings["future"]
+    assert (found.verdict, found.module) == ("broken", "decoder.layers.0.self_attn")
+    assert "The first 3 decoder positions" in found.answer
+
+
 @pytest.mark.parametrize(("wrong", "says"), [("random", "one run to the next"), ("nan", "NaN")])
 def test_a_pass_that_is_random_or_has_nan_is_reported_first_and_the_rest_skipped(
     batch, wrong, says
