@@ -1,17 +1,21 @@
-"""Records functional norms, such as `F.layer_norm`, as if they were calls of modules."""
+"""Records functional norms (`F.layer_norm`, `torch.layer_norm`) as if they were modules."""
 
 import inspect
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from types import FunctionType
 from typing import Any
 
+import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
 from normlab.inspect.foreign.calls import Call
 
-FUNCTIONS = (F.layer_norm, F.rms_norm, F.group_norm, F.batch_norm, F.instance_norm)
+OVER_FEATURES = ("layer_norm", "rms_norm")
+OVER_POSITIONS = ("group_norm", "batch_norm", "instance_norm")
+FUNCTIONS = [getattr(home, n) for home in (F, torch) for n in (*OVER_FEATURES, *OVER_POSITIONS)]
 
 
 class Functional(nn.Module):
@@ -20,23 +24,43 @@ class Functional(nn.Module):
     def __init__(self, function: Callable[..., Tensor], given: Mapping[str, Any]) -> None:
         super().__init__()
         self.function, self.given, self.eps = function, dict(given), given["eps"]
-        for name in ("weight", "bias"):
-            if isinstance(value := self.given.pop(name, None), Tensor):
-                self.register_parameter(name, nn.Parameter(value.detach(), requires_grad=False))
-        for name in ("running_mean", "running_var"):
-            if name in self.given:
-                self.register_buffer(name, self.given.pop(name))
+        for name in {"weight", "bias"} & given.keys():
+            value = self.given.pop(name)
+            parameter = None if value is None else nn.Parameter(value.detach(), requires_grad=False)
+            self.register_parameter(name, parameter)
+        for name in {"running_mean", "running_var"} & given.keys():
+            self.register_buffer(name, self.given.pop(name))
+
+    @property
+    def kind(self) -> str:
+        """The function's name: `F.layer_norm` or `torch.layer_norm`."""
+        home = "F" if isinstance(self.function, FunctionType) else "torch"
+        return f"{home}.{self.function.__name__}"
 
     def forward(self, x: Tensor) -> Tensor:
         """Return the function's output; batch norm uses the batch's statistics in training."""
         given = {**self.given, **self._parameters, **self._buffers}
-        if self.function is F.batch_norm:
+        if "training" in given:
             given["training"] = self.training or given["training"]
         return self.function(x, **given)
 
 
+def _arguments(function: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> dict[str, Any]:
+    """Return all arguments of a call by name, defaults included."""
+    if isinstance(function, FunctionType):
+        bound = inspect.signature(function).bind(*args, **kwargs)
+        bound.apply_defaults()
+        return dict(bound.arguments)
+    known = getattr(torch.ops.aten, function.__name__).default._schema.arguments
+    defaults = {each.name: each.default_value for each in known if each.has_default_value()}
+    return {**defaults, **dict(zip((each.name for each in known), args, strict=False)), **kwargs}
+
+
 class Functionals(TorchFunctionMode):
-    """Collects the calls of functional norms in `found`, named `<calling module>.<function>`."""
+    """Collects the calls of functional norms in `found`, named `<calling module>.<function>`.
+
+    The calls inside a recorded function, as of torch.layer_norm in F.layer_norm, do not count.
+    """
 
     def __init__(self, model: nn.Module) -> None:
         super().__init__()
@@ -46,9 +70,7 @@ class Functionals(TorchFunctionMode):
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         output = func(*args, **(kwargs or {}))
         if func in FUNCTIONS:
-            bound = inspect.signature(func).bind(*args, **(kwargs or {}))
-            bound.apply_defaults()
-            given, frame = dict(bound.arguments), sys._getframe(1)
+            given, frame = _arguments(func, args, kwargs or {}), sys._getframe(1)
             while frame and not isinstance(frame.f_locals.get("self"), nn.Module):
                 frame = frame.f_back
             caller = self._names.get(frame.f_locals["self"], "") if frame else ""

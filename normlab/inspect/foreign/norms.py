@@ -24,7 +24,12 @@ from torch.utils._pytree import tree_map_only
 from normlab.inspect.explain import axes_in_words, in_order
 from normlab.inspect.foreign.calls import Call, record
 from normlab.inspect.foreign.example import Example, ModelFailed
-from normlab.inspect.foreign.functional import FUNCTIONS, Functional, Functionals
+from normlab.inspect.foreign.functional import (
+    OVER_FEATURES,
+    OVER_POSITIONS,
+    Functional,
+    Functionals,
+)
 from normlab.inspect.foreign.subject import Foreign
 from normlab.inspect.question import Finding, Table, question
 from normlab.inspect.subject import AXES
@@ -284,8 +289,7 @@ def _tried(calls: Sequence[Call], example: Example, dtype: torch.dtype) -> Found
         training = evaluation if same else _reach(learning, calls, example, axes)
         gains = _gains(_Trial(call, dtype, training=True, own_gains=True), axes)
     eps = next((v for k, v in vars(module).items() if "eps" in k and isinstance(v, float)), None)
-    function = module.function if isinstance(module, Functional) else None
-    kind = f"F.{function.__name__}" if function else type(module).__name__
+    kind = module.kind if isinstance(module, Functional) else type(module).__name__
     shape = tuple(call.output.shape)
     found = FoundNorm(call.name, kind, shape, training, evaluation, eps, gains)
     return replace(found, disagrees=_disagreement(found, module, axes, example.length))
@@ -317,9 +321,9 @@ def _channels(trial: _Trial) -> int:
         for axis, count in enumerate(counts):
             if count == 1 and len(gain) == trial.x.shape[axis]:
                 return axis
-    function = vars(trial.module).get("function")
-    last = isinstance(trial.module, _CHANNELS_LAST) or function in FUNCTIONS[:2]
-    first = isinstance(trial.module, _CHANNELS_FIRST) or function in FUNCTIONS[2:]
+    function = getattr(vars(trial.module).get("function"), "__name__", "")
+    last = isinstance(trial.module, _CHANNELS_LAST) or function in OVER_FEATURES
+    first = isinstance(trial.module, _CHANNELS_FIRST) or function in OVER_POSITIONS
     return trial.x.ndim - 1 if last or (trial.x.ndim < 4 and not first) else 1
 
 

@@ -189,7 +189,11 @@ def modes(about: Foreign) -> Finding:
         value = about.moved("in training", "batch").wide if keeping else 0.0
     norms = "1 norm uses" if len(keeping) == 1 else f"{len(keeping)} norms use"
     text = f"training mode moves the output by {size(value)}: {norms} batch statistics"
-    text = text if keeping else "no norm keeps statistics, so only random parts, such as dropout, differ in training"
+    text = (
+        text
+        if keeping
+        else "no norm keeps statistics, so only random parts, such as dropout, differ in training"
+    )
     given = {"training": value}
     for norm in about.norms if about.example.has_padding else []:
         if norm.training and norm.training.padding and not norm.evaluation.padding:

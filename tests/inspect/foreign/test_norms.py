@@ -103,27 +103,35 @@ def test_an_attribute_called_layer_norm_that_is_a_group_norm_is_looked_at():
     assert "'layer_norm' suggests pooling a token's features" in norm.disagrees
 
 
-@pytest.mark.parametrize("function", FUNCTIONS, ids=lambda each: each.__name__)
+OVER_TIME = {
+    "group_norm": "position, feature (4 of 16), padding included",
+    "batch_norm": "batch, position, padding included (fixed in evaluation)",
+    "instance_norm": "position, padding included",
+}
+MEAN, VAR = torch.zeros(WIDTH), torch.ones(WIDTH)
+ARGUMENTS = {
+    F.batch_norm: (MEAN, VAR),
+    F.instance_norm: (),
+    torch.batch_norm: (None, None, MEAN, VAR, False, 0.1, 1e-5, False),
+    torch.instance_norm: (None, None, None, None, True, 0.1, 1e-5, False),
+    **dict.fromkeys((F.group_norm, torch.group_norm), (4,)),
+}
+
+
+@pytest.mark.parametrize(
+    "function", FUNCTIONS, ids=lambda each: f"{each.__module__}.{each.__name__}"
+)
 def test_functional_norms_are_found_by_the_module_that_calls_them(function):
-    first = function in FUNCTIONS[2:]
-    given = {
-        F.group_norm: (4,),
-        F.batch_norm: (torch.zeros(WIDTH), torch.ones(WIDTH)),
-        F.instance_norm: (),
-    }.get(function, ((WIDTH,),))
-    pools = {
-        F.group_norm: "position, feature (4 of 16), padding included",
-        F.batch_norm: "batch, position, padding included (fixed in evaluation)",
-        F.instance_norm: "position, padding included",
-    }.get(function, "feature")
+    kind = function.__name__
 
     def call(x):
-        y = function(x.transpose(1, 2) if first else x, *given)
-        return y.transpose(1, 2) if first else y
+        y = function(x.mT if kind in OVER_TIME else x, *ARGUMENTS.get(function, ((WIDTH,),)))
+        return y.mT if kind in OVER_TIME else y
 
     (norm,) = found(nn.Sequential(nn.GELU(), Calling(call)))
-    assert norm.name == f"1.{function.__name__}"
-    assert (norm.kind, norm.pools) == (f"F.{function.__name__}", pools)
+    home = "torch" if function is getattr(torch, kind) else "F"
+    assert (norm.name, norm.kind) == (f"1.{kind}", f"{home}.{kind}")
+    assert norm.pools == OVER_TIME.get(kind, "feature")
 
 
 def test_modules_that_are_no_norms_are_not_taken_for_some():
