@@ -97,6 +97,12 @@ def example_of(
         raise ValueError(f"{named[main]} has the shape {[*x.shape]}, but the mask has {size} rows")
     example = Example(values, form, by_row, by_token, key, kind)
     pads = ~example.real
+    unused = getattr(config, "pad_token_id", None)
+    if isinstance(unused, int) and pads.any() and torch.equal(x == unused, ~pads):
+        raise ValueError(
+            f"{named.get(key, 'mask')} marks only the padding of {named[main]}, pad_token_id "
+            f"{unused}, as real: invert it"
+        )
     left = bool(length) and int(pads[:, 0].sum()) > int(pads[:, -1].sum())
     fill = {k: _fill(values[k], pads, config) for k in example.content if k in by_token}
     example = replace(

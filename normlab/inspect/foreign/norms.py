@@ -122,9 +122,9 @@ class _Trial:
     def __call__(self, x: Tensor) -> Tensor:
         """Return the output for the input `x`; the module's own statistics stay as they are."""
         self._holder[self._place] = x
-        with torch.random.fork_rng(devices=[x.device] if x.is_cuda else []):
-            torch.manual_seed(0)
-            return copy.deepcopy(self.module)(*self._args, **self._kwargs)
+        (torch.cuda if x.is_cuda else torch.default_generator).manual_seed(0)
+        module = copy.deepcopy(self.module) if self.module.training else self.module
+        return module(*self._args, **self._kwargs)
 
     def moved(self, index: Sequence[int]) -> Tensor:
         """Return which outputs move if the value at `index` of the input changes."""

@@ -120,9 +120,6 @@ def padding(about: Foreign) -> Finding:
         base, worst = (f"short, {name}" for name in names)
         found = {worst: about.moved(worst, base)}
         how = f"One row of {example.length - n:,} positions, padded by {n:,}; longer rows fail"
-    moves = [*found.values(), about.moved("batch")]
-    if base == "alone" and max(each.wide for each in moves) <= LEAK:
-        found["each row in its batch"] = about.rounding()
     return leak(about, found, ("", base), "padding", how)
 
 
@@ -182,18 +179,15 @@ def modes(about: Foreign) -> Finding:
     other rows by design.
     """
     keeping = [m for m in about.model.modules() if any("running_" in b for b in m._buffers)]
-    about.moved("batch")
-    with unchanged(about.model):
-        for module in keeping:
-            module.training = True
-        value = about.moved("in training", "batch").wide if keeping else 0.0
-    norms = "1 norm uses" if len(keeping) == 1 else f"{len(keeping)} norms use"
-    text = f"training mode moves the output by {size(value)}: {norms} batch statistics"
-    text = (
-        text
-        if keeping
-        else "no norm keeps statistics, so only random parts, such as dropout, differ in training"
-    )
+    text, value = "no norm keeps statistics, so only randomness differs in training", 0.0
+    if keeping:
+        about.moved("batch")
+        with unchanged(about.model):
+            for module in keeping:
+                module.training = True
+            value = about.moved("in training", "batch").wide
+        norms = "1 norm uses" if len(keeping) == 1 else f"{len(keeping)} norms use"
+        text = f"training mode moves the output by {size(value)}: {norms} batch statistics"
     given = {"training": value}
     for norm in about.norms if about.example.has_padding else []:
         if norm.training and norm.training.padding and not norm.evaluation.padding:

@@ -3,7 +3,7 @@
 import sys
 from collections import Counter
 from collections.abc import Sequence
-from contextlib import nullcontext, suppress
+from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal
@@ -154,25 +154,6 @@ class Foreign:
             values.append(moved(y, y0))
             argmax = argmax if wide else float((y.argmax(-1) != y0.argmax(-1)).double().mean())
         return Moved(values[-1], values[0], argmax)
-
-    def rounding(self) -> Moved:
-        """Return the largest distance between a row alone and the same row in its padded batch.
-
-        In the model's dtype: in a model without leaks, this is rounding.
-        """
-        found = [Moved(0.0, 0.0, 0.0)]
-        with torch.no_grad():
-            batch, like = run(self.model, self.example, self.forward), self.output("alone")
-            axes = [n for n in range(like.ndim) if batch.shape[n] != like.shape[n]]
-            for row, real in enumerate(self.example.real if axes else ()):
-                start, stop = (int(n) for n in real.nonzero().flatten()[[0, -1]])
-                alone = self.example.cut(self.example.rows, row, row + 1)
-                with suppress(ValueError):  # a row that is too short to run alone
-                    y = run(self.model, alone.cut(alone.tokens, start, stop + 1), self.forward)
-                    y, y0 = Fit(self.example.side)(batch.narrow(axes[0], row, 1), y)
-                    argmax = float((y.argmax(-1) != y0.argmax(-1)).double().mean())
-                    found.append(Moved(0.0, moved(y, y0), argmax))
-        return max(found, key=lambda each: each.narrow)
 
 
 def moved(values: Tensor, base: Tensor) -> float:

@@ -1,6 +1,8 @@
 """A context that restores a model, its inputs and the process's state, bit for bit."""
 
 import random
+import signal
+import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from functools import partial
@@ -11,7 +13,8 @@ import torch
 from torch import Tensor, nn
 from torch.backends import cuda, cudnn, mha, mkldnn
 from torch.utils._python_dispatch import TorchDispatchMode
-from torch.utils._pytree import tree_leaves
+
+from normlab.inspect.foreign.example import tensors
 
 Steps = list[Callable[[], object]]
 _SETTINGS = (
@@ -42,56 +45,80 @@ def unchanged(model: nn.Module, inputs: Any = ()) -> Iterator[None]:
     gradients, `requires_grad`, training modes, hooks, the tensors in `inputs`, the random states
     of torch, CUDA, numpy and Python, and torch's global flags. Buffers and inputs are copied.
     A weight or gradient is copied just before an operation writes to it, so most never are.
+
+    Ctrl-C raises KeyboardInterrupt at the next operation of torch, so that no context in between
+    is left half entered or half restored. A second one raises at once, unless state is being
+    restored.
     """
     weights = [*model.parameters()]
-    writes = _Writes([*weights, *(w.grad for w in weights if w.grad is not None)])
+    guard = _Guard([*weights, *(w.grad for w in weights if w.grad is not None)])
     restore: Steps = [*_modules(model), *_process()]
     for w in weights:
         restore += [partial(w.requires_grad_, w.requires_grad), partial(setattr, w, "grad", w.grad)]
     parts = ("_parameters", "_buffers", "_modules")
     own = [v for m in model.modules() for k, v in m.__dict__.items() if k not in parts]
-    for x in filter(_in_memory, tree_leaves([[*model.buffers()], own, inputs])):
-        if not isinstance(x, nn.Parameter):
+    for x in tensors([*model.buffers(), *own, inputs]):
+        if _in_memory(x) and not isinstance(x, nn.Parameter):
             restore.append(partial(x.data.copy_, x.detach().clone()))
-    try:
-        with writes:
-            yield
-    finally:
-        _do([*restore, *writes.undo])
+    with guard.interrupts():
+        try:
+            with guard:
+                yield
+        finally:
+            guard.restoring = True
+            for step in (*restore, *guard.undo):
+                step()
 
 
-def _do(steps: Steps) -> None:
-    """Run all steps even if Ctrl-C is pressed; an interrupted step is run again."""
-    try:
-        while steps:
-            steps[0]()
-            del steps[0]
-    except KeyboardInterrupt:
-        _do(steps)
-        raise
-
-
-class _Writes(TorchDispatchMode):
-    """Copies a weight when an operation is about to write to it for the first time."""
+class _Guard(TorchDispatchMode):
+    """Copies a weight before it is first written to, and raises Ctrl-C only between operations."""
 
     def __init__(self, weights: Sequence[Tensor]) -> None:
         super().__init__()
         self._kept = {w.untyped_storage().data_ptr(): w for w in weights if _in_memory(w)}
         self.undo: Steps = []
+        self.restoring = False
+        self._pressed: Callable[[], object] | None = None  # raises the KeyboardInterrupt
 
     def __torch_dispatch__(
         self, func: Any, types: Any, args: Sequence[Any] = (), kwargs: Any = None
     ) -> Any:
+        self._raise()
         if func._schema.is_mutable:
-            for x in filter(_in_memory, tree_leaves((args, kwargs))):
+            for x in filter(_in_memory, tensors((args, kwargs))):
                 w = self._kept.pop(x.untyped_storage().data_ptr(), None)
                 if w is not None:
                     self.undo.append(partial(w.data.copy_, w.detach().clone()))
         return func(*args, **(kwargs or {}))
 
+    def _raise(self) -> None:
+        if pressed := self._pressed:
+            self._pressed = None
+            pressed()
 
-def _in_memory(value: Any) -> bool:
-    return isinstance(value, Tensor) and value.layout == torch.strided and not value.is_meta
+    @contextmanager
+    def interrupts(self) -> Iterator[None]:
+        """Delay Ctrl-C in the main thread, the only one that it interrupts."""
+        former = signal.getsignal(signal.SIGINT)
+        if threading.current_thread() is not threading.main_thread() or not callable(former):
+            yield
+            return
+
+        def press(number: int, frame: Any) -> None:
+            again, self._pressed = self._pressed, partial(former, number, frame)
+            if again and not self.restoring:
+                self._raise()
+
+        signal.signal(signal.SIGINT, press)
+        try:
+            yield
+        finally:
+            signal.signal(signal.SIGINT, former)
+            self._raise()
+
+
+def _in_memory(value: Tensor) -> bool:
+    return value.layout == torch.strided and not value.is_meta
 
 
 def _modules(model: nn.Module) -> Steps:
@@ -102,11 +129,14 @@ def _modules(model: nn.Module) -> Steps:
     steps: Steps = []
     for module in model.modules():
         for value in (module.__dict__, *module.__dict__.values()):
-            if isinstance(value, dict | set):
-                steps += [value.clear, partial(value.update, value.copy())]
-            elif isinstance(value, list):
-                steps.append(partial(value.__setitem__, slice(None), value.copy()))
+            if isinstance(value, dict | set | list):
+                steps.append(partial(_refill, value, value.copy()))
     return steps
+
+
+def _refill(container: Any, former: Any) -> None:
+    container.clear()
+    (container.extend if isinstance(container, list) else container.update)(former)
 
 
 def _process() -> Steps:

@@ -13,7 +13,6 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.nn.modules.module import register_module_forward_hook, register_module_forward_pre_hook
 from torch.utils._python_dispatch import TorchDispatchMode
-from torch.utils._pytree import tree_map
 
 WIDE = {
     **dict.fromkeys((torch.float32, torch.bfloat16, torch.float16), torch.float64),
@@ -30,9 +29,11 @@ _CHECK_FIRST = (
 
 
 def wide(value: Any) -> Any:
-    """Return a floating-point tensor or dtype in float64, anything else as it is."""
+    """Return float tensors and dtypes, and those in lists, in float64; anything else as it is."""
     if isinstance(value, Tensor):
         return value.to(WIDE[value.dtype]) if value.dtype in WIDE else value
+    if isinstance(value, list | tuple):
+        return type(value)(map(wide, value))
     return WIDE.get(value, value) if isinstance(value, torch.dtype) else value
 
 
@@ -49,8 +50,8 @@ class _Wide(TorchDispatchMode):
         if func.is_view and func is not _aten.view.dtype:
             return func(*args, **kwargs)
         if func.overloadpacket in _READERS:
-            return tree_map(wide, func(*args, **kwargs))
-        given, named = tree_map(wide, (tuple(args), kwargs))
+            return wide(func(*args, **kwargs))
+        given, named = wide(args), {name: wide(value) for name, value in kwargs.items()}
         if func is _aten._grouped_mm.default:
             return _grouped_mm(*given, **named)
         result = func(*given, **named)
@@ -59,7 +60,7 @@ class _Wide(TorchDispatchMode):
             target = args[number] if by_place else kwargs.get(name)
             if isinstance(target, Tensor) and target.dtype in WIDE:
                 target.copy_(given[number] if by_place else named[name])
-        return tree_map(wide, result)
+        return wide(result)
 
 
 @cache
@@ -108,4 +109,4 @@ def widened() -> Iterator[None]:
 
 
 def _called_wide(function: Callable[..., Tensor], *args: Any, **kwargs: Any) -> Tensor:
-    return function(*tree_map(wide, args), **tree_map(wide, kwargs))
+    return function(*wide(args), **{name: wide(value) for name, value in kwargs.items()})

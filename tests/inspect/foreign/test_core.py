@@ -1,6 +1,8 @@
 """The questions of `normlab.inspect(model, batches)`, on small models whose answers are known."""
 
 import json
+import signal
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -136,20 +138,6 @@ def test_a_pass_that_is_random_or_has_nan_is_reported_first_and_the_rest_skipped
     assert verdicts(found) == {"forward": "broken", **dict.fromkeys(QUICK[1:], "does not apply")}
 
 
-def test_rounding_is_the_most_of_any_row_alone_against_the_same_row_in_its_batch(batch):
-    token = batch["input_ids"][1, 0]
-
-    class Rounding(nn.Embedding):
-        def forward(self, input_ids, attention_mask):
-            y = super().forward(input_ids)
-            narrow = len(y) > 1 and y.dtype != torch.float64
-            return y * (1 + 1e-3 * narrow * (input_ids == token)[..., None])
-
-    found = normlab.inspect(Rounding(50, 4), [batch], checks=["padding"]).findings["padding"]
-    assert found.verdict == "fine" and "float32 rounding moves the output by 0.0" in found.answer
-    assert 1e-4 < found.values["each row in its batch"]["narrow"] < 1e-3
-
-
 def test_values_under_padding_that_only_matter_if_they_are_unusual_are_worth_a_look(batch):
     class Convolution(Normed):
         def forward(self, input_ids, attention_mask):
@@ -277,21 +265,42 @@ def test_attributes_and_settings_that_a_model_changes_are_restored():
     assert torch.get_default_dtype() == torch.float32 and len(model.cache) == 1
 
 
-def test_a_second_interrupt_does_not_stop_the_restoring():
-    class Twice(dict):
-        left = 1
+def press(*_):
+    signal.raise_signal(signal.SIGINT)
 
+
+def test_ctrl_c_waits_for_the_next_operation_and_for_the_restoring():
+    class Pressing(dict):
         def update(self, *args):
-            if self.left:
-                self.left = 0
-                raise KeyboardInterrupt
+            press(), press()
             super().update(*args)
 
-    model = nn.Linear(2, 2)
-    model.settings = Twice(a=1)
+    model, seen, handler = nn.Linear(2, 2), [], signal.getsignal(signal.SIGINT)
+    model.settings = Pressing(a=1)
     with pytest.raises(KeyboardInterrupt), unchanged(model):
         model.train(False)
+        press()
+        seen.append("before the operation")
+        torch.ones(1)
+        seen.append("after it")
+    assert seen == ["before the operation"]
     assert model.settings == {"a": 1} and model.training
+    assert signal.getsignal(signal.SIGINT) is handler
+
+
+def test_ctrl_c_pressed_twice_stops_a_pass_without_operations():
+    with pytest.raises(KeyboardInterrupt), unchanged(nn.Linear(2, 2)):
+        press(), press()
+        pytest.fail("still running")
+
+
+def test_ctrl_c_between_two_contexts_is_not_lost():
+    model = nn.Linear(2, 2)
+    with pytest.raises(KeyboardInterrupt), unchanged(model):
+        with unchanged(model):
+            press()
+        torch.ones(1)
+        pytest.fail("still running")
 
 
 X = torch.zeros(2, 3)
@@ -326,6 +335,17 @@ IDS = {"input_ids": torch.ones(2, 3, dtype=torch.long)}
 def test_bad_input_gets_a_sentence(batches, options, says):
     with pytest.raises(ValueError, match=says):
         normlab.inspect(Encoder(), batches, **options)
+
+
+@pytest.mark.parametrize("name", ["attention_mask", "src_key_padding_mask"])
+def test_a_mask_that_marks_only_the_padding_as_real_is_inverted(batch, name):
+    model = Encoder()
+    model.config = SimpleNamespace(pad_token_id=0)
+    normlab.inspect(model, [batch], checks=["forward"])
+    batch["input_ids"][0, -1] = 0  # or row 0 would have no position marked as real
+    mask = ((batch["input_ids"] == 0) == (name == "attention_mask")).long()
+    with pytest.raises(ValueError, match=f"{name} marks only the padding of input_ids"):
+        normlab.inspect(model, [{"input_ids": batch["input_ids"], name: mask}])
 
 
 @pytest.mark.parametrize(

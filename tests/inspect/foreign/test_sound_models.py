@@ -56,8 +56,8 @@ def test_a_sound_model_is_not_accused_and_stays_as_it_was(name):
 
 @pytest.fixture
 def interrupt():
-    """Return a function that interrupts this process as Ctrl-C does, after some seconds."""
-    former = signal.signal(signal.SIGALRM, signal.default_int_handler)
+    """Return a function that presses Ctrl-C after some seconds."""
+    former = signal.signal(signal.SIGALRM, lambda *_: signal.raise_signal(signal.SIGINT))
     yield lambda seconds: signal.setitimer(signal.ITIMER_REAL, seconds)
     signal.setitimer(signal.ITIMER_REAL, 0)
     signal.signal(signal.SIGALRM, former)
