@@ -31,41 +31,30 @@ if TYPE_CHECKING:
 
 NUMERICS = 1
 _SCRATCH = "normlab-debug-"  # prefix of the folder names of debug runs
-GOLDEN_NORMS = frozenset(
-    {
-        *("ada", "bn", "bn_noisy", "bn_position", "bn_rms", "bn_sample", "brn", "derf", "dyisru"),
-        *("dyt", "gatednorm", "global", "gn", "gn_sample", "in", "ln", "mabn", "none", "pn"),
-        *("pn_v", "prepbn", "prms", "rbn", "repbn", "rms", "scale", "seednorm", "seqn", "taper"),
-        "un",
-    }
-)
-"""The norms with losses in `tests/golden`; a test compares both."""
 
 
 def own_norms(config: Mapping[str, Any]) -> dict[str, str]:
-    """Return the user's own norms in a run, and other options with classes of the user's own.
+    """Return the files of the user's own norms in a run, and of other options of the user's own.
 
     The key is `mine` for a norm, else `placement/mine`; the value is the name and the hash of each
-    file, such as `mine.py 0a1b2c3d4e`.
+    file with a class, such as `mine.py 0a1b2c3d4e`.
     """
     nodes = [config.get(key) for key in NORM_KEYS] + [*(config.get("sites") or {}).values()]
-    norms = {str(n[OPTION]) for n in nodes if isinstance(n, Mapping) and OPTION in n}
-    chosen = {*(config.get("choices") or {}).items()} | {
-        ("probe", name) for name in (config.get("observe") or {}).get("probe") or {}
-    }
-    found = {name: _files("norm", name) for name in sorted(norms - GOLDEN_NORMS)}
+    chosen = {*(config.get("choices") or {}).items()}
+    chosen |= {("norm", n[OPTION]) for n in nodes if isinstance(n, Mapping) and OPTION in n}
+    chosen |= {("probe", name) for name in (config.get("observe") or {}).get("probe") or {}}
+    found: dict[str, str] = {}
     for group, name in sorted((str(group), str(name)) for group, name in chosen):
-        path = paths(group).get(name) if group != "norm" else None
+        path = paths(group).get(name)
         if path is not None and not path.is_relative_to(CONFIG_DIR):
-            found[f"{group}/{name}"] = _files(group, name, but="normlab.")
+            found[name if group == "norm" else f"{group}/{name}"] = _files(group, name)
     return {name: files for name, files in found.items() if files}
 
 
-def _files(group: str, name: str, but: str | None = None) -> str:
-    """Return the files of an option's classes, without classes of the package `but`."""
-    values = [value for key, value in leaves(option_settings(group, name, group)) if TARGET in key]
-    own = [str(value) for value in values if but is None or not str(value).startswith(but)]
-    files = dict.fromkeys(map(source_of, own))
+def _files(group: str, name: str) -> str:
+    """Return the files of an option's classes that are not normlab's."""
+    classes = [str(v) for key, v in leaves(option_settings(group, name, group)) if TARGET in key]
+    files = dict.fromkeys(source_of(one) for one in classes if not one.startswith("normlab."))
     return ", ".join(f"{path.name} {sha256(path)[:10]}" for path in files)
 
 
