@@ -1,1 +1,1 @@
-"""Models: attention, feed-forward and embedding layers, the stacks and the seq2seq Transformer."""
+"""Models (Transformers, recurrent networks, ResNet, ViT), their layers, decoding and folding."""

@@ -3,7 +3,7 @@
 The causal language model is one stack with causal attention (Radford et al. 2019, GPT-2) whose
 output layer is tied to the token embedding. BERT is an encoder with a masked-token head and a
 segment-pair head (Devlin et al. 2019, sections 3 and 3.1); with `placement=post`,
-`norm@embedding_norm=ln` and learned positions it has exactly the weights of the published model.
+`norm@embedding_norm=ln` and learned positions it has the same parameters as the published model.
 """
 
 from collections.abc import Sequence
@@ -51,7 +51,7 @@ class TextArchitecture(StackArchitecture):
         return kind(self, spec, Parts(self, placement, norms))
 
     def encoder(self, spec: Text, parts: Parts) -> TransformerStack:
-        """Build the stack, with its token embedding."""
+        """Build the stack with its token embedding: a decoder if `spec.causal`, else an encoder."""
         tokens = parts.tokens(spec.vocab, spec.pad_id)
         name = "decoder" if spec.causal else "encoder"
         entry = parts.embedding(name, tokens, scaled=self.scale_embeddings)
@@ -96,9 +96,10 @@ class CausalLM(GeneratesText):
 
 
 class MaskedLM(nn.Module):
-    """An encoder, a masked-token head, tied to the token embedding or not, and a pair head.
+    """An encoder with a masked-token head and a segment-pair head (next-sentence prediction).
 
-    The masked-token head has a norm, `encoder.token`, which sees only the masked tokens.
+    The masked-token head is tied to the token embedding if `tied`. It has a norm at the path
+    `encoder.token`, which sees only the masked tokens.
     """
 
     def __init__(self, sizes: TextArchitecture, spec: Text, parts: Parts):

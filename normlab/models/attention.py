@@ -15,7 +15,7 @@ before the output projection, and to its output. `model.qk_norm` selects a publi
     qkv        rms on queries, keys and values (HybridNorm; Zhuo et al. 2025)
 
 On a CPU attention is computed from separate operations: for short sentences in bf16 this takes a
-quarter of the time of torch's fused kernel. A GPU uses the fused kernel.
+quarter of the time of torch's fused kernel. A GPU uses the fused kernel, unless scores are capped.
 """
 
 import math
@@ -77,7 +77,7 @@ class AttentionCore(nn.Module):
     def __init__(self, dropout: float, cap: float | None = None):
         super().__init__()
         self.dropout = Dropout(dropout)
-        self.cap = cap  # of the scores (`soft_cap`)
+        self.cap = cap  # limit of the scores, for `soft_cap`; None for none
 
     def forward(
         self,

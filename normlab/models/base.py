@@ -108,8 +108,8 @@ class StackArchitecture(ModelArchitecture):
     """Sizes and options shared by all Transformer stacks.
 
     Attributes:
-        ffn_dim: width of the feed-forward layers; None: four times `dim`, or if they are gated, 8/3
-            of it, rounded up to a multiple of 8, so that they have about as many parameters.
+        ffn_dim: width of the feed-forward layers; None means four times `dim`. For gated layers it
+            means 8/3 of `dim`, rounded up to a multiple of 8, for about as many parameters.
         gated: feed-forward layers multiply the activation by a second product (Shazeer 2020).
         bias: whether the linear layers of attention and feed-forward layers have a bias.
         init: initial weights of these layers and of embeddings: `xavier`, or `normal` with standard
@@ -251,7 +251,7 @@ class GeneratesText(nn.Module, ABC):
 
     @abstractmethod
     def start_decoding(self, count: int, *, max_length: int) -> Decoding:
-        """Start decoding `count` sequences, one token at a time if the norms allow it."""
+        """Start decoding `count` sequences; each step re-runs the prefix if a norm needs it."""
 
     def decode_step(self, ids: Int[Tensor, "N"], state: Decoding) -> Float[Tensor, "N V"]:
         """Append one token to each sequence and return the logits of the next token."""

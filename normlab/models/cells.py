@@ -6,8 +6,8 @@
 
 N_x, N_h and N_c are the norms named `input`, `hidden` and `cell`; s is the sigmoid. As in Cooijmans
 et al. 2017 (section 3), N_x and N_h have no shift; the shared bias replaces it. `norm_shifts` gives
-them shifts as well, as in Ba et al. 2016 (appendix). As there, the GRU's candidate has its own
-norms. It also has both of torch's biases.
+them shifts as well, as in Ba et al. 2016 (appendix). As in that paper, the GRU's candidate has its
+own norms. As in torch, the candidate also has two biases, b and b'.
 
 A norm that does not pool over time gets the whole input product at once. The hidden and cell norms
 always get one position at a time. Padding leaves the state unchanged.
@@ -284,7 +284,7 @@ class _Candidate(nn.Module):
 
 
 class Gru(Cell):
-    """The gated recurrent unit (Cho et al. 2014), with the reset after the product, as in torch."""
+    """A gated recurrent unit (Cho et al. 2014); the reset gate follows the product, as in torch."""
 
     blocks: ClassVar[int] = 3
 

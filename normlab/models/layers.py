@@ -92,11 +92,11 @@ Product = Callable[..., Linear]
 
 
 class Embedding(nn.Embedding):
-    """A token embedding with rows of about unit length and a zero row for padding.
+    """An embedding, for tokens with a zero row for padding; also for positions and segments.
 
-    `deviation` is the standard deviation of the initial values, `dim^-0.5` if it is None. With
-    `unit=True` each row is normalized to unit length on every use (FixNorm; Nguyen and Chiang
-    2018); a tied output layer must use `table`.
+    `deviation` is the standard deviation of the initial values; None means `dim^-0.5`, for rows of
+    about unit length. With `unit=True` each row is normalized to unit length on every use (FixNorm;
+    Nguyen and Chiang 2018); a tied output layer must use `table`.
     """
 
     def __init__(
@@ -197,7 +197,8 @@ class StreamEmbedding(nn.Module):
     ) -> Float[Tensor, "B P D"]:
         """Embed the tokens; the first column is at position `stream.start`.
 
-        `added` holds extra vectors to add to each token, such as segment embeddings.
+        `added` holds extra vectors to add to each token, such as segment embeddings. Raises
+        ValueError for more positions than `max_positions`.
         """
         end = stream.start + ids.shape[1]
         if end > self.max_positions:
@@ -265,7 +266,7 @@ class FeedForward(nn.Module):
 
 
 def normal_(block: Tensor, generator: torch.Generator, *, deviation: float) -> None:
-    """Fill a matrix with normal values of a standard deviation."""
+    """Fill a matrix with normal values of mean 0 and standard deviation `deviation`."""
     values = torch.empty_like(block, device="cpu")
     block.copy_(values.normal_(std=deviation, generator=generator))
 
@@ -295,7 +296,7 @@ class Drawn(Protocol):
 def initialize(model: nn.Module, seed: int) -> None:
     """Draw the initial values of every layer of `model` that has an `initialize` method.
 
-    Norms and placements keep the parameters they were built with.
+    Other modules, such as most norms, keep the parameters they were built with.
 
     Raises:
         TypeError: a plain torch layer drew its parameters from torch's global generator.

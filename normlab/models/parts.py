@@ -86,7 +86,7 @@ class Parts:
         )
 
     def positions(self, count: int) -> Sinusoids | Embedding | None:
-        """Build the position vectors, normal ones with half the tokens' deviation as in GPT-2."""
+        """Build the position vectors; with `init=normal`, half the tokens' deviation (GPT-2)."""
         half = None if self.deviation is None else self.deviation / 2
         return position_table(self.sizes.positions, count, self.sizes.dim, half)
 
@@ -112,7 +112,7 @@ class Parts:
         )
 
     def _linear(self, place: Place, in_features: int, out_features: int, *roles: Role) -> Linear:
-        normal = self.deviation is not None  # of a gain, only the placement's factor remains
+        normal = self.deviation is not None  # then drop Xavier's part of the gain
         gains = [
             self.placement.gain(role, place) / (XAVIER[role] if normal else 1) for role in roles
         ]

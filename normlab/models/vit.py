@@ -40,8 +40,8 @@ class ViTArchitecture(StackArchitecture):
     def make(self, spec: Image, placement: Placement, norms: Norms) -> "ViT":
         if self.positions in ("rope", "none"):
             raise ValueError(
-                f"model.positions={self.positions}: a vision Transformer has no order of tokens to "
-                "see otherwise: give learned or sinusoidal"
+                f"model.positions={self.positions}: a vision Transformer cannot see where a patch "
+                "is without position vectors: use learned or sinusoidal"
             )
         if spec.height % self.patch or spec.width % self.patch:
             raise ValueError(
@@ -54,7 +54,7 @@ class ViTArchitecture(StackArchitecture):
 class PatchEmbedding(nn.Module):
     """Embeds the patches of an image, with a class token first if `pool` is `class`.
 
-    Each patch is a linear projection of its pixels (Dosovitskiy et al. 2021, equation 1).
+    Each patch is embedded by a linear projection of its pixels (Dosovitskiy et al. 2021, eq. 1).
     """
 
     def __init__(self, sizes: ViTArchitecture, spec: Image, parts: Parts):

@@ -57,14 +57,15 @@ class Clock(NamedTuple):
 class Norm(nn.Module, ABC):
     """Normalizes a `[B, P, D]` tensor with statistics over `pools`, then applies gain and shift.
 
-    `weight` and `bias` have one value per feature: parameters if learned, else constants 1 and 0.
+    B is the number of sequences in the batch, P of positions, D of features. `weight` and `bias`
+    have one value per feature: parameters if learned, else constants 1 and 0.
     """
 
     pools: ClassVar[frozenset[Axis]]
     exact_gradient: ClassVar[bool] = True
     """Whether the backward pass is the exact gradient of the forward pass in training."""
     foldable: ClassVar[bool] = False
-    """Whether eval mode can be a fixed scale and shift per feature, which folding then verifies."""
+    """Whether the norm can be a fixed scale and shift per feature in eval mode; folding checks."""
     phases: ClassVar[tuple[str, ...]] = ()
     """Parts of a run in which the norm behaves differently. The setting `<phase>_share` gives a
     phase's length as a share of the run's steps; `<phase>_steps` overrides it."""
@@ -117,7 +118,7 @@ class Norm(nn.Module, ABC):
         return self.batch_independent and not self.sees_future
 
     def forgo_shift(self) -> None:
-        """Fix the shift at 0, because a bias next to the norm has the same effect."""
+        """Fix the shift at 0: the formula has none, or a bias next to the norm does the same."""
         if isinstance(self.bias, nn.Parameter):
             value = torch.zeros_like(self.bias)
             del self.bias
@@ -145,7 +146,7 @@ class Norm(nn.Module, ABC):
         return last
 
     def during(self, phase: str) -> bool:
-        """Return whether the current step is in a phase; always true outside a run."""
+        """Return whether a phase has not ended at this step; always true outside a run."""
         step, total = self.clock
         return step == 0 or step <= self.last_steps(total)[phase]
 
@@ -161,6 +162,9 @@ class RunningNorm(Norm):
     A subclass registers its running statistics, the `tables`, as persistent buffers, and defines
     `normalize`, or its own `forward` that passes each batch's moments to `see` unless the `regime`
     is "running". A norm that subtracts no mean has mean 0 and the mean square as its variance.
+
+    `momentum` is the weight of the newest batch, as in torch. `eval_stats` names the statistics for
+    eval mode. With `sync`, batch statistics span all processes.
     """
 
     foldable: ClassVar[bool] = True
@@ -183,9 +187,9 @@ class RunningNorm(Norm):
         super().__init__(self.dim, scale=bool(self.affine), shift=self.affine is True)
         self.pool = Pool(self.pools, self.ghost)
         self.rows = 1  # number of rows in each table
-        self.batches = 0  # number in the tables; an update's micro-batches count as one
+        self.batches = 0  # updates that have entered the tables; only `SquareNorm` counts them
         self.frozen = False  # training uses running statistics; gain and shift still learn
-        self.held: dict[str, list[Moments]] | None = None  # for `commit`, by method to call
+        self.held: dict[str, list[Moments]] | None = None  # wait for `commit`, by method
         self.seen: Moments | None = None  # moments of the last training batch, for probes
         self.seen_from = 0  # the table row that `seen` starts at
         self.watchers: list[Callable[[Moments, int], None]] = []  # called by `see`
@@ -255,7 +259,10 @@ class RunningNorm(Norm):
         return "position" in self.pools and not self.batch_independent
 
     def batch_divisor(self) -> Tensor | None:
-        """Return the deviation `[columns]` if the last training batch was divided by it alone."""
+        """Return the deviation `[columns]` that divided the last training batch.
+
+        None if there is no such single deviation (ghost batches, batch renorm, RepBN).
+        """
         return None
 
     @property
@@ -278,7 +285,7 @@ class RunningNorm(Norm):
 
     @property
     def of_groups(self) -> AllReduce:
-        """A function that sums the moments for a batch, over processes if they are synced."""
+        """`all_reduce` if `sync` is set and there are no ghost batches, else the identity."""
         return self.all_reduce if self.sync and not self.divided else here
 
     def require_tokens(self, known: int | None) -> None:
@@ -340,7 +347,7 @@ class RunningNorm(Norm):
         return found.mean.to(mean), found.var.to(mean)
 
     def get_extra_state(self) -> Tensor:
-        """Return the clock and the number of batches that have entered the tables, as integers."""
+        """Return step, number of steps (-1 if unknown) and `batches`, as an integer tensor."""
         step, total = self.clock
         return torch.tensor([step, -1 if total is None else total, self.batches])
 

@@ -20,7 +20,9 @@ class BatchNorm(RunningNorm):
     """`weight (x - mean) / sqrt(var + eps) + bias`, per feature over all tokens of the batch.
 
     With `unbiased` the running variance divides by n - 1; batches are always normalized with the
-    variance that divides by n, as in `nn.BatchNorm1d`.
+    variance that divides by n, as in `nn.BatchNorm1d`. `padding` says which tokens count: only real
+    ones (`exclude`), all (`include`), or real ones with padding counted as equal to the mean, which
+    shrinks the variance (`fill`).
     """
 
     pools: ClassVar[frozenset[Axis]] = frozenset({"batch", "position"})
@@ -133,10 +135,10 @@ class NoisyBatchNorm(BatchNorm):
 
         y = weight (z s + m) + bias
 
-    z is the normalized value of a feature; m is drawn from `[-noise_shift, noise_shift]` and s from
-    `[1, noise_scale]` for each update, norm and feature, and is the same for all tokens on all
-    processes: the internal covariate shift of Ioffe and Szegedy 2015. Santurkar et al. 2018
-    (section 2.2) also draw noise per sample, after the gain. Outside a run there is no noise.
+    z is the normalized value of a feature. For each update, norm and feature, m is drawn from
+    `[-noise_shift, noise_shift]` and s from `[1, noise_scale]`; all tokens on all processes share
+    them. This adds internal covariate shift (Ioffe and Szegedy 2015) on purpose. Santurkar et al.
+    2018 (section 2.2) also draw noise per sample, after the gain. Outside a run there is no noise.
     """
 
     noise_shift: float

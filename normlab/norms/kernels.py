@@ -1,4 +1,4 @@
-"""Batch norm and RMS norm with handwritten gradients; on a CPU, two to four times as fast."""
+"""Batch norm and RMS norm with handwritten gradients, 2 to 4 times as fast as autograd on a CPU."""
 
 from typing import Any
 

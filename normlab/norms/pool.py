@@ -155,13 +155,13 @@ class _Select(torch.autograd.Function):
 class Pool:
     """The axes to pool statistics over, optionally within ghost batches of a few sequences.
 
-    A ghost batch has `ghost` neighboring sequences, the last one the rest (Hoffer, Hubara and
+    A ghost batch has `ghost` neighboring sequences; the last one may have fewer (Hoffer, Hubara and
     Soudry 2017, algorithm 1).
     """
 
     axes: frozenset[Axis]
     ghost: int | None = None
-    groups: int = 1  # of neighboring features, with separate statistics; 1 to pool over the batch
+    groups: int = 1  # groups of neighboring features; must be 1 if the batch is pooled
 
     @property
     def dims(self) -> tuple[int, ...]:

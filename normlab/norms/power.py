@@ -105,7 +105,10 @@ class SquareNorm(RunningNorm):
 
 @dataclass(eq=False, repr=False, kw_only=True)
 class PowerNormV(SquareNorm):
-    """PN-V: divides by the batch's root mean square, with exact gradients; no published code."""
+    """PN-V (Shen et al. 2020): divides by the batch's root mean square, with exact gradients.
+
+    The authors published no code for it. With `padding=forward` it is the same as with `exclude`.
+    """
 
     groups: int | None
 
@@ -117,9 +120,9 @@ class PowerNormV(SquareNorm):
 class PowerNorm(SquareNorm):
     """PN: divides by the batch's root mean square in the warm-up, then by the running one.
 
-    z = u / sqrt(square + eps) (algorithm 2), with the running square from before the batch.
-    In the backward pass, with g the gradient of z, nu a running moment that starts at 0, and means
-    over tokens:
+    z = u / sqrt(square + eps) (Shen et al. 2020, algorithm 2), with the running square from before
+    the batch. In the backward pass, with g the gradient of z, nu a running moment that starts at 0,
+    and means over tokens:
 
         g' = g - backward_momentum nu z        nu += mean(g' z)        du = g' / sqrt(s + eps)
 
@@ -193,7 +196,7 @@ class MovingAverageBatchNorm(SquareNorm):
     moments are the batch's own; r is 1 until `correction_share` of the run has passed.
 
     The norm subtracts no mean. Instead, with `center_weights`, each weight row of the linear layers
-    before it is centered (`normlab.models.seq2seq.Layer.center`).
+    before it is centered (`normlab.models.seq2seq.Layer._center`).
     """
 
     exact_gradient: ClassVar[bool] = False

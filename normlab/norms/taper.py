@@ -1,4 +1,4 @@
-"""TaperNorm: RMS norm that turns into a fixed scale during training, which folds.
+"""TaperNorm: RMS norm that turns into a fixed scale during training; this scale can be folded.
 
     warm-up   RMS norm, x weight / r; c is estimated
     taper     g falls from 1 to 0 along half a cosine; `late` starts as a copy of weight
@@ -7,8 +7,9 @@
     c = E[|weight x|^2 / r] / E[|weight x|^2],  which minimizes E|weight x / r - c weight x|^2
 
 Source: Kanavalau et al. 2026 ("Gated Removal of Normalization in Transformers Enables Stable
-Training and Efficient Inference"), as quoted by others; there is no public code. It keeps the last
-norm: without it, or a loss on the scale of the last hidden states, logits can grow without bound.
+Training and Efficient Inference"), as quoted by others; there is no public code. The paper keeps
+RMS norm as the model's last norm: without it, or a loss on the scale of the last hidden states,
+logits can grow without bound.
 """
 
 import math

@@ -55,7 +55,7 @@ class Norms:
         self._unused = set(range(len(self.rules)))
 
     def at(self, path: str, dim: int) -> Norm:
-        """Build the norm at `path`, for tensors of width `dim`."""
+        """Build the norm at `path`, for tensors of width `dim`; each call builds a new one."""
         norm = self._built(path, dim, "*")
         assert norm is not None, "the first rule matches every path"
         return norm
@@ -155,9 +155,9 @@ class NormResidual(Residual):
 class Placement:
     """Where the norms of a stack are; dropout is applied to the output of each sub-layer.
 
-    `kind` is the class of the residuals, if they have one norm each; `closing` says whether a norm
-    follows the last layer. `always` lists the endings of paths inside sub-layers that get a
-    norm even if no rule names them.
+    `kind` is the class of the residuals, if each has exactly one norm (otherwise override
+    `residual`); `closing` says whether a norm follows the last layer. `always` lists the endings of
+    paths inside sub-layers that get a norm even if no rule names them.
     """
 
     kind: ClassVar[type[NormResidual]]

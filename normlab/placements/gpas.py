@@ -1,4 +1,4 @@
-"""GPAS: pre-norm whose stream is scaled down after each addition, but not its gradient.
+"""GPAS: pre-norm that scales down the stream after each addition, but not its gradient.
 
         x ---+--> norm --> sub-layer --> dropout --> (+) --> h --> h - silu(g) sg(h) --> y
              |                                        |
@@ -12,7 +12,7 @@
 
 Source: Chen et al. 2025 ("GPAS: Accelerating Convergence of LLM Pretraining via Gradient-Preserving
 Activation Scaling") and their code, where a layer has one g; in the paper each sub-layer has one.
-They draw token embeddings with a deviation of sqrt(2/5), which is left to the model.
+They draw token embeddings with standard deviation sqrt(2/5); here the model's `init` decides.
 """
 
 from collections.abc import Sequence

@@ -8,10 +8,10 @@
     y = x + f(norm(x))           in the first of them
 
     closing norm: none, since the last layer already ends in a norm.
-    at initialization: the first layers keep their share of the stream at any depth.
+    at initialization: thanks to `a`, what the first layers add survives the norms at any depth.
 
 Source: Chen and Wei 2026 ("Post-LayerNorm Is Back: Stable, ExpressivE, and Deep"; no public code),
-wired as in vit-pytorch. Others take a = 1 in all of the first layer, or make it pre-norm.
+wired as in vit-pytorch. Other ports use a = 1 in the whole first layer, or make it pre-norm.
 """
 
 from torch import Tensor

@@ -1,4 +1,4 @@
-"""Reordered norm: the norm of each sub-layer's output, before it is added to the stream.
+"""Reordered norm: each sub-layer's output is normalized before it is added to the stream.
 
         x ---+--> sub-layer --> norm --> dropout --> (+) --> y
              |                                        |
@@ -11,7 +11,7 @@
     weights; with `zero_start` gains are 0 and every layer is the identity.
 
 Source: OLMo 2 (OLMo et al. 2024), and Swin Transformer V2 (Liu et al. 2022, "res-post-norm"), whose
-gains start at 0. Both read the stream without a norm.
+gains start at 0. In both, sub-layers read the stream without normalizing it.
 """
 
 from dataclasses import dataclass

@@ -65,7 +65,7 @@ class Draw(NamedTuple):
 
 @dataclass(frozen=True)
 class Condition:
-    """Settings under which the test is repeated; None keeps the run's own setting.
+    """Settings with which the test is repeated; None keeps the run's own setting.
 
     `noise` is the standard deviation of noise added to the input (see `noisy`).
     """
@@ -107,7 +107,8 @@ class Task(ABC):
         targets: target values per validation score; records say how many steps each one took.
         headline: the task's main score, if it is not the loss.
         padded: whether examples differ in length, so that batches have padding.
-        tallied: the keys that `tally` returns, each with its shape after the first dimension.
+        tallied: the keys that `tally` returns, each with its shape after the first dimension. With
+            `length_buckets`, `tokens` must be one of them.
     """
 
     batch_size: int | None
@@ -137,7 +138,7 @@ class Task(ABC):
 
     @abstractmethod
     def describe(self) -> dict[str, Any]:
-        """Return the record's entry on the data: source, sizes, checksums, padding share."""
+        """Return the record's data entry, as JSON: source, sizes, checksums, padding share."""
 
     @abstractmethod
     def spec(self) -> Spec:
@@ -154,7 +155,7 @@ class Task(ABC):
     def collate(
         self, split: str, indices: np.ndarray, draw: Draw | None = None, *, padding: float = 0.0
     ) -> Any:
-        """Return a batch; `indices` count the rows of `lengths` (see `batch` for `padding`)."""
+        """Return a batch of examples: `indices` are rows of `lengths`, `padding` as in `batch`."""
 
     @abstractmethod
     def losses(self, model: Any, batch: Any) -> dict[str, Tensor]:
@@ -162,11 +163,14 @@ class Task(ABC):
 
     @abstractmethod
     def tally(self, model: Any, batch: Any) -> dict[str, Tensor]:
-        """Return sums per example, [B, ...]; [1, ...] is enough without `length_buckets`."""
+        """Return what `scores` needs, summed per example, [B, ...], under the keys of `tallied`.
+
+        Without `length_buckets`, sums over the whole batch, [1, ...], are enough.
+        """
 
     @abstractmethod
     def scores(self, sums: Mapping[str, Any]) -> dict[str, Score]:
-        """Return the scores for `tally` values summed over examples."""
+        """Return the scores by name, given the values of `tally` summed over all examples."""
 
     def floors(self) -> dict[str, float]:
         """Return the untrained baseline of each score on the split `test`, by score name.
@@ -191,7 +195,7 @@ class Task(ABC):
         )
 
     def calibration_batches(self, shard: Shard, seed: int) -> Iterator[Batch]:
-        """Return batches like those at the end of training, to recalibrate running statistics."""
+        """Return batches as at the end of training (final length), for recalibration."""
         return self.train_batches(shard, seed)
 
     def indices(
@@ -220,11 +224,14 @@ class Task(ABC):
         return 1 - sum(int(x.sum()) for x in lengths) / places
 
     def batch(self, split: str, indices: Sequence[int], *, padding: float = 0.0) -> Any:
-        """Return scored examples, each stream padded to at least a share 0 <= `padding` < 1."""
+        """Return a batch of scored examples; at least the share `padding` of it is padding.
+
+        `padding` is at least 0 and below 1, and applies to each stream (such as source and target).
+        """
         return self.collate(split, np.asarray(indices, np.int64), padding=padding)
 
     def reach(self, room: int) -> int:
-        """Return the maximum number of positions a run may feed to a model that has `room`."""
+        """Return the largest number of positions that a run may feed to a model with `room`."""
         return max(int(self.lengths(split).max()) for split in self.splits)
 
     def fewest_pooled(self, lengths: np.ndarray) -> int:

@@ -63,7 +63,7 @@ SCORED = Draw(EVAL_SEED, 0)  # the scored examples, the same in every run
 
 
 class DocumentStream(BatchStream):
-    """Training batches of documents, which may switch to another `max_length` during training.
+    """Training batches of documents; their `max_length` may change once during training.
 
     The epoch number keeps counting when the length changes, so that masks do not repeat. With
     `changed` the stream uses the final length from the start.

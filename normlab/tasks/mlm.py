@@ -123,7 +123,7 @@ class MaskedLanguageModeling(DocumentTask):
     def logits(
         self, model: MaskedLM, batch: MaskedBatch
     ) -> tuple[Float[Tensor, "N V"], Float[Tensor, "B 2"]]:
-        """Return the logits for the masked tokens and for the segment pairs."""
+        """Return the logits for the masked tokens, row by row, and for the segment pairs."""
         x = model(batch.ids, Stream(batch.valid), batch.segments)
         return model.token_logits(x, batch.places, batch.real), model.pair_logits(x)
 

@@ -190,7 +190,10 @@ class Translation(Task):
 
     @torch.no_grad()
     def translate(self, model: Seq2Seq, lines: Sequence[str]) -> list[str]:
-        """Translate with the test's search (eval mode); ValueError for empty or overlong lines."""
+        """Translate lines of plain text with `test_search`; `model` must be in eval mode.
+
+        Raises ValueError for a line that is empty or too long for the model.
+        """
         ids = self.data.source_tokenizer.encode_batch(self.data.source_lines(lines))
         limit = model.encoder.embedding.max_positions
         for number, sentence in enumerate(ids, 1):
@@ -226,6 +229,7 @@ class Translation(Task):
 
         `chosen` holds the indices of the translated sentences; None means the whole split.
         `decoded` holds the same lines as returned by the tokenizer; with them, `bleu_tok` is added.
+        Raises ValueError for an unknown split, or if there are more or fewer lines than references.
         """
         self.split(split)
         data, target = self.data, self.data.texts[split].target

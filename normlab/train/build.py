@@ -29,7 +29,7 @@ Setting = Literal["rate", "weight_decay"]
 
 
 def check_nodes(config: Mapping[str, Any]) -> None:
-    """Raise ValueError if a node of a plain config cannot be built, without building any."""
+    """Raise ValueError if a node of a plain config cannot be built; builds nothing."""
     nodes: dict[str, tuple[Any, type, tuple[str, ...]]] = {
         "task": (config["task"], Task, ()),
         "model": (_own(config, "model"), ModelArchitecture, ()),
@@ -148,7 +148,7 @@ def _check_used(config: Mapping[str, Any], norms: Norms) -> None:
 def calibrate_model(
     config: Mapping[str, Any], model: nn.Module, task: Task, runtime: Runtime
 ) -> None:
-    """Initialize a placement that needs a profile from one training batch, before step 1.
+    """Initialize the placement from one training batch before step 1, if it needs that (Admin).
 
     The batch comes from a separate stream, so the run's own stream still starts at its first
     batch. All processes must call this before the model is compiled, and never in a resumed run.
@@ -167,9 +167,10 @@ def calibrate_model(
 def build_optimizer(config: Mapping[str, Any], model: nn.Module) -> torch.optim.Optimizer:
     """Build the optimizer of a plain config over a model's parameters.
 
-    `optim.groups` sets the weight decay per kind of parameter, and a factor on the learning rate;
-    BERT decays neither norms nor biases. Kinds with equal settings share a parameter group, and
-    kinds without settings are in the first one. Without the key there is a single group.
+    `optim.groups` sets, per kind of parameter, the weight decay and a factor on the learning rate;
+    BERT, for example, uses no weight decay for norms and biases. Kinds with equal settings share a
+    parameter group, and kinds without settings are in the first one. Without the key there is a
+    single group.
     """
     node, settings = _own(config, "optim"), group_settings(config["optim"])
     if not settings:

@@ -70,9 +70,10 @@ class Checkpoints:
         return [path for path in sorted(self.folder.glob("step-*.pt")) if path <= latest]
 
     def average(self, step: int, count: int) -> dict[str, Tensor]:
-        """Return the mean of the last `count` kept weights up to `step`, with their statistics.
+        """Return the mean of the last `count` kept weights up to `step`, statistics included.
 
-        Averaged running statistics do not fit averaged weights: recalibrate them before use.
+        Averaged running statistics do not fit averaged weights: recalibrate them before use. Raises
+        ValueError if no weights were kept.
         """
         paths = self.kept(step)[-count:]
         if not paths:
@@ -155,7 +156,7 @@ def _fits(value: Tensor | None, own: Tensor) -> bool:
 
 
 def average_weights(states: Iterable[Weights]) -> dict[str, Tensor]:
-    """Return the mean of several states, in double precision; integers are from the last state."""
+    """Return the mean of several states, computed in float64; integers are from the last state."""
     sums: dict[str, Tensor] = {}
     last: Weights = {}
     count = 0

@@ -27,7 +27,7 @@ from normlab.tasks.progress import TRAINING, Stage
 from normlab.train.sinks import NO_SCORES, Pace, Row, RunInfo, Sink
 
 LOSS, SPEED = "train/loss", "train/tokens_per_second"
-_SIZE = ("model", "recipe", "scale")  # options that are not in a run's name
+_SIZE = ("model", "recipe", "scale")  # groups whose option is shown, as it is not in the run's name
 _SILENT = 5.0  # when piped: seconds without output before a status line; more in a long run
 _HEADLINES = 5
 _FIRST = (

@@ -157,7 +157,8 @@ class Evaluator:
         """Load weights and score every test split.
 
         With `outputs`, the generated text of each split is written to that folder, and `test` is
-        scored again under each of the `conditions` that can change the model's outputs.
+        scored again under each of the `conditions` that can change the model's outputs; then the
+        examples of `test_seen` are scored. Without it, only whole splits are scored (see `whole`).
         """
         model.load_state_dict(weights.state)
         score = partial(self.scores, model, recalibrate=weights.recalibrate)

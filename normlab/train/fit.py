@@ -275,8 +275,8 @@ def check_start(config: Mapping[str, Any], task: Task, model: nn.Module, world: 
             elif sequences > 1:
                 continue
             raise ValueError(
-                f"raise {key}, {_CURE}: {name} pools each position over the sequences of a "
-                "batch, but here a batch has only one, so every output would be the bias"
+                f"{key} is too small: raise it, {_CURE}. {name} pools each position over the "
+                "sequences of a batch, but a batch here has one, so every output would be the bias"
             )
         if "position" in norm.pools and tokens < 2:
             raise ValueError(

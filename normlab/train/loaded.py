@@ -29,7 +29,11 @@ _AGREES = 1e-3  # relative to the largest logit: float32 rounding over dozens of
 
 @dataclass(frozen=True)
 class LoadedRun:
-    """A finished run: its record, and its model and task ready to use."""
+    """A finished run: its record, and its model (in eval mode) and task ready to use.
+
+    `weights` is the name of the loaded weights. `recalibrate` says whether their running statistics
+    must be recalibrated before use (averaged weights). `folded` names the norms that were folded.
+    """
 
     record: RunRecord
     config: dict[str, Any]
@@ -72,8 +76,8 @@ def load_run(
     `task.test_search.beam=1` or `norm.eval_stats=batch`. `fold` folds norms that are fixed in eval
     into the adjacent linear layers or convolutions (see `normlab.models.folding`).
 
-    Raises ValueError for a missing or damaged file or an invalid key, and if no norm can be
-    folded.
+    Raises ValueError for a missing or damaged file, an invalid key, a published run (which keeps no
+    weights), and if no norm can be folded.
     """
     folder = Path(run_dir)
     record = read_record(folder)
@@ -111,7 +115,7 @@ def load_run(
 
 @dataclass(frozen=True)
 class Exported:
-    """An exported run; `apart` is the largest relative difference between the outputs."""
+    """An exported run; `apart` is the largest change of an output divided by the largest output."""
 
     record: RunRecord
     file: Path
@@ -123,7 +127,7 @@ def export(run_dir: Path, folder: Path, *, fold: bool) -> Exported:
     """Write a finished run's tested weights to a folder, with norms folded if `fold`.
 
     The file holds a state dict under `model`, the config, and the names of the folded norms, whose
-    weights are gone. All is computed on the CPU. Raises ValueError if no norm can be folded, or if
+    weights are gone. Everything runs on the CPU. Raises ValueError if no norm can be folded, or if
     the folded model's outputs do not agree with the run's.
     """
     run = load_run(run_dir, ["device=cpu"])
@@ -152,7 +156,7 @@ def export(run_dir: Path, folder: Path, *, fold: bool) -> Exported:
 
 @torch.no_grad()
 def outputs(task: Task, model: nn.Module, batch: Batch) -> Tensor:
-    """Return the logits of a batch's true tokens, or its mean losses if the task has no logits."""
+    """Return the logits at a batch's real targets, or its mean losses if the task has none."""
     if (found := task.stepwise(model, batch)) is not None:
         return found[0]
     losses = task.losses(model, batch)

@@ -3,8 +3,8 @@
 One step draws all its micro-batches, counts the denominator of each loss (over all micro-batches
 and ranks), back-propagates the summed losses divided by these counts, and updates once: the
 gradient is that of the mean loss over the whole step, for any padding, accumulation and number of
-processes. Each micro-batch gets exactly one forward pass in training mode, because norms
-with running statistics count the passes.
+processes. Each micro-batch gets exactly one forward pass in training mode, because each such pass
+updates running statistics.
 """
 
 import math
@@ -45,7 +45,7 @@ from normlab.train.stopping import (
 )
 
 DEBUG_STEPS = 3
-"""The most steps of a run with `observe.debug`."""
+"""The maximum number of steps of a run with `observe.debug`."""
 
 
 @dataclass
@@ -150,7 +150,11 @@ class Trainer:
         return self._epoch_ended if every == "epoch" else self.progress.step % every == 0
 
     def step(self, *, stop_requested: bool = False) -> bool:
-        """Take one step; return whether any rank has been asked to stop."""
+        """Take one step; return whether any rank has been asked to stop.
+
+        Raises Diverged, before the update, if the loss or the gradient norm is not finite, and
+        after it if a logged mean loss is too high.
+        """
         started = time.perf_counter()
         step = self.progress.step + 1
         epoch = int(self.stream.epochs)

@@ -60,7 +60,7 @@ def _files(group: str, name: str) -> str:
 
 @contextmanager
 def scratch(runs_dir: str = "") -> Iterator[str]:
-    """Yield a temporary `runs_dir` for runs with `observe.debug`; within one, yield that one."""
+    """Yield a temporary `runs_dir` for `observe.debug`, or `runs_dir` itself if it is one."""
     if Path(runs_dir).name.startswith(_SCRATCH):
         yield runs_dir
     else:

@@ -21,7 +21,7 @@ from torch.utils.hooks import RemovableHandle
 from normlab.records.record import Score
 
 CONVERGED = 0.01  # a run has converged once its loss is at most this share above its last loss
-TAIL = 0.2  # the share of the run, at its end, in which the loss must improve by less than that
+TAIL = 0.2  # in this last share of the run, the loss must have improved by less than CONVERGED
 
 
 @dataclass(frozen=True)
@@ -47,7 +47,7 @@ class Budget:
 
 
 class Diverged(Exception):
-    """Raised when a run diverges: the step that was not taken, why, and the first bad layer."""
+    """Raised when a run diverges: the step, the reason, and the first bad layer if there is one."""
 
     def __init__(self, step: int, reason: str, layer: str | None):
         super().__init__(f"step {step}: {reason}" + (f" at {layer}" if layer else ""))

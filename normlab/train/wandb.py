@@ -169,7 +169,7 @@ class Wandb(Sink):
         known = run.resumed_step > 0 and id_file.exists()
         run_id = id_file.read_text("utf-8").strip() if known else _new_id(id_file)
         older = [*run.run_dir.glob(f"wandb/offline-run-*-{run_id}")]
-        why = "as asked for" if login.source else "no login, see `wandb login`"
+        why = "as requested" if login.source else "no login, see `wandb login`"
         if mode == "online" and login.source:  # without a login W&B would ask for one and wait
             try:
                 reach(login.host, self._connect_seconds)

@@ -20,11 +20,11 @@ REFUSED = {
     "a model too short": (("model.max_positions=5",), r"model\.max_positions=5: raise it"),
     "one sequence a batch": (
         (BY_POSITION, "batch_size=1"),
-        r"raise batch_size=1 .*every output would be the bias",
+        r"batch_size=1 .* is too small: .*every output would be the bias",
     ),
     "one sequence a ghost batch": (
         (BY_POSITION, "norm.ghost=1"),
-        r"raise norm\.ghost=1, .*every output would be the bias",
+        r"norm\.ghost=1 is too small: .*every output would be the bias",
     ),
 }
 
