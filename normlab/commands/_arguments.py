@@ -80,6 +80,11 @@ def as_path(text: str) -> Path:
     return Path(text)
 
 
+def as_names(text: str) -> list[str]:
+    """Return the names in `NAME,...`."""
+    return [name for name in text.split(",") if name]
+
+
 def as_run(text: str) -> Path:
     """Return RUN as a path: itself or, if it does not exist, the run of that name in `runs/`."""
     place, below = as_path(text), _RUNS / text

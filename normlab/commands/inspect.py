@@ -13,6 +13,7 @@ import yaml
 
 from normlab.commands._arguments import (
     Parser,
+    as_names,
     as_path,
     as_run,
     command_parser,
@@ -55,7 +56,7 @@ def main(argv: list[str]) -> int:
     add("subject", nargs="*", metavar="RUN | key=value", help="runs, or settings as for train")
     text = "only runs with this value; may be repeated"
     add("--where", action="append", default=[], metavar="KEY=VALUE", help=text)
-    add("--only", default="", metavar="NAME,...", help="ask only these questions")
+    add("--only", type=as_names, default=[], metavar="NAME,...", help="ask only these questions")
     add("--data", action="store_true", help="prepare and describe the data of a task instead")
     add("--json", action="store_true", help="print the sheet as JSON")
     text = f"file to write; default: {SHEET_FILE} in a single run's folder, or else here"
@@ -80,7 +81,7 @@ def main(argv: list[str]) -> int:
         from normlab.inspect.model import subject_of_config, subject_of_run
         from normlab.inspect.question import questions
 
-        asked = questions("model", names=[name for name in arguments.only.split(",") if name])
+        asked = questions("model", names=arguments.only)
         runs, changes = _runs(arguments.subject, arguments.where)
         # With other settings than the run's own, the sheet is not written to the run's folder.
         folder = Path() if changes or len(runs) != 1 else next(iter(runs))
@@ -184,7 +185,6 @@ def _examine_foreign(parser: Parser, arguments: Namespace) -> int:
         parser.error("--text and --trust-remote-code need --hf")
     if arguments.html and not arguments.html.absolute().parent.is_dir():
         parser.error(f"--html {arguments.html}: there is no such folder")
-    names = [name for name in arguments.only.split(",") if name]
     with at_work("loading the model"):
         from normlab.inspect.foreign.load import load_hf, load_names
         from normlab.inspect.foreign.subject import inspect
@@ -195,7 +195,7 @@ def _examine_foreign(parser: Parser, arguments: Namespace) -> int:
         else:
             model, batches, note = load_names(arguments.module, arguments.inputs)
     with at_work("asking"):
-        report = inspect(model, batches, checks=names or ("quick", "all")[arguments.all])
+        report = inspect(model, batches, checks=arguments.only or ("quick", "all")[arguments.all])
     if note and not arguments.json:
         print_prose(note)
     print(report.to_json() if arguments.json else f"{report}\n", end="")

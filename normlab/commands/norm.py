@@ -10,7 +10,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from normlab.commands._arguments import as_path, command_parser
+from normlab.commands._arguments import as_names, as_path, command_parser
 from normlab.commands._terminal import at_work, print_prose
 
 if TYPE_CHECKING:
@@ -196,7 +196,7 @@ def card(argv: list[str]) -> int:
     parser = command_parser("norm card", does, _CARD)
     add = parser.add_argument
     add("overrides", nargs="*", metavar="key=value", help="the norm; scale=smoke")
-    add("--only", default="", metavar="NAME,...", help="ask only these questions")
+    add("--only", type=as_names, default=[], metavar="NAME,...", help="ask only these questions")
     add("--folder", type=as_path, default=Path("cards"), help="where cards are kept")
     add("--publish", type=as_path, metavar="RESULTS", help="also add it to the board in RESULTS")
     arguments = parser.parse_intermixed_args(argv)
@@ -208,10 +208,9 @@ def card(argv: list[str]) -> int:
     from normlab.reports.manifest import write_files
     from normlab.train.runtime import Runtime
 
-    names = [name for name in arguments.only.split(",") if name]
-    asked = questions("card", "model", names=names)
+    asked = questions("card", "model", names=arguments.only)
     subject, results = examined(arguments.overrides, arguments.folder), arguments.publish
-    if results is not None and (subject.scale != "small" or names):
+    if results is not None and (subject.scale != "small" or arguments.only):
         raise ValueError("--publish needs a complete card at scale=small; omit --only")
     if results is not None and not results.is_dir():
         raise ValueError(f"--publish {results}: no such folder; the board is in results")

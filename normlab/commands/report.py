@@ -74,7 +74,7 @@ def main(argv: list[str]) -> int:
             page = study_page(
                 *(runs.study, runs.scale, build(*runs, found=True), runs.runs, out),
                 template="runs.html",
-                heading=", ".join(map(str, places)),
+                heading=", ".join(map(str, places)) if len(places) < 3 else f"{len(found)} runs",
                 problems=problems,
                 reload=reload,
                 samples=samples(runs.runs),

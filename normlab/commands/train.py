@@ -70,32 +70,18 @@ def main(argv: list[str], again: str | None = None) -> int:
         print(shown, end="")
         return 0
     many = any(text.startswith(("-", "hydra")) for text in argv)
-    if many and typed(argv).get("observe.debug") == "true":
-        return _debug_sweep(argv, again)
     if many:
+        if typed(argv).get("observe.debug") == "true":
+            raise ValueError("debug=true tries one run: omit -m and the flags of a sweep")
         return run_hydra(argv, again=again)
     record = train_and_say(config := compose(argv))
-    temporary = config.observe.debug and record.config["runs_dir"] != config.runs_dir
-    if temporary:
+    if config.observe.debug:
         print_line(_DEBUG)
     if record.outcome.status != "interrupted":
         return 0
-    if _is_first_rank() and not temporary:
+    if _is_first_rank() and not config.observe.debug:
         print(f"to resume: {again}", file=sys.stderr)
     return INTERRUPTED
-
-
-def _debug_sweep(argv: list[str], again: str) -> int:
-    """Run a sweep in a temporary folder; ValueError if other machines would need that folder."""
-    from normlab.train.run import scratch
-
-    if any(text.startswith("hydra/launcher=") for text in argv):
-        raise ValueError("debug=true runs only on this machine; omit hydra/launcher")
-    with scratch() as folder:
-        kept = [text for text in argv if not text.startswith("runs_dir=")]
-        status = run_hydra([*kept, f"runs_dir='{folder}'"], again=again)
-    print_line(_DEBUG)
-    return status
 
 
 def shown_config(argv: Sequence[str]) -> str | None:

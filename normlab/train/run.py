@@ -11,7 +11,6 @@ import os
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
@@ -30,7 +29,6 @@ if TYPE_CHECKING:
     from omegaconf import DictConfig
 
 NUMERICS = 1
-_SCRATCH = "normlab-debug-"  # prefix of the folder names of debug runs
 
 
 def own_norms(config: Mapping[str, Any]) -> dict[str, str]:
@@ -58,16 +56,6 @@ def _files(group: str, name: str) -> str:
     return ", ".join(f"{path.name} {sha256(path)[:10]}" for path in files)
 
 
-@contextmanager
-def scratch(runs_dir: str = "") -> Iterator[str]:
-    """Yield a temporary `runs_dir` for `observe.debug`, or `runs_dir` itself if it is one."""
-    if Path(runs_dir).name.startswith(_SCRATCH):
-        yield runs_dir
-    else:
-        with TemporaryDirectory(prefix=_SCRATCH, ignore_cleanup_errors=True) as folder:
-            yield folder
-
-
 def train(config: "DictConfig") -> RunRecord:
     """Train a run and return its record; a finished run's record is returned at once.
 
@@ -79,7 +67,7 @@ def train(config: "DictConfig") -> RunRecord:
         return _train(run)
     if "RANK" in os.environ:
         raise ValueError("debug=true runs in one process: start it without torchrun")
-    with scratch(run.config["runs_dir"]) as folder:
+    with TemporaryDirectory(prefix="normlab-debug-", ignore_cleanup_errors=True) as folder:
         run.move(folder)
         return _train(run)
 
