@@ -16,7 +16,10 @@ COMMANDS = {
         "inspect": "examine a model, at initialization or trained, or its data",
         "explain": "show what norms pool over and what they compute",
     },
-    "norms": {"norm": "create a norm, check it, make its report card"},
+    "norms": {
+        "norm": "create a norm, check it, make its report card",
+        "swap": "put other norms into a trained model of transformers",
+    },
     "studies and claims": {
         "study": "run, plan, tune, publish and verify studies",
         "claims": "show claims, what was measured, and the verdicts",

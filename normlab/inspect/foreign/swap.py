@@ -134,10 +134,9 @@ def swap(
     Raises ValueError for an unknown norm or setting, no batches, a pattern that matches no norm, or
     a norm that computes something else, such as group norm.
     """
-    if norm not in NEW:
-        raise ValueError(f"no norm {norm!r} to swap to; choose from {', '.join(NEW)}")
+    check_name(norm)
     model, batches = model if inplace else copy.deepcopy(model), first_batches(calibrate)
-    norms = {path: module for path, module in model.named_modules() if _is_norm(module)}
+    norms = {path: module for path, module in model.named_modules() if is_norm(module)}
     chosen = _chosen(norms, [sites] if isinstance(sites, str) else sites)
     run = partial(forward or _forward, model)
     shapes: dict[str, list[Any]] = {}  # of each norm's inputs, in the order of execution
@@ -180,13 +179,19 @@ def swap(
     return Swap(model, table, before, after)
 
 
+def check_name(norm: str) -> None:
+    """Raise ValueError if there is no such norm to swap to."""
+    if norm not in NEW:
+        raise ValueError(f"no norm {norm!r} to swap to; choose from {', '.join(NEW)}")
+
+
 def _forward(model: nn.Module, batch: Any) -> Any:
     if isinstance(batch, Mapping):
         return model(**batch)
     return model(*batch) if isinstance(batch, tuple | list) else model(batch)
 
 
-def _is_norm(module: nn.Module) -> bool:
+def is_norm(module: nn.Module) -> bool:
     """Return whether a module's class, but no submodule's, has `norm` in its name."""
     if type(module).__module__.startswith("torch.nn.utils"):  # weight norm, spectral norm
         return False

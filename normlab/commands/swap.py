@@ -1,0 +1,107 @@
+"""`normlab swap --hf MODEL norm=NAME --text FILE`: other norms in a trained language model."""
+
+from argparse import Namespace
+from typing import Any
+
+from normlab.commands._arguments import as_path, command_parser
+from normlab.commands._terminal import at_work, print_prose, print_table
+from normlab.config.registry import option_settings
+from normlab.config.suggest import check_arguments, check_given_once
+
+_EXAMPLES = """\
+examples:
+  normlab swap --hf gpt2 norm=dyt --text lines.txt
+  normlab swap --hf FOLDER norm=gn groups=8 --text lines.txt --train all
+  normlab swap --hf FOLDER norm=rms --sites '*.ln_1' --text lines.txt
+  normlab swap --hf gpt2 norm=none --text lines.txt --steps 2000 --out FOLDER
+
+Each new norm is first fitted to the output of the old one. A row is one line of the text, cut to
+128 tokens. The last tenth of the lines, at most 256, is held out.
+
+--out needs norm=none. A class of transformers has no other norm than its own, but does not divide
+if eps is 1e12 and all gains are multiplied by 1e6. That is tried before training; weights are
+saved in float32.
+"""
+_HELD_OUT, _FEWEST = 256, 20  # lines
+_RATES = {"norms": 1e-2, "all": 1e-4}
+
+
+def main(argv: list[str]) -> int:
+    """Swap the norms of a model, adapt it, print the losses, and save it with `--out`."""
+    does = "Replace the norms of a trained language model, adapt it, and compare losses."
+    parser = command_parser("swap", does, _EXAMPLES)
+    add = parser.add_argument
+    add("settings", nargs="*", metavar="key=value", help="norm=NAME and its settings")
+    add("--hf", required=True, metavar="MODEL", help="a folder of transformers, or an id")
+    add("--text", required=True, type=as_path, metavar="FILE", help="lines to train on")
+    add("--sites", default="*", metavar="PATTERN", help="paths of norms to replace; default: all")
+    add("--train", choices=("norms", "all"), default="norms", help="weights; default: norms")
+    add("--steps", type=int, default=200, metavar="N", help="training steps; default: 200")
+    add("--taper", type=int, default=0, metavar="N", help="first steps, which blend old and new")
+    add("--lr", type=float, metavar="RATE", help="default: 1e-2 for norms, 1e-4 for all")
+    add("--seed", type=int, default=0, help="for the order of the lines, and for masks")
+    add("--out", type=as_path, metavar="FOLDER", help="a new folder for the adapted model")
+    add("--trust-remote-code", action="store_true", help="run Python code of the model's folder")
+    given = parser.parse_intermixed_args(argv)
+
+    from omegaconf import OmegaConf
+
+    check_given_once(given.settings)
+    check_arguments(given.settings)
+    options: Any = OmegaConf.to_container(OmegaConf.from_dotlist(given.settings))
+    if not options.get("norm"):
+        parser.error("give norm=NAME, such as norm=dyt")
+    given.lr = _RATES[given.train] if given.lr is None else given.lr
+    if given.steps < 1 or not 0 <= given.taper < given.steps or not given.lr > 0:
+        parser.error("--steps must be at least 1, --taper less than --steps, and --lr above 0")
+    if given.out and options["norm"] != "none":
+        parser.error("--out needs norm=none: no class of transformers can have another norm")
+    if given.out and (given.out.exists() or not given.out.absolute().parent.is_dir()):
+        parser.error(f"--out {given.out}: give a new folder, in a folder that exists")
+    return _swap(given, **options)
+
+
+def _swap(given: Namespace, norm: str, **options: Any) -> int:
+    with at_work("loading the model"):
+        from normlab.inspect.foreign.adapt import Language, adapt, save
+        from normlab.inspect.foreign.load import read_lines
+        from normlab.inspect.foreign.swap import check_name, swap
+
+        check_name(norm)
+        if unknown := [key for key in options if key not in option_settings("norm", norm, "norm")]:
+            raise ValueError(f"norm={norm} has no setting {unknown[0]}")
+        lines = read_lines(given.text)
+        if len(lines) < _FEWEST:
+            raise ValueError(f"--text {given.text} has {len(lines)} lines: give at least {_FEWEST}")
+        held_out = min(_HELD_OUT, len(lines) // 10)
+        learned = lines[:-held_out]
+        language = Language(given.hf, trust=given.trust_remote_code)
+    sizes = f"{len(learned):,} lines to train on, {held_out:,} held out"
+    print_prose(f"{language.kind}; {given.text}: {sizes}{language.note}")
+    with at_work("fitting the norms"):
+        original, held = language.model, [*language.batches(lines[-held_out:], given.seed)]
+        losses = {"original": language.loss(original, held)}
+        calibration = language.batches(learned, given.seed)
+        swapped = swap(original, norm, sites=given.sites, calibrate=calibration, **options)
+        losses["fitted"] = language.loss(model := swapped.model, held)
+        if given.out:
+            save(model, language, held[0], given.out, keep=False)
+    print(f"\n{swapped}\n")
+    with at_work("adapting"):
+        trained = adapt(
+            model,
+            {fit.site: original.get_submodule(fit.site) for fit in swapped.table},
+            language.shuffled(learned, given.seed),
+            steps=given.steps,
+            lr=given.lr,
+            everything=given.train == "all",
+            taper=given.taper,
+        )
+        losses[f"adapted in {given.steps:,} steps"] = language.loss(model, held)
+    columns = ("norms", "held-out loss")
+    print_table(columns, [(k, f"{v:.4f}") for k, v in losses.items()], numeric=columns[1:])
+    print_prose(f"{trained:,} of {sum(p.numel() for p in model.parameters()):,} weights trained")
+    if given.out:
+        apart = save(model, language, held[0], given.out, keep=True)
+        print_prose(f"saved in {given.out}; loaded again, its logits differ by {apart:.1g}")
+    return 0

@@ -1,0 +1,201 @@
+"""Adapts a language model of transformers to norms that replaced its own, and saves it."""
+
+import copy
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import ExitStack
+from functools import partial
+from itertools import count
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from normlab.inspect.foreign.load import (
+    ROWS,
+    TOKENS,
+    first_line,
+    load_model,
+    load_tokenizer,
+    taken,
+)
+from normlab.inspect.foreign.swap import Swapped, is_norm
+from normlab.tasks.progress import Stage, say
+
+EPS = 1e12
+"""With this eps and a gain of sqrt(eps), a layer or RMS norm divides by nothing."""
+_MASKED = 0.15  # share of the tokens that a masked language model predicts
+_APART = 1e-3  # relative RMS by which the logits of a saved model may differ
+Batch = dict[str, Tensor]
+
+
+class Language:
+    """A language model in float32, with batches for its own loss: of the next or masked tokens.
+
+    `place` is a folder or an id. Raises ValueError if the model cannot be loaded, or has no loss.
+    """
+
+    def __init__(self, place: str, *, trust: bool) -> None:
+        self.model, self.folder, self.note = load_model(place, trust=trust)
+        self.tokenizer = load_tokenizer(self.model, self.folder, trust=trust)
+        self.trust, self.kind = trust, type(self.model).__name__
+        from transformers.models.auto import modeling_auto as auto
+
+        self.masked = self.kind in auto.MODEL_FOR_MASKED_LM_MAPPING_NAMES.values()
+        names = auto.MODEL_FOR_CAUSAL_LM_MAPPING_NAMES.values()
+        causal = self.kind in names or "CausalLM" in self.kind
+        if self.model.config.is_encoder_decoder or not (self.masked or causal):
+            raise ValueError(
+                f"{place} is a {self.kind}, which has no loss on text: give a causal or masked "
+                "language model, such as GPT2LMHeadModel or BertForMaskedLM"
+            )
+        if self.tokenizer is None or (self.masked and self.tokenizer.mask_token_id is None):
+            raise ValueError(f"{place} has no tokenizer{' with a mask token' * self.masked}")
+        self.tokenizer.padding_side = "right"
+        self.model.float()
+
+    def batches(self, lines: list[str], seed: int) -> Iterator[Batch]:
+        """Yield the lines, `ROWS` a batch; the labels of tokens that are not predicted are -100."""
+        generator, length = torch.Generator().manual_seed(seed), self.tokenizer.model_max_length
+        options: Any = {"max_length": min(TOKENS, length), "return_special_tokens_mask": True}
+        for n in range(0, len(lines), ROWS):
+            found = self.tokenizer(
+                lines[n : n + ROWS], padding=True, truncation=True, return_tensors="pt", **options
+            )
+            ids, wanted = found["input_ids"], found["attention_mask"] == 1
+            if self.masked:
+                wanted &= found["special_tokens_mask"] == 0
+                wanted &= torch.rand(ids.shape, generator=generator) < _MASKED
+                found["input_ids"] = ids.masked_fill(wanted, self.tokenizer.mask_token_id)
+            batch = {**taken(self.model, found), "labels": ids.masked_fill(~wanted, -100)}
+            if self.predicted(batch):
+                yield batch
+
+    def shuffled(self, lines: list[str], seed: int) -> Iterator[Batch]:
+        """Yield batches of the lines in random orders, without end."""
+        generator = torch.Generator().manual_seed(seed)
+        for epoch in count(seed):
+            order = torch.randperm(len(lines), generator=generator).tolist()
+            yield from self.batches([lines[i] for i in order], epoch)
+
+    def predicted(self, batch: Batch) -> int:
+        """Return the number of tokens to predict; a causal model does not predict a row's first."""
+        return int((batch["labels"][:, not self.masked :] != -100).sum())
+
+    @torch.no_grad()
+    def loss(self, model: Any, batches: Iterable[Batch]) -> float:
+        """Return a model's mean loss per predicted token."""
+        pairs = [(self.predicted(batch), float(model(**batch).loss)) for batch in batches]
+        if not pairs:
+            raise ValueError("the held-out lines have no token to predict: give longer lines")
+        return sum(n * loss for n, loss in pairs) / sum(n for n, _ in pairs)
+
+
+def adapt(
+    model: Any,
+    olds: Mapping[str, nn.Module],
+    batches: Iterator[Batch],
+    *,
+    steps: int,
+    lr: float,
+    everything: bool = False,
+    taper: int = 0,
+) -> int:
+    """Train the new norms, or all weights, with AdamW; return the number of trained weights.
+
+    During the first `taper` steps the norms at the paths of `olds` are `(1 - a) old + a new`, where
+    a rises from 0 to 1. The rate rises during a tenth of the steps and then falls to 0; for gains
+    and DyT's alpha it is relative to their RMS. There is no weight decay and no dropout.
+
+    Raises ValueError if the loss is no longer finite.
+    """
+    swapped = [module for module in model.modules() if isinstance(module, Swapped)]
+    news = {weight: name for module in swapped for name, weight in module.named_parameters()}
+    groups: list[dict[str, Any]] = []
+    for weight in model.parameters():
+        if weight.requires_grad_(everything or weight in news).requires_grad:
+            scale = news.get(weight) in ("weight", "norm.alpha")
+            size = float(weight.detach().square().mean().sqrt()) if scale else 1.0
+            groups.append({"params": [weight], "lr": lr * size})
+    optimizer = torch.optim.AdamW(groups, weight_decay=0.0)
+    rate = torch.optim.lr_scheduler.LambdaLR(
+        optimizer, lambda done: min(1.0, 10 * (done + 1) / steps) * (1 - done / steps)
+    )
+    a = 1.0
+
+    def mix(old: nn.Module, _: nn.Module, given: tuple[Any, ...], y: Tensor) -> Tensor:
+        return y if a == 1 else torch.lerp(old(*given), y, a)
+
+    with ExitStack() as hooks:
+        for path, old in olds.items():
+            hook = model.get_submodule(path).register_forward_hook(partial(mix, old))
+            hooks.callback(hook.remove)
+        for step in range(1, steps + 1):
+            a = min(1.0, step / (taper + 1))
+            loss = model(**next(batches)).loss
+            if not loss.isfinite():
+                raise ValueError(f"the loss is {loss} at step {step}: lower --lr, now {lr:g}")
+            optimizer.zero_grad()
+            loss.backward()
+            nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+            optimizer.step()
+            rate.step()
+            say(Stage("step", step, steps))
+    return sum(weight.numel() for group in groups for weight in group["params"])
+
+
+@torch.no_grad()
+def save(model: Any, language: Language, batch: Batch, out: Path, *, keep: bool) -> float:
+    """Write a model whose norms are `none` as one of its original class, with its tokenizer.
+
+    The class's own eps becomes `EPS`, and its gains `sqrt(EPS) gain`: `sqrt(EPS) gain (x - mean) /
+    sqrt(var + EPS)` differs from `gain (x - mean)` by the relative difference var / (2 EPS). The
+    folder is loaded by transformers, and moved to `out` if `keep`. Returns the relative RMS
+    difference of the logits of a batch.
+
+    Raises ValueError, and leaves no files, if the class cannot express the model.
+    """
+    from transformers import AutoTokenizer
+
+    original, values = language.model, model.state_dict()
+    probes: dict[str, tuple[Tensor, Swapped]] = {}
+    for path, old in original.named_modules(remove_duplicate=False):
+        if is_norm(old):
+            new = model.get_submodule(path)
+            if not isinstance(new, Swapped):
+                raise ValueError(f"--out: {path} must be swapped too: all norms share one eps")
+            x = torch.randn(1, 2, len(new.weight)).movedim(-1, new.axis)
+            probes[path], empty = (x, new), copy.deepcopy(old)
+            for weight in empty.parameters():
+                weight.zero_()
+            plus = float(empty(x).any())  # the gain of Gemma's norms is 1 + weight
+            values[f"{path}.weight"] = new.weight * EPS**0.5 - plus
+    config = original.config
+    eps = {name: value for name, value in config.to_dict().items() if "norm_eps" in name}
+    with TemporaryDirectory(prefix=f".{out.name}.", dir=out.parent) as temporary:
+        folder = Path(temporary, out.name)
+        config.update(dict.fromkeys(eps, EPS))
+        try:
+            original.save_pretrained(folder, state_dict=values)
+        except Exception as error:  # transformers raises exceptions of any class
+            raise ValueError(f"--out {out} cannot be written: {first_line(error)}") from error
+        config.update(eps)
+        tokenizer = AutoTokenizer.from_pretrained(language.folder, trust_remote_code=language.trust)
+        tokenizer.save_pretrained(folder)
+        loaded, *_ = load_model(str(folder), trust=language.trust)
+        for path, (x, new) in probes.items():
+            if _apart(loaded.get_submodule(path)(x), new(x)) > _APART:
+                raise ValueError(f"--out: {path} of {language.kind} takes no eps from config.json")
+        given, real = {k: x for k, x in batch.items() if k != "labels"}, batch["attention_mask"] > 0
+        apart = _apart(loaded(**given).logits[real], model(**given).logits[real])
+        if not apart <= _APART:
+            raise ValueError(f"--out: the logits of the saved model differ by {apart:.1g}")
+        if keep:
+            folder.rename(out)
+    return apart
+
+
+def _apart(y: Tensor, other: Tensor) -> float:
+    """Return RMS(y - other) / RMS(other)."""
+    return float((y - other).square().mean().sqrt() / other.square().mean().sqrt())
