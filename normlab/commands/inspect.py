@@ -50,7 +50,7 @@ With --hf or --module, the exit status is 1 if a finding is `broken`.
 
 def main(argv: list[str]) -> int:
     """Examine the model or data in the arguments, print the sheet and write `inspect.json`."""
-    does = "Examine a model at initialization or a finished run: leaks, statistics, gradients, ..."
+    does = "Examine a model at initialization, or finished runs: leaks, statistics, gradients, ..."
     parser = command_parser("inspect", does, _EXAMPLES)
     add = parser.add_argument
     add("subject", nargs="*", metavar="RUN | key=value", help="runs, or settings as for train")
@@ -72,6 +72,8 @@ def main(argv: list[str]) -> int:
     arguments = parser.parse_intermixed_args(argv)
     if any(map(vars(arguments).get, _FOREIGN)):
         return _examine_foreign(parser, arguments)
+    if arguments.data and arguments.where:
+        parser.error("--where selects runs, which --data does not take")
     if arguments.data:
         return _describe_data(arguments.subject, as_json=arguments.json)
 
@@ -176,8 +178,8 @@ def _averaged(found: Mapping[str, Any] | None) -> str:
 
 def _examine_foreign(parser: Parser, arguments: Namespace) -> int:
     """Examine a model that normlab did not build; return 1 if a finding is `broken`."""
-    if arguments.subject or arguments.data or arguments.out:
-        parser.error("--hf and --module take no RUN, key=value, --data or --out")
+    if arguments.subject or arguments.where or arguments.data or arguments.out:
+        parser.error("--hf and --module take no RUN, key=value, --where, --data or --out")
     one = bool(arguments.hf) != bool(arguments.module)
     if not one or bool(arguments.module) != bool(arguments.inputs):
         parser.error("give --hf MODEL, or --module MODULE:NAME with --inputs MODULE:NAME")

@@ -210,7 +210,7 @@ def test_names_that_are_not_there_are_refused(capsys):
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["--hf", "x", "norm=bn"], "take no RUN, key=value, --data or --out"),
+        (["--hf", "x", "norm=bn"], "take no RUN, key=value, --where, --data or --out"),
         (["--hf", "x", "--html", "no/p.html"], "--html no/p.html: there is no such folder"),
         (["--text", "x"], "give --hf MODEL, or --module MODULE:NAME with --inputs"),
         (["--hf", "x", "--inputs", "a:b"], "give --hf MODEL, or --module"),
