@@ -54,13 +54,9 @@ def example_of(
     names = [] if forward else [*inspect.signature(model.forward).parameters]
     config = getattr(model, "config", None)
     device = next((each.device for each in model.parameters()), torch.device("cpu"))
-    form = "dict" if isinstance(batch, Mapping) else "tensor"
-    given = batch if form == "dict" else {0: batch}
-    if isinstance(batch, tuple | list):
-        form, given = "tuple", dict(enumerate(batch))
-    values: dict[Key, Any] = {
-        k: x.to(device) if isinstance(x, Tensor) else x for k, x in given.items()
-    }
+    form = "tuple" if isinstance(batch, tuple | list) else "tensor"
+    form = "dict" if isinstance(batch, Mapping) else form
+    values = values_of(batch, device)
     if values.get("past_key_values") is not None:
         raise ValueError("past_key_values: a cache holds tokens of earlier calls; leave it out")
     named = {k: names[k] if isinstance(k, int) and k < len(names) else str(k) for k in values}
@@ -109,6 +105,13 @@ def example_of(
         example, side="left" if left else "right", fill=fill, has_padding=bool(pads.any())
     )
     return _cut(example, config, rows, tokens)
+
+
+def values_of(batch: Any, device: torch.device) -> dict[Key, Any]:
+    """Return a batch's inputs by name or position, on a device."""
+    several = batch if isinstance(batch, tuple | list) else [batch]
+    given = batch if isinstance(batch, Mapping) else dict(enumerate(several))
+    return {k: x.to(device) if isinstance(x, Tensor) else x for k, x in given.items()}
 
 
 def _fill(x: Tensor, pads: Tensor, config: Any) -> int | float:

@@ -27,6 +27,11 @@ class Call:
     output: Any = None
 
 
+def inside(name: str, outer: str) -> bool:
+    """Return whether a module's path is inside another's."""
+    return name != outer and (not outer or name.startswith(f"{outer}."))
+
+
 def record(
     model: nn.Module,
     example: Example,

@@ -92,7 +92,7 @@ def depth(about: Foreign) -> Finding:
     with unchanged(about.model), torch.enable_grad():
         about.model.requires_grad_(True).zero_grad()
         try:
-            loss(run(about.model, about.variant("alone"), about.forward)).backward()
+            loss(run(about.model, about.example.alone(), about.forward)).backward()
         except RuntimeError as error:  # some layers have no gradient in eval mode
             return Finding.none(f"no gradient: {error}".partition("\n")[0])
         found = {name: float(norm) for name, norm in gradient_norms(about.model).items()}
@@ -142,7 +142,7 @@ def sinks(about: Foreign) -> Finding:
     transformers that returns `attentions`.
     """
     model: Any = about.model
-    row = about.variant("alone")
+    row = about.example.alone()
     if not hasattr(model, "set_attn_implementation") or about.example.length < SINK_KEYS:
         return Finding.none(f"it needs {SINK_KEYS} tokens, and a model that returns its attentions")
     former = model.config._attn_implementation
@@ -177,7 +177,7 @@ def _moved(about: Foreign) -> float:
     """Return how far row 0's output has moved, without torch's fused layers."""
     base = about.output("alone", fast=False)
     torch.backends.mha.set_fastpath_enabled(False)
-    return moved(run(about.model, about.variant("alone"), about.forward), base)
+    return moved(run(about.model, about.example.alone(), about.forward), base)
 
 
 def _rounded(about: Foreign, change: Callable[[Tensor], Tensor], *modules: nn.Module) -> float:
@@ -199,7 +199,7 @@ def _layers(about: Foreign) -> dict[str, Tensor]:
 
     about.output("alone", fast=False)  # cache the baseline before anything is changed
     torch.backends.mha.set_fastpath_enabled(False)
-    calls, _ = record(about.model, about.variant("alone"), about.forward, is_layer)
+    calls, _ = record(about.model, about.example.alone(), about.forward, is_layer)
     found: dict[str, Tensor] = {}
     for each in calls:
         x, y = (next(tensors(value), None) for value in ((each.args, each.kwargs), each.output))

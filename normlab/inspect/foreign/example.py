@@ -90,9 +90,11 @@ class Example:
         """The tensors that `content` names."""
         return [self.values[key] for key in self.content]
 
-    def alone(self) -> "Example":
-        """Return row 0 without the other rows."""
-        return self.cut(self.rows, 0, 1)
+    def alone(self, row: int = 0) -> "Example":
+        """Return a row without the other rows, and without its padding."""
+        one = self.cut(self.rows, row, row + 1)
+        real = one.real[0].nonzero().flatten().tolist()
+        return one.cut(one.tokens, real[0], real[-1] + 1) if real else one
 
     def padded(self, n: int, *, other: bool = False) -> "Example":
         """Return row 0 alone with n positions of padding on the mask's side.

@@ -17,7 +17,7 @@ import torch
 from torch import Tensor, nn
 from torch.utils._pytree import tree_flatten, tree_unflatten
 
-from normlab.inspect.foreign.calls import Call, record
+from normlab.inspect.foreign.calls import Call, inside, record
 from normlab.inspect.foreign.example import Fit, run, tensors
 from normlab.inspect.foreign.subject import LEAK, Foreign, moved
 from normlab.inspect.foreign.wide import widened
@@ -36,12 +36,12 @@ def locate(about: Foreign, name: str, base: str, seen: str) -> tuple[str | None,
     The path is "" for the model itself, and None if no module explains the movement; `seen` is what
     the output should not depend on, such as `padding`.
     """
-    model, variant, fit = about.model, about.variant(name), about.fit(name)
+    model, (variant, fit) = about.model, about.variant(name)
     kinds: list[Kind] = []
     places: list[tuple[str, str]] = []
     left = 0.0
     with torch.no_grad(), widened():
-        calls, y = record(model, about.variant(base), about.forward)
+        calls, y = record(model, about.variant(base)[0], about.forward)
         former = _numbered(calls)
         for _ in range(ROUNDS):
             with _kept(model, former, kinds, fit):
@@ -91,11 +91,7 @@ def _suspects(former: Calls, found: Calls, fit: Fit) -> list[Call]:
         and _agree((former[key].args, former[key].kwargs), (call.args, call.kwargs), fit)
         and not _agree(former[key].output, call.output, fit)
     ]
-    return [call for call in odd if not any(_inside(other, call) for other in odd)]
-
-
-def _inside(call: Call, of: Call) -> bool:
-    return call.name != of.name and (not of.name or call.name.startswith(f"{of.name}."))
+    return [call for call in odd if not any(inside(other.name, call.name) for other in odd)]
 
 
 def _agree(former: Any, found: Any, fit: Fit) -> bool:
@@ -141,7 +137,7 @@ def _described(call: Call, former: Calls, found: Calls, fit: Fit, seen: str) -> 
     alike = len({each.name for each in former.values() if _kind(each) == _kind(call)})
     more = f" (and {alike - 1} like it)" * (alike > 1)
     for key, inner in found.items():
-        if not _inside(inner, call) or key not in former:
+        if not inside(inner.name, call.name) or key not in former:
             continue
         given, before = ((each.args, each.kwargs) for each in (inner, former[key]))
         if not _agree(before, given, fit):

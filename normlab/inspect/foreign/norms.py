@@ -13,7 +13,6 @@ from collections import Counter
 from collections.abc import Sequence, Set
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
-from functools import cached_property
 from typing import Any
 
 import torch
@@ -22,7 +21,7 @@ from torch.nn.modules.batchnorm import _NormBase
 from torch.utils._pytree import tree_map_only
 
 from normlab.inspect.explain import axes_in_words, in_order
-from normlab.inspect.foreign.calls import Call, record
+from normlab.inspect.foreign.calls import Call, inside, record
 from normlab.inspect.foreign.example import Example, ModelFailed
 from normlab.inspect.foreign.functional import (
     OVER_FEATURES,
@@ -99,16 +98,15 @@ class FoundNorm:
 
 
 class _Trial:
-    """A copy of a called module in another dtype, run with other inputs."""
+    """A copy of a called module with gains of 1, in another dtype, run with other inputs."""
 
-    def __init__(
-        self, call: Call, dtype: torch.dtype, *, training: bool, own_gains: bool = False
-    ) -> None:
+    def __init__(self, call: Call, dtype: torch.dtype) -> None:
         def cast(x: Tensor) -> Tensor:
             return x.to(dtype) if x.is_floating_point() else x
 
-        self.module = copy.deepcopy(call.module).to(dtype).train(training)
-        for parameter in () if own_gains else self.module.parameters():
+        self.module = copy.deepcopy(call.module).to(dtype)
+        self.gains = [parameter.data.clone() for parameter in self.module.parameters()]
+        for parameter in self.module.parameters():
             parameter.data.fill_(1)
         given = [*call.args], dict(call.kwargs)
         self._args, self._kwargs = tree_map_only(Tensor, cast, given)
@@ -117,25 +115,27 @@ class _Trial:
         x: Tensor = self._holder[self._place]
         self.size = float(x.square().mean().sqrt()) or 1.0
         self.x = x + 0.1 * self.size * torch.where(x < 0, -1, 1)  # no value is near 0
+        self._before: dict[bool, Tensor] = {}
 
     @torch.no_grad()
-    def __call__(self, x: Tensor) -> Tensor:
+    def __call__(self, x: Tensor, *, training: bool = False) -> Tensor:
         """Return the output for the input `x`; the module's own statistics stay as they are."""
         self._holder[self._place] = x
         (torch.cuda if x.is_cuda else torch.default_generator).manual_seed(0)
-        module = copy.deepcopy(self.module) if self.module.training else self.module
-        return module(*self._args, **self._kwargs)
+        module = copy.deepcopy(self.module) if training else self.module
+        return module.train(training)(*self._args, **self._kwargs)
 
-    def moved(self, index: Sequence[int]) -> Tensor:
+    def before(self, training: bool = False) -> Tensor:
+        """Return the output for the unchanged input."""
+        if training not in self._before:
+            self._before[training] = self(self.x, training=training)
+        return self._before[training]
+
+    def moved(self, index: Sequence[int], training: bool) -> Tensor:
         """Return which outputs move if the value at `index` of the input changes."""
-        other = self.x.clone()
+        other, before = self.x.clone(), self.before(training)
         other[tuple(index)] += _LARGE * (self.size + 1)  # also far above eps
-        return ~((self(other) - self.before).abs() <= _MOVED * self.before.abs())
-
-    @cached_property
-    def before(self) -> Tensor:
-        """The output for the unchanged input."""
-        return self(self.x)
+        return ~((self(other, training=training) - before).abs() <= _MOVED * before.abs())
 
     def ignores_scale(self) -> bool:
         """Return whether doubling the input does far less than noise of its size, at any scale."""
@@ -204,9 +204,10 @@ def find_norms(about: Foreign) -> list[FoundNorm]:
         passes = _passes(about, example)
     found: dict[str, FoundNorm] = {}
     functions = {name for name, call in passes[0].items() if isinstance(call.module, Functional)}
-    for name in sorted(passes[0], key=lambda name: (name in functions, -len(name))):
+    innermost_first = sorted(passes[0], key=lambda name: (name in functions, -len(name)))
+    for name in innermost_first:
         pairs = ((name, each) if name in functions else (each, name) for each in found)
-        if not any(inner.startswith(f"{outer}." if outer else "") for inner, outer in pairs):
+        if not any(inside(*pair) for pair in pairs):
             mine = [calls[name] for calls in passes if name in calls]
             mine = mine if len(mine) == 3 else mine[:1]
             for dtype in (torch.float64, torch.float32):  # not all kernels and devices support both
@@ -228,21 +229,24 @@ def _small(example: Example) -> Example:
 
 
 def _passes(about: Foreign, example: Example) -> list[dict[str, Call]]:
-    """Return the calls with all rows, and with row 0 alone and padded if it has positions."""
-    passes = [_calls(about, example)]
+    """Return the calls with all rows, and with row 0 alone and padded if it has positions.
+
+    These are the first calls of modules that may be norms, and all calls of functional norms.
+    """
+    maybe = {name for name, module in about.model.named_modules() if _may_be_norm(module)}
+
+    def calls(variant: Example) -> dict[str, Call]:
+        with Functionals(about.model) as functions:
+            found, _ = record(about.model, variant, about.forward, lambda name, _: name in maybe)
+        first = {call.name: call for call in reversed(found)}
+        return {call.name: first[call.name] for call in found} | functions.found
+
+    passes = [calls(example)]
     if example.length:
         with suppress(ModelFailed):
             longer = example.padded(max(8, example.length // 2))
-            passes += [_calls(about, each) for each in (example.alone(), longer)]
+            passes += [calls(each) for each in (example.alone(), longer)]
     return passes
-
-
-def _calls(about: Foreign, example: Example) -> dict[str, Call]:
-    """Return the first calls of modules that may be norms, and all calls of functional norms."""
-    with Functionals(about.model) as functions:
-        calls, _ = record(about.model, example, about.forward, lambda _, each: _may_be_norm(each))
-    first = {call.name: call for call in reversed(calls)}
-    return {call.name: first[call.name] for call in calls} | functions.found
 
 
 def _is_norm(module: nn.Module) -> bool:
@@ -276,18 +280,19 @@ def _tried(calls: Sequence[Call], example: Example, dtype: torch.dtype) -> Found
     sure, few = _is_norm(module), _FEW * call.output[0].numel()
     if not sure and sum(each.numel() for each in module.parameters()) > few:
         return None
-    still, learning = (_Trial(call, dtype, training=each) for each in (False, True))
-    if not sure and not still.ignores_scale():
+    trial = _Trial(call, dtype)
+    if not sure and not trial.ignores_scale():
         return None
-    axes = _roles(calls, example, still)
-    evaluation = _reach(still, calls, example, axes)
+    axes = _roles(calls, example, trial)
+    trials = [trial, *(_Trial(padded, dtype) for padded in calls[2:])]
+    evaluation = _reach(trials, calls, example, axes, training=False)
     if not sure and not evaluation.pools:
         return None
     training = gains = None
     with suppress(Exception):  # such as torch's, if there is one value per feature
-        same = torch.equal(still.before, learning.before)
-        training = evaluation if same else _reach(learning, calls, example, axes)
-        gains = _gains(_Trial(call, dtype, training=True, own_gains=True), axes)
+        same = torch.equal(trial.before(), trial.before(training=True))
+        training = evaluation if same else _reach(trials, calls, example, axes, training=True)
+        gains = _gains(trial, axes)
     eps = next((v for k, v in vars(module).items() if "eps" in k and isinstance(v, float)), None)
     kind = module.kind if isinstance(module, Functional) else type(module).__name__
     shape = tuple(call.output.shape)
@@ -313,7 +318,7 @@ def _roles(calls: Sequence[Call], example: Example, trial: _Trial) -> Roles:
 
 def _channels(trial: _Trial) -> int:
     """Return the channel axis of an image: the gain's, or, without a gain, torch's convention."""
-    before = trial.before
+    before = trial.before()
     for gain in filter(lambda gain: gain.ndim == 1, trial.module.parameters()):
         gain.data[0] += 1
         counts = _counts(trial(trial.x) != before)
@@ -332,21 +337,26 @@ def _counts(moved: Tensor) -> list[int]:
     return [int(moved.movedim(a, 0).reshape(n, -1).any(1).sum()) for a, n in enumerate(moved.shape)]
 
 
-def _reach(trial: _Trial, calls: Sequence[Call], example: Example, axes: Roles) -> Reach:
-    """Return what the first real value of row 0 affects."""
-    training, left = trial.module.training, example.side == "left"
-    counts = _counts(trial.moved([-left if role == _POSITION else 0 for role in axes]))
+def _reach(
+    trials: Sequence[_Trial],
+    calls: Sequence[Call],
+    example: Example,
+    axes: Roles,
+    *,
+    training: bool,
+) -> Reach:
+    """Return what the first real value of row 0 affects, and whether its padding does."""
+    trial, left, padding = trials[0], example.side == "left", None
+    counts = _counts(trial.moved([-left if role == _POSITION else 0 for role in axes], training))
     pools = in_order({r for a, role in enumerate(axes) for r in role if counts[a] > 1})
     features = [a for a, role in enumerate(axes) if role == _FEATURE]
     reached, everything = (math.prod(n[a] for a in features) for n in (counts, trial.x.shape))
-    padding = None
-    if len(calls) > 1:
-        dtype, alone = trial.x.dtype, calls[1].output.shape
-        trial = _Trial(calls[2], dtype, training=training)
-        for axis, (real, size) in enumerate(zip(alone, trial.x.shape, strict=True)):
+    for padded in trials[1:]:
+        alone = calls[1].output.shape
+        for axis, (real, size) in enumerate(zip(alone, padded.x.shape, strict=True)):
             if real < size:  # change the outermost padding
                 index = [-1 if a == axis and not left else 0 for a in range(len(alone))]
-                moved = trial.moved(index).narrow(axis, (size - real) * left, real)
+                moved = padded.moved(index, training).narrow(axis, (size - real) * left, real)
                 padding = bool(moved.any())
     return Reach(tuple(pools), (reached, everything), padding)
 
@@ -357,11 +367,14 @@ def _gains(trial: _Trial, axes: Roles) -> tuple[int, int] | None:
     An input that alternates between +1000 and -1000 is normalized to +1 and -1. So the distance
     from the output for 0 is the gain, however it is parameterized (`w`, `1 + w`).
     """
-    if not any(p.numel() for p in trial.module.parameters()):
+    if not any(gain.numel() for gain in trial.gains):
         return None
+    for parameter, gain in zip(trial.module.parameters(), trial.gains, strict=True):
+        parameter.data.copy_(gain)
     grid = torch.meshgrid(*map(torch.arange, trial.x.shape), indexing="ij")
     sign = (1 - 2 * (torch.stack(grid).sum(0) % 2)).to(trial.x)
-    squares = (trial(_LARGE * sign) - trial(0 * sign)).square()
+    plus, zero = (trial(x, training=True) for x in (_LARGE * sign, 0 * sign))
+    squares = (plus - zero).square()
     others = [a for a, role in enumerate(axes) if role != _FEATURE]
     gains = (squares.mean(others) if others else squares).sqrt()
     near = gains <= NEAR_ZERO * gains.square().mean().sqrt()

@@ -5,11 +5,12 @@ All values are RMS(y' - y) / RMS(y) over the real positions of one row, computed
 
 import re
 from collections.abc import Mapping
+from contextlib import suppress
 
 import torch
 from torch import nn
 
-from normlab.inspect.foreign.calls import record
+from normlab.inspect.foreign.calls import inside, record
 from normlab.inspect.foreign.example import ModelFailed, call, looked_at, tensors
 from normlab.inspect.foreign.locate import locate
 from normlab.inspect.foreign.subject import LEAK, Foreign, Moved, moved
@@ -74,13 +75,12 @@ def forward(about: Foreign) -> Finding:
     A row is run twice. If the outputs differ or have NaN, no other question is asked, except
     `statistics` after NaN.
     """
-    y, row = about.output("alone"), about.variant("alone")
+    y, row = about.output("alone"), about.example.alone()
     if bool(y.isnan().any()):
         calls, _ = record(about.model, row, about.forward)
         odd = [each for each in calls if any(bool(x.isnan().any()) for x in tensors(each.output))]
-        last = next((a for a, b in zip(odd, [*odd[1:], None], strict=True)
-                     if b is None or not b.name.startswith(a.name)), None)  # fmt: skip
-        path = last.name if last else None
+        innermost = (a.name for a in odd if not any(inside(b.name, a.name) for b in odd))
+        path = next(innermost, None)
         text = f"the output has NaN at {percent(float(y.isnan().double().mean()))} of its entries"
         return Finding(f"{text}, first in {path or 'the model'}", verdict="broken", module=path)
     given = row.change(row.content, lambda _, x: x.clone())
@@ -120,6 +120,9 @@ def padding(about: Foreign) -> Finding:
         base, worst = (f"short, {name}" for name in names)
         found = {worst: about.moved(worst, base)}
         how = f"One row of {example.length - n:,} positions, padded by {n:,}; longer rows fail"
+    if base == "alone" and max(each.wide for each in found.values()) <= LEAK:
+        with suppress(ModelFailed):  # a row that is too short to run alone
+            found["shortest row in its batch"] = about.rounding()
     return leak(about, found, ("", base), "padding", how)
 
 

@@ -2,16 +2,15 @@
 
 from collections import defaultdict
 from collections.abc import Mapping
-from contextlib import ExitStack
 from dataclasses import replace
-from functools import partial
 from typing import Any
 
 import torch
 from torch import Tensor
-from torch.utils._pytree import tree_map_only
 
-from normlab.inspect.foreign.example import call, run
+from normlab.inspect.foreign.batches import values_of
+from normlab.inspect.foreign.calls import record
+from normlab.inspect.foreign.example import call, tensors
 from normlab.inspect.foreign.subject import Foreign
 from normlab.inspect.foreign.unchanged import unchanged
 from normlab.inspect.question import Finding, Table, question
@@ -74,26 +73,20 @@ def statistics(about: Foreign) -> Finding:
 def _moments(about: Foreign, norms: Mapping[str, Any]) -> dict[str, list[Tensor]]:
     """Return the count, mean and mean square per channel of each norm's inputs, for each row."""
     seen: dict[str, list[Tensor]] = defaultdict(list)
-
-    def add(name: str, norm: Any, args: tuple[Any, ...]) -> None:
-        given = args[0] if args and isinstance(args[0], Tensor) else None
-        if given is not None and given.shape[1:2] == norm.running_mean.shape:
-            x = given.double().transpose(0, 1).flatten(1)
-            count = torch.full_like(x[:, 0], x.shape[1])
-            seen[name].append(torch.stack([count, x.mean(1), x.square().mean(1)]))
-
     example = about.example
     key, axis = next(iter(example.rows.items()))
-    own = _values(about, about.batches[0])[key].shape[axis]  # a single row was given a second one
-    with ExitStack() as hooks:
-        for name, norm in norms.items():
-            hooks.callback(norm.register_forward_pre_hook(partial(add, name)).remove)
-        for number in range(min(example.size, own)):
-            row = example.cut(example.rows, number, number + 1)
-            if example.length:
-                real = example.real[number].nonzero().flatten()
-                row = row.cut(example.tokens, int(real[0]), int(real[-1]) + 1)
-            run(about.model, row, about.forward)
+    own = values_of(about.batches[0], example.device)[key].shape[
+        axis
+    ]  # a single row was given a second one
+    for number in range(min(example.size, own)):
+        row = example.alone(number)
+        calls, _ = record(about.model, row, about.forward, lambda name, _: name in norms)
+        for each in calls:
+            given = next(tensors((each.args, each.kwargs)))
+            if given.shape[1:2] == norms[each.name].running_mean.shape:
+                x = given.double().transpose(0, 1).flatten(1)
+                count = torch.full_like(x[:, 0], x.shape[1])
+                seen[each.name].append(torch.stack([count, x.mean(1), x.square().mean(1)]))
     return seen
 
 
@@ -120,13 +113,6 @@ def _compared(norm: Any, seen: list[Tensor]) -> tuple[float | None, float | None
     return distance, ratio, times, stale
 
 
-def _values(about: Foreign, batch: Any) -> dict[Any, Any]:
-    """Return a batch's inputs by name or position, on the model's device."""
-    several = batch if isinstance(batch, tuple | list) else [batch]
-    values = dict(batch if isinstance(batch, Mapping) else enumerate(several))
-    return tree_map_only(Tensor, lambda x: x.to(about.example.device), values)
-
-
 def _losses(about: Foreign, norms: list[Any]) -> dict[str, float]:
     """Return the mean loss over the batches for each kind of statistics."""
 
@@ -134,7 +120,8 @@ def _losses(about: Foreign, norms: list[Any]) -> dict[str, float]:
         for norm in norms:
             norm.train(training)
             norm.momentum = momentum  # 0 keeps the statistics, None averages the batches'
-        given = [replace(about.example, values=_values(about, batch)) for batch in about.batches]
+        batches = (values_of(batch, about.example.device) for batch in about.batches)
+        given = (replace(about.example, values=values) for values in batches)
         outputs = (call(about.model, each, about.forward) for each in given)
         losses = [float(about.loss(y, b)) for y, b in zip(outputs, about.batches, strict=True)]
         return sum(losses) / len(losses)

@@ -1,5 +1,6 @@
 """The module under inspection, and the outputs that the questions compare."""
 
+import math
 import sys
 from collections import Counter
 from collections.abc import Sequence
@@ -92,31 +93,30 @@ class Foreign:
 
         return find_norms(self)
 
-    def variant(self, name: str) -> Example:
-        """Return the example, or a variant of it by name; row 0 comes first in all.
+    def variant(self, name: str) -> tuple[Example, Fit]:
+        """Return a variant of the example, and which part of its tensors is also in row 0 alone.
 
         A `short` row is cut so that with padding it has the example's length.
         """
-        example, n = self.example, self.pads
-        short = example.cut(example.tokens, 0, example.length - n) if "short" in name else example
-        variants = {
-            "padded": lambda: short.padded(n),
-            "padded by other values": lambda: short.padded(n, other=True),
-            "two rows": lambda: example.cut(example.rows, 0, 2),
-            "other rows": example.with_other_rows,
-            "later tokens": lambda: example.with_later_tokens(example.steps // 2),
-            **dict.fromkeys(("batch", "in training"), lambda: example),
-        }
-        return variants.get(name.removeprefix("short, "), example.alone)()
-
-    def fit(self, name: str) -> Fit:
-        """Return which entries of a variant's tensors correspond to those of the row alone."""
-        side, length, steps = self.example.side, self.example.length, self.example.steps
-        if name == "later tokens":
-            return Fit("right", steps, steps // 2)
+        example, n, whole, padded = self.example, self.pads, Fit(), Fit(self.example.side)
         if name.startswith("short"):
-            return Fit(side, length, length - self.pads)
-        return Fit(side if "padded" in name else "right")
+            padded = Fit(example.side, example.length, example.length - n)
+            example = example.cut(example.tokens, 0, example.length - n)
+        match name.removeprefix("short, "):
+            case "padded":
+                return example.padded(n), padded
+            case "padded by other values":
+                return example.padded(n, other=True), padded
+            case "later tokens":
+                half = example.steps // 2
+                return example.with_later_tokens(half), Fit("right", example.steps, half)
+            case "other rows":
+                return example.with_other_rows(), whole
+            case "two rows":
+                return example.cut(example.rows, 0, 2), whole
+            case "batch" | "in training":
+                return example, whole
+        return example.alone(), whole
 
     def output(self, name: str, *, wide: bool = False, fast: bool = False) -> Tensor:
         """Return row 0's real output for a variant; the bases `alone` and `batch` are cached.
@@ -125,14 +125,15 @@ class Foreign:
         """
         key = name, wide, fast
         if key not in self._outputs:
+            variant, fit = self.variant(name)
             former = torch.backends.mha.get_fastpath_enabled()
             torch.backends.mha.set_fastpath_enabled(fast)
             with torch.no_grad(), widened() if wide else nullcontext():
-                y = run(self.model, self.variant(name), self.forward)
+                y = run(self.model, variant, self.forward)
             torch.backends.mha.set_fastpath_enabled(former)
             self.shapes[name] = y.shape
             if name != "alone":
-                y = self.fit(name)(y, self.output("alone", wide=wide, fast=fast))[0].clone()
+                y = fit(y, self.output("alone", wide=wide, fast=fast))[0].clone()
             if name not in ("alone", "batch"):
                 return y
             self._outputs[key] = y
@@ -146,21 +147,40 @@ class Foreign:
         return self._moves[name, base]
 
     def _moved(self, name: str, base: str, fast: bool) -> Moved:
-        values, argmax = [], 0.0
+        (_, fit), values, argmax = self.variant(name), [], 0.0
         for wide in (False,) if self.blind else (False, True):
             y0 = self.output(base, wide=wide, fast=fast)
-            y0 = self.fit(name)(y0, y0)[0] if base == "alone" else y0
+            y0 = fit(y0, y0)[0] if base == "alone" else y0
             y = self.output(name, wide=wide, fast=fast)
             values.append(moved(y, y0))
-            argmax = argmax if wide else float((y.argmax(-1) != y0.argmax(-1)).double().mean())
+            argmax = argmax if wide else _argmax(y, y0)
         return Moved(values[-1], values[0], argmax)
+
+    def rounding(self) -> Moved:
+        """Return how far the shortest row alone is from the same row in its batch.
+
+        In the model's dtype: in a model without leaks, this is rounding.
+        """
+        example, last = self.example, self.example.size - 1
+        like = self.output("alone").shape
+        with torch.no_grad():
+            batch = run(self.model, example, self.forward)
+            y0 = run(self.model, example.alone(last), self.forward)
+        axis = next((n for n, size in enumerate(like) if size != batch.shape[n]), 0)
+        y, y0 = Fit(example.side)(batch.narrow(axis, last, 1), y0)
+        return Moved(0.0, moved(y, y0), _argmax(y, y0))
+
+
+def _argmax(y: Tensor, y0: Tensor) -> float:
+    return float((y.argmax(-1) != y0.argmax(-1)).double().mean())
 
 
 def moved(values: Tensor, base: Tensor) -> float:
     """Return RMS(values - base) / RMS(base); infinite if only one of them has a NaN or infinity."""
-    odd = ~base.isfinite() & ((values == base) | (values.isnan() & base.isnan()))
-    change = movement(values.masked_fill(odd, 0), base.masked_fill(odd, 0))
-    return change if change == change else float("inf")
+    if not math.isfinite(change := movement(values, base)):
+        odd = ~base.isfinite() & ((values == base) | (values.isnan() & base.isnan()))
+        change = movement(values.masked_fill(odd, 0), base.masked_fill(odd, 0))
+    return change if change == change else math.inf
 
 
 def inspect(

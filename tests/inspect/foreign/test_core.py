@@ -138,6 +138,20 @@ def test_a_pass_that_is_random_or_has_nan_is_reported_first_and_the_rest_skipped
     assert verdicts(found) == {"forward": "broken", **dict.fromkeys(QUICK[1:], "does not apply")}
 
 
+def test_rounding_is_that_of_the_shortest_row_too(batch):
+    token = batch["input_ids"][1, 0]
+
+    class Rounding(nn.Embedding):
+        def forward(self, input_ids, attention_mask):
+            y = super().forward(input_ids)
+            narrow = len(y) > 1 and y.dtype != torch.float64
+            return y * (1 + 1e-3 * narrow * (input_ids == token)[..., None])
+
+    found = normlab.inspect(Rounding(50, 4), [batch], checks=["padding"]).findings["padding"]
+    assert found.verdict == "fine" and "float32 rounding moves the output by 0.0" in found.answer
+    assert 1e-4 < found.values["shortest row in its batch"]["narrow"] < 1e-3
+
+
 def test_values_under_padding_that_only_matter_if_they_are_unusual_are_worth_a_look(batch):
     class Convolution(Normed):
         def forward(self, input_ids, attention_mask):
