@@ -285,13 +285,13 @@ def _tried(calls: Sequence[Call], example: Example, dtype: torch.dtype) -> Found
         return None
     axes = _roles(calls, example, trial)
     trials = [trial, *(_Trial(padded, dtype) for padded in calls[2:])]
-    evaluation = _reach(trials, calls, example, axes, training=False)
+    evaluation = _reach(trials, calls, example, axes, False)
     if not sure and not evaluation.pools:
         return None
     training = gains = None
     with suppress(Exception):  # such as torch's, if there is one value per feature
         same = torch.equal(trial.before(), trial.before(training=True))
-        training = evaluation if same else _reach(trials, calls, example, axes, training=True)
+        training = evaluation if same else _reach(trials, calls, example, axes, True)
         gains = _gains(trial, axes)
     eps = next((v for k, v in vars(module).items() if "eps" in k and isinstance(v, float)), None)
     kind = module.kind if isinstance(module, Functional) else type(module).__name__
@@ -338,12 +338,7 @@ def _counts(moved: Tensor) -> list[int]:
 
 
 def _reach(
-    trials: Sequence[_Trial],
-    calls: Sequence[Call],
-    example: Example,
-    axes: Roles,
-    *,
-    training: bool,
+    trials: Sequence[_Trial], calls: Sequence[Call], example: Example, axes: Roles, training: bool
 ) -> Reach:
     """Return what the first real value of row 0 affects, and whether its padding does."""
     trial, left, padding = trials[0], example.side == "left", None
