@@ -18,8 +18,10 @@ MASKS = {
     **dict.fromkeys(("lengths", "length", "input_lengths", "seq_lengths"), "lengths"),
 }
 _MADE = ("attention_mask", "src_key_padding_mask")
+"""Masks that are added if the model takes one and the batch has none: all positions are real."""
 _TOKENS = ("input_ids", "inputs_embeds", "input_values", "input_features")
 _LIMITS = ("max_position_embeddings", "n_positions", "max_source_positions")
+"""Entries of a config that limit the number of positions, padding included."""
 SAMPLES = 320
 """Audio samples that count as one position: 20 ms at 16 kHz, a frame of most speech models."""
 KEPT = 8  # batches used for statistics and calibration

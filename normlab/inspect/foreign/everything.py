@@ -175,14 +175,12 @@ def _finding(answers: list[str], value: float, limit: float, table: Table) -> Fi
 
 def _moved(about: Foreign) -> float:
     """Return how far row 0's output has moved, without torch's fused layers."""
-    base = about.output("alone", fast=False)
     torch.backends.mha.set_fastpath_enabled(False)
-    return moved(run(about.model, about.example.alone(), about.forward), base)
+    return moved(run(about.model, about.example.alone(), about.forward), about.output("alone"))
 
 
 def _rounded(about: Foreign, change: Callable[[Tensor], Tensor], *modules: nn.Module) -> float:
     """Return how far row 0's output moves if the weights and inputs of modules are changed."""
-    about.output("alone", fast=False)
     with unchanged(about.model):
         for module in modules:
             for weight in module.parameters():
@@ -197,8 +195,6 @@ def _layers(about: Foreign) -> dict[str, Tensor]:
     def is_layer(name: str, module: nn.Module) -> bool:
         return name.rpartition(".")[2].isdigit() and bool(module._modules)
 
-    about.output("alone", fast=False)  # cache the baseline before anything is changed
-    torch.backends.mha.set_fastpath_enabled(False)
     calls, _ = record(about.model, about.example.alone(), about.forward, is_layer)
     found: dict[str, Tensor] = {}
     for each in calls:

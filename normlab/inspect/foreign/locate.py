@@ -23,7 +23,7 @@ from normlab.inspect.foreign.subject import LEAK, Foreign, moved
 from normlab.inspect.foreign.wide import widened
 
 AGREE = 1e-11  # in float64
-ROUNDS, TRIES = 3, 6
+ROUNDS, TRIES = 3, 6  # modules that are named at most, and suspects that are tried for each
 Calls = dict[tuple[str, int], Call]
 """Calls by module name and how often the module was called before."""
 Kind = tuple[str, type]

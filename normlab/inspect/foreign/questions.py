@@ -121,7 +121,7 @@ def padding(about: Foreign) -> Finding:
         found = {worst: about.moved(worst, base)}
         how = f"One row of {example.length - n:,} positions, padded by {n:,}; longer rows fail"
     if base == "alone" and max(each.wide for each in found.values()) <= LEAK:
-        with suppress(ModelFailed):  # a row that is too short to run alone
+        with suppress(ValueError):
             found["shortest row in its batch"] = about.rounding()
     return leak(about, found, ("", base), "padding", how)
 

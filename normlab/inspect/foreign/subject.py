@@ -41,7 +41,10 @@ class Moved:
 
 @dataclass(frozen=True, eq=False)
 class Foreign:
-    """A model in eval mode with the example to run, and the user's batches, forward and loss."""
+    """A model in eval mode with the example to run, and the user's batches, forward and loss.
+
+    The output of the example's row 0 alone is computed before anything is asked, and kept.
+    """
 
     model: nn.Module
     example: Example
@@ -159,15 +162,18 @@ class Foreign:
     def rounding(self) -> Moved:
         """Return how far the shortest row alone is from the same row in its batch.
 
-        In the model's dtype: in a model without leaks, this is rounding.
+        In the model's dtype: in a model without leaks, this is rounding. Raises ValueError if the
+        row is too short for the model, or the output has no batch axis.
         """
         example, last = self.example, self.example.size - 1
         like = self.output("alone").shape
         with torch.no_grad():
             batch = run(self.model, example, self.forward)
             y0 = run(self.model, example.alone(last), self.forward)
-        axis = next((n for n, size in enumerate(like) if size != batch.shape[n]), 0)
-        y, y0 = Fit(example.side)(batch.narrow(axis, last, 1), y0)
+        axes = [n for n, size in enumerate(like) if size != batch.shape[n]]
+        if not axes:
+            raise ValueError("the output has no batch axis")
+        y, y0 = Fit(example.side)(batch.narrow(axes[0], last, 1), y0)
         return Moved(0.0, moved(y, y0), _argmax(y, y0))
 
 

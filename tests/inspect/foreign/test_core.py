@@ -279,11 +279,15 @@ def test_attributes_and_settings_that_a_model_changes_are_restored():
     assert torch.get_default_dtype() == torch.float32 and len(model.cache) == 1
 
 
-def press(*_):
-    signal.raise_signal(signal.SIGINT)
+@pytest.fixture
+def press():
+    """Return a function that presses Ctrl-C, which is ignored in jobs in the background."""
+    former = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield lambda: signal.raise_signal(signal.SIGINT)
+    signal.signal(signal.SIGINT, former)
 
 
-def test_ctrl_c_waits_for_the_next_operation_and_for_the_restoring():
+def test_ctrl_c_waits_for_the_next_operation_and_for_the_restoring(press):
     class Pressing(dict):
         def update(self, *args):
             press(), press()
@@ -302,13 +306,13 @@ def test_ctrl_c_waits_for_the_next_operation_and_for_the_restoring():
     assert signal.getsignal(signal.SIGINT) is handler
 
 
-def test_ctrl_c_pressed_twice_stops_a_pass_without_operations():
+def test_ctrl_c_pressed_twice_stops_a_pass_without_operations(press):
     with pytest.raises(KeyboardInterrupt), unchanged(nn.Linear(2, 2)):
         press(), press()
         pytest.fail("still running")
 
 
-def test_ctrl_c_between_two_contexts_is_not_lost():
+def test_ctrl_c_between_two_contexts_is_not_lost(press):
     model = nn.Linear(2, 2)
     with pytest.raises(KeyboardInterrupt), unchanged(model):
         with unchanged(model):

@@ -57,10 +57,13 @@ def test_a_sound_model_is_not_accused_and_stays_as_it_was(name):
 @pytest.fixture
 def interrupt():
     """Return a function that presses Ctrl-C after some seconds."""
-    former = signal.signal(signal.SIGALRM, lambda *_: signal.raise_signal(signal.SIGINT))
+    keys = {signal.SIGALRM: lambda *_: signal.raise_signal(signal.SIGINT)}
+    keys[signal.SIGINT] = signal.default_int_handler  # in the background, it is ignored
+    former = {key: signal.signal(key, handler) for key, handler in keys.items()}
     yield lambda seconds: signal.setitimer(signal.ITIMER_REAL, seconds)
     signal.setitimer(signal.ITIMER_REAL, 0)
-    signal.signal(signal.SIGALRM, former)
+    for key, handler in former.items():
+        signal.signal(key, handler)
 
 
 def test_a_model_stays_as_it_was_when_its_inspection_is_interrupted(interrupt):
