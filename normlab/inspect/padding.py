@@ -75,9 +75,10 @@ def padding(subject: Subject) -> Finding:
 
 def positions(model: nn.Module) -> int:
     """Return how many positions a model supports, given its stacks and its norms' tables."""
-    rooms = [stack.room for stack in stacks(model).values() if stack.room is not None]
+    limits = [stack.max_positions for stack in stacks(model).values()]
     rows = [len(norm.running_moments()[0]) for norm in running_norms(model)]
-    return min([*rooms, *(number for number in rows if number > 1)], default=sys.maxsize)
+    own = [number for number in rows if number > 1]
+    return min([*own, *(each for each in limits if each is not None)], default=sys.maxsize)
 
 
 def same_lengths(

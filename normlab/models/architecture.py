@@ -50,7 +50,7 @@ class TextArchitecture(StackArchitecture):
         kind = CausalLM if spec.causal else MaskedLM
         return kind(self, spec, Parts(self, placement, norms))
 
-    def encoder(self, spec: Text, parts: Parts) -> TransformerStack:
+    def stack(self, spec: Text, parts: Parts) -> TransformerStack:
         """Build the stack with its token embedding: a decoder if `spec.causal`, else an encoder."""
         tokens = parts.tokens(spec.vocab, spec.pad_id)
         name = "decoder" if spec.causal else "encoder"
@@ -67,10 +67,10 @@ class CausalLM(GeneratesText):
 
     def __init__(self, sizes: TextArchitecture, spec: Text, parts: Parts):
         super().__init__()
-        self.decoder = sizes.encoder(spec, parts)
+        self.decoder = sizes.stack(spec, parts)
         self.output = sizes.output(spec, parts)
         self.logit_cap = sizes.logit_cap
-        self.room = sizes.max_positions
+        self.max_positions = sizes.max_positions
 
     def forward(self, ids: Int[Tensor, "B P"], stream: Stream) -> Float[Tensor, "B P D"]:
         return self.decoder(ids, stream)
@@ -105,7 +105,7 @@ class MaskedLM(nn.Module):
     def __init__(self, sizes: TextArchitecture, spec: Text, parts: Parts):
         super().__init__()
         dim = sizes.dim
-        self.encoder = sizes.encoder(spec, parts)
+        self.encoder = sizes.stack(spec, parts)
         self.segments = Embedding(SEGMENTS, dim)
         self.token_head = Linear(dim, dim)
         self.token_norm = parts.norms.at("encoder.token", dim)

@@ -30,7 +30,7 @@ from torch.autograd.function import once_differentiable
 
 from normlab.models.base import QkNorm
 from normlab.models.cache import LayerCache
-from normlab.models.layers import Product, soft_cap
+from normlab.models.layers import MakeLinear, soft_cap
 from normlab.models.rotary import Rotary
 from normlab.norms.base import Norm, Stream
 from normlab.norms.local import LayerNorm, RMSNorm, UnitNorm
@@ -149,7 +149,7 @@ class Attention(nn.Module):
         *,
         num_heads: int,
         dropout: float,
-        linear: Product,
+        linear: MakeLinear,
         sites: Mapping[Site, nn.Module | None],
         score_cap: float | None = None,
     ):
@@ -190,7 +190,7 @@ class SelfAttention(Attention):
         dim: int,
         *,
         causal: bool,
-        linear: Product,
+        linear: MakeLinear,
         rotary: Rotary | None = None,
         **parts: Any,
     ):
@@ -230,7 +230,7 @@ class SelfAttention(Attention):
 class CrossAttention(Attention):
     """Cross-attention from the target stream to the encoder's output, the memory."""
 
-    def __init__(self, dim: int, *, linear: Product, **parts: Any):
+    def __init__(self, dim: int, *, linear: MakeLinear, **parts: Any):
         super().__init__(dim, linear=linear, **parts)
         self.q_proj = linear(dim, dim, "q")
         self.kv_proj = linear(dim, 2 * dim, "k", "v")

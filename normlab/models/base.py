@@ -166,7 +166,7 @@ class Anatomy(NamedTuple):
         first: the module whose input is the input of the blocks.
         last: the module whose output is the output of the stack.
         both_ways: whether a position can see later positions.
-        room: the maximum number of positions; None for no limit.
+        max_positions: the maximum number of positions; None for no limit.
         blocks: modules to compile one by one; empty if that would unroll a loop over positions.
     """
 
@@ -174,7 +174,7 @@ class Anatomy(NamedTuple):
     first: nn.Module
     last: nn.Module
     both_ways: bool
-    room: int | None
+    max_positions: int | None
     blocks: Iterable[nn.Module]
 
 
@@ -202,13 +202,13 @@ class Fold(NamedTuple):
     """A foldable norm, `owner.name`. A module lists its foldable norms in `folds()`.
 
     Either only the linear layers `into` read the norm's output, or the norm reads the output of the
-    linear layer or convolution `behind`.
+    linear layer or convolution `preceding`.
     """
 
     owner: nn.Module
     name: str
     into: Sequence[nn.Linear] = ()
-    behind: nn.Linear | nn.Conv2d | None = None
+    preceding: nn.Linear | nn.Conv2d | None = None
 
 
 def sublayer(module: nn.Module) -> str | None:
@@ -238,7 +238,7 @@ class Decoding(Protocol):
 class GeneratesText(nn.Module, ABC):
     """A causal text model that can decode one token at a time."""
 
-    room: int | None
+    max_positions: int | None
     """The maximum number of tokens in the context; None for no limit."""
 
     @abstractmethod

@@ -164,21 +164,21 @@ def continuation(
     *,
     special: Sequence[int],
     eos_id: int,
-    room: int,
+    max_positions: int,
     seed: int,
 ) -> Iterator[int]:
     """Yield the tokens that continue `prompt`, one at a time.
 
-    Stops before `eos_id`, or once the model's `room` positions are used up. Token ids in `special`
-    are never sampled. `model` must be in eval mode and have `start_decoding` and `decode_step`.
+    Stops before `eos_id`, or once `max_positions` are used up. Token ids in `special` are never
+    sampled. `model` must be in eval mode and have `start_decoding` and `decode_step`.
     """
     device = next(model.parameters()).device
     random = torch.Generator().manual_seed(seed)
-    state = model.start_decoding(1, max_length=room)
+    state = model.start_decoding(1, max_length=max_positions)
     *fed, last = prompt
     for token in fed:
         model.decode_step(torch.tensor([token], device=device), state)
-    for _ in range(min(settings.max_tokens, room - len(fed))):
+    for _ in range(min(settings.max_tokens, max_positions - len(fed))):
         logits = model.decode_step(torch.tensor([last], device=device), state)[0].float().cpu()
         logits[list(special)] = float("-inf")
         last = _draw(logits, settings, random)

@@ -57,7 +57,7 @@ def _folded(norm: Norm, place: Fold) -> bool:
         moved = weight @ shift
         _set_bias(linear, moved if linear.bias is None else moved + linear.bias.double())
         linear.weight.copy_(weight * scale)
-    if (product := place.behind) is not None:
+    if (product := place.preceding) is not None:
         # The gate of a gated feed-forward layer is the first half of its product.
         weight, bias = product.weight[: norm.dim], product.bias
         weight.copy_(weight.double() * scale.view(-1, *[1] * (weight.dim() - 1)))

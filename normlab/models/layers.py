@@ -87,7 +87,7 @@ class Linear(nn.Linear):
             self.bias.zero_()
 
 
-Product = Callable[..., Linear]
+MakeLinear = Callable[..., Linear]
 """Builds a linear layer from its two widths and the role (`fc1`) of each block of its rows."""
 
 
@@ -240,7 +240,7 @@ class FeedForward(nn.Module):
         gated: bool,
         inner_norm: Norm,
         dropout: float,
-        linear: Product,
+        linear: MakeLinear,
         hidden_norm: nn.Module | None = None,
     ):
         super().__init__()
@@ -262,7 +262,7 @@ class FeedForward(nn.Module):
 
     def folds(self) -> Sequence[Fold]:
         """Return the inner norm, which folds into fc1."""
-        return [Fold(self, "inner_norm", behind=self.fc1)]
+        return [Fold(self, "inner_norm", preceding=self.fc1)]
 
 
 def normal_(block: Tensor, generator: torch.Generator, *, deviation: float) -> None:

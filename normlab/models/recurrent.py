@@ -158,7 +158,9 @@ class Recurrent(Stack):
         return found[:, :length]
 
     def anatomy(self) -> Anatomy:  # the layers loop over positions and are not compiled
-        return Anatomy(entry=self, first=self, last=self, both_ways=False, room=None, blocks=())
+        return Anatomy(
+            entry=self, first=self, last=self, both_ways=False, max_positions=None, blocks=()
+        )
 
     def advance(
         self, x: Float[Tensor, "B P F"], stream: Stream, states: list[State]
@@ -188,7 +190,7 @@ class RecurrentLM(GeneratesText):
 
     def __init__(self, sizes: RecurrentArchitecture, spec: Text, norms: Norms):
         super().__init__()
-        self.room = None
+        self.max_positions = None
         self.embedding = Embedding(spec.vocab, sizes.dim, padding_idx=spec.pad_id)
         self.recurrent = Recurrent(sizes, norms, sizes.dim)
         self.output = Linear(sizes.dim, spec.vocab)

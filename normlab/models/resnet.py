@@ -72,7 +72,7 @@ class ConvNorm(nn.Module):
 
     def folds(self) -> Sequence[Fold]:
         """Return the norm, which folds into the convolution."""
-        return [Fold(self, "norm", behind=self.convolution)]
+        return [Fold(self, "norm", preceding=self.convolution)]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -169,7 +169,7 @@ class ResNet(Stack):
             first=self.stem,
             last=self.blocks[-1],
             both_ways=True,
-            room=None,
+            max_positions=None,
             blocks=self.blocks,
         )
 

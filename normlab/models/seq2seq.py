@@ -159,7 +159,7 @@ class TransformerStack(Stack):
             first=self.opening,
             last=self,
             both_ways=self.both_ways,
-            room=self.embedding.max_positions,
+            max_positions=self.embedding.max_positions,
             blocks=self.layers,
         )
 

@@ -159,6 +159,11 @@ class Norm(nn.Module, ABC):
 class RunningNorm(Norm):
     """A norm that uses batch statistics in training and running statistics at inference.
 
+    A training pass: `Pool.cut` groups the values that share statistics; `normalize` normalizes each
+    group by its moments; `see` pools the moments over the batch (`whole`) and moves the running
+    statistics towards them (`update`). What must wait for the other micro-batches of the update
+    waits in `held` until the training loop calls `commit`.
+
     A subclass registers its running statistics, the `tables`, as persistent buffers, and defines
     `normalize`, or its own `forward` that passes each batch's moments to `see` unless the `regime`
     is "running". A norm that subtracts no mean has mean 0 and the mean square as its variance.

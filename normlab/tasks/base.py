@@ -230,8 +230,8 @@ class Task(ABC):
         """
         return self.collate(split, np.asarray(indices, np.int64), padding=padding)
 
-    def reach(self, room: int) -> int:
-        """Return the largest number of positions that a run may feed to a model with `room`."""
+    def reach(self, max_positions: int) -> int:
+        """Return the largest number of positions that a run may feed to such a model."""
         return max(int(self.lengths(split).max()) for split in self.splits)
 
     def fewest_pooled(self, lengths: np.ndarray) -> int:

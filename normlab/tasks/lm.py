@@ -171,7 +171,7 @@ class DocumentTask(Task):
             causal=self.causal,
         )
 
-    def reach(self, room: int) -> int:
+    def reach(self, max_positions: int) -> int:
         return max(self.longest, self.eval_limit)
 
     def lengths(self, split: str, draw: Draw | None = None) -> np.ndarray:
@@ -315,14 +315,14 @@ class LanguageModeling(DocumentTask):
         tokenizer, eos_id = self.data.tokenizer, DocumentTokenizer.eos_id
         ids = [DocumentTokenizer.bos_id]
         ids += [token for found, _ in tokenizer.encode(prompt.splitlines()) for token in found]
-        room = model.room or len(ids) + settings.max_tokens
-        if len(ids) > room:
+        positions = model.max_positions or len(ids) + settings.max_tokens
+        if len(ids) > positions:
             raise ValueError(
-                f"the prompt has {len(ids) - 1} tokens, but the model has {room} positions: use "
-                "a shorter prompt"
+                f"the prompt has {len(ids) - 1} tokens, but the model has {positions} positions: "
+                "use a shorter prompt"
             )
         special = [token for token in range(DocumentTokenizer.first_ordinary) if token != eos_id]
-        options = {"special": special, "eos_id": eos_id, "room": room, "seed": seed}
+        options = {"special": special, "eos_id": eos_id, "max_positions": positions, "seed": seed}
         drawn = list(continuation(model, ids, settings, **options))
         # Generation may stop in the middle of a multi-byte character.
         text = tokenizer.decode(ids + drawn).rstrip("\N{REPLACEMENT CHARACTER}")

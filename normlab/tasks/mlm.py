@@ -35,7 +35,7 @@ class MaskedBatch(Batch):
 
     `places` holds the positions to predict in each row, padded to equal length; `real` the flat
     indices of its entries that are not padding; `labels` the true tokens there, row by row.
-    `follows` is 0 if the second segment follows the first, 1 if it comes from elsewhere.
+    `is_random_next` is 0 if the second segment follows the first, 1 if it comes from elsewhere.
     """
 
     ids: Int[Tensor, "B P"]
@@ -44,7 +44,7 @@ class MaskedBatch(Batch):
     places: Int[Tensor, "B M"]
     real: Int[Tensor, "N"]
     labels: Int[Tensor, "N"]
-    follows: Int[Tensor, "B"]
+    is_random_next: Int[Tensor, "B"]
 
 
 @dataclass(kw_only=True, eq=False)
@@ -109,7 +109,7 @@ class MaskedLanguageModeling(DocumentTask):
             places=torch.from_numpy(masked.places),
             real=torch.from_numpy(np.flatnonzero(masked.chosen)),
             labels=torch.from_numpy(masked.labels),
-            follows=torch.from_numpy((~pairs.is_next[indices]).astype(np.int64)),
+            is_random_next=torch.from_numpy((~pairs.is_next[indices]).astype(np.int64)),
             counts=counts | {NSP: rows} if self.nsp else counts,
             tokens=tokens,
             positions=rows * width,
@@ -131,7 +131,7 @@ class MaskedLanguageModeling(DocumentTask):
         tokens, pairs = self.logits(model, batch)
         found = {MLM: label_smoothed_cross_entropy(tokens, batch.labels, 0.0)[0]}
         if self.nsp:
-            found[NSP] = label_smoothed_cross_entropy(pairs, batch.follows, 0.0)[0]
+            found[NSP] = label_smoothed_cross_entropy(pairs, batch.is_random_next, 0.0)[0]
         return found
 
     def tally(self, model: MaskedLM, batch: MaskedBatch) -> dict[str, Tensor]:
@@ -149,8 +149,8 @@ class MaskedLanguageModeling(DocumentTask):
         return {
             **{name: zero.index_add(0, row, each.double()) for name, each in by_token.items()},
             "pairs": torch.ones_like(zero),
-            "pair_nll": -log_probabilities(pairs, batch.follows),
-            "pair_hits": (pairs.argmax(-1) == batch.follows).double(),
+            "pair_nll": -log_probabilities(pairs, batch.is_random_next),
+            "pair_hits": (pairs.argmax(-1) == batch.is_random_next).double(),
         }
 
     def blind_sums(self, split: str) -> dict[str, float]:

@@ -125,14 +125,14 @@ class Translation(Task):
     ) -> TranslationBatch:
         return padded(self.split(split), indices, padding=padding)
 
-    def reach(self, room: int) -> int:
+    def reach(self, max_positions: int) -> int:
         searched = dict.fromkeys(self.test_splits(), self.test_search)
         searched["valid"] = self.valid_search
         limits = [
-            settings.max_length(int(self.lengths(split)[:, 0].max()), room)
+            settings.max_length(int(self.lengths(split)[:, 0].max()), max_positions)
             for split, settings in searched.items()
         ]
-        return max(super().reach(room), *limits)
+        return max(super().reach(max_positions), *limits)
 
     def logits(self, model: Seq2Seq, batch: TranslationBatch) -> Tensor:
         """Return the logits `[N, V]` at the real target tokens under teacher forcing."""

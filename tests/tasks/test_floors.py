@@ -35,9 +35,9 @@ def test_a_masked_model_is_held_against_all_tokens_that_may_be_masked():
     assert floors["mlm_loss"] == pytest.approx(nats)
     assert floors["mlm_accuracy"] == pytest.approx(share[0])
     assert floors["mlm_accuracy_top5"] == pytest.approx(share[:5].sum())
-    follows = float(batch.follows.float().mean())
+    follows = float(batch.is_random_next.float().mean())
     assert floors["nsp_accuracy"] == pytest.approx(max(follows, 1 - follows))
-    assert floors["nsp_loss"] == pytest.approx(entropy(batch.follows))
+    assert floors["nsp_loss"] == pytest.approx(entropy(batch.is_random_next))
     assert floors["loss"] == pytest.approx(floors["mlm_loss"] + floors["nsp_loss"])
 
 

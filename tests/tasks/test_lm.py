@@ -158,10 +158,10 @@ def test_greedy_is_the_likeliest_under_teacher_forcing(pieces, norm, settings):
 class Fixed(CausalLM):
     """A model whose logits are the same at every step."""
 
-    def __init__(self, logits, room=20):
+    def __init__(self, logits, max_positions=20):
         nn.Module.__init__(self)
         self.logits = nn.Parameter(logits)
-        self.room = room
+        self.max_positions = max_positions
         self.fed = []
 
     def start_decoding(self, count, *, max_length):
@@ -172,21 +172,21 @@ class Fixed(CausalLM):
         return self.logits[None].clone()
 
 
-def fixed(task, room=20, **likely):
+def fixed(task, max_positions=20, **likely):
     """Return a model that holds some tokens for likely: `word` an ordinary one, `end` the last."""
     logits = torch.zeros(len(task.data.tokenizer))
     word = prompt_ids(task, "the")[1]
     for name, value in likely.items():
         logits[{"word": word, "end": EOS}[name]] = value
     logits[[i for i in range(DocumentTokenizer.first_ordinary) if i != EOS]] = 60.0
-    return Fixed(logits, room)
+    return Fixed(logits, max_positions)
 
 
 @pytest.mark.parametrize(("top_k", "fewest", "most"), [(None, 50, 400), (5, 2, 5)])
 def test_special_tokens_are_never_drawn(task, top_k, fewest, most):
-    model = fixed(task, room=400, word=1.0)
+    model = fixed(task, max_positions=400, word=1.0)
     special = [i for i in range(DocumentTokenizer.first_ordinary) if i != EOS]
-    options = {"special": special, "eos_id": EOS, "room": 400}
+    options = {"special": special, "eos_id": EOS, "max_positions": 400}
     settings = sampling(top_k=top_k, max_tokens=150)
     tokens = {t for s in range(3) for t in continuation(model, [BOS], settings, seed=s, **options)}
     assert fewest <= len(tokens) <= most and tokens <= set(task.data.tokenizer.ordinary)
@@ -201,7 +201,7 @@ def test_it_stops_at_max_tokens_and_at_the_last_position(task, max_tokens, count
 
 
 def test_a_prompt_that_leaves_no_room_is_refused(task):
-    model = fixed(task, room=4, word=50.0)
+    model = fixed(task, max_positions=4, word=50.0)
     assert task.generate(model, "a a a", sampling(), seed=0) == " the"
     with pytest.raises(ValueError, match="the prompt has 4 tokens, but the model has 4 positions"):
         task.generate(model, "a a a a", sampling(), seed=0)

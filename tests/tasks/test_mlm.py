@@ -62,7 +62,7 @@ def restored(batch):
 
 
 def plain(batch):
-    return [getattr(batch, name).tolist() for name in ("ids", "places", "labels", "follows")]
+    return [getattr(batch, name).tolist() for name in ("ids", "places", "labels", "is_random_next")]
 
 
 def drawn(stream, count):
@@ -96,7 +96,7 @@ def test_a_batch_is_its_examples_masked(task):
     assert batch.segments.tolist() == whole.segments.tolist()
     assert batch.valid.tolist() == whole.valid.tolist()
     assert (batch.ids == DocumentTokenizer.mask_id).any()
-    assert batch.follows.tolist() == [int(not follows) for follows in pairs.is_next[:12]]
+    assert batch.is_random_next.tolist() == [int(not follows) for follows in pairs.is_next[:12]]
     assert batch.counts == {"mlm": len(batch.real), "nsp": 12}
     assert batch.tokens == pairs.lengths[:12].sum() == batch.valid.sum()
     assert batch.positions == batch.ids.numel() == batch.tokens + batch.padding
@@ -132,7 +132,7 @@ def test_the_loss_is_each_part_over_its_own_count(task):
     for name, hits in {
         "mlm_accuracy": best[:, 0],
         "mlm_accuracy_top5": best[:, :5].any(1),
-        "nsp_accuracy": pairs.argmax(-1) == batch.follows,
+        "nsp_accuracy": pairs.argmax(-1) == batch.is_random_next,
     }.items():
         assert scores[name].value == pytest.approx(hits.double().mean().item())
         assert scores[name].higher_is_better
