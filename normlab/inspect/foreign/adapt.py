@@ -12,14 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from normlab.inspect.foreign.load import (
-    ROWS,
-    TOKENS,
-    first_line,
-    load_model,
-    load_tokenizer,
-    taken,
-)
+from normlab.inspect.foreign.load import ROWS, TOKENS, load_model, load_tokenizer, taken
 from normlab.inspect.foreign.swap import Swapped, is_norm
 from normlab.tasks.progress import Stage, say
 
@@ -53,7 +46,12 @@ class Language:
         if self.tokenizer is None or (self.masked and self.tokenizer.mask_token_id is None):
             raise ValueError(f"{place} has no tokenizer{' with a mask token' * self.masked}")
         self.tokenizer.padding_side = "right"
-        self.model.float()
+        ids = torch.ones(2, 8, dtype=torch.long)
+        ids[1, -1] = 2
+        with torch.no_grad():
+            earlier = self.model.float()(ids).logits[:, :-1]
+        if not self.masked and _apart(*earlier) > 1e-5:
+            raise ValueError(f"{place}: {self.kind} sees later tokens: its loss predicts nothing")
 
     def batches(self, lines: list[str], seed: int) -> Iterator[Batch]:
         """Yield the lines, `ROWS` a batch; the labels of tokens that are not predicted are -100."""
@@ -179,7 +177,8 @@ def save(model: Any, language: Language, batch: Batch, out: Path, *, keep: bool)
         try:
             original.save_pretrained(folder, state_dict=values)
         except Exception as error:  # transformers raises exceptions of any class
-            raise ValueError(f"--out {out} cannot be written: {first_line(error)}") from error
+            said = str(error).strip().partition("\n")[0]
+            raise ValueError(f"--out {out} cannot be written: {said}") from error
         config.update(eps)
         tokenizer = AutoTokenizer.from_pretrained(language.folder, trust_remote_code=language.trust)
         tokenizer.save_pretrained(folder)

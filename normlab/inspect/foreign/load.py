@@ -82,7 +82,7 @@ def load_model(place: str, *, trust: bool) -> tuple[Any, Path, str]:
         own |= {"use_safetensors": True, "dtype": "auto", "output_loading_info": True}
         model, found = kind.from_pretrained(folder, **own)
     except Exception as error:  # transformers raises exceptions of any class
-        said = first_line(error)
+        said = _first_line(error)
         if "trust_remote_code" in str(error):
             said = "it needs the Python code in its folder; --trust-remote-code runs that code"
         raise ValueError(f"{place} cannot be loaded: {said}") from error
@@ -153,7 +153,7 @@ def _folder(place: str, *, trust: bool) -> Path:
         except Exception as error:
             raise ValueError(
                 f"{place} is not a folder and cannot be downloaded from huggingface.co "
-                f"({first_line(error)}): give the folder of a model"
+                f"({_first_line(error)}): give the folder of a model"
             ) from error
     if not (folder / "config.json").is_file():
         raise ValueError(f"{place} has no config.json: give a folder that save_pretrained wrote")
@@ -165,8 +165,7 @@ def _folder(place: str, *, trust: bool) -> Path:
     return folder
 
 
-def first_line(error: Exception) -> str:
-    """Return the first line of an error's message."""
+def _first_line(error: Exception) -> str:
     return str(error).strip().partition("\n")[0]
 
 

@@ -11,6 +11,7 @@ from transformers import (
     AutoTokenizer,
     BertConfig,
     BertForMaskedLM,
+    BertLMHeadModel,
     Gemma3ForCausalLM,
     Gemma3TextConfig,
     GPT2Config,
@@ -39,6 +40,7 @@ KINDS = {
     "llama": (LlamaForCausalLM, lambda **_: LlamaConfig(**WIDE)),
     "gemma": (Gemma3ForCausalLM, lambda **_: Gemma3TextConfig(**WIDE)),
     "bert": (BertForMaskedLM, lambda **_: BertConfig(**SIZES, intermediate_size=32)),
+    "two-way": (BertLMHeadModel, lambda **_: BertConfig(**SIZES, intermediate_size=32)),
     "opt": (OPTForCausalLM, lambda **_: OPTConfig(**SIZES, ffn_dim=32, word_embed_proj_dim=16)),
 }
 
@@ -158,6 +160,7 @@ def test_the_taper_begins_with_the_old_norms_and_ends_with_the_new_ones():
         (["norm=dyt", "--lr", "1e30"], "the loss is nan at step"),
         (["norm=none", "--out", "x", "--sites", "*.ln_1"], "h.0.ln_2 must be swapped too"),
         (["norm=none", "--hf", "base"], "base is a GPT2Model, which has no loss on text"),
+        (["norm=none", "--hf", "two-way"], "two-way: BertLMHeadModel sees later tokens"),
         (["norm=none", "--hf", "bare"], "bare has no tokenizer"),
         (["norm=none", "--hf", "opt", "--out", "x"], "of OPTForCausalLM takes no eps from config"),
         (["norm=dyt", "--text", "few"], "--text few has 3 lines: give at least 20"),
