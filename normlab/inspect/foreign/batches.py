@@ -80,7 +80,8 @@ def example_of(
         values[made], named[made] = real if kind == "real" else real == 0, made
     by_row: dict[Key, int] = {}
     by_token: dict[Key, int] = {}
-    apart = ("decoder", "labels") if getattr(config, "is_encoder_decoder", False) else ("decoder",)
+    is_encoder_decoder = getattr(config, "is_encoder_decoder", False)
+    of_decoder = ("decoder", "labels") if is_encoder_decoder else ("decoder",)
     for k, each in values.items():
         shape = [*each.shape] if isinstance(each, Tensor) else []
         if length and size != length and shape[:2] == [length, size]:
@@ -89,7 +90,7 @@ def example_of(
         if shape[:1] == [size]:
             by_row[k] = 0
         axes = [n for n in range(1, len(shape)) if shape[n] == length]
-        if axes and shape[0] in (1, size) and not named.get(k, "").startswith(apart):
+        if axes and shape[0] in (1, size) and not named.get(k, "").startswith(of_decoder):
             by_token[k] = axes[0]
     if main not in by_row:
         raise ValueError(f"{named[main]} has the shape {[*x.shape]}, but the mask has {size} rows")
@@ -175,8 +176,10 @@ def _token_axis(model: nn.Module, x: Tensor, name: str, mask: Tensor | None) -> 
     bins = getattr(getattr(model, "config", None), "num_mel_bins", None)
     if name == "input_features" and x.ndim == 3 and x.shape[1] == bins:
         return 2
-    is_sequence = mask is not None or not x.is_floating_point() or name == "input_values"
-    is_sequence = is_sequence if x.ndim == 2 else x.ndim == 3 and x.is_floating_point()
+    if x.ndim == 2:  # floats are the features of a row, unless a mask or the name says otherwise
+        is_sequence = mask is not None or not x.is_floating_point() or name == "input_values"
+    else:
+        is_sequence = x.ndim == 3 and x.is_floating_point()
     return 1 if is_sequence else None
 
 

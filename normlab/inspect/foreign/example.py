@@ -85,11 +85,6 @@ class Example:
         keys = [key for key in self.rows if key is not None and key != self.mask]
         return [key for key in keys if not any(name in str(key) for name in _NO_CONTENT)]
 
-    @property
-    def inputs(self) -> list[Tensor]:
-        """The tensors that `content` names."""
-        return [self.values[key] for key in self.content]
-
     def alone(self, row: int = 0) -> "Example":
         """Return a row without the other rows, and without its padding."""
         one = self.cut(self.rows, row, row + 1)
@@ -190,10 +185,10 @@ def call(
     model: nn.Module, example: Example, forward: Forward | None, *, copies: bool = True
 ) -> Any:
     """Return a model's output for an example, by default for copies of its tensors."""
-    values = {k: v for k, v in example.values.items() if k is not None}
+    values = dict(example.values)
     if copies:
         values = {k: v.clone() if isinstance(v, Tensor) else v for k, v in values.items()}
-    ordered = [values[key] for key in sorted(key for key in values if isinstance(key, int))]
+    ordered = [value for key, value in values.items() if isinstance(key, int)]
     named = {key: value for key, value in values.items() if isinstance(key, str)}
     if forward is None:
         return model(*ordered, **named)

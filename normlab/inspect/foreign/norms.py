@@ -206,22 +206,23 @@ def find_norms(about: Foreign) -> list[FoundNorm]:
     functions = {name for name, call in passes[0].items() if isinstance(call.module, Functional)}
     innermost_first = sorted(passes[0], key=lambda name: (name in functions, -len(name)))
     for name in innermost_first:
-        pairs = ((name, each) if name in functions else (each, name) for each in found)
-        if not any(inside(*pair) for pair in pairs):
-            mine = [calls[name] for calls in passes if name in calls]
-            mine = mine if len(mine) == 3 else mine[:1]
-            for dtype in (torch.float64, torch.float32):  # not all kernels and devices support both
-                with suppress(Exception):  # exceptions of the module itself, of any class
-                    if norm := _tried(mine, example, dtype):
-                        found[name] = norm
-                    break
+        if any(inside(norm, name) or inside(name, norm) for norm in found):
+            continue
+        mine = [calls[name] for calls in passes if name in calls]
+        mine = mine if len(mine) == 3 else mine[:1]
+        for dtype in (torch.float64, torch.float32):  # not all kernels and devices support both
+            with suppress(Exception):  # exceptions of the module itself, of any class
+                if norm := _tried(mine, example, dtype):
+                    found[name] = norm
+                break
     return [found[name] for name in passes[0] if name in found]
 
 
 def _small(example: Example) -> Example:
     """Return two rows of an example, and 16 of its positions unless they are samples or images."""
     few = example.cut(example.rows, 0, min(2, example.size))
-    if any(x.is_floating_point() and x.ndim != 3 for x in example.inputs):
+    inputs = [few.values[key] for key in few.content]
+    if any(x.is_floating_point() and x.ndim != 3 for x in inputs):
         return few
     length = example.length
     first = max(0, length - _POSITIONS) if example.side == "left" else 0
@@ -229,17 +230,19 @@ def _small(example: Example) -> Example:
 
 
 def _passes(about: Foreign, example: Example) -> list[dict[str, Call]]:
-    """Return the calls with all rows, and with row 0 alone and padded if it has positions.
+    """Return the first calls of modules that may be norms, and all calls of functional norms.
 
-    These are the first calls of modules that may be norms, and all calls of functional norms.
+    They are those with all rows and, if there are positions, with row 0 alone and padded.
     """
     maybe = {name for name, module in about.model.named_modules() if _may_be_norm(module)}
 
     def calls(variant: Example) -> dict[str, Call]:
         with Functionals(about.model) as functions:
             found, _ = record(about.model, variant, about.forward, lambda name, _: name in maybe)
-        first = {call.name: call for call in reversed(found)}
-        return {call.name: first[call.name] for call in found} | functions.found
+        first: dict[str, Call] = {}
+        for call in found:
+            first.setdefault(call.name, call)
+        return first | functions.found
 
     passes = [calls(example)]
     if example.length:
@@ -295,8 +298,7 @@ def _tried(calls: Sequence[Call], example: Example, dtype: torch.dtype) -> Found
         gains = _gains(trial, axes)
     eps = next((v for k, v in vars(module).items() if "eps" in k and isinstance(v, float)), None)
     kind = module.kind if isinstance(module, Functional) else type(module).__name__
-    shape = tuple(call.output.shape)
-    found = FoundNorm(call.name, kind, shape, training, evaluation, eps, gains)
+    found = FoundNorm(call.name, kind, (*call.output.shape,), training, evaluation, eps, gains)
     return replace(found, disagrees=_disagreement(found, module, axes, example.length))
 
 
@@ -380,17 +382,19 @@ def _disagreement(found: FoundNorm, module: nn.Module, axes: Roles, length: int)
     """Return how what the norm does differs from its class's or attribute's name, if it does."""
     pools = {*(found.training or found.evaluation).pools}
     there = {r for size, role in zip(found.shape, axes, strict=True) if size > 1 for r in role}
-    names = [found.kind, "" if isinstance(module, Functional) else found.name.rpartition(".")[2]]
-    said = [(n, w, s, no) for n in names for p, w, s, no in _SAYS if re.search(p, n.lower())]
+    said = [
+        (name, words, some, none)
+        for name in (found.kind, found.name.rpartition(".")[2])
+        for pattern, words, some, none in _SAYS
+        if re.search(pattern, name.lower()) and "frozen" not in found.kind.lower()
+    ]
     if isinstance(module, Norm):
         words = f"pooling over {axes_in_words(module.pools)}"
         said = [(found.kind, words, module.pools, {*AXES} - module.pools)]
-    elif "frozen" in found.kind.lower():
-        said = []
-    for word, words, some, none in said:
+    for name, words, some, none in said:
         if not length and "feature" in pools:
             none = none - _POSITION  # a layer norm over whole images, as torch documents it
         if pools & none or (some & there and not some & pools):
-            name = f"{found.name or 'the model'} ({found.kind})"
-            return f"{name} pools over {found.pools}, but the name {word!r} suggests {words}"
+            norm = f"{found.name or 'the model'} ({found.kind})"
+            return f"{norm} pools over {found.pools}, but the name {name!r} suggests {words}"
     return ""

@@ -32,12 +32,19 @@ def size(value: float) -> str:
 
 
 def leak(
-    about: Foreign, found: Mapping[str, Moved], against: tuple[str, str], seen: str, how: str
+    about: Foreign,
+    found: Mapping[str, Moved],
+    seen: str,
+    how: str,
+    *,
+    variant: str | None = None,
+    base: str = "alone",
 ) -> Finding:
     """Return the finding about variants that should not move, with the module that moves them.
 
-    `found` has the movements by variant. The module is found by comparing the two variants
-    `against`; an empty first name is the worst. `seen` is what the output should not depend on.
+    `found` has the movements by variant, `seen` is what the output should not depend on, and `how`
+    says what was compared. The module is found by comparing a variant, by default the one that
+    moves most, with the `base`.
     """
     worst = max(found, key=lambda name: found[name].wide)
     value, limit = found[worst].wide, BLIND if about.blind else LEAK
@@ -49,14 +56,13 @@ def leak(
         text = f"{where}: {size(value)} (limit {size(limit)}); {about.dtype} rounding moves the "
         text += f"output by {size(most.narrow)}{at}. {how}"
         return Finding(text, values, verdict="fine", value=value, threshold=limit)
-    # other values under padding only do harm if its usual values do too; for a model that accepts
-    # a single length, if the user's batch has padding
-    other = "other values" in worst
-    usual = found["padded"].wide > HARM if "padded" in found else about.example.has_padding
-    broken = value > HARM and (usual or not other)
-    alone = other and not (usual and "padded" in found)
-    under = ", with unusual values under the padding" * alone
-    path, sentence = locate(about, against[0] or worst, against[1], seen)
+    broken, under = value > HARM, ""
+    if "other values" in worst:  # they do harm only if the usual values under padding do too
+        usual = "padded" in found and found["padded"].wide > HARM
+        # a model that accepts a single length was not asked about its usual values
+        broken = broken and (usual or ("padded" not in found and about.example.has_padding))
+        under = "" if usual else ", with unusual values under the padding"
+    path, sentence = locate(about, variant or worst, base, seen)
     limit = HARM if broken else limit
     return Finding(
         f"the output moves by {size(value)} (limit {size(limit)}){under}; {sentence}. {how}",
@@ -123,7 +129,7 @@ def padding(about: Foreign) -> Finding:
     if base == "alone" and max(each.wide for each in found.values()) <= LEAK:
         with suppress(ValueError):
             found["shortest row in its batch"] = about.rounding()
-    return leak(about, found, ("", base), "padding", how)
+    return leak(about, found, "padding", how, base=base)
 
 
 @question("batch_mates", of="module")
@@ -138,7 +144,7 @@ def batch_mates(about: Foreign) -> Finding:
         return Finding.none("the output has no batch axis")
     rows = about.example.size
     how = f"One row alone, among {rows}, and among {rows} with other values"
-    return leak(about, found, ("two rows", "alone"), "other rows", how)
+    return leak(about, found, "other rows", how, variant="two rows")
 
 
 @question("future", of="module")
@@ -160,8 +166,7 @@ def future(about: Foreign) -> Finding:
         return Finding.none(f"the output {[*shape]} has no axis of {n} positions")
     whose = "decoder positions" if decoder else "positions"
     how = f"The first {n // 2} {whose}, with other tokens in the {n - n // 2} after them"
-    found = {"later tokens": about.moved("later tokens")}
-    return leak(about, found, ("", "alone"), "later tokens", how)
+    return leak(about, {"later tokens": about.moved("later tokens")}, "later tokens", how)
 
 
 def is_causal(model: nn.Module) -> bool:
@@ -184,7 +189,7 @@ def modes(about: Foreign) -> Finding:
     keeping = [m for m in about.model.modules() if any("running_" in b for b in m._buffers)]
     text, value = "no norm keeps statistics, so only randomness differs in training", 0.0
     if keeping:
-        about.moved("batch")
+        about.moved("batch")  # caches its output in eval mode
         with unchanged(about.model):
             for module in keeping:
                 module.training = True

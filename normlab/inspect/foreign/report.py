@@ -5,7 +5,7 @@ import shutil
 import textwrap
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -20,11 +20,14 @@ _ORDER = ("broken", "look", "fine", "does not apply")
 
 @dataclass(frozen=True)
 class Report:
-    """Findings about a module, keyed by question; `title` says what was examined."""
+    """Findings about a module, keyed by question; `title` says what was examined.
+
+    `norms` has the model's norms (`FoundNorm`), or is empty if no question needed them.
+    """
 
     title: str
     findings: Mapping[str, Finding]
-    norms: Sequence[Any] = field(default_factory=list)
+    norms: Sequence[Any]
 
     def __str__(self) -> str:
         width = shutil.get_terminal_size().columns

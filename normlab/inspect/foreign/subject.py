@@ -54,7 +54,6 @@ class Foreign:
     causal: bool | None = None
     shapes: dict[str, torch.Size] = field(default_factory=dict)  # of whole outputs, by variant
     _outputs: dict[Any, Tensor] = field(default_factory=dict)
-    _moves: dict[tuple[str, str], Moved] = field(default_factory=dict)
 
     @property
     def title(self) -> str:
@@ -99,7 +98,7 @@ class Foreign:
     def variant(self, name: str) -> tuple[Example, Fit]:
         """Return a variant of the example, and which part of its tensors is also in row 0 alone.
 
-        A `short` row is cut so that with padding it has the example's length.
+        After `short, `, the row is first cut so that with padding it has the example's length.
         """
         example, n, whole, padded = self.example, self.pads, Fit(), Fit(self.example.side)
         if name.startswith("short"):
@@ -119,7 +118,7 @@ class Foreign:
                 return example.cut(example.rows, 0, 2), whole
             case "batch" | "in training":
                 return example, whole
-        return example.alone(), whole
+        return example.alone(), whole  # "alone", or "again" for a second run
 
     def output(self, name: str, *, wide: bool = False, fast: bool = False) -> Tensor:
         """Return row 0's real output for a variant; the bases `alone` and `batch` are cached.
@@ -127,37 +126,36 @@ class Foreign:
         Raises ModelFailed if the model fails, ValueError if its output has other axes.
         """
         key = name, wide, fast
-        if key not in self._outputs:
-            variant, fit = self.variant(name)
-            former = torch.backends.mha.get_fastpath_enabled()
-            torch.backends.mha.set_fastpath_enabled(fast)
-            with torch.no_grad(), widened() if wide else nullcontext():
-                y = run(self.model, variant, self.forward)
-            torch.backends.mha.set_fastpath_enabled(former)
-            self.shapes[name] = y.shape
-            if name != "alone":
-                y = fit(y, self.output("alone", wide=wide, fast=fast))[0].clone()
-            if name not in ("alone", "batch"):
-                return y
+        if key in self._outputs:
+            return self._outputs[key]
+        variant, fit = self.variant(name)
+        former = torch.backends.mha.get_fastpath_enabled()
+        torch.backends.mha.set_fastpath_enabled(fast)
+        with torch.no_grad(), widened() if wide else nullcontext():
+            y = run(self.model, variant, self.forward)
+        torch.backends.mha.set_fastpath_enabled(former)
+        self.shapes[name] = y.shape
+        if name != "alone":
+            y = fit(y, self.output("alone", wide=wide, fast=fast))[0].clone()
+        if name in ("alone", "batch"):
             self._outputs[key] = y
-        return self._outputs[key]
+        return y
 
     def moved(self, name: str, base: str = "alone") -> Moved:
         """Return how far a variant's output is from another's; the largest over the fast paths."""
-        if (name, base) not in self._moves:
-            found = [self._moved(name, base, fast) for fast in self.fast_paths]
-            self._moves[name, base] = max(found, key=lambda each: each.wide)
-        return self._moves[name, base]
+        _, fit = self.variant(name)
 
-    def _moved(self, name: str, base: str, fast: bool) -> Moved:
-        (_, fit), values, argmax = self.variant(name), [], 0.0
-        for wide in (False,) if self.blind else (False, True):
+        def outputs(wide: bool, fast: bool) -> tuple[Tensor, Tensor]:
             y0 = self.output(base, wide=wide, fast=fast)
-            y0 = fit(y0, y0)[0] if base == "alone" else y0
-            y = self.output(name, wide=wide, fast=fast)
-            values.append(moved(y, y0))
-            argmax = argmax if wide else _argmax(y, y0)
-        return Moved(values[-1], values[0], argmax)
+            return self.output(name, wide=wide, fast=fast), fit(y0, y0)[0]
+
+        found: list[Moved] = []
+        for fast in self.fast_paths:
+            y, y0 = outputs(False, fast)
+            narrow = moved(y, y0)
+            wide = narrow if self.blind else moved(*outputs(True, fast))
+            found.append(Moved(wide, narrow, _argmax(y, y0)))
+        return max(found, key=lambda each: each.wide)
 
     def rounding(self) -> Moved:
         """Return how far the shortest row alone is from the same row in its batch.
@@ -166,11 +164,11 @@ class Foreign:
         row is too short for the model, or the output has no batch axis.
         """
         example, last = self.example, self.example.size - 1
-        like = self.output("alone").shape
+        alone = self.output("alone").shape
         with torch.no_grad():
             batch = run(self.model, example, self.forward)
             y0 = run(self.model, example.alone(last), self.forward)
-        axes = [n for n, size in enumerate(like) if size != batch.shape[n]]
+        axes = [n for n, size in enumerate(alone) if size != batch.shape[n]]
         if not axes:
             raise ValueError("the output has no batch axis")
         y, y0 = Fit(example.side)(batch.narrow(axes[0], last, 1), y0)
@@ -245,18 +243,14 @@ def inspect(
         for each in asked:
             runs = findings.get("forward")
             broken = bool(runs and runs.verdict == "broken")
-            if broken and each.name == "statistics":  # they may be the cause of the NaN
+            if broken and each.name == "statistics":  # they may cause NaN, which has no value
                 broken = runs is not None and runs.value is not None
-            found = Finding.none("the forward pass is broken") if broken else _ask(each.ask, about)
+            try:
+                found = Finding.none("the forward pass is broken") if broken else each.ask(about)
+            except ValueError as error:
+                found = Finding.none(str(error))
             findings[each.name] = replace(found, name=each.name)
     return Report(about.title, findings, about.__dict__.get("norms", []))
-
-
-def _ask(ask: Any, about: Foreign) -> Finding:
-    try:
-        return ask(about)
-    except ValueError as error:
-        return Finding.none(str(error))
 
 
 def unwrapped(model: nn.Module) -> nn.Module:
