@@ -56,8 +56,6 @@ def example_of(
     names = [] if forward else [*inspect.signature(model.forward).parameters]
     config = getattr(model, "config", None)
     device = next((each.device for each in model.parameters()), torch.device("cpu"))
-    form = "tuple" if isinstance(batch, tuple | list) else "tensor"
-    form = "dict" if isinstance(batch, Mapping) else form
     values = values_of(batch, device)
     if values.get("past_key_values") is not None:
         raise ValueError("past_key_values: a cache holds tokens of earlier calls; leave it out")
@@ -94,16 +92,16 @@ def example_of(
             by_token[k] = axes[0]
     if main not in by_row:
         raise ValueError(f"{named[main]} has the shape {[*x.shape]}, but the mask has {size} rows")
-    example = Example(values, form, by_row, by_token, key, kind)
+    example = Example(values, type(batch), by_row, by_token, key, kind)
     pads = ~example.real
-    unused = getattr(config, "pad_token_id", None)
-    if isinstance(unused, int) and pads.any() and torch.equal(x == unused, ~pads):
+    pad = getattr(config, "pad_token_id", None)
+    if isinstance(pad, int) and pads.any() and torch.equal(x == pad, ~pads):
         raise ValueError(
             f"{named.get(key, 'mask')} marks only the padding of {named[main]}, pad_token_id "
-            f"{unused}, as real: invert it"
+            f"{pad}, as real: invert it"
         )
     left = bool(length) and int(pads[:, 0].sum()) > int(pads[:, -1].sum())
-    fill = {k: _fill(values[k], pads, config) for k in example.content if k in by_token}
+    fill = {k: _fill(values[k], pads, pad) for k in example.content if k in by_token}
     example = replace(
         example, side="left" if left else "right", fill=fill, has_padding=bool(pads.any())
     )
@@ -117,11 +115,10 @@ def values_of(batch: Any, device: torch.device) -> dict[Key, Any]:
     return {k: x.to(device) if isinstance(x, Tensor) else x for k, x in given.items()}
 
 
-def _fill(x: Tensor, pads: Tensor, config: Any) -> int | float:
+def _fill(x: Tensor, pads: Tensor, pad: Any) -> int | float:
     """Return the value under the batch's padding, else the config's `pad_token_id`, else 0."""
     if x.shape[:2] == pads.shape and bool(pads.any()):
         return x[pads].flatten()[0].item()
-    pad = getattr(config, "pad_token_id", None)
     return pad if isinstance(pad, int) and not x.is_floating_point() else 0
 
 

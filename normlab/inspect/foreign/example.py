@@ -25,7 +25,7 @@ class ModelFailed(ValueError):
 
 @dataclass(frozen=True)
 class Example:
-    """A batch with the axes of its tensors.
+    """A batch with the axes of its tensors; `form` is the type of the user's batch.
 
     `rows` and `tokens` map each input to its batch axis and its token axis, if it has one. `mask`
     is the input that marks real tokens: by ones (`real`), by zeros (`padding`) or by `lengths`.
@@ -33,7 +33,7 @@ class Example:
     """
 
     values: Mapping[Key, Any]
-    form: str
+    form: type
     rows: Mapping[Key, int]
     tokens: Mapping[Key, int] = field(default_factory=dict)
     mask: Key = None
@@ -192,8 +192,8 @@ def call(
     named = {key: value for key, value in values.items() if isinstance(key, str)}
     if forward is None:
         return model(*ordered, **named)
-    batch: Any = named if example.form == "dict" else tuple(ordered)
-    return forward(model, batch[0] if example.form == "tensor" else batch)
+    batch: Any = named if issubclass(example.form, Mapping) else tuple(ordered)
+    return forward(model, batch[0] if issubclass(example.form, Tensor) else batch)
 
 
 def run(model: nn.Module, example: Example, forward: Forward | None = None) -> Tensor:
