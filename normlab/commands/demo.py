@@ -13,9 +13,9 @@ from typing import Any, NamedTuple
 
 from normlab.commands._arguments import command_parser
 from normlab.commands._terminal import at_work, print_prose, print_table
-from normlab.commands.report import main as report
 from normlab.metrics.spread import at_baseline
 from normlab.records.files import atomic_write
+from normlab.records.packed import Key
 from normlab.records.record import RunRecord
 from normlab.records.store import RECORD_FILE, read_record
 from normlab.studies.loop import LOG_FILE, Cell, Plan, carry_out
@@ -93,12 +93,13 @@ def main(argv: list[str]) -> int:
     print_table(_COLUMNS, rows(found), numeric=_COLUMNS[1:], notes=notes)
     print()
     other, then = ("deep lr=1e-3", "explain ln bn") if deep else ("steps=200", "demo deep")
-    for text in (*sentences(found), f"{_CARE}{'' if extra else f': try `normlab demo {other}`'}."):
+    said = [*sentences(found), f"{_CARE}{'' if extra else f': try `normlab demo {other}`'}."]
+    for text in said:
         print_prose(text)
-    print()
-    out = Path(config["runs_dir"], "demo-deep" if deep else "demo")
-    report([*(str(cell.folder) for cell in cells), "--out", str(out)])
-    print(f"next: normlab {then}")
+    page = Path(config["runs_dir"], "demo-deep.html" if deep else "demo.html")
+    with atomic_write(page) as file:
+        file.write(_page(found, cells, said, again))
+    print(f"\nthe page with the curves: {page}\nnext: normlab {then}")
     return 0
 
 
@@ -241,3 +242,29 @@ def _listed(found: Sequence[Found]) -> str:
 
 def _share(value: float) -> str:
     return f"{100 * value:.1f} %" if value >= _MOVED else "0 %"
+
+
+def _page(found: Sequence[Found], cells: Sequence[Cell], said: Sequence[str], again: str) -> str:
+    """Return the page: the sentences, the table, and the curves."""
+    from normlab.reports.charts import KINDS, row_looks
+    from normlab.reports.gather import Run, rows_of_run
+    from normlab.reports.page import page
+    from normlab.reports.panels import data
+
+    runs = [
+        Run(Key(each.name, "", each.record.seed), each.record, rows_of_run(cell.folder))
+        for each, cell in zip(found, cells, strict=True)
+    ]
+    panels, looks = KINDS["loss"].panels(runs), row_looks(runs)
+    config = found[0].record.config
+    facts = {
+        "text": "built-in German-English sentences",
+        "layers": f"{config['model']['encoder_layers']} + {config['model']['decoder_layers']}",
+        "steps": f"{config['budget']['steps']:,}",
+        "learning rate": f"{config['optim']['lr']:g}",
+        "seed": str(config["seed"]),
+    }
+    shown = {"rows": rows(found), "said": said, "guess": _guess(found), "command": again}
+    drawn = {"panels": panels, "looks": [*looks.values()]}
+    about = {"facts": [(name, [text]) for name, text in facts.items()]}
+    return page("demo.html", data(panels, looks), **shown, **drawn, **about)

@@ -7,6 +7,7 @@ from normlab.cli import main as cli
 from normlab.commands import demo
 from normlab.commands.demo import Found, rows, sentences
 from normlab.records.record import Outcome
+from tests.html_text import Text
 from tests.reports.tables import made
 
 FLOORS = {"loss": 4.0, "bleu": 0.1}
@@ -52,8 +53,10 @@ def test_a_demo_has_a_table_and_a_page_and_is_shown_again_without_training(
     assert first.endswith(second.partition("before.\n")[2]) and "before." in second
     (bn,) = (line for line in lines if line[:2] == ["batch", "norm"])
     assert float(bn[-4]) > 0 and bn[-2:] == ["0", "%"]  # a share in training, none in evaluation
-    page = (tmp_path / "demo" / "report.html").read_text()
-    assert [name in page for name in ("layer norm", "ln", "bn")] == [False, True, True]
+    page = Text((tmp_path / "demo.html").read_text())
+    names = [row[0] for row in page.rows("results")]
+    assert names == ["norm", "layer norm", "batch norm", "copy the source"]
+    assert page.links == ["#content"] and sum(tag == "figure" for tag, _ in page.tags) == 2
 
 
 def test_the_order_is_that_of_the_loss():
