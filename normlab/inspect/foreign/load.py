@@ -59,7 +59,9 @@ def load_hf(place: str, text: Path | None = None, *, trust: bool = False) -> Loa
 
 
 def read_lines(text: Path) -> list[str]:
-    """Return the lines of a file that are not blank."""
+    """Return the lines of a file that are not blank; ValueError if there is no such file."""
+    if not text.is_file():
+        raise ValueError(f"--text {text}: no such file")
     with text.open("rb") as opened:
         return [line for line in decoded(opened, origin=str(text)) if line.strip()]
 

@@ -136,7 +136,7 @@ def test_an_id_that_cannot_be_downloaded_and_files_that_are_missing(monkeypatch,
         (["./no"], "./no is not a folder: give one that save_pretrained wrote"),
         (["empty"], "empty has no config.json"),
         (["pickled"], "pickled has no *.safetensors, and normlab loads no pickled weights"),
-        ([place, "--text", "no.txt"], "No such file or directory: 'no.txt'"),
+        ([place, "--text", "no.txt"], "--text no.txt: no such file"),
         ([place, "--text", "lines.txt"], "bert has no tokenizer, so --text cannot be used"),
         ([saved("resnet"), "--text", "lines.txt"], "resnet takes pixel_values, so --text"),
     ]:
