@@ -103,7 +103,7 @@ def test_measured_values_of_the_readme_and_the_log_are_in_blocks_that_are_up_to_
         text = page.read_text("utf-8")
         assert regenerated(page, ROOT / "results") == text, page
         # Markdown takes a line that begins with a comment out of its paragraph.
-        assert re.findall(r"(?m)^[ *-]*<!-- normlab: (?!table).*", text) == [], page
+        assert re.findall(r"(?m)^[ *-]*<!-- normlab: (?!table|inspected).*", text) == [], page
     log = BLOCKS.sub("", (ROOT / "results" / "LOG.md").read_text())
     assert re.findall(r"\d \+- \d|p [=<] 0|\[[-+]?\d+\.\d+, ", log) == []
     for name in ("README.md", "README.zh.md"):
