@@ -33,7 +33,7 @@ class Parser(argparse.ArgumentParser):
     """Suggests a flag, or a key of `key=value`, for a flag that does not exist."""
 
     def error(self, message: str) -> NoReturn:
-        from normlab.config.suggest import meant
+        from normlab.config.overrides import meant
 
         flag = next((word for word in message.split() if word.startswith("--")), "").split("=")[0]
         if flag and message.startswith("unrecognized arguments"):

@@ -108,8 +108,7 @@ def _planned(
 ) -> tuple[list[Cell], list[Cell], dict[str, Any]]:
     """Return all runs, those that have not ended, and the config of the first."""
     from normlab.config.compose import compose
-    from normlab.config.shorthand import written_out
-    from normlab.config.suggest import check_given_once, typed
+    from normlab.config.overrides import check_given_once, typed, written_out
     from normlab.train.run import Run
 
     extra = written_out(extra)

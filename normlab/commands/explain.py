@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING
 from normlab.commands._arguments import command_parser
 from normlab.commands._terminal import at_work
 from normlab.commands.inspect import show
-from normlab.commands.norm import check_names
-from normlab.config.shorthand import norm_name
+from normlab.config.overrides import check_option, norm_name
 
 if TYPE_CHECKING:
     from normlab.inspect.explain import Section
@@ -55,7 +54,8 @@ def explain(*norms: str) -> Explained:
     When printed, the text is as wide as the terminal. Raises ValueError for an unknown norm.
     """
     names = [norm_name(name.removeprefix("norm=")) for name in norms]
-    check_names(names)
+    for name in names:  # before torch is loaded
+        check_option("norm", name)
     from normlab.config.registry import options
     from normlab.inspect.explain import compared, overview
     from normlab.inspect.explain import explain as explained  # loads torch

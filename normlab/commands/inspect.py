@@ -104,7 +104,7 @@ def main(argv: list[str]) -> int:
 
 def _runs(words: list[str], where: list[str]) -> tuple[Runs, list[str]]:
     """Return the records of the runs to examine by folder, and the settings to change."""
-    from normlab.config.suggest import check_given_once, is_file
+    from normlab.config.overrides import check_given_once, is_file
 
     names = [word for word in words if not is_file(word)]
     places = [word for word in names if "=" not in word or address_of(Path(word))]

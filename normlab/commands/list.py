@@ -4,7 +4,6 @@ import json
 import re
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from difflib import get_close_matches
 from enum import Enum
 from pathlib import Path
 from typing import Any, NamedTuple, get_type_hints
@@ -12,8 +11,8 @@ from typing import Any, NamedTuple, get_type_hints
 from normlab.commands._arguments import as_path, command_parser
 from normlab.commands._terminal import complain, print_table
 from normlab.config import folders, registry
+from normlab.config.overrides import EXPERIMENT, SHORT, TRACKERS, did_you_mean
 from normlab.config.ranges import RANGES, range_of
-from normlab.config.suggest import EXPERIMENT, SHORT, TRACKERS
 from normlab.records.record import RunRecord, number
 from normlab.records.store import PROGRESS_FILE, RunStore, read_progress
 
@@ -85,9 +84,8 @@ def _listing(kind: str | None, runs_dir: Path) -> Listing:
             copy = f"to change one, copy its file from {folders.CONFIG_DIR / EXPERIMENT}; then"
             notes = [f"{copy} normlab train my.yaml"] if group == EXPERIMENT else []
             return Listing([group, "what it is"], rows, notes)
-    near = get_close_matches(kind, kinds, n=1)
-    meant = f"did you mean {near[0]}? Choose from" if near else "choose from"
-    raise ValueError(f"no group or list {kind!r:.60}; {meant} {', '.join(kinds)}")
+    near = did_you_mean(kind, kinds)
+    raise ValueError(f"no group or list {kind!r:.60}; choose from {', '.join(kinds)}.{near}")
 
 
 def _norms() -> Listing:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from normlab.commands._arguments import as_names, as_path, command_parser
 from normlab.commands._terminal import at_work, print_prose
+from normlab.config.overrides import check_option
 
 if TYPE_CHECKING:
     from normlab.inspect.card import Examined
@@ -156,23 +157,14 @@ def title_of(name: str) -> str:
     return "".join(map(str.capitalize, name.removesuffix("_norm").split("_"))) + "Norm"
 
 
-def check_names(names: list[str]) -> None:
-    """Raise ValueError, before anything is loaded, for a name that is not a norm."""
-    from normlab.config.registry import option_names
-    from normlab.config.suggest import no_option
-
-    for name in names:
-        if name not in option_names("norm"):
-            raise ValueError(no_option("norm", name))
-
-
 def _check(argv: list[str]) -> int:
     """Check norms and print one line per check; return 1 if a check fails."""
     does = "Check norms against the norm contract; the exit status is 1 if a check is violated."
     parser = command_parser("norm check", does, None)
     parser.add_argument("names", nargs="+", metavar="NAME", help="options of configs/norm")
     names = parser.parse_args(argv).names
-    check_names(names)
+    for name in names:  # before torch is loaded
+        check_option("norm", name)
     with at_work("loading"):
         from normlab.inspect.contract import examine
         from normlab.inspect.subject import BareNorm

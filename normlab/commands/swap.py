@@ -5,8 +5,8 @@ from typing import Any
 
 from normlab.commands._arguments import as_path, command_parser
 from normlab.commands._terminal import at_work, print_prose, print_table
+from normlab.config.overrides import check_arguments, check_given_once
 from normlab.config.registry import option_settings
-from normlab.config.suggest import check_arguments, check_given_once
 
 _EXAMPLES = """\
 examples:

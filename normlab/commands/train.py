@@ -58,8 +58,7 @@ def main(argv: list[str], again: str | None = None) -> int:
         print(_HELP)
         return 0
     from normlab.config.compose import compose
-    from normlab.config.shorthand import written_out
-    from normlab.config.suggest import check_arguments, check_given_once, typed
+    from normlab.config.overrides import check_arguments, check_given_once, typed, written_out
 
     end_with_the_sweep()
     again = again or shlex.join(["normlab", "train", *argv, *include_words()])
@@ -144,7 +143,7 @@ def run_hydra(argv: list[str], *, again: str) -> int:
     from hydra.types import RunMode
 
     from normlab.config.compose import CONFIG_NAME, from_hydra, register, with_recipe
-    from normlab.config.suggest import typed
+    from normlab.config.overrides import typed
     from normlab.train.run import Run
 
     register()

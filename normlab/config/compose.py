@@ -23,13 +23,19 @@ from hydra.plugins.search_path_plugin import SearchPathPlugin
 from omegaconf import DictConfig, OmegaConf, open_dict
 from omegaconf.errors import OmegaConfBaseException
 
-from normlab.config import ranges, registry, suggest
+from normlab.config import ranges, registry
 from normlab.config.folders import CONFIG_DIR, folders
 from normlab.config.machine import MOST_THREADS, settled_precision
+from normlab.config.overrides import (
+    check_arguments,
+    did_you_mean,
+    meant,
+    no_option,
+    typed,
+    written_out,
+)
 from normlab.config.registry import START_FILE, TARGET, named
 from normlab.config.schema import LATER, NORM_KEYS, OPTIONS, PARTS, Precision, RunConfig, label
-from normlab.config.shorthand import written_out
-from normlab.config.suggest import typed
 
 CONFIG_NAME = "config"
 # Top-level keys that composition copies into the task's nodes, under the same name.
@@ -64,7 +70,7 @@ def register() -> None:
 def compose(overrides: Sequence[str] = ()) -> DictConfig:
     """Return the checked config of a run; ValueError with a one-line message if it is invalid."""
     overrides = written_out(overrides)
-    suggest.check_arguments(overrides)
+    check_arguments(overrides)
     register()
     GlobalHydra.instance().clear()
     try:
@@ -181,7 +187,7 @@ def _start_file(name: str, runs: Path) -> Path:
     if not found:
         folders = {up for path in runs.glob(f"**/{START_FILE}") for up in path.parents[1:]}
         there = [str(up.relative_to(runs)) for up in folders if runs in up.parents]
-        near = suggest.did_you_mean(name.removeprefix(f"{runs}/"), there)
+        near = did_you_mean(name.removeprefix(f"{runs}/"), there)
         raise ValueError(f"start_from={name}: not a trained run, {START_FILE} is missing.{near}")
     return found[0]
 
@@ -210,14 +216,13 @@ def _settle_sites(config: DictConfig) -> None:
         if not _PATH.fullmatch(str(pattern)):
             raise ValueError(f"sites: {pattern!r:.60} is not a path such as those in {_RULES}")
         given = dict(value) if isinstance(value, Mapping) else {"norm": value}
-        name, there = given.pop("norm", None), registry.option_names("norm")
-        if name not in there:
-            listed = f"choose from {', '.join(there)}; with values: {{norm:bn,momentum:0.05}}"
-            raise ValueError(f"sites: {pattern}: no norm {name!r:.60}; {listed}")
+        name = str(given.pop("norm", None))
+        if name not in registry.option_names("norm"):
+            raise ValueError(f"sites: {pattern}: {no_option('norm', name)}")
         if pattern == "*":
             raise ValueError(f"sites: * matches every place: give norm={name}")
         node = registry.option_settings("norm", name, f"sites.{pattern}")
-        names[str(pattern)] = str(name)
+        names[str(pattern)] = name
         rules[pattern] = named(node, "norm", {"norm": name}) | given
     config.sites = rules
     config.choices = {**config.choices, "sites": label(names)}
@@ -252,14 +257,14 @@ def error_line(error: Exception) -> str:
     """Return a Hydra or OmegaConf error as one line, with the key and the allowed values."""
     if isinstance(error, MissingConfigException) and error.missing_cfg_file:
         group, _, option = error.missing_cfg_file.removesuffix(".yaml").rpartition("/")
-        return suggest.no_option(group, option)
+        return no_option(group, option)
     text = str(error) if error.__cause__ is None else f"{error}\n{error.__cause__}"
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     if lines[0].startswith("Could not override"):
         key = lines[0].split("'")[1]
         if key.startswith("optim.groups"):
             return f"{key} must be added with a plus sign: give +{key}=VALUE"
-        return f"{key} does not exist; normlab train --cfg job shows all keys.{suggest.meant(key)}"
+        return f"{key} does not exist; normlab train --cfg job shows all keys.{meant(key)}"
     given = lines[0].removeprefix("Error merging override ")
     if given != lines[0] and (found := ranges.range_of(given.partition("=")[0])):
         return f"{given} must be {found.allowed}"
@@ -294,7 +299,7 @@ def from_dict(plain: Mapping[str, Any], changes: Sequence[str] = ()) -> DictConf
         parent = OmegaConf.select(config, node) if node else config
         if not (equals and isinstance(parent, DictConfig) and last in parent) or node == "choices":
             own = f" with {node}={config.choices[node]}" if node in config.choices else ""
-            raise ValueError(f"{change!r}: no such key in a run{own}.{suggest.meant(key)}")
+            raise ValueError(f"{change!r}: no such key in a run{own}.{meant(key)}")
         if isinstance(parent[last], DictConfig):
             raise ValueError(f"{change!r}: {key} cannot be replaced; give {key}.KEY=value")
         for task in ("task", "task.corpus", "task.source") if key in _COPIED else ():

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 from normlab.bench.speed import Clock, start
 from normlab.config.compose import compose, to_dict
+from normlab.config.overrides import check_given_once
 from normlab.config.registry import options
-from normlab.config.suggest import check_given_once
 from normlab.inspect.depth import first_update, gradients
 from normlab.inspect.explain import SHAPE, axes_in_words, dependence, in_order, sees_in_words
 from normlab.inspect.model import Subject, subject_of, subject_of_run

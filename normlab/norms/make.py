@@ -4,9 +4,8 @@ import math
 from typing import Any
 
 from normlab.config import ranges
-from normlab.config.registry import instantiate, option_names, option_settings
-from normlab.config.shorthand import norm_name
-from normlab.config.suggest import of_option
+from normlab.config.overrides import check_option, norm_name
+from normlab.config.registry import instantiate, option_settings
 from normlab.norms.base import Norm
 
 
@@ -19,9 +18,7 @@ def make_norm(option: str, dim: int, **values: Any) -> Norm:
     Raises ValueError listing the options if it is unknown, or naming the key of an invalid value.
     """
     option = norm_name(option)
-    if option not in (there := option_names("norm")):
-        near = of_option("norm", option, there)
-        raise ValueError(f"no norm {option!r}; choose from {', '.join(there)}.{near}")
+    check_option("norm", option)
     ranges.check({"norm": values})
     node = {**option_settings("norm", option, "norm"), **values}
     norm = instantiate(node, "norm", Norm, dim=dim)

@@ -13,8 +13,7 @@ from typing import Any
 
 import yaml
 
-from normlab.config.shorthand import written_out
-from normlab.config.suggest import EXPERIMENT
+from normlab.config.overrides import EXPERIMENT, written_out
 from normlab.records.packed import pack
 from normlab.records.record import RunRecord
 from normlab.studies.load import load_study

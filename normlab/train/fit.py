@@ -14,9 +14,9 @@ import torch
 from omegaconf import OmegaConf
 from torch import nn
 
+from normlab.config.overrides import TRACKERS
 from normlab.config.registry import instantiate
 from normlab.config.schema import NORM_KEYS
-from normlab.config.suggest import TRACKERS
 from normlab.norms import ranks
 from normlab.norms.base import running_norms
 from normlab.norms.batch import BatchNorm, PositionBatchNorm

@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 from normlab.config.compose import compose, from_dict, to_dict
+from normlab.config.overrides import run_groups
 from normlab.config.registry import option_names, option_settings
-from normlab.config.suggest import run_groups
 from normlab.norms.base import Norm
 from normlab.norms.batch import BatchNorm
 from normlab.norms.local import LayerNorm, NoNorm, RMSNorm
@@ -158,7 +158,7 @@ def test_changes_of_a_plain_form_reach_their_key_or_are_refused():
 def test_make_norm_takes_an_option_and_other_values():
     norm = make_norm("bn", 12, padding="include", momentum=1)
     assert isinstance(norm, BatchNorm) and norm.padding == "include" and norm.dim == 12
-    with pytest.raises(ValueError, match=r"no norm 'batch'; choose from ada, bn, "):
+    with pytest.raises(ValueError, match=r"no option 'batch' of .*; choose from ada, bn, "):
         make_norm("batch", 12)
     with pytest.raises(ValueError, match=r"Did you mean bn"):
         make_norm("bnn", 12)

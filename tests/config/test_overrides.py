@@ -3,8 +3,8 @@
 import pytest
 
 from normlab.config.compose import compose, to_dict
+from normlab.config.overrides import written_out
 from normlab.config.registry import option_names
-from normlab.config.shorthand import written_out
 from normlab.records.record import fingerprint
 from normlab.studies import load_study
 

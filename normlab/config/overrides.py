@@ -1,4 +1,4 @@
-"""What may be typed for longer settings: an experiment, a file of settings, a short key.
+"""What may be typed as settings: short forms are written out, errors get a suggestion.
 
 `experiment=bert_bn` stands for the settings in `configs/experiment/bert_bn.yaml`, and `my.yaml` for
 those in this file; `lr=1e-3` for `optim.lr=1e-3`, `norm=batchnorm` for `norm=bn`. `wandb=true` adds
@@ -9,17 +9,37 @@ a sink, and `wandb.project=mine` sets `observe.sink.wandb.project` and adds it t
 import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from difflib import get_close_matches
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from normlab.config.folders import INCLUDE, included, of_your_own
-from normlab.config.registry import options_with, paths, read_yaml
-from normlab.config.suggest import EXPERIMENT, NORMS, SHORT, TRACKERS, did_you_mean, is_file
+from normlab.config.folders import INCLUDE, groups, included, of_your_own
+from normlab.config.registry import option_names, options_with, paths, read_yaml
+from normlab.config.schema import NORM_KEYS, OPTIONS, top_level_keys
 
+SHORT = {
+    **{"lr": "optim.lr", "steps": "budget.steps", "epochs": "budget.epochs"},
+    **{"name": "observe.name", "tags": "observe.tags", "debug": "observe.debug"},
+}
+"""Short keys, with what each stands for."""
+EXPERIMENT = "experiment"
+TRACKERS = ("wandb", "tensorboard")
+_NORMS = dict(layer="ln", batch="bn", group="gn", instance="in", rms="rms", power="pn")
+_SYNONYMS = {"norm": _NORMS, "task": dict(bert="mlm", gpt="lm")}
+
+_SEVERAL = ("probe", "sink")  # groups from which a run takes several options
 _LISTS = ("tags", "wandb.tags")  # keys whose value is a list, with or without brackets
 _TEXTS = ("wandb.project", "wandb.entity", "wandb.name", "wandb.notes")
 _WHOLE = ("sites", "observe.targets")  # keys whose value is a mapping
+_MOST = 3  # suggestions
+# Hydra's own flags. Any other word with a leading dash is a key that was typed like a flag.
+_FLAGS = {
+    *("-h", "--help", "--hydra-help", "--version", "-c", "--cfg", "--resolve", "-p"),
+    *("--package", "-r", "--run", "-m", "--multirun", "-sc", "--shell-completion", "-i", "--info"),
+}
 _PLAIN = re.compile(r"[A-Za-z0-9_./+:@%-]+")  # needs no quotes in Hydra's grammar
+_SPECIAL = frozenset("{}[](),'\"$`!\\\n")  # special to Hydra's grammar or a shell, even in quotes
 _BEFORE_QUOTE = re.compile(r"(\\*)('|$)")
 
 
@@ -40,10 +60,8 @@ def written_out(arguments: Sequence[str]) -> list[str]:
             of_files |= _by_key(settings_of_file(_experiment(experiments)))
         elif is_file(text):
             of_files |= _by_key(settings_of_file(Path(text)))
-        elif equals:
-            typed.append(_setting(key, value))
         else:
-            typed.append(text)
+            typed.append(_setting(key, value) if equals else text)
     typed = _in_full(typed)
     given = _by_key(typed)
     return _with_trackers([*(t for key, t in of_files.items() if key not in given), *typed])
@@ -51,6 +69,17 @@ def written_out(arguments: Sequence[str]) -> list[str]:
 
 def _by_key(settings: Sequence[str]) -> dict[str, str]:
     return {text.partition("=")[0]: text for text in settings}
+
+
+def typed(arguments: Sequence[str]) -> dict[str, str]:
+    """Return the last value of each key of `key=value` arguments, without quotes or flags."""
+    pairs = [text.partition("=") for text in arguments if not text.startswith("-")]
+    return {key: value.strip("'\"") for key, equals, value in pairs if equals}
+
+
+def is_file(text: str) -> bool:
+    """Return whether an argument names a file of settings."""
+    return "=" not in text and text.endswith((".yaml", ".yml"))
 
 
 def _experiment(names: Sequence[str]) -> Path:
@@ -79,7 +108,7 @@ def _setting(key: str, value: str) -> str:
 def norm_name(name: str) -> str:
     """Return the option that a norm's name stands for: `bn` for `batchnorm` or `BatchNorm`."""
     word = re.sub("[-_]", "", name.lower())
-    return NORMS.get(word.removesuffix("norm"), name) if word.endswith("norm") else name
+    return _NORMS.get(word.removesuffix("norm"), name) if word.endswith("norm") else name
 
 
 def _in_full(settings: Sequence[str]) -> list[str]:
@@ -128,6 +157,9 @@ def _with_trackers(arguments: Sequence[str]) -> list[str]:
     ]
 
 
+# Files of settings --------------------------------------------------------------------------------
+
+
 def settings_of_file(path: Path) -> list[str]:
     """Return the settings in a YAML file as `key=value`; ValueError if it has none."""
     if not path.is_file():
@@ -141,8 +173,7 @@ def settings_of_file(path: Path) -> list[str]:
         raise ValueError(f"{path}: type {INCLUDE}=FOLDER: a file cannot name code that is to run")
     if "defaults" in content:
         raise ValueError(f"{path}: defaults: write norm: bn instead of - override /norm: bn")
-    found = [_setting(key, _value(value)) for key, value in _flat(content, "")]
-    full = _in_full(found)
+    full = _in_full([_setting(key, _value(value)) for key, value in _flat(content, "")])
     keys = Counter(text.partition("=")[0] for text in full)
     if twice := [key for key, count in keys.items() if count > 1]:  # such as lr and optim.lr
         raise ValueError(f"{path}: {twice[0]} is given twice")
@@ -174,3 +205,104 @@ def _quoted(text: str) -> str:
     """Return a string in quotes, doubling any backslashes before a quote or the end."""
     inner = _BEFORE_QUOTE.sub(lambda m: m[1] * 2 + ("\\'" if m[2] else ""), text)
     return f"'{inner}'"
+
+
+# Checks before Hydra reads anything ---------------------------------------------------------------
+
+
+def check_arguments(arguments: Sequence[str]) -> None:
+    """Raise ValueError for a wrong flag, unreadable text, or two options where one fits."""
+    from hydra.core.override_parser.overrides_parser import OverridesParser
+
+    parser = OverridesParser.create()
+    for before, text in pairwise(["", *arguments]):
+        key, equals, value = text.partition("=")
+        if text.startswith("-"):
+            if key not in _FLAGS and not key[1:2].isdigit():
+                said = meant(key.lstrip("-").replace("-", "_"))
+                raise ValueError(f"unknown flag {key}; give values as key=value.{said}")
+        elif not equals and not before.startswith("-") and not text.startswith("~"):
+            raise ValueError(f"{text!r:.80}: expected key=value, such as norm=bn, or a .yaml file")
+        elif equals or text.startswith("~"):  # anything else is the argument of a flag
+            try:
+                parser.parse_override(text)
+            except Exception as error:  # from the parser, or from Python when it builds the value
+                said = str(error).splitlines()[0]
+                if said.startswith("token recognition error") and not _SPECIAL.intersection(value):
+                    said += f"; quote the value: \"{key}='{value}'\""  # such as a path in Chinese
+                raise ValueError(f"{text!r:.80} cannot be read: {said}") from None
+            if value.startswith("[") and key not in _SEVERAL and key in run_groups():
+                sweep = f"normlab train -m {key}={value.strip('[]').replace(' ', '')}"
+                raise ValueError(f"{text}: {key} takes one option; a sweep over several is {sweep}")
+
+
+def check_given_once(arguments: Sequence[str]) -> None:
+    """Raise ValueError for a key typed with two values, since Hydra silently takes the last."""
+    given: dict[str, str] = {}
+    for text in arguments:
+        for name, value in typed([text]).items():
+            key = SHORT.get(name, name)
+            if key not in _SEVERAL and given.setdefault(key, value) != value:
+                raise ValueError(f"{key}={given[key]} and {key}={value} are both given; keep one")
+
+
+# Suggestions --------------------------------------------------------------------------------------
+
+
+def run_groups() -> list[str]:
+    """Return the groups that a run chooses from: all but studies and claims, and `norm@` keys."""
+    own = [group for group in groups() if group not in ("claim", "study")]
+    return [*own, *(f"norm@{key}" for key in NORM_KEYS[1:])]
+
+
+def meant(key: str) -> str:
+    """Return ` Did you mean ...?` for an unknown key, or "" if no key is similar.
+
+    If other options of the group have the key, the text names those options instead.
+    """
+    node, _, own = key.partition(".")
+    if own and (having := options_with(node).get(own)):
+        return f" {node}={', '.join(having)} {'has' if len(having) == 1 else 'have'} it."
+    known = [*SHORT, *TRACKERS, *run_groups(), *top_level_keys()]
+    known += [f"{node}.{name}" for node in (*OPTIONS, "norm") for name in options_with(node)]
+    words: dict[str, list[str]] = {}
+    for name in known:
+        words.setdefault(name.rpartition(".")[2], []).append(name)
+    near = get_close_matches(key.rpartition(".")[2], words, n=_MOST, cutoff=0.7)
+    found = dict.fromkeys(name for word in near for name in words[word])
+    # Of a short key and the key it stands for, suggest one.
+    long = {SHORT[name] for name in found if name in SHORT}
+    return _said([name for name in found if name not in (SHORT if own else long)][:_MOST])
+
+
+def did_you_mean(word: str, there: Sequence[str], *, before: str = "") -> str:
+    """Return ` Did you mean ...?` with the most similar words, or "" if none is similar.
+
+    `before` is put before each of them.
+    """
+    near = get_close_matches(word.lower(), there, n=_MOST, cutoff=0.5)
+    return _said([f"{before}{each}" for each in near])
+
+
+def _said(names: Sequence[str]) -> str:
+    return f" Did you mean {' or '.join(names)}?" if names else ""
+
+
+def no_option(group: str, option: str) -> str:
+    """Return the message for an unknown option: the group's options, or the package to install."""
+    if group.startswith("hydra/"):
+        package = f"hydra-{option.partition('_')[0]}-{group.rpartition('/')[2]}"
+        return f"{group}={option} is missing: pip install -c constraints.txt {package}"
+    there, word = option_names(group), option.lower().replace("_", "")
+    synonym = _SYNONYMS.get(group, {}).get(word.removesuffix("norm") or word, "")
+    near = _said([synonym]) if synonym in there else did_you_mean(option, there)
+    said = (
+        f"no option {option!r:.60} of the group {group!r}; choose from {', '.join(there) or 'none'}"
+    )
+    return f"{said}.{near}{of_your_own()}"
+
+
+def check_option(group: str, option: str) -> None:
+    """Raise ValueError, with the options there are, for one that a group does not have."""
+    if option not in option_names(group):
+        raise ValueError(no_option(group, option))
