@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     from normlab.norms.make import make_norm as make_norm
     from normlab.norms.pool import Stream as Stream
     from normlab.notebook import load_records as load_records
+    from normlab.train import train as train
     from normlab.train.loaded import load_run as load_run
-    from normlab.train.run import train as train
 
 _HOMES = {
     "Stream": "norms.pool",

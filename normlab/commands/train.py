@@ -102,7 +102,7 @@ def shown_config(argv: Sequence[str]) -> str | None:
 
 def train_and_say(config: "DictConfig") -> "RunRecord":
     """Train a run and print its summary."""
-    from normlab.train.run import train
+    from normlab.train import train
 
     record = train(config)
     if _is_first_rank():

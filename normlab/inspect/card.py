@@ -21,7 +21,7 @@ from normlab.norms.base import RunningNorm
 from normlab.records.labels import norm_label
 from normlab.records.record import RunRecord, plain
 from normlab.records.store import RunStore
-from normlab.train.run import train
+from normlab.train import train
 from normlab.train.runtime import Runtime
 
 if TYPE_CHECKING:

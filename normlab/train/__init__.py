@@ -1,19 +1,50 @@
 """Training: the loop, optimizers, evaluation, checkpoints, runtime and sinks.
 
-The package is callable: `normlab.train(config)` trains a run (see `normlab.train.run.train`).
+The package can be called: `normlab.train(config)` is short for `normlab.train.train(config)`.
 """
 
+import os
 import sys
-from importlib import import_module
+from contextlib import ExitStack
+from tempfile import TemporaryDirectory
 from types import ModuleType
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from omegaconf import DictConfig
+
+    from normlab.records.record import RunRecord
+
+
+def train(config: "DictConfig") -> "RunRecord":
+    """Train a run and return its record; a finished run's record is returned at once.
+
+    With `observe.debug`, no files of the run are kept. Raises ValueError for invalid values,
+    damaged files, or a run made by another code version.
+    """
+    from normlab.train.run import Run
+
+    run = Run(config)
+    with ExitStack() as stack:
+        if run.config["observe"]["debug"]:
+            if "RANK" in os.environ:
+                raise ValueError("debug=true runs in one process: start it without torchrun")
+            place = TemporaryDirectory(prefix="normlab-debug-", ignore_cleanup_errors=True)
+            run.move(stack.enter_context(place))
+        if "RANK" not in os.environ and (record := run.finished(processes=1)) is not None:
+            return record
+        if os.environ.get("RANK", "0") == "0" and sys.stderr is not None and sys.stderr.isatty():
+            print("preparing", file=sys.stderr, flush=True)  # loading torch alone takes seconds
+        from normlab.train.fit import carry_out
+
+        return carry_out(run)
 
 
 class _Callable(ModuleType):
     """A callable module: `normlab.train` is both this package and the function `train`."""
 
     def __call__(self, config: Any) -> Any:
-        return import_module("normlab.train.run").train(config)
+        return train(config)
 
 
 sys.modules[__name__].__class__ = _Callable

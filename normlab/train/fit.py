@@ -8,7 +8,7 @@ import json
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from omegaconf import OmegaConf
@@ -40,15 +40,13 @@ from normlab.train.build import (
 from normlab.train.checkpoint import Checkpoints, load_checkpoint, reading, start_from
 from normlab.train.evaluate import BEST, best_by, judged_by, renamed, score_weights
 from normlab.train.loop import Trainer
+from normlab.train.run import Run
 from normlab.train.runtime import Runtime
 from normlab.train.sinks import Live, RunInfo, Sink, SinkGroup
 from normlab.train.stopping import Validations
 
-if TYPE_CHECKING:
-    from normlab.train.run import Run
 
-
-def carry_out(run: "Run") -> RunRecord:
+def carry_out(run: Run) -> RunRecord:
     """Train a run and write its record, alone or as one of several processes."""
     config = run.config
     check_nodes(config)
@@ -81,7 +79,7 @@ def carry_out(run: "Run") -> RunRecord:
             return record
 
 
-def _sinks(run: "Run") -> SinkGroup:
+def _sinks(run: Run) -> SinkGroup:
     """Return the sinks of the run's metrics; only the main rank has any.
 
     `observe.debug` leaves out W&B and TensorBoard, since nothing of the run is kept.
@@ -97,7 +95,7 @@ def _sinks(run: "Run") -> SinkGroup:
 class _Fit:
     """One run while it is trained."""
 
-    def __init__(self, run: "Run", task: Task, runtime: Runtime, sinks: SinkGroup):
+    def __init__(self, run: Run, task: Task, runtime: Runtime, sinks: SinkGroup):
         self.run, self.task, self.runtime, self.sinks = run, task, runtime, sinks
         self.config = run.config
         self.environment = runtime.environment()

@@ -7,11 +7,8 @@ relative 1e-6. A user's own norm has no golden losses, so its file is hashed ins
 Nothing here imports torch, so the record of a finished run is returned at once.
 """
 
-import os
-import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
 from filelock import FileLock, Timeout
@@ -54,32 +51,6 @@ def _files(group: str, name: str) -> str:
     classes = [str(v) for key, v in leaves(option_settings(group, name, group)) if TARGET in key]
     files = dict.fromkeys(source_of(one) for one in classes if not one.startswith("normlab."))
     return ", ".join(f"{path.name} {sha256(path)[:10]}" for path in files)
-
-
-def train(config: "DictConfig") -> RunRecord:
-    """Train a run and return its record; a finished run's record is returned at once.
-
-    With `observe.debug`, no files of the run are kept. Raises ValueError for invalid values,
-    damaged files, or a run made by another code version.
-    """
-    run = Run(config)
-    if not run.config["observe"]["debug"]:
-        return _train(run)
-    if "RANK" in os.environ:
-        raise ValueError("debug=true runs in one process: start it without torchrun")
-    with TemporaryDirectory(prefix="normlab-debug-", ignore_cleanup_errors=True) as folder:
-        run.move(folder)
-        return _train(run)
-
-
-def _train(run: "Run") -> RunRecord:
-    if "RANK" not in os.environ and (record := run.finished(processes=1)) is not None:
-        return record
-    if os.environ.get("RANK", "0") == "0" and sys.stderr is not None and sys.stderr.isatty():
-        print("preparing", file=sys.stderr, flush=True)  # loading torch alone takes seconds
-    from normlab.train.fit import carry_out
-
-    return carry_out(run)
 
 
 class Run:

@@ -6,6 +6,7 @@ import pytest
 
 from normlab.config.compose import compose, to_dict
 from normlab.tasks.lm import DocumentTask
+from normlab.train import train
 from normlab.train.build import (
     build_model,
     build_optimizer,
@@ -13,7 +14,6 @@ from normlab.train.build import (
     check_nodes,
     parameter_kinds,
 )
-from normlab.train.run import train
 
 PUBLISHED = {
     # BERT-base (Devlin et al. 2019): text, model, batch, masking.

@@ -12,9 +12,9 @@ from normlab.norms.base import RunningNorm, running_norms
 from normlab.norms.make import make_norm
 from normlab.norms.ranks import Shard
 from normlab.records.record import RunRecord
+from normlab.train import train
 from normlab.train.checkpoint import load_checkpoint
 from normlab.train.fit import notices
-from normlab.train.run import train
 from normlab.train.runtime import Runtime
 from tests.bench.small import TOY
 from tests.models.small import lm

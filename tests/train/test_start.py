@@ -8,8 +8,8 @@ import torch
 
 from normlab.config.compose import compose, to_dict
 from normlab.records.record import fingerprint
+from normlab.train import train
 from normlab.train.loaded import load_run
-from normlab.train.run import train
 from tests.tiny_runs import tiny
 
 SHORT = ("budget.steps=2", "validate.every=2", "validate.best=false", "task.test_search.beam=1")
