@@ -61,6 +61,9 @@ class BatchStream(Iterator[Any]):
     epoch)`, by default just the indices. All processes plan the same epoch, and each takes every
     `shard.size`-th batch, starting at its own rank. Leftover batches are dropped, so that all
     processes draw the same number. The state is the same on all ranks.
+
+    Attributes:
+        batches: the indices of each batch that this process draws in the current epoch.
     """
 
     def __init__(
@@ -84,17 +87,12 @@ class BatchStream(Iterator[Any]):
     @property
     def epochs(self) -> float:
         """Epochs drawn so far, including the fraction of the current epoch."""
-        return self._epoch + self._index / len(self._batches)
-
-    @property
-    def batches_per_epoch(self) -> int:
-        """Batches this process draws in the current epoch; with `max_tokens` it varies slightly."""
-        return len(self._batches)
+        return self._epoch + self._index / len(self.batches)
 
     def __next__(self) -> Any:
-        indices, epoch = self._batches[self._index], self._epoch
+        indices, epoch = self.batches[self._index], self._epoch
         self._index += 1
-        if self._index == len(self._batches):
+        if self._index == len(self.batches):
             self._go_to(epoch + 1, 0)
         return self._collate(indices, epoch)
 
@@ -105,9 +103,9 @@ class BatchStream(Iterator[Any]):
     def load_state_dict(self, state: dict[str, int]) -> None:
         """Restore a position from `state_dict`; ValueError if the epoch has too few batches."""
         self._go_to(state["epoch"], state["index"])
-        if not 0 <= self._index < len(self._batches):
+        if not 0 <= self._index < len(self.batches):
             raise ValueError(
-                f"cannot resume at batch {self._index} of {len(self._batches)}: the data, the "
+                f"cannot resume at batch {self._index} of {len(self.batches)}: the data, the "
                 "batch size or the number of processes has changed since the checkpoint"
             )
 
@@ -121,7 +119,7 @@ class BatchStream(Iterator[Any]):
                 f"an epoch has only {len(batches)} batches for {self._shard.size} processes; "
                 "lower batch_size or max_tokens, or start fewer processes"
             )
-        self._batches = batches[self._shard.rank : rounds * self._shard.size : self._shard.size]
+        self.batches = batches[self._shard.rank : rounds * self._shard.size : self._shard.size]
 
 
 def _cut(

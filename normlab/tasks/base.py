@@ -190,32 +190,28 @@ class Task(ABC):
 
     def train_batches(self, shard: Shard, seed: int) -> BatchStream:
         """Return one rank's training batches, in an order that depends only on `seed`."""
-        return self.indices(
-            shard, seed, lambda indices, epoch: self.collate("train", indices, Draw(seed, epoch))
-        )
+        return BatchStream(**self.plan(shard, seed, lambda epoch: Draw(seed, epoch)))
 
     def calibration_batches(self, shard: Shard, seed: int) -> Iterator[Batch]:
         """Return batches as at the end of training (final length), for recalibration."""
         return self.train_batches(shard, seed)
 
-    def indices(
-        self, shard: Shard, seed: int, collate: Callable[..., Any] = lambda indices, epoch: indices
-    ) -> BatchStream:
-        """Return the stream of training batches, each made by `collate(indices, epoch)`."""
-        return BatchStream(
-            lambda epoch: self.lengths("train", Draw(seed, epoch)),
-            batching=self.batching,
-            batch_size=self.batch_size,
-            max_tokens=self.max_tokens,
-            seed=seed,
-            shard=shard,
-            collate=collate,
-        )
+    def plan(self, shard: Shard, seed: int, draw: Callable[[int], Draw]) -> dict[str, Any]:
+        """Return the arguments of a `BatchStream` whose epochs are drawn by `draw(epoch)`."""
+        return {
+            "lengths": lambda epoch: self.lengths("train", draw(epoch)),
+            "collate": lambda indices, epoch: self.collate("train", indices, draw(epoch)),
+            "batching": self.batching,
+            "batch_size": self.batch_size,
+            "max_tokens": self.max_tokens,
+            "seed": seed,
+            "shard": shard,
+        }
 
     def planned(self, shard: Shard, seed: int) -> list[np.ndarray]:
         """Return the example lengths, int64 [n, k], of each micro-batch in a rank's first epoch."""
-        lengths, stream = self.lengths("train", Draw(seed, 0)), self.indices(shard, seed)
-        return [lengths[next(stream)] for _ in range(stream.batches_per_epoch)]
+        lengths = self.lengths("train", Draw(seed, 0))
+        return [lengths[indices] for indices in self.train_batches(shard, seed).batches]
 
     def padding_share(self) -> float:
         """Return the share of positions that are padding in an epoch's training batches."""

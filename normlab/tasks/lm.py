@@ -77,15 +77,7 @@ class DocumentStream(BatchStream):
         def now(epoch: int) -> Draw:
             return Draw(seed, epoch, later.max_length if self._drawn > self._change_at else None)
 
-        super().__init__(
-            lambda epoch: task.lengths("train", now(epoch)),
-            batching=task.batching,
-            batch_size=task.batch_size,
-            max_tokens=task.max_tokens,
-            seed=seed,
-            shard=shard,
-            collate=lambda indices, epoch: task.collate("train", indices, now(epoch)),
-        )
+        super().__init__(**task.plan(shard, seed, now))
 
     def __next__(self) -> Any:
         self._drawn += 1

@@ -172,14 +172,12 @@ def test_without_pairs_there_is_no_pair_loss():
 def test_the_stream_takes_examples_and_masks_of_its_epoch(size):
     task = mlm(batch_size=size[0], max_tokens=size[1])
     stream = task.train_batches(ALONE, 4)
-    indices = task.indices(ALONE, 4)
-    for _ in range(2 * indices.batches_per_epoch + 3):
-        epoch = int(indices.epochs)
-        expected = task.collate("train", next(indices), Draw(4, epoch))
-        batch = next(stream)
-        assert plain(batch) == plain(expected)
-        assert size[1] is None or batch.positions <= size[1]
-    assert stream.epochs == pytest.approx(2 + 3 / indices.batches_per_epoch, rel=0.1)
+    for epoch, last in ((0, None), (1, None), (2, 3)):
+        for indices in stream.batches[:last]:
+            batch = next(stream)
+            assert plain(batch) == plain(task.collate("train", indices, Draw(4, epoch)))
+            assert size[1] is None or batch.positions <= size[1]
+    assert stream.epochs == 2 + 3 / len(stream.batches)
 
 
 CHANGED = {"length_change": LengthChange(step=6, max_length=32), "max_length": 20, "accumulate": 2}
@@ -195,8 +193,8 @@ def test_a_stream_goes_on_where_its_state_says(changes, count):
     other = task.train_batches(ALONE, 1)
     other.load_state_dict(stream.state_dict())
     assert other.epochs == stream.epochs
-    per_epoch = mlm(**{**changes, "max_length": 20}).indices(ALONE, 1).batches_per_epoch
-    assert 20 < per_epoch < 140  # counts lie within an epoch and beyond it
+    epoch = mlm(max_length=20).train_batches(ALONE, 1).batches
+    assert 20 < len(epoch) < 140  # the counts lie within an epoch and beyond it
     assert drawn(other, 20) == drawn(stream, 20)
 
 
@@ -210,12 +208,12 @@ def test_the_length_changes_at_its_step(accumulate, step):
     after = [next(stream) for _ in range(6)]
     assert max([batch.ids.shape[1] for batch in before], default=0) <= 16
     assert all(16 < batch.ids.shape[1] <= 32 for batch in after)
-    # An epoch that was begun is over: its masks have been seen.
-    first = after[0]
-    indices = mlm(batching="random").indices(ALONE, 1)
-    indices.load_state_dict({"epoch": math.ceil(epochs), "index": 0})
-    expected = task.collate("train", next(indices), Draw(1, math.ceil(epochs), 32))
-    assert plain(first) == plain(expected)
+    # The change starts a new epoch: the masks of the current one have been seen.
+    epoch = math.ceil(epochs)
+    other = mlm(max_length=32, batching="random").train_batches(ALONE, 1)
+    other.load_state_dict({"drawn": 0, "epoch": epoch, "index": 0})
+    expected = task.collate("train", other.batches[0], Draw(1, epoch, 32))
+    assert plain(after[0]) == plain(expected)
 
 
 @pytest.mark.parametrize(("step", "max_length"), [(3, None), (None, 16)])
