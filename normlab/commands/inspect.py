@@ -189,7 +189,7 @@ def _examine_foreign(parser: Parser, arguments: Namespace) -> int:
         parser.error(f"--html {arguments.html}: there is no such folder")
     with at_work("loading the model"):
         from normlab.inspect.foreign.load import load_hf, load_names
-        from normlab.inspect.foreign.subject import inspect
+        from normlab.inspect.foreign.report import inspect
 
         if arguments.hf:
             trust = arguments.trust_remote_code

@@ -12,6 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from normlab.inspect.foreign.example import first_line
 from normlab.inspect.foreign.load import ROWS, TOKENS, load_model, load_tokenizer, taken
 from normlab.inspect.foreign.swap import Swapped, is_norm
 from normlab.tasks.progress import Stage, say
@@ -177,8 +178,7 @@ def save(model: Any, language: Language, batch: Batch, out: Path, *, keep: bool)
         try:
             original.save_pretrained(folder, state_dict=values)
         except Exception as error:  # transformers raises exceptions of any class
-            said = str(error).strip().partition("\n")[0]
-            raise ValueError(f"--out {out} cannot be written: {said}") from error
+            raise ValueError(f"--out {out} cannot be written: {first_line(error)}") from error
         config.update(eps)
         tokenizer = AutoTokenizer.from_pretrained(language.folder, trust_remote_code=language.trust)
         tokenizer.save_pretrained(folder)

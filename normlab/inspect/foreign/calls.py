@@ -1,16 +1,25 @@
-"""The calls of a model's modules in one forward pass, in order."""
+"""The calls in a forward pass, in order: of modules, and of functional norms."""
 
-from collections.abc import Callable
+import inspect
+import sys
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
+from types import FunctionType
 from typing import Any
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
+from torch.overrides import TorchFunctionMode
 from torch.utils._pytree import tree_map
 
 from normlab.inspect.foreign.example import Example, Forward, run
+
+OVER_FEATURES = ("layer_norm", "rms_norm")
+OVER_POSITIONS = ("group_norm", "batch_norm", "instance_norm")
+FUNCTIONS = [getattr(home, n) for home in (F, torch) for n in (*OVER_FEATURES, *OVER_POSITIONS)]
 
 
 @dataclass
@@ -25,6 +34,11 @@ class Call:
     args: tuple[Any, ...]
     kwargs: dict[str, Any]
     output: Any = None
+
+    @property
+    def given(self) -> tuple[Any, Any]:
+        """All arguments."""
+        return self.args, self.kwargs
 
 
 def inside(name: str, outer: str) -> bool:
@@ -66,3 +80,67 @@ def record(
                 hooks.callback(before.remove)
                 hooks.callback(module.register_forward_hook(leave).remove)
         return calls, run(model, example, forward)
+
+
+class Functional(nn.Module):
+    """A call of a functional norm as a module; its weight and bias are parameters."""
+
+    def __init__(self, function: Callable[..., Tensor], given: Mapping[str, Any]) -> None:
+        super().__init__()
+        self.function, self.given, self.eps = function, dict(given), given["eps"]
+        for name in {"weight", "bias"} & given.keys():
+            value = self.given.pop(name)
+            parameter = None if value is None else nn.Parameter(value.detach(), requires_grad=False)
+            self.register_parameter(name, parameter)
+        for name in {"running_mean", "running_var"} & given.keys():
+            self.register_buffer(name, self.given.pop(name))
+
+    @property
+    def kind(self) -> str:
+        """The function's name: `F.layer_norm` or `torch.layer_norm`."""
+        home = "F" if isinstance(self.function, FunctionType) else "torch"
+        return f"{home}.{self.function.__name__}"
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Return the function's output; batch norm uses the batch's statistics in training."""
+        given = {**self.given, **self._parameters, **self._buffers}
+        if "training" in given:
+            given["training"] = self.training or given["training"]
+        return self.function(x, **given)
+
+
+def _arguments(function: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> dict[str, Any]:
+    """Return all arguments of a call by name, defaults included."""
+    if isinstance(function, FunctionType):
+        bound = inspect.signature(function).bind(*args, **kwargs)
+        bound.apply_defaults()
+        return dict(bound.arguments)
+    known = getattr(torch.ops.aten, function.__name__).default._schema.arguments
+    defaults = {each.name: each.default_value for each in known if each.has_default_value()}
+    return {**defaults, **dict(zip((each.name for each in known), args, strict=False)), **kwargs}
+
+
+class Functionals(TorchFunctionMode):
+    """Collects the calls of functional norms in `found`, named `<calling module>.<function>`.
+
+    The calls inside a recorded function, as of torch.layer_norm in F.layer_norm, do not count.
+    """
+
+    def __init__(self, model: nn.Module) -> None:
+        super().__init__()
+        self._names = {module: name for name, module in model.named_modules()}
+        self.found: dict[str, Call] = {}
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        output = func(*args, **(kwargs or {}))
+        if func in FUNCTIONS:
+            given, frame = _arguments(func, args, kwargs or {}), sys._getframe(1)
+            while frame and not isinstance(frame.f_locals.get("self"), nn.Module):
+                frame = frame.f_back
+            caller = self._names.get(frame.f_locals["self"], "") if frame else ""
+            name = first = f"{caller}.{func.__name__}".lstrip(".")
+            while name in self.found:
+                name = f"{first}#{int(name.partition('#')[2] or 1) + 1}"
+            x = given.pop("input").detach().clone()
+            self.found[name] = Call(name, Functional(func, given), (x,), {}, output)
+        return output

@@ -11,7 +11,7 @@ from torch.utils._pytree import tree_map_only
 from normlab.inspect.ablations import losses_without, quantized
 from normlab.inspect.depth import by_stack
 from normlab.inspect.foreign.calls import record
-from normlab.inspect.foreign.example import call, run, tensors
+from normlab.inspect.foreign.example import call, first_line, run, tensors
 from normlab.inspect.foreign.subject import Foreign, moved
 from normlab.inspect.foreign.unchanged import unchanged
 from normlab.inspect.model import over, percent
@@ -92,9 +92,9 @@ def depth(about: Foreign) -> Finding:
     with unchanged(about.model), torch.enable_grad():
         about.model.requires_grad_(True).zero_grad()
         try:
-            loss(run(about.model, about.example.alone(), about.forward)).backward()
+            loss(run(about.model, about.alone, about.forward)).backward()
         except RuntimeError as error:  # some layers have no gradient in eval mode
-            return Finding.none(f"no gradient: {error}".partition("\n")[0])
+            return Finding.none(f"no gradient: {first_line(error)}")
         found = {name: float(norm) for name, norm in gradient_norms(about.model).items()}
     layers = {n.removeprefix("norm/"): v for n, v in found.items() if n.startswith("norm/")}
     growth = {k: over(layers[n[-1]], layers[n[0]]) for k, n in by_stack(layers).items()}
@@ -142,7 +142,7 @@ def sinks(about: Foreign) -> Finding:
     transformers that returns `attentions`.
     """
     model: Any = about.model
-    row = about.example.alone()
+    row = about.alone
     if not hasattr(model, "set_attn_implementation") or about.example.length < SINK_KEYS:
         return Finding.none(f"it needs {SINK_KEYS} tokens, and a model that returns its attentions")
     former = model.config._attn_implementation
@@ -175,7 +175,7 @@ def _finding(answers: list[str], value: float, limit: float, table: Table) -> Fi
 
 def _moved(about: Foreign) -> float:
     """Return how far row 0's output has moved, without torch's fused layers."""
-    return moved(about.output("again"), about.output("alone"))
+    return moved(about.output(replace(about.alone)), about.output(about.alone))
 
 
 def _rounded(about: Foreign, change: Callable[[Tensor], Tensor], *modules: nn.Module) -> float:
@@ -194,10 +194,10 @@ def _layers(about: Foreign) -> dict[str, Tensor]:
     def is_layer(name: str, module: nn.Module) -> bool:
         return name.rpartition(".")[2].isdigit() and bool(module._modules)
 
-    calls, _ = record(about.model, about.example.alone(), about.forward, is_layer)
+    calls, _ = record(about.model, about.alone, about.forward, is_layer)
     found: dict[str, Tensor] = {}
     for each in calls:
-        x, y = (next(tensors(value), None) for value in ((each.args, each.kwargs), each.output))
+        x, y = (next(tensors(value), None) for value in (each.given, each.output))
         if x is not None and y is not None and x.shape == y.shape:
             found[each.name] = y
     return found

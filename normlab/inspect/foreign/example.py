@@ -1,7 +1,7 @@
 """One batch of a model's inputs, cut to a few rows and positions, and variants of it.
 
 Row 0 is the row that is examined: the longest of its batch, without padding. It comes first in all
-variants, so its values in a larger output are the first on every axis; see `Fit`.
+variants, so its values in a larger output are the first on every axis; see `Overlap`.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -23,13 +23,43 @@ class ModelFailed(ValueError):
     """The model raised an exception; this message is its first line."""
 
 
+def first_line(error: Exception) -> str:
+    """Return the first line of an exception's message."""
+    return str(error).strip().partition("\n")[0]
+
+
 @dataclass(frozen=True)
+class Overlap:
+    """Which part of a variant's tensor has a counterpart in the base's tensor.
+
+    Along an axis whose sizes differ, the first entries correspond, or the last ones if padding is
+    on the `left`. Along an axis that has `size` in both, only the first (or last) `kept` do.
+    """
+
+    side: Side = "right"
+    size: int = 0
+    kept: int = 0
+
+    def __call__(self, y: Tensor, base: Tensor) -> tuple[Tensor, Tensor]:
+        """Return views of both tensors with the same shape; ValueError if there are none."""
+        if y.ndim != base.ndim or any(a < b for a, b in zip(y.shape, base.shape, strict=True)):
+            raise ValueError(f"the output is {[*y.shape]}, but {[*base.shape]} for one row alone")
+        for axis, few in enumerate(base.shape):
+            kept = self.kept if y.shape[axis] == few == self.size else few
+            y, base = (
+                x.narrow(axis, x.shape[axis] - kept if self.side == "left" else 0, kept)
+                for x in (y, base)
+            )
+        return y, base
+
+
+@dataclass(frozen=True, eq=False)
 class Example:
     """A batch with the axes of its tensors; `form` is the type of the user's batch.
 
     `rows` and `tokens` map each input to its batch axis and its token axis, if it has one. `mask`
     is the input that marks real tokens: by ones (`real`), by zeros (`padding`) or by `lengths`.
-    `fill` maps each input to its value under padding.
+    `fill` maps each input to its value under padding. `overlap` is with tensors of row 0 alone.
     """
 
     values: Mapping[Key, Any]
@@ -41,6 +71,7 @@ class Example:
     side: Side = "right"
     has_padding: bool = False  # anywhere in the user's batch
     fill: Mapping[Key, int | float] = field(default_factory=dict)
+    overlap: Overlap = Overlap()
 
     @property
     def size(self) -> int:
@@ -52,6 +83,11 @@ class Example:
     def length(self) -> int:
         """The number of positions; 0 if the inputs have no token axis."""
         return next((self.values[key].shape[axis] for key, axis in self.tokens.items()), 0)
+
+    @property
+    def pads(self) -> int:
+        """By how many positions a row is padded: half its length, at least 8."""
+        return max(8, self.length // 2)
 
     @property
     def decoder(self) -> Mapping[Key, int]:
@@ -117,7 +153,7 @@ class Example:
                 block = torch.full_like(block, -100)
             return torch.cat((block, value) if self.side == "left" else (value, block), axis)
 
-        return row.change(self.tokens, grow)
+        return replace(row.change(self.tokens, grow), overlap=Overlap(self.side))
 
     def with_other_rows(self) -> "Example":
         """Return the batch with other values in all rows but row 0."""
@@ -125,7 +161,8 @@ class Example:
 
     def with_later_tokens(self, t: int) -> "Example":
         """Return row 0 alone, with other values from position t on; t counts `steps`."""
-        return self.alone()._replaced(self.decoder or self.tokens, t)
+        later = self.alone()._replaced(self.decoder or self.tokens, t)
+        return replace(later, overlap=Overlap("right", self.steps, t))
 
     def _replaced(self, axes: Mapping[Key, int], start: int) -> "Example":
         def change(key: Key, x: Tensor) -> Tensor:
@@ -156,31 +193,6 @@ class Example:
         return known[(torch.searchsorted(known, x.contiguous()) + 1) % len(known)]
 
 
-@dataclass(frozen=True)
-class Fit:
-    """Which part of a variant's tensor has a counterpart in the base's tensor.
-
-    Along an axis whose sizes differ, the first entries correspond, or the last ones if padding is
-    on the `left`. Along an axis that has `size` in both, only the first (or last) `kept` do.
-    """
-
-    side: Side = "right"
-    size: int = 0
-    kept: int = 0
-
-    def __call__(self, y: Tensor, base: Tensor) -> tuple[Tensor, Tensor]:
-        """Return views of both tensors with the same shape; ValueError if there are none."""
-        if y.ndim != base.ndim or any(a < b for a, b in zip(y.shape, base.shape, strict=True)):
-            raise ValueError(f"the output is {[*y.shape]}, but {[*base.shape]} for one row alone")
-        for axis, few in enumerate(base.shape):
-            kept = self.kept if y.shape[axis] == few == self.size else few
-            y, base = (
-                x.narrow(axis, x.shape[axis] - kept if self.side == "left" else 0, kept)
-                for x in (y, base)
-            )
-        return y, base
-
-
 def call(
     model: nn.Module, example: Example, forward: Forward | None, *, copies: bool = True
 ) -> Any:
@@ -204,8 +216,7 @@ def run(model: nn.Module, example: Example, forward: Forward | None = None) -> T
     try:
         output = call(model, example, forward)
     except Exception as error:
-        said = str(error).strip().partition("\n")[0]
-        raise ModelFailed(f"{type(error).__name__}: {said}") from error
+        raise ModelFailed(f"{type(error).__name__}: {first_line(error)}") from error
     return looked_at(output)
 
 

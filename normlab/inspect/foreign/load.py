@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from normlab.data.corpus import decoded
+from normlab.inspect.foreign.example import first_line
 
 TEXT = (
     "The old lighthouse keeper counted the ships that passed before the storm, and wrote each name "
@@ -84,7 +85,7 @@ def load_model(place: str, *, trust: bool) -> tuple[Any, Path, str]:
         own |= {"use_safetensors": True, "dtype": "auto", "output_loading_info": True}
         model, found = kind.from_pretrained(folder, **own)
     except Exception as error:  # transformers raises exceptions of any class
-        said = _first_line(error)
+        said = first_line(error)
         if "trust_remote_code" in str(error):
             said = "it needs the Python code in its folder; --trust-remote-code runs that code"
         raise ValueError(f"{place} cannot be loaded: {said}") from error
@@ -155,7 +156,7 @@ def _folder(place: str, *, trust: bool) -> Path:
         except Exception as error:
             raise ValueError(
                 f"{place} is not a folder and cannot be downloaded from huggingface.co "
-                f"({_first_line(error)}): give the folder of a model"
+                f"({first_line(error)}): give the folder of a model"
             ) from error
     if not (folder / "config.json").is_file():
         raise ValueError(f"{place} has no config.json: give a folder that save_pretrained wrote")
@@ -165,10 +166,6 @@ def _folder(place: str, *, trust: bool) -> Path:
             "code): convert them with from_pretrained and save_pretrained"
         )
     return folder
-
-
-def _first_line(error: Exception) -> str:
-    return str(error).strip().partition("\n")[0]
 
 
 def load_names(model: str, inputs: str) -> Loaded:

@@ -9,10 +9,9 @@ both (flattened) or `feature`.
 import copy
 import math
 import re
-from collections import Counter
 from collections.abc import Sequence, Set
 from contextlib import suppress
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -21,16 +20,16 @@ from torch.nn.modules.batchnorm import _NormBase
 from torch.utils._pytree import tree_map_only
 
 from normlab.inspect.explain import axes_in_words, in_order
-from normlab.inspect.foreign.calls import Call, inside, record
-from normlab.inspect.foreign.example import Example, ModelFailed
-from normlab.inspect.foreign.functional import (
+from normlab.inspect.foreign.calls import (
     OVER_FEATURES,
     OVER_POSITIONS,
+    Call,
     Functional,
     Functionals,
+    inside,
+    record,
 )
-from normlab.inspect.foreign.subject import Foreign
-from normlab.inspect.question import Finding, Table, question
+from normlab.inspect.foreign.example import Example, Forward, ModelFailed
 from normlab.inspect.subject import AXES
 from normlab.norms.base import Norm
 
@@ -149,59 +148,16 @@ class _Trial:
         return True
 
 
-@question("norms", of="module")
-def norms(about: Foreign) -> Finding:
-    """What does each norm pool over, and does that agree with its name?
-
-    One value of the norm's recorded input is changed by 1000 times its RMS. The norm pools over
-    the axes along which other outputs move too, in training and in evaluation. A norm is any module
-    that pools and whose output has the input's shape and hardly changes if the input is doubled.
-    """
-    found = about.norms
-    if not found:
-        return Finding.none("a forward pass calls no norm")
-    wrong = [norm for norm in found if norm.disagrees]
-    kinds = Counter(f"{norm.kind} over {norm.pools}" for norm in found)
-    shown = "; ".join(f"{number} {words}" for words, number in kinds.most_common())
-    count, near = (sum(norm.gains[i] for norm in found if norm.gains) for i in (0, 1))
-    shown += f"; {near} of {count} gains are near 0" * bool(near)
-    more = f"; {len(wrong) - 1} more differ from their names" * (len(wrong) > 1)
-    return Finding(
-        wrong[0].disagrees + more if wrong else f"names and behavior agree: {shown}",
-        {"norms": [asdict(norm) for norm in found]},
-        table(found),
-        verdict="look" if wrong else "fine",
-        value=float(len(wrong)),
-        threshold=0.0,
-        module=wrong[0].name if wrong else None,
-    )
-
-
-def table(found: Sequence[FoundNorm]) -> Table:
-    """Return one row per group of norms with the same class, pooled axes and eps."""
-    groups: dict[tuple[Any, ...], list[FoundNorm]] = {}
-    for norm in found:
-        groups.setdefault((norm.kind, norm.pools, norm.eps), []).append(norm)
-    rows = []
-    for (kind, pools, eps), group in groups.items():
-        count, near = (sum(n.gains[i] for n in group if n.gains) for i in (0, 1))
-        share = f"{near} of {count}" if count else "-"
-        eps = "-" if eps is None else f"{eps:g}"
-        rows.append((kind, len(group), pools, eps, share, group[0].name or "the model"))
-    return Table(("norm", "number", "pools over", "eps", "gains near 0", "first"), rows)
-
-
-def find_norms(about: Foreign) -> list[FoundNorm]:
+def find_norms(model: nn.Module, example: Example, forward: Forward | None) -> list[FoundNorm]:
     """Return all norms that a forward pass calls, in the order of their calls.
 
     A module that contains a norm does not count, nor does a function that a norm calls.
     """
-    example = _small(about.example)
     try:
-        passes = _passes(about, example)
+        passes = _passes(model, small := _small(example), forward)
+        example = small
     except ModelFailed:  # the model accepts a single length
-        example = about.example
-        passes = _passes(about, example)
+        passes = _passes(model, example, forward)
     found: dict[str, FoundNorm] = {}
     functions = {name for name, call in passes[0].items() if isinstance(call.module, Functional)}
     innermost_first = sorted(passes[0], key=lambda name: (name in functions, -len(name)))
@@ -229,16 +185,16 @@ def _small(example: Example) -> Example:
     return few.cut(example.tokens, first, min(length, first + _POSITIONS))
 
 
-def _passes(about: Foreign, example: Example) -> list[dict[str, Call]]:
+def _passes(model: nn.Module, example: Example, forward: Forward | None) -> list[dict[str, Call]]:
     """Return the first calls of modules that may be norms, and all calls of functional norms.
 
     They are those with all rows and, if there are positions, with row 0 alone and padded.
     """
-    maybe = {name for name, module in about.model.named_modules() if _may_be_norm(module)}
+    maybe = {name for name, module in model.named_modules() if _may_be_norm(module)}
 
     def calls(variant: Example) -> dict[str, Call]:
-        with Functionals(about.model) as functions:
-            found, _ = record(about.model, variant, about.forward, lambda name, _: name in maybe)
+        with Functionals(model) as functions:
+            found, _ = record(model, variant, forward, lambda name, _: name in maybe)
         first: dict[str, Call] = {}
         for call in found:
             first.setdefault(call.name, call)
@@ -247,8 +203,7 @@ def _passes(about: Foreign, example: Example) -> list[dict[str, Call]]:
     passes = [calls(example)]
     if example.length:
         with suppress(ModelFailed):
-            longer = example.padded(max(8, example.length // 2))
-            passes += [calls(each) for each in (example.alone(), longer)]
+            passes += [calls(each) for each in (example.alone(), example.padded(example.pads))]
     return passes
 
 

@@ -1,27 +1,112 @@
-"""Do padding, the other rows, later tokens or the training mode move a model's output?
+"""The questions that `normlab.inspect(model, batches)` asks by default.
 
-All values are RMS(y' - y) / RMS(y) over the real positions of one row, computed in float64.
+Movements of an output are RMS(y' - y) / RMS(y) over the real positions of one row, in float64.
 """
 
 import re
-from collections.abc import Mapping
+from collections import Counter, defaultdict
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from dataclasses import asdict, replace
+from typing import Any
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
+from normlab.inspect.foreign.batches import values_of
 from normlab.inspect.foreign.calls import inside, record
-from normlab.inspect.foreign.example import ModelFailed, call, looked_at, tensors
-from normlab.inspect.foreign.locate import locate
-from normlab.inspect.foreign.subject import LEAK, Foreign, Moved, moved
+from normlab.inspect.foreign.example import (
+    Example,
+    ModelFailed,
+    Overlap,
+    call,
+    looked_at,
+    tensors,
+)
+from normlab.inspect.foreign.norms import FoundNorm
+from normlab.inspect.foreign.subject import LEAK, Foreign, Moved, locate, moved
 from normlab.inspect.foreign.unchanged import unchanged
 from normlab.inspect.model import percent
-from normlab.inspect.question import Finding, question
+from normlab.inspect.question import Finding, Table, question
 
 HARM = 1e-3
 """The movement above which a leak is called broken."""
 BLIND = 1e-4
 """What rounding in float32 can hide on a device without float64."""
+FAR = 0.5  # standard deviations between the means, median over channels
+RATIO = 2.0  # between the variances, either way, median over channels
+FEWEST = 16  # values per channel, for moments to be compared
+COST = 0.05  # share of the loss that poor running statistics may cost
+
+
+@question("norms", of="module")
+def norms(about: Foreign) -> Finding:
+    """What does each norm pool over, and does that agree with its name?
+
+    One value of the norm's recorded input is changed by 1000 times its RMS. The norm pools over
+    the axes along which other outputs move too, in training and in evaluation. A norm is any module
+    that pools and whose output has the input's shape and hardly changes if the input is doubled.
+    """
+    found = about.norms
+    if not found:
+        return Finding.none("a forward pass calls no norm")
+    wrong = [norm for norm in found if norm.disagrees]
+    kinds = Counter(f"{norm.kind} over {norm.pools}" for norm in found)
+    shown = "; ".join(f"{number} {words}" for words, number in kinds.most_common())
+    count, near = (sum(norm.gains[i] for norm in found if norm.gains) for i in (0, 1))
+    shown += f"; {near} of {count} gains are near 0" * bool(near)
+    more = f"; {len(wrong) - 1} more differ from their names" * (len(wrong) > 1)
+    return Finding(
+        wrong[0].disagrees + more if wrong else f"names and behavior agree: {shown}",
+        {"norms": [asdict(norm) for norm in found]},
+        table(found),
+        verdict="look" if wrong else "fine",
+        value=float(len(wrong)),
+        threshold=0.0,
+        module=wrong[0].name if wrong else None,
+    )
+
+
+def table(found: Sequence[FoundNorm]) -> Table:
+    """Return one row per group of norms with the same class, pooled axes and eps."""
+    groups: dict[tuple[Any, ...], list[FoundNorm]] = {}
+    for norm in found:
+        groups.setdefault((norm.kind, norm.pools, norm.eps), []).append(norm)
+    rows = []
+    for (kind, pools, eps), group in groups.items():
+        count, near = (sum(n.gains[i] for n in group if n.gains) for i in (0, 1))
+        share = f"{near} of {count}" if count else "-"
+        eps = "-" if eps is None else f"{eps:g}"
+        rows.append((kind, len(group), pools, eps, share, group[0].name or "the model"))
+    return Table(("norm", "number", "pools over", "eps", "gains near 0", "first"), rows)
+
+
+@question("forward", of="module")
+def forward(about: Foreign) -> Finding:
+    """Is the forward pass repeatable and free of NaN, and does it leave its inputs unchanged?
+
+    A row is run twice. If the outputs differ or have NaN, no other question is asked, except
+    `statistics` after NaN.
+    """
+    row, y = about.alone, about.output(about.alone)
+    if bool(y.isnan().any()):
+        calls, _ = record(about.model, row, about.forward)
+        odd = [each for each in calls if any(bool(x.isnan().any()) for x in tensors(each.output))]
+        innermost = (a.name for a in odd if not any(inside(b.name, a.name) for b in odd))
+        path = next(innermost, None)
+        text = f"the output has NaN at {percent(float(y.isnan().double().mean()))} of its entries"
+        return Finding(f"{text}, first in {path or 'the model'}", verdict="broken", module=path)
+    given = row.change(row.content, lambda _, x: x.clone())
+    with torch.no_grad():
+        again = looked_at(call(about.model, given, about.forward, copies=False))
+    changed = [k for k in row.content if not torch.equal(given.values[k], row.values[k])]
+    if moved(again, y) > 0 and (value := about.moved(replace(row)).wide) > LEAK:
+        path, sentence = locate(about, row, row, "random numbers")
+        text = f"the output moves by {size(value)} from one run to the next: {sentence}"
+        return Finding(text, verdict="broken", value=value, threshold=LEAK, module=path)
+    if changed:
+        return Finding(f"changes its input {changed[0]} in place", verdict="look")
+    return Finding("repeats exactly", verdict="fine", value=0.0, threshold=LEAK)
 
 
 def size(value: float) -> str:
@@ -34,17 +119,16 @@ def size(value: float) -> str:
 def leak(
     about: Foreign,
     found: Mapping[str, Moved],
+    variants: Mapping[str, Example],
     seen: str,
     how: str,
-    *,
-    variant: str | None = None,
-    base: str = "alone",
+    base: Example | None = None,
 ) -> Finding:
     """Return the finding about variants that should not move, with the module that moves them.
 
-    `found` has the movements by variant, `seen` is what the output should not depend on, and `how`
-    says what was compared. The module is found by comparing a variant, by default the one that
-    moves most, with the `base`.
+    `found` has the movements by name, `seen` is what the output should not depend on, and `how`
+    says what was compared. The module is found by comparing the variant of the largest movement
+    with the `base`, by default row 0 alone.
     """
     worst = max(found, key=lambda name: found[name].wide)
     value, limit = found[worst].wide, BLIND if about.blind else LEAK
@@ -62,7 +146,7 @@ def leak(
         # a model that accepts a single length was not asked about its usual values
         broken = broken and (usual or ("padded" not in found and about.example.has_padding))
         under = "" if usual else ", with unusual values under the padding"
-    path, sentence = locate(about, variant or worst, base, seen)
+    path, sentence = locate(about, variants[worst], base or about.alone, seen)
     limit = HARM if broken else limit
     return Finding(
         f"the output moves by {size(value)} (limit {size(limit)}){under}; {sentence}. {how}",
@@ -74,34 +158,6 @@ def leak(
     )
 
 
-@question("forward", of="module")
-def forward(about: Foreign) -> Finding:
-    """Is the forward pass repeatable and free of NaN, and does it leave its inputs unchanged?
-
-    A row is run twice. If the outputs differ or have NaN, no other question is asked, except
-    `statistics` after NaN.
-    """
-    y, row = about.output("alone"), about.example.alone()
-    if bool(y.isnan().any()):
-        calls, _ = record(about.model, row, about.forward)
-        odd = [each for each in calls if any(bool(x.isnan().any()) for x in tensors(each.output))]
-        innermost = (a.name for a in odd if not any(inside(b.name, a.name) for b in odd))
-        path = next(innermost, None)
-        text = f"the output has NaN at {percent(float(y.isnan().double().mean()))} of its entries"
-        return Finding(f"{text}, first in {path or 'the model'}", verdict="broken", module=path)
-    given = row.change(row.content, lambda _, x: x.clone())
-    with torch.no_grad():
-        again = looked_at(call(about.model, given, about.forward, copies=False))
-    changed = [k for k in row.content if not torch.equal(given.values[k], row.values[k])]
-    if moved(again, y) > 0 and (value := about.moved("again").wide) > LEAK:
-        path, sentence = locate(about, "again", "alone", "random numbers")
-        text = f"the output moves by {size(value)} from one run to the next: {sentence}"
-        return Finding(text, verdict="broken", value=value, threshold=LEAK, module=path)
-    if changed:
-        return Finding(f"changes its input {changed[0]} in place", verdict="look")
-    return Finding("repeats exactly", verdict="fine", value=0.0, threshold=LEAK)
-
-
 @question("padding", of="module")
 def padding(about: Foreign) -> Finding:
     """Does padding move the output at real tokens?
@@ -111,25 +167,31 @@ def padding(about: Foreign) -> Finding:
     and with others. If the model accepts a single length, a shorter row is padded to it: y is then
     with the usual padding, y' with other values.
     """
-    example, n = about.example, about.pads
+    example, n = about.example, about.example.pads
     if not example.length:
         return Finding.none("the inputs have no token axis, so nothing is padded")
     if not example.kind:
         return Finding.none("no input marks padding; name the one that does with mask=")
-    base, how = "alone", f"One row of {example.length:,} positions, alone and padded by {n:,}"
-    names = ("padded", "padded by other values")
+    base, how = None, f"One row of {example.length:,} positions, alone and padded by {n:,}"
+    variants = {
+        "padded": example.padded(n),
+        "padded by other values": example.padded(n, other=True),
+    }
     try:
-        found = {name: about.moved(name) for name in names}
+        found = {name: about.moved(variant) for name, variant in variants.items()}
     except ModelFailed:
         if example.length <= n:
             raise
-        base, worst = (f"short, {name}" for name in names)
-        found = {worst: about.moved(worst, base)}
-        how = f"One row of {example.length - n:,} positions, padded by {n:,}; longer rows fail"
-    if base == "alone" and max(each.wide for each in found.values()) <= LEAK:
+        short = example.cut(example.tokens, 0, example.length - n)
+        overlap = Overlap(example.side, example.length, short.length)
+        base, variant = (replace(short.padded(n, other=o), overlap=overlap) for o in (False, True))
+        variants = {"short, padded by other values": variant}
+        found = {name: about.moved(variant, base) for name in variants}
+        how = f"One row of {short.length:,} positions, padded by {n:,}; longer rows fail"
+    if base is None and max(each.wide for each in found.values()) <= LEAK:
         with suppress(ValueError):
             found["shortest row in its batch"] = about.rounding()
-    return leak(about, found, "padding", how, base=base)
+    return leak(about, found, variants, "padding", how, base)
 
 
 @question("batch_mates", of="module")
@@ -139,12 +201,13 @@ def batch_mates(about: Foreign) -> Finding:
     Let y be the output for a row in its batch, and y' its output with other values in all other
     rows, or alone.
     """
-    found = {"other rows": about.moved("other rows", "batch"), "alone": about.moved("batch")}
-    if about.output("alone").shape == about.shapes["batch"]:
+    batch, rows = about.example, about.example.size
+    found = {"other rows": about.moved(batch.with_other_rows(), batch), "alone": about.moved(batch)}
+    if about.output(about.alone).shape == about.shape:
         return Finding.none("the output has no batch axis")
-    rows = about.example.size
     how = f"One row alone, among {rows}, and among {rows} with other values"
-    return leak(about, found, "other rows", how, variant="two rows")
+    variants = dict.fromkeys(found, batch.cut(batch.rows, 0, 2))
+    return leak(about, found, variants, "other rows", how)
 
 
 @question("future", of="module")
@@ -154,7 +217,7 @@ def future(about: Foreign) -> Finding:
     Let y be the output for the first half of a row's positions, y' with other tokens in the second.
     In an encoder-decoder these are the decoder's tokens, if the batch has `decoder_input_ids`.
     """
-    n, shape = about.example.steps, about.output("alone").shape
+    n, shape = about.example.steps, about.output(about.alone).shape
     if about.causal is False:
         return Finding.none("the model is not causal")
     if not (decoder := about.example.decoder):
@@ -166,7 +229,9 @@ def future(about: Foreign) -> Finding:
         return Finding.none(f"the output {[*shape]} has no axis of {n} positions")
     whose = "decoder positions" if decoder else "positions"
     how = f"The first {n // 2} {whose}, with other tokens in the {n - n // 2} after them"
-    return leak(about, {"later tokens": about.moved("later tokens")}, "later tokens", how)
+    variants = {"later tokens": about.example.with_later_tokens(n // 2)}
+    found = {name: about.moved(variant) for name, variant in variants.items()}
+    return leak(about, found, variants, "later tokens", how)
 
 
 def is_causal(model: nn.Module) -> bool:
@@ -189,11 +254,11 @@ def modes(about: Foreign) -> Finding:
     keeping = [m for m in about.model.modules() if any("running_" in b for b in m._buffers)]
     text, value = "no norm keeps statistics, so only randomness differs in training", 0.0
     if keeping:
-        about.moved("batch")  # caches its output in eval mode
+        about.moved(about.example)  # keeps its output in eval mode
         with unchanged(about.model):
             for module in keeping:
                 module.training = True
-            value = about.moved("in training", "batch").wide
+            value = about.moved(replace(about.example), about.example).wide
         norms = "1 norm uses" if len(keeping) == 1 else f"{len(keeping)} norms use"
         text = f"training mode moves the output by {size(value)}: {norms} batch statistics"
     given = {"training": value}
@@ -202,3 +267,116 @@ def modes(about: Foreign) -> Finding:
             words = f"{norm.name}: {norm.kind}, includes padding in its statistics in training"
             return Finding(f"{words}; {text}", given, verdict="look", module=norm.name)
     return Finding(f"{text}, by design", given, verdict="fine", value=0.0, threshold=LEAK)
+
+
+@question("statistics", of="module")
+@torch.no_grad()
+def statistics(about: Foreign) -> Finding:
+    """Are running statistics finite, updated, and close to the data's?
+
+    Each row of the example is run alone, so that all positions are real. Per channel, with the mean
+    m and variance v of the norm's inputs, and the running statistics mu and s^2, these are medians
+    over channels:
+
+        distance   sqrt(max(0, (m - mu)^2 - e^2)) / s, with e the standard error of m over rows
+        ratio      v / s^2
+
+    Statistics are stale if the distance is above 0.5 or the ratio is outside 1/2 to 2; the value is
+    the factor by which the worse of the two exceeds its limit. If a loss is given, its mean over
+    the batches is also measured with running, with batch and with recalibrated statistics (the
+    average over the batches, "precise BN"). Running statistics that raise the loss by more than 5 %
+    of the recalibrated ones' are worth a look.
+    """
+    norms: dict[str, Any] = {
+        name: module
+        for name, module in about.model.named_modules()
+        if all(module._buffers.get(key) is not None for key in ("running_mean", "running_var"))
+    }
+    if not norms:
+        return Finding.none("no norm keeps a running mean and variance")
+    seen = _moments(about, norms)
+    rows = [(name, *_compared(norm, seen[name])) for name, norm in norms.items()]
+    faults = [row for row in rows if row[-1]]
+    broken = [row for row in faults if row[-1] == "not finite"]
+    worst = max(broken or faults or rows, key=lambda row: row[3])
+    answer = f"running statistics match the data in {len(rows) - len(faults)} of {len(rows)} norms"
+    if faults:
+        answer = f"{worst[0] or 'the model'}: {worst[-1]}; {answer}"
+    losses = {} if about.loss is None else _losses(about, list(norms.values()))
+    if losses:
+        parts = [f"{value:.4g} with {name}" for name, value in losses.items()]
+        answer += f"; loss {', '.join(parts)} statistics"
+        least = losses["recalibrated"]
+        if losses["running"] - least > COST * abs(least):
+            faults.append(worst)
+    return Finding(
+        answer,
+        {"norms": {name: figures for name, *figures in rows}, "loss": losses},
+        Table(("norm", "distance", "variance ratio", "times the limit", "state"), rows),
+        verdict="broken" if broken else "look" if faults else "fine",
+        value=worst[3],
+        threshold=1.0,
+        module=worst[0] if faults else None,
+    )
+
+
+def _moments(about: Foreign, norms: Mapping[str, Any]) -> dict[str, list[Tensor]]:
+    """Return the count, mean and mean square per channel of each norm's inputs, for each row."""
+    seen: dict[str, list[Tensor]] = defaultdict(list)
+    example = about.example
+    key, axis = next(iter(example.rows.items()))
+    given = values_of(about.batches[0], example.device)[key].shape[axis]
+    for number in range(min(example.size, given)):  # without the row that is added to a single one
+        row = example.alone(number)
+        calls, _ = record(about.model, row, about.forward, lambda name, _: name in norms)
+        for each in calls:
+            x = next(tensors(each.given))
+            if x.shape[1:2] == norms[each.name].running_mean.shape:
+                x = x.double().transpose(0, 1).flatten(1)
+                count = torch.full_like(x[:, 0], x.shape[1])
+                seen[each.name].append(torch.stack([count, x.mean(1), x.square().mean(1)]))
+    return seen
+
+
+def _compared(norm: Any, seen: list[Tensor]) -> tuple[float | None, float | None, float, str]:
+    """Return distance and ratio (None without data), how many times the limit, and the state."""
+    mean, var = norm.running_mean.double(), norm.running_var.double()
+    if not bool((mean.isfinite() & var.isfinite() & (var >= 0)).all()):
+        return None, None, torch.inf, "not finite"
+    distance = ratio = None
+    times = 0.0
+    count = float(sum(each[0, 0] for each in seen))
+    if count >= FEWEST and len(seen) > 1 and all(bool(each.isfinite().all()) for each in seen):
+        rows = torch.stack(seen)
+        pooled, square = (rows[:, 1:] * rows[:, :1]).sum(0) / count
+        scale = var + getattr(norm, "eps", 1e-5)
+        squared = ((pooled - mean).square() - rows[:, 1].var(0) / len(rows)).clamp(min=0) / scale
+        distance = float(squared.sqrt().median())
+        ratio = float(((square - pooled.square()) * count / (count - 1) / scale).median())
+        times = max(distance / FAR, ratio / RATIO, 1 / RATIO / max(ratio, 1e-12))
+    batches = norm._buffers.get("num_batches_tracked")
+    if (batches is not None and not int(batches)) or bool(((mean == 0) & (var == 1)).all()):
+        return distance, ratio, times, "never updated"
+    stale = "" if times <= 1 else f"stale: mean {distance:.2g} sd off, variance {ratio:.2g}-fold"
+    return distance, ratio, times, stale
+
+
+def _losses(about: Foreign, norms: list[Any]) -> dict[str, float]:
+    """Return the mean loss over the batches for each kind of statistics."""
+
+    def measured(momentum: float | None = 0.0, *, training: bool) -> float:
+        for norm in norms:
+            norm.train(training)
+            norm.momentum = momentum  # 0 keeps the statistics, None averages the batches'
+        batches = (values_of(batch, about.example.device) for batch in about.batches)
+        given = (replace(about.example, values=values) for values in batches)
+        outputs = (call(about.model, each, about.forward) for each in given)
+        losses = [float(about.loss(y, b)) for y, b in zip(outputs, about.batches, strict=True)]
+        return sum(losses) / len(losses)
+
+    with unchanged(about.model):
+        found = {"running": measured(training=False), "batch": measured(training=True)}
+        for norm in norms:
+            getattr(norm, "reset_running_stats", bool)()
+        measured(None, training=True)
+        return {**found, "recalibrated": measured(training=False)}

@@ -1,14 +1,24 @@
-"""The report of `normlab.inspect(model, batches)`: findings as text, JSON and HTML."""
+"""`normlab.inspect(model, batches)`, and its report: findings as text, JSON and HTML."""
 
 import json
 import shutil
+import sys
 import textwrap
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
+import torch
+from torch import Tensor, nn
+
+from normlab.inspect.foreign.batches import example_of, first_batches
+from normlab.inspect.foreign.example import Forward, ModelFailed
+from normlab.inspect.foreign.norms import FoundNorm
+from normlab.inspect.foreign.subject import Foreign
+from normlab.inspect.foreign.unchanged import unchanged
+from normlab.inspect.foreign.wide import WIDE
 from normlab.inspect.question import Finding, questions
 from normlab.records.files import atomic_write
 from normlab.records.record import plain
@@ -22,12 +32,12 @@ _ORDER = ("broken", "look", "fine", "does not apply")
 class Report:
     """Findings about a module, keyed by question; `title` says what was examined.
 
-    `norms` has the model's norms (`FoundNorm`), or is empty if no question needed them.
+    `norms` has the model's norms, or is empty if no question needed them.
     """
 
     title: str
     findings: Mapping[str, Finding]
-    norms: Sequence[Any]
+    norms: Sequence[FoundNorm]
 
     def __str__(self) -> str:
         width = shutil.get_terminal_size().columns
@@ -82,3 +92,96 @@ class Report:
         broken = [f"{each.name}: {each}" for each in self.by_harm() if each.verdict == "broken"]
         if broken:
             raise AssertionError("; ".join(broken))
+
+
+def inspect(
+    model: nn.Module,
+    batches: Any = None,
+    *,
+    forward: Forward | None = None,
+    mask: str | int | Tensor | None = None,
+    loss: Any = None,
+    causal: bool | None = None,
+    checks: Literal["quick", "all"] | Sequence[str] = "quick",
+    rows: int = 4,
+    tokens: int = 128,
+) -> Report:
+    """Find what changes a model's output but should not, by how much, and in which module.
+
+    `batches` are inputs of the model: dicts, tuples or tensors; the first one is examined, cut to
+    `rows` rows and `tokens` positions. `forward(model, batch)` calls the model, by default as
+    `model(**batch)` or `model(*batch)`. `mask` names the input that marks real tokens (by
+    ones, or by their number per row), or is such a mask. `loss(output, batch)` is used only by the
+    question `statistics`. `causal` is whether positions must not depend on later ones. `checks` is
+    `quick`, `all` or the names of questions.
+
+    The model is examined in eval mode. Afterwards it and the process's state are restored.
+
+    Raises ValueError with a one-sentence message if the model or inputs cannot be examined.
+    """
+    if batches is None:
+        raise ValueError(
+            f"normlab.inspect cannot examine a {type(model).__name__} without its inputs: "
+            "normlab.inspect(model, batches)"
+        )
+    names = () if checks in ("quick", "all") else [checks] if isinstance(checks, str) else checks
+    kinds = ("module",) if checks == "quick" else ("module", "module_all")
+    first = questions("module", names=["forward"])
+    asked = [*first, *(each for each in questions(*kinds, names=names) if each not in first)]
+    model, given = unwrapped(model), first_batches(batches)
+    check(model)
+    if min(rows, tokens) < 1:
+        raise ValueError(f"rows={rows}, tokens={tokens}: give at least one of each")
+    with unchanged(model, given):
+        model.eval()
+        for longest in (tokens, sys.maxsize):  # then uncut, for models that accept a single length
+            example = example_of(
+                model, given[0], forward=forward, mask=mask, rows=rows, tokens=longest
+            )
+            about = Foreign(model, example, given, forward, loss, causal)
+            try:
+                about.output(about.alone)
+                break
+            except ModelFailed as error:
+                if longest > tokens:
+                    text = f"the model cannot run one row of the first batch: {error}"
+                    raise ValueError(text) from error
+        findings: dict[str, Finding] = {}
+        for each in asked:
+            runs = findings.get("forward")
+            broken = bool(runs and runs.verdict == "broken")
+            if broken and each.name == "statistics":  # they may cause NaN, which has no value
+                broken = runs is not None and runs.value is not None
+            try:
+                found = Finding.none("the forward pass is broken") if broken else each.ask(about)
+            except ValueError as error:
+                found = Finding.none(str(error))
+            findings[each.name] = replace(found, name=each.name)
+    return Report(about.title, findings, about.__dict__.get("norms", []))
+
+
+def unwrapped(model: nn.Module) -> nn.Module:
+    """Return the module inside `torch.compile`, DataParallel and DistributedDataParallel."""
+    while True:
+        if hasattr(model, "_orig_mod"):
+            model = model._orig_mod  # pyright: ignore
+        elif isinstance(model, nn.DataParallel | nn.parallel.DistributedDataParallel):
+            model = model.module
+        else:
+            return model
+
+
+def check(model: nn.Module) -> None:
+    """Raise ValueError for a model that is quantized, sharded, scripted or on the meta device."""
+    if isinstance(model, torch.jit.ScriptModule):
+        raise ValueError("a scripted model has no modules to look into: give the original")
+    for name, weight in model.named_parameters():
+        if weight.is_meta:
+            raise ValueError(f"{name} is on the meta device: load its values first")
+        if type(weight).__name__ == "DTensor" or "fsdp" in type(model).__module__:
+            raise ValueError(f"{name} is sharded: give the model on one device")
+        if weight.dtype not in (*WIDE, torch.float64, torch.complex128):
+            raise ValueError(f"{name} is {weight.dtype}: give the unquantized model")
+    for name, module in model.named_modules():
+        if ".quantized" in type(module).__module__:
+            raise ValueError(f"{name} is quantized: give the unquantized model")

@@ -1,30 +1,31 @@
-"""The module under inspection, and the outputs that the questions compare."""
+"""The model under inspection: how far its output moves, and which module moves it."""
 
 import math
-import sys
+import re
 from collections import Counter
-from collections.abc import Sequence
-from contextlib import nullcontext
-from dataclasses import dataclass, field, replace
-from functools import cached_property
-from typing import TYPE_CHECKING, Any, Literal
+from collections.abc import Collection, Iterator, Sequence
+from contextlib import ExitStack, contextmanager, nullcontext, suppress
+from dataclasses import dataclass, field
+from functools import cached_property, partial
+from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.backends import mha
+from torch.utils._pytree import tree_flatten, tree_unflatten
 
-from normlab.inspect.foreign.batches import example_of, first_batches
-from normlab.inspect.foreign.example import Example, Fit, Forward, ModelFailed, run
-from normlab.inspect.foreign.report import Report
-from normlab.inspect.foreign.unchanged import unchanged
-from normlab.inspect.foreign.wide import WIDE, widened
+from normlab.inspect.foreign.calls import Call, inside, record
+from normlab.inspect.foreign.example import Example, Forward, Overlap, run, tensors
+from normlab.inspect.foreign.norms import FoundNorm, find_norms
+from normlab.inspect.foreign.wide import widened
 from normlab.inspect.model import movement
-from normlab.inspect.question import Finding, questions
-
-if TYPE_CHECKING:
-    from normlab.inspect.foreign.norms import FoundNorm
 
 LEAK = 1e-9
 """The largest movement in float64 that can be rounding."""
+AGREE = 1e-11  # in float64
+ROUNDS, TRIES = 3, 6  # modules that are named at most, and suspects that are tried for each
+Calls = dict[tuple[str, int], Call]
+"""Calls by module name and how often the module was called before."""
 
 
 @dataclass(frozen=True)
@@ -39,11 +40,11 @@ class Moved:
     argmax: float
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(eq=False)
 class Foreign:
     """A model in eval mode with the example to run, and the user's batches, forward and loss.
 
-    The output of the example's row 0 alone is computed before anything is asked, and kept.
+    The outputs of row 0 alone and in its batch are computed once; `shape` is of the whole batch's.
     """
 
     model: nn.Module
@@ -52,7 +53,7 @@ class Foreign:
     forward: Forward | None = None
     loss: Any = None
     causal: bool | None = None
-    shapes: dict[str, torch.Size] = field(default_factory=dict)  # of whole outputs, by variant
+    shape: Sequence[int] = ()
     _outputs: dict[Any, Tensor] = field(default_factory=dict)
 
     @property
@@ -77,77 +78,54 @@ class Foreign:
         return self.example.device.type == "mps"
 
     @property
-    def pads(self) -> int:
-        """By how many positions a row is padded: half its length, at least 8."""
-        return max(8, self.example.length // 2)
-
-    @property
     def fast_paths(self) -> tuple[bool, ...]:
         """Settings of torch's fused encoder layer to try: off, and on if the model may use it."""
         fused = (nn.TransformerEncoderLayer, nn.MultiheadAttention)
         has = any(isinstance(module, fused) for module in self.model.modules())
-        return (False, True) if has and torch.backends.mha.get_fastpath_enabled() else (False,)
+        return (False, True) if has and mha.get_fastpath_enabled() else (False,)
 
     @cached_property
-    def norms(self) -> "list[FoundNorm]":
+    def alone(self) -> Example:
+        """Row 0 without the other rows."""
+        return self.example.alone()
+
+    @cached_property
+    def norms(self) -> list[FoundNorm]:
         """All norms that a forward pass calls."""
-        from normlab.inspect.foreign.norms import find_norms
+        return find_norms(self.model, self.example, self.forward)
 
-        return find_norms(self)
-
-    def variant(self, name: str) -> tuple[Example, Fit]:
-        """Return a variant of the example, and which part of its tensors is also in row 0 alone.
-
-        After `short, `, the row is first cut so that with padding it has the example's length.
-        """
-        example, n, whole, padded = self.example, self.pads, Fit(), Fit(self.example.side)
-        if name.startswith("short"):
-            padded = Fit(example.side, example.length, example.length - n)
-            example = example.cut(example.tokens, 0, example.length - n)
-        match name.removeprefix("short, "):
-            case "padded":
-                return example.padded(n), padded
-            case "padded by other values":
-                return example.padded(n, other=True), padded
-            case "later tokens":
-                half = example.steps // 2
-                return example.with_later_tokens(half), Fit("right", example.steps, half)
-            case "other rows":
-                return example.with_other_rows(), whole
-            case "two rows":
-                return example.cut(example.rows, 0, 2), whole
-            case "batch" | "in training":
-                return example, whole
-        return example.alone(), whole  # "alone", or "again" for a second run
-
-    def output(self, name: str, *, wide: bool = False, fast: bool = False) -> Tensor:
-        """Return row 0's real output for a variant; the bases `alone` and `batch` are cached.
+    def output(self, variant: Example, *, wide: bool = False, fast: bool = False) -> Tensor:
+        """Return row 0's real output for a variant of the example.
 
         Raises ModelFailed if the model fails, ValueError if its output has other axes.
         """
-        key = name, wide, fast
+        key = variant, wide, fast
         if key in self._outputs:
             return self._outputs[key]
-        variant, fit = self.variant(name)
-        former = torch.backends.mha.get_fastpath_enabled()
-        torch.backends.mha.set_fastpath_enabled(fast)
-        with torch.no_grad(), widened() if wide else nullcontext():
-            y = run(self.model, variant, self.forward)
-        torch.backends.mha.set_fastpath_enabled(former)
-        self.shapes[name] = y.shape
-        if name != "alone":
-            y = fit(y, self.output("alone", wide=wide, fast=fast))[0].clone()
-        if name in ("alone", "batch"):
+        former = mha.get_fastpath_enabled()
+        try:
+            mha.set_fastpath_enabled(fast)
+            with torch.no_grad(), widened() if wide else nullcontext():
+                y = run(self.model, variant, self.forward)
+        finally:
+            mha.set_fastpath_enabled(former)
+        if variant is self.example:
+            self.shape = y.shape
+        if variant is not self.alone:
+            y = variant.overlap(y, self.output(self.alone, wide=wide, fast=fast))[0].clone()
+        if variant in (self.alone, self.example):
             self._outputs[key] = y
         return y
 
-    def moved(self, name: str, base: str = "alone") -> Moved:
-        """Return how far a variant's output is from another's; the largest over the fast paths."""
-        _, fit = self.variant(name)
+    def moved(self, variant: Example, base: Example | None = None) -> Moved:
+        """Return how far a variant's output is from a base's, by default from row 0's alone.
+
+        With several fast paths, the largest movement counts.
+        """
 
         def outputs(wide: bool, fast: bool) -> tuple[Tensor, Tensor]:
-            y0 = self.output(base, wide=wide, fast=fast)
-            return self.output(name, wide=wide, fast=fast), fit(y0, y0)[0]
+            y0 = self.output(base or self.alone, wide=wide, fast=fast)
+            return self.output(variant, wide=wide, fast=fast), variant.overlap(y0, y0)[0]
 
         found: list[Moved] = []
         for fast in self.fast_paths:
@@ -164,14 +142,14 @@ class Foreign:
         row is too short for the model, or the output has no batch axis.
         """
         example, last = self.example, self.example.size - 1
-        alone = self.output("alone").shape
+        alone = self.output(self.alone).shape
         with torch.no_grad():
             batch = run(self.model, example, self.forward)
             y0 = run(self.model, example.alone(last), self.forward)
         axes = [n for n, size in enumerate(alone) if size != batch.shape[n]]
         if not axes:
             raise ValueError("the output has no batch axis")
-        y, y0 = Fit(example.side)(batch.narrow(axes[0], last, 1), y0)
+        y, y0 = Overlap(example.side)(batch.narrow(axes[0], last, 1), y0)
         return Moved(0.0, moved(y, y0), _argmax(y, y0))
 
 
@@ -187,94 +165,145 @@ def moved(values: Tensor, base: Tensor) -> float:
     return change if change == change else math.inf
 
 
-def inspect(
-    model: nn.Module,
-    batches: Any = None,
-    *,
-    forward: Forward | None = None,
-    mask: str | int | Tensor | None = None,
-    loss: Any = None,
-    causal: bool | None = None,
-    checks: Literal["quick", "all"] | Sequence[str] = "quick",
-    rows: int = 4,
-    tokens: int = 128,
-) -> Report:
-    """Find what changes a model's output but should not, by how much, and in which module.
+def locate(about: Foreign, variant: Example, base: Example, seen: str) -> tuple[str | None, str]:
+    """Return the path of the module that moves a variant's output, and a sentence about it.
 
-    `batches` are inputs of the model: dicts, tuples or tensors; the first one is examined, cut to
-    `rows` rows and `tokens` positions. `forward(model, batch)` calls the model, by default as
-    `model(**batch)` or `model(*batch)`. `mask` names the input that marks real tokens (by
-    ones, or by their number per row), or is such a mask. `loss(output, batch)` is used only by the
-    question `statistics`. `causal` is whether positions must not depend on later ones. `checks` is
-    `quick`, `all` or the names of questions.
+    The path is "" for the model itself, and None if no module explains the movement; `seen` is what
+    the output should not depend on, such as `padding`.
 
-    The model is examined in eval mode. Afterwards it and the process's state are restored.
-
-    Raises ValueError with a one-sentence message if the model or inputs cannot be examined.
+    The suspects are the innermost modules whose inputs agree and whose output moves. That alone
+    proves nothing: the output of a relative-position table moves with the length, as it should. So
+    a suspect is named only if the model's output moves at most half as much once the suspect's
+    output, and that of the same modules in other layers, is replaced by the base's values.
     """
-    if batches is None:
-        raise ValueError(
-            f"normlab.inspect cannot examine a {type(model).__name__} without its inputs: "
-            "normlab.inspect(model, batches)"
-        )
-    names = () if checks in ("quick", "all") else [checks] if isinstance(checks, str) else checks
-    kinds = ("module",) if checks == "quick" else ("module", "module_all")
-    first = questions("module", names=["forward"])
-    asked = [*first, *(each for each in questions(*kinds, names=names) if each not in first)]
-    model, given = unwrapped(model), first_batches(batches)
-    check(model)
-    if min(rows, tokens) < 1:
-        raise ValueError(f"rows={rows}, tokens={tokens}: give at least one of each")
-    with unchanged(model, given):
-        model.eval()
-        for longest in (tokens, sys.maxsize):  # then uncut, for models that accept a single length
-            example = example_of(
-                model, given[0], forward=forward, mask=mask, rows=rows, tokens=longest
-            )
-            about = Foreign(model, example, given, forward, loss, causal)
-            try:
-                about.output("alone")
+    model, overlap = about.model, variant.overlap
+    kept: set[str] = set()
+    places: list[tuple[str, str]] = []
+    left = 0.0
+    with torch.no_grad(), widened():
+        calls, y = record(model, base, about.forward)
+        former = _numbered(calls)
+        for _ in range(ROUNDS):
+            with _keeping(model, former, kept, overlap):
+                calls, output = record(model, variant, about.forward)
+            left, found = moved(*overlap(output, y)), _numbered(calls)
+            tries: list[tuple[float, int, Call]] = []
+            for call in _suspects(former, found, overlap)[: TRIES if left > LEAK else 0]:
+                names = kept | _alike(call, former)
+                with suppress(ValueError), _keeping(model, former, names, overlap):
+                    again = moved(*overlap(run(model, variant, about.forward), y))
+                    tries.append((again, len(tries), call))
+                    if again <= LEAK:
+                        break
+            if not tries or (best := min(tries))[0] > left / 2:
                 break
-            except ModelFailed as error:
-                if longest > tokens:
-                    text = f"the model cannot run one row of the first batch: {error}"
-                    raise ValueError(text) from error
-        findings: dict[str, Finding] = {}
-        for each in asked:
-            runs = findings.get("forward")
-            broken = bool(runs and runs.verdict == "broken")
-            if broken and each.name == "statistics":  # they may cause NaN, which has no value
-                broken = runs is not None and runs.value is not None
-            try:
-                found = Finding.none("the forward pass is broken") if broken else each.ask(about)
-            except ValueError as error:
-                found = Finding.none(str(error))
-            findings[each.name] = replace(found, name=each.name)
-    return Report(about.title, findings, about.__dict__.get("norms", []))
+            left, _, call = best
+            kept |= _alike(call, former)
+            places.append(_described(call, former, found, overlap, seen))
+            if left <= LEAK:
+                break
+    if not places:
+        return None, "no single module explains it"
+    path, text = places[0]
+    more = f"; also {', '.join(each for each, _ in places[1:])}" * (len(places) > 1)
+    part = "; this explains only part of the movement" * (left > LEAK)
+    return path, f"{path or 'the model itself'}: {text}{more}{part}"
 
 
-def unwrapped(model: nn.Module) -> nn.Module:
-    """Return the module inside `torch.compile`, DataParallel and DistributedDataParallel."""
-    while True:
-        if hasattr(model, "_orig_mod"):
-            model = model._orig_mod  # pyright: ignore
-        elif isinstance(model, nn.DataParallel | nn.parallel.DistributedDataParallel):
-            model = model.module
-        else:
-            return model
+def _numbered(calls: list[Call]) -> Calls:
+    counts: Counter[str] = Counter()
+    numbered: Calls = {}
+    for call in calls:
+        numbered[call.name, counts[call.name]] = call
+        counts[call.name] += 1
+    return numbered
 
 
-def check(model: nn.Module) -> None:
-    """Raise ValueError for a model that is quantized, sharded, scripted or on the meta device."""
-    if isinstance(model, torch.jit.ScriptModule):
-        raise ValueError("a scripted model has no modules to look into: give the original")
-    for name, weight in model.named_parameters():
-        if weight.is_meta:
-            raise ValueError(f"{name} is on the meta device: load its values first")
-        if type(weight).__name__ == "DTensor" or "fsdp" in type(model).__module__:
-            raise ValueError(f"{name} is sharded: give the model on one device")
-        if weight.dtype not in (*WIDE, torch.float64, torch.complex128):
-            raise ValueError(f"{name} is {weight.dtype}: give the unquantized model")
-    for name, module in model.named_modules():
-        if ".quantized" in type(module).__module__:
-            raise ValueError(f"{name} is quantized: give the unquantized model")
+def _alike(call: Call, calls: Calls) -> set[str]:
+    """Return the paths of called modules of the same class; they may differ in their numbers."""
+
+    def kind(each: Call) -> tuple[str, type]:
+        return re.sub(r"\d+", "*", each.name), type(each.module)
+
+    return {each.name for each in calls.values() if kind(each) == kind(call)}
+
+
+def _suspects(former: Calls, found: Calls, overlap: Overlap) -> list[Call]:
+    """Return the innermost calls whose inputs agree and whose output moves."""
+    odd = [
+        call
+        for key, call in found.items()
+        if key in former
+        and _agree(former[key].given, call.given, overlap)
+        and not _agree(former[key].output, call.output, overlap)
+    ]
+    return [call for call in odd if not any(inside(other.name, call.name) for other in odd)]
+
+
+def _agree(former: Any, found: Any, overlap: Overlap) -> bool:
+    """Return whether all tensors in two nested values agree where both have values."""
+    before, after = [*tensors(former)], [*tensors(found)]
+    try:
+        pairs = [overlap(y, y0) for y, y0 in zip(after, before, strict=True)]
+    except ValueError:  # different numbers of tensors or axes
+        return False
+    return all(
+        moved(y, y0) <= AGREE if y0.is_floating_point() else torch.equal(y, y0) for y, y0 in pairs
+    )
+
+
+@contextmanager
+def _keeping(
+    model: nn.Module, former: Calls, names: Collection[str], overlap: Overlap
+) -> Iterator[None]:
+    """Replace the outputs of the named modules by those of the `former` calls."""
+    counts: Counter[str] = Counter()
+
+    def keep(name: str, module: nn.Module, args: Any, output: Any) -> Any:
+        call = former.get((name, counts[name]))
+        counts[name] += 1
+        parts, structure = tree_flatten(output)
+        values = tree_flatten(call.output)[0] if call else []
+        for number, (y, value) in enumerate(zip(parts, values, strict=False)):
+            if isinstance(y, Tensor) and isinstance(value, Tensor):
+                parts[number] = y.clone()
+                with suppress(ValueError):
+                    target, source = overlap(parts[number], value)
+                    target.copy_(source)
+        return tree_unflatten(parts, structure)
+
+    with ExitStack() as hooks:
+        for name, module in model.named_modules():
+            if name in names:
+                hooks.callback(module.register_forward_hook(partial(keep, name)).remove)
+        yield
+
+
+def _described(
+    call: Call, former: Calls, found: Calls, overlap: Overlap, seen: str
+) -> tuple[str, str]:
+    """Return a suspect's path, and a description of it."""
+    name = type(call.module).__name__
+    alike = len(_alike(call, former))
+    more = f" (and {alike - 1} like it)" * (alike > 1)
+    for key, inner in found.items():
+        if not inside(inner.name, call.name) or key not in former:
+            continue
+        if not _agree(former[key].given, inner.given, overlap):
+            if any(x.is_floating_point() for x in tensors(inner.given)):
+                return call.name, f"{name}, in its own forward, before `{inner.name}`{more}"
+            return inner.name, f"{type(inner.module).__name__}, gets different indices from {name}"
+    return call.name, f"{name}, {_how(call.module, seen)}{more}"
+
+
+def _how(module: nn.Module, seen: str) -> str:
+    """Return how `seen`, which should not matter, gets into the module's output."""
+    name = type(module).__name__.lower()
+    if "norm" in name:
+        return f"pools over {'the batch' if seen == 'other rows' else 'position'}, {seen} included"
+    if "conv" in name:
+        size = "x".join(map(str, getattr(module, "kernel_size", ())))
+        return f"a convolution{f' of size {size}' * bool(size)} that reaches into {seen}"
+    if "drop" in name or seen == "random numbers":
+        return "draws random numbers"
+    return f"attends to {seen}" if "att" in name else f"mixes in {seen}"

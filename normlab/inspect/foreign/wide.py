@@ -11,7 +11,6 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
-from torch.nn.modules.module import register_module_forward_hook, register_module_forward_pre_hook
 from torch.utils._python_dispatch import TorchDispatchMode
 
 WIDE = {
@@ -83,17 +82,6 @@ def widened() -> Iterator[None]:
 
     Weights are cast one operation at a time, and never copied as a whole.
     """
-    narrow: dict[nn.Module, Any] = {}
-
-    def enter(module: nn.Module, _: Any) -> None:
-        if isinstance(module, nn.RNNBase):  # it compares the dtypes of input and weights
-            narrow[module] = module._flat_weights
-            module._flat_weights = [wide(weight) for weight in narrow[module]]
-
-    def leave(module: nn.Module, *_: Any) -> None:
-        if module in narrow:
-            module.__dict__["_flat_weights"] = narrow.pop(module)
-
     with ExitStack() as stack:
         for device in ("cpu", "cuda", "xpu"):
             if torch.is_autocast_enabled(device):
@@ -102,8 +90,10 @@ def widened() -> Iterator[None]:
             function = getattr(F, name)
             stack.callback(setattr, F, name, function)
             setattr(F, name, partial(_called_wide, function))
-        stack.callback(register_module_forward_pre_hook(enter).remove)
-        stack.callback(register_module_forward_hook(leave, always_call=True).remove)
+        # A recurrent module compares the dtypes of its input and of its own list of weights.
+        recurrent: Any = nn.RNNBase
+        stack.callback(delattr, recurrent, "_flat_weights")
+        recurrent._flat_weights = property(lambda rnn: wide(rnn.__dict__["_flat_weights"]))
         stack.enter_context(_Wide())
         yield
 

@@ -14,7 +14,7 @@ from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 import normlab
 from normlab.inspect.foreign.batches import example_of
 from normlab.inspect.foreign.calls import record
-from normlab.inspect.foreign.example import Fit
+from normlab.inspect.foreign.example import Overlap
 from normlab.inspect.foreign.unchanged import unchanged
 from normlab.inspect.foreign.wide import widened
 
@@ -213,9 +213,9 @@ def test_variants_change_only_what_they_say(batch):
     assert mates[0].all() and not mates[1:].any()
     later = example.with_later_tokens(3).values["input_ids"] == example.values["input_ids"][:1]
     assert later.tolist() == [[True] * 3 + [False] * 5]
-    y, base = Fit("left")(torch.arange(6).view(1, 6), torch.arange(4).view(1, 4))
+    y, base = Overlap("left")(torch.arange(6).view(1, 6), torch.arange(4).view(1, 4))
     assert y.tolist() == [[2, 3, 4, 5]] and base.tolist() == [[0, 1, 2, 3]]
-    y, base = Fit("right", 6, 2)(torch.arange(6), torch.arange(6))
+    y, base = Overlap("right", 6, 2)(torch.arange(6), torch.arange(6))
     assert y.tolist() == base.tolist() == [0, 1]
 
 

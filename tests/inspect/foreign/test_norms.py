@@ -8,7 +8,7 @@ from torch import nn
 
 import normlab
 from normlab import make_norm
-from normlab.inspect.foreign.functional import FUNCTIONS
+from normlab.inspect.foreign.calls import FUNCTIONS
 
 ROWS, TOKENS, WIDTH = 3, 10, 16
 
