@@ -1,13 +1,14 @@
-"""The subcommands by group, each with its description; a command's file has `main(argv) -> int`.
+"""The subcommands by group, each with what it does; a command's file has `main(argv) -> int`.
 
-Importing a command's file is cheap: heavy imports are inside `main`.
+`main` parses, calls a function of another room and prints. Importing a command's file is cheap:
+heavy imports are inside `main`. A new command needs its file and a line here.
 """
 
 COMMANDS = {
     "train and compare": {
         "train": "train one run, or a sweep with -m",
         "demo": "see how LN, BN and no norm differ",
-        "compare": "runs side by side; sample translations, a paired bootstrap",
+        "compare": "show runs side by side, their translations, a bootstrap",
         "eval": "re-score finished runs with other settings",
         "predict": "translate or continue text with a finished run",
         "report": "write a page about any runs, with figures",
@@ -17,8 +18,8 @@ COMMANDS = {
         "explain": "show what norms pool over and what they compute",
     },
     "norms": {
-        "norm": "create a norm, check it, make its report card",
-        "swap": "put other norms into a trained model of transformers",
+        "norm": "create a norm of your own, check it, make its report card",
+        "swap": "put other norms into a trained model, adapt it, compare losses",
     },
     "studies and claims": {
         "study": "run, plan, tune, publish and verify studies",
@@ -30,8 +31,10 @@ COMMANDS = {
         "doctor": "check this machine; --speed measures training on it",
     },
 }
+DOES = {name: does for group in COMMANDS.values() for name, does in group.items()}
+"""What each subcommand does."""
 
 
 def names() -> list[str]:
     """Return the subcommands in alphabetical order."""
-    return sorted(name for group in COMMANDS.values() for name in group)
+    return sorted(DOES)

@@ -1,13 +1,13 @@
 """Arguments shared by several commands: parsers, and the runs at the paths that were given."""
 
 import argparse
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from difflib import get_close_matches
-from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
-from normlab.commands._terminal import at_work, complain, folded
+from normlab.commands import DOES
+from normlab.commands._terminal import at_work, complain
 from normlab.records.record import RunRecord
 from normlab.records.store import CONFIG_FILE, RECORD_FILE, read_record
 
@@ -16,17 +16,6 @@ if TYPE_CHECKING:
 
 
 _RUNS = Path("runs")  # where runs are if no runs_dir is given
-
-
-class HelpFormatter(argparse.RawDescriptionHelpFormatter):
-    """Fold the prose of an epilog; lines that begin with a space are commands and stay whole."""
-
-    def _fill_text(self, text: str, width: int, indent: str) -> str:
-        lines: list[str] = []
-        for prose, group in groupby(text.splitlines(), lambda line: line[:1].strip() != ""):
-            own = list(group)
-            lines += folded(" ".join(own), width) if prose else own
-        return "".join(f"{indent}{line}\n" for line in lines)
 
 
 class Parser(argparse.ArgumentParser):
@@ -46,15 +35,33 @@ class Parser(argparse.ArgumentParser):
         super().error(message)
 
 
-def command_parser(name: str, does: str, examples: str | None) -> Parser:
-    """Return the parser of `normlab NAME`; `does` is its description in one sentence."""
+def command_parser(name: str, epilog: str | None, does: str = "") -> Parser:
+    """Return the parser of `normlab NAME`; `does` is what an action such as `norm new` does."""
+    does = does or DOES[name]
     return Parser(
         f"normlab {name}",
-        description=does,
-        epilog=examples,
-        formatter_class=HelpFormatter,
+        description=f"{does[0].upper()}{does[1:]}.",
+        epilog=epilog,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,
     )
+
+
+def action_of(
+    command: str, argv: Sequence[str], actions: Mapping[str, str], epilog: str
+) -> tuple[str, list[str]]:
+    """Return the action of a command that has several, and its arguments.
+
+    Prints the help, or an error, and exits if none of the `actions` is named.
+    """
+    action, *rest = argv or ["--help"]
+    if action not in actions:
+        parser = command_parser(command, epilog)
+        parsers = parser.add_subparsers(metavar="|".join(actions))
+        for name, does in actions.items():
+            parsers.add_parser(name, help=does)
+        parser.parse_args([action])
+    return action, rest
 
 
 def add_run(parser: argparse.ArgumentParser, run: str) -> None:
@@ -66,11 +73,13 @@ def add_run(parser: argparse.ArgumentParser, run: str) -> None:
 
 
 def add_compared(parser: argparse.ArgumentParser) -> None:
-    """Add `--baseline` and `--score`."""
+    """Add the runs to compare, `--baseline`, `--score` and `--data-dir`."""
     add = parser.add_argument
+    add("runs", nargs="*", type=as_run, default=[_RUNS], metavar="RUN", help="default: all in runs")
     add("--baseline", metavar="ROW", help="the row (or its norm) to compare with; default: ln")
     text = "a column for this score; may be repeated"
     add("--score", action="append", default=[], metavar="NAME", help=text)
+    add("--data-dir", type=as_path, metavar="FOLDER", help="folder of the test text, if moved")
 
 
 def as_path(text: str) -> Path:

@@ -1,4 +1,4 @@
-"""What `normlab study` does besides runs: it judges, publishes and tunes studies, shows a queue."""
+"""The parts of `normlab study` that need claims or reports: judging, publishing, tuning."""
 
 import argparse
 import math
@@ -157,17 +157,16 @@ class Publisher:
         print(f"published {job.name}: seed {' '.join(map(str, seeds))}", flush=True)
 
 
-def untuned(job: Job) -> str | None:
-    """Return a warning if rows lack the learning rate that their study tunes, else None.
+def warn_if_untuned(job: Job) -> None:
+    """Warn if rows lack the learning rate that their study tunes.
 
     A smoke test or a pilot needs none, since it decides nothing.
     """
     study, scale = job.study, job.scale
     decides = scale != SMOKE and not study.scale(scale).pilot
-    found = [name for name in unchosen(study, scale) if decides and name in job.names]
-    chooses = f"choose it with normlab study tune {study.name} scale={scale}"
-    said = f"{job.name}: no learning rate has been chosen for {', '.join(found)}; {chooses}"
-    return said if found else None
+    if found := [name for name in unchosen(study, scale) if decides and name in job.names]:
+        chooses = f"choose it with normlab study tune {study.name} scale={scale}"
+        complain(f"{job.name}: no learning rate has been chosen for {', '.join(found)}; {chooses}")
 
 
 def print_tables(jobs: Sequence[Job], results: Path) -> None:

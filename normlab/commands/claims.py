@@ -17,9 +17,9 @@ _EXAMPLES = """examples:
   normlab claims --verify         do the pages match the records?
   normlab claims --write          rewrite the ledger in results/
 
-Without --compute, verdicts are those that the last --write saved in results/claims.json. --compute
-also recomputes the checks of the norms, which needs torch and a few seconds; --verify takes their
-saved values (results/computed.json) and changes nothing.
+Without --compute, verdicts are those that the last --write saved in
+results/claims.json. --compute also recomputes the checks of the norms, in a few
+seconds; --verify takes their saved values (results/computed.json).
 """
 _RESULTS = CONFIG_DIR.parent / "results"
 _COMPUTED = "computed.json"
@@ -31,8 +31,7 @@ def main(argv: list[str]) -> int:
 
     Raises `ValueError` for an unknown claim, an invalid claim file, or a missing ledger.
     """
-    does = "Show the ledger: each claim with its answer; for one claim, its parts and the evidence."
-    parser = command_parser("claims", does, _EXAMPLES)
+    parser = command_parser("claims", _EXAMPLES)
     add = parser.add_argument
     add("id", nargs="?", type=int, help="show this claim with all its evidence")
     what = parser.add_mutually_exclusive_group()

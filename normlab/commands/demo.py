@@ -40,8 +40,8 @@ _EXAMPLES = """examples:
   normlab demo deep        6+6 layers: which still train, in three minutes
   normlab demo steps=200   with other settings, as for normlab train
 
-The runs and the page are kept below runs/. The same command shows them again, or resumes after
-Ctrl-C.
+The runs and the page are kept below runs/. The same command shows them again,
+or resumes after Ctrl-C.
 """
 
 
@@ -68,7 +68,7 @@ class Found(NamedTuple):
 
 def main(argv: list[str]) -> int:
     """Train what has not ended, and show the table, what follows from it, and the page."""
-    parser = command_parser("demo", "Show how LN, BN and no norm differ.", _EXAMPLES)
+    parser = command_parser("demo", _EXAMPLES)
     parser.add_argument("settings", nargs="*", metavar="deep | key=value", help="as for train")
     words = parser.parse_args(argv).settings
     deep, extra = "deep" in words, [word for word in words if word != "deep"]
@@ -111,8 +111,8 @@ def _planned(
     from normlab.config.overrides import check_given_once, typed, written_out
     from normlab.train.run import Run
 
-    extra = written_out(extra)
     check_given_once(extra)
+    extra = written_out(extra)
     given = typed(extra)
     for key in ("norm", "task"):
         if key in given:

@@ -25,8 +25,7 @@ class Check(NamedTuple):
 
 def main(argv: list[str]) -> int:
     """Print the checks, or the speed of a run."""
-    does = "Check this machine: device, precision, W&B login."
-    parser = command_parser("doctor", does, _EXAMPLES)
+    parser = command_parser("doctor", _EXAMPLES)
     add = parser.add_argument
     add("--json", action="store_true", help="print JSON")
     add("--speed", action="store_true", help="measure training speed, and its share of the peak")

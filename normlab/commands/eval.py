@@ -22,14 +22,14 @@ examples:
   normlab eval RUN --fold                   batch norm folded
   normlab eval results/batching/small:bn@seed1 --kept data_dir=FOLDER
 
-The scores are printed, and the run's record does not change; --json > FILE saves them.
+The scores are printed, and the run's record does not change; --json > FILE
+saves them.
 """
 
 
 def main(argv: list[str]) -> int:
     """Load each run with the changes, score the split and print the scores."""
-    does = "Re-score finished runs with other settings."
-    parser = command_parser("eval", does, _EXAMPLES)
+    parser = command_parser("eval", _EXAMPLES)
     add_run(parser, "a finished run, or an experiment (all its seeds)")
     add = parser.add_argument
     add("--split", default="test", help="the split to score; default: test")
@@ -64,15 +64,12 @@ def main(argv: list[str]) -> int:
         f"{folder}: {name} of the kept translations differs from the record"
         for folder, scores in found.items()
         for name, score in scores.items()
-        if arguments.kept and not isclose(score.value, _record(folder)[name].value, abs_tol=1e-9)
+        if arguments.kept
+        and not isclose(score.value, read_record(folder).scores[name].value, abs_tol=1e-9)
     ]
     for text in differing:
         complain(text)
     return 1 if differing else 0
-
-
-def _record(folder: Path) -> Mapping[str, Score]:
-    return read_record(folder).scores
 
 
 def _of_kept_translations(folder: Path, changes: Sequence[str]) -> Mapping[str, Score]:
@@ -90,13 +87,13 @@ def _show(
     found: Mapping[Path, Mapping[str, Score]], weights: str | None, limit: int | None
 ) -> None:
     """Print one row per score: each run's value, and the mean of several or the record's value."""
-    records = _record(next(iter(found)))
+    recorded = read_record(next(iter(found))).scores
     rows: list[list[str]] = []
     ways: dict[str, list[str]] = {}
     for name in dict.fromkeys(name for scores in found.values() for name in scores):
         split, _, own = name.partition("/")
         scores = [each.get(name) for each in found.values()]
-        other = records.get(name if weights is None else f"{split}/{weights}/{own}")
+        other = recorded.get(name if weights is None else f"{split}/{weights}/{own}")
         last = None if other is None else other.value
         if len(found) > 1:
             last = fmean(score.value for score in scores if score is not None)

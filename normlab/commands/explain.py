@@ -23,8 +23,7 @@ _EXAMPLES = """examples:
 
 def main(argv: list[str]) -> int:
     """Explain norms; raises `ValueError` for an unknown norm."""
-    does = "Show what a norm pools over, with a drawing and a worked example."
-    parser = command_parser("explain", does, _EXAMPLES)
+    parser = command_parser("explain", _EXAMPLES)
     parser.add_argument("norms", nargs="*", metavar="norm", help="default: an overview of all")
     names = parser.parse_args(argv).norms
     with at_work("computing the example"):

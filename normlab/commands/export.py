@@ -17,18 +17,19 @@ _EXAMPLES = """examples:
   normlab export RUN --out FOLDER
   normlab export --wandb --where task=mlm --where norm=ln,bn
 
-model.pt holds a state dict under `model` (torch.load(..., weights_only=True)), the config, and the
-names of folded norms. --fold folds norms that are fixed in eval (batch norm, its variants, and
-TaperNorm) into adjacent layers. model.pt is written only if the outputs agree.
+model.pt holds a state dict under `model` (torch.load(..., weights_only=True)),
+the config, and the names of folded norms. --fold folds norms that are fixed in
+eval (batch norm, its variants, and TaperNorm) into adjacent layers. model.pt is
+written only if the outputs agree.
 
---wandb saves a workspace that compares norms, and needs a login: `wandb login`, or WANDB_API_KEY.
+--wandb saves a workspace that compares norms, and needs a login: `wandb login`,
+or WANDB_API_KEY.
 """
 
 
 def main(argv: list[str]) -> int:
     """Write the file or save the workspace, and print its location."""
-    does = "Write a trained model as a file, or save a workspace at W&B."
-    parser = command_parser("export", does, _EXAMPLES)
+    parser = command_parser("export", _EXAMPLES)
     add = parser.add_argument
     add("run", nargs="?", type=as_run, metavar="RUN", help="a finished run")
     add("--fold", action="store_true", help="fold batch norm, its variants, and TaperNorm")

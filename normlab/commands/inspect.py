@@ -43,15 +43,14 @@ examples:
   normlab inspect --data task=multi30k data_dir=FOLDER  sizes, checksums
   normlab inspect --hf FOLDER --text lines.txt --html report.html
   normlab inspect --module my.code:make_model --inputs my.code:batches
-Several runs are shown side by side: one row per experiment, averaged over seeds.
-With --hf or --module, the exit status is 1 if a finding is `broken`.
+Several runs are shown side by side: one row per experiment, averaged over
+seeds. With --hf or --module, the exit status is 1 if a finding is `broken`.
 """
 
 
 def main(argv: list[str]) -> int:
     """Examine the model or data in the arguments, print the sheet and write `inspect.json`."""
-    does = "Examine a model at initialization, or finished runs: leaks, statistics, gradients, ..."
-    parser = command_parser("inspect", does, _EXAMPLES)
+    parser = command_parser("inspect", _EXAMPLES)
     add = parser.add_argument
     add("subject", nargs="*", metavar="RUN | key=value", help="runs, or settings as for train")
     text = "only runs with this value; may be repeated"
@@ -196,7 +195,7 @@ def _examine_foreign(parser: Parser, arguments: Namespace) -> int:
             model, batches, note = load_hf(arguments.hf, arguments.text, trust=trust)
         else:
             model, batches, note = load_names(arguments.module, arguments.inputs)
-    with at_work("asking"):
+    with at_work("examining the model"):
         report = inspect(model, batches, checks=arguments.only or ("quick", "all")[arguments.all])
     if note and not arguments.json:
         print_prose(note)

@@ -6,7 +6,7 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from enum import Enum
 from pathlib import Path
-from typing import Any, NamedTuple, get_type_hints
+from typing import Any, NamedTuple
 
 from normlab.commands._arguments import as_path, command_parser
 from normlab.commands._terminal import complain, print_table
@@ -27,7 +27,8 @@ _EXAMPLES = """examples:
   normlab list keys          all keys with default, allowed values and meaning
   normlab list runs          the runs below runs/, with their progress
 
-Names may be singular or plural. Tables fit the terminal's width; in a pipe, 80 columns or COLUMNS:
+Names may be singular or plural. Tables fit the terminal's width; in a pipe,
+80 columns or COLUMNS:
   COLUMNS=300 normlab list keys | grep warmup
 """
 
@@ -43,8 +44,7 @@ class Listing(NamedTuple):
 
 def main(argv: list[str]) -> int:
     """Print the list; return 1 if a run is damaged. Raises `ValueError` for an unknown kind."""
-    does = "List norms, placements, studies, keys, ... and the runs on disk."
-    parser = command_parser("list", does, _EXAMPLES)
+    parser = command_parser("list", _EXAMPLES)
     parser.add_argument("kind", nargs="?", help="a config group such as norms, `keys` or `runs`")
     parser.add_argument("--json", action="store_true", help="print JSON, one object per row")
     parser.add_argument("--runs-dir", type=as_path, default=Path("runs"), help="default: runs")
@@ -117,16 +117,15 @@ def _studies() -> Listing:
 
 def _runs(runs_dir: Path) -> Listing:
     store = RunStore(runs_dir)
+    columns = ["run", "outcome", "step", "score", "tags"]
     rows: list[list[Any]] = [
         [str(path), record.outcome.status, record.outcome.step, _score(record), _tags(record)]
         for path, record in store.entries()
     ]
-    columns = ["run", "outcome", "step", "score", "tags"]
+    rows += [[str(path.parent), "damaged", "", "", ""] for path, _ in store.damaged]
+    rows += [[str(path), *_progress(path), ""] for path in store.open]
     if not any(row[-1] for row in rows):
         columns, rows = columns[:-1], [row[:-1] for row in rows]
-    rest = [""] * (len(columns) - 4)
-    rows += [[str(path.parent), "damaged", "", "", *rest] for path, _ in store.damaged]
-    rows += [[str(path), *_progress(path), *rest] for path in store.open]
     notes = [] if rows else [f"no runs below {runs_dir}; `normlab train` makes one"]
     if store.open:
         notes.append("runs without an outcome show their last progress; rerun one to resume it")
@@ -169,24 +168,19 @@ class Key(NamedTuple):
 
 def keys() -> list[Key]:
     """Return the keys of every run, in the order of the config file, then the keys of options."""
-    from normlab.config.schema import LATER, PARTS, RunConfig, leaves, top_level_keys
+    from normlab.config.schema import LATER, leaves, top_level_keys
 
     lines = _lines("config.yaml")
     for file in ("model/gpt2.yaml", "model/llama.yaml"):  # which explain the keys of every stack
         lines |= {f"model.{name}": ("", said) for name, (_, said) in _lines(file).items() if said}
-    later = {f"model.{name}": type(default) for name, default in leaves(LATER)}
-    hints = {
-        f"{part}.{key}".strip("."): hint
-        for part, schema in {"": RunConfig, **PARTS}.items()
-        for key, hint in get_type_hints(schema).items()
-    }
+    own, later = top_level_keys(), {f"model.{name}": type(of) for name, of in leaves(LATER)}
     found = []
-    for name in dict.fromkeys([*top_level_keys(), *sorted({*RANGES, *later})]):
+    for name in dict.fromkeys([*own, *sorted({*RANGES, *later})]):
         (default, said), limits = lines.get(name, ("", "")), range_of(name)
-        hint = hints.get(name) or later.get(name)
-        allowed = "true, false" if hint is bool else ""
-        if isinstance(hint, type) and issubclass(hint, Enum):
-            allowed = ", ".join(member.name for member in hint)
+        kind = own.get(name) or later.get(name)
+        allowed = "true, false" if kind is bool else ""
+        if isinstance(kind, type) and issubclass(kind, Enum):
+            allowed = ", ".join(member.name for member in kind)
         elif limits is not None:
             allowed = limits.allowed
         found.append(Key(name, default, allowed, said))

@@ -10,9 +10,11 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from normlab.commands._arguments import as_names, as_path, command_parser
+from normlab.commands._arguments import action_of, as_names, as_path, command_parser
 from normlab.commands._terminal import at_work, print_prose
+from normlab.config import folders
 from normlab.config.overrides import check_option
+from normlab.config.registry import paths
 
 if TYPE_CHECKING:
     from normlab.inspect.card import Examined
@@ -24,8 +26,8 @@ _EXAMPLES = """examples:
   normlab norm check peak include=own  test the norm contract, in seconds
   normlab norm card peak include=own   make its report card, in minutes
 
-The new files work at once, as a norm that divides each token by its root mean square; comments say
-what to change.
+The new files work at once, as a norm that divides each token by its root mean
+square; comments say what to change.
 """
 _CARD = """examples:
   normlab norm card mine                  about twenty minutes on one core
@@ -34,10 +36,16 @@ _CARD = """examples:
   normlab norm card mine --only cost,rate  some of the questions
   normlab norm card dyt --publish results  add it to the board, results/cards.md
 
-The short runs are translation, a language model, BERT, and a small residual network on handwritten
-digits. They are kept below --folder, and the same command resumes them. The page compares the norm
-with ln, rms, bn and none where their cards exist.
+The short runs are translation, a language model, BERT, and a small residual
+network on handwritten digits. They are kept below --folder, and the same
+command resumes them. The page compares the norm with ln, rms, bn and none where
+their cards exist.
 """
+_ACTIONS = {
+    "new": "create the module and the config of a norm",
+    "check": "test norms against the norm contract; exit status 1 if one violates it",
+    "card": "make a norm's report card from fixed questions and short runs",
+}
 _STATUS = {True: "ok", False: "violated", None: "does not apply"}
 _NAME = re.compile(r"[a-z][a-z0-9_]{,39}")  # part of run names
 _WORDS = {"null", "true", "false", "nan", "inf", "yes", "no", "on", "off", *keyword.kwlist}
@@ -79,51 +87,46 @@ eps: 1.0e-5  # say what it is; annotate a new name with its range in the norm's 
 
 def main(argv: list[str]) -> int:
     """Create the files of a new norm, check norms, or make a report card."""
-    action, *rest = argv or [""]
-    if action == "check":
-        return _check(rest)
-    if action == "card":
-        named = bool(rest) and "=" not in rest[0] and not rest[0].startswith("-")
-        return card([f"norm={rest[0]}", *rest[1:]] if named else rest)
-    does = "Create a norm of your own, check it against the norm contract, make its report card."
-    parser = command_parser("norm", does, _EXAMPLES)
-    parser.add_argument("action", choices=("new", "check", "card"), help="what to do")
+    action, rest = action_of("norm", argv, _ACTIONS, _EXAMPLES)
+    return {"new": new, "check": check, "card": card}[action](rest)
+
+
+def new(argv: list[str]) -> int:
+    """Write the files of a new norm, and print what to do next."""
+    parser = command_parser("norm new", None, _ACTIONS["new"])
     parser.add_argument("name", metavar="NAME", help="lowercase letters, digits and _")
     parser.add_argument("--in", dest="folder", type=as_path, help="your own folder; see include=")
     arguments = parser.parse_args(argv)
-    return _new(arguments.name, arguments.folder)
+    name, folder = arguments.name, arguments.folder
 
-
-def _new(name: str, folder: Path | None) -> int:
-    from normlab.config.folders import INSTALLED
     from normlab.reports.manifest import write_files
 
     if not _NAME.fullmatch(name) or name in _WORDS:
         rule = "at most 40 lowercase letters, digits and _, starting with a letter, no keyword"
         raise ValueError(f"{name!r:.60} cannot be a norm: give {rule} of Python or YAML")
-    if folder is None and INSTALLED:
+    if folder is None and folders.INSTALLED:
         raise ValueError(f"say where: normlab norm new {name} --in FOLDER, such as --in own")
     if folder is not None:
         (folder / "norm").mkdir(parents=True, exist_ok=True)  # NORMLAB_PATH may name it already
-        check_free(name, folder)
-    title, files = title_of(name), places(name, folder)
+    files = places(name, folder)
+    for path in (*files, paths("norm").get(name)):  # the last is of another folder
+        if path is not None and path.exists():
+            raise ValueError(f"{os.path.relpath(path)} exists: choose another name")
+    if folder is not None and find_spec(name) is not None:
+        raise ValueError(f"{name} is the name of another Python module: choose another name")
+    title = "".join(map(str.capitalize, name.removesuffix("_norm").split("_"))) + "Norm"
     module = f"normlab.norms.{name}" if folder is None else name
-    include = "" if folder is None else f" include={shlex.quote(str(folder))}"
-    shown = [os.path.relpath(path) for path in files]
-    for path, said in zip(files, shown, strict=True):
-        if path.exists():
-            raise ValueError(f"{said} exists: choose another name")
-    words = {"name": name, "title": title, "module": module, "include": include}
-    texts = (text.format(**words) for text in (_MODULE, _CONFIG))
+    texts = (text.format(name=name, title=title, module=module) for text in (_MODULE, _CONFIG))
     write_files(dict(zip(files, texts, strict=True)))
+    include = "" if folder is None else f" include={shlex.quote(str(folder))}"
     commands = {
         f"norm check {name}{include}": "the norm contract, in seconds",
         f"train norm={name} scale=smoke{include}": "a run of about a minute",
         f"norm card {name} scale=smoke{include}": "a small card; full without scale",
     }
     print(
-        f"wrote {shown[0]}    its axes, its parameters, its formula\n"
-        f"      {shown[1]}    its values, and its description for normlab list norms\n"
+        f"wrote {os.path.relpath(files[0])}    its axes, its parameters, its formula\n"
+        f"      {os.path.relpath(files[1])}    its values, and what normlab list norms shows\n"
         "Both work as they are. Put your norm in their place, then:"
     )
     width = max(map(len, commands))
@@ -131,36 +134,17 @@ def _new(name: str, folder: Path | None) -> int:
     return 0
 
 
-def check_free(name: str, folder: Path) -> None:
-    """Raise ValueError for a name that is another norm's or another Python module's."""
-    from normlab.config.registry import paths
-
-    if (other := paths("norm").get(name)) is not None and other.parent.parent != folder.resolve():
-        raise ValueError(f"{os.path.relpath(other)} exists: choose another name")
-    spec = find_spec(name)
-    if spec is not None and not (spec.origin and Path(spec.origin).parent == folder.resolve()):
-        raise ValueError(f"{name} is the name of another Python module: choose another name")
-
-
 def places(name: str, folder: Path | None = None) -> tuple[Path, Path]:
     """Return the paths of a norm's file and config, in a folder or in a checkout of normlab."""
-    from normlab.config.folders import CONFIG_DIR
-
     if folder is not None:
         return folder / f"{name}.py", folder / "norm" / f"{name}.yaml"
     package = Path(__file__).resolve().parents[1]
-    return package / "norms" / f"{name}.py", CONFIG_DIR / "norm" / f"{name}.yaml"
+    return package / "norms" / f"{name}.py", folders.CONFIG_DIR / "norm" / f"{name}.yaml"
 
 
-def title_of(name: str) -> str:
-    """Return the class name of a norm: `PeakNorm` for `peak` and for `peak_norm`."""
-    return "".join(map(str.capitalize, name.removesuffix("_norm").split("_"))) + "Norm"
-
-
-def _check(argv: list[str]) -> int:
+def check(argv: list[str]) -> int:
     """Check norms and print one line per check; return 1 if a check fails."""
-    does = "Check norms against the norm contract; the exit status is 1 if a check is violated."
-    parser = command_parser("norm check", does, None)
+    parser = command_parser("norm check", None, _ACTIONS["check"])
     parser.add_argument("names", nargs="+", metavar="NAME", help="options of configs/norm")
     names = parser.parse_args(argv).names
     for name in names:  # before torch is loaded
@@ -184,10 +168,9 @@ def _check(argv: list[str]) -> int:
 
 def card(argv: list[str]) -> int:
     """Answer the questions of a card, print each answer when it is ready, and write the page."""
-    does = "Make a norm's report card from fixed questions and short runs: a page and a table row."
-    parser = command_parser("norm card", does, _CARD)
+    parser = command_parser("norm card", _CARD, _ACTIONS["card"])
     add = parser.add_argument
-    add("overrides", nargs="*", metavar="key=value", help="the norm; scale=smoke")
+    add("norm", nargs="*", metavar="NAME | key=value", help="the norm, its settings; scale=smoke")
     add("--only", type=as_names, default=[], metavar="NAME,...", help="ask only these questions")
     add("--folder", type=as_path, default=Path("cards"), help="where cards are kept")
     add("--publish", type=as_path, metavar="RESULTS", help="also add it to the board in RESULTS")
@@ -201,7 +184,8 @@ def card(argv: list[str]) -> int:
     from normlab.train.runtime import Runtime
 
     asked = questions("card", "model", names=arguments.only)
-    subject, results = examined(arguments.overrides, arguments.folder), arguments.publish
+    overrides = [word if "=" in word else f"norm={word}" for word in arguments.norm]
+    subject, results = examined(overrides, arguments.folder), arguments.publish
     if results is not None and (subject.scale != "small" or arguments.only):
         raise ValueError("--publish needs a complete card at scale=small; omit --only")
     if results is not None and not results.is_dir():

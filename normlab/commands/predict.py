@@ -11,15 +11,14 @@ examples:
   normlab predict RUN task.test_search.beam=1 < in.de > out.en
   echo "The module provides" | normlab predict RUN --tokens 50
 
-A translation run translates each line of the input. For a language model, the input is one text;
-it is printed with its continuation.
+A translation run translates each line of the input. For a language model, the
+input is one text; it is printed with its continuation.
 """
 
 
 def main(argv: list[str]) -> int:
     """Read standard input and write the translations or continuations to standard output."""
-    does = "Translate lines of text, or continue a text, with a finished run."
-    parser = command_parser("predict", does, _EXAMPLES)
+    parser = command_parser("predict", _EXAMPLES)
     add_run(parser, "a finished run")
     add = parser.add_argument_group("language models").add_argument
     add("--tokens", type=int, default=100, help="the most tokens to generate; default: 100")

@@ -4,7 +4,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from normlab.commands._arguments import add_compared, as_path, as_run, command_parser, none_below
+from normlab.commands._arguments import add_compared, as_path, command_parser, none_below
 from normlab.commands._terminal import at_work, complain
 
 if TYPE_CHECKING:
@@ -17,12 +17,12 @@ _EXAMPLES = """examples:
   normlab report --watch            rewrite it while runs train
   normlab report --figures svg      also draw figures: report/loss.svg, ...
 
-RUN is a run folder, a folder of runs (such as that of a sweep) or a record.json. The page is one
-file that opens offline: one row per experiment, differences from the baseline paired by seed,
-curves, training statistics, test sentences with their translations, and config
-differences.
-Tables and charts can be saved as SVG and CSV. Figures by layer and over training need the probes of
-a run: train with probe=full.
+RUN is a run folder, a folder of runs (such as that of a sweep) or a
+record.json. The page is one file that opens offline: one row per experiment,
+differences from the baseline paired by seed, curves, training statistics, test
+sentences with their translations, and config differences. Tables and charts can
+be saved as SVG and CSV. Figures by layer and over training need the probes of a
+run: train with probe=full.
 """
 _SAMPLES = 5  # sentences
 _EVERY = 5  # seconds between two pages, at least
@@ -39,13 +39,11 @@ def main(argv: list[str]) -> int:
     from normlab.reports.study_table import build
     from normlab.reports.translations import side_by_side
 
-    parser = command_parser("report", "Write a page about any runs, and their figures.", _EXAMPLES)
-    add, usual = parser.add_argument, [Path("runs")]
-    add("runs", nargs="*", type=as_run, default=usual, metavar="RUN", help="default: all in runs")
-    add("--out", type=as_path, default=Path("report"), metavar="FOLDER", help="default: report")
+    parser = command_parser("report", _EXAMPLES)
     add_compared(parser)
+    add = parser.add_argument
+    add("--out", type=as_path, default=Path("report"), metavar="FOLDER", help="default: report")
     add("--watch", action="store_true", help="rewrite the page until Ctrl-C")
-    add("--data-dir", type=as_path, metavar="FOLDER", help="folder of the test text, if moved")
     add("--figures", choices=("svg", "png"), help="also draw figures, next to the page")
     arguments = parser.parse_args(argv)
     places, out, told = arguments.runs, arguments.out, set[str]()

@@ -8,14 +8,14 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from normlab.commands._arguments import as_path, command_parser
+from normlab.commands._arguments import action_of, as_path, command_parser
 from normlab.commands._study_jobs import (
     Judge,
     Publisher,
     print_tables,
     tune,
-    untuned,
     verdict_lines,
+    warn_if_untuned,
 )
 from normlab.commands._terminal import complain, print_prose, print_table
 from normlab.config.folders import CONFIG_DIR, INSTALLED, include_words
@@ -32,7 +32,8 @@ _EXAMPLES = """examples:
   normlab study publish batching scale=small data_dir=FOLDER  into results/
   normlab study verify                             all published studies
 
-normlab study run --help describes a subcommand; normlab list studies lists studies and their cost.
+normlab study run --help describes an action; normlab list studies lists studies
+and their cost.
 """
 _RUN = """examples:
   normlab study run translation_norms rows="[ln,'bn, padding counted']"
@@ -40,18 +41,19 @@ _RUN = """examples:
   normlab study run batching padding scale=small data_dir=FOLDER \\
     batching:placement=pre --budget 8h --until-decided --publish results
 
-key=value is a setting of `normlab train` for all runs, STUDY:key=value for one study. rows= takes
-row names, or the numbers that `study plan` shows. Several studies run one after the other, seed by
-seed, and shared runs are executed once. When the time budget is spent, running runs save and stop,
-and the same command resumes. Only whole seeds are published, each when it ends. --until-decided
-counts the published seeds, and runs the next ones.
+key=value is a setting of `normlab train` for all runs, STUDY:key=value for one
+study. rows= takes row names, or the numbers that `study plan` shows. Several
+studies run one after the other, seed by seed, and shared runs are executed
+once. When the time budget is spent, running runs save and stop, and the same
+command resumes. Only whole seeds are published, each when it ends.
+--until-decided counts the published seeds, and runs the next ones.
 """
 _PLAN = """examples:
   normlab study plan bert_norms scale=small data_dir=FOLDER
   normlab study plan bert_norms scale=small data_dir=FOLDER --commands
 
-Nothing is trained. Times come from finished runs of the study, your own or published, with the name
-of their machine.
+Nothing is trained. Times come from finished runs of the study, your own or
+published, with the name of their machine.
 """
 _TUNE = """examples:
   normlab study tune batching padding scale=small data_dir=FOLDER
@@ -59,12 +61,13 @@ _TUNE = """examples:
   normlab study tune modern_block scale=small model=llama  only this block
   normlab study tune batching --no-write          a trial that writes nothing
 
-`tuning` of a scale in configs/study/STUDY.yaml says what is tried: key, three values or more (two
-for scale=smoke and pilots), seeds, score and overrides; or it names the study whose tuning is used.
-Each value is tried for each row at each point and judged by the validation score of the last
-weights, averaged over seeds; a diverged trial is the worst. The choice is written into
-`rates` of the scale, every trial into results/STUDY/tuning.json; a row for which no value trains
-loses its rate. Commit the choice before the runs that count.
+`tuning` of a scale in configs/study/STUDY.yaml says what is tried: key, three
+values or more (two for scale=smoke and pilots), seeds, score and overrides; or
+it names the study whose tuning is used. Each value is tried for each row at
+each point and judged by the validation score of the last weights, averaged over
+seeds; a diverged trial is the worst. The choice is written into `rates` of the
+scale, every trial into results/STUDY/tuning.json; a row for which no value
+trains loses its rate. Commit the choice before the runs that count.
 """
 _PUBLISH = """examples:
   normlab study publish batching scale=small data_dir=FOLDER  seeds in runs/
@@ -72,8 +75,8 @@ _PUBLISH = """examples:
   normlab study publish                         the same for all studies
   normlab study publish --accept results/bench  accept changed evidence
 
-With key=value, as for `normlab study run`, the table is printed, and table, page, records and
-curves of whole seeds are written to results/STUDY/SCALE.
+With key=value, as for `normlab study run`, the table is printed, and table,
+page, records and curves of whole seeds are written to results/STUDY/SCALE.
 """
 _RESULTS = Path("results") if INSTALLED else CONFIG_DIR.parent / "results"
 _UNITS = {"s": 1, "m": 60, "min": 60, "h": 3600, "d": 86400}
@@ -95,9 +98,9 @@ def read_time(text: str) -> float:
 
 
 def parser(verb: str) -> argparse.ArgumentParser:
-    """Return the parser of a subcommand."""
+    """Return the parser of an action."""
     does, epilog = VERBS[verb]
-    result = command_parser(f"study {verb}", f"{does.capitalize()}.", epilog)
+    result = command_parser(f"study {verb}", epilog, does)
     add = result.add_argument
     if verb == "verify":
         add("words", nargs="*", metavar="STUDY", help="published studies; default: all")
@@ -128,24 +131,20 @@ def parser(verb: str) -> argparse.ArgumentParser:
 
 
 def main(argv: list[str]) -> int:
-    """Execute a subcommand; return 1 if data, a run, a check or publishing failed.
+    """Execute an action; return 1 if data, a run, a check or publishing failed.
 
     Returns 0 if the time budget ran out; the last line printed is the command that resumes.
     """
-    verb, *rest = argv or ["--help"]
-    if verb not in VERBS:
-        does = "Plan, tune, run, publish and verify studies: the runs of comparison tables."
-        every = command_parser("study", does, _EXAMPLES)
-        verbs = every.add_subparsers(metavar="|".join(VERBS))
-        for name, (text, _) in VERBS.items():
-            verbs.add_parser(name, help=text)
-        every.parse_args([verb])
+    does = {verb: text for verb, (text, _) in VERBS.items()}
+    verb, rest = action_of("study", argv, does, _EXAMPLES)
     arguments = parser(verb).parse_intermixed_args(rest)
     again = shlex.join(["normlab", "study", *argv, *include_words()])
     if verb == "tune":
         return tune(arguments, again)
-    if verb in ("run", "plan"):
-        return _run(arguments, again) if verb == "run" else _plan(arguments)
+    if verb == "run":
+        return _run(arguments, again)
+    if verb == "plan":
+        return _plan(arguments)
     if any("=" in word for word in arguments.words):
         if verb == "verify":
             raise ValueError("give only names of published studies; all their scales are verified")
@@ -190,8 +189,7 @@ def _run(arguments: argparse.Namespace, again: str) -> int:
     for job in _to_make(jobs):
         left = _left(job)
         print_prose(_head(job, left))
-        if (said := untuned(job)) is not None:
-            complain(said)
+        warn_if_untuned(job)
         try:
             studied.check_data(job.study, job.scale, left)
         except ValueError as error:
@@ -228,8 +226,7 @@ def _plan(arguments: argparse.Namespace) -> int:
         print_prose(_head(job, left))
         rows, notes = cost_table(job, left, judge.results, len(places(arguments.processes)))
         print_table(COLUMNS, rows, notes=notes, numeric=(COLUMNS[0], *COLUMNS[3:]), labels=2)
-        if (said := untuned(job)) is not None:
-            complain(said)
+        warn_if_untuned(job)
         print(f"the parts that {job.name} decides:")
         for line in verdict_lines(judge.standings(job)):
             print_prose(line, indent="  ", hang=2)

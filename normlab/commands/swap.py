@@ -15,12 +15,13 @@ examples:
   normlab swap --hf FOLDER norm=rms --sites '*.ln_1' --text lines.txt
   normlab swap --hf gpt2 norm=none --text lines.txt --steps 2000 --out FOLDER
 
-Each new norm is first fitted to the output of the old one. A row is one line of the text, cut to
-128 tokens. The last tenth of the lines, at most 256, is held out.
+Each new norm is first fitted to the output of the old one. A row is one line of
+the text, cut to 128 tokens. The last tenth of the lines, at most 256, is held
+out.
 
---out needs norm=none. A class of transformers has no other norm than its own, but does not divide
-if eps is 1e12 and all gains are multiplied by 1e6. That is tried before training; weights are
-saved in float32.
+--out needs norm=none. A class of transformers has no other norm than its own,
+but does not divide if eps is 1e12 and all gains are multiplied by 1e6. That is
+tried before training; weights are saved in float32.
 """
 _HELD_OUT, _FEWEST = 256, 20  # lines
 _RATES = {"norms": 1e-2, "all": 1e-4}
@@ -28,8 +29,7 @@ _RATES = {"norms": 1e-2, "all": 1e-4}
 
 def main(argv: list[str]) -> int:
     """Swap the norms of a model, adapt it, print the losses, and save it with `--out`."""
-    does = "Replace the norms of a trained language model, adapt it, and compare losses."
-    parser = command_parser("swap", does, _EXAMPLES)
+    parser = command_parser("swap", _EXAMPLES)
     add = parser.add_argument
     add("settings", nargs="*", metavar="key=value", help="norm=NAME and its settings")
     add("--hf", required=True, metavar="MODEL", help="a folder of transformers, or an id")

@@ -49,22 +49,18 @@ normlab list keys     all keys with default, allowed values and meaning
 _DEBUG = "debug=true: at most 3 steps, one batch of validation and of each test; no files were kept"
 
 
-def main(argv: list[str], again: str | None = None) -> int:
-    """Compose the config and train; Hydra handles the flags.
-
-    `again` is the command that resumes, if it differs from this one.
-    """
+def main(argv: list[str]) -> int:
+    """Compose the config and train; Hydra handles the flags."""
     if argv in (["--help"], ["-h"]):
         print(_HELP)
         return 0
     from normlab.config.compose import compose
-    from normlab.config.overrides import check_arguments, check_given_once, typed, written_out
+    from normlab.config.overrides import check_given_once, typed, written_out
 
     end_with_the_sweep()
-    again = again or shlex.join(["normlab", "train", *argv, *include_words()])
-    argv = written_out(argv)
-    check_arguments(argv)
+    again = shlex.join(["normlab", "train", *argv, *include_words()])
     check_given_once(argv)
+    argv = written_out(argv)
     if (shown := shown_config(argv)) is not None:
         print(shown, end="")
         return 0
@@ -143,7 +139,7 @@ def run_hydra(argv: list[str], *, again: str) -> int:
     from hydra.types import RunMode
 
     from normlab.config.compose import CONFIG_NAME, from_hydra, register, with_recipe
-    from normlab.config.overrides import typed
+    from normlab.config.overrides import quoted, typed
     from normlab.train.run import Run
 
     register()
@@ -184,9 +180,8 @@ def run_hydra(argv: list[str], *, again: str) -> int:
     os.environ.setdefault("HYDRA_FULL_ERROR", "1")  # errors reach cli.py, which prints one line
     main = hydra.main(config_path=str(CONFIG_DIR), config_name=CONFIG_NAME, version_base="1.3")
     searches = given.get("hydra/sweeper", "basic") != "basic"
-    quoted = str(own).replace("\\", "\\\\").replace("'", "\\'")
     try:
-        place = [f"hydra.sweep.dir='{quoted}'"] if searches else []
+        place = [f"hydra.sweep.dir={quoted(str(own))}"] if searches else []
         sys.argv = ["normlab train", *with_recipe(argv), *place]
         main(job)()
         if searches:

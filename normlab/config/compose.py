@@ -26,21 +26,15 @@ from omegaconf.errors import OmegaConfBaseException
 from normlab.config import ranges, registry
 from normlab.config.folders import CONFIG_DIR, folders
 from normlab.config.machine import MOST_THREADS, settled_precision
-from normlab.config.overrides import (
-    check_arguments,
-    did_you_mean,
-    meant,
-    no_option,
-    typed,
-    written_out,
-)
+from normlab.config.overrides import did_you_mean, meant, no_option, typed, written_out
 from normlab.config.registry import START_FILE, TARGET, named
-from normlab.config.schema import LATER, NORM_KEYS, OPTIONS, PARTS, Precision, RunConfig, label
+from normlab.config.schema import LATER, NORM_KEYS, OPTIONS, PARTS, Precision, RunConfig, leaves
 
 CONFIG_NAME = "config"
 # Top-level keys that composition copies into the task's nodes, under the same name.
 _COPIED = ("batch_size", "max_tokens", "batching", "data_dir")
 _PATH = re.compile(r"(\*|[a-z0-9_]+)(\.(\*|[a-z0-9_]+))*")
+_LABELED = 4  # the most rules in a label
 _RULES = "'sites={*.self:bn,encoder.0.*:ln}'"
 
 # The default recipe of a task without a scale, and at scale=paper. Other scales replace recipes.
@@ -70,7 +64,6 @@ def register() -> None:
 def compose(overrides: Sequence[str] = ()) -> DictConfig:
     """Return the checked config of a run; ValueError with a one-line message if it is invalid."""
     overrides = written_out(overrides)
-    check_arguments(overrides)
     register()
     GlobalHydra.instance().clear()
     try:
@@ -91,16 +84,11 @@ def from_hydra(config: DictConfig) -> DictConfig:
 
 
 def with_recipe(overrides: Sequence[str]) -> list[str]:
-    """Return the overrides with the default recipe, and all probes in place of `probe=full`.
-
-    A sweep over tasks or scales has no common default recipe, so none is added.
-    """
-    every_probe = f"probe=[{','.join(registry.option_names('probe'))}]"
-    overrides = [every_probe if text == "probe=full" else text for text in overrides]
+    """Return the overrides with the default recipe; a sweep over tasks or scales has none."""
     given = typed(overrides)
     recipe = _default_recipe(given.get("task", _TASK), given.get("scale"))
     if recipe is None or "recipe" in given:
-        return overrides
+        return [*overrides]
     # Insert it next to the task or scale: a flag of Hydra must stay together with its value.
     place = next(n for n, text in enumerate(overrides) if text.startswith(("task=", "scale=")))
     return [*overrides[:place], f"recipe={recipe}", *overrides[place:]]
@@ -141,7 +129,7 @@ def settle(config: DictConfig, choices: Mapping[str, Any], given: Sequence[str])
     if missing := sorted(OmegaConf.missing_keys(config)):
         raise ValueError(f"{' and '.join(missing)} must be given, as {missing[0]}=VALUE")
     plain = to_dict(config)
-    _check_plain(plain, "")
+    _check_plain(plain)
     ranges.check(plain)
     return config
 
@@ -225,7 +213,15 @@ def _settle_sites(config: DictConfig) -> None:
         names[str(pattern)] = name
         rules[pattern] = named(node, "norm", {"norm": name}) | given
     config.sites = rules
-    config.choices = {**config.choices, "sites": label(names)}
+    config.choices = {**config.choices, "sites": _label(names)}
+
+
+def _label(names: Mapping[str, str]) -> str:
+    """Return a label for the rules in `sites`, with each pattern's norm, for the run's name."""
+    words = {pattern: [part for part in pattern.split(".") if part != "*"] for pattern in names}
+    said = [f"{'.'.join(words[pattern])}_{name}" for pattern, name in names.items()]
+    rest = [f"{len(said) - _LABELED}_more"] if len(said) > _LABELED else []
+    return "+".join(said[:_LABELED] + rest)
 
 
 def _drop(node: Any, defaults: Mapping[str, Any]) -> None:
@@ -239,18 +235,13 @@ def _drop(node: Any, defaults: Mapping[str, Any]) -> None:
                 node.pop(name)
 
 
-def _check_plain(value: object, key: str) -> None:
+def _check_plain(config: Mapping[str, Any]) -> None:
     """Raise ValueError for a class or an interpolation: records hold only plain data."""
-    if isinstance(value, str) and "${" in value:
-        raise ValueError(f"the run's config has {value!r} at {key}: records hold only plain values")
-    if isinstance(value, Mapping):
-        if TARGET in value:
-            given = f"{key}.{TARGET}={value[TARGET]!r:.60}"
-            raise ValueError(f"{given}: a run cannot name classes: give an option")
-        for name, item in value.items():
-            _check_plain(item, f"{key}.{name}".lstrip("."))
-    for item in value if isinstance(value, list) else ():
-        _check_plain(item, key)
+    for key, value in leaves(config):
+        if TARGET in f"{key}={value}":
+            raise ValueError(f"{key}={value!r:.60}: a run cannot name classes: give an option")
+        if "${" in str(value):
+            raise ValueError(f"{key}={value!r:.60}: records hold only plain values")
 
 
 def error_line(error: Exception) -> str:
@@ -285,7 +276,7 @@ def from_dict(plain: Mapping[str, Any], changes: Sequence[str] = ()) -> DictConf
     Keys newer than the run get their defaults. Raises ValueError for a missing node, an unknown
     change, or an interpolation: a config from elsewhere must not read this machine's environment.
     """
-    _check_plain(plain, "")
+    _check_plain(plain)
     nodes = ("choices", "norm", *OPTIONS, *PARTS)
     lacks = [name for name in nodes if not isinstance(plain.get(name), Mapping)]
     if lacks or "seed" not in plain:

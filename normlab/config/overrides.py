@@ -48,23 +48,22 @@ def written_out(arguments: Sequence[str]) -> list[str]:
 
     Settings of files come first, without those that are also typed; of several files, the last one
     decides. Raises ValueError for an unknown experiment, a file that is not a mapping of settings,
-    or an unknown key of W&B or TensorBoard.
+    an unknown key of W&B or TensorBoard, or what `check_arguments` refuses.
     """
     typed: list[str] = []
     of_files: dict[str, str] = {}
-    experiments: list[str] = []
     for text in included(arguments):
         key, equals, value = text.partition("=")
-        if key == EXPERIMENT:
-            experiments.append(value)
-            of_files |= _by_key(settings_of_file(_experiment(experiments)))
-        elif is_file(text):
-            of_files |= _by_key(settings_of_file(Path(text)))
+        if key == EXPERIMENT or is_file(text):
+            path = Path(text) if is_file(text) else _experiment(value)
+            of_files |= _by_key(_settings_of_file(path))
         else:
             typed.append(_setting(key, value) if equals else text)
     typed = _in_full(typed)
     given = _by_key(typed)
-    return _with_trackers([*(t for key, t in of_files.items() if key not in given), *typed])
+    found = _with_trackers([*(t for key, t in of_files.items() if key not in given), *typed])
+    check_arguments(found)
+    return found
 
 
 def _by_key(settings: Sequence[str]) -> dict[str, str]:
@@ -82,11 +81,11 @@ def is_file(text: str) -> bool:
     return "=" not in text and text.endswith((".yaml", ".yml"))
 
 
-def _experiment(names: Sequence[str]) -> Path:
-    """Return the file of the experiment named last; ValueError if there is none, or several."""
-    name, there = names[-1], paths(EXPERIMENT)
-    if len(names) > 1 or "," in name:
-        said = f"{EXPERIMENT}={','.join(names)}: a command or a sweep takes one experiment"
+def _experiment(name: str) -> Path:
+    """Return the file of an experiment; ValueError if there is none, or several are named."""
+    there = paths(EXPERIMENT)
+    if "," in name:
+        said = f"{EXPERIMENT}={name}: a command or a sweep takes one experiment"
         raise ValueError(f"{said}: start each with a command of its own")
     if name not in there:
         near = did_you_mean(name, [*there]) + of_your_own()
@@ -95,13 +94,15 @@ def _experiment(names: Sequence[str]) -> Path:
 
 
 def _setting(key: str, value: str) -> str:
-    """Return a setting with the common names of norms replaced, and lists in brackets."""
-    if key == "norm" or key.startswith("norm@"):
+    """Return a setting with common names of norms and `probe=full` replaced, lists in brackets."""
+    if key == "probe" and value == "full":
+        value = f"[{','.join(option_names('probe'))}]"
+    elif key == "norm" or key.startswith("norm@"):
         value = ",".join(map(norm_name, value.split(",")))
     elif key in _LISTS and not value.startswith(("[", "'[", '"[')):
         value = f"[{value}]"
     elif key in _TEXTS and value != "null" and not value.startswith(("'", '"')):
-        value = _quoted(value)
+        value = quoted(value)
     return f"{key}={value}"
 
 
@@ -148,19 +149,18 @@ def _with_trackers(arguments: Sequence[str]) -> list[str]:
     if not wanted:
         return found
     sinks = _by_key(found).get("sink", "sink=[console,jsonl]").removeprefix("sink=")
-    names = [*filter(None, sinks.strip("[]").split(",")), *wanted]
-    kept = dict.fromkeys(name for name in map(str.strip, names) if wanted.get(name, True))
+    names = dict.fromkeys([*re.findall(r"\w+", sinks), *wanted])
     return [
         *(text for text in found if not text.startswith("sink=")),
         *(f"observe.sink.{text}" for text in settings if wanted[text.partition(".")[0]]),
-        f"sink=[{','.join(kept)}]",
+        f"sink=[{','.join(name for name in names if wanted.get(name, True))}]",
     ]
 
 
 # Files of settings --------------------------------------------------------------------------------
 
 
-def settings_of_file(path: Path) -> list[str]:
+def _settings_of_file(path: Path) -> list[str]:
     """Return the settings in a YAML file as `key=value`; ValueError if it has none."""
     if not path.is_file():
         raise ValueError(f"{path}: {'a folder, not a file' if path.is_dir() else 'no such file'}")
@@ -198,11 +198,11 @@ def _value(value: Any) -> str:
     if isinstance(value, list):
         return "[" + ",".join(map(_value, value)) + "]"
     text = str(value)
-    return text if _PLAIN.fullmatch(text) else _quoted(text)
+    return text if _PLAIN.fullmatch(text) else quoted(text)
 
 
-def _quoted(text: str) -> str:
-    """Return a string in quotes, doubling any backslashes before a quote or the end."""
+def quoted(text: str) -> str:
+    """Return text in quotes for Hydra, with backslashes before a quote or the end doubled."""
     inner = _BEFORE_QUOTE.sub(lambda m: m[1] * 2 + ("\\'" if m[2] else ""), text)
     return f"'{inner}'"
 

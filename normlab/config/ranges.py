@@ -16,7 +16,7 @@ import msgspec
 from msgspec import Meta
 
 from normlab.config.machine import MOST_THREADS
-from normlab.config.schema import NORM_KEYS, misplaced
+from normlab.config.schema import NORM_KEYS, STACK_NORMS
 
 
 class Range(NamedTuple):
@@ -155,20 +155,19 @@ def _problem(row: Range | None, value: object) -> str | None:
 
 def _conflicts(config: Mapping[str, Any]) -> Iterator[str]:
     """Yield a message for each conflict between values that are valid individually."""
-    name = (config.get("observe") or {}).get("name")
-    if name is not None and not _NAME.fullmatch(str(name)):
-        yield f"name={name!r:.60}: use letters, digits, '-', '_', '.'; do not start with '.' or '-'"
 
     def get(key: str) -> Any:
         part, _, name = key.partition(".")
         return node.get(name) if isinstance(node := config.get(part), Mapping) else None
 
+    if (name := get("observe.name")) is not None and not _NAME.fullmatch(str(name)):
+        yield f"name={name!r:.60}: use letters, digits, '-', '_', '.'; do not start with '.' or '-'"
     if (budget := config.get("budget")) and all(limit is None for limit in budget.values()):
         yield "budget: set at least one of budget.steps, epochs, tokens, minutes"
     heads, dim = get("model.num_heads"), get("model.dim")
     if isinstance(heads, int) and isinstance(dim, int) and dim % heads:
         yield f"model.num_heads={heads} does not divide the width {dim}"
-    yield from misplaced(config.get("choices") or {})
+    yield from _misplaced(config.get("choices") or {})
     warmup, total = get("schedule.warmup"), get("schedule.total")
     if total is None and "total" in (schedule := config.get("schedule") or {}):
         own = f"schedule={schedule.get('option')} ends at a known step"
@@ -179,3 +178,16 @@ def _conflicts(config: Mapping[str, Any]) -> Iterator[str]:
         yield f"observe.targets={targets!r:.60}: give 'observe.targets={{mlm_accuracy:[0.25,0.5]}}'"
     if (average := get("validate.average")) and get("validate.test") == "best":
         yield f"validate.test=best and validate.average={average}: give one of them"
+
+
+def _misplaced(choices: Mapping[str, Any]) -> Iterator[str]:
+    """Yield a message for each norm of a run that does not fit its placement."""
+    placement, run = choices.get("placement"), choices.get("norm")
+    norms = {site: choices.get(site) or run for site in ("norm", *STACK_NORMS)}
+    for site, norm in norms.items() if placement == "rezero" else ():
+        if norm not in (None, "none"):
+            key = site if site == "norm" else f"norm@{site}"
+            yield f"placement=rezero has no norms, but {key}={norm} asks for one: give {key}=none"
+    if placement in ("deepnorm", "admin", "b2t") and "none" in norms.values():
+        grows = f"placement={placement} makes the residual stream grow in each layer"
+        yield f"{grows}, but norm=none does not shrink it: give norm=ln, or placement=pre"

@@ -15,9 +15,9 @@ included.
 """
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from enum import Enum
-from typing import Any, cast
+from typing import Any, cast, get_type_hints
 
 MISSING = "???"  # as in omegaconf, which light commands do not import
 
@@ -43,7 +43,6 @@ NORM_KEYS = tuple(SITES)
 STACK_NORMS = ("encoder_norm", "decoder_norm")
 STEP_NORMS = ("input_norm", "hidden_norm", "cell_norm")
 """The keys of a recurrent layer's norms."""
-_LABELED = 4  # the most rules in a label
 
 
 @dataclass
@@ -143,16 +142,16 @@ PARTS = {"budget": BudgetConfig, "validate": ValidateConfig, "observe": ObserveC
 """The nodes of `RunConfig` with a schema of their own."""
 
 
-def top_level_keys() -> list[str]:
-    """Return the dotted keys that every run has, whatever options it chooses."""
+def top_level_keys() -> dict[str, Any]:
+    """Return the dotted keys that every run has, whatever options it chooses, with their types."""
     nodes = (*OPTIONS, *NORM_KEYS, *PARTS, "choices", "probe", "sink")
     schemas = {"": RunConfig, **{f"{name}.": schema for name, schema in PARTS.items()}}
-    return [
-        f"{prefix}{key.name}"
+    return {
+        f"{prefix}{key}": kind
         for prefix, schema in schemas.items()
-        for key in fields(schema)
-        if key.name not in nodes
-    ]
+        for key, kind in get_type_hints(schema).items()
+        if key not in nodes
+    }
 
 
 def leaves(node: object, prefix: str = "") -> Iterator[tuple[str, Any]]:
@@ -162,24 +161,3 @@ def leaves(node: object, prefix: str = "") -> Iterator[tuple[str, Any]]:
             yield from leaves(value, f"{prefix}.{name}" if prefix else name)
     elif prefix:
         yield prefix, node
-
-
-def label(names: Mapping[str, str]) -> str:
-    """Return a label for the rules in `sites`, with each pattern's norm, for the run's name."""
-    words = {pattern: [part for part in pattern.split(".") if part != "*"] for pattern in names}
-    said = [f"{'.'.join(words[pattern])}_{name}" for pattern, name in names.items()]
-    rest = [f"{len(said) - _LABELED}_more"] if len(said) > _LABELED else []
-    return "+".join(said[:_LABELED] + rest)
-
-
-def misplaced(choices: Mapping[str, Any]) -> Iterator[str]:
-    """Yield a message for each norm of a run that does not fit its placement."""
-    placement, run = choices.get("placement"), choices.get("norm")
-    norms = {site: choices.get(site) or run for site in ("norm", *STACK_NORMS)}
-    for site, norm in norms.items() if placement == "rezero" else ():
-        if norm not in (None, "none"):
-            key = site if site == "norm" else f"norm@{site}"
-            yield f"placement=rezero has no norms, but {key}={norm} asks for one: give {key}=none"
-    if placement in ("deepnorm", "admin", "b2t") and "none" in norms.values():
-        grows = f"placement={placement} makes the residual stream grow in each layer"
-        yield f"{grows}, but norm=none does not shrink it: give norm=ln, or placement=pre"

@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 from bench.corpus import SyntheticCorpus, SyntheticImages
-from normlab.commands._arguments import HelpFormatter
 from normlab.config.compose import compose, to_dict
 from normlab.records.files import atomic_write
 from normlab.tasks.base import Task
@@ -39,7 +38,7 @@ def bench_parser(subject: str, about: str, examples: str) -> argparse.ArgumentPa
         prog=f"python scripts/bench {subject}",
         description=about,
         epilog=examples,
-        formatter_class=HelpFormatter,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("overrides", nargs="*", metavar="key=value", help="as of `normlab train`")
     parser.add_argument("--threads", type=int, default=1, help="default: 1")
