@@ -1,6 +1,5 @@
 """Adapts a language model of transformers to norms that replaced its own, and saves it."""
 
-import copy
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack
 from functools import partial
@@ -11,9 +10,11 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.func import functional_call
 
 from normlab.inspect.foreign.example import first_line
-from normlab.inspect.foreign.load import ROWS, TOKENS, load_model, load_tokenizer, taken
+from normlab.inspect.foreign.load import load_model, taken, tokenized
+from normlab.inspect.foreign.norms import eps_of
 from normlab.inspect.foreign.swap import Swapped, is_norm
 from normlab.tasks.progress import Stage, say
 
@@ -31,8 +32,7 @@ class Language:
     """
 
     def __init__(self, place: str, *, trust: bool) -> None:
-        self.model, self.folder, self.note = load_model(place, trust=trust)
-        self.tokenizer = load_tokenizer(self.model, self.folder, trust=trust)
+        self.model, self.tokenizer, self.folder, self.note = load_model(place, trust=trust)
         self.trust, self.kind = trust, type(self.model).__name__
         from transformers.models.auto import modeling_auto as auto
 
@@ -55,13 +55,9 @@ class Language:
             raise ValueError(f"{place}: {self.kind} sees later tokens: its loss predicts nothing")
 
     def batches(self, lines: list[str], seed: int) -> Iterator[Batch]:
-        """Yield the lines, `ROWS` a batch; the labels of tokens that are not predicted are -100."""
-        generator, length = torch.Generator().manual_seed(seed), self.tokenizer.model_max_length
-        options: Any = {"max_length": min(TOKENS, length), "return_special_tokens_mask": True}
-        for n in range(0, len(lines), ROWS):
-            found = self.tokenizer(
-                lines[n : n + ROWS], padding=True, truncation=True, return_tensors="pt", **options
-            )
+        """Yield the lines in batches; the labels of tokens that are not predicted are -100."""
+        generator = torch.Generator().manual_seed(seed)
+        for found in tokenized(self.tokenizer, lines):
             ids, wanted = found["input_ids"], found["attention_mask"] == 1
             if self.masked:
                 wanted &= found["special_tokens_mask"] == 0
@@ -148,43 +144,28 @@ def adapt(
 def save(model: Any, language: Language, batch: Batch, out: Path, *, keep: bool) -> float:
     """Write a model whose norms are `none` as one of its original class, with its tokenizer.
 
-    The class's own eps becomes `EPS`, and its gains `sqrt(EPS) gain`: `sqrt(EPS) gain (x - mean) /
-    sqrt(var + EPS)` differs from `gain (x - mean)` by the relative difference var / (2 EPS). The
-    folder is loaded by transformers, and moved to `out` if `keep`. Returns the relative RMS
-    difference of the logits of a batch.
+    The class's own eps becomes `EPS`. The folder is loaded by transformers, and moved to `out` if
+    `keep`. Returns the relative RMS difference of the logits of a batch.
 
     Raises ValueError, and leaves no files, if the class cannot express the model.
     """
     from transformers import AutoTokenizer
 
-    original, values = language.model, model.state_dict()
-    probes: dict[str, tuple[Tensor, Swapped]] = {}
-    for path, old in original.named_modules(remove_duplicate=False):
-        if is_norm(old):
-            new = model.get_submodule(path)
-            if not isinstance(new, Swapped):
-                raise ValueError(f"--out: {path} must be swapped too: all norms share one eps")
-            x = torch.randn(1, 2, len(new.weight)).movedim(-1, new.axis)
-            probes[path], empty = (x, new), copy.deepcopy(old)
-            for weight in empty.parameters():
-                weight.zero_()
-            plus = float(empty(x).any())  # the gain of Gemma's norms is 1 + weight
-            values[f"{path}.weight"] = new.weight * EPS**0.5 - plus
-    config = original.config
+    values, config = _weights(model, language.model), language.model.config
     eps = {name: value for name, value in config.to_dict().items() if "norm_eps" in name}
     with TemporaryDirectory(prefix=f".{out.name}.", dir=out.parent) as temporary:
         folder = Path(temporary, out.name)
         config.update(dict.fromkeys(eps, EPS))
         try:
-            original.save_pretrained(folder, state_dict=values)
+            language.model.save_pretrained(folder, state_dict=values)
         except Exception as error:  # transformers raises exceptions of any class
             raise ValueError(f"--out {out} cannot be written: {first_line(error)}") from error
         config.update(eps)
         tokenizer = AutoTokenizer.from_pretrained(language.folder, trust_remote_code=language.trust)
         tokenizer.save_pretrained(folder)
         loaded, *_ = load_model(str(folder), trust=language.trust)
-        for path, (x, new) in probes.items():
-            if _apart(loaded.get_submodule(path)(x), new(x)) > _APART:
+        for path, new in model.named_modules():
+            if isinstance(new, Swapped) and eps_of(loaded.get_submodule(path)) != EPS:
                 raise ValueError(f"--out: {path} of {language.kind} takes no eps from config.json")
         given, real = {k: x for k, x in batch.items() if k != "labels"}, batch["attention_mask"] > 0
         apart = _apart(loaded(**given).logits[real], model(**given).logits[real])
@@ -193,6 +174,25 @@ def save(model: Any, language: Language, batch: Batch, out: Path, *, keep: bool)
         if keep:
             folder.rename(out)
     return apart
+
+
+def _weights(model: nn.Module, original: nn.Module) -> dict[str, Tensor]:
+    """Return the weights with which the original class, with `EPS`, computes what the model does.
+
+    Its gains are `sqrt(EPS) gain`: `sqrt(EPS) gain (x - mean) / sqrt(var + EPS)` differs from
+    `gain (x - mean)` by the relative difference var / (2 EPS). ValueError if a norm is not swapped.
+    """
+    values = model.state_dict()
+    for path, old in original.named_modules(remove_duplicate=False):
+        if is_norm(old):
+            new = model.get_submodule(path)
+            if not isinstance(new, Swapped):
+                raise ValueError(f"--out: {path} must be swapped too: all norms share one eps")
+            x = torch.randn(1, 2, len(new.weight)).movedim(-1, new.axis)
+            zeros = {name: torch.zeros_like(weight) for name, weight in old.named_parameters()}
+            plus = float(functional_call(old, zeros, x).any())  # Gemma's gain is 1 + weight
+            values[f"{path}.weight"] = new.weight * EPS**0.5 - plus
+    return values
 
 
 def _apart(y: Tensor, other: Tensor) -> float:

@@ -1,6 +1,7 @@
 """Loads a transformers model, or one from Python code, with batches of inputs for it."""
 
 import sys
+from collections.abc import Iterator, Sequence
 from difflib import get_close_matches
 from importlib import import_module
 from inspect import signature
@@ -11,6 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from normlab.data.corpus import decoded
+from normlab.inspect.foreign.batches import KEPT
 from normlab.inspect.foreign.example import first_line
 
 TEXT = (
@@ -20,7 +22,7 @@ TEXT = (
     "In 1969, some 600 million people watched two of three astronauts walk on the moon.",
     "It rained.",
 )
-ROWS, TOKENS, _BATCHES = 8, 128, 8
+ROWS, TOKENS = 8, 128
 _FILES = ["*.json", "*.safetensors", "*.model", "*.txt"]
 _VOCABULARY = ("tokenizer.json", "vocab.*", "*.model")
 
@@ -42,9 +44,8 @@ def load_hf(place: str, text: Path | None = None, *, trust: bool = False) -> Loa
 
     Raises ValueError with a one-sentence message if the model or its inputs cannot be loaded.
     """
-    lines = read_lines(text) if text else list(TEXT)
-    model, folder, note = load_model(place, trust=trust)
-    tokenizer = load_tokenizer(model, folder, trust=trust)
+    lines = read_lines(text) if text else TEXT
+    model, tokenizer, _, note = load_model(place, trust=trust)
     wants = model.main_input_name
     if text and tokenizer is None:
         why = "has no tokenizer" if wants == "input_ids" else f"takes {wants}"
@@ -52,9 +53,7 @@ def load_hf(place: str, text: Path | None = None, *, trust: bool = False) -> Loa
     if tokenizer is None:
         note = (" (there is no tokenizer)" if wants == "input_ids" else "") + note
         return Loaded(model, [_random_inputs(model, wants)], f"inputs: random {wants}{note}")
-    options = {"padding": True, "truncation": True, "max_length": TOKENS, "return_tensors": "pt"}
-    starts = range(0, min(len(lines), ROWS * _BATCHES), ROWS)
-    batches = [taken(model, tokenizer(lines[n : n + ROWS], **options)) for n in starts]
+    batches = [taken(model, each) for each in tokenized(tokenizer, lines[: ROWS * KEPT])]
     said = f"{text}, {len(lines):,} lines" if text else f"{len(lines)} built-in sentences"
     return Loaded(model, batches, f"inputs: {said}{note}")
 
@@ -67,8 +66,11 @@ def read_lines(text: Path) -> list[str]:
         return [line for line in decoded(opened, origin=str(text)) if line.strip()]
 
 
-def load_model(place: str, *, trust: bool) -> tuple[Any, Path, str]:
-    """Load a transformers model as `load_hf` does; return it, its folder, and a note."""
+def load_model(place: str, *, trust: bool) -> tuple[Any, Any, Path, str]:
+    """Load a transformers model as `load_hf` does; return it, its tokenizer, folder, and a note.
+
+    The tokenizer can pad. It is None if the folder has none, or the model takes no text.
+    """
     try:
         import transformers
     except ImportError:
@@ -91,19 +93,20 @@ def load_model(place: str, *, trust: bool) -> tuple[Any, Path, str]:
         raise ValueError(f"{place} cannot be loaded: {said}") from error
     missing = ", ".join(sorted(found["missing_keys"])[:3])
     note = f"; not in the checkpoint, so randomly initialized: {missing}" if missing else ""
-    return model, folder, note
-
-
-def load_tokenizer(model: Any, folder: Path, *, trust: bool) -> Any:
-    """Return the tokenizer in a text model's folder, able to pad; None if there is none."""
-    from transformers import AutoTokenizer
-
     files = (each for name in _VOCABULARY for each in folder.glob(name))
     if model.main_input_name != "input_ids" or not any(files):
-        return None
-    tokenizer = AutoTokenizer.from_pretrained(folder, trust_remote_code=trust)
+        return model, None, folder, note
+    tokenizer = transformers.AutoTokenizer.from_pretrained(folder, trust_remote_code=trust)
     tokenizer.pad_token = tokenizer.pad_token or tokenizer.eos_token or tokenizer.unk_token
-    return tokenizer
+    return model, tokenizer, folder, note
+
+
+def tokenized(tokenizer: Any, lines: Sequence[str]) -> Iterator[Any]:
+    """Yield the tokens of `ROWS` lines at a time, at most `TOKENS` per line, padded."""
+    length = min(TOKENS, tokenizer.model_max_length)
+    options = {"padding": True, "truncation": True, "max_length": length, "return_tensors": "pt"}
+    for n in range(0, len(lines), ROWS):
+        yield tokenizer([*lines[n : n + ROWS]], return_special_tokens_mask=True, **options)
 
 
 def _random_inputs(model: Any, wants: str) -> dict[str, Tensor]:

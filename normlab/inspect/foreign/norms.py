@@ -159,9 +159,8 @@ def find_norms(model: nn.Module, example: Example, forward: Forward | None) -> l
     except ModelFailed:  # the model accepts a single length
         passes = _passes(model, example, forward)
     found: dict[str, FoundNorm] = {}
-    functions = {name for name, call in passes[0].items() if isinstance(call.module, Functional)}
-    innermost_first = sorted(passes[0], key=lambda name: (name in functions, -len(name)))
-    for name in innermost_first:
+    first = passes[0]  # of which the innermost modules are tried first, and functions last
+    for name in sorted(first, key=lambda n: (isinstance(first[n].module, Functional), -len(n))):
         if any(inside(norm, name) or inside(name, norm) for norm in found):
             continue
         mine = [calls[name] for calls in passes if name in calls]
@@ -171,7 +170,7 @@ def find_norms(model: nn.Module, example: Example, forward: Forward | None) -> l
                 if norm := _tried(mine, example, dtype):
                     found[name] = norm
                 break
-    return [found[name] for name in passes[0] if name in found]
+    return [found[name] for name in first if name in found]
 
 
 def _small(example: Example) -> Example:
@@ -210,6 +209,11 @@ def _passes(model: nn.Module, example: Example, forward: Forward | None) -> list
 def _is_norm(module: nn.Module) -> bool:
     known = (*_CHANNELS_LAST, *_CHANNELS_FIRST, Norm, Functional)
     return isinstance(module, known) or {"running_mean", "running_var"} <= module._buffers.keys()
+
+
+def eps_of(norm: nn.Module) -> float | None:
+    """Return the eps that a norm keeps as an attribute, such as `variance_epsilon`."""
+    return next((v for k, v in vars(norm).items() if "eps" in k and isinstance(v, float)), None)
 
 
 def _may_be_norm(module: nn.Module) -> bool:
@@ -251,9 +255,10 @@ def _tried(calls: Sequence[Call], example: Example, dtype: torch.dtype) -> Found
         same = torch.equal(trial.before(), trial.before(training=True))
         training = evaluation if same else _reach(trials, calls, example, axes, True)
         gains = _gains(trial, axes)
-    eps = next((v for k, v in vars(module).items() if "eps" in k and isinstance(v, float)), None)
     kind = module.kind if isinstance(module, Functional) else type(module).__name__
-    found = FoundNorm(call.name, kind, (*call.output.shape,), training, evaluation, eps, gains)
+    found = FoundNorm(
+        call.name, kind, (*call.output.shape,), training, evaluation, eps_of(module), gains
+    )
     return replace(found, disagrees=_disagreement(found, module, axes, example.length))
 
 

@@ -126,8 +126,7 @@ def inspect(
         )
     names = () if checks in ("quick", "all") else [checks] if isinstance(checks, str) else checks
     kinds = ("module",) if checks == "quick" else ("module", "module_all")
-    first = questions("module", names=["forward"])
-    asked = [*first, *(each for each in questions(*kinds, names=names) if each not in first)]
+    asked = [*questions("module", names=["forward"]), *questions(*kinds, names=names)]
     model, given = unwrapped(model), first_batches(batches)
     check(model)
     if min(rows, tokens) < 1:
@@ -147,11 +146,10 @@ def inspect(
                     text = f"the model cannot run one row of the first batch: {error}"
                     raise ValueError(text) from error
         findings: dict[str, Finding] = {}
-        for each in asked:
-            runs = findings.get("forward")
-            broken = bool(runs and runs.verdict == "broken")
-            if broken and each.name == "statistics":  # they may cause NaN, which has no value
-                broken = runs is not None and runs.value is not None
+        for each in dict.fromkeys(asked):
+            runs = findings.get("forward", Finding(""))
+            nan = each.name == "statistics" and runs.value is None  # statistics may cause it
+            broken = runs.verdict == "broken" and not nan
             try:
                 found = Finding.none("the forward pass is broken") if broken else each.ask(about)
             except ValueError as error:

@@ -18,6 +18,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from normlab.inspect.foreign.batches import first_batches
+from normlab.inspect.foreign.norms import eps_of
 from normlab.inspect.foreign.unchanged import unchanged
 from normlab.norms.base import Norm
 from normlab.norms.local import BoundedMap
@@ -276,8 +277,7 @@ def _new(
         return None
     gain = old.weight if running and isinstance(old.weight, Tensor) else gain
     values: dict[str, Any] = {} if norm == "none" else {"affine": False}
-    eps = getattr(old, "eps", None) or getattr(old, "variance_epsilon", None)
-    if eps and norm not in ("none", "dyt"):
+    if norm not in ("none", "dyt") and (eps := eps_of(old)):
         values["eps"] = eps
     image = norm == "gn" and axis == 1 and len(shape) > 3
     try:

@@ -55,9 +55,7 @@ def unchanged(model: nn.Module, inputs: Any = ()) -> Iterator[None]:
     restore: Steps = [*_modules(model), *_process()]
     for w in weights:
         restore += [partial(w.requires_grad_, w.requires_grad), partial(setattr, w, "grad", w.grad)]
-    parts = ("_parameters", "_buffers", "_modules")
-    own = [v for m in model.modules() for k, v in m.__dict__.items() if k not in parts]
-    for x in tensors([*model.buffers(), *own, inputs]):
+    for x in tensors([*map(vars, model.modules()), inputs]):
         if _in_memory(x) and not isinstance(x, nn.Parameter):
             restore.append(partial(x.data.copy_, x.detach().clone()))
     with guard.interrupts():
