@@ -27,7 +27,7 @@ from normlab.reports.manifest import BLOCK, stale, write_files
 from normlab.reports.published import read
 from normlab.reports.study_table import build
 from normlab.reports.table import Table, figure, markdown, pipes
-from normlab.studies import load_study
+from normlab.studies.load import load_study
 
 _END = "<!-- /normlab -->"
 _BLOCK = re.compile(rf"{re.escape(BLOCK)}(?P<said>.*?) -->.*?{re.escape(_END)}", re.DOTALL)

@@ -18,7 +18,8 @@ from normlab.records.packed import Key, address_of
 from normlab.records.pairs import spelled
 from normlab.records.record import RunRecord
 from normlab.records.store import RunStore
-from normlab.studies import Study, load_study, rate_name
+from normlab.studies.load import load_study
+from normlab.studies.study import Study, rate_name
 
 BENCH = "bench"
 Where = Mapping[str, object]

@@ -29,7 +29,7 @@ from normlab.metrics.spread import (
     smallest_difference,
     t_interval,
 )
-from normlab.studies import ANALYSES
+from normlab.studies.study import ANALYSES
 
 Verdict = Literal["supported", "contradicted", "no difference", "undecided", "not measured"]
 DECIDED: tuple[Verdict, ...] = ("supported", "contradicted", "no difference")

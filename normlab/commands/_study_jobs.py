@@ -16,20 +16,12 @@ from normlab.commands._terminal import complain, print_prose
 from normlab.config.folders import CONFIG_DIR
 from normlab.config.registry import paths
 from normlab.records.files import atomic_write, only_writer
-from normlab.studies import (
-    SMOKE,
-    Study,
-    Tuning,
-    load_study,
-    rate_name,
-    tuning_of,
-    unchosen,
-)
 from normlab.studies import study_runs as studied
+from normlab.studies.load import load_study, tuning_of, unchosen
 from normlab.studies.loop import Cell, Plan
 from normlab.studies.queue import Job, read_rows, taken_out
 from normlab.studies.show import carry_out_shown
-from normlab.studies.study import points_of
+from normlab.studies.study import SMOKE, Study, Tuning, points_of, rate_name
 from normlab.studies.trials import Bout, sign_of, with_rates
 
 if TYPE_CHECKING:

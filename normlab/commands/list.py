@@ -100,7 +100,7 @@ def _norms() -> Listing:
 
 
 def _studies() -> Listing:
-    from normlab.studies import load_study
+    from normlab.studies.load import load_study
 
     rows = []
     for option in registry.options("study"):

@@ -31,7 +31,7 @@ from normlab.reports.panels import (
     looks_of,
 )
 from normlab.reports.table import Table
-from normlab.studies import Study
+from normlab.studies.study import Study
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

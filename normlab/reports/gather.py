@@ -33,7 +33,7 @@ from normlab.records.store import (
     read_rows,
 )
 from normlab.reports.comparison import NAMED, told_apart
-from normlab.studies import Study
+from normlab.studies.study import Study
 
 _MOST_ROWS = 100
 NOT_RUN, NOT_ENDED = "not run", "not ended"

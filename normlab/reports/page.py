@@ -25,7 +25,7 @@ from normlab.reports.gather import Run
 from normlab.reports.panels import DARK, LIGHT, Theme, data
 from normlab.reports.study_table import data_name
 from normlab.reports.table import Table, figure
-from normlab.studies import Study
+from normlab.studies.study import Study
 
 if TYPE_CHECKING:
     from jinja2 import Environment

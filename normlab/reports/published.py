@@ -21,7 +21,8 @@ from normlab.reports.manifest import MANIFEST, PAGE, accept, stale, write_files
 from normlab.reports.page import study_page
 from normlab.reports.study_table import build
 from normlab.reports.table import comma_separated, latex, markdown
-from normlab.studies import Study, load_study
+from normlab.studies.load import load_study
+from normlab.studies.study import Study
 
 _PLACES = ("data_dir", "runs_dir")
 _NO_STUDIES = ("cards", "health")

@@ -32,7 +32,7 @@ from normlab.reports.comparison import (
 )
 from normlab.reports.gather import Run, by_setting
 from normlab.reports.table import Entry, Row, Table, figure
-from normlab.studies import STABILITY, Study
+from normlab.studies.study import STABILITY, Study
 
 BOLD = (
     "bold: better than every other row at its point, p below 0.05 after Holm over all pairs of "

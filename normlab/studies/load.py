@@ -185,14 +185,12 @@ def tuning_of(study: Study, scale: str, load: Callable[[str], Study] = load_stud
     return found
 
 
-def unchosen(
-    study: Study, scale: str, load: Callable[[str], Study] = load_study
-) -> tuple[str, ...]:
+def unchosen(study: Study, scale: str) -> tuple[str, ...]:
     """Return the rows, with their points, that lack a tuned value at a scale with tuning."""
     size = study.scale(scale)
     if size.tuning is None:
         return ()
-    key = tuning_of(study, scale, load).key
+    key = tuning_of(study, scale).key
     return tuple(
         rate_name(row, point)
         for point, row in product(points_of(size.grid), size.rows)

@@ -7,7 +7,7 @@ import pytest
 from normlab.claims.evidence import Plan, Timed, Timings
 from normlab.metrics.spread import NOT_CLEAR
 from normlab.records.record import Score
-from normlab.studies import load_study
+from normlab.studies.load import load_study
 from tests.claims.made import (
     BETTER,
     NOISE,

@@ -6,7 +6,7 @@ from normlab.config.compose import compose, to_dict
 from normlab.config.overrides import written_out
 from normlab.config.registry import option_names
 from normlab.records.record import fingerprint
-from normlab.studies import load_study
+from normlab.studies.load import load_study
 
 # Experiments that are a run of a study: its scale, row and point.
 OF_STUDIES = {

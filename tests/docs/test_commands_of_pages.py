@@ -19,7 +19,7 @@ import tests.bench.small  # noqa: F401, which puts scripts/ on the path
 from normlab.cli import main
 from normlab.commands import names
 from normlab.config.registry import option_names
-from normlab.studies import load_study
+from normlab.studies.load import load_study
 from tests.docs.pages import PAGES, ROOT, fenced
 
 from bench.__main__ import main as bench  # isort: skip

@@ -13,7 +13,7 @@ from normlab.records.record import Outcome, RunRecord, Score, plain
 from normlab.reports.gather import Run
 from normlab.reports.manifest import PAGE
 from normlab.reports.published import publish
-from normlab.studies import Scale, Study
+from normlab.studies.study import Scale, Study
 from tests.records.examples import SIGNATURE, record
 
 COLUMNS = ("test/bleu", "valid/loss")

@@ -6,7 +6,7 @@ import re
 import pytest
 
 from normlab.reports.published import publish
-from normlab.studies import load_study
+from normlab.studies.load import load_study
 from scripts.blocks import pages_with_blocks, regenerated
 from tests.reports.tables import made, run
 from tests.test_architecture import ROOT

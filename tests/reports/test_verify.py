@@ -11,7 +11,7 @@ from normlab.commands.study import main
 from normlab.records.packed import CURVES, RECORDS
 from normlab.reports.manifest import MANIFEST, accept, problems
 from normlab.reports.published import publish
-from normlab.studies import load_study
+from normlab.studies.load import load_study
 from tests.reports.tables import made, run, runs, study
 from tests.test_architecture import ROOT
 

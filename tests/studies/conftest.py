@@ -5,7 +5,8 @@ import yaml
 
 from normlab.commands import _study_jobs, study
 from normlab.config import machine
-from normlab.studies import load_study, queue, study_runs
+from normlab.studies import queue, study_runs
+from normlab.studies.load import load_study
 from tests.studies.queues import CLAIM, STUDY, TUNING
 from tests.studies.stand_in import StandIn
 

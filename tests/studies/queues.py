@@ -3,7 +3,7 @@
 import shutil
 
 from normlab.commands import study as command
-from normlab.studies import load_study
+from normlab.studies.load import load_study
 
 STUDY = """\
 # normlab study run {name}

@@ -9,7 +9,7 @@ import yaml
 from normlab.config.compose import compose, to_dict
 from normlab.config.folders import CONFIG_DIR
 from normlab.config.registry import instantiate, option_names, options
-from normlab.studies import load_study, tuning_of
+from normlab.studies.load import load_study, tuning_of
 from normlab.studies.study import Tuning
 from normlab.train.schedule import Schedule
 from normlab.train.stopping import Budget

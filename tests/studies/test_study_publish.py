@@ -6,7 +6,7 @@ from normlab.commands import study as command
 from normlab.records.packed import RECORDS
 from normlab.reports import manifest
 from normlab.reports.published import read
-from normlab.studies import load_study
+from normlab.studies.load import load_study
 from normlab.studies.queue import Queue
 from tests.studies.queues import STUDY, bleu, night, plan
 

@@ -9,8 +9,8 @@ import pytest
 from normlab.commands import study as command
 from normlab.commands.study import read_time
 from normlab.reports.published import read
-from normlab.studies import load_study
 from normlab.studies import study_runs as studied
+from normlab.studies.load import load_study
 from normlab.studies.queue import seeds_by_analyses
 from tests.studies.queues import bleu, night, plan, publish
 

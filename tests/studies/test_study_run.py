@@ -8,8 +8,8 @@ import subprocess
 import pytest
 
 from normlab.commands import study as command
-from normlab.studies import load_study
 from normlab.studies import study_runs as studied
+from normlab.studies.load import load_study
 from normlab.train.run import NUMERICS
 from tests.studies.queues import bleu, plan
 

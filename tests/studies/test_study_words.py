@@ -2,8 +2,8 @@
 
 import pytest
 
-from normlab.studies import Scale, Study
 from normlab.studies.queue import read_rows, read_seeds
+from normlab.studies.study import Scale, Study
 
 ROWS = ["ln", "bn", "bn in the encoder", "bn, padding counted", "bn, padding filled", "none"]
 
