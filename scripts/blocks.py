@@ -96,7 +96,7 @@ def _content(root: Path, said: str) -> str:
         raise ValueError(f"name one row, with row= and at=, of: {there}")
     entry = rows[0].entries[words[1]]
     if kind == "mean":
-        mean = statistics.fmean(entry.values.values())
+        mean = statistics.fmean(entry.values)
         return entry.value if form is None else format(mean, form)
     if entry.difference is None:
         raise ValueError("there is no such difference")

@@ -1,4 +1,4 @@
-"""Which runs may be compared: the two runs of a pair, and the seeds of one experiment (`Cell`).
+"""Which runs may be compared: the two runs of a pair, and the seeds of one `Experiment`.
 
 A difference in scores has a single cause only if everything else is the same. Runs are paired by
 seed, and the two runs of a pair share their data, number of processes, code and arithmetic. A whole
@@ -12,14 +12,12 @@ import statistics
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import combinations, pairwise
+from itertools import pairwise
 from typing import Any
 
 from normlab.config.schema import NORM_KEYS
-from normlab.records.record import Parts, RunRecord, Score
+from normlab.records.record import MadeBy, Parts, RunRecord, Score
 
-MadeBy = tuple[int | str, Mapping[str, str]]
-"""The numerics of a run and the hashes of its own norms (`RunRecord.made_by`)."""
 ABSENT = "(absent)"
 _DATA = ("source", "sizes", "checksums")
 
@@ -62,11 +60,6 @@ def same_code(a: MadeBy, b: MadeBy) -> bool:
     return a[0] == b[0] and all(a[1][name] == b[1][name] for name in a[1].keys() & b[1].keys())
 
 
-def all_same_code(made_by: Iterable[MadeBy]) -> bool:
-    """Return whether all pairs of runs were made by the same code."""
-    return all(same_code(a, b) for a, b in combinations(made_by, 2))
-
-
 def arithmetic_of(environment: Mapping[str, Any]) -> tuple[str, str, str]:
     """Return device type, precision and instruction set, such as `("cpu", "fp32", "AVX2")`."""
     unknown = f"unknown ({environment.get('device', 'no device named')})"
@@ -85,19 +78,18 @@ def spelled(key: str) -> tuple[str, ...]:
     return dotted, f"task.{dotted}"
 
 
-def settings(a: Parts, b: Parts, may_differ: tuple[str, ...]) -> dict[str, tuple[Any, Any]]:
-    """Return the keys that differ but should not, each with its two values.
+def settings(a: Parts, b: Parts, may_differ: tuple[str, ...]) -> list[str]:
+    """Return the keys that differ but should not.
 
     A key may also differ if it only repeats a number that may: `schedule.lr` repeats `optim.lr`,
     and the depth sets several keys.
     """
     left, right = varying([a, b])
-    found = {key: (value, right[key]) for key, value in left.items()}
+    pairs = {key: (value, right[key]) for key, value in left.items()}
     below = tuple(f"{key}." for key in may_differ)
-    allowed = {key for key in found if key in may_differ or key.startswith(below)}
-    pairs = [pair for key, pair in found.items() if key in allowed]
-    repeated = [pair for pair in pairs if all(type(value) in (int, float) for value in pair)]
-    return {key: pair for key, pair in found.items() if key not in allowed and pair not in repeated}
+    allowed = [key for key in pairs if key in may_differ or key.startswith(below)]
+    repeated = [pairs[key] for key in allowed if {*map(type, pairs[key])} <= {int, float}]
+    return [key for key, pair in pairs.items() if key not in allowed and pair not in repeated]
 
 
 def varying(experiments: Sequence[Parts]) -> list[dict[str, Any]]:
@@ -131,24 +123,27 @@ class Summary:
 
 
 @dataclass(frozen=True)
-class Cell:
+class Experiment:
     """The runs of one experiment, one per seed, sorted by seed.
 
-    Scores are averaged over the finished seeds, and `outcome` says how many of all seeds finished:
-    dropping diverged seeds silently would bias the comparison.
+    Only finished seeds have scores, and `outcome` says how many of all seeds finished: dropping
+    diverged seeds silently would bias a comparison.
     """
 
     records: tuple[RunRecord, ...]
 
     @classmethod
-    def of(cls, records: Iterable[RunRecord]) -> "Cell":
-        """Join the seeds of one experiment; ValueError with the reason if not comparable."""
+    def of(cls, records: Iterable[RunRecord]) -> "Experiment":
+        """Join the seeds of one experiment; ValueError with the reason if this is not allowed."""
         ordered = tuple(sorted(records, key=lambda record: record.seed))
         for before, after in pairwise(ordered):
             if before.seed == after.seed:
                 raise ValueError(
                     f"{before.run_id}: seed {after.seed} is given twice; name each run once"
                 )
+            if before.fingerprint != after.fingerprint:
+                keys = ", ".join(settings(before.parts, after.parts, ()))
+                raise ValueError(f"{before.run_id} and {after.run_id} differ in {keys}")
             for key, own in _shared(before).items():
                 if own != (other := _shared(after)[key]):
                     raise ValueError(
@@ -168,30 +163,26 @@ class Cell:
         others = sorted(counts.keys() - {"finished"}) or ["finished"]
         return ", ".join(f"{status} {counts[status]}/{len(self.records)}" for status in others)
 
-    def score(self, name: str) -> Summary | None:
-        """Summarise a score over the finished seeds; None if no seed has it.
-
-        Raises ValueError if the seeds were not scored in the same way.
-        """
-        scores = self._scores(name)
-        ways = {(score.signature, score.higher_is_better) for score in scores}
+    def scores(self, name: str) -> dict[int, Score]:
+        """Return a score by seed; ValueError if the seeds were not scored in the same way."""
+        every = {record.seed: record.figure(name) for record in self.records if record.finished}
+        found = {seed: score for seed, score in every.items() if score is not None}
+        ways = {(score.signature, score.higher_is_better) for score in found.values()}
         if len(ways) > 1:
             raise ValueError(
                 f"{self.records[0].run_id}: {name} was computed in several ways "
                 f"({' / '.join(sorted(str(signature) for signature, _ in ways))}); "
                 "score the runs again with `normlab eval`"
             )
-        if not scores:
-            return None
-        return Summary.of([score.value for score in scores])
+        return found
+
+    def values(self, name: str) -> dict[int, float]:
+        """Return a score's value by seed."""
+        return {seed: score.value for seed, score in self.scores(name).items()}
 
     def signature(self, name: str) -> str | None:
         """Return the signature describing how a score was computed; None if there is none."""
-        return next((score.signature for score in self._scores(name)), None)
-
-    def _scores(self, name: str) -> list[Score]:
-        found = (record.figure(name) for record in self.records if record.finished)
-        return [score for score in found if score is not None]
+        return next((score.signature for score in self.scores(name).values()), None)
 
 
 def _shared(record: RunRecord) -> dict[str, object]:

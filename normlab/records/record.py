@@ -28,6 +28,8 @@ _FOLDERS = frozenset({"data_dir", "runs_dir", "run_dir"})
 _NOT_HASHED = frozenset({"observe", "seed", "choices", "device"}) | _FOLDERS
 _canonical = json.JSONEncoder(sort_keys=True, separators=(",", ":"), allow_nan=False).encode
 
+MadeBy = tuple[int | str, Mapping[str, str]]
+"""The numerics of a run, and the files of the user's own norms with their hashes."""
 Parts = Mapping[str, str]
 """The dotted keys of an experiment's config, sorted, with their values as JSON."""
 Row = dict[str, int | float]
@@ -112,7 +114,7 @@ class RunRecord(
         return parts(self.config)
 
     @property
-    def made_by(self) -> tuple[int | str, Mapping[str, str]]:
+    def made_by(self) -> MadeBy:
         return self.numerics, self.own_norms
 
     def choice(self, group: str) -> str | None:

@@ -148,7 +148,7 @@ def _over_axis(axis: str, table: Table, column: str) -> Panel:
     lines: dict[tuple[str, str], list[tuple[float, str, float, float, float, int]]] = {}
     for row in table.rows:
         entry = row.entries[column]
-        values, words = list(entry.values.values()), row.point.split()
+        values, words = entry.values, row.point.split()
         own = [word for word in words if word.startswith(f"{axis}=")]
         if entry.summary is not None and own and all(map(math.isfinite, values)):
             facet = " ".join(word for word in words if word not in own)

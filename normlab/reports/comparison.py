@@ -7,10 +7,10 @@ column is found by Holm's (1979) test over all pairs of rows at a point, with at
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import combinations
 from statistics import fmean
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 from normlab.metrics.spread import (
     NOT_CLEAR,
@@ -21,9 +21,10 @@ from normlab.metrics.spread import (
     p_value,
     paired_interval,
 )
-from normlab.records.pairs import Cell, same_code, spelled, varying, why_not_paired
+from normlab.records.pairs import Experiment, same_code, spelled, varying, why_not_paired
 from normlab.records.record import parts
 
+_K, _V = TypeVar("_K"), TypeVar("_V")
 CONFIDENCE = 0.95
 SEEDS_TO_DECIDE = 5
 NAMED = tuple(
@@ -46,30 +47,38 @@ class Rules(NamedTuple):
     found: bool = False
 
 
-def pairs(row: Cell, baseline: Cell, rules: Rules) -> tuple[list[int], str]:
+def grouped(pairs: Iterable[tuple[_K, _V]]) -> dict[_K, list[_V]]:
+    """Return the values of each key; keys and values keep their order."""
+    found: dict[_K, list[_V]] = {}
+    for key, value in pairs:
+        found.setdefault(key, []).append(value)
+    return found
+
+
+def pairs(row: Experiment, baseline: Experiment, rules: Rules) -> tuple[list[int], str]:
     """Return the paired seeds, and the reason if the rows cannot be compared, otherwise ""."""
     own, others = (
-        {record.seed: record for record in cell.records if record.finished}
-        for cell in (row, baseline)
+        {record.seed: record for record in each.records if record.finished}
+        for each in (row, baseline)
     )
-    seeds: list[int] = []
-    left_out: dict[str, list[int]] = {}
-    for seed in sorted(own.keys() & others.keys()):
-        a, b = own[seed], others[seed]
-        reason = why_not_paired(a, b, precision=rules.precision, code=rules.found)
-        (seeds if reason is None else left_out.setdefault(reason, [])).append(seed)
+    reasons = {
+        seed: why_not_paired(own[seed], others[seed], precision=rules.precision, code=rules.found)
+        for seed in sorted(own.keys() & others.keys())
+    }
+    seeds = [seed for seed, reason in reasons.items() if reason is None]
     left, right = varying([row.parts, baseline.parts]) if rules.found else ({}, {})
     fixed = [key for key in left if f"{key}.".startswith(_FIXED)]
     lost = [
-        f"{count} of {len(cell.records)} of the {name}"
-        for cell, name in ((row, "row"), (baseline, "baseline"))
-        if (count := sum(record.outcome.status == "diverged" for record in cell.records))
+        f"{count} of {len(each.records)} of the {name}"
+        for each, name in ((row, "row"), (baseline, "baseline"))
+        if (count := sum(record.outcome.status == "diverged" for record in each.records))
     ]
     why: list[str] = []
     if fixed and any(f"{key}.".startswith(NAMED) for key in left):
         why = [f"{key} {left[key]}, the baseline's {right[key]}" for key in fixed]
-    elif left_out and not seeds:
-        why = [f"{reason} (seeds {' '.join(map(str, n))})" for reason, n in left_out.items()]
+    elif reasons and not seeds:
+        by_reason = grouped((reason, seed) for seed, reason in reasons.items())
+        why = [f"{reason} (seeds {' '.join(map(str, n))})" for reason, n in by_reason.items()]
     elif lost:
         why = [f"seeds diverged: {', '.join(lost)}", "the others are not a fair sample"]
     elif not seeds:
@@ -78,13 +87,13 @@ def pairs(row: Cell, baseline: Cell, rules: Rules) -> tuple[list[int], str]:
     return seeds, "; ".join(why)
 
 
-def difference(row: Cell, baseline: Cell, score: str, rules: Rules) -> Interval | None:
+def difference(row: Experiment, baseline: Experiment, score: str, rules: Rules) -> Interval | None:
     """Return the paired difference `row - baseline` of a score, with its interval.
 
     Returns None for fewer than two pairs, or if the rows or their scores are not comparable.
     """
     seeds, obstacle = pairs(row, baseline, rules)
-    left, right = values(row, score), values(baseline, score)
+    left, right = row.values(score), baseline.values(score)
     common = [seed for seed in seeds if seed in left and seed in right]
     finite = all(math.isfinite(side[seed]) for side in (left, right) for seed in common)
     same_way = row.signature(score) == baseline.signature(score)
@@ -93,36 +102,24 @@ def difference(row: Cell, baseline: Cell, score: str, rules: Rules) -> Interval 
     return paired_interval({n: left[n] for n in common}, right, confidence=CONFIDENCE)
 
 
-def values(cell: Cell, score: str) -> dict[int, float]:
-    """Return a score by seed, for finished seeds only."""
-    found = {record.seed: record.figure(score) for record in cell.records if record.finished}
-    return {seed: value.value for seed, value in found.items() if value is not None}
-
-
-def higher_is_better(cell: Cell, score: str) -> bool:
-    """Return whether a higher score is better; True if no run has the score."""
-    found = (record.figure(score) for record in cell.records)
-    return next((value.higher_is_better for value in found if value is not None), True)
-
-
-def best(cells: Sequence[Cell], score: str, rules: Rules) -> Cell | None:
+def best(rows: Sequence[Experiment], score: str, rules: Rules) -> Experiment | None:
     """Return the row that is significantly better than every other row; None if there is none.
 
     Rows without the score are ignored. The others must have at least five seeds, all of them
     finished and clearly better than the untrained baseline, and paired runs must share their code.
     p values are Holm-corrected over all pairs of rows. Probe metrics have no best row.
     """
-    if score.startswith("stability/") or any("diverged" in cell.outcome for cell in cells):
+    if score.startswith("stability/") or any("diverged" in row.outcome for row in rows):
         return None
-    there = [cell for cell in cells if cell.score(score) is not None]
-    whole = all(SEEDS_TO_DECIDE <= len(values(c, score)) == len(c.records) for c in there)
-    if len(there) < 2 or not whole or any(at_baseline(c.records, score) for c in there):
+    there = [row for row in rows if row.scores(score)]
+    whole = all(SEEDS_TO_DECIDE <= len(row.scores(score)) == len(row.records) for row in there)
+    if len(there) < 2 or not whole or any(at_baseline(row.records, score) for row in there):
         return None
     both = list(combinations(there, 2))
     if not all(one_code(a, b, rules) for a, b in both):
         return None
-    sign = 1 if higher_is_better(there[0], score) else -1
-    found = max(there, key=lambda cell: sign * fmean(values(cell, score).values()))
+    sign = 1 if next(iter(there[0].scores(score).values())).higher_is_better else -1
+    found = max(there, key=lambda row: sign * fmean(row.values(score).values()))
     gaps = [difference(a, b, score, rules) for a, b in both]
     corrected = holm([1.0 if gap is None else p_value(gap) for gap in gaps])
     for (a, b), gap, p in zip(both, gaps, corrected, strict=True):
@@ -133,39 +130,36 @@ def best(cells: Sequence[Cell], score: str, rules: Rules) -> Cell | None:
     return found
 
 
-def one_code(a: Cell, b: Cell, rules: Rules) -> bool:
+def one_code(a: Experiment, b: Experiment, rules: Rules) -> bool:
     """Return whether both runs of every pair were made by the same code."""
-    sides = [{record.seed: record.made_by for record in cell.records} for cell in (a, b)]
+    sides = [{record.seed: record.made_by for record in each.records} for each in (a, b)]
     return all(same_code(sides[0][seed], sides[1][seed]) for seed in pairs(a, b, rules)[0])
 
 
-def marks(cell: Cell) -> list[str]:
+def marks(row: Experiment) -> list[str]:
     """Return warnings about a row's runs: how many did not learn, and `sees the future`."""
-    count = sum(map(flat, cell.records))
-    found = [f"{count}/{len(cell.records)} {NOT_CLEAR}"] if count else []
-    return [*found, "sees the future"] if any(r.sees_future for r in cell.records) else found
+    count = sum(map(flat, row.records))
+    found = [f"{count}/{len(row.records)} {NOT_CLEAR}"] if count else []
+    return [*found, "sees the future"] if any(r.sees_future for r in row.records) else found
 
 
-def future_note(cells: Mapping[str, Cell]) -> list[str]:
+def future_note(rows: Mapping[str, Experiment]) -> list[str]:
     """Return a note on the rows whose models see the tokens that they predict."""
-    seen = {k: {norm for r in cell.records for norm in r.sees_future} for k, cell in cells.items()}
-    rows = "; ".join(f"{label} ({', '.join(sorted(own))})" for label, own in seen.items() if own)
+    seen = {k: {norm for r in row.records for norm in r.sees_future} for k, row in rows.items()}
+    which = "; ".join(f"{label} ({', '.join(sorted(own))})" for label, own in seen.items() if own)
     said = "a norm shows these models the tokens that they predict, so that their losses and "
-    return [f"sees the future: {rows}: {said}scores are no language model's"] if rows else []
+    return [f"sees the future: {which}: {said}scores are no language model's"] if which else []
 
 
-def scored_by(cells: Mapping[str, Cell], scores: Sequence[str]) -> list[str]:
+def scored_by(rows: Mapping[str, Experiment], scores: Sequence[str]) -> list[str]:
     """Return a note on how the scores were computed, by row if the rows differ."""
-    found: dict[str, list[str]] = {}
+    found: list[tuple[str, str]] = []
     for score in scores:
-        ways: dict[str, list[str]] = {}
-        for label, cell in cells.items():
-            if signature := cell.signature(score):
-                ways.setdefault(signature, []).append(label)
-        for signature, labels in ways.items():
-            rows = f" ({', '.join(labels)})" if len(ways) > 1 else ""
-            found.setdefault(signature, []).append(score + rows)
-    said = "; ".join(f"{', '.join(names)} {way}" for way, names in found.items())
+        signed = ((label, row.signature(score)) for label, row in rows.items())
+        ways = grouped((way, label) for label, way in signed if way is not None)
+        for way, labels in ways.items():
+            found.append((way, score + (f" ({', '.join(labels)})" if len(ways) > 1 else "")))
+    said = "; ".join(f"{', '.join(names)} {way}" for way, names in grouped(found).items())
     return [f"scored by: {said}"] if said else []
 
 
@@ -189,17 +183,15 @@ def told_apart(configs: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     ]
 
 
-def not_alike(cells: Mapping[str, Cell], axes: Sequence[str] = ()) -> list[str]:
+def not_alike(rows: Mapping[str, Experiment], axes: Sequence[str] = ()) -> list[str]:
     """Return notes on differences between rows that neither labels nor `axes` show."""
-    apart = told_apart([cell.records[0].config for cell in cells.values()])
+    apart = told_apart([row.records[0].config for row in rows.values()])
     below = (*NAMED, *(f"{axis}." for axis in axes))
     notes: list[str] = []
     for key in apart[0] if apart else ():
-        if f"{key}.".startswith(below) or all(f"{key}=" in label for label in cells):
+        if f"{key}.".startswith(below) or all(f"{key}=" in label for label in rows):
             continue
-        found: dict[str, list[str]] = {}
-        for label, own in zip(cells, apart, strict=True):
-            found.setdefault(str(own[key]), []).append(label)
+        found = grouped((str(own[key]), label) for label, own in zip(rows, apart, strict=True))
         said = "; ".join(f"{value} ({', '.join(labels)})" for value, labels in found.items())
         notes.append(f"NOT ALIKE: rows differ in {key}: {said}")
     return notes

@@ -171,8 +171,8 @@ def study_page(
 
 def _direction(table: Table, column: str) -> str:
     """Return "higher is better" or "lower is better", or "" if no row has the score."""
-    entries = [row.entries[column] for row in table.rows]
-    found = {entry.higher_is_better for entry in entries if entry.summary is not None}
+    scores = [score for row in table.rows for score in row.entries[column].scores.values()]
+    found = {score.higher_is_better for score in scores}
     return "".join(f"{'higher' if higher else 'lower'} is better" for higher in sorted(found))
 
 

@@ -10,10 +10,11 @@ reason; diverged seeds are counted, never dropped.
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from itertools import combinations
 from statistics import median
 
 from normlab.metrics.spread import CLEAR, NOT_CLEAR, at_baseline
-from normlab.records.pairs import Cell, all_same_code, settings
+from normlab.records.pairs import Experiment, same_code
 from normlab.records.record import RunRecord
 from normlab.records.store import SPIKE_COUNT
 from normlab.reports.comparison import (
@@ -22,13 +23,12 @@ from normlab.reports.comparison import (
     best,
     difference,
     future_note,
-    higher_is_better,
+    grouped,
     marks,
     not_alike,
     one_code,
     pairs,
     scored_by,
-    values,
 )
 from normlab.reports.gather import Run, by_setting
 from normlab.reports.table import Entry, Row, Table, figure
@@ -43,21 +43,20 @@ BOLD = (
 
 def build(study: Study, scale: str, runs: Iterable[Run], *, found: bool = False) -> Table:
     """Return the table of a study's runs; set `found` if the runs do not come from a plan."""
-    groups = by_setting(runs)
-    joined = {place: _joined(members, study.columns) for place, members in groups.items()}
     overrides = [each for row in study.rows.values() for each in row]
     rules = Rules(not any(each.startswith("precision=") for each in overrides), found)
-    rows: list[Row] = []
-    for (name, point), members in groups.items():
-        first = joined.get((study.baseline, point))
-        base = first if isinstance(first, Cell) and name != study.baseline else None
-        rows.append(_row(study, members, joined[name, point], base, rules))
+    rows = [_row(study, members) for members in by_setting(runs).values()]
+    bases = {row.point: row.own for row in rows if row.name == study.baseline}
+    rows = [
+        row if row.name == study.baseline else _compared(row, bases.get(row.point), rules)
+        for row in rows
+    ]
     for point in dict.fromkeys(row.point for row in rows):
-        here = [row for row in rows if row.point == point and row.cell is not None]
+        here = [row for row in rows if row.point == point]
         for column in study.columns:
-            top = best([row.cell for row in here if row.cell is not None], column, rules)
+            top = best([row.own for row in here if row.own], column, rules)
             for row in here if top is not None else ():
-                row.entries[column] = replace(row.entries[column], best=row.cell is top)
+                row.entries[column] = replace(row.entries[column], best=row.own is top)
     data = data_name(study, scale, [record for row in rows for record in row.records])
     title = f"{study.table}, on {data} ({study.name}, scale={scale})"
     if found:
@@ -79,53 +78,44 @@ def data_name(study: Study, scale: str, records: Sequence[RunRecord]) -> str:
     return ", ".join(labels) or "no data"
 
 
-def _joined(runs: Sequence[Run], columns: Sequence[str]) -> Cell | str:
-    """Join the seeds of a row; return the reason as text if they cannot be joined."""
+def _row(study: Study, runs: Sequence[Run]) -> Row:
+    """Return the row of a setting, without differences; a reason if its seeds cannot be joined."""
+    name, point, _ = runs[0].key
+    said, state = study.figures.get(name, {}), runs[0].state
+    entries = {column: Entry(column, document=said.get(column)) for column in study.columns}
     records = [run.record for run in runs if run.record is not None]
     if not records:
-        return runs[0].state
-    for record in records[1:]:
-        if record.fingerprint != records[0].fingerprint:
-            apart = ", ".join(settings(records[0].parts, record.parts, ()))
-            return f"{records[0].run_id} and {record.run_id} differ in {apart}"
+        return Row(name, point, entries, state, state, said.get(STABILITY), problem=state)
     try:
-        cell = Cell.of(records)
-        for column in columns:
-            cell.score(column)
+        own = Experiment.of(records)
+        entries = {k: replace(entry, scores=own.scores(k)) for k, entry in entries.items()}
     except ValueError as error:
-        return str(error)
-    return cell
-
-
-def _row(
-    study: Study, runs: Sequence[Run], cell: Cell | str, base: Cell | None, rules: Rules
-) -> Row:
-    """Return a row; a `cell` that is text is the reason why the row has no scores."""
-    name, point, _ = runs[0].key
-    said = study.figures.get(name, {})
-    if isinstance(cell, str):
-        outcome = cell if cell == runs[0].state else "refused"
-        empty = {column: Entry(column, document=said.get(column)) for column in study.columns}
-        return Row(name, point, empty, outcome, outcome, said.get(STABILITY), problem=cell)
-    entries: dict[str, Entry] = {}
-    for column in study.columns:
-        higher, found = higher_is_better(cell, column), values(cell, column)
-        gap = base and difference(cell, base, column, rules)
-        entries[column] = Entry(column, cell.score(column), found, higher, said.get(column), gap)
+        problem = str(error)
+        return Row(name, point, entries, "refused", "refused", said.get(STABILITY), problem)
     others = [run.state for run in runs if run.record is None]
-    outcome = cell.outcome + (f", {len(others)} {others[0]}" if others else "")
-    ended = [outcome, *([] if "diverged" in outcome else ["diverged 0"]), *marks(cell)]
-    spikes = [r.stability[SPIKE_COUNT] for r in cell.records if SPIKE_COUNT in r.stability]
+    outcome = own.outcome + (f", {len(others)} {others[0]}" if others else "")
+    ended = [outcome, *([] if "diverged" in outcome else ["diverged 0"]), *marks(own)]
+    spikes = [r.stability[SPIKE_COUNT] for r in own.records if SPIKE_COUNT in r.stability]
     ended.append(f"spikes {median(spikes):g}" if spikes else "spikes not counted")
-    stability = "; ".join(ended)
-    return Row(name, point, entries, outcome, stability, said.get(STABILITY), cell=cell, base=base)
+    return Row(name, point, entries, outcome, "; ".join(ended), said.get(STABILITY), own=own)
+
+
+def _compared(row: Row, base: Experiment | None, rules: Rules) -> Row:
+    """Return a row with its differences from the baseline at its point, if there are both."""
+    if row.own is None or base is None:
+        return row
+    entries = {
+        column: replace(entry, difference=difference(row.own, base, column, rules))
+        for column, entry in row.entries.items()
+    }
+    return replace(row, entries=entries, base=base)
 
 
 def _notes(study: Study, scale: str, rows: Sequence[Row], rules: Rules) -> Iterator[str]:
     """Yield the notes of a table, in a fixed order."""
     records = [record for row in rows for record in row.records]
     refused = [f"{row.label}: {row.problem}" for row in rows if row.outcome == "refused"]
-    cells = {row.label: row.cell for row in rows if row.cell is not None}
+    experiments = {row.label: row.own for row in rows if row.own}
     size = study.scales.get(scale)
     if not records:
         yield from refused or ["no run has ended"]
@@ -141,18 +131,18 @@ def _notes(study: Study, scale: str, rows: Sequence[Row], rules: Rules) -> Itera
     )
     if any(entry.best for row in rows for entry in row.entries.values()):
         yield BOLD
-    few = min(len(cell.records) for cell in cells.values())
+    few = min(len(each.records) for each in experiments.values())
     if size is not None and size.pilot:
         yield "a pilot: it decides nothing"
     elif few < SEEDS_TO_DECIDE:
         yield f"rows of fewer than {SEEDS_TO_DECIDE} seeds decide nothing (fewest: {few})"
-    yield from _untrained(cells, study.columns)
-    yield from future_note(cells)
+    yield from _untrained(experiments, study.columns)
+    yield from future_note(experiments)
     if any(study.figures.values()):
         yield f"article: what {study.document} says, at its own size and data"
-    if not all_same_code(record.made_by for record in records):
-        compared = [(row.label, row.cell, row.base) for row in rows if row.cell and row.base]
-        apart = [label for label, cell, base in compared if not one_code(cell, base, rules)]
+    if not all(same_code(a.made_by, b.made_by) for a, b in combinations(records, 2)):
+        compared = [(row.label, row.own, row.base) for row in rows if row.own and row.base]
+        apart = [label for label, own, base in compared if not one_code(own, base, rules)]
         among = f"except {'; '.join(apart)}" if apart else "in every row"
         said = "seeds have different states of it; the two runs of a pair share theirs"
         yield f"code: {said} {among}"
@@ -160,48 +150,50 @@ def _notes(study: Study, scale: str, rows: Sequence[Row], rules: Rules) -> Itera
     yield from _differences(study, rows, rules)
     alike: dict[str, None] = {}
     for point in dict.fromkeys(row.point for row in rows if rules.found):
-        here = {row.name: row.cell for row in rows if row.point == point and row.cell}
+        here = {row.name: row.own for row in rows if row.point == point and row.own}
         alike |= dict.fromkeys(not_alike(here, [*study.grid]))
     yield from alike
-    yield from scored_by(cells, study.columns)
+    yield from scored_by(experiments, study.columns)
 
 
-def _untrained(cells: Mapping[str, Cell], columns: Sequence[str]) -> Iterator[str]:
+def _untrained(rows: Mapping[str, Experiment], columns: Sequence[str]) -> Iterator[str]:
     """Yield notes on each score's untrained baseline and the rows that do not clearly beat it."""
     found: list[str] = []
     low: list[str] = []
     for column in columns:
         name = column.rpartition("/")[2]
-        records = [record for cell in cells.values() for record in cell.records]
+        records = [record for row in rows.values() for record in row.records]
         scored = [r for r in records if name in r.floors and column in r.scores]
         if known := [record.floors[name] for record in scored]:
             bounds = dict.fromkeys(figure(value, column) for value in (min(known), max(known)))
             found.append(f"{column} {' to '.join(bounds)}")
-        ended = {k: [r for r in cell.records if r.finished] for k, cell in cells.items()}
+        ended = {k: [r for r in row.records if r.finished] for k, row in rows.items()}
         if own := [label for label, its in ended.items() if at_baseline(its, column) is not None]:
             low.append(f"{column} ({'; '.join(own)})")
     if found or low:
         yield f"untrained baseline: {', '.join(found) or 'not of these scores'}"
-    flat = any(NOT_CLEAR in mark for cell in cells.values() for mark in marks(cell))
+    flat = any(NOT_CLEAR in mark for row in rows.values() for mark in marks(row))
     if low or flat:
-        rows = f", so a difference says nothing: {'; '.join(low)}" if low else ""
-        yield f"{NOT_CLEAR} ({CLEAR}){rows}"
+        which = f", so a difference says nothing: {'; '.join(low)}" if low else ""
+        yield f"{NOT_CLEAR} ({CLEAR}){which}"
 
 
 def _differences(study: Study, rows: Sequence[Row], rules: Rules) -> Iterator[str]:
     """Yield a note on rows that are not compared with the baseline, or only on some seeds."""
-    found: dict[str, list[str]] = {}
+    found: list[tuple[str, str]] = []
     for row in rows:
-        if row.cell is None or row.base is None:
+        if row.own is None or row.base is None:
             continue
-        paired, obstacle = pairs(row.cell, row.base, rules)
-        both = ([r.seed for r in cell.records if r.finished] for cell in (row.cell, row.base))
-        said = f"only seeds {' '.join(map(str, paired))} are pairs"
-        said = f"not compared with {study.baseline}, {obstacle}" if obstacle else said
-        if obstacle or any(seeds != paired for seeds in both):
-            found.setdefault(said, []).append(row.label)
+        seeds, obstacle = pairs(row.own, row.base, rules)
+        both = [r.seed for each in (row.own, row.base) for r in each.records if r.finished]
+        if obstacle:
+            found.append((f"not compared with {study.baseline}, {obstacle}", row.label))
+        elif sorted(both) != sorted(2 * seeds):
+            found.append((f"only seeds {' '.join(map(str, seeds))} are pairs", row.label))
     shared = "data, code, hardware and precision" if rules.found else "hardware and precision"
-    if said := "; ".join(f"{what} ({'; '.join(labels)})" for what, labels in found.items()):
+    if said := "; ".join(
+        f"{what} ({'; '.join(labels)})" for what, labels in grouped(found).items()
+    ):
         yield f"differences: {said}; the two runs of a pair have the same seed, {shared}"
 
 

@@ -11,8 +11,8 @@ from dataclasses import dataclass, field
 
 from normlab.metrics.spread import Interval, p_value
 from normlab.records.labels import in_markdown, in_prose, in_sheet, one_line
-from normlab.records.pairs import Cell, Summary
-from normlab.records.record import RunRecord
+from normlab.records.pairs import Experiment, Summary
+from normlab.records.record import RunRecord, Score
 
 _CSV = (
     *("setting", "at", "score", "mean", "sd", "n", "seeds"),
@@ -27,18 +27,24 @@ _LATEX = str.maketrans(
 
 @dataclass(frozen=True)
 class Entry:
-    """A score of a row: its summary and values by seed, and the difference from the baseline.
+    """A score of a row, by seed, and its difference from the baseline.
 
     `document` is the value reported by the article, on the article's own data.
     """
 
     score: str
-    summary: Summary | None = None
-    values: Mapping[int, float] = field(default_factory=dict[int, float])
-    higher_is_better: bool = True
+    scores: Mapping[int, Score] = field(default_factory=dict[int, Score])
     document: str | float | None = None
     difference: Interval | None = None
     best: bool = False
+
+    @property
+    def values(self) -> list[float]:
+        return [score.value for score in self.scores.values()]
+
+    @property
+    def summary(self) -> Summary | None:
+        return Summary.of(self.values) if self.scores else None
 
     @property
     def p(self) -> float | None:
@@ -51,7 +57,7 @@ class Entry:
         if (found := self.summary) is None:
             return "-"
         if math.isinf(found.mean):  # steps to a target
-            reached = sum(map(math.isfinite, self.values.values()))
+            reached = sum(map(math.isfinite, self.values))
             return f"reached {reached}/{found.n}" if reached else "not reached"
         sd = "" if found.sd is None else f" +- {figure(found.sd, self.score)}"
         return figure(found.mean, self.score) + sd
@@ -69,10 +75,11 @@ class Entry:
 
 @dataclass(frozen=True)
 class Row:
-    """One setting at one point of the grid: its scores by column, and its joined seeds.
+    """One setting at one point of the grid: its scores by column, and its `own` seeds, joined.
 
     `stability` describes how its seeds trained, `said` is the article's statement on stability, and
-    `problem` the reason if the row has no scores. `base` holds the joined seeds of the baseline.
+    `problem` the reason if the row has no scores. `base` is the baseline at the same point, if the
+    row is compared with it.
     """
 
     name: str
@@ -82,8 +89,8 @@ class Row:
     stability: str = "-"
     said: str | float | None = None
     problem: str | None = None
-    cell: Cell | None = None
-    base: Cell | None = None
+    own: Experiment | None = None
+    base: Experiment | None = None
 
     @property
     def label(self) -> str:
@@ -92,7 +99,7 @@ class Row:
     @property
     def records(self) -> tuple[RunRecord, ...]:
         """Return the records of the row's seeds; empty if they could not be joined."""
-        return () if self.cell is None else self.cell.records
+        return () if self.own is None else self.own.records
 
 
 @dataclass(frozen=True)
@@ -195,7 +202,7 @@ def comma_separated(table: Table) -> str:
             cells = [
                 *(row.name, row.point, entry.score),
                 *(("", "", 0) if found is None else (found.mean, _rounded(found.sd), found.n)),
-                " ".join(map(str, sorted(entry.values))),
+                " ".join(map(str, entry.scores)),
                 *(("", "", "") if gap is None else map(_rounded, (gap.mean, gap.low, gap.high))),
                 *("" if value is None else value for value in (entry.p, entry.document)),
                 *(int(entry.best), row.outcome, row.stability),

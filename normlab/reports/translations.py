@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, cast
 
 from normlab.records.packed import Key
-from normlab.records.pairs import Cell
+from normlab.records.pairs import Experiment
 from normlab.records.record import RunRecord
 from normlab.records.store import HYPOTHESES_FILE, read_hypotheses
 from normlab.reports.comparison import Rules, pairs
@@ -107,16 +107,15 @@ def bootstrap(
     ended = [run.record for run in (*baseline, *other) if run.record and run.record.finished]
     if without := [record.run_id for record in ended if SCORE not in record.scores]:
         raise ValueError(f"{without[0]} has no {SCORE}: the bootstrap compares translations")
-    cells = [Cell.of(run.record for run in runs if run.record) for runs in (baseline, other)]
-    seeds, reason = pairs(cells[1], cells[0], Rules(found=True))
-    scores = [r.figure(SCORE) for cell in cells for r in cell.records if r.finished]
-    ways = {str(score.signature) for score in scores if score}
+    sides = [Experiment.of(run.record for run in own if run.record) for own in (baseline, other)]
+    seeds, reason = pairs(sides[1], sides[0], Rules(found=True))
+    ways = {str(side.signature(SCORE)) for side in sides if side.scores(SCORE)}
     if len(ways) > 1:
         reason = f"{SCORE} was computed in several ways ({', '.join(sorted(ways))})"
     if reason:
-        names = " and ".join(cell.records[0].run_id for cell in cells)
+        names = " and ".join(side.records[0].run_id for side in sides)
         raise ValueError(f"{names} cannot be compared: {reason}")
-    _, references = text_of_test(cells[0].records[0], data_dir)
+    _, references = text_of_test(sides[0].records[0], data_dir)
     lowercase = any("case:lc" in way.split("|") for way in ways)
     one, two = (
         {run.key.seed: _scored(run, references, lowercase) for run in runs if run.key.seed in seeds}

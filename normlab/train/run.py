@@ -18,8 +18,8 @@ from normlab.config.machine import settled_precision
 from normlab.config.registry import OPTION, TARGET, option_settings, paths, sha256
 from normlab.config.schema import NORM_KEYS, leaves
 from normlab.records.files import remove_leftovers
-from normlab.records.pairs import MadeBy, same_code
-from normlab.records.record import RunRecord
+from normlab.records.pairs import same_code
+from normlab.records.record import MadeBy, RunRecord
 from normlab.records.store import RECORD_FILE, RunStore, read_record
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from normlab.records.pairs import ABSENT, settings
+from normlab.records.pairs import ABSENT, varying
 from normlab.records.record import fingerprint, parts
 from tests.records.examples import config
 
@@ -26,7 +26,8 @@ configs = st.dictionaries(st.sampled_from("abcd"), nodes, max_size=3)
 
 
 def diff(a, b):
-    return settings(parts(a), parts(b), ())
+    left, right = varying([parts(a), parts(b)])
+    return {key: (value, right[key]) for key, value in left.items()}
 
 
 def test_what_is_no_part_of_the_experiment_is_left_out():

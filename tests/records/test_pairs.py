@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from normlab.records.pairs import Cell, arithmetic_of, why_not_paired
+from normlab.records.pairs import Experiment, Summary, arithmetic_of, why_not_paired
 from normlab.records.store import RunStore, select
 from tests.records.examples import SIGNATURE, record
 
@@ -94,15 +94,14 @@ def test_committed_records_that_left_the_precision_open_pair_with_one_another():
 
 
 def test_scores_are_averaged_over_finished_seeds_only():
-    cell = Cell.of(
+    cell = Experiment.of(
         [
             record(seed=3, bleu=33.0),
             record(seed=1, bleu=30.0),
             record(seed=2, bleu=0.0, status="diverged", spikes=9.0),
         ]
     )
-    score = cell.score("test/bleu")
-    assert score is not None
+    score = Summary.of([*cell.values("test/bleu").values()])
     assert (score.mean, score.n) == (31.5, 2)
     assert score.sd == pytest.approx(3 / math.sqrt(2))  # two values 3 apart, n - 1
     assert [record.seed for record in cell.records] == [1, 2, 3]
@@ -120,15 +119,14 @@ def test_scores_are_averaged_over_finished_seeds_only():
 )
 def test_outcomes_are_counted(statuses, said):
     runs = [record(seed=seed, status=status) for seed, status in enumerate(statuses)]
-    assert Cell.of(runs).outcome == said
+    assert Experiment.of(runs).outcome == said
 
 
 def test_one_seed_has_no_spread_and_none_no_score():
-    one = Cell.of([record(bleu=30.0)]).score("test/bleu")
-    assert one is not None and one.sd is None
-    assert Cell.of([record(status="diverged")]).score("test/bleu") is None
-    assert Cell.of([record(bleu=None)]).score("test/bleu") is None
-    assert Cell.of([record()]).score("test/chrf") is None
+    assert Summary.of([30.0]).sd is None
+    assert Experiment.of([record(status="diverged")]).values("test/bleu") == {}
+    assert Experiment.of([record(bleu=None)]).values("test/bleu") == {}
+    assert Experiment.of([record()]).values("test/chrf") == {}
 
 
 @pytest.mark.parametrize(
@@ -144,10 +142,10 @@ def test_one_seed_has_no_spread_and_none_no_score():
 )
 def test_what_is_not_comparable_is_not_averaged(other, key):
     with pytest.raises(ValueError, match=f"seed1 and .*seed2 are not comparable: {key}"):
-        Cell.of([record(seed=1), record(seed=2, **other)])
+        Experiment.of([record(seed=1), record(seed=2, **other)])
 
 
 def test_scores_of_several_kinds_are_not_averaged():
-    cell = Cell.of([record(seed=1), record(seed=2, signature="tok:none")])
+    cell = Experiment.of([record(seed=1), record(seed=2, signature="tok:none")])
     with pytest.raises(ValueError, match=r"test/bleu was computed in several ways \(nrefs.*none"):
-        cell.score("test/bleu")
+        cell.scores("test/bleu")

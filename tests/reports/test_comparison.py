@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from normlab.records.pairs import Cell
+from normlab.records.pairs import Experiment
 from normlab.reports.comparison import Rules, difference, not_alike, pairs
 from tests.records.examples import record
 
@@ -14,7 +14,7 @@ FOUND = Rules(found=True)
 
 def cell(*bleus, first=1, **changes):
     """Return a row with seeds from the first on."""
-    return Cell.of([record(seed=first + n, bleu=b, **changes) for n, b in enumerate(bleus)])
+    return Experiment.of([record(seed=first + n, bleu=b, **changes) for n, b in enumerate(bleus)])
 
 
 def compare(row, baseline):
@@ -50,7 +50,7 @@ def test_seeds_of_other_code_or_arithmetic_are_left_out_and_the_others_pair():
     other: dict[str, Any] = {"numerics": "b"}
     elsewhere: dict[str, Any] = {"environment": {"device_type": "cuda"}}
     scores = [(25.0, {}), (90.0, other), (26.0, {}), (90.0, other), (90.0, elsewhere)]
-    row = Cell.of(
+    row = Experiment.of(
         record(seed=seed, bleu=bleu, norm="bn", **changes)
         for seed, (bleu, changes) in enumerate(scores, 1)
     )
