@@ -82,8 +82,9 @@ def _part(content: object, path: Path, key: str) -> Part:
     part = convert(content, Part, path, key)
     endpoint = _endpoint(part.endpoint, path, f"{key}.endpoint")
     if endpoint.says and part.says not in endpoint.says:
+        kind = type(endpoint).__name__.lower()
         raise ValueError(
-            f"{path}: {key}.endpoint.{endpoint.kind}: cannot decide a part with says: {part.says}; "
+            f"{path}: {key}.endpoint.{kind}: cannot decide a part with says: {part.says}; "
             f"expected says: {' or '.join(endpoint.says)}"
         )
     secondary = tuple(_endpoint(each, path, f"{key}.secondary") for each in part.secondary)

@@ -14,11 +14,11 @@ from typing import Annotated, Any, ClassVar, Literal
 from msgspec import Meta, field
 
 from normlab.claims import judge
-from normlab.claims.evidence import BENCH, Runs, Timed, Timings, Where
+from normlab.claims.evidence import BENCH, Runs, Where
 from normlab.claims.judge import FEWEST, Count, Judgement, Look, at_look, decide, figures, stuck
 from normlab.claims.seeds import Chosen, Endpoint, Sample, StudyEndpoint, Text, keys
 from normlab.records.record import RunRecord
-from normlab.records.store import lookup
+from normlab.records.store import lookup, written
 
 Side = Annotated[Chosen, Meta(min_length=1)]
 
@@ -141,7 +141,8 @@ class Level(StudyEndpoint, frozen=True, kw_only=True):
         m, bound = self.margin, self.above
         found = decide([v - bound for v in values], margin=m, equality=False, error=look.share)
         if found.interval is None:
-            return at_look(found, look, detail=f"mean {figures(fmean(values))[0]}")
+            found = replace(found, detail=f"mean {figures(fmean(values))[0]}")
+            return at_look(found, look)
         mean, low, high = (bound + value for value in found.interval)
         found = replace(found, interval=(mean, low, high))
         return at_look(found, look, bounds=(bound - m, bound, bound + m))
@@ -172,7 +173,7 @@ class Document(StudyEndpoint, frozen=True, kw_only=True):
     def refused(self, runs: Sequence[RunRecord]) -> str | None:
         for run in runs:
             for key, wanted in self.data.items():
-                if str(found := lookup(run, key)) != str(wanted):
+                if written(found := lookup(run, key)) != written(wanted):
                     return f"other data: {key}={found}, the document's is {key}={wanted}"
         return None
 
@@ -211,7 +212,7 @@ class Trains(StudyEndpoint, frozen=True, kw_only=True):
             floor = sample.floor(keys(self.reference), seeds)
             return stuck(floor or "no seed of the reference trains", said)
         found = judge.counts(side, reference, fails=fails, error=look.share)
-        return at_look(found, look, found=said)
+        return at_look(replace(found, found=said), look)
 
 
 class Published(Endpoint, frozen=True):
@@ -252,8 +253,8 @@ class Computed(Endpoint, frozen=True):
         if not chosen:
             known = "; ".join(piece.question for piece in pieces)
             reason = f"`only` fits no question: {known}" if pieces else "not computed"
-            command = "normlab claims --compute"
-            return Judgement("not measured", reason=reason, command=command, cost="seconds")
+            command = "`normlab claims --compute` (seconds)"
+            return Judgement("not measured", reason=reason, to_measure=command)
         holds = all(piece.standing == "supports" for piece in chosen)
         said = ". ".join(f"{piece.question}: {piece.finding}" for piece in chosen)
         return Judgement("supported" if holds else "contradicted", found=said, grade="D")
@@ -291,14 +292,11 @@ class Timing(Endpoint, frozen=True):
         timings = runs.timings.get(self.report)
         group = timings.groups.get(self.group, ()) if timings else ()
         named = {each.name: each for each in group}
-        if timings and self.faster in named and self.slower in named:
-            return self._judged(timings, named[self.faster], named[self.slower])
-        command = f"python scripts/bench norms {self.measured}".strip()
-        command += f" --json results/{BENCH}/{self.report}.json"
-        reason = "no timings of both"
-        return Judgement("not measured", reason=reason, command=command, cost="minutes")
-
-    def _judged(self, timings: Timings, first: Timed, second: Timed) -> Judgement:
+        if timings is None or not named.keys() >= {self.faster, self.slower}:
+            command = f"python scripts/bench norms {self.measured}".strip()
+            command = f"`{command} --json results/{BENCH}/{self.report}.json` (minutes)"
+            return Judgement("not measured", reason="no timings of both", to_measure=command)
+        first, second = named[self.faster], named[self.slower]
         pairs = zip(first.ratios_to_first, second.ratios_to_first, strict=True)
         saved = [1 - own / other for own, other in pairs]
         medians = figures(first.milliseconds["median"], second.milliseconds["median"])
@@ -320,7 +318,7 @@ class Timing(Endpoint, frozen=True):
             if found.smallest is not None and not found.reason:
                 shown = f"these rounds would have shown {found.smallest:.1%} (80 % power)"
                 more["reason"] = shown
-        return at_look(found, None, **more)
+        return replace(found, **more)
 
 
 KINDS: dict[str, type[Endpoint]] = {

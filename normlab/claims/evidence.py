@@ -17,7 +17,7 @@ from normlab.records.labels import norm_label
 from normlab.records.packed import Key, address_of
 from normlab.records.pairs import spelled
 from normlab.records.record import RunRecord
-from normlab.records.store import RunStore
+from normlab.records.store import RunStore, written
 from normlab.studies.load import load_study
 from normlab.studies.study import Study, rate_name
 
@@ -136,16 +136,6 @@ def _may_be(run: Mapping[str, str], key: str, value: object) -> bool:
         return label in (str(value), _NO_NORM)
     text = run[key]
     return text in (_SETTLED, str(value)) or written(yaml.safe_load(text)) == written(value)
-
-
-def written(value: object) -> str:
-    """Normalize a config value or an override's text; `3e-3` becomes `0.003`."""
-    if value is None or isinstance(value, bool):
-        return "null" if value is None else str(value).lower()
-    try:
-        return repr(float(str(value)))
-    except ValueError:
-        return str(value)
 
 
 class Made(NamedTuple):

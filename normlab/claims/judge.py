@@ -77,7 +77,7 @@ class Judgement:
     `interval` is (mean, low, high); `smallest` is the difference that these seeds detect with 80 %
     power. `n` is the number of seeds (or rounds) judged, `seeds` that of all usable seeds.
     `excluded` lists why runs do not count, `records` the files or addresses of the evidence.
-    `command` measures more, at `cost`. `stuck`: more seeds cannot help.
+    `to_measure` is the command that measures more, with its cost. `stuck`: more seeds cannot help.
     """
 
     verdict: Verdict
@@ -97,8 +97,7 @@ class Judgement:
     setting: str = ""
     excluded: tuple[str, ...] = ()
     records: tuple[str, ...] = ()
-    command: str | None = None
-    cost: str | None = None
+    to_measure: str = ""
     repeats: str = "seed"
     stuck: bool = False
 
@@ -178,7 +177,7 @@ def counts(side: Count, reference: Count | None, *, fails: bool, error: float) -
         found = less_often(*pair, error=error)
         if found.verdict != "undecided" or side[0] < side[1]:
             return found
-    p = binomial(*side, against=0.5)
+    p = binomial(*side)
     as_said = side[1] - side[0] if fails else side[0]
     if p < error and as_said == side[1]:
         return Judgement("supported", p=p)
@@ -202,33 +201,26 @@ def sequential(
 
 
 def at_look(
-    found: Judgement,
-    look: Look | None,
-    /,
-    *,
-    bounds: Sequence[float] = (),
-    ratio: bool = False,
-    **more: Any,
+    found: Judgement, look: Look, *, bounds: Sequence[float] = (), ratio: bool = False
 ) -> Judgement:
-    """Correct a judgement for its look and format its numbers; `more` overrides its fields.
+    """Correct a judgement for its look and format its numbers.
 
-    With `ratio`, its numbers are logarithms. `bounds` is passed to `interval_text`.
+    With `ratio`, its numbers are logarithms, which become factors. `bounds` is passed to
+    `interval_text`.
     """
     value = math.exp if ratio else float
-    said: dict[str, Any] = {}
+    p, direction = look.corrected(found.p), look.corrected(found.p_direction)
+    said: dict[str, Any] = {"p_look": p, "p_direction": direction}
     if found.smallest is not None:
         shown = ("a factor " if ratio else "") + figures(value(found.smallest))[0]
         unshown = f"these seeds would have shown {shown} (80 % power)"
         said["reason"] = found.reason or unshown
         said["unshown"] = "" if found.p_direction is None else unshown
     if found.interval is not None:
-        ends = interval_text(*map(value, found.interval), bounds=bounds)
-        said["found"] = f"factor {ends}" if ratio else ends
-    said["p_look"] = found.p
-    if look is not None:
-        p, direction = look.corrected(found.p), look.corrected(found.p_direction)
-        said |= {"p_look": p, "p_direction": direction}
-    return replace(found, **{**said, **more})
+        said["interval"] = ends = tuple(map(value, found.interval))
+        text = interval_text(*ends, bounds=bounds)
+        said["found"] = f"factor {text}" if ratio else text
+    return replace(found, **said)
 
 
 def interval_text(mean: float, low: float, high: float, bounds: Sequence[float] = ()) -> str:

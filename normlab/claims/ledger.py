@@ -160,7 +160,7 @@ def _corrected(outcome: Outcome, family: Sequence[float] = ()) -> Outcome:
     if found in DECIDED and p is not None and p >= ERROR and not holds:
         found, reason = "undecided", NOT_SURVIVED
     if found in DECIDED:  # nothing more to measure
-        finding = replace(finding, command=None, cost=None)
+        finding = replace(finding, to_measure="")
     return replace(outcome, p_holm=p, finding=finding, verdict=found, reason=reason)
 
 

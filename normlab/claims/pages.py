@@ -4,7 +4,6 @@ The articles are in Chinese. The same evidence always gives the same bytes.
 """
 
 import json
-import math
 import posixpath
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -75,20 +74,6 @@ def seeds_text(outcome: Outcome) -> str:
     return text if found.confidence is None else f"{text}, {100 * found.confidence:g} %"
 
 
-def test_text(outcome: Outcome) -> str:
-    """Return the p value before and after correction, and the seeds; "" if nothing was tested."""
-    if outcome.finding.p is None:
-        return ""
-    holm = "" if outcome.p_holm is None else f" (corrected {p_text(outcome.p_holm)})"
-    return f"p {p_text(outcome.finding.p)}{holm}, {seeds_text(outcome)}"
-
-
-def measure_text(outcome: Outcome) -> str:
-    """Return the command that measures more, with its cost; "" if there is none."""
-    found = outcome.finding
-    return "" if found.command is None else f"`{found.command}` ({found.cost})"
-
-
 def saved(entries: Sequence[Entry]) -> str:
     """Return the ledger as JSON, `results/claims.json`; numbers have six digits."""
     return json.dumps([_claim(entry) for entry in entries], ensure_ascii=False, indent=1) + "\n"
@@ -111,9 +96,9 @@ def _claim(entry: Entry) -> dict[str, Any]:
 def _outcome(outcome: Outcome) -> dict[str, Any]:
     found = outcome.finding
     numbers = {"p": found.p, "p_corrected": outcome.p_holm, "confidence": found.confidence}
-    value = math.exp if getattr(outcome.endpoint, "ratio", False) else float
-    ends = map(value, found.interval or ())
-    numbers |= dict(zip(("value", "low", "high"), ends, strict=False))
+    numbers |= dict(zip(("value", "low", "high"), found.interval or (), strict=False))
+    corrected = "" if outcome.p_holm is None else f" (corrected {p_text(outcome.p_holm)})"
+    tested = f"p {p_text(found.p)}{corrected}, {seeds_text(outcome)}"
     return {
         "part": outcome.number,
         "name": outcome.part.name,
@@ -123,9 +108,9 @@ def _outcome(outcome: Outcome) -> dict[str, Any]:
         "verdict": outcome.verdict,
         "said": outcome_text(outcome),
         "found": found_text(outcome),
-        "test": test_text(outcome),
+        "test": "" if found.p is None else tested,
         "excluded": "; ".join(found.excluded),
-        "to_measure": measure_text(outcome).replace("`", ""),
+        "to_measure": found.to_measure.replace("`", ""),
         "n": found.n,
         **{name: plain(float(f"{x:.6g}")) for name, x in numbers.items() if x is not None},
         "records": list(dict.fromkeys(path.partition("@seed")[0] for path in found.records)),
@@ -178,7 +163,7 @@ def _section(entry: Entry) -> str:
     lines: list[str] = []
     for outcome in entry.primary:
         part = f"- Part {outcome.number}"
-        if measure := measure_text(outcome):
+        if measure := outcome.finding.to_measure:
             lines.append(f"{part}, to measure: {measure}")
         if excluded := outcome.finding.excluded:
             lines.append(f"{part}, runs that do not count: {'; '.join(excluded)}")

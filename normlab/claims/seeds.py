@@ -13,16 +13,16 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from itertools import count, islice, product
 from statistics import fmean
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, ClassVar
 
 from msgspec import Meta, Struct, field
 
-from normlab.claims.evidence import Plan, Runs, Where, written
+from normlab.claims.evidence import Plan, Runs, Where
 from normlab.claims.judge import FEWEST, LOOKS, Count, Judgement, Look, at_look, sequential, stuck
 from normlab.metrics.spread import at_baseline
 from normlab.records.pairs import spelled, varying, why_not_paired
 from normlab.records.record import RunRecord
-from normlab.records.store import lookup, select
+from normlab.records.store import lookup, select, written
 
 Text = Annotated[str, Meta(min_length=1)]
 Chosen = dict[str, str | int | float | bool | None]
@@ -43,10 +43,6 @@ class Endpoint(Struct, frozen=True, forbid_unknown_fields=True):
     """
 
     says: ClassVar[tuple[str, ...]] = ()
-
-    @property
-    def kind(self) -> str:
-        return type(self).__name__.lower()
 
     @property
     def family(self) -> tuple[str, str] | None:
@@ -135,7 +131,9 @@ class StudyEndpoint(Endpoint, frozen=True, kw_only=True):
         trained, counted = sample.train_text(seeds), list(sample.train_counts(seeds).values())
         if not all(run.finished for run in sample.runs(seeds)):
             found = self.of_counts(counted, look, says)
-            return stuck(NOT_ALL, trained) if found is None else at_look(found, look, found=trained)
+            return (
+                at_look(replace(found, found=trained), look) if found else stuck(NOT_ALL, trained)
+            )
         values = self.values(sample)
         odd = [str(seed) for seed in seeds if not math.isfinite(values[seed])]
         floors = [low for side in sample.cells if (low := sample.floor(side, seeds)) is not None]
@@ -171,7 +169,7 @@ class StudyEndpoint(Endpoint, frozen=True, kw_only=True):
             reason = "no run counts" if sample.excluded else "no runs"
             reason = f"too few seeds ({n} of {FEWEST})" if n else reason
             found = Judgement("not measured", reason=reason)
-        more = {} if found.stuck or sample.problem else self._next(plan, n, runs)
+        more = "" if found.stuck or sample.problem else self._next(plan, n, runs)
         return replace(
             found,
             grade=plan.scale.grade,
@@ -180,7 +178,7 @@ class StudyEndpoint(Endpoint, frozen=True, kw_only=True):
             n=found.n or len(chosen),
             seeds=None if sample.problem else n,
             records=tuple(there[run.run_id].folder for run in sample.runs(chosen)),
-            **more,
+            to_measure=more,
         )
 
     def _setting(self, plan: Plan, runs: Sequence[RunRecord]) -> str:
@@ -190,12 +188,12 @@ class StudyEndpoint(Endpoint, frozen=True, kw_only=True):
         layers = f"{' to '.join((sizes[0], sizes[-1])[: len(sizes)])} layers" if sizes else None
         return ", ".join(str(each) for each in (plan.scale.data_name or task, layers) if each)
 
-    def _next(self, plan: Plan, have: int, runs: Runs) -> dict[str, Any]:
-        """Return the command that runs the seeds up to the next look, and its cost."""
+    def _next(self, plan: Plan, have: int, runs: Runs) -> str:
+        """Return the command that runs the seeds up to the next look, with its cost."""
         study, scale = plan.study, plan.scale
         target = next((look.seeds for look in LOOKS if look.seeds > have), None)
         if target is None:
-            return {}
+            return ""
         planned, hours = study.cost(self.scale)
         seeds = target - have
         # Use new seeds: completing a partly run seed could pair runs from two machines.
@@ -203,11 +201,9 @@ class StudyEndpoint(Endpoint, frozen=True, kw_only=True):
         made = {record.seed for record, _ in there.values()}
         new = list(islice((seed for seed in count(1) if seed not in made), seeds))
         given = "" if sorted(scale.seeds) == new else f" seeds={','.join(map(str, new))}"
-        return {
-            "command": f"normlab study run {study.name} scale={self.scale}{given}",
-            "cost": f"{planned * seeds // len(scale.seeds)} runs, about "
-            f"{hours * seeds / len(scale.seeds):.1f} h; data: {scale.data}",
-        }
+        runs_left, hours_left = (each * seeds / len(scale.seeds) for each in (planned, hours))
+        cost = f"{runs_left:.0f} runs, about {hours_left:.1f} h; data: {scale.data}"
+        return f"`normlab study run {study.name} scale={self.scale}{given}` ({cost})"
 
 
 def _layers(run: RunRecord) -> str | None:

@@ -109,21 +109,19 @@ def holm(p_values: Sequence[float]) -> list[float]:
     return corrected
 
 
-def wilson(count: int | float, total: int, *, confidence: float = 0.95) -> tuple[float, float]:
-    """Return the bounds of the Wilson interval (1927) for the share `count / total`."""
-    z = statistics.NormalDist().inv_cdf((1 + confidence) / 2)
+def wilson(count: int | float, total: int) -> tuple[float, float]:
+    """Return the bounds of the 95 % Wilson interval (1927) for the share `count / total`."""
+    z = statistics.NormalDist().inv_cdf(0.975)
     share, scale = count / total, 1 + z * z / total
     middle = (share + z * z / (2 * total)) / scale
     half = z / scale * math.sqrt((share * (1 - share) + z * z / (4 * total)) / total)
     return middle - half, middle + half
 
 
-def binomial(count: int, total: int, *, against: float) -> float:
-    """Return the two-sided p value of the exact binomial test of a true share of `against`."""
-    counts = range(total + 1)
-    chances = [math.comb(total, k) * against**k * (1 - against) ** (total - k) for k in counts]
-    limit = chances[count] * (1 + 1e-7)  # equal probabilities may differ by rounding
-    return min(1.0, math.fsum(chance for chance in chances if chance <= limit))
+def binomial(count: int, total: int) -> float:
+    """Return the two-sided p value of the exact binomial test of a true share of one half."""
+    ways = [math.comb(total, k) for k in range(total + 1)]
+    return sum(each for each in ways if each <= ways[count]) / 2**total
 
 
 def fisher(first: tuple[int, int], second: tuple[int, int]) -> float:

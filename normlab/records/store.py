@@ -167,7 +167,7 @@ def select(records: Sequence[RunRecord], where: Mapping[str, object]) -> list[Ru
                 f"no record has the key {name!r}; allowed: {', '.join(sorted({*groups, *_OWN}))}, "
                 "or a dotted key of the config such as optim.lr"
             )
-        kept = [r for r in kept if _typed(lookup(r, name, _NOTHING)) == _typed(wanted)]
+        kept = [r for r in kept if written(lookup(r, name, _NOTHING)) == written(wanted)]
     return kept
 
 
@@ -185,9 +185,14 @@ def lookup(record: RunRecord, name: str, default: object = None) -> object:
     return node
 
 
-def _typed(value: object) -> str:
-    """Format a value as on the command line, so that "32" finds 32 and "true" finds True."""
-    return value if isinstance(value, str) else json.dumps(value, default=str)
+def written(value: object) -> str:
+    """Normalize a value of a config or its text on a command line: "3e-3" and 0.003 are equal."""
+    if value is None or isinstance(value, bool):
+        return "null" if value is None else str(value).lower()
+    try:
+        return repr(float(str(value)))
+    except ValueError:
+        return str(value)
 
 
 # The logged rows and the hypotheses of a run ------------------------------------------------------

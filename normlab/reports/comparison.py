@@ -24,7 +24,8 @@ from normlab.metrics.spread import (
 from normlab.records.pairs import Experiment, same_code, spelled, varying, why_not_paired
 from normlab.records.record import parts
 
-_K, _V = TypeVar("_K"), TypeVar("_V")
+_K = TypeVar("_K")
+_V = TypeVar("_V")
 CONFIDENCE = 0.95
 SEEDS_TO_DECIDE = 5
 NAMED = tuple(

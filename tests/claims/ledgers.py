@@ -24,7 +24,7 @@ COMPARED = {
     "setting": "Multi30k, 2+2 layers",
     "records": tuple(f"results/norms/cpu:{norm}@seed1" for norm in ("ln", "bn")),
 }
-OPEN = {"reason": "no runs", "command": COMMAND, "cost": "30 runs, about 2.0 h"}
+OPEN = {"reason": "no runs", "to_measure": f"`{COMMAND}` (30 runs, about 2.0 h)"}
 
 
 def outcome(verdict: Any, asked: Endpoint = ENDPOINT, **finding: Any) -> Outcome:

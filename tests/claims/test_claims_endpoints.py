@@ -57,7 +57,7 @@ def test_counts_that_are_alike_in_all_seeds_decide_nothing(tmp_path):
     assert (found.verdict, found.p_holm, found.finding.p) == ("undecided", None, None)
     assert found.reason.startswith("the difference is the same in every seed")
     assert found.finding.detail == "0.200 against 0.200" and not found.finding.found
-    assert found.finding.command == "normlab study run made scale=small seeds=6,7,8"
+    assert found.finding.to_measure.startswith("`normlab study run made scale=small seeds=6,7,8`")
     same = [run(k, "bn", 30.0) for k in range(1, 6)]
     assert primary(tmp_path, same, document(35.2, {"task": "toy"})).verdict == "undecided"
     assert primary(tmp_path, same, level(above=25)).finding.detail == "mean 30.0"
@@ -157,8 +157,8 @@ def test_fewer_than_five_seeds_decide_nothing(tmp_path):
     assert found.verdict == "not measured" and found.reason == "too few seeds (3 of 5)"
     assert (found.finding.n, len(found.finding.records), found.finding.p) == (3, 6, None)
     # Seed 4 has a part of its runs, so new seeds are made.
-    assert found.finding.command == "normlab study run made scale=small seeds=5,6"
-    assert found.finding.cost.startswith("6 runs, about 0.6 h")
+    more = "`normlab study run made scale=small seeds=5,6` (6 runs, about 0.6 h"
+    assert found.finding.to_measure.startswith(more)
 
 
 @pytest.mark.parametrize(
@@ -205,7 +205,7 @@ def test_a_side_at_the_floor_decides_nothing(tmp_path):
     ]
     near = primary(tmp_path, losses, contrast(score="test/loss", margin=0.05))
     assert near.verdict == "undecided" and "norm=bn: test/loss 5.83 is not clearly" in near.reason
-    assert near.finding.command is None and "more seeds would not change that" in near.reason
+    assert near.finding.to_measure == "" and "more seeds would not change that" in near.reason
     for made in losses:
         made.scores["valid/steps_to_converge"] = Score(100.0 * made.seed, False, 1000)
         made.scores["stability/tid/mean"] = made.scores["test/loss"]
@@ -274,7 +274,7 @@ def test_a_timing_is_judged_by_the_ratios_of_its_rounds(tmp_path):
     assert (found.verdict, found.finding.n, found.grade) == ("supported", 6, "D: CPU fp32")
     assert found.finding.found.startswith("10.0% [") and "1.80 against 2.00" in found.finding.detail
     none = primary(tmp_path, [], each)
-    assert none.finding.command == "python scripts/bench norms --json results/bench/norms.json"
+    assert none.finding.to_measure.startswith("`python scripts/bench norms --json results/bench/no")
 
 
 def document(value, data):

@@ -8,7 +8,6 @@ from msgspec.structs import replace
 
 from normlab.claims.evidence import Evidence, Made, Runs, read_computed, to_json
 from normlab.claims.ledger import NOT_SURVIVED, ledger, verdict
-from normlab.claims.pages import measure_text
 from normlab.commands import claims as command
 from normlab.records.packed import Key, write_pack
 from normlab.records.record import Score
@@ -68,7 +67,7 @@ def test_p_values_are_corrected_within_a_study_over_all_claims(among_ten):
     assert (among.verdict, among.reason) == ("undecided", NOT_SURVIVED)
     # What the correction leaves open has a command, and what it leaves decided has none.
     more = "`normlab study run made scale=small seeds=6,7,8` (9 runs, about 0.9 h"
-    assert measure_text(among).startswith(more) and measure_text(alone) == ""
+    assert among.finding.to_measure.startswith(more) and alone.finding.to_measure == ""
 
 
 def test_secondary_endpoints_are_neither_counted_nor_corrected(tmp_path):

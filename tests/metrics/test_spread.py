@@ -74,8 +74,8 @@ def test_shares_of_seeds_by_formulas():
     z = statistics.NormalDist().inv_cdf(0.975)
     assert wilson(5, 5) == pytest.approx((5 / (5 + z * z), 1.0))
     assert fisher((0, 5), (5, 5)) == pytest.approx(2 / math.comb(10, 5))
-    assert binomial(8, 8, against=0.5) == pytest.approx(2 * 0.5**8)
-    assert binomial(2, 8, against=0.5) == pytest.approx(2 * (1 + 8 + 28) / 2**8)
+    assert binomial(8, 8) == pytest.approx(2 * 0.5**8)
+    assert binomial(2, 8) == pytest.approx(2 * (1 + 8 + 28) / 2**8)
 
 
 def test_the_smallest_difference_is_found_four_times_in_five():
