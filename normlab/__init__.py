@@ -22,21 +22,21 @@ _HOMES = {
     "Stream": "norms.pool",
     "compose": "config.compose",
     "explain": "commands.explain",
+    "inspect": "inspect",
     "load_records": "notebook",
     "load_run": "train.loaded",
     "make_norm": "norms.make",
     "swap": "inspect.foreign.swap",
+    "train": "train",
 }
-_CALLABLE = ("inspect", "train")  # packages that can be called
 
 
 def __getattr__(name: str) -> Any:
-    if name in _CALLABLE:
-        return import_module(f"normlab.{name}")
     if name not in _HOMES:
         raise AttributeError(f"module 'normlab' has no attribute {name!r}")
-    return getattr(import_module(f"normlab.{_HOMES[name]}"), name)
+    home = import_module(f"normlab.{_HOMES[name]}")
+    return home if _HOMES[name] == name else getattr(home, name)  # two packages can be called
 
 
 def __dir__() -> list[str]:
-    return sorted([*_HOMES, *_CALLABLE])
+    return sorted(_HOMES)

@@ -9,7 +9,7 @@ from io import StringIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from normlab.records.labels import norm_label, one_line
+from normlab.records.labels import one_line
 from normlab.records.record import RunRecord
 from normlab.records.store import RunStore, lookup, select, series
 from normlab.reports.charts import KINDS, LACK, draw, drawing, row_looks, write
@@ -56,12 +56,12 @@ class Records(list[RunRecord]):
         tests = main_tests(dict.fromkeys(name for record in shown for name in record.scores))
         rows = [[*_named(shown[0]), "status", *tests]] if shown else []
         for record in shown:
-            scores = (record.scores.get(name) for name in tests)
-            values = [figure(s.value, n) if s else "-" for n, s in zip(tests, scores, strict=True)]
+            found = record.scores
+            values = [figure(found[n].value, n) if n in found else "-" for n in tests]
             rows.append([*_named(record).values(), record.outcome.status, *values])
-        texts = [[one_line(str(cell)) for cell in row] for row in rows]
-        widths = [max(map(len, column)) for column in zip(*texts, strict=True)]
-        lines = ["  ".join(map(str.ljust, row, widths)).rstrip() for row in texts]
+        columns = [[one_line(str(cell)) for cell in column] for column in zip(*rows, strict=True)]
+        padded = [[cell.ljust(max(map(len, own))) for cell in own] for own in columns]
+        lines = ["  ".join(row).rstrip() for row in zip(*padded, strict=True)]
         return "\n".join([*lines, f"{len(shown)} of {len(self)} runs"])
 
     def to_frame(self, *keys: str) -> "pandas.DataFrame":
@@ -121,15 +121,8 @@ class Records(list[RunRecord]):
 
 def load_records(runs_dir: Path | str = "runs", **where: object) -> Records:
     """Return the records below `runs_dir` that match `where` (see `select`)."""
-    entries = RunStore(runs_dir).entries()
-    kept = {id(record) for record in select([record for _, record in entries], where)}
-    return Records([entry for entry in entries if id(entry[1]) in kept])
+    return Records(select(RunStore(runs_dir).entries(), where, lambda entry: entry[1]))
 
 
 def _named(record: RunRecord) -> dict[str, Any]:
-    return {
-        "task": record.choice("task"),
-        "norm": norm_label(record.config.get("choices", {})),
-        "placement": record.choice("placement"),
-        "seed": record.seed,
-    }
+    return {key: lookup(record, key) for key in ("task", "norm", "placement", "seed")}

@@ -26,7 +26,7 @@ from normlab.records.packed import RECORDS
 from normlab.reports.manifest import BLOCK, stale, write_files
 from normlab.reports.published import read
 from normlab.reports.study_table import build
-from normlab.reports.table import Table, figure, markdown, pipes
+from normlab.reports.table import Table, averaged, figure, markdown, pipes
 from normlab.studies.load import load_study
 
 _END = "<!-- /normlab -->"
@@ -139,13 +139,7 @@ def _inspected(path: Path, named: Mapping[str, str]) -> str:
     for row in _among(named.get("rows", ";".join(found)), list(found), ";"):
         cells = [found[row].get(column) for column in shown]
         seeds = max(cell["n"] for cell in cells if cell)
-        values = (
-            f"{cell['mean']:.3g}" + ("" if cell["sd"] is None else f" +- {cell['sd']:.2g}")
-            if cell
-            else "-"
-            for cell in cells
-        )
-        lines.append([row, *values, str(seeds)])
+        lines.append([row, *map(averaged, cells), str(seeds)])
     return "\n\n" + "\n".join(pipes(["norm", *shown, "seeds"], lines, words=1)) + "\n"
 
 

@@ -52,9 +52,7 @@ def main(argv: list[str]) -> int:
     if arguments.samples is not None and arguments.samples < 1:
         raise ValueError(f"--samples {arguments.samples}: must be at least 1")
     read, problems = read_runs(arguments.runs, ended=True)
-    records = [run.record for run in read if run.record]
-    kept = {id(record) for record in select(records, conditions(arguments.where))}
-    found = [run for run in read if id(run.record) in kept]
+    found = select(read, conditions(arguments.where), lambda run: run.record)
     runs = arranged(found, baseline=arguments.baseline, scores=arguments.score) if found else None
     if runs is None:
         where = " ".join(f"--where {each}" for each in arguments.where)

@@ -5,7 +5,7 @@ With `--hf` or `--module`, the model is one that normlab did not build.
 
 import json
 from argparse import Namespace
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -25,6 +25,7 @@ from normlab.commands._terminal import at_work, print_prose, print_table
 from normlab.records.packed import address_of
 from normlab.records.record import RunRecord, plain
 from normlab.records.store import select
+from normlab.reports.table import averaged
 
 if TYPE_CHECKING:
     from normlab.inspect.model import Subject
@@ -113,10 +114,9 @@ def _runs(words: list[str], where: list[str]) -> tuple[Runs, list[str]]:
         check_given_once(words)
         return {}, words
     found = ended_runs([as_run(place) for place in places])
-    kept = {id(record) for record in select([*found.values()], conditions(where))}
-    if not kept:
+    runs = dict(select([*found.items()], conditions(where), lambda item: item[1]))
+    if not runs:
         raise ValueError(none_below([*map(Path, places)], f" with {' '.join(where)}"))
-    runs = {folder: record for folder, record in found.items() if id(record) in kept}
     return runs, [word for word in words if word not in places]
 
 
@@ -158,7 +158,7 @@ def _several(
         for row, own in content["rows"].items():
             seeds = max((each["n"] for each in own.values()), default=1)
             name = f"{row} ({seeds} seeds)" if seeds > 1 else row
-            rows.append([name, *(_averaged(own.get(title)) for title in titles)])
+            rows.append([name, *(averaged(own.get(title)) for title in titles)])
         notes = [
             f"{', '.join(columns[each.name])}: {each.text}" for each in asked if columns[each.name]
         ]
@@ -166,13 +166,6 @@ def _several(
             notes.append(f"no number to compare, or it does not apply: {without}")
         print_table(["run", *titles], rows, numeric=titles, whole=["run"], notes=notes)
     return plain(content)
-
-
-def _averaged(found: Mapping[str, Any] | None) -> str:
-    if found is None:
-        return "-"
-    sd = "" if found["sd"] is None else f" +- {found['sd']:.2g}"
-    return f"{found['mean']:.3g}{sd}"
 
 
 def _examine_foreign(parser: Parser, arguments: Namespace) -> int:

@@ -12,7 +12,7 @@ import os
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, TypeVar, cast
 
 import msgspec
 
@@ -27,6 +27,7 @@ METRICS_FILE = "metrics.jsonl"
 PROGRESS_FILE = "progress.json"
 HYPOTHESES_FILE = "hypotheses.txt"
 SPIKE_COUNT = "stability/spikes/count"
+_T = TypeVar("_T")
 _SEED_FOLDER = re.compile(r"seed\d+")
 _ROW = msgspec.json.Decoder(Row, strict=False)  # the texts "nan" and "inf" are numbers
 
@@ -152,22 +153,28 @@ _OWN: Mapping[str, Callable[[RunRecord], object]] = {
 }
 
 
-def select(records: Sequence[RunRecord], where: Mapping[str, object]) -> list[RunRecord]:
-    """Return the records that match every `name: value` of `where`, in their order.
+def select(
+    found: Sequence[_T],
+    where: Mapping[str, object],
+    record: Callable[[Any], RunRecord] = lambda each: each,
+) -> list[_T]:
+    """Return the records, or the items with a `record`, that match each `name: value` of `where`.
 
     A key is a config group, `status`, `fingerprint`, `seed`, `name` or a dotted config key. `norm`
     must match the whole label: `norm="bn"` is batch norm everywhere, `norm="bn+ln"` batch norm in
     the encoder only. Raises `ValueError` for a name that no record has.
     """
-    kept = [*records]
+    records = [record(each) for each in found]
+    kept = [*found]
     for name, wanted in where.items():
-        if records and all(lookup(record, name, _NOTHING) is _NOTHING for record in records):
-            groups = {key for record in records for key in record.config.get("choices", {})}
+        if records and all(lookup(each, name, _NOTHING) is _NOTHING for each in records):
+            groups = {key for each in records for key in each.config.get("choices", {})}
             raise ValueError(
                 f"no record has the key {name!r}; allowed: {', '.join(sorted({*groups, *_OWN}))}, "
                 "or a dotted key of the config such as optim.lr"
             )
-        kept = [r for r in kept if written(lookup(r, name, _NOTHING)) == written(wanted)]
+        text = written(wanted)
+        kept = [each for each in kept if written(lookup(record(each), name, _NOTHING)) == text]
     return kept
 
 

@@ -32,7 +32,7 @@ from normlab.records.store import (
     read_record,
     read_rows,
 )
-from normlab.reports.comparison import NAMED, told_apart
+from normlab.reports.comparison import NAMED, grouped, told_apart
 from normlab.studies.study import Study
 
 _MOST_ROWS = 100
@@ -91,10 +91,7 @@ def found_run(folder: Path | None, record: RunRecord, rows: Sequence[dict[str, A
 
 def by_setting(runs: Iterable[Run]) -> dict[tuple[str, str], list[Run]]:
     """Group runs by row and point, in their given order."""
-    groups: dict[tuple[str, str], list[Run]] = {}
-    for run in runs:
-        groups.setdefault(run.key[:2], []).append(run)
-    return groups
+    return grouped((run.key[:2], run) for run in runs)
 
 
 def read_runs(places: Sequence[Path], *, ended: bool = False) -> tuple[list[Run], list[str]]:
@@ -198,10 +195,7 @@ def arranged(
     `baseline` names the row that the others are compared with, `scores` the columns. Raises
     ValueError, listing the choices, for a baseline that is not a row or a score that no run has.
     """
-    experiments: dict[str, list[Run]] = {}
-    for run in found:
-        experiments.setdefault(fingerprint(run.settings), []).append(run)
-    members = [*experiments.values()]
+    members = [*grouped((fingerprint(run.settings), run) for run in found).values()]
     columns = _columns(found, scores)
     places = _places([own[0].settings for own in members], baseline)
     merits: dict[str, float] = {}
@@ -226,14 +220,8 @@ def arranged(
         point = " ".join(map("=".join, words.items()))
         by_seed = sorted(own, key=lambda run: run.key.seed)
         runs += [replace(run, key=Key(row, point, run.key.seed)) for run in by_seed]
-    study = Study(
-        **{"name": "runs", "description": "", "document": "", "table": "Runs", "claims": ()},
-        rows={row: () for row in rows},
-        grid=grid,
-        columns=tuple(columns),
-        figures={},
-        scales={},
-    )
+    own = {row: () for row in rows}
+    study = Study("runs", "", "", "Runs", rows=own, columns=tuple(columns), grid=grid)
     scales = {run.settings.get("choices", {}).get("scale") for run in found} - {None, "none"}
     return Arranged(study, ", ".join(sorted(scales)), runs)
 

@@ -21,6 +21,7 @@ from normlab.records.labels import one_line
 from normlab.records.record import RunRecord, parts
 from normlab.records.store import record_file
 from normlab.reports.charts import by_axis, over_training, row_looks
+from normlab.reports.comparison import grouped
 from normlab.reports.gather import Run
 from normlab.reports.panels import DARK, LIGHT, Theme, data
 from normlab.reports.study_table import data_name
@@ -196,11 +197,9 @@ def _overview(runs: Sequence[Run], records: Sequence[RunRecord]) -> list[tuple[s
 
 def facts(nodes: Iterable[Mapping[str, Any]]) -> list[tuple[str, list[str]]]:
     """Return the dotted keys of nested mappings, each with its distinct values as text."""
-    found: dict[str, list[str]] = {}
-    for key, text in (pair for node in nodes for pair in parts(node).items()):
-        value = json.loads(text)
-        found.setdefault(key, []).append(value if isinstance(value, str) else text)
-    return [(key, _counted(values)) for key, values in sorted(found.items())]
+    pairs = (pair for node in nodes for pair in parts(node).items())
+    texts = ((key, json.loads(text) if text[0] == '"' else text) for key, text in pairs)
+    return [(key, _counted(values)) for key, values in sorted(grouped(texts).items())]
 
 
 def _counted(values: Iterable[object]) -> list[str]:

@@ -216,6 +216,13 @@ def _rounded(value: float | None) -> object:
     return "" if value is None else float(f"{value:.12g}")
 
 
+def averaged(found: Mapping[str, float | None] | None) -> str:
+    """Format the `mean` and `sd` of several inspected runs; a dash without a value."""
+    if found is None:
+        return "-"
+    return f"{found['mean']:.3g}" + ("" if found["sd"] is None else f" +- {found['sd']:.2g}")
+
+
 def figure(value: float, score: str) -> str:
     """Format a value with the usual number of digits for its score; huge values get three."""
     if "_to/" in score and abs(value) < 1e15:  # steps and tokens

@@ -54,7 +54,6 @@ def load_study(name: str, configs: Path | None = None) -> Study:
                 else values
                 for axis, values in grid.items()
             }
-        content = {"claims": [], "grid": {}, "figures": {}, **content}
         content |= {"name": name, "description": found[name].description}
     study = convert(content, Study, path, strict=False)
     _among(path, "figures", study.figures, study.rows)

@@ -97,12 +97,12 @@ class Study:
     description: str
     document: Text
     table: Text
-    claims: tuple[int, ...]
     rows: Rows
-    grid: dict[Text, Axis]
     columns: Annotated[tuple[Column, ...], Meta(min_length=1)]
-    figures: dict[str, dict[str, float | str]]
-    scales: dict[str, Scale]
+    scales: dict[str, Scale] = dataclasses.field(default_factory=dict)
+    claims: tuple[int, ...] = ()
+    grid: dict[Text, Axis] = dataclasses.field(default_factory=dict)
+    figures: dict[str, dict[str, float | str]] = dataclasses.field(default_factory=dict)
     document_data: Text = "its own data"
     at: Mapping[str, Overrides] = dataclasses.field(default_factory=dict)
 

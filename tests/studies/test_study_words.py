@@ -11,9 +11,7 @@ ROWS = ["ln", "bn", "bn in the encoder", "bn, padding counted", "bn, padding fil
 def study(rows):
     """Return a study of these rows at scale=small."""
     scale = Scale((), (1,), 1.0, "none", tuple(rows), {})
-    return Study(
-        "one", "", "article 1", "", (), {row: () for row in rows}, {}, (), {}, {"small": scale}
-    )
+    return Study("one", "", "article 1", "", {row: () for row in rows}, (), {"small": scale})
 
 
 def test_rows_are_names_or_numbers_in_the_order_of_the_study():
