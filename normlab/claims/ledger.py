@@ -13,14 +13,20 @@ from itertools import chain
 
 from normlab.claims.claim import Claim, Part
 from normlab.claims.endpoint import Document
-from normlab.claims.evidence import Runs
+from normlab.claims.evidence import Place, Runs
 from normlab.claims.judge import DECIDED, ERROR, Judgement, Verdict
 from normlab.claims.seeds import Endpoint
 from normlab.metrics.spread import holm
 
 NOT_SURVIVED = "does not survive the correction for the study's other endpoints"
-VERDICTS = ("supported", "contradicted", "mixed", "undecided", "not measured")
-"""The verdicts of claims."""
+VERDICTS = {
+    "supported": "every part that is decided is supported",
+    "contradicted": "every part that is decided is contradicted, or shows no difference",
+    "mixed": "some parts are supported and others are not",
+    "undecided": "measured, but no part is decided",
+    "not measured": "no evidence counts yet",
+}
+"""The verdicts of claims, and what each means for the parts."""
 PARTS: tuple[Verdict, ...] = (*DECIDED, "undecided", "not measured")
 """The verdicts of parts."""
 
@@ -114,14 +120,14 @@ def ledger(claims: Sequence[Claim], runs: Runs) -> list[Entry]:
         [_judged(claim, n, part.endpoint, runs) for n, part in enumerate(claim.parts, 1)]
         for claim in claims
     ]
-    families: defaultdict[tuple[str, str], list[float]] = defaultdict(list)
+    families: defaultdict[Place | None, list[float]] = defaultdict(list)
     for each in chain.from_iterable(primary):
-        if (family := each.endpoint.family) is not None:
-            families[family].append(_p(each.finding))
+        if each.endpoint.family is not None:
+            families[each.endpoint.family].append(_p(each.finding))
     return [
         Entry(
             claim,
-            tuple(_corrected(o, families[o.endpoint.family or ("", "")]) for o in outcomes),
+            tuple(_corrected(each, families[each.endpoint.family]) for each in outcomes),
             tuple(
                 _corrected(_judged(claim, number, each, runs))
                 for number, part in enumerate(claim.parts, 1)

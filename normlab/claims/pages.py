@@ -6,7 +6,7 @@ The articles are in Chinese. The same evidence always gives the same bytes.
 import json
 import posixpath
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from textwrap import fill
 from typing import Any, NamedTuple
 
@@ -33,13 +33,6 @@ _RULES = (
     "[How verdicts are made](../docs/explanation/verdicts.md) says how parts are decided and "
     "corrected, and lists the five articles."
 )
-_MEANINGS: Mapping[str, str] = {
-    "supported": "every part that is decided is supported",
-    "contradicted": "every part that is decided is contradicted, or shows no difference",
-    "mixed": "some parts are supported and others are not",
-    "undecided": "measured, but no part is decided",
-    "not measured": "no evidence counts yet",
-}
 
 
 def verdict_text(entry: Entry) -> str:
@@ -121,7 +114,7 @@ def markdown(entries: Sequence[Entry]) -> str:
     """Return the page in Markdown, `results/claims.md`."""
     counts = Counter(entry.verdict for entry in entries)
     said = ", ".join(f"{counts[name]} {name}" for name in VERDICTS)
-    meanings = "; ".join(f"*{name}*: {meaning}" for name, meaning in _MEANINGS.items())
+    meanings = "; ".join(f"*{name}*: {meaning}" for name, meaning in VERDICTS.items())
     rows = [
         [
             f"[{(claim := entry.claim).id}](#claim-{claim.id})",

@@ -9,7 +9,6 @@ import json
 import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from itertools import count, islice, product
 from statistics import fmean
@@ -17,12 +16,12 @@ from typing import Annotated, ClassVar
 
 from msgspec import Meta, Struct, field
 
-from normlab.claims.evidence import Plan, Runs, Where
+from normlab.claims.evidence import Place, Plan, Runs, Where
 from normlab.claims.judge import FEWEST, LOOKS, Count, Judgement, Look, at_look, sequential, stuck
 from normlab.metrics.spread import at_baseline
 from normlab.records.pairs import spelled, varying, why_not_paired
 from normlab.records.record import RunRecord
-from normlab.records.store import lookup, select, written
+from normlab.records.store import fits, lookup, written
 
 Text = Annotated[str, Meta(min_length=1)]
 Chosen = dict[str, str | int | float | bool | None]
@@ -45,7 +44,7 @@ class Endpoint(Struct, frozen=True, forbid_unknown_fields=True):
     says: ClassVar[tuple[str, ...]] = ()
 
     @property
-    def family(self) -> tuple[str, str] | None:
+    def family(self) -> Place | None:
         """Return the study and scale whose p values are corrected together; None without runs."""
         return None
 
@@ -79,7 +78,7 @@ class StudyEndpoint(Endpoint, frozen=True, kw_only=True):
     over: tuple[Text, ...] = ()
 
     @property
-    def family(self) -> tuple[str, str] | None:
+    def family(self) -> Place | None:
         return self.study, self.scale
 
     @property
@@ -296,10 +295,8 @@ def collect(runs: Runs, endpoint: StudyEndpoint) -> Sample:
     sides: dict[str, dict[tuple[int, _Point], RunRecord]] = {}
     found: dict[str, str] = {}
     for label, side in endpoint.labels.items():
-        sides[label], chosen = {}, list[RunRecord]()
-        with suppress(ValueError):  # no run has the key yet, for example before any run of its task
-            chosen = select(every, {**endpoint.where, **side})
-        for run in chosen:
+        sides[label] = {}
+        for run in (run for run in every if fits(run, {**endpoint.where, **side})):
             if (why := unfit(run, endpoint.all_scores)) is not None:
                 reasons[why] += 1
                 continue

@@ -12,7 +12,7 @@ import statistics
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from normlab.records.pairs import deviation
+from normlab.records.pairs import Summary
 from normlab.records.record import RunRecord
 
 NATS = 1.0
@@ -36,12 +36,12 @@ class Interval(NamedTuple):
 
 def t_interval(values: Sequence[float], *, confidence: float = 0.95) -> Interval:
     """Return the t interval for the mean of independent values; ValueError for fewer than two."""
-    if len(values) < 2:
-        raise ValueError(f"an interval needs at least two values, found {len(values)}")
-    mean = statistics.fmean(values)
-    sd = deviation(values, mean)
-    half = _quantile(len(values) - 1, confidence) * sd / math.sqrt(len(values))
-    return Interval(mean, sd, len(values), mean - half, mean + half)
+    if (n := len(values)) < 2:
+        raise ValueError(f"an interval needs at least two values, found {n}")
+    found = Summary.of(values)
+    sd = math.nan if found.sd is None else found.sd
+    half = _quantile(n - 1, confidence) * sd / math.sqrt(n)
+    return Interval(found.mean, sd, n, found.mean - half, found.mean + half)
 
 
 def paired_interval(

@@ -61,7 +61,6 @@ class Pack:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self._too_long: set[Path] = set()  # so that they are not unpacked again for each run
 
     @cached_property
     def records(self) -> dict[Key, RunRecord | None]:
@@ -94,13 +93,12 @@ class Pack:
         if not path.exists():
             return
         try:
-            text = b"" if path in self._too_long else read_file(path)
-            if text and path.suffix == ".gz":
+            text = read_file(path)
+            if path.suffix == ".gz":
                 text = gzip.GzipFile(fileobj=io.BytesIO(text)).read(MOST_UNPACKED + 1)
         except (OSError, EOFError, zlib.error) as error:
             raise ValueError(f"{path}: damaged ({error}); {MEND_PUBLISHED}") from None
-        if len(text) > MOST_UNPACKED or path in self._too_long:
-            self._too_long.add(path)
+        if len(text) > MOST_UNPACKED:
             raise ValueError(f"{path}: more than {MOST_UNPACKED} bytes of text; remove it")
         for count, line in enumerate(text.splitlines(), start=1):
             origin = f"{path}, line {count}"

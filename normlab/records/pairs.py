@@ -117,9 +117,11 @@ class Summary:
 
     @classmethod
     def of(cls, values: Sequence[float]) -> "Summary":
-        mean = statistics.fmean(values)
-        spread = len(values) > 1 and math.isfinite(mean)
-        return cls(mean, deviation(values, mean) if spread else None, len(values))
+        n, mean = len(values), statistics.fmean(values)
+        if n < 2 or not math.isfinite(mean):
+            return cls(mean, None, n)
+        squares = math.fsum((value - mean) * (value - mean) for value in values)
+        return cls(mean, math.sqrt(squares / (n - 1)), n)
 
 
 @dataclass(frozen=True)
@@ -191,9 +193,3 @@ def _shared(record: RunRecord) -> dict[str, object]:
     keys = ("precision", "world_size")
     run = {f"environment.{key}": record.environment.get(key) for key in keys}
     return {"params": record.params, **data, **run}
-
-
-def deviation(values: Sequence[float], mean: float) -> float:
-    """Return the standard deviation (n - 1) of at least two values about their mean."""
-    squares = math.fsum((value - mean) * (value - mean) for value in values)
-    return math.sqrt(squares / (len(values) - 1))

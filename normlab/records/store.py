@@ -69,40 +69,31 @@ class RunStore:
         return run_dir / RECORD_FILE
 
     def entries(self) -> list[tuple[Path, RunRecord]]:
-        """Return all readable records with their run folders, in path order."""
-        self.damaged, self.open = [], []
-        found: list[tuple[Path, RunRecord]] = []
-        for folder, ended in self.run_folders():
-            if not ended:
-                self.open.append(folder)
-                continue
-            try:
-                found.append((folder, read_record(folder)))
-            except ValueError as error:
-                # Report it; otherwise a seed would silently be missing.
-                self.damaged.append((folder / RECORD_FILE, str(error)))
-        return found
+        """Return all readable records with their run folders or addresses, in path order.
 
-    def run_folders(self) -> list[tuple[Path, bool]]:
-        """Return the run folders in path order, and for each whether it has a record.
-
-        Packed runs are returned as addresses; an address without runs raises ValueError. The
-        subfolders of a run's folder `seed<k>` are not searched.
+        An address without runs raises ValueError. The subfolders of a run's folder `seed<k>` are
+        not searched.
         """
+        self.damaged, self.open = [], []
         if (named := runs_at(self.root)) is not None:
-            return [(named[0].addresses[key], True) for key in named[1]]
-        found: list[tuple[Path, bool]] = []
+            places = [named[0].addresses[key] for key in named[1]]
+            return [(place, read_record(place)) for place in places]
+        found: list[tuple[Path, RunRecord]] = []
         for place, folders, files in os.walk(self.root, onerror=self._unreadable):
             folders.sort()
             names, folder = {*folders, *files}, Path(place)
-            if is_run := RECORD_FILE in names or CONFIG_FILE in names:
-                found.append((folder, RECORD_FILE in names))
-            if RECORDS in names:
-                try:
-                    found += [(address, True) for address in pack(folder).addresses.values()]
-                except ValueError as error:
-                    self.damaged.append((folder / RECORDS, str(error)))
-            if is_run and _SEED_FOLDER.fullmatch(folder.name):
+            name = RECORD_FILE if RECORD_FILE in names else RECORDS
+            try:
+                if RECORD_FILE in names:
+                    found.append((folder, read_record(folder)))
+                elif RECORDS in names:
+                    found += [(each, read_record(each)) for each in pack(folder).addresses.values()]
+                elif CONFIG_FILE in names:
+                    self.open.append(folder)
+            except ValueError as error:
+                # Report it; otherwise a seed would silently be missing.
+                self.damaged.append((folder / name, str(error)))
+            if _SEED_FOLDER.fullmatch(folder.name) and names & {RECORD_FILE, CONFIG_FILE}:
                 folders.clear()
         return found
 
@@ -165,17 +156,20 @@ def select(
     the encoder only. Raises `ValueError` for a name that no record has.
     """
     records = [record(each) for each in found]
-    kept = [*found]
-    for name, wanted in where.items():
+    for name in where:
         if records and all(lookup(each, name, _NOTHING) is _NOTHING for each in records):
             groups = {key for each in records for key in each.config.get("choices", {})}
             raise ValueError(
                 f"no record has the key {name!r}; allowed: {', '.join(sorted({*groups, *_OWN}))}, "
                 "or a dotted key of the config such as optim.lr"
             )
-        text = written(wanted)
-        kept = [each for each in kept if written(lookup(record(each), name, _NOTHING)) == text]
-    return kept
+    return [each for each, own in zip(found, records, strict=True) if fits(own, where)]
+
+
+def fits(record: RunRecord, where: Mapping[str, object]) -> bool:
+    """Return whether a record matches each `name: value` of `where`."""
+    found = ((lookup(record, name, _NOTHING), value) for name, value in where.items())
+    return all(written(own) == written(value) for own, value in found)
 
 
 def lookup(record: RunRecord, name: str, default: object = None) -> object:

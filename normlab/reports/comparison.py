@@ -1,9 +1,8 @@
 """Compares rows: which are comparable, on which seeds, their difference, and the best row.
 
-Seeds are paired if both runs have the same data, number of processes and arithmetic (device,
-precision, instruction set); precision may differ if it is the setting compared. If a seed of a row
-diverged, its other seeds are not a fair sample, and the row is not compared. The best row of a
-column is found by Holm's (1979) test over all pairs of rows at a point, with at least five seeds.
+`normlab.records.pairs` decides which runs of a seed may be compared. If a seed of a row diverged,
+its other seeds are not a fair sample, and the row is not compared. The best row of a column is
+found by Holm's (1979) test over all pairs of rows at a point, with at least five seeds.
 """
 
 import math

@@ -1,10 +1,5 @@
 """Runs for reports: read from disk, named as rows of a table, and arranged in a grid.
 
-The published curves of a run have its validations and about a hundred training rows at most, with
-`step`, `tokens`, `train/...`, `valid/...` and probe metrics (except per-layer ones) rounded to six
-significant digits. Training rows are kept at a power-of-two interval, so that a seed that ended
-early has the same steps as the other seeds.
-
 For runs without a plan, a row is an experiment with its seeds joined. If numeric settings are
 crossed with something else, as in a sweep over norms and batch sizes, they become the axes of a
 grid, and a row is compared with the baseline at the same grid point. If the runs have several
@@ -29,7 +24,6 @@ from normlab.records.store import (
     METRICS_FILE,
     RECORD_FILE,
     RunStore,
-    read_record,
     read_rows,
 )
 from normlab.reports.comparison import NAMED, grouped, told_apart
@@ -100,29 +94,29 @@ def read_runs(places: Sequence[Path], *, ended: bool = False) -> tuple[list[Run]
     A place is a folder of runs, a run's folder, its `record.json`, or an address. With `ended`,
     only runs that have ended are read, and without their rows.
     """
-    folders: dict[Path, tuple[Path, bool]] = {}  # by real path, because places may overlap
+    entries: dict[Path, tuple[Path, RunRecord | None]] = {}  # by real path: places may overlap
     problems: dict[str, None] = {}
     for place in places:
         store = RunStore(place.parent if place.name == RECORD_FILE else place)
-        found = store.run_folders()
-        folders |= {run[0].parent.resolve() / run[0].name: run for run in found}
+        found = [*store.entries(), *((folder, None) for folder in store.open if not ended)]
+        entries |= {run[0].parent.resolve() / run[0].name: run for run in found}
         problems |= dict.fromkeys(message for _, message in store.damaged)
-        if not found and len(places) > 1:
+        if not (found or store.open or store.damaged) and len(places) > 1:
             problems[f"{place}: no runs found{'' if place.exists() else ', no such path'}"] = None
     runs: list[Run] = []
-    for folder, recorded in folders.values():
+    for folder, record in entries.values():
         rows: list[dict[str, Any]] = []
         try:
             rows = [] if ended else thinned(rows_of_run(folder))
         except (ValueError, OSError) as error:  # show the run without its rows
             problems[str(error)] = None
+        if record is not None:
+            runs.append(found_run(folder, record, rows))
+            continue
         try:
-            if recorded:
-                runs.append(found_run(folder, read_record(folder), rows))
-            elif not ended:
-                config = read_config(folder / CONFIG_FILE)
-                key = Key("", "", int(config["seed"]))
-                runs.append(Run(key, None, rows, folder, NOT_ENDED, config))
+            config = read_config(folder / CONFIG_FILE)
+            key = Key("", "", int(config["seed"]))
+            runs.append(Run(key, None, rows, folder, NOT_ENDED, config))
         except (ValueError, OSError) as error:
             problems[str(error)] = None
     return runs, [*problems]
@@ -144,7 +138,12 @@ def read_config(path: Path) -> dict[str, Any]:
 
 
 def thinned(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """Return the rows to publish: all validations and a thinned set of training rows."""
+    """Return the rows to publish: all validations, and a hundred training rows at most.
+
+    They have `step`, `tokens`, `train/...`, `valid/...` and probe metrics (except per-layer ones),
+    rounded to six significant digits. Training rows are kept at a power-of-two interval, so that a
+    seed that ended early has the same steps as the other seeds.
+    """
     validations = {n for n, row in enumerate(rows) if any(key.startswith("valid/") for key in row)}
     training = [n for n in range(len(rows)) if n not in validations]
     apart = 1
