@@ -1,8 +1,8 @@
 """Endpoints that are decided by the runs of a study, and their runs by side and seed.
 
 A run counts if it ended (finished or diverged), was made by committed code, tested its last weights
-or their average, and has the score. A seed counts if every side has all runs of it, and these runs
-differ only in the settings compared. Runs that do not count are listed with the reason.
+or their average, and has the score. A seed counts if all its runs on every side count, and these
+runs differ only in the settings compared. Runs that do not count are listed with the reason.
 """
 
 import json
@@ -303,7 +303,7 @@ def collect(runs: Runs, endpoint: StudyEndpoint) -> Sample:
             point = tuple(written(lookup(run, key)) for key in over)
             known = sides[label].setdefault((run.seed, point), run)
             if known.fingerprint != run.fingerprint:
-                keys = varying([known.parts, run.parts])[0]
+                keys = varying([known.parts, run.parts])
                 named = ", ".join(key for key in keys if not key.endswith(".option"))
                 problem = f"{label} fits runs that differ in {named}; the claim must say which"
                 return Sample(endpoint, {}, (), excluded=_said(reasons), problem=problem)

@@ -44,16 +44,13 @@ def t_interval(values: Sequence[float], *, confidence: float = 0.95) -> Interval
     return Interval(found.mean, sd, n, found.mean - half, found.mean + half)
 
 
-def paired_interval(
-    a: Mapping[int, float], b: Mapping[int, float], *, confidence: float = 0.95
-) -> Interval:
-    """Return the t interval for the mean of `a - b`, paired over their common seeds.
+def paired_interval(a: Mapping[int, float], b: Mapping[int, float]) -> Interval:
+    """Return the 95 % t interval for the mean of `a - b`, paired over their common seeds.
 
     With the same seed, two models share initial weights (except in the norms) and batches, so the
     effects of both cancel in the difference.
     """
-    seeds = sorted(a.keys() & b.keys())
-    return t_interval([a[seed] - b[seed] for seed in seeds], confidence=confidence)
+    return t_interval([a[seed] - b[seed] for seed in sorted(a.keys() & b.keys())])
 
 
 def _quantile(degrees: int, confidence: float) -> float:
@@ -133,10 +130,7 @@ def fisher(first: tuple[int, int], second: tuple[int, int]) -> float:
 
 
 def flat(record: RunRecord) -> bool:
-    """Return whether a run finished with an accuracy, or else a loss, near the untrained baseline.
-
-    A run of a single update or without a known baseline is not flat.
-    """
+    """Return whether a run finished near the untrained baseline, as `at_baseline` judges probes."""
     return record.finished and at_baseline([record], "stability/") is not None
 
 

@@ -73,12 +73,10 @@ class Pack:
 
     @cached_property
     def curves(self) -> dict[Key, list[Row]]:
-        """The logged rows of each run."""
         return {key: line.rows for _, _, key, line in self._lines(CURVES)}
 
     @cached_property
     def hypotheses(self) -> dict[Key, dict[str, list[str]]]:
-        """The hypotheses of each run by test split."""
         return {key: line.splits for _, _, key, line in self._lines(HYPOTHESES)}
 
     @cached_property

@@ -84,24 +84,20 @@ def settings(a: Parts, b: Parts, may_differ: tuple[str, ...]) -> list[str]:
     A key may also differ if it only repeats a number that may: `schedule.lr` repeats `optim.lr`,
     and the depth sets several keys.
     """
-    left, right = varying([a, b])
-    pairs = {key: (value, right[key]) for key, value in left.items()}
+    pairs = varying([a, b])
     below = tuple(f"{key}." for key in may_differ)
     allowed = [key for key in pairs if key in may_differ or key.startswith(below)]
     repeated = [pairs[key] for key in allowed if {*map(type, pairs[key])} <= {int, float}]
     return [key for key, pair in pairs.items() if key not in allowed and pair not in repeated]
 
 
-def varying(experiments: Sequence[Parts]) -> list[dict[str, Any]]:
-    """Return each experiment's values for the dotted keys on which the experiments differ.
+def varying(experiments: Sequence[Parts]) -> dict[str, list[Any]]:
+    """Return the dotted keys in which experiments differ, each with its value in every experiment.
 
     A key missing from an experiment has the value `ABSENT`.
     """
     keys = sorted({k for each in experiments for k, _ in each.items() ^ experiments[0].items()})
-    return [
-        {key: json.loads(each[key]) if key in each else ABSENT for key in keys}
-        for each in experiments
-    ]
+    return {k: [json.loads(each[k]) if k in each else ABSENT for each in experiments] for k in keys}
 
 
 # The seeds of one experiment ----------------------------------------------------------------------
@@ -179,7 +175,6 @@ class Experiment:
         return found
 
     def values(self, name: str) -> dict[int, float]:
-        """Return a score's value by seed."""
         return {seed: score.value for seed, score in self.scores(name).items()}
 
     def signature(self, name: str) -> str | None:

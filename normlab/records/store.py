@@ -57,7 +57,6 @@ class RunStore:
         self.open: list[Path] = []
 
     def run_dir(self, config: Mapping[str, Any]) -> Path:
-        """Return the folder of a run, which need not exist yet."""
         named = self.root / (config["observe"].get("name") or "")
         return named / run_label(config) / f"seed{config['seed']}"
 

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from normlab.records.files import atomic_write
 from normlab.records.labels import one_line
 from normlab.records.store import series
+from normlab.reports.comparison import grouped
 from normlab.reports.gather import Run, by_setting
 from normlab.reports.panels import (
     DASHES,
@@ -145,7 +146,7 @@ def by_axis(study: Study, table: Table) -> dict[str, list[Panel]]:
 
 def _over_axis(axis: str, table: Table, column: str) -> Panel:
     """Return the chart of a score over an axis: a line per row, a facet per other grid point."""
-    lines: dict[tuple[str, str], list[tuple[float, str, float, float, float, int]]] = {}
+    found: list[tuple[tuple[str, str], tuple[float, str, float, float, float, int]]] = []
     for row in table.rows:
         entry = row.entries[column]
         values, words = entry.values, row.point.split()
@@ -154,9 +155,9 @@ def _over_axis(axis: str, table: Table, column: str) -> Panel:
             facet = " ".join(word for word in words if word not in own)
             x, mean, n = float(own[0].partition("=")[2]), entry.summary.mean, entry.summary.n
             point = (x, row.point, mean, min(values), max(values), n)
-            lines.setdefault((row.name, facet), []).append(point)
+            found.append(((row.name, facet), point))
     made: list[Series] = []
-    for place, points in lines.items():
+    for place, points in grouped(found).items():
         x, at, mean, low, high, n = zip(*sorted(points), strict=True)
         made.append(Series(*place, at, x, mean, low, high, n))
     ticks = tuple(sorted({x for line in made for x in line.x}))

@@ -25,7 +25,6 @@ from normlab.records.record import parts
 
 _K = TypeVar("_K")
 _V = TypeVar("_V")
-CONFIDENCE = 0.95
 SEEDS_TO_DECIDE = 5
 NAMED = tuple(
     f"{name}." for key in ("norm", "placement", "batch_size", "max_tokens") for name in spelled(key)
@@ -66,16 +65,16 @@ def pairs(row: Experiment, baseline: Experiment, rules: Rules) -> tuple[list[int
         for seed in sorted(own.keys() & others.keys())
     }
     seeds = [seed for seed, reason in reasons.items() if reason is None]
-    left, right = varying([row.parts, baseline.parts]) if rules.found else ({}, {})
-    fixed = [key for key in left if f"{key}.".startswith(_FIXED)]
+    apart = varying([row.parts, baseline.parts]) if rules.found else {}
+    fixed = {key: values for key, values in apart.items() if f"{key}.".startswith(_FIXED)}
     lost = [
         f"{count} of {len(each.records)} of the {name}"
         for each, name in ((row, "row"), (baseline, "baseline"))
         if (count := sum(record.outcome.status == "diverged" for record in each.records))
     ]
     why: list[str] = []
-    if fixed and any(f"{key}.".startswith(NAMED) for key in left):
-        why = [f"{key} {left[key]}, the baseline's {right[key]}" for key in fixed]
+    if fixed and any(f"{key}.".startswith(NAMED) for key in apart):
+        why = [f"{key} {a}, the baseline's {b}" for key, (a, b) in fixed.items()]
     elif reasons and not seeds:
         by_reason = grouped((reason, seed) for seed, reason in reasons.items())
         why = [f"{reason} (seeds {' '.join(map(str, n))})" for reason, n in by_reason.items()]
@@ -99,7 +98,7 @@ def difference(row: Experiment, baseline: Experiment, score: str, rules: Rules) 
     same_way = row.signature(score) == baseline.signature(score)
     if obstacle or len(common) < 2 or not finite or not same_way:
         return None
-    return paired_interval({n: left[n] for n in common}, right, confidence=CONFIDENCE)
+    return paired_interval({n: left[n] for n in common}, right)
 
 
 def best(rows: Sequence[Experiment], score: str, rules: Rules) -> Experiment | None:
@@ -125,7 +124,7 @@ def best(rows: Sequence[Experiment], score: str, rules: Rules) -> Experiment | N
     for (a, b), gap, p in zip(both, gaps, corrected, strict=True):
         if found in (a, b):
             ahead = 0.0 if gap is None else sign * gap.mean * (1 if a is found else -1)
-            if gap is None or gap.n < SEEDS_TO_DECIDE or p >= 1 - CONFIDENCE or ahead <= 0:
+            if gap is None or gap.n < SEEDS_TO_DECIDE or p >= 0.05 or ahead <= 0:
                 return None
     return found
 
@@ -163,24 +162,23 @@ def scored_by(rows: Mapping[str, Experiment], scores: Sequence[str]) -> list[str
     return [f"scored by: {said}"] if said else []
 
 
-def told_apart(configs: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """Return the settings in which experiments differ: config group options, then config keys.
+def told_apart(configs: Sequence[Mapping[str, Any]]) -> dict[str, list[Any]]:
+    """Return the settings in which experiments differ, each with its value in every experiment.
 
-    An option covers all keys below it. A key that has the same values as an earlier one in all
-    experiments is left out, such as `schedule.lr`, which repeats `optim.lr`.
+    Options of config groups come first, then dotted keys. An option covers all keys below it. A key
+    that has the same values as an earlier one is left out, such as `schedule.lr`, which repeats
+    `optim.lr`.
     """
     chosen = [config.get("choices", {}) for config in configs]
     groups = sorted({key for each in chosen for key in each} - {*_SHOWN})
-    options = [key for key in groups if len({each.get(key) for each in chosen}) > 1]
+    every = {key: [each.get(key) for each in chosen] for key in groups}
+    options = {key: values for key, values in every.items() if len({*values}) > 1}
     apart = varying([parts(config) for config in configs])
     first: dict[tuple[str, str], str] = {}
-    for key in apart[0] if apart else ():
-        first.setdefault((key.rpartition(".")[2], repr([each[key] for each in apart])), key)
+    for key, values in apart.items():
+        first.setdefault((key.rpartition(".")[2], repr(values)), key)
     keys = [key for key in first.values() if key.split(".")[0] not in options]
-    return [
-        {key: own.get(key) for key in options} | {key: found[key] for key in keys}
-        for own, found in zip(chosen, apart, strict=True)
-    ]
+    return options | {key: apart[key] for key in keys}
 
 
 def not_alike(rows: Mapping[str, Experiment], axes: Sequence[str] = ()) -> list[str]:
@@ -188,10 +186,10 @@ def not_alike(rows: Mapping[str, Experiment], axes: Sequence[str] = ()) -> list[
     apart = told_apart([row.records[0].config for row in rows.values()])
     below = (*NAMED, *(f"{axis}." for axis in axes))
     notes: list[str] = []
-    for key in apart[0] if apart else ():
+    for key, values in apart.items():
         if f"{key}.".startswith(below) or all(f"{key}=" in label for label in rows):
             continue
-        found = grouped((str(own[key]), label) for label, own in zip(rows, apart, strict=True))
+        found = grouped(zip(map(str, values), rows, strict=True))
         said = "; ".join(f"{value} ({', '.join(labels)})" for value, labels in found.items())
         notes.append(f"NOT ALIKE: rows differ in {key}: {said}")
     return notes

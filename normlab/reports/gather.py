@@ -271,24 +271,22 @@ def _places(configs: Sequence[Settings], baseline: str | None) -> list[_Place]:
     axes = _axes(configs, apart)
     if not axes or baseline in dict(plain):
         return plain
-    points = [{key: own[key] for key in axes} for own in apart]
+    points = [{key: apart[key][n] for key in axes} for n in range(len(configs))]
     places = [*zip(names(configs, axes), points, strict=True)]
     rows = {row for row, _ in places}
     filled = any(all((row, at) in places for at in points) for row in rows)
     return places if filled and len(rows) > 1 else plain
 
 
-def _axes(configs: Sequence[Settings], apart: Sequence[Settings]) -> list[str]:
+def _axes(configs: Sequence[Settings], apart: Mapping[str, Sequence[Any]]) -> list[str]:
     """Return the numeric keys with several values for one norm, placement and task."""
     labels = [_label(config)[:3] for config in configs]
-    found: list[str] = []
-    for key in apart[0] if apart else ():
-        values = [own[key] for own in apart]
-        if all(isinstance(v, int | float) and not isinstance(v, bool) for v in values):
-            pairs = {*zip(labels, values, strict=True)}
-            if len(pairs) > len({*labels}):
-                found.append(key)
-    return found
+    return [
+        key
+        for key, values in apart.items()
+        if {*map(type, values)} <= {int, float}
+        and len({*zip(labels, values, strict=True)}) > len({*labels})
+    ]
 
 
 def names(configs: Sequence[Settings], axes: Sequence[str] = ()) -> list[str]:
@@ -300,17 +298,14 @@ def names(configs: Sequence[Settings], axes: Sequence[str] = ()) -> list[str]:
     vary = [n for n in range(1, 4) if len({each[n : n + 1] for each in labels}) > 1]
     found = [" ".join([own[0], *(own[n] for n in vary)]) for own in labels]
     apart = told_apart(configs)
-    keys = [key for key in (apart[0] if apart else ()) if not f"{key}.".startswith(NAMED)]
-    if len(keys := [key for key in keys if key not in axes]) <= _IN_NAMES:
-        found = [
-            " ".join([name, *(f"{key}={own[key]}" for key in keys if own[key] != ABSENT)])
-            for name, own in zip(found, apart, strict=True)
-        ]
-    for label in dict.fromkeys(found):
-        same = [n for n, each in enumerate(found) if each == label]
-        for n, own in zip(same, told_apart([configs[n] for n in same]), strict=True):
-            said = (f"{key}={value}" for key, value in own.items() if key not in axes)
-            found[n] = " ".join([label, *said])
+    keys = [key for key in apart if key not in axes and not f"{key}.".startswith(NAMED)]
+    for key in keys if len(keys) <= _IN_NAMES else ():
+        said = ["" if value == ABSENT else f" {key}={value}" for value in apart[key]]
+        found = [name + more for name, more in zip(found, said, strict=True)]
+    for same in grouped((label, n) for n, label in enumerate(found)).values():
+        for key, values in told_apart([configs[n] for n in same]).items():
+            for n, value in zip(same, values, strict=True):
+                found[n] += "" if key in axes else f" {key}={value}"
     return found
 
 

@@ -60,7 +60,6 @@ def page(template: str, charts: Mapping[str, Any] | None = None, **values: objec
 
 
 def _text(*names: str) -> str:
-    """Return the concatenated text of style sheets or scripts."""
     folder = files("normlab.reports") / "templates"
     return "".join((folder / name).read_text("utf-8") for name in names)
 
@@ -75,7 +74,6 @@ def _printable(value: Any) -> Any:
 
 
 def _colours(theme: Theme) -> str:
-    """Return the colours of a theme as CSS variables."""
     named = [f"--{name}: {getattr(theme, name)};" for name in ("paper", "ink", "quiet", "grid")]
     return " ".join([*named, *(f"--hue-{n}: {hue};" for n, hue in enumerate(theme.hues))])
 

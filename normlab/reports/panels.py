@@ -135,7 +135,6 @@ class Panel:
 
     @property
     def facets(self) -> tuple[str, ...]:
-        """Return the facets (small multiples) in order."""
         return tuple(dict.fromkeys(line.facet for line in self.series))
 
     @property

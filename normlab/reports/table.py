@@ -48,7 +48,6 @@ class Entry:
 
     @property
     def p(self) -> float | None:
-        """Return the p value of the difference; None if there is no difference."""
         return None if self.difference is None else p_value(self.difference)
 
     @property

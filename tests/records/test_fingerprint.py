@@ -26,8 +26,7 @@ configs = st.dictionaries(st.sampled_from("abcd"), nodes, max_size=3)
 
 
 def diff(a, b):
-    left, right = varying([parts(a), parts(b)])
-    return {key: (value, right[key]) for key, value in left.items()}
+    return {key: tuple(values) for key, values in varying([parts(a), parts(b)]).items()}
 
 
 def test_what_is_no_part_of_the_experiment_is_left_out():
