@@ -90,7 +90,7 @@ def _swap(given: Namespace, norm: str, **options: Any) -> int:
     with at_work("adapting"):
         trained = adapt(
             model,
-            {fit.site: original.get_submodule(fit.site) for fit in swapped.table},
+            original,
             language.shuffled(learned, given.seed),
             steps=given.steps,
             lr=given.lr,

@@ -1,6 +1,6 @@
 """Adapts a language model of transformers to norms that replaced its own, and saves it."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from contextlib import ExitStack
 from functools import partial
 from itertools import count
@@ -89,7 +89,7 @@ class Language:
 
 def adapt(
     model: Any,
-    olds: Mapping[str, nn.Module],
+    original: nn.Module,
     batches: Iterator[Batch],
     *,
     steps: int,
@@ -99,14 +99,15 @@ def adapt(
 ) -> int:
     """Train the new norms, or all weights, with AdamW; return the number of trained weights.
 
-    During the first `taper` steps the norms at the paths of `olds` are `(1 - a) old + a new`, where
-    a rises from 0 to 1. The rate rises during a tenth of the steps and then falls to 0; for gains
-    and DyT's alpha it is relative to their RMS. There is no weight decay and no dropout.
+    During the first `taper` steps the norms are `(1 - a) old + a new`, with the old norms from the
+    `original` model, where a rises from 0 to 1. The rate rises during a tenth of the steps and then
+    falls to 0; for gains and DyT's alpha it is relative to their RMS. There is no weight decay and
+    no dropout.
 
     Raises ValueError if the loss is no longer finite.
     """
-    swapped = [module for module in model.modules() if isinstance(module, Swapped)]
-    news = {weight: name for module in swapped for name, weight in module.named_parameters()}
+    swapped = {path: m for path, m in model.named_modules() if isinstance(m, Swapped)}
+    news = {weight: name for m in swapped.values() for name, weight in m.named_parameters()}
     groups: list[dict[str, Any]] = []
     for weight in model.parameters():
         if weight.requires_grad_(everything or weight in news).requires_grad:
@@ -123,8 +124,8 @@ def adapt(
         return y if a == 1 else torch.lerp(old(*given), y, a)
 
     with ExitStack() as hooks:
-        for path, old in olds.items():
-            hook = model.get_submodule(path).register_forward_hook(partial(mix, old))
+        for path, new in swapped.items():
+            hook = new.register_forward_hook(partial(mix, original.get_submodule(path)))
             hooks.callback(hook.remove)
         for step in range(1, steps + 1):
             a = min(1.0, step / (taper + 1))

@@ -2,6 +2,7 @@
 
 import inspect
 import sys
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -26,7 +27,8 @@ FUNCTIONS = [getattr(home, n) for home in (F, torch) for n in (*OVER_FEATURES, *
 class Call:
     """One call of a module; its tensors are copies, safe from later in-place changes.
 
-    `name` is the module's path, the first one if it has several; the model itself has "".
+    `name` is the module's path, the first one if it has several; the model itself has "". `number`
+    is how often the module was called before.
     """
 
     name: str
@@ -34,6 +36,7 @@ class Call:
     args: tuple[Any, ...]
     kwargs: dict[str, Any]
     output: Any = None
+    number: int = 0
 
     @property
     def given(self) -> tuple[Any, Any]:
@@ -58,6 +61,7 @@ def record(
     """
     calls: list[Call] = []
     under_way: list[Call] = []
+    counts: Counter[str] = Counter()
     copies: dict[tuple[int, int], tuple[Tensor, Tensor]] = {}
 
     def copy(value: Any) -> Any:
@@ -67,8 +71,9 @@ def record(
         return copies.setdefault(key, (value, value.detach().clone()))[1]
 
     def enter(name: str, module: nn.Module, args: Any, kwargs: Any) -> None:
-        calls.append(Call(name, module, *tree_map(copy, (args, kwargs))))
+        calls.append(Call(name, module, *tree_map(copy, (args, kwargs)), number=counts[name]))
         under_way.append(calls[-1])
+        counts[name] += 1
 
     def leave(module: nn.Module, args: Any, output: Any) -> None:
         under_way.pop().output = tree_map(copy, output)

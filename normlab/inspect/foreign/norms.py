@@ -194,10 +194,7 @@ def _passes(model: nn.Module, example: Example, forward: Forward | None) -> list
     def calls(variant: Example) -> dict[str, Call]:
         with Functionals(model) as functions:
             found, _ = record(model, variant, forward, lambda name, _: name in maybe)
-        first: dict[str, Call] = {}
-        for call in found:
-            first.setdefault(call.name, call)
-        return first | functions.found
+        return {call.name: call for call in found if not call.number} | functions.found
 
     passes = [calls(example)]
     if example.length:

@@ -182,11 +182,12 @@ def locate(about: Foreign, variant: Example, base: Example, seen: str) -> tuple[
     left = 0.0
     with torch.no_grad(), widened():
         calls, y = record(model, base, about.forward)
-        former = _numbered(calls)
+        former = {(call.name, call.number): call for call in calls}
         for _ in range(ROUNDS):
             with _keeping(model, former, kept, overlap):
                 calls, output = record(model, variant, about.forward)
-            left, found = moved(*overlap(output, y)), _numbered(calls)
+            left = moved(*overlap(output, y))
+            found = {(call.name, call.number): call for call in calls}
             tries: list[tuple[float, int, Call]] = []
             for call in _suspects(former, found, overlap)[: TRIES if left > LEAK else 0]:
                 names = kept | _alike(call, former)
@@ -208,15 +209,6 @@ def locate(about: Foreign, variant: Example, base: Example, seen: str) -> tuple[
     more = f"; also {', '.join(each for each, _ in places[1:])}" * (len(places) > 1)
     part = "; this explains only part of the movement" * (left > LEAK)
     return path, f"{path or 'the model itself'}: {text}{more}{part}"
-
-
-def _numbered(calls: list[Call]) -> Calls:
-    counts: Counter[str] = Counter()
-    numbered: Calls = {}
-    for call in calls:
-        numbered[call.name, counts[call.name]] = call
-        counts[call.name] += 1
-    return numbered
 
 
 def _alike(call: Call, calls: Calls) -> set[str]:

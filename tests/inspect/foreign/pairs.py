@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
@@ -370,6 +371,42 @@ PAIRS = {
     "batch_first mixed up": Pair(batch_first, "batch_mates", r"encoder\.layers\.0\.self_attn"),
     "mask of -10": Pair(weak_mask, "padding", r"blocks\.0\.attention", "look"),
 }
+
+
+def state(model: nn.Module, batches: list[dict[str, Tensor]]) -> dict[str, Any]:
+    """Return what an inspection may not change.
+
+    Python's random state is left out: the type checks of tests draw from it.
+    """
+
+    def copied(x: Any) -> Any:
+        if isinstance(x, list | tuple):
+            return [copied(each) for each in x]
+        return (id(x), x.clone()) if isinstance(x, Tensor) else None
+
+    named = [*model.named_parameters(), *model.named_buffers()]
+    return {
+        "tensors": {name: (copied(x), copied(x.grad), x.requires_grad) for name, x in named},
+        "modules": {
+            name: (m.training, len(m._forward_hooks), len(m._forward_pre_hooks), [*vars(m)])
+            for name, m in model.named_modules()
+        },
+        "lists": [[copied(x) for x in vars(m).values()] for m in model.modules()],
+        "inputs": copied([[*batch.values()] for batch in batches]),
+        "random": (torch.get_rng_state(), np.random.get_state()[1].copy()),
+        "settings": (torch.get_num_threads(), torch.is_grad_enabled(), torch.get_default_dtype()),
+        "fast path": torch.backends.mha.get_fastpath_enabled(),
+        "function": F.conv1d,
+    }
+
+
+def same(a: Any, b: Any) -> bool:
+    """Return whether two states are equal, bit for bit."""
+    if isinstance(a, dict):
+        return a.keys() == b.keys() and all(same(a[key], b[key]) for key in a)
+    if isinstance(a, tuple | list):
+        return len(a) == len(b) and all(same(x, y) for x, y in zip(a, b, strict=True))
+    return bool((a == b).all()) if isinstance(a, Tensor | np.ndarray) else a == b
 
 
 def case(name: str, faulty: bool) -> Case:

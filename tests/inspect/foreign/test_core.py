@@ -17,6 +17,7 @@ from normlab.inspect.foreign.calls import record
 from normlab.inspect.foreign.example import Overlap
 from normlab.inspect.foreign.unchanged import unchanged
 from normlab.inspect.foreign.wide import widened
+from tests.inspect.foreign.pairs import same, state
 
 QUICK = ("forward", "padding", "batch_mates", "future", "modes")
 
@@ -226,28 +227,6 @@ def test_calls_are_in_order_and_copied_before_they_are_changed_in_place():
     assert bool((calls[1].output < 0).any()) and torch.equal(calls[2].output, y)
 
 
-def state(model, batch):
-    named = [*model.named_parameters(), *model.named_buffers()]
-    tensors = {name: (id(x), x.clone(), x.grad, x.requires_grad) for name, x in named}
-    modules = {
-        name: (m.training, len(m._forward_hooks), len(m._forward_pre_hooks), [*m.__dict__])
-        for name, m in model.named_modules()
-    }
-    settings = torch.get_num_threads(), torch.is_grad_enabled(), torch.get_default_dtype()
-    given = {name: x.clone() for name, x in batch.items()}
-    draws = torch.get_rng_state(), np.random.get_state()[1].copy()
-    cache = [x.clone() for x in model.cache]
-    return tensors, modules, settings, given, draws, cache, F.conv1d
-
-
-def same(a, b):
-    if isinstance(a, dict):
-        return a.keys() == b.keys() and all(same(a[key], b[key]) for key in a)
-    if isinstance(a, tuple | list):
-        return len(a) == len(b) and all(same(x, y) for x, y in zip(a, b, strict=True))
-    return bool((a == b).all()) if isinstance(a, torch.Tensor | np.ndarray) else a == b
-
-
 @pytest.mark.parametrize("stop", [*range(0, 24, 3), None])
 def test_all_is_as_before_wherever_a_pass_is_interrupted(batch, stop):
     model = Normed().train()
@@ -260,13 +239,13 @@ def test_all_is_as_before_wherever_a_pass_is_interrupted(batch, stop):
             raise KeyboardInterrupt
 
     model.norm.register_forward_hook(interrupt)
-    before = state(model, batch)
+    before = state(model, [batch])
     try:
         normlab.inspect(model, [batch], checks=QUICK)
         stopped = False
     except KeyboardInterrupt:
         stopped = True
-    assert stopped == (stop is not None) and same(before, state(model, batch))
+    assert stopped == (stop is not None) and same(before, state(model, [batch]))
 
 
 def test_attributes_and_settings_that_a_model_changes_are_restored():
