@@ -17,7 +17,6 @@ Batching = Literal["bucket", "random"]
 Purpose = Literal["pairs", "masks", "pictures"]
 
 ALONE = Shard(0, 1)
-EVAL_SEED = 0  # every run draws the pairs and masks of valid and test with this seed
 
 
 def plan_batches(

@@ -209,8 +209,8 @@ class HubDocuments(CutDocuments):
     def articles(self, lines: Iterable[str]) -> Iterator[Document]:
         """Cut WikiText into articles; each begins with its title and keeps every line.
 
-        A title stands between blank lines; a line of an equation that looks like one does not.
-        Lines before the first title form a document.
+        A title has blank lines around it, unlike a line of an equation that looks the same. Lines
+        before the first title form a document.
         """
         body: list[str] = []
         for block in blocks(lines):

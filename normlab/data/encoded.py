@@ -68,7 +68,7 @@ class EncodedText:
     def select(self, indices: np.ndarray) -> "EncodedText":
         """Return a packed copy of the sentences at `indices`."""
         counts = self.lengths[indices]
-        return EncodedText(self.ids[_places(self.offsets[indices], counts)], ends(counts))
+        return EncodedText(self.ids[ranges(self.offsets[indices], counts)], ends(counts))
 
     @property
     def lengths(self) -> np.ndarray:
@@ -169,9 +169,9 @@ def copy_runs(
     `out` is [rows, columns]; `at`, `starts` and `counts` are [rows].
     """
     rows = np.repeat(np.arange(len(out)), counts)
-    out[rows, _places(at, counts)] = source[_places(starts, counts)]
+    out[rows, ranges(at, counts)] = source[ranges(starts, counts)]
 
 
-def _places(starts: np.ndarray, counts: np.ndarray) -> np.ndarray:
+def ranges(starts: np.ndarray, counts: np.ndarray) -> np.ndarray:
     """Return `starts[i], ..., starts[i] + counts[i] - 1`, concatenated over i."""
     return np.arange(int(counts.sum())) + np.repeat(starts - (np.cumsum(counts) - counts), counts)

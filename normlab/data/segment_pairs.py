@@ -20,7 +20,7 @@ from typing import NamedTuple
 import numpy as np
 
 from normlab.data.batching import stream
-from normlab.data.encoded import EncodedDocuments, copy_runs, ends, runs, width_of
+from normlab.data.encoded import EncodedDocuments, copy_runs, ends, ranges, runs, width_of
 from normlab.data.vocabulary import DocumentTokenizer
 
 MARKS = 3  # special tokens in [CLS] A [SEP] B [SEP]; one fewer without B
@@ -53,11 +53,11 @@ class Segment(NamedTuple):
 class Pairs:
     """The examples of one epoch, in the order of their documents.
 
-    `b` is None without pairs. `is_next` (bool [examples]) says whether B follows A in the text.
+    `segments` are A and, with pairs, B. `is_next` (bool [examples]) says whether B follows A in the
+    text.
     """
 
-    a: Segment
-    b: Segment | None
+    segments: tuple[Segment, ...]
     is_next: np.ndarray
 
     def __len__(self) -> int:
@@ -66,7 +66,11 @@ class Pairs:
     @property
     def lengths(self) -> np.ndarray:
         """Tokens per example, including special tokens: int64 [examples]."""
-        return self.a.tokens + (MARKS - 1 if self.b is None else self.b.tokens + MARKS)
+        return np.sum([x.tokens for x in self.segments], axis=0) + 1 + len(self.segments)
+
+    def ids(self, data: EncodedDocuments) -> np.ndarray:
+        """Return the token ids of all segments, int32 [tokens], without special tokens."""
+        return np.concatenate([data.text.ids[ranges(*x)] for x in self.segments])
 
     def batch(self, data: EncodedDocuments, indices: np.ndarray, *, padding: float = 0.0) -> Batch:
         """Return the examples `indices` as padded arrays: `[CLS] A [SEP]`, then any `B [SEP]`.
@@ -78,14 +82,14 @@ class Pairs:
         begins = np.zeros(shape, dtype=bool)
         rows, at = np.arange(len(indices)), np.ones(len(indices), np.int64)
         ids[:, :1] = DocumentTokenizer.cls_id
-        for part in (self.a,) if self.b is None else (self.a, self.b):
-            starts, counts = part.start[indices], part.tokens[indices]
+        for segment in self.segments:
+            starts, counts = segment.start[indices], segment.tokens[indices]
             copy_runs(ids, at, data.text.ids, starts, counts)
             copy_runs(begins, at, data.begins, starts, counts)
             ids[rows, at + counts] = DocumentTokenizer.sep_id
             at = at + counts + 1
         columns, valid = np.arange(shape[1]), ids != DocumentTokenizer.pad_id
-        segments = (valid & (columns > self.a.tokens[indices, None] + 1)).astype(np.int64)
+        segments = (valid & (columns > self.segments[0].tokens[indices, None] + 1)).astype(np.int64)
         return Batch(ids, segments, valid, ids >= DocumentTokenizer.first_ordinary, begins)
 
 
@@ -119,7 +123,7 @@ def segment_pairs(
     room = rooms[: len(owner)]
     if not nsp:
         a = Segment(offsets[first], np.minimum(offsets[end] - offsets[first], room))
-        return Pairs(a, None, is_next=np.zeros(len(owner), dtype=bool))
+        return Pairs((a,), is_next=np.zeros(len(owner), dtype=bool))
     if len(documents) < 3 or not (end - first > 1).any():
         raise ValueError(
             f"segment pairs need two documents, one of them with two sentences; the split has "
@@ -150,7 +154,8 @@ def segment_pairs(
     b_first[rest] = sentence + np.where(sentence >= begin, stop - begin, 0)
     b_end[rest] = b_first[rest] + 1
     b_tokens = np.minimum(offsets[b_end] - offsets[b_first], room - a_tokens)
-    return Pairs(Segment(offsets[first], a_tokens), Segment(offsets[b_first], b_tokens), is_next)
+    a, b = Segment(offsets[first], a_tokens), Segment(offsets[b_first], b_tokens)
+    return Pairs((a, b), is_next)
 
 
 def _labels(can_follow: np.ndarray, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:

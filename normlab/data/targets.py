@@ -37,12 +37,15 @@ class Text(NamedTuple):
 class Windows:
     """The windows of a split, in the order of its text; all arrays are [windows].
 
-    Window i has `tokens[i]` tokens from position `starts[i]`, then the end mark if `ends[i]`.
+    Window i has `tokens[i]` tokens from position `starts[i]`, then the end mark if `ends[i]`. It
+    has `characters[i]` characters (float64), including the space or line break after a sentence. A
+    sentence cut over windows counts in each by its share of tokens.
     """
 
     starts: np.ndarray
     tokens: np.ndarray
     ends: np.ndarray
+    characters: np.ndarray
 
     def __len__(self) -> int:
         return len(self.starts)
@@ -51,16 +54,6 @@ class Windows:
     def lengths(self) -> np.ndarray:
         """Predictions per window, int64 [windows]; equal to the number of input tokens."""
         return self.tokens + self.ends
-
-    def characters(self, data: EncodedDocuments, indices: np.ndarray) -> np.ndarray:
-        """Return the characters per window, including the space or line break after a sentence.
-
-        A sentence cut over windows counts in each by its share of tokens; float64 [indices].
-        """
-        before = np.concatenate([np.zeros(1), np.cumsum(data.characters + 1.0)])
-        first = self.starts[indices]
-        places = np.stack([first, first + self.tokens[indices]])
-        return np.diff(np.interp(places, data.text.offsets, before), axis=0)[0]
 
     def batch(self, data: EncodedDocuments, indices: np.ndarray, *, padding: float = 0.0) -> Text:
         """Return the windows `indices` of the split `data` as padded arrays (see `width_of`)."""
@@ -76,25 +69,23 @@ class Windows:
         return Text(np.where(valid, whole[:, :-1], DocumentTokenizer.pad_id), next_ids, valid)
 
 
-def text_windows(documents: np.ndarray, lengths: np.ndarray, *, max_length: int) -> Windows:
-    """Cut documents into windows of at most `max_length` predictions.
-
-    `documents` (int64 [documents + 1]) holds the index of each document's first sentence, `lengths`
-    (int64 [sentences]) the tokens per sentence.
-    """
+def text_windows(data: EncodedDocuments, *, max_length: int) -> Windows:
+    """Cut documents into windows of at most `max_length` predictions."""
     # The end mark counts as a token of the last sentence of its document.
-    marked = lengths.astype(np.int64)
-    marked[documents[1:] - 1] += 1
+    marked = data.text.lengths.astype(np.int64)
+    marked[data.documents[1:] - 1] += 1
     pieces = -(-marked // max_length)  # a sentence longer than a window is cut
     sizes = np.full(pieces.sum(), max_length)
     sizes[np.cumsum(pieces) - 1] = marked - (pieces - 1) * max_length
     places = ends(sizes)
     rooms = np.full_like(sizes, max_length)
-    document, first, end = runs(ends(pieces)[documents], places, rooms, least=1)
-    start, size = places[first], places[end] - places[first]
+    document, first, end = runs(ends(pieces)[data.documents], places, rooms, least=1)
     last_of_document = np.diff(document, append=-1) != 0
     # Subtract one end mark per earlier document: positions in the text do not count end marks.
-    return Windows(start - document, size - last_of_document, last_of_document)
+    starts, tokens = places[first] - document, places[end] - places[first] - last_of_document
+    before = ends(data.characters + 1)  # characters before each sentence
+    characters = np.diff(np.interp([starts, starts + tokens], data.text.offsets, before), axis=0)[0]
+    return Windows(starts, tokens, last_of_document, characters)
 
 
 class Masked(NamedTuple):
@@ -121,14 +112,14 @@ def mask_tokens(
     mask_id: int,
     dice: np.ndarray,
     begins: np.ndarray,
-    whole_word: bool = False,
 ) -> Masked:
     """Choose about `share` of the `maskable` tokens of each sequence and corrupt them.
 
     A sequence with a maskable token gets at least one label. `split` gives the shares that become
     `mask_id`, become a random token of `ordinary`, and stay. `dice` [B, P, DICE] is uniform in [0,
-    1). With `whole_word`, words are chosen whole; `begins` [B, P] is True at a word's first token.
-    Column 0 must be a special token: its dice are used for the whole sequence.
+    1). Words are chosen whole; `begins` [B, P] is True at a word's first token, so tokens are
+    chosen one by one if it is True everywhere. Column 0 must be a special token: its dice are used
+    for the whole sequence.
     """
     if abs(sum(split) - 1) > 1e-6:
         raise ValueError(
@@ -137,8 +128,7 @@ def mask_tokens(
     order, fit, kind, other = np.moveaxis(dice, -1, 0)
     # Round a fractional count up with that probability, so that short sequences keep the share.
     wanted = np.maximum(np.floor(share * maskable.sum(axis=1) + fit[:, 0]), 1)
-    starts_word = begins if whole_word else np.ones_like(maskable)
-    picked = _whole_words(maskable, starts_word, wanted, order, fit)
+    picked = _whole_words(maskable, begins, wanted, order, fit)
     labels = ids[picked].astype(np.int64)
     others = ordinary.start + (other[picked] * len(ordinary)).astype(np.int64)
     masked, fate = split[0], kind[picked]

@@ -6,7 +6,7 @@ which are first summed over all micro-batches and ranks.
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from pathlib import Path
@@ -23,7 +23,7 @@ from normlab.models.base import Spec
 from normlab.models.layers import noisy
 from normlab.norms.base import EvalStats, normalized_by, running_norms
 from normlab.norms.model_norms import recalibrated
-from normlab.norms.ranks import Shard, sum_scalars
+from normlab.norms.ranks import Shard, gather_objects
 from normlab.records.record import Score
 from normlab.tasks.progress import counted
 
@@ -80,14 +80,6 @@ class Condition:
         noise = None if self.noise is None else f"{self.noise:g}"
         values = {**vars(self), "noise": noise}
         return "/".join(f"{name}_{value}" for name, value in values.items() if value is not None)
-
-    def applied(self, model: nn.Module) -> AbstractContextManager[None]:
-        """Return a context in which the model's norms use the condition's `eval_stats`."""
-        return nullcontext() if self.eval_stats is None else normalized_by(model, self.eval_stats)
-
-    def disturbed(self, model: nn.Module) -> AbstractContextManager[None]:
-        """Return a context that adds the condition's noise to the model's input."""
-        return nullcontext() if self.noise is None else noisy(model, self.noise)
 
     def matters(self, model: nn.Module) -> bool:
         """Return whether the condition can change the model's outputs."""
@@ -227,7 +219,7 @@ class Task(ABC):
         return self.collate(split, np.asarray(indices, np.int64), padding=padding)
 
     def reach(self, max_positions: int) -> int:
-        """Return the largest number of positions that a run may feed to such a model."""
+        """Return the most positions that a run may feed to a model with this limit."""
         return max(int(self.lengths(split).max()) for split in self.splits)
 
     def fewest_pooled(self, lengths: np.ndarray) -> int:
@@ -242,8 +234,7 @@ class Task(ABC):
 
     def test_splits(self) -> list[str]:
         """Return the splits that are scored at the end of a run, `test` first."""
-        names = [name for name in self.splits if name.startswith("test")]
-        return sorted(names, key=lambda name: (name != "test", name))
+        return sorted(name for name in self.splits if name.startswith("test"))
 
     def score_names(self) -> Sequence[str]:
         """Return the names of the validation scores."""
@@ -282,9 +273,8 @@ class Task(ABC):
                 rows = bucket[indices][: len(values)]
                 np.add.at(sums[name], rows, values.double().cpu().numpy())
             each(indices, batch)
-        flat = iter(sum_scalars([x for of in sums.values() for x in of.ravel().tolist()]))
-        for of in sums.values():
-            of.ravel()[:] = [next(flat) for _ in range(of.size)]
+        shares = gather_objects(sums)
+        sums = {name: np.sum([share[name] for share in shares], axis=0) for name in sums}
         scores = self.scores({name: of.sum(axis=0).tolist() for name, of in sums.items()})
         if split.startswith("test") and batch_size is None and count > 1:
             bounds = [0, *self.length_buckets]
@@ -295,24 +285,31 @@ class Task(ABC):
                 scores |= {f"{name}/{metric}": score for metric, score in found.items()}
         return scores
 
-    def recalibrated(
-        self, model: nn.Module, batches: Iterable[Any], *, force: bool = False
-    ) -> AbstractContextManager[Any]:
-        """Return a context in which running statistics are recalibrated on training batches.
+    @contextmanager
+    def under(
+        self, condition: Condition, model: nn.Module, batches: Iterable[Any], *, recalibrate: bool
+    ) -> Iterator[None]:
+        """Put a model in eval mode under a condition; undo that on exit.
 
-        The context does nothing unless a norm has `eval_stats: recalibrated`, or `force` is set
-        because the running statistics do not match the weights (averaged weights).
+        Before any noise is added, running statistics are recalibrated on training `batches` if a
+        norm has `eval_stats: recalibrated`, or if `recalibrate` is set because the running
+        statistics do not match the weights (averaged weights).
         """
-        kinds = {norm.eval_stats for norm in running_norms(model)}
-        if "recalibrated" not in kinds and not (force and "running" in kinds):
-            return nullcontext()
-        device = next(model.parameters()).device
+        with ExitStack() as stack:
+            if condition.eval_stats is not None:
+                stack.enter_context(normalized_by(model, condition.eval_stats))
+            kinds = {norm.eval_stats for norm in running_norms(model)}
+            if "recalibrated" in kinds or (recalibrate and "running" in kinds):
+                device = next(model.parameters()).device
 
-        def run() -> None:
-            for batch in batches:
-                self.losses(model, batch.to(device))
+                def run() -> None:
+                    for batch in batches:
+                        self.losses(model, batch.to(device))
 
-        return recalibrated(model, run)
+                stack.enter_context(recalibrated(model, run))
+            if condition.noise is not None:
+                stack.enter_context(noisy(model, condition.noise))
+            yield
 
 
 def spread(total: int, limit: int | None) -> np.ndarray:

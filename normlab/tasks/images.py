@@ -17,7 +17,6 @@ from normlab.models.base import Image
 from normlab.records.record import Score
 from normlab.tasks.base import Batch, Draw, Task, label_smoothed_cross_entropy, log_probabilities
 
-LOSS = "loss"
 _BINS = 15
 
 
@@ -54,21 +53,20 @@ class Classification(Task):
             )
 
     @cached_property
-    def data(self) -> dict[str, Images]:
-        """Return the splits, read on first use."""
+    def splits(self) -> Mapping[str, Images]:
         return self.source.splits()
 
     @cached_property
     def _standard(self) -> tuple[Tensor, Tensor]:
         """Return each channel's mean and standard deviation over the training images."""
-        pixels = self.data["train"].pixels
+        pixels = self.splits["train"].pixels
         mean = pixels.mean((0, 1, 2), dtype=np.float64)
         square = np.einsum("nhwc,nhwc->c", pixels, pixels, dtype=np.float64)  # without a wide copy
         square /= pixels.size / len(mean)
         return torch.from_numpy(mean), torch.from_numpy(np.sqrt(square - mean**2))
 
     def describe(self) -> dict[str, Any]:
-        height, width, channels = self.data["train"].pixels.shape[1:]
+        height, width, channels = self.splits["train"].pixels.shape[1:]
         return {
             "label": self.source.label,
             "licence": self.source.licence,
@@ -76,18 +74,14 @@ class Classification(Task):
             "source": self.source.origin,
             "classes": list(self.source.classes),
             "size": {"height": height, "width": width, "channels": channels},
-            "sizes": {split: len(images) for split, images in self.data.items()},
-            "checksums": {split: images.checksum() for split, images in self.data.items()},
+            "sizes": {split: len(images) for split, images in self.splits.items()},
+            "checksums": {split: images.checksum() for split, images in self.splits.items()},
             "padding_share": 0.0,
         }
 
     def spec(self) -> Image:
-        height, width, channels = self.data["train"].pixels.shape[1:]
+        height, width, channels = self.splits["train"].pixels.shape[1:]
         return Image(height, width, channels, len(self.source.classes))
-
-    @property
-    def splits(self) -> Mapping[str, Images]:
-        return self.data
 
     def lengths(self, split: str, draw: Draw | None = None) -> np.ndarray:
         images = self.split(split)
@@ -105,7 +99,7 @@ class Classification(Task):
         return ImageBatch(
             pixels=torch.from_numpy(np.ascontiguousarray(pixels)),
             labels=torch.from_numpy(chosen.labels),
-            counts={LOSS: count},
+            counts={"loss": count},
             tokens=count,
             positions=count * height * width,
         )
@@ -117,7 +111,7 @@ class Classification(Task):
 
     def losses(self, model: nn.Module, batch: ImageBatch) -> dict[str, Tensor]:
         logits = self.logits(model, batch)
-        return {LOSS: label_smoothed_cross_entropy(logits, batch.labels, self.label_smoothing)[0]}
+        return {"loss": label_smoothed_cross_entropy(logits, batch.labels, self.label_smoothing)[0]}
 
     def tally(self, model: nn.Module, batch: ImageBatch) -> dict[str, Tensor]:
         logits = self.logits(model, batch)
@@ -140,13 +134,13 @@ class Classification(Task):
         total = int(counts.sum())
         apart = float(np.abs(confidences - hits).sum())
         return {
-            LOSS: mean_score(sums["nll"], total, higher_is_better=False),
+            "loss": mean_score(sums["nll"], total, higher_is_better=False),
             "accuracy": mean_score(float(hits.sum()), total, higher_is_better=True),
             "calibration_error": mean_score(apart, total, higher_is_better=False),
         }
 
     def floors(self) -> dict[str, float]:
-        classes = np.bincount(self.data["test"].labels, minlength=len(self.source.classes))
+        classes = np.bincount(self.splits["test"].labels, minlength=len(self.source.classes))
         return {
             "loss": unigram_nll(classes.tolist()) / float(classes.sum()),
             "accuracy": float(classes.max() / classes.sum()),

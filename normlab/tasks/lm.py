@@ -12,7 +12,7 @@ import torch
 from jaxtyping import Bool, Int
 from torch import Tensor
 
-from normlab.data.batching import EVAL_SEED, BatchStream
+from normlab.data.batching import BatchStream
 from normlab.data.documents import DocumentCorpus
 from normlab.data.prepare import PreparedDocuments, prepare_documents
 from normlab.data.targets import Windows, text_windows
@@ -33,8 +33,6 @@ from normlab.tasks.base import (
     step_by_step,
 )
 from normlab.tasks.progress import counted
-
-LOSS = "loss"
 
 
 @dataclass(frozen=True)
@@ -59,25 +57,23 @@ class LengthChange:
             )
 
 
-SCORED = Draw(EVAL_SEED, 0)  # the scored examples, the same in every run
+SCORED = Draw(0, 0)  # the scored examples, the same in every run
 
 
 class DocumentStream(BatchStream):
     """Training batches of documents; their `max_length` may change once during training.
 
-    The epoch number keeps counting when the length changes, so that masks do not repeat. With
-    `changed` the stream uses the final length from the start.
+    The epoch number keeps counting when the length changes, so that masks do not repeat.
     """
 
-    def __init__(self, task: "DocumentTask", shard: Shard, seed: int, *, changed: bool = False):
+    def __init__(self, task: "DocumentTask", shard: Shard, seed: int):
         later, self._drawn = task.length_change, 0
-        step = math.inf if later.step is None else later.step
-        self._change_at = -1 if changed else (step - 1) * task.accumulate
+        self._change_at = math.inf if later.step is None else (later.step - 1) * task.accumulate
 
-        def now(epoch: int) -> Draw:
+        def draw(epoch: int) -> Draw:
             return Draw(seed, epoch, later.max_length if self._drawn > self._change_at else None)
 
-        super().__init__(**task.plan(shard, seed, now))
+        super().__init__(**task.plan(shard, seed, draw))
 
     def __next__(self) -> Any:
         self._drawn += 1
@@ -167,14 +163,14 @@ class DocumentTask(Task):
         return max(self.longest, self.eval_limit)
 
     def lengths(self, split: str, draw: Draw | None = None) -> np.ndarray:
-        self.split(split)
         return self.drawn(split, draw).lengths[:, None]
 
     def train_batches(self, shard: Shard, seed: int) -> DocumentStream:
         return DocumentStream(self, shard, seed)
 
-    def calibration_batches(self, shard: Shard, seed: int) -> DocumentStream:
-        return DocumentStream(self, shard, seed, changed=True)
+    def calibration_batches(self, shard: Shard, seed: int) -> BatchStream:
+        final = self.length_change.max_length
+        return BatchStream(**self.plan(shard, seed, lambda epoch: Draw(seed, epoch, final)))
 
     def floors(self) -> dict[str, float]:
         return {name: score.value for name, score in self.scores(self.blind_sums("test")).items()}
@@ -207,14 +203,13 @@ class LanguageModeling(DocumentTask):
     tallied: ClassVar[Mapping[str, tuple[int, ...]]] = {"tokens": (), "nll": (), "characters": ()}
 
     def examples(self, split: str, draw: Draw, limit: int) -> Windows:
-        data = self.data.splits[split]
-        return text_windows(data.documents, data.text.lengths, max_length=limit)
+        return text_windows(self.split(split), max_length=limit)
 
     def collate(
         self, split: str, indices: np.ndarray, draw: Draw | None = None, *, padding: float = 0.0
     ) -> WindowBatch:
-        windows, data = self.drawn(split, draw), self.data.splits[split]
-        text = windows.batch(data, indices, padding=padding)
+        windows = self.drawn(split, draw)
+        text = windows.batch(self.split(split), indices, padding=padding)
         valid = torch.from_numpy(text.valid)
         places = valid.flatten().nonzero()[:, 0]
         return WindowBatch(
@@ -222,8 +217,8 @@ class LanguageModeling(DocumentTask):
             valid=valid,
             places=places,
             tgt_out=torch.from_numpy(text.next_ids).flatten()[places],
-            characters=torch.from_numpy(windows.characters(data, indices)),
-            counts={LOSS: len(places)},
+            characters=torch.from_numpy(windows.characters[indices]),
+            counts={"loss": len(places)},
             tokens=len(places),
             positions=text.ids.size,
             padding=text.ids.size - len(places),
@@ -236,7 +231,7 @@ class LanguageModeling(DocumentTask):
 
     def losses(self, model: GeneratesText, batch: WindowBatch) -> dict[str, Tensor]:
         logits = self.logits(model, batch)
-        return {LOSS: label_smoothed_cross_entropy(logits, batch.tgt_out, 0.0)[0]}
+        return {"loss": label_smoothed_cross_entropy(logits, batch.tgt_out, 0.0)[0]}
 
     @torch.no_grad()
     def stepwise(self, model: GeneratesText, batch: WindowBatch) -> tuple[Tensor, Tensor]:
@@ -246,21 +241,20 @@ class LanguageModeling(DocumentTask):
     def tally(self, model: GeneratesText, batch: WindowBatch) -> dict[str, Tensor]:
         nll = -log_probabilities(self.logits(model, batch), batch.tgt_out)
         row = batch.places // batch.ids.shape[1]
-        zero = torch.zeros(len(batch.ids), dtype=torch.float64, device=nll.device)
         return {
             "tokens": batch.valid.sum(1),
-            "nll": zero.index_add(0, row, nll.double()),
+            "nll": torch.bincount(row, nll.double(), len(batch.ids)),
             "characters": batch.characters,
         }
 
     def blind_sums(self, split: str) -> dict[str, float]:
-        data, windows = self.data.splits[split], self.drawn(split)
+        data, windows = self.split(split), self.drawn(split)
         counts = np.bincount(data.text.ids, minlength=len(self.data.tokenizer))
         counts[DocumentTokenizer.eos_id] += windows.ends.sum()
         return {
             "tokens": float(counts.sum()),
             "nll": unigram_nll(counts.tolist()),
-            "characters": float(windows.characters(data, np.arange(len(windows))).sum()),
+            "characters": float(windows.characters.sum()),
         }
 
     def scores(self, sums: Mapping[str, float]) -> dict[str, Score]:
@@ -291,8 +285,7 @@ class LanguageModeling(DocumentTask):
             return scores
         device = next(model.parameters()).device
         sums, tokens = np.zeros(2), 0
-        chosen = np.unique(spread(len(self.lengths(split)), self.one_by_one))
-        for index in counted(chosen.tolist()):
+        for index in counted(spread(len(self.lengths(split)), self.one_by_one).tolist()):
             batch = self.batch(split, [index]).to(device)
             both = self.stepwise(model, batch)
             sums += [-float(log_probabilities(logits, batch.tgt_out).sum()) for logits in both]

@@ -24,9 +24,7 @@ from normlab.records.record import Score
 from normlab.tasks.base import Batch, Draw, label_smoothed_cross_entropy, log_probabilities
 from normlab.tasks.lm import SCORED, DocumentTask
 
-MLM, NSP = "mlm", "nsp"
 TOP = 5
-_PART = 1000  # examples per chunk
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -71,7 +69,7 @@ class MaskedLanguageModeling(DocumentTask):
     )
 
     def examples(self, split: str, draw: Draw, limit: int) -> Pairs:
-        data = self.data.splits[split]
+        data = self.split(split)
         return segment_pairs(
             data.documents,
             data.text.lengths,
@@ -86,7 +84,7 @@ class MaskedLanguageModeling(DocumentTask):
         self, split: str, indices: np.ndarray, draw: Draw | None = None, *, padding: float = 0.0
     ) -> MaskedBatch:
         pairs = self.drawn(split, draw)
-        whole = pairs.batch(self.data.splits[split], indices, padding=padding)
+        whole = pairs.batch(self.split(split), indices, padding=padding)
         rows, width = whole.ids.shape
         seed, epoch, _ = draw or SCORED
         masked = mask_tokens(
@@ -97,11 +95,9 @@ class MaskedLanguageModeling(DocumentTask):
             ordinary=self.data.tokenizer.ordinary,
             mask_id=DocumentTokenizer.mask_id,
             dice=dice("masks", seed=seed, epoch=epoch, examples=indices, width=width, count=DICE),
-            whole_word=self.whole_word,
-            begins=whole.begins,
+            begins=whole.begins if self.whole_word else np.ones_like(whole.begins),
         )
         tokens = int(whole.valid.sum())
-        counts = {MLM: len(masked.labels)}
         return MaskedBatch(
             ids=torch.from_numpy(masked.ids),
             segments=torch.from_numpy(whole.segments),
@@ -110,7 +106,7 @@ class MaskedLanguageModeling(DocumentTask):
             real=torch.from_numpy(np.flatnonzero(masked.chosen)),
             labels=torch.from_numpy(masked.labels),
             is_random_next=torch.from_numpy((~pairs.is_next[indices]).astype(np.int64)),
-            counts=counts | {NSP: rows} if self.nsp else counts,
+            counts={"mlm": len(masked.labels)} | ({"nsp": rows} if self.nsp else {}),
             tokens=tokens,
             positions=rows * width,
             padding=rows * width - tokens,
@@ -129,9 +125,9 @@ class MaskedLanguageModeling(DocumentTask):
 
     def losses(self, model: MaskedLM, batch: MaskedBatch) -> dict[str, Tensor]:
         tokens, pairs = self.logits(model, batch)
-        found = {MLM: label_smoothed_cross_entropy(tokens, batch.labels, 0.0)[0]}
+        found = {"mlm": label_smoothed_cross_entropy(tokens, batch.labels, 0.0)[0]}
         if self.nsp:
-            found[NSP] = label_smoothed_cross_entropy(pairs, batch.is_random_next, 0.0)[0]
+            found["nsp"] = label_smoothed_cross_entropy(pairs, batch.is_random_next, 0.0)[0]
         return found
 
     def tally(self, model: MaskedLM, batch: MaskedBatch) -> dict[str, Tensor]:
@@ -142,23 +138,20 @@ class MaskedLanguageModeling(DocumentTask):
         by_token = {
             "tokens": torch.ones_like(nll),
             "nll": nll,
-            "hits": best[:, 0].double(),
-            "hits_in_top": best.any(-1).double(),
+            "hits": best[:, 0],
+            "hits_in_top": best.any(-1),
         }
-        zero = torch.zeros(len(batch.ids), dtype=torch.float64, device=nll.device)
+        rows = len(batch.ids)
         return {
-            **{name: zero.index_add(0, row, each.double()) for name, each in by_token.items()},
-            "pairs": torch.ones_like(zero),
+            **{name: torch.bincount(row, each.double(), rows) for name, each in by_token.items()},
+            "pairs": torch.ones(rows),
             "pair_nll": -log_probabilities(pairs, batch.is_random_next),
             "pair_hits": (pairs.argmax(-1) == batch.is_random_next).double(),
         }
 
     def blind_sums(self, split: str) -> dict[str, float]:
-        pairs, data = self.drawn(split), self.data.splits[split]
-        counts = np.zeros(len(self.data.tokenizer), dtype=np.int64)
-        for indices in np.array_split(np.arange(len(pairs)), len(pairs) // _PART + 1):
-            found = pairs.batch(data, indices)
-            counts += np.bincount(found.ids[found.maskable], minlength=len(counts))
+        pairs = self.drawn(split)
+        counts = np.bincount(pairs.ids(self.split(split)))[DocumentTokenizer.first_ordinary :]
         frequent, classes = np.sort(counts)[::-1], np.bincount(pairs.is_next, minlength=2)
         return {
             "tokens": float(counts.sum()),

@@ -19,7 +19,7 @@ from normlab.data.vocabulary import Tokenizer
 from normlab.metrics.bleu import bleu_scores, corpus_chrf, tokenizer_of
 from normlab.metrics.counts import mean_score, perplexity, unigram_nll
 from normlab.models.base import TextToText
-from normlab.models.decoding import Hypothesis, SearchSettings, search
+from normlab.models.decoding import SearchSettings, search
 from normlab.models.seq2seq import Seq2Seq
 from normlab.norms.base import Stream
 from normlab.norms.ranks import Shard, gather_objects, is_main
@@ -27,9 +27,6 @@ from normlab.records.files import atomic_write
 from normlab.records.record import Score
 from normlab.tasks.base import Batch, Draw, Task, label_smoothed_cross_entropy, step_by_step
 from normlab.tasks.progress import counted
-
-LOSS = "loss"
-_BY_TEXT = ("bleu", "brevity_penalty", "length_ratio", "chrf", "bleu_tok")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -64,7 +61,7 @@ def padded(pairs: EncodedPairs, indices: np.ndarray, *, padding: float = 0.0) ->
         tgt_valid=tgt_valid,
         places=places,
         tgt_out=tgt_out.flatten()[places],
-        counts={LOSS: tokens},
+        counts={"loss": tokens},
         tokens=tokens,
         positions=positions,
         padding=positions - tokens - int(source_valid.sum()),
@@ -136,12 +133,11 @@ class Translation(Task):
 
     def logits(self, model: Seq2Seq, batch: TranslationBatch) -> Tensor:
         """Return the logits `[N, V]` at the real target tokens under teacher forcing."""
-        source, target = Stream(batch.source_valid), Stream(batch.tgt_valid)
-        x = model(batch.source, source, batch.tgt_in, target)
+        x = model(batch.source, Stream(batch.source_valid), batch.tgt_in, Stream(batch.tgt_valid))
         return model.project(x.flatten(0, 1).index_select(0, batch.places))
 
     def losses(self, model: Seq2Seq, batch: TranslationBatch) -> dict[str, Tensor]:
-        return {LOSS: self.tally(model, batch)["loss"][0]}
+        return {"loss": self.tally(model, batch)["loss"][0]}
 
     def tally(self, model: Seq2Seq, batch: TranslationBatch) -> dict[str, Tensor]:
         logits, smoothing = self.logits(model, batch), self.label_smoothing
@@ -175,7 +171,7 @@ class Translation(Task):
         found: list[tuple[int, list[int]]] = []
 
         def translate(indices: np.ndarray, batch: TranslationBatch) -> None:
-            tokens = (best.tokens for best in self.decode(model, batch, settings))
+            tokens = self.decode(model, batch, settings)
             found.extend(zip(indices.tolist(), tokens, strict=True))
 
         scores = super().evaluate(model, split, shard, each=translate, **options)
@@ -206,16 +202,16 @@ class Translation(Task):
         device = next(model.parameters()).device
         found: dict[int, list[int]] = {}
         for indices in counted(eval_batches(pairs.lengths, batch_size=self.eval_batch_size), len):
-            best = self.decode(model, padded(pairs, indices).to(device), self.test_search)
-            found |= zip(indices.tolist(), (each.tokens for each in best), strict=True)
+            tokens = self.decode(model, padded(pairs, indices).to(device), self.test_search)
+            found |= zip(indices.tolist(), tokens, strict=True)
         lines = self.data.target_tokenizer.decode_batch(found[i] for i in sorted(found))
         return self.data.plain(lines)
 
-    def decode(self, model, batch: TranslationBatch, settings: SearchSettings) -> list[Hypothesis]:
-        """Return the best hypothesis for each sentence in a batch (see `search`)."""
-        stream = Stream(batch.source_valid)
+    def decode(self, model, batch: TranslationBatch, settings: SearchSettings) -> list[list[int]]:
+        """Return the tokens of each sentence's best translation (see `search`)."""
         ids = {"bos_id": Tokenizer.bos_id, "eos_id": Tokenizer.eos_id, "pad_id": Tokenizer.pad_id}
-        return search(model, batch.source, stream, settings, **ids)
+        best = search(model, batch.source, Stream(batch.source_valid), settings, **ids)
+        return [hypothesis.tokens for hypothesis in best]
 
     def score_lines(
         self,
@@ -248,7 +244,8 @@ class Translation(Task):
     def score_names(self) -> Sequence[str]:
         if self.corpus.form == "raw":
             tokenizer_of(self.corpus.languages[1])  # fails here rather than after training
-        return [*super().score_names(), *_BY_TEXT]
+        by_text = ("bleu", "brevity_penalty", "length_ratio", "chrf", "bleu_tok")
+        return [*super().score_names(), *by_text]
 
     def floors(self) -> dict[str, float]:
         """Return BLEU and chrF of copying the source, and losses of predicting token frequencies.

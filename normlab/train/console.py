@@ -22,7 +22,7 @@ from rich.text import Text
 
 from normlab.metrics.spread import CLEAR, NOT_CLEAR, flat
 from normlab.records.record import RunRecord, Score
-from normlab.records.store import HYPOTHESES_FILE, RECORD_FILE
+from normlab.records.store import HYPOTHESES_FILE, RECORD_FILE, run_id
 from normlab.tasks.progress import TRAINING, Stage
 from normlab.train.sinks import NO_SCORES, Pace, Row, RunInfo, Sink
 
@@ -57,8 +57,8 @@ class Console(Sink):
 
     def open(self, run: RunInfo) -> None:
         self._run = run
-        again = f", resumed at step {run.resumed_step}" if run.resumed_step else ""
-        self.note(f"{run.run_id}{again}")
+        resumed = f", resumed at step {run.resumed_step}" if run.resumed_step else ""
+        self.note(f"{run_id(run.config)}{resumed}")
         if chosen := [f"{g}={run.choices[g]}" for g in _SIZE if run.choices.get(g)]:
             self.note(" ".join(chosen))
 
@@ -75,7 +75,7 @@ class Console(Sink):
 
     def log(self, row: Row, scores: Mapping[str, Score] = NO_SCORES) -> None:
         assert self._run is not None, "log before open"
-        step, unit, total = int(row["step"]), self._run.unit, self._run.total_steps
+        step, unit, total = int(row["step"]), self._run.unit, self._run.config["budget"]["steps"]
         values = {name: score.value for name, score in scores.items()}
         if SPEED in row:
             self._speed = f"{figure(row[SPEED])} {'tok' if unit == 'tokens' else unit}/s"

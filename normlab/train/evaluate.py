@@ -19,7 +19,6 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor, nn
 
@@ -28,7 +27,7 @@ from normlab.metrics.counts import mean_score
 from normlab.norms.ranks import gather_objects
 from normlab.records.record import Score
 from normlab.records.store import hypotheses_file
-from normlab.tasks.base import Condition, Task
+from normlab.tasks.base import Condition, Task, spread
 from normlab.tasks.progress import TESTING, VALIDATING, Stage, say
 from normlab.train.checkpoint import Checkpoints, load_checkpoint, reading, weights_of
 from normlab.train.runtime import Runtime
@@ -110,8 +109,7 @@ class Evaluator:
         say(Stage(TESTING))
         size = self.task.eval_batch_size
         batches = eval_batches(self.task.lengths("train"), batch_size=size)
-        count = min(len(batches), math.ceil(self.test_seen / size))
-        chosen = np.linspace(0, len(batches) - 1, count).round().astype(int).tolist()
+        chosen = spread(len(batches), math.ceil(self.test_seen / size))
         world, device = self.runtime.world, self.runtime.device
         sums: Counter[str] = Counter()
         counts: Counter[str] = Counter()
@@ -144,9 +142,7 @@ class Evaluator:
         with (
             torch.no_grad(),
             self.runtime.autocast(),
-            condition.applied(model),
-            self.task.recalibrated(model, batches, force=recalibrate),
-            condition.disturbed(model),
+            self.task.under(condition, model, batches, recalibrate=recalibrate),
         ):
             yield
         model.train(was_training)

@@ -138,7 +138,14 @@ class _Fit:
         self.milestones = norms.milestones(config["budget"]["steps"])
         self.data = json.loads(json.dumps(task.describe()))
         ranks.check_agreement({"the data": self.data.get("checksums")})
-        state = self._state_to_resume()
+        stamp = {
+            "numerics": self.run.made_by[0],
+            "own_norms": self.run.made_by[1],
+            "commit": self.environment["commit"],
+            "arithmetic": list(arithmetic_of(self.environment)),
+            "checksums": self.data.get("checksums"),
+        }
+        state = self._state_to_resume(stamp)
         if state is None:
             calibrate_model(config, model, task, runtime)
             if config["start_from"] is not None:
@@ -147,13 +154,6 @@ class _Fit:
                     print(taken, file=sys.stderr)
         if config["observe"]["fast"]:
             make_fast(model)
-        stamp = {
-            "numerics": self.run.made_by[0],
-            "own_norms": self.run.made_by[1],
-            "commit": self.environment["commit"],
-            "arithmetic": list(arithmetic_of(self.environment)),
-            "checksums": self.data.get("checksums"),
-        }
         trainer = build_trainer(
             config,
             task,
@@ -169,7 +169,7 @@ class _Fit:
                 trainer.resume(state)
         return trainer
 
-    def _state_to_resume(self) -> dict[str, Any] | None:
+    def _state_to_resume(self, stamp: Mapping[str, Any]) -> dict[str, Any] | None:
         """Return the last checkpoint's state; None if the run starts from step 1."""
         path = self.checkpoints.last
         if not path.exists():
@@ -177,10 +177,9 @@ class _Fit:
         state = load_checkpoint(path)
         with reading(path):
             made_by = state["numerics"], state["own_norms"]
-            here = arithmetic_of(self.environment)
             if not self.run.takes_code(made_by, state["commit"]):
                 return None
-            if not self.run.takes_arithmetic(state["arithmetic"], here):
+            if not self.run.takes_arithmetic(state["arithmetic"], stamp["arithmetic"]):
                 return None
             self.run.check_data(state["checksums"], self.data)
         return state
@@ -260,9 +259,8 @@ def check_start(config: Mapping[str, Any], task: Task, model: nn.Module, world: 
     norms = [norm for norm in norms if world.size == 1 or not norm.sync]
     if not norms:
         return
-    batches = task.planned(world, config["seed"])  # empty for a task without a plan
-    sequences = max(map(len, batches)) if batches else config["batch_size"]
-    tokens = min(map(task.fewest_pooled, batches)) if batches else 2
+    batches = task.planned(world, config["seed"])
+    sequences, tokens = max(map(len, batches)), min(map(task.fewest_pooled, batches))
     for norm in norms:
         name = type(norm).__name__
         by_position = "position" not in norm.pools or norm.by_position

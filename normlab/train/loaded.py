@@ -109,8 +109,10 @@ def load_run(
         put_weights(model, found.state, folder / "checkpoints")
     model.to(runtime.device, runtime.parameter_dtype).eval()
     folded = _fold(model, recalibrate=found.recalibrate) if fold else ()
-    evaluator, again = build_evaluator(config, task, runtime), found.recalibrate
-    return LoadedRun(record, config, model, task, runtime, evaluator, found.name, again, folded)
+    evaluator = build_evaluator(config, task, runtime)
+    return LoadedRun(
+        record, config, model, task, runtime, evaluator, found.name, found.recalibrate, folded
+    )
 
 
 @dataclass(frozen=True)

@@ -23,7 +23,7 @@ from typing import IO, Any, ClassVar
 
 from normlab.records.files import atomic_write, read_file, sync_folder
 from normlab.records.record import RunRecord, Score, fingerprint, plain
-from normlab.records.store import METRICS_FILE, PROGRESS_FILE, rows_of, run_id
+from normlab.records.store import METRICS_FILE, PROGRESS_FILE, rows_of
 from normlab.tasks.progress import TRAINING, Stage
 
 Row = Mapping[str, float | int]
@@ -46,10 +46,6 @@ class RunInfo:
     unit: str = "tokens"
 
     @property
-    def run_id(self) -> str:
-        return run_id(self.config)
-
-    @property
     def fingerprint(self) -> str:
         return fingerprint(self.config)
 
@@ -57,10 +53,6 @@ class RunInfo:
     def choices(self) -> dict[str, Any]:
         """The chosen options by group (`norm`, `placement`, ...); None for a group without one."""
         return self.config["choices"]
-
-    @property
-    def total_steps(self) -> int | None:
-        return self.config["budget"]["steps"]
 
 
 class Sink:
@@ -84,7 +76,7 @@ class Sink:
         """Receive the current stage, at every step and batch, and before the sink opens."""
 
     def note(self, text: str) -> None:
-        """Receive one line for the user (resumed, early stop, diverged, a sink lost)."""
+        """Receive one line for the user (resumed, stopped early, diverged, a sink lost)."""
 
     def close(self, record: RunRecord | None) -> None:
         """Finish; `record` is None if the run ends without one (interrupted, an exception)."""

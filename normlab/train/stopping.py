@@ -156,7 +156,7 @@ class Validations:
         for name, values in targets.items():
             for value in values:
                 since = None if lost else self._holds_since(name, value)
-                found |= self._place(since, f"_to/{name}_{value:g}")
+                found |= _place(since, f"_to/{name}_{value:g}", len(self.seen))
         return found
 
     def _holds_since(self, name: str, value: float) -> Validation | None:
@@ -183,15 +183,7 @@ class Validations:
             before = [loss for validation, loss in losses if validation.step <= end]
             if before and before[-1] < bound:
                 place = next(validation for validation, loss in losses if loss <= bound)
-        return self._place(place, "_to_converge", len(losses))
-
-    def _place(self, at: Validation | None, name: str, count: int | None = None):
-        steps, tokens = (math.inf, math.inf) if at is None else (at.step, at.tokens)
-        count = len(self.seen) if count is None else count
-        return {
-            f"valid/steps{name}": Score(float(steps), False, count),
-            f"valid/tokens{name}": Score(float(tokens), False, count),
-        }
+        return _place(place, "_to_converge", len(losses))
 
     def state_dict(self) -> list[dict[str, Any]]:
         """Return the validations as plain values."""
@@ -200,3 +192,11 @@ class Validations:
     def load_state_dict(self, state: Sequence[Mapping[str, Any]]) -> None:
         """Restore what `state_dict` returned."""
         self.seen = msgspec.convert(state, list[Validation])
+
+
+def _place(at: Validation | None, name: str, count: int) -> dict[str, Score]:
+    steps, tokens = (math.inf, math.inf) if at is None else (at.step, at.tokens)
+    return {
+        f"valid/steps{name}": Score(float(steps), False, count),
+        f"valid/tokens{name}": Score(float(tokens), False, count),
+    }

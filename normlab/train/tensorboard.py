@@ -33,8 +33,8 @@ class TensorBoard(Sink):
         if run.resumed_step == 0:
             for path in folder.glob("events.out.tfevents.*"):
                 path.unlink()
-        again = run.resumed_step + 1 if run.resumed_step else None
-        self._writer = SummaryWriter(str(folder), purge_step=again)
+        first = run.resumed_step + 1 if run.resumed_step else None
+        self._writer = SummaryWriter(str(folder), purge_step=first)
         self._writer.add_text("config", f"    {json.dumps(run.config, indent=1)}", 0)
 
     def log(self, row: Row, scores: Mapping[str, Score] = NO_SCORES) -> None:

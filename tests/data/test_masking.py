@@ -54,12 +54,12 @@ def padded(lists):
 
 
 @few
-@given(lists=rows, seed=st.integers(0, 99), share=st.floats(0.01, 1), whole_word=st.booleans())
-def test_labels_are_the_tokens_that_stood_there(lists, seed, share, whole_word):
+@given(lists=rows, seed=st.integers(0, 99), share=st.floats(0.01, 1), whole_words=st.booleans())
+def test_labels_are_the_tokens_that_stood_there(lists, seed, share, whole_words):
     ids = padded(lists)
-    begins = np.random.default_rng(seed).random(ids.shape) < 0.5
+    begins = np.random.default_rng(seed).random(ids.shape) < (0.5 if whole_words else 1)
     before = ids.copy()
-    found = masked(ids, seed=seed, share=share, whole_word=whole_word, begins=begins)
+    found = masked(ids, seed=seed, share=share, begins=begins)
     there = picked(found, ids)
     assert (ids == before).all()
     assert found.labels.tolist() == ids[there].tolist()
@@ -92,13 +92,11 @@ def test_the_share_is_met_in_every_sequence_and_on_average(share):
 @pytest.mark.parametrize(
     "split", [(0.8, 0.1, 0.1), (0.5, 0.2, 0.3), (1.0, 0.0, 0.0), (0.0, 0.0, 1.0)]
 )
-@pytest.mark.parametrize("whole_word", [False, True])
-def test_the_parts_of_the_chosen(split, whole_word):
+@pytest.mark.parametrize("word", [1, 3])
+def test_the_parts_of_the_chosen(split, word):
     ids = text(3000, 40)
-    begins = np.arange(41) % 3 == 1
-    found = masked(
-        ids, split=split, whole_word=whole_word, begins=np.broadcast_to(begins, ids.shape)
-    )
+    begins = np.arange(41) % word == 1 % word  # words of so many tokens
+    found = masked(ids, split=split, begins=np.broadcast_to(begins, ids.shape))
     now = found.ids[picked(found, ids)]
     same = split[1] / len(ORDINARY)  # a random token is the true one as often
     expected = [split[0], split[1] - same, split[2] + same]
@@ -124,7 +122,7 @@ def test_whole_words_keep_the_share_on_average():
     ids = text(3000, 61)
     begins = rng.random(ids.shape) < 0.4
     begins[:, 1::4] = True  # words of one to four tokens
-    found = masked(ids, whole_word=True, begins=begins)
+    found = masked(ids, begins=begins)
     counts = found.chosen.sum(axis=1)
     assert abs(counts.mean() - 0.15 * 61) < 4 * counts.std() / np.sqrt(3000)
     assert counts.std() < 1.5

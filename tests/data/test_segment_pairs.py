@@ -66,7 +66,8 @@ def documents_at(documents, places):
 
 
 def arrays(pairs):
-    return [part.tolist() for part in (*pairs.a, *(pairs.b or []), pairs.is_next)]
+    segments = [array.tolist() for segment in pairs.segments for array in segment]
+    return [*segments, pairs.is_next.tolist()]
 
 
 def prose(seed=0, documents=500, lone=0):
@@ -84,7 +85,7 @@ def test_examples_are_within_the_length(nsp, documents, max_length, short_share,
     batch = pairs.batch(encoded(documents), np.arange(len(pairs)))
     assert batch.valid.sum(axis=1).tolist() == pairs.lengths.tolist()
     assert pairs.lengths.max() <= max_length
-    assert pairs.a.tokens.min() >= 1 and (not nsp or pairs.b.tokens.min() >= 1)
+    assert min(segment.tokens.min() for segment in pairs.segments) >= 1
     assert pairs.is_next.any() <= nsp
 
 
@@ -111,7 +112,7 @@ def test_without_pairs_every_sentence_is_in_one_example(documents, max_length, s
     pairs = made(documents, max_length=max_length, short_share=short_share, seed=seed, nsp=False)
     held = [x for a, _ in segments_of(documents, pairs) for x in a]
     assert len(held) == len(set(held))
-    assert pairs.b is None
+    assert len(pairs.segments) == 1
     if short_share == 0 and flat(documents).max() <= max_length - 2:
         assert len(held) == flat(documents).sum()  # nothing is cut
 
@@ -149,7 +150,7 @@ def pairs_by_hand(nsp=True):
         Segment(np.array([0, 6]), np.array([2, 1])),
         Segment(np.array([2, 2]), np.array([4, 1])),
     )
-    return Pairs(a, b if nsp else None, is_next=np.array([True, False]))
+    return Pairs((a, b) if nsp else (a,), is_next=np.array([True, False]))
 
 
 TEXT = EncodedText.from_sentences([[20, 21], [22], [23, UNK, 25], [26]])
@@ -182,7 +183,7 @@ def test_a_batch_of_pairs_by_hand():
 def test_text_without_pairs_says_so(documents):
     with pytest.raises(ValueError, match=r"two documents, one of them with two .*nsp=false"):
         made(documents)
-    assert made(documents, nsp=False).a.tokens.sum() == flat(documents).sum()
+    assert made(documents, nsp=False).segments[0].tokens.sum() == flat(documents).sum()
 
 
 @pytest.mark.parametrize(("max_length", "nsp", "left"), [(4, True, 1), (3, False, 1)])

@@ -15,7 +15,7 @@ BOS, EOS, PAD = DocumentTokenizer.bos_id, DocumentTokenizer.eos_id, DocumentToke
 
 def cut(documents, max_length):
     data = encoded(documents)
-    windows = text_windows(data.documents, data.text.lengths, max_length=max_length)
+    windows = text_windows(data, max_length=max_length)
     return windows, windows.batch(data, np.arange(len(windows)))
 
 
