@@ -66,7 +66,7 @@ class Iwslt14(GermanEnglish):
 
     @property
     def label(self) -> str:
-        """The name in result tables; the text decides whether it is IWSLT'14, part of it or mini-TED."""
+        """The name in result tables: IWSLT'14, part of it, or mini-TED, depending on the text."""
         if self.train_from == "valid":
             return "mini-TED (trained on the valid split of IWSLT'14; not an IWSLT'14 result)"
         train, test = self.splits["train"], self.splits["test"]

@@ -3,7 +3,7 @@ import logging
 import pytest
 
 from normlab.train.sinks import Sink, SinkGroup
-from tests.sinks.runs import RUN_ID, info, record, scores
+from tests.sinks.runs import FINGERPRINT, info, record, scores
 
 
 class Memory(Sink):
@@ -11,7 +11,7 @@ class Memory(Sink):
         self.calls: list[tuple] = []
 
     def open(self, run):
-        self.calls.append(("open", run.run_id))
+        self.calls.append(("open", run.fingerprint))
         return "hello"
 
     def log(self, row, scores=None):
@@ -41,7 +41,7 @@ def test_each_sink_gets_everything_and_its_opening_line_reaches_all(tmp_path):
     group.log({"step": 1}, scores(1.0, 2.0))
     group.note("early stop")
     group.close(end)
-    opened = [("open", RUN_ID), ("note", "hello"), ("note", "hello")]
+    opened = [("open", FINGERPRINT), ("note", "hello"), ("note", "hello")]
     assert a.calls == b.calls == [*opened, ("log", 1), ("note", "early stop"), ("close", end)]
 
 
