@@ -1,10 +1,10 @@
-"""What the tests of data share."""
+"""Fixtures of the tests of data."""
 
 import pytest
 
 
 @pytest.fixture(autouse=True)
 def cache(tmp_path, monkeypatch):
-    """Give each test a cache of its own and return its folder."""
+    """Give each test its own cache and return the folder."""
     monkeypatch.setenv("NORMLAB_CACHE", str(tmp_path / "cache"))
     return tmp_path / "cache"

@@ -65,7 +65,7 @@ def test_resumes_exactly(mode, size, drawn):
     assert take(resumed, 40) == take(whole, 40)
 
 
-def test_a_place_that_is_not_there_is_refused():
+def test_resuming_beyond_the_epoch_is_refused():
     with pytest.raises(ValueError, match="cannot resume at batch 1000"):
         stream().load_state_dict({"epoch": 0, "index": 1000})
 

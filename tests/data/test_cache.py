@@ -1,4 +1,4 @@
-"""The cache: built once, whole or absent, never trusted when damaged."""
+"""The cache: each entry is built once, completely or not at all, and rebuilt if damaged."""
 
 import multiprocessing
 import os
@@ -23,7 +23,7 @@ DAMAGES = [(MANIFEST, text) for text in MANIFESTS] + [("a.txt", "tex!"), ("b.txt
 
 
 @pytest.mark.parametrize(("name", "text"), [*DAMAGES, (MANIFEST, None)])
-def test_an_entry_is_built_once_and_again_if_it_is_damaged(cache, name, text):
+def test_an_entry_is_built_once_and_rebuilt_if_damaged(cache, name, text):
     build = Builder()
     entry = cached_folder("x", build)
     assert entry == cache / "x" and is_whole(entry)

@@ -26,14 +26,14 @@ def test_prints_the_description_as_yaml_or_json(tmp_path, capsys, options, read)
     description = read(capsys.readouterr().out)
     assert description["sizes"] == {"train": 2, "valid": 1, "test": 1}
     assert len(description["checksums"]["test"]["de"]) == 64
-    # Both training sides are alike but for a letter more: one batch of two, padded on both sides.
+    # The two training pairs differ by one letter: one batch of two, padded on both sides.
     lengths = description["tokens"]["train"]
     real = lengths["de"] + lengths["en"] + 4
     longest = sum(description["lengths"]["train"][lang]["max"] + 1 for lang in ("de", "en"))
     assert description["padding_share"] == pytest.approx(1 - real / (2 * longest))
 
 
-def test_bad_text_is_one_message_and_a_status(tmp_path, capsys):
+def test_bad_text_is_one_message_and_an_exit_status(tmp_path, capsys):
     write_corpus(tmp_path, test=b"\xff\n")
     assert cli.main(["inspect", "--data", "task=translation", f"data_dir={tmp_path}"]) == 1
     captured = capsys.readouterr()
@@ -42,7 +42,7 @@ def test_bad_text_is_one_message_and_a_status(tmp_path, capsys):
 
 
 @pytest.mark.parametrize("path", sorted((CONFIG_DIR / "task").glob("*.yaml")), ids=lambda p: p.stem)
-def test_a_task_config_opens_with_its_command(path):
+def test_a_task_config_begins_with_its_command(path):
     command, description = path.read_text("utf-8").splitlines()[:2]
     assert command.startswith(f"# normlab train task={path.stem}")
     assert description.startswith("# ")

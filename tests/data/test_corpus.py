@@ -1,4 +1,4 @@
-"""Reading parallel text: what is refused, and what the message names."""
+"""Reading parallel text, and the errors for bad text."""
 
 import gzip
 import hashlib
@@ -56,7 +56,7 @@ def test_a_missing_file_is_named(tmp_path):
         read(tmp_path, "valid")
 
 
-def test_checksums_are_those_of_the_files(tmp_path):
+def test_checksums_equal_those_of_the_files(tmp_path):
     write_split(tmp_path, "train", "\u00e4\nb\n".encode(), b"x\ny\n")
     files = [tmp_path / f"train.{lang}" for lang in ("de", "en")]
     assert read(tmp_path).checksums() == [
@@ -75,7 +75,7 @@ def write_corpus(folder):
         write_split(folder, split, f"{split} a\nb\n".encode(), b"x\ny\n")
 
 
-def test_a_folder_has_its_splits(tmp_path):
+def test_the_splits_of_a_folder(tmp_path):
     write_corpus(tmp_path)
     splits = folder_corpus(tmp_path).splits
     assert list(splits) == ["train", "valid", "test"]
@@ -87,7 +87,7 @@ def test_a_folder_has_its_splits(tmp_path):
         folder_corpus(None)
 
 
-def test_the_key_follows_content_and_form(tmp_path):
+def test_the_key_depends_on_content_and_form(tmp_path):
     one, two = tmp_path / "one" / "text", tmp_path / "two" / "text"
     for folder in (one, two):
         folder.parent.mkdir()

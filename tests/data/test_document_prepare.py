@@ -1,4 +1,4 @@
-"""Preparing documents: what is encoded, left out, counted, refused and cached."""
+"""Preparing documents: encoding, repeated documents, description, errors and the cache."""
 
 import hashlib
 from itertools import pairwise
@@ -51,7 +51,7 @@ def texts_of(prepared, split):
     return [sentences[a:b] for a, b in pairwise(data.documents)]
 
 
-def test_sentences_come_back_in_their_documents():
+def test_sentences_are_decoded_in_their_documents():
     prepared = prepare(SPLITS)
     for split, documents in SPLITS.items():
         assert texts_of(prepared, split) == documents
@@ -74,7 +74,7 @@ def test_description_by_hand():
     assert (description["source"], description["licence"]) == ("given", "none")
 
 
-def test_no_document_stands_in_two_splits():
+def test_no_document_is_in_two_splits():
     splits = {
         "train": [["One."], ["Two."], ["Three.", "Four."], ["One."], ["Three."], ["Two."]],
         "valid": [["Two."], ["Five."], ["Six."], ["Five."]],
@@ -129,7 +129,7 @@ def test_a_second_preparation_reads_the_cache():
 
 
 @pytest.mark.parametrize("train", [[], SPLITS["valid"]])
-def test_a_split_without_documents_of_its_own_is_named(train):
+def test_a_split_with_only_repeated_documents_is_named(train):
     with pytest.raises(ValueError, match=r"has no examples in train \(.*give train, valid and"):
         prepare({**SPLITS, "train": train})
 

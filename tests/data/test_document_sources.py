@@ -1,4 +1,4 @@
-"""Where documents come from: what each source gives, refuses and leaves out."""
+"""The sources of documents: what each yields, leaves out and refuses."""
 
 import csv
 import gzip
@@ -20,7 +20,7 @@ def splits_of(corpus):
     return found
 
 
-# --- the documentation that every Python carries ---
+# --- the documentation of Python ---
 
 
 def test_pydoc_has_text_in_every_split_and_no_code(monkeypatch):
@@ -82,7 +82,7 @@ def test_split_sentences_keeps_all_text():
     assert split_sentences(" \n ", language="en") == []
 
 
-# --- files of the user's own ---
+# --- the user's own files ---
 
 
 def folder_documents(place, **values):
@@ -131,7 +131,7 @@ def test_paragraphs_are_cut_into_sentences(tmp_path):
     assert files == [("It is so.", "It was not so.", "Was it?", "New.", "One.")]
 
 
-def test_the_key_of_a_folder_follows_content_and_settings_and_not_the_place(tmp_path):
+def test_the_key_of_a_folder_depends_on_content_and_settings_but_not_on_the_path(tmp_path):
     one, two = tmp_path / "one" / "text", tmp_path / "two" / "text"
     for folder in (one, two):
         folder.mkdir(parents=True)
@@ -144,7 +144,7 @@ def test_the_key_of_a_folder_follows_content_and_settings_and_not_the_place(tmp_
     assert folder_documents(two).key() != key
 
 
-def test_what_a_folder_lacks_is_named(tmp_path):
+def test_missing_files_of_a_folder_are_named(tmp_path):
     with pytest.raises(ValueError, match=r"set data_dir to a file or folder with train\.txt"):
         folder_documents(None)
     with pytest.raises(ValueError, match=r"absent has no .*set data_dir"):
@@ -231,7 +231,7 @@ def test_wikitext_headings_begin_articles(hub):
 
 
 @pytest.mark.parametrize("missing", [["validation"], ["test"], ["validation", "test"]])
-def test_missing_rows_are_held_out_of_train(hub, missing):
+def test_missing_splits_are_held_out_of_train(hub, missing):
     rows = [f"Row {i}." for i in range(80)]
     hub.write([*rows, *rows[:5]], "train")
     for split in {"validation", "test"} - set(missing):
@@ -247,7 +247,7 @@ def test_missing_rows_are_held_out_of_train(hub, missing):
     assert all(len(part) > 5 for part in parts)
 
 
-def test_the_key_of_tables_follows_content_and_settings(hub):
+def test_the_key_of_tables_depends_on_content_and_settings(hub):
     hub.write(["One.", "", "Two."])
     key = hub().key()
     assert hub(valid_share=0.1).key() != key

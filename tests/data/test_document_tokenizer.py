@@ -1,4 +1,4 @@
-"""The vocabulary of documents: ids, word beginnings, texts that come back, what is refused."""
+"""The vocabulary of documents: ids, word beginnings, decoding, and errors."""
 
 import multiprocessing
 import unicodedata
@@ -44,7 +44,7 @@ def ids_of(tokenizer, text):
 
 @given(text=st.text() | st.text("[MASKUNPD]# "))
 @every_kind
-def test_only_the_unknown_special_comes_out(kind, text):
+def test_text_never_becomes_special_ids_except_unknown(kind, text):
     tokenizer = TOKENIZERS[kind]
     [(ids, begins)] = tokenizer.encode([text])
     allowed = {tokenizer.unk_id} if kind[0] == "wordpiece" else set()
@@ -58,7 +58,7 @@ assigned = st.text(st.characters(exclude_categories=("Cs", "Cn")))
 
 
 @given(text=assigned.map(lambda x: unicodedata.normalize("NFC", x).strip()))
-def test_bpe_gives_every_text_back(text):
+def test_bpe_decodes_every_text_to_itself(text):
     tokenizer = TOKENIZERS["bpe", False]
     assert tokenizer.decode(ids_of(tokenizer, text)) == text
 
@@ -94,6 +94,6 @@ def test_the_same_text_gives_the_same_ids_in_another_process():
 
 @pytest.mark.parametrize("pieces", PIECES)
 @pytest.mark.parametrize("vocab_size", [7, 30])
-def test_a_vocabulary_without_room_is_refused(pieces, vocab_size):
+def test_a_vocabulary_that_is_too_small_is_refused(pieces, vocab_size):
     with pytest.raises(ValueError, match=rf"vocab_size={vocab_size} is too small: .* \d+ entries"):
         DocumentTokenizer.train(TEXT, pieces=pieces, vocab_size=vocab_size, lowercase=False)

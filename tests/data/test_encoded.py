@@ -14,7 +14,7 @@ def text():
     return EncodedText.from_sentences(SENTENCES)
 
 
-def test_sentences_come_back_mapped(text, tmp_path):
+def test_appended_sentences_are_memory_mapped(text, tmp_path):
     text.append(tmp_path, "train.source")
     loaded = EncodedText.load(tmp_path, "train.source")
     assert [loaded[i].tolist() for i in range(len(loaded))] == SENTENCES
@@ -28,7 +28,7 @@ def test_padded_sentences_end_with_their_mark(text):
     assert padded.dtype == torch.int64
 
 
-def test_select_packs_again_and_lengths_of_pairs_count_the_end_mark(text):
+def test_select_packs_and_lengths_of_pairs_count_the_end_mark(text):
     chosen = text.select(np.array([3, 0]))
     assert [chosen[0].tolist(), chosen[1].tolist()] == [[9, 10], [5, 6, 7]]
     pairs = EncodedPairs(text, EncodedText.from_sentences([[1], [2], [3, 3], [4]]))

@@ -1,4 +1,4 @@
-"""Masks: what may be chosen, how often, what stands there then, and dice of an example's own."""
+"""Masks: which tokens are chosen, how often, what replaces them, and each example's dice."""
 
 import numpy as np
 import pytest
@@ -29,14 +29,14 @@ def masked(ids, *, seed=0, share=0.15, maskable=None, **values):
 
 
 def text(rows, tokens, *, seed=0):
-    """Return [CLS] and so many ordinary tokens in every row."""
+    """Return rows of [CLS] and `tokens` ordinary tokens."""
     ids = np.random.default_rng(seed).integers(ORDINARY.start, ORDINARY.stop, (rows, tokens + 1))
     ids[:, 0] = CLS
     return ids
 
 
 def picked(found, ids):
-    """Return bool [B, P]: the tokens that are to be predicted."""
+    """Return bool [B, P]: the tokens to predict."""
     out = np.zeros(np.shape(ids), bool)
     rows = np.nonzero(found.chosen)[0]
     out[rows, found.places[found.chosen]] = True
@@ -55,7 +55,7 @@ def padded(lists):
 
 @few
 @given(lists=rows, seed=st.integers(0, 99), share=st.floats(0.01, 1), whole_words=st.booleans())
-def test_labels_are_the_tokens_that_stood_there(lists, seed, share, whole_words):
+def test_labels_are_the_original_tokens(lists, seed, share, whole_words):
     ids = padded(lists)
     begins = np.random.default_rng(seed).random(ids.shape) < (0.5 if whole_words else 1)
     before = ids.copy()
@@ -93,12 +93,12 @@ def test_the_share_is_met_in_every_sequence_and_on_average(share):
     "split", [(0.8, 0.1, 0.1), (0.5, 0.2, 0.3), (1.0, 0.0, 0.0), (0.0, 0.0, 1.0)]
 )
 @pytest.mark.parametrize("word", [1, 3])
-def test_the_parts_of_the_chosen(split, word):
+def test_the_shares_of_masked_replaced_and_kept_tokens(split, word):
     ids = text(3000, 40)
-    begins = np.arange(41) % word == 1 % word  # words of so many tokens
+    begins = np.arange(41) % word == 1 % word  # words of `word` tokens
     found = masked(ids, split=split, begins=np.broadcast_to(begins, ids.shape))
     now = found.ids[picked(found, ids)]
-    same = split[1] / len(ORDINARY)  # a random token is the true one as often
+    same = split[1] / len(ORDINARY)  # a random token may be the true one
     expected = [split[0], split[1] - same, split[2] + same]
     parts = [now == MASK, (now != MASK) & (now != found.labels), now == found.labels]
     for part, share in zip(parts, expected, strict=True):
@@ -106,7 +106,7 @@ def test_the_parts_of_the_chosen(split, word):
 
 
 def words(ids, begins):
-    """Return lists of the columns of each word of a row."""
+    """Return the columns of each word in a row."""
     found = []
     for column, token in enumerate(ids):
         if token < ORDINARY.start:
@@ -136,7 +136,7 @@ def test_whole_words_keep_the_share_on_average():
 KEY = {"seed": 3, "epoch": 1, "count": DICE}
 
 
-def test_dice_are_an_examples_own_and_of_its_epoch_seed_and_purpose():
+def test_dice_depend_on_example_epoch_seed_and_purpose_alone():
     examples = np.array([5, 0, 1000, 7])
     together = dice("masks", examples=examples, width=9, **KEY)
     assert together.shape == (4, 9, DICE)
@@ -149,6 +149,6 @@ def test_dice_are_an_examples_own_and_of_its_epoch_seed_and_purpose():
         assert not np.isclose(dice(examples=examples, width=9, **values), together).any()
 
 
-def test_a_split_that_is_none_is_refused():
+def test_shares_that_do_not_sum_to_one_are_refused():
     with pytest.raises(ValueError, match=r"mask_split=\[.*\] must be three parts that sum to 1"):
         masked(text(1, 5), split=[0.8, 0.1, 0.2])

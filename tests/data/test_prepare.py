@@ -1,4 +1,4 @@
-"""Preparing a corpus: what is encoded, kept, refused and described."""
+"""Preparing a corpus: encoding, long sentences, errors and the description."""
 
 import pytest
 
@@ -79,7 +79,7 @@ def test_vocabularies_come_from_training_text_alone():
     assert apart.source_tokenizer.unk_id not in apart.source_tokenizer.encode_batch(["\u00e4"])[0]
 
 
-def test_separators_inside_a_sentence_survive_and_blank_training_pairs_are_left_out():
+def test_separators_in_a_sentence_are_kept_and_blank_training_pairs_are_left_out():
     odd = (["ein\u2028Haus .", "zwei\x0c\r.", " ", "c"], ["a", "b", "d", ""])
     data = prepare(Lines({**SPLITS, "train": odd}))
     assert data.texts["train"].source == odd[0][:2]

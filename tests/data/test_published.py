@@ -1,4 +1,4 @@
-"""Multi30k and IWSLT'14 from every layout in which they are published, or not to be had."""
+"""Multi30k and IWSLT'14 in every published layout, and without a network."""
 
 import gzip
 import io
@@ -85,7 +85,7 @@ def test_protocol_on_the_released_files(tmp_path):
     ]
     assert splits["train"].target[2] == "sentence number 0 , it &apos;s fine ."
     assert splits["valid"].target[0] == "sentence number 20 , it &apos;s fine ."
-    # The five sets in their order; the apostrophe is made plain here, and entities stay.
+    # The five sets in order; apostrophes become ASCII, and entities are kept.
     assert splits["test"].target[0] == "ted.dev2010 en &amp; amp ; it &apos;s 1 ."
     assert [line.split()[0] for line in splits["test"].source[::2]] == [
         name.lower() for name in iwslt.TEST_SETS
@@ -116,7 +116,7 @@ def test_a_damaged_archive_and_one_beyond_the_limit_are_named(tmp_path, monkeypa
         list(members(archive, (".x",)))
 
 
-def test_a_download_is_whole_or_absent(tmp_path, monkeypatch):
+def test_a_partial_download_is_not_kept(tmp_path, monkeypatch):
     (tmp_path / "origin").write_bytes(b"content")
     url = (tmp_path / "origin").as_uri()
     path = download("this text", url, "copy")
@@ -177,7 +177,7 @@ def test_prepared_text_prefers_pieces_and_has_two_directions(tmp_path):
     assert back.key() != pieces.key()
 
 
-def test_without_training_text_there_is_mini_ted(tmp_path):
+def test_without_training_text_it_is_mini_ted(tmp_path):
     write_prepared(tmp_path, {"valid": 46, "test": 3})
     with pytest.raises(ValueError, match=r"neither train\.bpe\.de"):
         corpus(tmp_path).read()
@@ -209,7 +209,7 @@ def test_the_hub_s_multi30k_has_a_column_of_each_language(tmp_path, monkeypatch)
     assert found["valid"] == ParallelText(["validation", "b c"], ["validation  en", "b c en"])
 
 
-def test_multi30k_has_its_label_only_where_the_text_is_the_published_one(tmp_path, normlab_data):
+def test_only_the_published_text_is_labelled_multi30k(tmp_path, normlab_data):
     origin = normlab_data / "multi30k"
     published = captions(origin)
     assert published.label == "Multi30k"

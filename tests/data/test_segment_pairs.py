@@ -1,7 +1,6 @@
-"""Segment pairs: what an example holds, how labels fall, and that lengths do not tell them."""
+"""Segment pairs: examples, labels, and that lengths do not give the labels away."""
 
 from itertools import pairwise
-from operator import attrgetter
 
 import numpy as np
 import pytest
@@ -50,7 +49,7 @@ def encoded(documents):
 
 
 def segments_of(documents, pairs):
-    """Return the places of the tokens of A and of B of every example, taken from its row."""
+    """Return the positions in the text of the tokens of A and B of each example."""
     batch = pairs.batch(encoded(documents), np.arange(len(pairs)))
     rows = zip(batch.ids, batch.valid, batch.segments, strict=True)
     return [
@@ -60,7 +59,7 @@ def segments_of(documents, pairs):
 
 
 def documents_at(documents, places):
-    """Return the document of each place in the text."""
+    """Return the document of each position in the text."""
     stops = np.cumsum([sum(document) for document in documents])
     return np.searchsorted(stops, places, side="right")
 
@@ -71,7 +70,7 @@ def arrays(pairs):
 
 
 def prose(seed=0, documents=500, lone=0):
-    """Draw lengths as of documentation: short and long sentences, short and long documents."""
+    """Draw lengths of short and long sentences and documents, as in documentation."""
     rng = np.random.default_rng(seed)
     sizes = [*np.minimum(1 + rng.geometric(0.15, documents), 60), *[1] * lone]
     return [np.clip(rng.lognormal(2.6, 0.6, n), 2, 80).astype(int).tolist() for n in sizes]
@@ -91,10 +90,10 @@ def test_examples_are_within_the_length(nsp, documents, max_length, short_share,
 
 @few
 @given(**choices)
-def test_a_true_pair_goes_on_in_its_document(documents, max_length, short_share, seed):
+def test_a_true_pair_continues_in_its_document(documents, max_length, short_share, seed):
     pairs = made(documents, max_length=max_length, short_share=short_share, seed=seed)
     sentences = {0, *np.cumsum(flat(documents)).tolist()}
-    assert abs(len(pairs) - 2 * int(pairs.is_next.sum())) <= 1  # both labels equally often
+    assert abs(len(pairs) - 2 * int(pairs.is_next.sum())) <= 1  # both labels are equally frequent
     for (a, b), follows in zip(segments_of(documents, pairs), pairs.is_next, strict=True):
         assert a == list(range(a[0], a[0] + len(a))) and b == list(range(b[0], b[0] + len(b)))
         whole = {a[-1] + 1, b[-1] + 1} <= sentences
@@ -118,7 +117,7 @@ def test_without_pairs_every_sentence_is_in_one_example(documents, max_length, s
 
 
 @with_and_without
-def test_the_seed_and_the_epoch_alone_decide(nsp):
+def test_examples_depend_only_on_seed_and_epoch(nsp):
     documents = prose(documents=60)
     first = arrays(made(documents, seed=3, epoch=2, nsp=nsp))
     np.random.seed(9)
@@ -136,11 +135,12 @@ def distance(x, y):
 
 @pytest.mark.parametrize("lone", [0, 75])
 @pytest.mark.parametrize("max_length", [40, 128])
-def test_lengths_hardly_tell_the_label(lone, max_length):
+def test_lengths_hardly_give_the_label_away(lone, max_length):
     epochs = [made(prose(lone=lone), max_length=max_length, epoch=epoch) for epoch in range(4)]
     true = np.concatenate([pairs.is_next for pairs in epochs])
-    for name in ("lengths", "a.tokens", "b.tokens"):
-        values = np.concatenate([attrgetter(name)(pairs) for pairs in epochs])
+    lengths = [(x.lengths, *(segment.tokens for segment in x.segments)) for x in epochs]
+    for name, parts in zip(("whole", "A", "B"), zip(*lengths, strict=True), strict=True):
+        values = np.concatenate(parts)
         assert values[true].mean() == pytest.approx(values[~true].mean(), rel=0.12), name
         assert distance(values[true], values[~true]) < 0.1, name  # a guess is right in under 55 %
 
@@ -180,14 +180,14 @@ def test_a_batch_of_pairs_by_hand():
 
 
 @pytest.mark.parametrize("documents", [[[3, 4, 5]], [[3], [4], [5]]])
-def test_text_without_pairs_says_so(documents):
+def test_text_without_pairs_is_refused(documents):
     with pytest.raises(ValueError, match=r"two documents, one of them with two .*nsp=false"):
         made(documents)
     assert made(documents, nsp=False).segments[0].tokens.sum() == flat(documents).sum()
 
 
 @pytest.mark.parametrize(("max_length", "nsp", "left"), [(4, True, 1), (3, False, 1)])
-def test_a_length_of_marks_alone_is_refused(max_length, nsp, left):
+def test_a_length_with_room_for_marks_alone_is_refused(max_length, nsp, left):
     message = f"max_length={max_length} is too small: special tokens leave room for only {left}"
     with pytest.raises(ValueError, match=message):
         made([[3, 4], [5, 6]], max_length=max_length, nsp=nsp)

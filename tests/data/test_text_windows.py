@@ -1,4 +1,4 @@
-"""Windows of a causal language model: what is in them, by hand and for any text."""
+"""Windows of a causal language model, by hand and for random texts."""
 
 from itertools import pairwise
 
@@ -37,7 +37,7 @@ def test_windows_by_hand():
     assert len(windows) == 4
 
 
-def test_a_long_sentence_goes_on_and_is_counted():
+def test_a_long_sentence_continues_in_the_next_window():
     windows, batch = cut([[2, 7, 1], [3]], max_length=3)
     assert rows(batch, "next_ids") == [
         [10, 11],
@@ -73,7 +73,7 @@ def test_every_token_is_predicted_once_and_only_long_sentences_are_cut(documents
     for before, row, ended in zip(predicted, predicted[1:], windows.ends, strict=False):
         if row[0] not in begins or row[0] == EOS:
             assert len(before) == max_length < max(predictions)
-        # As many as fit: the next sentence, if its document goes on, would be too much.
+        # As many as fit: the next sentence of the document would be too long.
         elif not ended and max(predictions) <= max_length:
             place = int(np.searchsorted(offsets, row[0] - 10))
             assert len(before) + predictions[place] > max_length

@@ -1,4 +1,4 @@
-"""Subwords: nothing is lost, special ids stay special, the vocabulary is the training text's."""
+"""Subwords: decoding restores the text, and text never becomes special ids."""
 
 import pytest
 
@@ -18,13 +18,13 @@ def raw():
 
 
 @pytest.mark.parametrize("line", LINES)
-def test_raw_text_comes_back(raw, line):
+def test_decoding_restores_raw_text(raw, line):
     (ids,) = raw.encode_batch([line])
     assert raw.decode(ids) == line
 
 
-def test_markup_in_text_is_text(raw):
-    # Trained on so much of it that byte-pair merges spell out every mark.
+def test_markup_in_text_is_ordinary_text(raw):
+    # Trained on enough markup that byte-pair merges form every mark.
     noisy = Tokenizer.train(["a </s> b <pad> <s> <unk>"] * 50, form="raw", vocab_size=200)
     wordwise = Tokenizer.train(["a </s> b <pad> <s> <unk>"] * 50, form="tokenized", vocab_size=200)
     for tokenizer in (raw, noisy, wordwise):
@@ -42,7 +42,7 @@ def test_unknown_characters_are_unknown(raw):
 def test_pieces_are_the_training_pieces():
     lines = ["die pyra@@ mide .", "die &apos;s <unk> pyra@@ mi@@ de"]
     tokenizer = Tokenizer.train(lines, form="bpe", vocab_size=5)
-    # die, pyra@@ twice, then the rest by name; `<unk>` is no entry of its own.
+    # die and pyra@@ occur twice, the rest follows by name; `<unk>` gets no entry.
     assert len(tokenizer) == 4 + 7
     ids, unknown = tokenizer.encode_batch([lines[1], "der pyra@@ <unk>"])
     assert ids == [4, 6, 3, 5, 9, 8]

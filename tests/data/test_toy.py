@@ -1,4 +1,4 @@
-"""The built-in corpus: reproducible, without repeats, and right German by rules written here."""
+"""The built-in corpus: reproducible, without repeats, and correct German by independent rules."""
 
 import re
 from collections import Counter
@@ -33,16 +33,16 @@ def splits():
     return ToyCorpus(size=3000, valid_size=200, test_size=200).splits
 
 
-def test_the_text_is_that_of_its_seed():
+def test_the_text_depends_on_the_seed_alone():
     first, other = (
         ToyCorpus(size=1, valid_size=1, seed=seed).splits["test"].checksums() for seed in (1, 2)
     )
-    # A change of the grammar or its words changes the text: raise VERSION with this sum.
+    # If the grammar or its words change the text, change this checksum and raise VERSION.
     assert first[0] == "da59634eb116fd980908bb0bc84121fc42002b83b6850e42eb867f2232584ae2"
     assert first != other
 
 
-def test_no_sentence_is_repeated_and_the_size_of_train_moves_no_other_split(splits):
+def test_no_sentence_is_repeated_and_other_splits_do_not_depend_on_the_size_of_train(splits):
     sources = [line for text in splits.values() for line in text.source]
     assert len(set(sources)) == len(sources) == 3400
     small = ToyCorpus(size=50, valid_size=200, test_size=200).splits
@@ -74,7 +74,7 @@ def test_the_verb_is_second_in_a_main_clause_and_last_in_a_subordinate_one(split
             words = clause.rstrip(",").split()
             assert sum(word in verbs for word in words) == 1
             place = next(i for i, word in enumerate(words) if word in verbs)
-            before = " ".join(words[:place]).lower()  # the only thing before a verb that is second
+            before = " ".join(words[:place]).lower()  # what comes before a verb in second position
             if kind != "und":
                 assert place == len(words) - 1, line
                 last += 1

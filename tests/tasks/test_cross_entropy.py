@@ -1,4 +1,4 @@
-"""The summed loss and its hand-made gradient are those of torch's own cross-entropy."""
+"""The summed loss and its hand-written gradient equal torch's cross-entropy."""
 
 import pytest
 import torch
@@ -26,7 +26,7 @@ def gradient_of(loss, logits, pull):
 @pytest.mark.parametrize("dtype", TYPES)
 @pytest.mark.parametrize("chunk", [11 * 5, 3])
 def test_loss_and_gradient_equal_torchs(monkeypatch, dtype, smoothing, pull, chunk):
-    # chunks: five rows, the last chunk two; a row at a time
+    # chunks of five rows (the last has two), or of one row
     monkeypatch.setattr(base, "_CACHE_ELEMENTS", chunk)
     logits, targets = example(dtype)
     exact = logits.detach().double().requires_grad_()

@@ -1,4 +1,4 @@
-"""What scores are worth without learning, beside what models of one guess and copies score."""
+"""The untrained baselines of scores, compared with models that always guess the same."""
 
 import math
 
@@ -16,7 +16,7 @@ def entropy(targets: torch.Tensor) -> float:
     return -sum(p * math.log(p) for p in share.tolist() if p)
 
 
-def test_a_language_model_is_held_against_the_frequencies_of_its_own_targets():
+def test_the_baseline_of_a_language_model_is_the_frequencies_of_its_targets():
     task = lm()
     everything = task.batch("test", range(len(task.lengths("test"))))
     floors, nats = task.floors(), entropy(everything.tgt_out)
@@ -27,7 +27,7 @@ def test_a_language_model_is_held_against_the_frequencies_of_its_own_targets():
     assert floors["bits_per_character"] == pytest.approx(bits)
 
 
-def test_a_masked_model_is_held_against_all_tokens_that_may_be_masked():
+def test_the_baseline_of_a_masked_model_is_all_tokens_that_may_be_masked():
     task, all_masked = mlm(), mlm(mask_share=1.0)
     batch = all_masked.batch("test", range(len(task.lengths("test"))))
     floors, nats = task.floors(), entropy(batch.labels)
@@ -41,7 +41,7 @@ def test_a_masked_model_is_held_against_all_tokens_that_may_be_masked():
     assert floors["loss"] == pytest.approx(floors["mlm_loss"] + floors["nsp_loss"])
 
 
-def test_translation_is_held_against_its_source_copied():
+def test_the_baseline_of_translation_is_a_copy_of_the_source():
     task = translation()
     floors = task.floors()
     copied = task.score_lines("test", task.data.texts["test"].source)

@@ -1,4 +1,4 @@
-"""Causal language modelling: losses, scores, token by token, and text that a model writes."""
+"""Causal language modelling: losses, scores, single-token decoding, and generated text."""
 
 import math
 
@@ -19,7 +19,7 @@ BOS, EOS = DocumentTokenizer.bos_id, DocumentTokenizer.eos_id
 
 
 class FewWords(SmallDocuments):
-    """Two documents to score, of 9 + 4 and of 3 characters with those after sentences."""
+    """Two documents of 9 + 4 and of 3 characters, including the one after each sentence."""
 
     name = "few"
 
@@ -56,7 +56,7 @@ def task():
     return lm()
 
 
-def test_a_batch_is_its_windows():
+def test_a_batch_holds_its_windows():
     task = lm(FewWords())
     tokens = task.data.splits["test"].text.ids.tolist()
     ends = task.data.splits["test"].text.offsets[task.data.splits["test"].documents]
@@ -127,7 +127,7 @@ def prompt_ids(task, prompt):
 
 
 def forced(task, model, prompt, count):
-    """Return the likeliest tokens after a prompt, by teacher forcing of all that came before."""
+    """Return the most likely tokens after a prompt, each by teacher forcing."""
     ids = prompt_ids(task, prompt)
     for _ in range(count):
         row = torch.tensor([ids])
@@ -144,7 +144,7 @@ def forced(task, model, prompt, count):
     [("wordpiece", "bn", {"temperature": 0.0}), ("bpe", "in", {"top_k": 1})],
 )
 @torch.no_grad()
-def test_greedy_is_the_likeliest_under_teacher_forcing(pieces, norm, settings):
+def test_greedy_takes_the_most_likely_token_of_teacher_forcing(pieces, norm, settings):
     task = lm(pieces=pieces, vocab_size={"bpe": 330, "wordpiece": 70}[pieces])
     model = text_model(task, norm)
     prompt = "the blue\na river"
@@ -173,7 +173,7 @@ class Fixed(CausalLM):
 
 
 def fixed(task, max_positions=20, **likely):
-    """Return a model that holds some tokens for likely: `word` an ordinary one, `end` the last."""
+    """Return a model with likely tokens: `word` is an ordinary one, `end` the end mark."""
     logits = torch.zeros(len(task.data.tokenizer))
     word = prompt_ids(task, "the")[1]
     for name, value in likely.items():
@@ -207,7 +207,7 @@ def test_a_prompt_that_leaves_no_room_is_refused(task):
         task.generate(model, "a a a a", sampling(), seed=0)
 
 
-def test_a_character_of_several_bytes_comes_whole(task):
+def test_a_character_of_several_bytes_is_generated_whole(task):
     first, second = task.data.tokenizer.encode(["\u00df"])[0][0][-2:]
     model = fixed(task)
 

@@ -78,7 +78,7 @@ def drawn(stream, count):
         ({"batch_size": 2}, "bn", False),
     ],
 )
-def test_a_norm_that_may_be_given_one_masked_token_is_refused_at_the_start(changes, norm, refused):
+def test_a_norm_that_may_get_a_single_masked_token_is_refused_at_the_start(changes, norm, refused):
     task = mlm(**changes)
     config = {"seed": 1, **dict.fromkeys(SITES)}
     said = nullcontext()
@@ -88,7 +88,7 @@ def test_a_norm_that_may_be_given_one_masked_token_is_refused_at_the_start(chang
         check_start(config, task, text_model(task, norm), ALONE)
 
 
-def test_a_batch_is_its_examples_masked(task):
+def test_a_batch_holds_its_masked_examples(task):
     pairs = task.drawn("valid")
     batch = task.batch("valid", range(12))
     whole = pairs.batch(task.data.splits["valid"], np.arange(12))
@@ -102,7 +102,7 @@ def test_a_batch_is_its_examples_masked(task):
     assert batch.positions == batch.ids.numel() == batch.tokens + batch.padding
 
 
-def test_an_example_is_masked_alike_in_every_batch():
+def test_an_example_has_the_same_masks_in_every_batch():
     task = mlm(whole_word=True)
     together = task.batch("valid", [3, 0, 17, 30])
     labels = iter(together.labels.tolist())
@@ -116,7 +116,7 @@ def test_an_example_is_masked_alike_in_every_batch():
 
 
 @torch.no_grad()
-def test_the_loss_is_each_part_over_its_own_count(task):
+def test_each_loss_is_divided_by_its_own_count(task):
     model = text_model(task)
     scores = task.evaluate(model, "valid", ALONE)
     batch = task.batch("valid", range(len(task.lengths("valid"))))
@@ -138,7 +138,7 @@ def test_the_loss_is_each_part_over_its_own_count(task):
         assert scores[name].higher_is_better
 
 
-def test_buckets_of_length_add_up_to_the_whole(task):
+def test_length_buckets_add_up_to_the_whole_split(task):
     model = text_model(task)
     scores = task.evaluate(model, "test", ALONE)
     names = ["length_1_16", "length_17_24", "length_25_28", "length_over_28"]
@@ -169,7 +169,7 @@ def test_without_pairs_there_is_no_pair_loss():
 
 
 @pytest.mark.parametrize("size", [(8, None), (None, 300)])
-def test_the_stream_takes_examples_and_masks_of_its_epoch(size):
+def test_the_stream_yields_the_examples_and_masks_of_its_epoch(size):
     task = mlm(batch_size=size[0], max_tokens=size[1])
     stream = task.train_batches(ALONE, 4)
     for epoch, last in ((0, None), (1, None), (2, 3)):
@@ -185,7 +185,7 @@ CHANGED = {"length_change": LengthChange(step=6, max_length=32), "max_length": 2
 
 @pytest.mark.parametrize("changes", [{}, CHANGED], ids=["one_length", "length_change"])
 @pytest.mark.parametrize("count", [0, 11, 140])
-def test_a_stream_goes_on_where_its_state_says(changes, count):
+def test_a_stream_resumes_from_its_state(changes, count):
     task = mlm(**changes)
     stream = task.train_batches(ALONE, 1)
     for _ in range(count):
@@ -260,7 +260,7 @@ def test_the_test_is_repeated_under_conditions_that_matter(tmp_path):
     assert len({round(found["bn"][name], 6) for name in ("test", *stats, both)}) == 4
 
 
-def test_padding_may_be_asked_for(task):
+def test_extra_padding_changes_no_loss(task):
     batch, narrow = (task.batch("valid", range(6), padding=share) for share in (0.75, 0.0))
     assert batch.padding / batch.positions == pytest.approx(0.75, abs=0.02)
     losses = [task.losses(text_model(task, max_positions=120), x) for x in (batch, narrow)]
@@ -268,7 +268,7 @@ def test_padding_may_be_asked_for(task):
         assert losses[0][name].item() == pytest.approx(losses[1][name].item(), rel=1e-10)
 
 
-def test_statistics_are_estimated_on_the_length_that_training_ends_with():
+def test_recalibration_uses_the_final_length():
     task = mlm(max_length=12, length_change=LengthChange(step=3, max_length=32), short_share=0.0)
     stream = task.calibration_batches(ALONE, 1)
     assert max(next(stream).ids.shape[1] for _ in range(8)) > 12

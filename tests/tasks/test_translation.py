@@ -32,7 +32,7 @@ def built(task, norm="ln", place="pre", **changes):
     return model.double().eval()
 
 
-def test_a_batch_is_as_laid_out_by_hand(task):
+def test_a_batch_by_hand(task):
     pairs = EncodedPairs(
         EncodedText.from_sentences([[9], [5, 6, 7], [8, 9]]),
         EncodedText.from_sentences([[11, 12], [13], [14, 15, 16]]),
@@ -54,7 +54,7 @@ def forced(model, batch):
     return model.project(model(batch.source, source, batch.tgt_in, target)).log_softmax(-1)
 
 
-def test_the_loss_is_that_of_every_real_token(task):
+def test_the_loss_sums_over_real_tokens(task):
     model = built(task)
     batch = next(task.train_batches(Shard(0, 1), 1))
     tables = forced(model, batch)[batch.tgt_valid]
@@ -87,7 +87,7 @@ def test_a_limit_scores_sentences_spread_over_the_split(task, tmp_path):
 
 
 class Ranks:
-    """Stands for a process group whose ranks are threads."""
+    """A process group whose ranks are threads."""
 
     def __init__(self, size):
         self.barrier = threading.Barrier(size, timeout=60)
@@ -131,7 +131,7 @@ def test_shards_score_as_the_whole_does(task, monkeypatch, tmp_path):
     assert lines == (tmp_path / "shards.txt").read_text("utf-8") and lines.count("\n") == 20
 
 
-def test_hypotheses_stand_in_the_order_of_the_split(tmp_path):
+def test_hypotheses_are_in_the_order_of_the_split(tmp_path):
     # evaluation and translation batch sentences differently, and a batch has one length limit
     task = translation(test_search=SearchSettings(beam=2, length_factor=0.0, length_offset=9))
     model = built(task)
@@ -140,7 +140,7 @@ def test_hypotheses_stand_in_the_order_of_the_split(tmp_path):
     assert found == task.translate(model, task.data.texts["test"].source)
 
 
-def test_a_split_that_is_not_there_is_named(task):
+def test_an_unknown_split_is_named(task):
     with pytest.raises(ValueError, match=r"no split 'tset'; choose from train, valid, test"):
         task.evaluate(built(task), "tset", Shard(0, 1))
 

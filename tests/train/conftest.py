@@ -1,4 +1,4 @@
-"""What tests of training share: a corpus, and one run that nobody disturbed."""
+"""Fixtures of the tests of training: a corpus, and one run that was never interrupted."""
 
 from pathlib import Path
 
@@ -15,7 +15,7 @@ def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="session")
 def undisturbed(corpus: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Return the folder of the run `RESUMED`, carried out without a disturbance."""
+    """Return the folder of the run `RESUMED`, which was never interrupted."""
     folder = tmp_path_factory.mktemp("undisturbed")
     ended = run(["train", *tiny(corpus, folder / "runs", *RESUMED)], folder / "log")
     assert ended.status == 0, ended.output

@@ -46,8 +46,8 @@ DAMAGE = {
 
 
 @pytest.mark.parametrize("how", [*DAMAGE, "bomb", "code", "twice"])
-def test_a_checkpoint_that_is_none_is_one_line_with_the_way_out(checkpoints: Checkpoints, how):
-    """It is never code, and never larger than it is."""
+def test_a_damaged_checkpoint_is_one_line_that_says_what_to_do(checkpoints: Checkpoints, how):
+    """No code in it is run, and nothing is unpacked beyond its size."""
     checkpoints.save(path := checkpoints.last, STATE)
     whole = path.read_bytes()
     path.write_bytes(DAMAGE[how](whole) if how in DAMAGE else repacked(whole, how))
@@ -60,7 +60,7 @@ def test_a_checkpoint_that_is_none_is_one_line_with_the_way_out(checkpoints: Che
 
 
 def repacked(whole: bytes, how: str) -> bytes:
-    """Return the archive of a checkpoint, packed anew as an attacker would."""
+    """Return the archive of a checkpoint, repacked as an attacker would."""
     source, made = zipfile.ZipFile(io.BytesIO(whole)), io.BytesIO()
     with zipfile.ZipFile(made, "w") as target:
         for entry in source.infolist():
@@ -78,7 +78,7 @@ def repacked(whole: bytes, how: str) -> bytes:
 def test_the_average_is_the_mean_of_the_last_k(checkpoints: Checkpoints):
     for step, value in ((10, 100.0), (20, 1.0), (30, 2.0), (40, 6.0)):
         checkpoints.keep_for_average(step, {"w": torch.full((2,), value)}, 3)
-    checkpoints.keep_for_average(50, {"w": torch.ones(1)}, 0)  # nothing is averaged: not kept
+    checkpoints.keep_for_average(50, {"w": torch.ones(1)}, 0)  # no averaging, so nothing is kept
     assert len(list(checkpoints.folder.glob("step-*.pt"))) == 3
     assert checkpoints.average(40, 3)["w"].tolist() == [3.0, 3.0]  # (1 + 2 + 6) / 3
     assert checkpoints.average(40, 2)["w"].tolist() == [4.0, 4.0]  # (2 + 6) / 2
@@ -100,7 +100,7 @@ def test_averaging_is_exact_where_float32_sums_are_not():
         ({"other": torch.ones(1)}, "another model: it has other"),
     ],
 )
-def test_weights_of_another_model_and_nan_are_named_and_none_is_loaded(changed, said):
+def test_weights_that_do_not_fit_or_are_nan_are_named_and_none_is_loaded(changed, said):
     model = torch.nn.Linear(3, 2)
     before = {name: value.clone() for name, value in model.state_dict().items()}
     with pytest.raises(ValueError, match=said):

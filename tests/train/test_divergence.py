@@ -1,4 +1,4 @@
-"""A run that blows up is an outcome with its step, reason and first layer, and has its record."""
+"""A run that diverges has a record with step, reason and first bad layer."""
 
 import math
 from dataclasses import dataclass
@@ -18,7 +18,7 @@ LAYER = "layers.0.feed_forward.fc1.weight"
 
 @dataclass(frozen=True)
 class Poison:
-    """Before a step, makes a parameter NaN.
+    """Makes a parameter NaN before a step.
 
     With `rank`, the process becomes one of two, and only the second is poisoned.
     """
@@ -67,7 +67,7 @@ def test_a_nan_names_step_reason_and_first_layer(corpus: Path, tmp_path: Path):
     assert "diverged at step 6" in again.output
 
 
-def test_a_loss_far_above_the_first_is_a_divergence(corpus: Path, tmp_path: Path):
+def test_a_loss_far_above_the_first_loss_is_a_divergence(corpus: Path, tmp_path: Path):
     config = normlab.compose(tiny(corpus, tmp_path, "divergence_factor=0.5"))
     record = normlab.train(config)
     assert record.outcome.status == "diverged"
@@ -78,7 +78,7 @@ def test_a_loss_far_above_the_first_is_a_divergence(corpus: Path, tmp_path: Path
 
 
 def test_a_nan_on_one_rank_ends_both(corpus: Path, tmp_path: Path):
-    """With statistics in common: every rank must look for the layer, or one waits forever."""
+    """Synced statistics: every rank must look for the layer, or one waits forever."""
     argv = ["train", *tiny(corpus, tmp_path / "runs", "norm=bn", "batch_size=4")]
     port = free_port()
     poisons = [Poison(2, f"encoder.{LAYER}", rank=rank, port=port) for rank in (0, 1)]
@@ -94,7 +94,7 @@ def test_a_nan_on_one_rank_ends_both(corpus: Path, tmp_path: Path):
     assert outcome.layer is not None
 
 
-def test_the_first_layer_is_the_first_in_the_order_of_computing():
+def test_the_first_layer_is_the_first_one_computed():
     bad = nn.Linear(2, 2)
     model = nn.Sequential(nn.Linear(2, 2), nn.Sequential(bad, nn.ReLU()), nn.Linear(2, 2))
     x = torch.ones(1, 2)

@@ -1,4 +1,4 @@
-"""Scoring: what it leaves as it was, and that a loaded run has the scores of its record."""
+"""Scoring: recalibration, loaded runs, and scores on training examples."""
 
 from pathlib import Path
 
@@ -27,7 +27,7 @@ def trained(corpus: Path, tmp_path: Path):
     return trainer
 
 
-def test_recalibrated_statistics_are_those_that_score(trained):
+def test_scoring_uses_recalibrated_statistics(trained):
     """A small momentum leaves the running statistics far from those of the data."""
     fresh = trained.evaluator.scores(trained.model, "valid")["valid/loss"].value
     for norm in running_norms(trained.model):
@@ -39,7 +39,7 @@ def test_recalibrated_statistics_are_those_that_score(trained):
 
 
 def test_a_loaded_run_has_the_scores_of_its_record(undisturbed: Path):
-    """The run's test scores averaged weights under re-estimated statistics."""
+    """The run tests averaged weights with recalibrated statistics."""
     run = normlab.load_run(undisturbed)
     found = run.evaluate("test")
     assert {name: run.record.scores[name] for name in found} == found
@@ -52,7 +52,7 @@ def built(*overrides):
     return task, build_evaluator(config, task, ALONE), build_model(config, task).to(torch.float64)
 
 
-def test_all_training_examples_have_the_loss_of_a_test_of_them():
+def test_seen_scores_of_all_training_examples_equal_their_evaluation():
     task, evaluator, model = built("task=digits", "model.width=4", "observe.test_seen=100000")
     everything = task.evaluate(model.eval(), "train", Shard(0, 1))
     assert evaluator.seen(model)["test/seen/loss"].n == everything["loss"].n == 1299
@@ -60,7 +60,7 @@ def test_all_training_examples_have_the_loss_of_a_test_of_them():
 
 
 @pytest.mark.parametrize(("asked", "names"), [(0, set()), (500, {"test/seen/loss"})])
-def test_a_test_has_training_examples_where_they_are_asked_for(asked, names, tmp_path):
+def test_training_examples_are_scored_only_on_request(asked, names, tmp_path):
     _, evaluator, model = built("task=digits", "model.width=4", f"observe.test_seen={asked}")
     scores = evaluator.test(model, Weights("last", 1, model.state_dict()), outputs=tmp_path)
     assert {name for name in scores if "seen" in name} == names

@@ -1,4 +1,4 @@
-"""The Python interface: what the command line does is importable."""
+"""The Python interface: everything on the command line can be imported."""
 
 import json
 import re
@@ -74,7 +74,7 @@ def test_a_run_from_compose_to_records(corpus: Path, tmp_path: Path):
     assert len(list(tmp_path.rglob("inspect.json"))) == 0
 
 
-def test_what_cannot_be_inspected_or_explained_is_refused_in_words():
+def test_a_wrong_subject_question_or_norm_is_a_clear_error():
     with pytest.raises(ValueError, match="cannot examine a Linear without its inputs"):
         normlab.inspect(nn.Linear(2, 2))
     with pytest.raises(ValueError, match=r"no question 'leek'; choose from .*batch_mates, "):
@@ -90,7 +90,7 @@ def test_explain_returns_what_the_command_prints(capsys):
     assert capsys.readouterr().out == f"\n{shown}\n\nNext: normlab train norm=ln\n"
 
 
-def test_a_config_of_another_version_gets_new_defaults_or_names_the_key_it_lacks(tmp_path):
+def test_an_older_config_gets_new_defaults_or_an_error_that_names_the_missing_key(tmp_path):
     plain = to_dict(normlab.compose(["task=toy", f"runs_dir={tmp_path}"]))
     del plain["observe"]["rank_timeout"], plain["batching"]
     assert Run(OmegaConf.create(plain)).config["observe"]["rank_timeout"] == 30

@@ -1,4 +1,4 @@
-"""What the loop does for norms with a state of their own: steps, penalties, checkpoints."""
+"""The loop and norms with state: steps, penalties, checkpoints."""
 
 from contextlib import nullcontext
 
@@ -30,7 +30,7 @@ STEPS = ("budget.steps=8", "norm.warmup_share=0.5", "accumulate=2")
 
 
 class Rows:
-    """Keeps what the loop logs."""
+    """Keeps the rows of the loop."""
 
     def __init__(self):
         self.rows = []
@@ -39,7 +39,7 @@ class Rows:
         self.rows.append(row)
 
 
-def test_a_warm_up_and_what_enters_the_statistics_are_counted_in_updates(corpus, tmp_path):
+def test_warm_up_and_statistics_count_updates(corpus, tmp_path):
     trainer = build_trainer(corpus, tmp_path, "norm=pn", *STEPS)
     for _ in range(3):
         trainer.step()
@@ -65,13 +65,13 @@ def test_a_record_has_the_last_steps_of_the_norms_phases(corpus, tmp_path):
 
 
 @pytest.mark.parametrize("norm", ["in", "seqn", "gn_sample"])
-def test_a_norm_that_shows_a_decoder_the_future_is_named_before_the_first_step(norm):
+def test_a_norm_that_leaks_later_tokens_is_named_before_the_first_step(norm):
     (said,) = (line for line in notices(lm(norm), {}, None) if line.startswith("warning"))
     assert type(make_norm(norm, 8)).__name__ in said and "leaks later tokens" in said
     assert not any("leaks" in line for line in notices(lm("bn"), {}, None))
 
 
-def test_a_record_names_the_norms_that_show_the_decoder_the_future(corpus, tmp_path):
+def test_a_record_names_the_norms_that_leak_later_tokens(corpus, tmp_path):
     marked, plain = (
         train(compose(tiny(corpus, tmp_path, f"norm={norm}", "budget.steps=1")))
         for norm in ("in", "ln")
@@ -81,8 +81,8 @@ def test_a_record_names_the_norms_that_show_the_decoder_the_future(corpus, tmp_p
     assert not plain.sees_future and "sees_future" not in plain.to_json()
 
 
-def test_a_resumed_run_with_every_stateful_norm_goes_on_bitwise(corpus, tmp_path):
-    """They share one model, each at a site of its own."""
+def test_a_run_with_every_stateful_norm_resumes_bitwise(corpus, tmp_path):
+    """All of them are in one model, each at its own place."""
     sites = ",".join(f"{place}:{norm}" for place, norm in zip(PLACES, STATEFUL, strict=False))
     changes = ("model.encoder_layers=6", "model.decoder_layers=3", f"sites={{{sites}}}")
     changes = (*changes, "budget.steps=8")
@@ -103,7 +103,7 @@ def test_a_resumed_run_with_every_stateful_norm_goes_on_bitwise(corpus, tmp_path
     torch.testing.assert_close(weights(resumed.model), weights(whole.model), rtol=0, atol=0)
 
 
-def test_the_penalty_is_part_of_the_gradient_and_logged_apart(corpus, tmp_path):
+def test_the_penalty_is_in_the_gradient_and_logged_separately(corpus, tmp_path):
     rows, losses, norms = [], [], []
     for name, size in (("with", 50.0), ("without", 0.0)):
         trainer = build_trainer(
@@ -124,7 +124,7 @@ def test_the_penalty_is_part_of_the_gradient_and_logged_apart(corpus, tmp_path):
 
 @pytest.fixture
 def device_waits(monkeypatch):
-    """Lists what is asked of the device `meta`: it holds no values, and only `tolist` gets some."""
+    """Lists the reads from the device `meta`, which has no values; only `tolist` returns some."""
     asked, autocast, tolist = [], torch.autocast, torch.Tensor.tolist
 
     def answered(tensor):
@@ -140,8 +140,8 @@ def device_waits(monkeypatch):
     return asked
 
 
-def test_a_step_waits_for_a_device_once(device_waits):
-    """Whatever the norms: all of them are in one model, each at a place of its own."""
+def test_a_step_waits_for_the_device_once(device_waits):
+    """For all norms: they are in one model, each at its own place."""
     sites = ",".join(map("{}:{}".format, PLACES, option_names("norm")))
     device = Runtime(torch.device("meta"), "fp32", Shard(0, 1))
     overrides = [*TOY, "model.encoder_layers=6", "model.decoder_layers=6", f"sites={{{sites}}}"]
@@ -149,4 +149,4 @@ def test_a_step_waits_for_a_device_once(device_waits):
     overrides += ["optim.fused=false"]  # no fused kernels know `meta`
     running = start("all", to_dict(compose(overrides)), device)
     running.trainer.step()
-    assert device_waits == [(3,), (3,)]  # loss, penalty, gradient norm: what tells of a divergence
+    assert device_waits == [(3,), (3,)]  # loss, penalty and gradient norm, for the divergence check

@@ -1,4 +1,4 @@
-"""Runs that are killed, stopped, refused or started twice end as one that nobody disturbed."""
+"""Runs that are killed, stopped, refused or started twice end like an uninterrupted run."""
 
 import json
 import shutil
@@ -47,7 +47,7 @@ def assert_same(folder: Path, undisturbed: Path) -> None:
 
 
 class Place:
-    """A folder of runs in which one run is started again and again."""
+    """A folder in which one run is started several times."""
 
     def __init__(self, corpus: Path, folder: Path):
         self.corpus, self.runs, self.log = corpus, folder / "runs", folder / "log"
@@ -85,7 +85,7 @@ MOMENTS = {
 
 
 @pytest.mark.parametrize("moment", MOMENTS)
-def test_a_killed_run_ends_as_if_nothing_had_been(moment: str, place: Place, undisturbed: Path):
+def test_a_killed_run_ends_like_an_uninterrupted_run(moment: str, place: Place, undisturbed: Path):
     killed = place.start(prepare=MOMENTS[moment].install)
     assert killed.status == -signal.SIGKILL, killed.output
     assert not (place.folder / "record.json").exists()
@@ -94,8 +94,8 @@ def test_a_killed_run_ends_as_if_nothing_had_been(moment: str, place: Place, und
     assert_same(place.folder, undisturbed)
 
 
-def test_a_run_killed_again_and_again_ends_as_if_nothing_had_been(place: Place, undisturbed: Path):
-    """The last time a row has been cut in half."""
+def test_a_run_killed_several_times_ends_like_an_uninterrupted_run(place: Place, undisturbed: Path):
+    """The last kill cuts a row in half."""
     for step in (5, 3, 5):  # resumed at 1, 5 and 7
         killed = place.start(prepare=Kill("normlab.train.loop.Trainer.step", step).install)
         assert killed.status == -signal.SIGKILL, killed.output
@@ -105,7 +105,7 @@ def test_a_run_killed_again_and_again_ends_as_if_nothing_had_been(place: Place, 
     assert_same(place.folder, undisturbed)
 
 
-def test_a_resume_that_lacks_weights_for_its_test_says_so_at_once(place: Place):
+def test_resuming_without_the_weights_for_the_test_fails_at_once(place: Place):
     place.start(prepare=Kill("normlab.train.loop.Trainer.step", 8).install)
     (lost := place.folder / "checkpoints" / "best-loss.pt").unlink()
     ended = place.start()
@@ -115,7 +115,7 @@ def test_a_resume_that_lacks_weights_for_its_test_says_so_at_once(place: Place):
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_a_signal_saves_first(number: signal.Signals, place: Place, undisturbed: Path):
-    """The signal comes in the middle of step 7, after which no interval saves."""
+    """The signal arrives in the middle of step 7, after which no checkpoint is due."""
     moment = Kill("normlab.train.loop.Trainer._loss", 7, "after", number)
     stopped = place.start(prepare=moment.install)
     assert stopped.status == INTERRUPTED, stopped.output
@@ -140,7 +140,7 @@ def test_a_signal_during_the_last_validation_is_not_lost(place: Place, undisturb
 
 @dataclass(frozen=True)
 class Rank:
-    """Makes a process one of several, and lets it die at a moment."""
+    """Makes a process one of several ranks, and kills it at a given moment."""
 
     rank: int
     size: int
@@ -187,13 +187,13 @@ def test_a_rank_that_loses_the_other_says_so_and_the_run_resumes_later(
     assert_same(place.folder, alone.folder)
 
 
-def test_the_second_of_two_processes_on_a_run_is_refused(place: Place, undisturbed: Path):
+def test_a_second_process_on_the_same_run_is_refused(place: Place, undisturbed: Path):
     argv = place.argv()
     first = RunProcess(argv, place.log, prepare=nothing)
     until = time.monotonic() + 60
     while place.steps_logged() < 2 and time.monotonic() < until:
         time.sleep(0.01)
-    first.send(signal.SIGSTOP)  # it holds the run for as long as we look
+    first.send(signal.SIGSTOP)  # it keeps the lock while paused
     try:
         second = run(argv, place.log.with_name("second"))
     finally:
@@ -206,7 +206,7 @@ def test_the_second_of_two_processes_on_a_run_is_refused(place: Place, undisturb
     assert_same(place.folder, undisturbed)
 
 
-def test_other_data_under_the_same_config_are_refused(
+def test_different_data_with_the_same_config_are_refused(
     place: Place, undisturbed: Path, corpus: Path, tmp_path: Path
 ):
     copied = place.runs / undisturbed.parent.name / undisturbed.name

@@ -1,4 +1,4 @@
-"""What a run may use of what its folder holds: code, arithmetic, data, number of processes."""
+"""Which results in its folder a run may reuse: code, arithmetic, data, number of processes."""
 
 import pytest
 from msgspec.structs import replace
@@ -25,7 +25,7 @@ def test_other_code_is_refused_accepted_or_trained_again(tmp_path):
     assert not run(tmp_path, "observe.other_code=rerun").takes_code((0, {}), None)
 
 
-def test_a_run_resumes_in_the_arithmetic_in_which_it_was_begun(tmp_path):
+def test_a_run_resumes_only_with_the_arithmetic_it_started_with(tmp_path):
     assert run(tmp_path).takes_arithmetic([*HERE], HERE)
     for policy in ("refuse", "accept"):
         with pytest.raises(ValueError, match=r"AVX512-BF16.*AVX2.*other_code=rerun.*runs_dir"):
@@ -33,7 +33,7 @@ def test_a_run_resumes_in_the_arithmetic_in_which_it_was_begun(tmp_path):
     assert not run(tmp_path, "observe.other_code=rerun").takes_arithmetic(THERE, HERE)
 
 
-def test_a_record_is_returned_whatever_the_machine_and_refused_for_another_number_of_ranks(
+def test_a_record_is_returned_on_any_machine_but_not_for_another_number_of_ranks(
     tmp_path,
 ):
     here = run(tmp_path)

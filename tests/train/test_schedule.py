@@ -15,7 +15,7 @@ def test_inverse_sqrt_is_the_formula_of_the_transformer_paper():
         assert schedule(step) == pytest.approx(dim**-0.5 * min(step**-0.5, step * warmup**-1.5))
 
 
-def test_a_rise_from_an_initial_rate_ends_at_the_same_peak_and_the_least_rate_holds():
+def test_an_initial_rate_changes_only_the_rise_and_the_rate_has_a_minimum():
     plain = InverseSqrt(lr=1e-3, warmup=10)
     schedule = InverseSqrt(lr=1e-3, warmup=10, initial=1e-4, minimum=2e-4)
     assert schedule(5) == pytest.approx((1e-4 + 1e-3) / 2)

@@ -1,4 +1,4 @@
-"""A run begins from another's weights where names and shapes match, and is named by them."""
+"""`start_from`: a run starts from the weights of another run where names and shapes match."""
 
 import shutil
 from pathlib import Path
@@ -27,7 +27,7 @@ def first(corpus: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return next(runs.rglob("record.json")).parent
 
 
-def test_batch_norm_begins_with_all_that_layer_norm_has(
+def test_batch_norm_starts_with_all_parameters_of_layer_norm(
     first: Path, corpus: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ):
     frozen = [f"+optim.groups.{kind}.rate=0" for kind in ("norm", "bias", "embedding", "other")]
@@ -42,7 +42,7 @@ def test_batch_norm_begins_with_all_that_layer_norm_has(
     assert record.config["start_from"]["sha256"] == config.start_from["sha256"]
 
 
-def test_the_weights_are_part_of_the_experiment_and_their_folder_is_not(
+def test_the_fingerprint_depends_on_the_weights_and_not_on_their_folder(
     first: Path, corpus: Path, tmp_path: Path
 ):
     without = to_dict(settle(corpus, tmp_path))
@@ -52,7 +52,7 @@ def test_the_weights_are_part_of_the_experiment_and_their_folder_is_not(
     assert fingerprint(named[0]) == fingerprint(named[1]) != fingerprint(without)
 
 
-def test_a_run_can_be_named_as_below_runs_dir(first: Path, corpus: Path, tmp_path: Path):
+def test_start_from_may_be_relative_to_runs_dir(first: Path, corpus: Path, tmp_path: Path):
     for seed in (1, 2):
         shutil.copytree(first, tmp_path / "base" / "some-ln" / f"seed{seed}")
     config = settle(corpus, tmp_path, "start_from=base/some-ln/seed2")
@@ -63,7 +63,7 @@ def test_a_run_can_be_named_as_below_runs_dir(first: Path, corpus: Path, tmp_pat
         settle(corpus, tmp_path, "start_from=bass")
 
 
-def test_what_cannot_be_started_from_is_named(first: Path, corpus: Path, tmp_path: Path):
+def test_a_start_that_is_impossible_is_named(first: Path, corpus: Path, tmp_path: Path):
     with pytest.raises(ValueError, match=r"start_from=.*nowhere: not a trained run"):
         settle(corpus, tmp_path, f"start_from={tmp_path / 'nowhere'}")
     moved = tmp_path / "moved"

@@ -1,4 +1,4 @@
-"""What would fail in the middle of a run is said at its start, with key and cure."""
+"""Batches that a norm cannot be trained on are refused at the start, with key and fix."""
 
 from pathlib import Path
 
@@ -9,20 +9,20 @@ from tests.tiny_runs import QUICK, tiny
 
 BY_POSITION = "norm=bn_position"
 REFUSED = {
-    "fewer rows than a hypothesis may have": (
+    "fewer positions than a hypothesis may have": (
         (BY_POSITION, "norm.num_positions=9"),
         r"norm\.num_positions=9 is less than the (\d+) positions .* give norm\.num_positions=\1",
     ),
-    "of one site": (
+    "at one place": (
         ("norm@decoder_norm=bn_sample", "decoder_norm.num_positions=9"),
         r"decoder_norm\.num_positions=9 is less",
     ),
     "a model too short": (("model.max_positions=5",), r"model\.max_positions=5: raise it"),
-    "one sequence a batch": (
+    "one sequence per batch": (
         (BY_POSITION, "batch_size=1"),
         r"batch_size=1 .* is too small: .*every output would be the bias",
     ),
-    "one sequence a ghost batch": (
+    "one sequence per ghost batch": (
         (BY_POSITION, "norm.ghost=1"),
         r"norm\.ghost=1 is too small: .*every output would be the bias",
     ),
@@ -41,6 +41,6 @@ def test_batches_that_a_norm_cannot_be_trained_on_are_refused(
     assert not list(tmp_path.rglob("config.yaml"))
 
 
-def test_batches_that_it_can_be_trained_on_are_not(corpus: Path, tmp_path: Path):
+def test_batches_that_a_norm_can_be_trained_on_are_accepted(corpus: Path, tmp_path: Path):
     words = ("norm=bn_position", "norm.num_positions=64", "budget.steps=1")
     assert normlab.train(normlab.compose(tiny(corpus, tmp_path, *QUICK, *words))).outcome.step == 1

@@ -1,4 +1,4 @@
-"""One step: what it is the gradient of, and what leaves it as it is."""
+"""One step: its gradient and update, and what must not change them."""
 
 import json
 import math
@@ -49,10 +49,10 @@ def state_after_a_step(config: Mapping[str, Any], folder: Path) -> dict[str, Any
 
 
 def test_two_ranks_are_one_process(corpus: Path, tmp_path: Path):
-    """Admin's calibration too, which sums over ranks."""
+    """Also Admin's calibration, which sums over ranks."""
 
     def config(batch_size: int) -> dict[str, Any]:
-        # Adam would divide rounding by its own size
+        # Adam would magnify rounding errors
         own = ("placement=admin", "norm=bn", "optim=sgd", f"batch_size={batch_size}")
         return to_dict(normlab.compose(tiny(corpus, corpus, *EXACT, *own)))
 
@@ -62,7 +62,7 @@ def test_two_ranks_are_one_process(corpus: Path, tmp_path: Path):
     assert largest_difference(first, alone) < 1e-12
 
 
-def test_a_rate_of_its_own_moves_a_kind_less_and_none_freezes_it(corpus: Path, tmp_path: Path):
+def test_a_smaller_rate_moves_a_kind_less_and_zero_freezes_it(corpus: Path, tmp_path: Path):
     rates = ("+optim.groups.norm.rate=0", "+optim.groups.embedding.rate=0.5", "optim=sgd")
     trainer = build_trainer(corpus, tmp_path, *rates)
     before = weights(trainer.model)
@@ -123,7 +123,7 @@ def parameters_after_a_run(corpus: Path, runs: Path, *overrides: str) -> dict[st
 
 
 def full_set() -> list[str]:
-    """Return the overrides that have every probe look at every step."""
+    """Return the overrides with which every probe measures every step."""
     nodes = ((CONFIG_DIR / "probe" / f"{name}.yaml").read_text() for name in option_names("probe"))
     named = zip(option_names("probe"), nodes, strict=True)
     often = [f"observe.probe.{name}.every=1" for name, node in named if "\nevery:" in node]
@@ -153,15 +153,15 @@ def test_probes_disturb_nothing_on_two_ranks(corpus: Path, tmp_path: Path):
     for (state, figures), (plain, none) in zip(watched, alone, strict=True):
         assert largest_difference(state, plain) == 0
         assert figures["stability/tid/mean"] > 0 and not none
-        # The task has no change of length, and the model no bounded norm.
+        # The task has no length change, and the model has no bounded norm.
         seen = {name.split("/")[1] for name in figures}
         assert seen == {*option_names("probe")} - {"length_change", "saturation"}
     tids = [figures["stability/tid/mean"] for _, figures in watched]
-    assert tids[0] == tids[1]  # of statistics that the ranks have in common
+    assert tids[0] == tids[1]  # the statistics are synced
 
 
 def test_validation_disturbs_nothing(corpus: Path, tmp_path: Path):
-    """Also where it recalibrates statistics: neither weights, statistics, order nor dropout."""
+    """Weights, statistics, batch order and dropout stay as they are, also with recalibration."""
     values = ("norm=bn", "norm.eval_stats=recalibrated", "validate.recalibration_batches=2")
     values = (*values, "budget.steps=3")
     often = parameters_after_a_run(corpus, tmp_path / "often", *values, "validate.every=1")
@@ -175,11 +175,11 @@ def test_bf16_keeps_weights_and_statistics_in_float32(corpus: Path, tmp_path: Pa
     assert {v.dtype for v in state.values() if v.is_floating_point()} == {torch.float32}
     (record,) = normlab.load_records(tmp_path)
     assert record.environment["precision"] == "bf16"
-    reached = {name for name in record.scores if "_to_converge" in name}  # too short for that
+    reached = {name for name in record.scores if "_to_converge" in name}  # the run is too short
     assert all(math.isfinite(record.scores[name].value) for name in record.scores.keys() - reached)
 
 
-def test_rows_and_record_say_what_was_done(undisturbed: Path):
+def test_rows_and_record_describe_the_run(undisturbed: Path):
     text = (undisturbed / "metrics.jsonl").read_text(encoding="utf-8")
     rows = [json.loads(line) for line in text.splitlines()]
     trained = [row for row in rows if "train/loss" in row]
@@ -215,5 +215,5 @@ def test_a_run_ends_at_each_limit(limit: str, corpus: Path, tmp_path: Path):
     if limit == "tokens=400":
         assert tokens[-2] < 400 <= tokens[-1]
     else:
-        assert record.outcome.step == 7  # 40 sentences in sixes
+        assert record.outcome.step == 7  # 40 sentences in batches of 6
     assert "test/bleu" in record.scores

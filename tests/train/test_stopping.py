@@ -1,4 +1,4 @@
-"""When a run ends by its budget, and what its validations show."""
+"""The budget of a run, and the history of its validations."""
 
 import math
 
@@ -31,7 +31,7 @@ def steps_to(targets, values, *, lost=False, **how):
     ("targets", "values", "higher", "steps"),
     [
         ([3.0, 2.5, 1.0], [4.0, 2.9, 2.5, 2.0], False, [20, 30, math.inf]),
-        ([3.0], [2.9, 3.1, 2.8, 2.7], False, [30]),  # lost, and reached again
+        ([3.0], [2.9, 3.1, 2.8, 2.7], False, [30]),  # lost and regained
         ([3.0], [2.9, 2.8, 3.1], False, [math.inf]),
         ([0.5, 0.7], [0.4, 0.5, 0.6, 0.8], True, [20, 40]),
         ([1.0], [1.0, math.nan], False, [math.inf]),
@@ -39,7 +39,7 @@ def steps_to(targets, values, *, lost=False, **how):
         ([1.5], [], False, [math.inf]),
     ],
 )
-def test_a_target_counts_since_it_holds(targets, values, higher, steps):
+def test_a_target_counts_from_when_it_holds_until_the_end(targets, values, higher, steps):
     assert steps_to({"loss": targets}, values, higher=higher) == steps
     assert steps_to({"loss": targets}, values, higher=higher, lost=True) == [math.inf] * len(steps)
 
@@ -53,12 +53,12 @@ def test_the_first_of_the_best_is_best_and_nan_is_the_worst(higher, step):
     assert Validations().since_best("loss") == 0
 
 
-def test_a_score_that_the_task_has_not_is_named():
+def test_an_unknown_score_is_named():
     with pytest.raises(ValueError, match="blue is not a score of this task; choose from loss"):
         seen([1.0]).best("blue")
 
 
-def test_the_state_has_all_of_it():
+def test_the_state_restores_all_validations():
     found, again = seen([math.nan, 1.0, math.inf]), Validations()
     again.load_state_dict(found.state_dict())
     assert str(again.seen) == str(found.seen)
@@ -76,14 +76,14 @@ FLAT = [4.0, 3.0, 2.019, 2.01, 2.005, 2.004, 2.003, 2.002, 2.001, 2.0]
         ([*FLAT[:7], 2.0199, 2.01, 2.0], 30),  # and a little less
         ([3.0, 2.0, 1.0, 1.0, 1.5, 1.9, 2.0, 2.0, 2.0, 2.0], 20),  # a loss that rises gains nothing
         ([2.0] * 5, 10),
-        ([2.0], math.inf),  # nothing is known of the part before
+        ([2.0], math.inf),  # no validation before the last fifth
         ([], math.inf),
         ([*FLAT[:9], math.nan], math.inf),
         ([*FLAT[:9], math.inf], math.inf),
         ([math.nan, *FLAT[1:]], 30),
     ],
 )
-def test_converged_is_within_one_percent_of_a_loss_that_has_settled(losses, steps):
+def test_a_run_converges_within_one_percent_of_a_settled_loss(losses, steps):
     expected = {
         "valid/steps_to_converge": Score(steps, False, len(losses)),
         "valid/tokens_to_converge": Score(100 * steps, False, len(losses)),
@@ -106,7 +106,7 @@ FAR = {"steps": 0, "epochs": 0.0, "tokens": 0, "seconds": 0.0}
         ({"minutes": 2.0}, {"seconds": 119.9}, {"seconds": 120.0}),
     ],
 )
-def test_each_limit_is_reached_at_its_figure_and_named(limit: dict, before: dict, at: dict):
+def test_each_limit_is_reached_exactly_and_named(limit: dict, before: dict, at: dict):
     budget = Budget(**limit)
     assert budget.spent(**{**FAR, **before}) is None
     assert budget.spent(**{**FAR, **at}) == next(iter(limit))

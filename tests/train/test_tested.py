@@ -1,4 +1,4 @@
-"""Which weights are tested, which beside them, and that each score is of the weights it names."""
+"""Which weights are tested, and that each score belongs to the weights in its name."""
 
 from pathlib import Path
 
@@ -11,12 +11,12 @@ from normlab.records.store import RunStore
 from normlab.train.evaluate import Evaluator, best_by, judged_by
 from tests.tiny_runs import tiny
 
-LOSSES, BLEUS = (1.0, 2.0, 3.0), (1.0, 9.0, 3.0)  # the first is best, and the second
+LOSSES, BLEUS = (1.0, 2.0, 3.0), (1.0, 9.0, 3.0)  # best at the first validation, and at the second
 
 
 @pytest.fixture
 def trained(corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    """Return a function that trains with given validations; its scores of test splits are real."""
+    """Return a function that trains with the given validation scores; its test scores are real."""
     real = Evaluator.scores
     calls: list[str] = []
 
@@ -53,7 +53,7 @@ def evaluated(folder: Path, weights: str) -> dict[str, Score]:
     return {name.removeprefix("test/"): score for name, score in found.items()}
 
 
-def test_the_last_weights_are_tested_and_the_best_beside_them(trained):
+def test_the_last_weights_are_tested_and_the_best_as_well(trained):
     record, folder, decoded = trained()
     assert record.weights == {"last": 12, "best_loss": 4, "best_bleu": 8}
     assert decoded == 3
@@ -67,24 +67,24 @@ def test_the_last_weights_are_tested_and_the_best_beside_them(trained):
     assert normlab.load_run(folder).weights == "last"
 
 
-def test_the_best_weights_are_tested_where_that_is_asked_for(trained):
+def test_the_best_weights_are_tested_on_request(trained):
     record, folder, decoded = trained("validate.test=best", "validate.select_by=bleu")
     assert record.weights == {"best": 8, "best_bleu": 8, "best_loss": 4, "last": 12}
-    assert decoded == 3  # of one step, the best and the best by BLEU are scored once
+    assert decoded == 3  # weights of the same step are scored once
     assert of(record, "test") == of(record, "test/best_bleu") == evaluated(folder, "best_bleu")
     assert of(record, "test/last") != of(record, "test")
     assert record.scores["valid/bleu"].value == BLEUS[1]
     assert normlab.load_run(folder).weights == "best"
 
 
-def test_nothing_is_tested_or_kept_beside_where_that_is_switched_off(trained):
+def test_without_best_only_the_last_weights_are_tested_and_kept(trained):
     record, folder, decoded = trained("validate.best=false")
     assert record.weights == {"last": 12} and decoded == 1
     assert not [name for name in record.scores if "best" in name]
     assert [path.name for path in (folder / "checkpoints").iterdir()] == ["last.pt"]
 
 
-def test_a_run_ends_after_validations_of_which_none_is_better(trained):
+def test_patience_ends_a_run_without_a_better_validation(trained):
     record, _, _ = trained("validate.patience=1")
     assert (record.outcome.reason, record.outcome.step) == ("patience", 8)
 

@@ -1,4 +1,4 @@
-"""Trainers without a run around them, in this process or in several ranks."""
+"""Trainers without a run, in this process or in several ranks."""
 
 import io
 import os
@@ -29,7 +29,7 @@ def build_trainer(corpus: Path, folder: Path, *overrides: str) -> Trainer:
 
 
 def trainer_of(config: Mapping[str, Any], folder: Path) -> Trainer:
-    """Return the trainer of a plain config likewise; its checkpoints are of the folder."""
+    """Return such a trainer for a plain config; its checkpoints are in `folder`."""
     runtime = Runtime.start(device="cpu", precision=config["precision"], threads=1)
     torch.manual_seed(config["seed"] + runtime.world.rank)
     task = build_task(config)
@@ -54,20 +54,20 @@ def weights(model: torch.nn.Module) -> dict[str, torch.Tensor]:
 
 
 def largest_difference(a: Mapping[str, Any], b: Mapping[str, Any]) -> float:
-    """Return by how much two states of a model differ."""
+    """Return the largest difference between two states of a model."""
     assert a.keys() == b.keys()
     return max(float(abs(a[name] - b[name]).max()) for name in a)
 
 
 def free_port() -> int:
-    """Return a port that nobody listens on."""
+    """Return a free port."""
     with socket.socket() as server:
         server.bind(("127.0.0.1", 0))
         return server.getsockname()[1]
 
 
 def enter_rank(rank: int, size: int, port: int) -> None:
-    """Set what `torchrun` sets."""
+    """Set the environment variables that `torchrun` sets."""
     os.environ |= {
         "RANK": str(rank),
         "LOCAL_RANK": str(rank),
@@ -114,7 +114,7 @@ def _on_rank(
     enter_rank(rank, *place)
     try:
         ranks.initialize()
-        # As bytes: a tensor in a pipe is a handle that dies with the process that sent it.
+        # As bytes: a tensor in a pipe is a handle that is invalid once its process has ended.
         torch.save(function(*arguments), result := io.BytesIO())
         pipe.send(result.getvalue())
     except BaseException as error:
