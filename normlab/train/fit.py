@@ -66,7 +66,7 @@ def carry_out(run: Run) -> RunRecord:
             stack.enter_context(run.lock())
         files = [run.folder / RECORD_FILE, run.folder / "checkpoints" / "last.pt"]
         sizes = [file.stat().st_size if file.exists() else None for file in files]
-        ranks.check_agreement({f"what {run.folder} holds": sizes, "the code": run.made_by})
+        ranks.check_agreement({f"the files in {run.folder}": sizes, "the code": run.made_by})
         if (done := run.finished(processes=runtime.world.size)) is not None:
             return done
         with heard_by(sinks.stage):
