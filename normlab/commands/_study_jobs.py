@@ -217,15 +217,15 @@ class Tuned:
         at = [(row, point) for row in size.rows for point in points_of(size.grid)]
         return with_others(found, read(path).get(self.scale), at)
 
-    def texts(self, choices: Mapping[tuple[str, str], str | None]) -> tuple[str, str]:
-        """Return the text of the study's file, and the text with these choices."""
+    def text(self, choices: Mapping[tuple[str, str], str | None]) -> str:
+        """Return the text of the study's file with these choices."""
         rates = {
             rate_name(*place): [f"{self.tuning.key}={value}"] if value else None
             for place, value in choices.items()
         }
-        before = (file := study_file(self.study.name)).read_text("utf-8")
+        file = study_file(self.study.name)
         try:
-            return before, with_rates(before, self.scale, rates)
+            return with_rates(file.read_text("utf-8"), self.scale, rates)
         except ValueError as error:
             raise ValueError(f"{file}: {error}") from None
 
@@ -243,7 +243,7 @@ def tune(arguments: argparse.Namespace, again: str) -> int:
     jobs = _tuned(arguments.words, arguments.results, write=write)
     for job in jobs:
         if write:  # fail before anything runs if the choice cannot be written
-            job.texts(dict.fromkeys(job.bouts, job.tuning.values[0]))
+            job.text(dict.fromkeys(job.bouts, job.tuning.values[0]))
             job.with_others(job.found())
         studied.check_data(job.study, job.scale, job.left)
     failed = False
@@ -306,11 +306,10 @@ def _write(job: Tuned, found: dict[str, Any]) -> None:
     file = study_file(job.study.name)
     # Two tunings may write to the same file; the lock keeps the rates of both.
     with only_writer(job.results / job.study.name / file.name):
-        before, after = job.texts(choices)
+        text = job.text(choices)
         page = publish(job.results, job.study.name, {job.scale: job.with_others(found)})
-        if after != before:
-            with atomic_write(file) as opened:
-                opened.write(after)
+        with atomic_write(file) as opened:
+            opened.write(text)
     print(f"chosen: rates of scale={job.scale} in {file}; all trials: {page}")
     former = job.study.scale(job.scale).rates
     for name in (rate_name(*place) for place, chosen in choices.items() if chosen is None):

@@ -73,7 +73,7 @@ def _listing(kind: str | None, runs_dir: Path) -> Listing:
         case "runs" | "run":
             return _runs(runs_dir)
         case "keys" | "key":
-            note = "options set defaults of their own keys: see normlab train norm=bn --cfg job"
+            note = "an option sets the defaults of its keys: normlab train norm=bn --cfg job"
             return Listing(["key", "default", "allowed", "what it is"], keys(), [note])
         case "norm":
             return _norms()

@@ -274,7 +274,7 @@ def from_dict(plain: Mapping[str, Any], changes: Sequence[str] = ()) -> DictConf
     """Rebuild a config from a `to_dict` result, applying dotted `key=value` changes.
 
     Keys newer than the run get their defaults. Raises ValueError for a missing node, an unknown
-    change, or an interpolation: a config from elsewhere must not read this machine's environment.
+    change, a class, or an interpolation: a config from elsewhere must not read the environment.
     """
     _check_plain(plain)
     nodes = ("choices", "norm", *OPTIONS, *PARTS)
