@@ -21,7 +21,7 @@ FLOORS = (
     ("models",),
     ("tasks", "probes"),
     ("train",),
-    ("studies", "bench"),
+    ("studies",),
     ("reports",),
     ("claims", "notebook"),
     ("inspect",),

@@ -46,8 +46,8 @@ def main(argv: list[str]) -> int:
 
 
 def _speed(overrides: list[str], *, as_json: bool) -> int:
-    from normlab.bench.speed import measure
     from normlab.config.compose import compose, to_dict
+    from normlab.train.speed import measure
 
     config = to_dict(compose(overrides))
     with at_work("training some steps"):

@@ -8,7 +8,6 @@ from pathlib import Path
 from statistics import median
 from typing import TYPE_CHECKING, Any
 
-from normlab.bench.speed import Clock, start
 from normlab.config.compose import compose, to_dict
 from normlab.config.overrides import check_given_once
 from normlab.config.registry import options
@@ -23,6 +22,7 @@ from normlab.records.record import RunRecord, plain
 from normlab.records.store import RunStore
 from normlab.train import train
 from normlab.train.runtime import Runtime
+from normlab.train.speed import Clock, start
 
 if TYPE_CHECKING:
     from omegaconf import DictConfig

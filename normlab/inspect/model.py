@@ -17,7 +17,6 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
-from normlab.bench.speed import runtime_of
 from normlab.config.compose import compose, to_dict
 from normlab.inspect.question import Finding, Findings, Question, questions
 from normlab.models.attention import AttentionCore
@@ -32,6 +31,7 @@ from normlab.tasks.base import Batch, Task
 from normlab.train.build import build_model, build_task, calibrate_model
 from normlab.train.loaded import load_run
 from normlab.train.runtime import Runtime
+from normlab.train.speed import runtime_of
 
 FORMAT = "normlab.inspect/1"
 MODES = ("training", "eval")

@@ -12,7 +12,6 @@ from torch import nn
 from torch.utils.flop_counter import FlopCounterMode
 
 from normlab.tasks.base import Task
-from normlab.tasks.images import Classification
 from normlab.train.build import build_model, build_task, build_trainer, make_fast
 from normlab.train.checkpoint import Checkpoints
 from normlab.train.loop import Trainer
@@ -69,8 +68,8 @@ class Steps(NamedTuple):
 
     @property
     def unit(self) -> str:
-        """The unit of the run's speed."""
-        return "images" if isinstance(self.trainer.task, Classification) else "tokens"
+        """The unit of the run's speed, as in its record: tokens or pictures."""
+        return str(self.trainer.task.describe().get("unit", "tokens"))
 
     def take(self, steps: int, clock: Clock) -> tuple[Span, int]:
         """Take steps; return their time and the target tokens (or images) over all processes."""

@@ -8,10 +8,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from normlab.bench.speed import Clock, spread
 from normlab.config.registry import instantiate
 from normlab.norms.base import Norm, Stream
 from normlab.train.runtime import Runtime
+from normlab.train.speed import Clock, spread
 
 TRAINING, EVALUATION = "alone, training", "alone, evaluation"
 

@@ -23,7 +23,6 @@ from bench.common import (
     start_runtime,
     write_json,
 )
-from normlab.bench.speed import Clock, Span, spread
 from normlab.commands._terminal import print_table
 from normlab.models.base import Decoding
 from normlab.models.decoding import Hypothesis, SearchSettings
@@ -31,6 +30,7 @@ from normlab.models.seq2seq import Seq2Seq
 from normlab.tasks.translation import Translation, TranslationBatch
 from normlab.train.build import build_model
 from normlab.train.runtime import Runtime
+from normlab.train.speed import Clock, Span, spread
 
 _EXAMPLES = """examples:
   python scripts/bench decode                               beam 5, 32 sentences, 31 tokens each

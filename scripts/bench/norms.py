@@ -21,7 +21,6 @@ from bench.common import (
     start_runtime,
     write_json,
 )
-from normlab.bench.speed import start
 from normlab.commands._terminal import print_table
 from normlab.models.folding import fold
 from normlab.norms.base import Norm, Stream, running_norms
@@ -29,6 +28,7 @@ from normlab.tasks.images import Classification, ImageBatch
 from normlab.tasks.translation import Translation, TranslationBatch
 from normlab.train.build import build_model, make_fast
 from normlab.train.runtime import Runtime
+from normlab.train.speed import start
 
 _EXAMPLES = """examples:
   python scripts/bench norms

@@ -14,10 +14,10 @@ from bench.common import (
     start_runtime,
     write_json,
 )
-from normlab.bench.speed import Clock, Steps, flop_per_token, peak, spread, start
 from normlab.commands._terminal import print_table
 from normlab.norms import ranks
 from normlab.train.runtime import Runtime
+from normlab.train.speed import Clock, Steps, flop_per_token, peak, spread, start
 
 _EXAMPLES = """examples:
   python scripts/bench train                                the small model on synthetic text

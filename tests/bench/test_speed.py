@@ -5,11 +5,11 @@ import json
 import pytest
 import torch
 
-from normlab.bench import speed
-from normlab.bench.speed import Clock, Span, flop_per_token, peak, start
 from normlab.cli import main as cli
 from normlab.config.compose import compose, to_dict
+from normlab.train import speed
 from normlab.train.runtime import Runtime
+from normlab.train.speed import Clock, Span, flop_per_token, peak, start
 from tests.bench.small import TOY
 
 

@@ -5,7 +5,6 @@ from contextlib import nullcontext
 import pytest
 import torch
 
-from normlab.bench.speed import start
 from normlab.config.compose import compose, to_dict
 from normlab.config.registry import option_names
 from normlab.norms.base import RunningNorm, running_norms
@@ -16,6 +15,7 @@ from normlab.train import train
 from normlab.train.checkpoint import load_checkpoint
 from normlab.train.fit import notices
 from normlab.train.runtime import Runtime
+from normlab.train.speed import start
 from tests.bench.small import TOY
 from tests.models.small import lm
 from tests.tiny_runs import tiny
