@@ -1,7 +1,8 @@
-"""Set health sheets side by side: `python scripts/health.py FOLDER`.
+"""Write the table of a folder of health sheets: `python scripts/health.py FOLDER`.
 
-FOLDER, such as results/health/toy, holds sheets of `normlab inspect` (`*.json`) of one task and the
-packed records of their runs. Writes FOLDER/table.md; then `normlab study publish --accept FOLDER`.
+FOLDER, such as results/health/toy, has the sheets of `normlab inspect` (`*.json`) for one task and
+the packed records of their runs. Writes FOLDER/table.md; accept it afterwards with
+`normlab study publish --accept FOLDER`.
 """
 
 import json
@@ -33,22 +34,25 @@ COLUMNS: dict[str, Callable[[Figures], str]] = {
     "gradient": lambda f: _number(f["gradients"]["growth"]["decoder"]),
 }
 NOTES = (
-    "loss, BLEU: of the run's record (valid/loss, test/bleu)",
-    "in eval, ...: loss on 256 held-out sentences, in eval (running statistics where there are "
-    "any), by the own statistics of batches of 32 of like length (as in training), by those of "
-    "batches of mixed lengths, and by statistics re-estimated on training batches",
-    "padding: how far real target tokens move when padding rises to 80 %; mates: when the other "
-    "sentences of the batch change; both with training statistics, relative",
-    "future, others: slope of the first target position by later ones and by other sentences, "
-    "over that by its own token; with training statistics, and in eval",
-    "design effect: tokens that are worth one independent token in the mean of 32 sentences",
-    "step by step: mean difference in log-probability between incremental and whole, nats a token",
-    "gradient: of the last over that of the first decoder layer",
+    "loss, BLEU: from the run's record (valid/loss, test/bleu)",
+    "in eval to recalibrated: loss on 256 held-out sentences in evaluation mode (with running "
+    "statistics, if the norm has any), with the batch's own statistics in length-sorted batches of "
+    "32, as in training (own batch), with the batch's own in batches of mixed lengths, and with "
+    "statistics recalibrated on training batches",
+    "padding: how far real target tokens move when padding rises to 80 %; mates: how far they move "
+    "when the other sentences of the batch change; both relative, with training statistics",
+    "future, others: gradient of the first target position's output with respect to later "
+    "positions and to other sentences, relative to its own token; with training statistics "
+    "(future, eval: in evaluation mode)",
+    "design effect: how many tokens of 32 sentences count as one independent token in their mean",
+    "step by step: mean difference of log probabilities between decoding token by token and "
+    "whole sentences, in nats per token",
+    "gradient: gradient norm of the last decoder layer over that of the first",
 )
 
 
 def health_table(folder: Path) -> str:
-    """Return the table of a folder's health sheets, by the records that are packed there."""
+    """Return the table of a folder of health sheets, with scores from its packed records."""
     records = {record.run_id: record for record in pack(folder).records.values() if record}
     rows: list[list[str]] = []
     for path in folder.glob("*.json"):
