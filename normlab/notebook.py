@@ -5,14 +5,14 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from io import StringIO
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
 from normlab.records.labels import one_line
 from normlab.records.record import RunRecord
 from normlab.records.store import RunStore, lookup, select, series
-from normlab.reports.charts import KINDS, LACK, draw, drawing, row_looks, write
+from normlab.reports.charts import KINDS, LACK, draw, row_looks, write
 from normlab.reports.gather import arranged, found_run, main_tests, rows_of_run
 from normlab.reports.panels import LIGHT
 from normlab.reports.study_table import build
@@ -33,10 +33,8 @@ class Picture:
     title: str
 
     def _repr_svg_(self) -> str:
-        out = StringIO()
-        with drawing():
-            self.figure.savefig(out, format="svg", metadata={"Date": None, "Title": self.title})
-        return out.getvalue()
+        with TemporaryDirectory() as folder:
+            return self.save(Path(folder) / "figure.svg").read_text("utf-8")
 
     def save(self, path: Path | str) -> Path:
         """Write the figure as `.svg` or `.png`, by the path's suffix, and return the path."""

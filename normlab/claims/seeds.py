@@ -182,10 +182,9 @@ class StudyEndpoint(Endpoint, frozen=True, kw_only=True):
 
     def _setting(self, plan: Plan, runs: Sequence[RunRecord]) -> str:
         """Describe the data and model size, such as `Multi30k de-en, 2+2 layers`."""
-        task = self.where.get("task") or (runs[0].choice("task") if runs else None)
         sizes = sorted({size for run in runs if (size := _layers(run))}, key=len)
-        layers = f"{' to '.join((sizes[0], sizes[-1])[: len(sizes)])} layers" if sizes else None
-        return ", ".join(str(each) for each in (plan.scale.data_name or task, layers) if each)
+        layers = f", {' to '.join((sizes[0], sizes[-1])[: len(sizes)])} layers" if sizes else ""
+        return plan.scale.data_name + layers
 
     def _next(self, plan: Plan, have: int, runs: Runs) -> str:
         """Return the command that runs the seeds up to the next look, with its cost."""
@@ -276,9 +275,8 @@ def unfit(record: RunRecord, scores: Sequence[str]) -> str | None:
         return "made by uncommitted code" if dirty else "not known to be made by clean code"
     if not record.finished:
         return None
-    for score in scores:
-        if score not in record.scores and score not in record.stability:
-            return f"lacks {score}"
+    if lacking := [score for score in scores if record.figure(score) is None]:
+        return f"lacks {lacking[0]}"
     if all(score in record.stability for score in scores):
         return None
     if not record.weights:

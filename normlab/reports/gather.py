@@ -197,19 +197,15 @@ def arranged(
     members = [*grouped((fingerprint(run.settings), run) for run in found).values()]
     columns = _columns(found, scores)
     places = _places([own[0].settings for own in members], baseline)
-    merits: dict[str, float] = {}
-    for (row, _), own in zip(places, members, strict=True):
-        merits.setdefault(row, _merit(own, columns[0]))
-    norms = [(own[0].norm, row) for (row, _), own in zip(places, members, strict=True)]
-    asked = baseline or USUAL
-    first = asked if asked in merits else next((row for norm, row in norms if norm == asked), None)
+    settings = [*zip(places, members, strict=True)]
+    merits = {row: _merit(own, columns[0]) for (row, _), own in reversed(settings)}
+    norms = {own[0].norm: row for (row, _), own in reversed(settings)}
+    named, asked = dict.fromkeys(row for row, _ in places), baseline or USUAL
+    first = asked if asked in named else norms.get(asked)
     if baseline is not None and first is None:
-        raise ValueError(f"--baseline {baseline}: no such row{_said(baseline, merits)}")
-    rows = sorted(merits, key=lambda row: (row != first, -merits[row]))
-    settings = sorted(
-        zip(places, members, strict=True),
-        key=lambda each: (*each[0][1].values(), rows.index(each[0][0])),
-    )
+        raise ValueError(f"--baseline {baseline}: no such row{_said(baseline, named)}")
+    rows = sorted(named, key=lambda row: (row != first, -merits[row]))
+    settings.sort(key=lambda each: (*each[0][1].values(), rows.index(each[0][0])))
     grid: dict[str, dict[str, tuple[str, ...]]] = {}
     runs: list[Run] = []
     for (row, at), own in settings:
