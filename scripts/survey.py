@@ -244,7 +244,8 @@ def ask(name: str) -> dict[str, Any]:
     signal.setitimer(signal.ITIMER_PROF, SECONDS)
     started = time.perf_counter()
     mask = next(key for key in batch if key in MASKS)
-    report = normlab.inspect(model, [batch], mask=mask, tokens=batch[mask].shape[1])
+    length = batch[mask].shape[1]
+    report = normlab.inspect(model, [batch], mask=mask, tokens=length, checks=[*TITLES])
     seconds = time.perf_counter() - started
     return {
         "inputs": {key: list(x.shape) for key, x in batch.items()},
