@@ -17,7 +17,7 @@ def main(argv: list[str] | None = None) -> int:
         print(usage())
         return 0
     # Threads that spin while waiting slow down all others, on a busy machine to a tenth of their
-    # speed (results/bench/terminal.md). OpenMP reads this with torch; a sweep's runs inherit it.
+    # speed (results/bench/LOG.md). OpenMP reads this with torch; a sweep's runs inherit it.
     os.environ.setdefault("OMP_WAIT_POLICY", "passive")
     name, *rest = arguments
     if name == "--version":
