@@ -8,7 +8,7 @@ cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 folder=.peers
 if [[ $# -gt 0 && $1 != -* ]]; then folder=$1 && shift; fi
 python=${PYTHON:-.venv/bin/python}
-if ! "$python" -c 'import normlab.bench' 2> /dev/null; then
+if ! "$python" -c 'import normlab' 2> /dev/null; then
   echo "$python has no normlab: run scripts/environment.sh first, or name another by PYTHON" >&2
   exit 1
 fi
