@@ -176,6 +176,8 @@ def _conflicts(config: Mapping[str, Any]) -> Iterator[str]:
         yield f"schedule.total={total} must be above schedule.warmup={warmup}"
     if not isinstance(targets := get("observe.targets"), Mapping | None):
         yield f"observe.targets={targets!r:.60}: give 'observe.targets={{mlm_accuracy:[0.25,0.5]}}'"
+    if (buckets := get("task.length_buckets")) and buckets != sorted(set(buckets)):
+        yield f"task.length_buckets={buckets} must be ascending"
     if (average := get("validate.average")) and get("validate.test") == "best":
         yield f"validate.test=best and validate.average={average}: give one of them"
 

@@ -113,8 +113,6 @@ class DocumentTask(Task):
     causal: ClassVar[bool]
 
     def __post_init__(self):
-        if list(self.length_buckets) != sorted(set(self.length_buckets)):
-            raise ValueError(f"task.length_buckets={self.length_buckets} must be ascending")
         self.longest = max(self.max_length, self.length_change.max_length or 0)
         self.eval_limit = self.eval_max_length or self.longest
         self._examples = lru_cache(maxsize=4)(self.examples)

@@ -287,6 +287,7 @@ def _check_positions(config: Mapping[str, Any], task: Task, model: nn.Module) ->
     if not any(isinstance(m, PositionBatchNorm) and not m.by_position for m in model.modules()):
         return
     nodes = {key: config.get(key) or {} for key in NORM_KEYS}
+    nodes |= {f"sites.{pattern}": rule for pattern, rule in (config.get("sites") or {}).items()}
     rows = {key: node["num_positions"] for key, node in nodes.items() if "num_positions" in node}
     if not rows:
         return

@@ -80,6 +80,7 @@ def test_every_key_of_a_norm_or_rule_has_the_range_of_its_name():
         ('data_dir="a\nb"', r"data_dir='a\nb' has characters that cannot be printed"),
         ("norm=bn norm.ghost=0", "norm.ghost=0 must be above 0, a whole number"),
         ("schedule=cosine budget.steps=9", "schedule.total=9 must be above schedule.warmup"),
+        ("task=mlm task.length_buckets=[9,4]", "task.length_buckets=[9, 4] must be ascending"),
         ("validate.test=best validate.average=3", "validate.test=best and validate.average=3"),
     ],
 )

@@ -17,6 +17,10 @@ REFUSED = {
         ("norm@decoder_norm=bn_sample", "decoder_norm.num_positions=9"),
         r"decoder_norm\.num_positions=9 is less",
     ),
+    "by a rule for some places": (
+        ("sites={decoder.*:{norm:bn_sample,num_positions:9}}",),
+        r"sites\.decoder\.\*\.num_positions=9 is less",
+    ),
     "a model too short": (("model.max_positions=5",), r"model\.max_positions=5: raise it"),
     "one sequence per batch": (
         (BY_POSITION, "batch_size=1"),
