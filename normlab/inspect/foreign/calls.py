@@ -128,24 +128,29 @@ def _arguments(function: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) ->
 class Functionals(TorchFunctionMode):
     """Collects the calls of functional norms in `found`, named `<calling module>.<function>`.
 
-    The calls inside a recorded function, as of torch.layer_norm in F.layer_norm, do not count.
+    The calls inside a recorded function, as of torch.layer_norm in F.layer_norm, do not count, and
+    neither do those that normalize a weight (weight standardization).
     """
 
     def __init__(self, model: nn.Module) -> None:
         super().__init__()
         self._names = {module: name for name, module in model.named_modules()}
+        self._weights = {weight.untyped_storage().data_ptr() for weight in model.parameters()}
         self.found: dict[str, Call] = {}
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         output = func(*args, **(kwargs or {}))
-        if func in FUNCTIONS:
-            given, frame = _arguments(func, args, kwargs or {}), sys._getframe(1)
+        if func not in FUNCTIONS:
+            return output
+        given, frame = _arguments(func, args, kwargs or {}), sys._getframe(1)
+        x = given.pop("input")
+        if x.untyped_storage().data_ptr() not in self._weights:
             while frame and not isinstance(frame.f_locals.get("self"), nn.Module):
                 frame = frame.f_back
             caller = self._names.get(frame.f_locals["self"], "") if frame else ""
             name = first = f"{caller}.{func.__name__}".lstrip(".")
             while name in self.found:
                 name = f"{first}#{int(name.partition('#')[2] or 1) + 1}"
-            x = given.pop("input").detach().clone()
+            x = x.detach().clone()
             self.found[name] = Call(name, Functional(func, given), (x,), {}, output)
         return output

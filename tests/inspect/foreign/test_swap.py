@@ -295,9 +295,15 @@ def test_norms_that_are_gated_or_not_called_are_refused(path):
         normlab.swap(TwoNorms(), "rms", sites=path, calibrate=tokens(2, 3))
 
 
-def test_norms_of_weights_are_no_norms():
-    convolution = nn.utils.parametrizations.weight_norm(nn.Linear(D, D))
-    found = normlab.swap(nn.Sequential(convolution, nn.LayerNorm(D)), "rms", calibrate=tokens(2, 3))
+class Standardized(nn.Linear):
+    def forward(self, x):
+        return F.linear(x, F.layer_norm(self.weight, (D,)), self.bias)
+
+
+@pytest.mark.parametrize("of", [nn.utils.parametrizations.weight_norm, lambda linear: linear])
+def test_norms_of_weights_are_no_norms(of):
+    model = nn.Sequential(of(Standardized(D, D)), nn.LayerNorm(D))
+    found = normlab.swap(model, "rms", calibrate=tokens(2, 3))
     assert [fit.site for fit in found.table] == ["1"]
 
 
