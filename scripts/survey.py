@@ -293,7 +293,8 @@ HEAD = """# Where padding changes the output of transformers {transformers} mode
 {asked} base models of transformers {transformers} that take a mask over tokens or frames, each from
 a small config with **random weights**, with four rows of unequal length **and their mask**. Made by
 `python scripts/survey.py` with `normlab.inspect` ([how to read it](../../docs/howto/any_model.md)).
-Random weights show where an output can change, not by how much it changes in a trained model. Some
+A class with a head, such as BertForMaskedLM, contains its base model and is not listed. Random
+weights show where an output can change, not by how much it changes in a trained model. Some
 classes accept a mask but ignore it by design (Whisper). Both `look` and `broken` are listed.
 `findings.json` has the reason for each of the {left_out} classes that were left out.
 """
