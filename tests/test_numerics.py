@@ -3,7 +3,7 @@
 import pytest
 
 from normlab.config.registry import option_names
-from normlab.records.pairs import all_same_code, same_code
+from normlab.records.pairs import same_code
 from normlab.train.run import own_norms
 from scripts.golden import GOLDEN, parse
 
@@ -44,4 +44,3 @@ def test_the_file_of_a_norm_of_ones_own_is_hashed_wherever_the_norm_is(tmp_path,
 )
 def test_what_one_code_has_made(a, b, same):
     assert same_code(a, b) is same
-    assert all_same_code([a, (1, {}), b]) is same
