@@ -48,7 +48,7 @@ def page(report: Mapping[str, Any]) -> str:
     """Return a report as Markdown."""
     work, machine = report["work"], report["environment"]
     lines = [
-        f"# normlab beside other programs, model {work['model'].upper()}",
+        f"# Speed of normlab and other toolkits, model {work['model'].upper()}",
         "",
         f"{work['encoder_layers']}+{work['decoder_layers']} layers of width {work['dim']}, "
         f"feed-forward {work['ffn_dim']}, {work['num_heads']} heads, dropout {work['dropout']}, "
@@ -80,8 +80,8 @@ def _section(kind: Kind, rows: Sequence[Mapping[str, Any]], work: Mapping[str, A
     unit = _NAMES[kind]
     columns = [
         "program",
-        f"{unit} a processor second",
-        f"{unit} a second",
+        f"{unit} per processor second",
+        f"{unit} per second",
         *(f"to {name}" for name in references),
         "memory",
     ]
@@ -94,7 +94,7 @@ def _section(kind: Kind, rows: Sequence[Mapping[str, Any]], work: Mapping[str, A
         "| --- |" + " ---: |" * (len(columns) - 1),
     ]
     lines += [_line(kind, row, references) for row in rows]
-    lines += ["", "What is not the same everywhere:", ""]
+    lines += ["", "How the programs differ:", ""]
     for name, row in _by_program(rows).items():
         versions = ", ".join(f"{package} {number}" for package, number in row["versions"].items())
         lines.append("; ".join([f"- {name} ({versions})", *row["differs"]]))
@@ -103,7 +103,7 @@ def _section(kind: Kind, rows: Sequence[Mapping[str, Any]], work: Mapping[str, A
 
 _WHAT: Mapping[Kind, str] = {
     "training": (
-        "Target tokens in the loss: padding never, one end mark a sentence, no begin mark. Batches "
+        "Target tokens in the loss: padding never, one end mark per sentence, no begin mark. Batches "
         "of about {max_tokens:,} tokens and of similar length; loading them is part of the "
         "time."
     ),
