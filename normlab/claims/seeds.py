@@ -58,7 +58,7 @@ class Endpoint(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class StudyEndpoint(Endpoint, frozen=True, kw_only=True):
-    """Base class of endpoints decided by the runs of a study at a scale, at planned looks.
+    """Base class of endpoints decided by a study's runs at one scale, at the planned analyses.
 
     In addition to its own keys, every kind has:
 
@@ -101,7 +101,7 @@ class StudyEndpoint(Endpoint, frozen=True, kw_only=True):
         return f"{name} minus {self.minus}" if self.minus else name
 
     def within(self, nuisances: str = "mean over") -> str:
-        """Return the last part of a question's text: the selection and the nuisance keys."""
+        """Return the end of a question's text: the selection and the nuisance keys."""
         where = f"; {keys(self.where)}" if self.where else ""
         return where + (f"; {nuisances} {', '.join(self.over)}" if self.over else "")
 
@@ -126,7 +126,7 @@ class StudyEndpoint(Endpoint, frozen=True, kw_only=True):
         return ""
 
     def at_look(self, sample: "Sample", seeds: Sequence[int], look: Look, says: str) -> Judgement:
-        """Judge a sample's seeds at one look: by value or, if any diverged, by how many train."""
+        """Judge seeds at one planned analysis: by value or, if any diverged, by how many train."""
         trained, counted = sample.train_text(seeds), list(sample.train_counts(seeds).values())
         if not all(run.finished for run in sample.runs(seeds)):
             found = self.of_counts(counted, look, says)
@@ -187,7 +187,7 @@ class StudyEndpoint(Endpoint, frozen=True, kw_only=True):
         return plan.scale.data_name + layers
 
     def _next(self, plan: Plan, have: int, runs: Runs) -> str:
-        """Return the command that runs the seeds up to the next look, with its cost."""
+        """Return the command that runs the seeds up to the next planned analysis, with its cost."""
         study, scale = plan.study, plan.scale
         target = next((look.seeds for look in LOOKS if look.seeds > have), None)
         if target is None:
@@ -332,7 +332,7 @@ def collect(runs: Runs, endpoint: StudyEndpoint) -> Sample:
 
 
 def _differ(cells: Cells, seed: int, scores: Sequence[str], may: tuple[str, ...]) -> str | None:
-    """Return the first unintended difference between the runs of a seed; None without one."""
+    """Return the first unintended difference between a seed's runs; None if there is none."""
     first, *others = (cell[seed] for cell in cells.values())
     for a, b in ((a, b) for other in others for a, b in zip(first, other, strict=True)):
         if (why := why_not_paired(a, b, may_differ=may)) is not None:

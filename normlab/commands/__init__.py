@@ -1,6 +1,6 @@
 """The subcommands by group, each with what it does; a command's file has `main(argv) -> int`.
 
-`main` parses, calls a function of another room and prints. Importing a command's file is cheap:
+`main` parses, calls a function of another package and prints. Importing a command is cheap:
 heavy imports are inside `main`. A new command needs its file and a line here.
 """
 

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 Runs = dict[Path, RunRecord]  # by folder
 SHEET_FILE = "inspect.json"
-_FOREIGN = ("hf", "module", "text", "trust_remote_code", "inputs", "all", "html")
+_FOREIGN = ("hf", "module", "text", "trust_remote_code", "inputs", "causal", "all", "html")
 _EXAMPLES = """\
 examples:
   normlab inspect norm=bn placement=post model.depth=24
@@ -67,6 +67,7 @@ def main(argv: list[str]) -> int:
     add("--trust-remote-code", action="store_true", help="run Python code of the model's folder")
     add("--module", metavar="MODULE:NAME", help="a model, or a function that returns one")
     add("--inputs", metavar="MODULE:NAME", help="batches of its inputs, or a function")
+    add("--causal", action="store_true", help="positions must not depend on later ones")
     add("--all", action="store_true", help="ask the slow questions too")
     add("--html", type=as_path, metavar="FILE", help="write a page")
     arguments = parser.parse_intermixed_args(argv)
@@ -189,7 +190,8 @@ def _examine_foreign(parser: Parser, arguments: Namespace) -> int:
         else:
             model, batches, note = load_names(arguments.module, arguments.inputs)
     with at_work("examining the model"):
-        report = inspect(model, batches, checks=arguments.only or ("quick", "all")[arguments.all])
+        checks = arguments.only or ("quick", "all")[arguments.all]
+        report = inspect(model, batches, causal=arguments.causal or None, checks=checks)
     if note and not arguments.json:
         print_prose(note)
     print(report.to_json() if arguments.json else f"{report}\n", end="")
@@ -198,6 +200,7 @@ def _examine_foreign(parser: Parser, arguments: Namespace) -> int:
         show("Norms", "What each pools over was found by changing single values.", norms.table)
     if arguments.html:
         report.to_html(arguments.html)
+        print("" if arguments.json else f"written to {arguments.html}\n", end="")
     return int(any(found.verdict == "broken" for found in report.findings.values()))
 
 

@@ -56,8 +56,10 @@ def main(argv: list[str]) -> int:
         parser.error("--steps must be at least 1, --taper less than --steps, and --lr above 0")
     if given.out and options["norm"] != "none":
         parser.error("--out needs norm=none: no class of transformers can have another norm")
-    if given.out and (given.out.exists() or not given.out.absolute().parent.is_dir()):
-        parser.error(f"--out {given.out}: give a new folder, in a folder that exists")
+    if given.out and given.out.exists():
+        parser.error(f"--out {given.out} exists: give a new folder")
+    if given.out and not given.out.absolute().parent.is_dir():
+        parser.error(f"--out {given.out}: there is no folder {given.out.parent}")
     return _swap(given, **options)
 
 

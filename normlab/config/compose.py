@@ -1,6 +1,6 @@
 """Composing a run's config from `configs/`, and reading the config in a record.
 
-In a run's config, a group such as `norm` is an option with its values; only the option's file names
+In a run's config, a group such as `norm` has its option's name and values; only the file names
 the class. A recipe is the last entry of the defaults list: it chooses model and schedule, and sets
 values of the task. The default recipe depends on the task and the scale, which Hydra cannot
 express, so it is added to the overrides before Hydra reads them. Nothing here imports torch.
@@ -34,7 +34,7 @@ CONFIG_NAME = "config"
 # Top-level keys that composition copies into the task's nodes, under the same name.
 _COPIED = ("batch_size", "max_tokens", "batching", "data_dir")
 _PATH = re.compile(r"(\*|[a-z0-9_]+)(\.(\*|[a-z0-9_]+))*")
-_LABELED = 4  # the most rules in a label
+_LABELED = 4  # rules named in a label, at most
 _RULES = "'sites={*.self:bn,encoder.0.*:ln}'"
 
 # The default recipe of a task without a scale, and at scale=paper. Other scales replace recipes.
@@ -84,12 +84,12 @@ def from_hydra(config: DictConfig) -> DictConfig:
 
 
 def with_recipe(overrides: Sequence[str]) -> list[str]:
-    """Return the overrides with the default recipe; a sweep over tasks or scales has none."""
+    """Return the overrides with the default recipe; a sweep over tasks or scales gets none."""
     given = typed(overrides)
     recipe = _default_recipe(given.get("task", _TASK), given.get("scale"))
     if recipe is None or "recipe" in given:
         return [*overrides]
-    # Insert it next to the task or scale: a flag of Hydra must stay together with its value.
+    # Insert it just before the task or scale, so as not to part a Hydra flag from its value.
     place = next(n for n, text in enumerate(overrides) if text.startswith(("task=", "scale=")))
     return [*overrides[:place], f"recipe={recipe}", *overrides[place:]]
 
@@ -166,7 +166,7 @@ def _settle_recipe(config: DictConfig, choices: Any, written: Mapping[str, str])
 
 
 def _start_file(name: str, runs: Path) -> Path:
-    """Return the weights of the run to start from, which is a path or a name below `runs_dir`."""
+    """Return the weights file of a run, given by its path or its name below `runs_dir`."""
     place = Path(name) if Path(name).exists() else runs / name
     found = sorted(place.glob(f"**/{START_FILE}"))
     if len(found) > 1:

@@ -1,9 +1,9 @@
-"""What may be typed as settings: short forms are written out, errors get a suggestion.
+"""Settings as typed on a command line: expands short forms, and suggests fixes for errors.
 
 `experiment=bert_bn` stands for the settings in `configs/experiment/bert_bn.yaml`, and `my.yaml` for
 those in this file; `lr=1e-3` for `optim.lr=1e-3`, `norm=batchnorm` for `norm=bn`. `wandb=true` adds
 a sink, and `wandb.project=mine` sets `observe.sink.wandb.project` and adds it too.
-`include=FOLDER` adds a folder of one's own options to the environment variable `NORMLAB_PATH`.
+`include=FOLDER` adds a folder of the user's own options to the environment variable `NORMLAB_PATH`.
 """
 
 import re
@@ -32,7 +32,7 @@ _SEVERAL = ("probe", "sink")  # groups from which a run takes several options
 _LISTS = ("tags", "wandb.tags")  # keys whose value is a list, with or without brackets
 _TEXTS = ("wandb.project", "wandb.entity", "wandb.name", "wandb.notes")
 _WHOLE = ("sites", "observe.targets")  # keys whose value is a mapping
-_MOST = 3  # suggestions
+_MOST = 3  # suggestions at most
 # Hydra's own flags. Any other word with a leading dash is a key that was typed like a flag.
 _FLAGS = {
     *("-h", "--help", "--hydra-help", "--version", "-c", "--cfg", "--resolve", "-p"),
@@ -46,8 +46,8 @@ _BEFORE_QUOTE = re.compile(r"(\\*)('|$)")
 def written_out(arguments: Sequence[str]) -> list[str]:
     """Return the arguments with experiments, files and short keys replaced by full settings.
 
-    Settings of files come first, without those that are also typed; of several files, the last one
-    decides. Raises ValueError for an unknown experiment, a file that is not a mapping of settings,
+    Settings from files come first, except keys that are also typed; of several files, the last one
+    wins. Raises ValueError for an unknown experiment, a file that is not a mapping of settings,
     an unknown key of W&B or TensorBoard, or what `check_arguments` refuses.
     """
     typed: list[str] = []
@@ -71,7 +71,7 @@ def _by_key(settings: Sequence[str]) -> dict[str, str]:
 
 
 def typed(arguments: Sequence[str]) -> dict[str, str]:
-    """Return the last value of each key of `key=value` arguments, without quotes or flags."""
+    """Return each key's last value from `key=value` arguments, unquoted; flags are skipped."""
     pairs = [text.partition("=") for text in arguments if not text.startswith("-")]
     return {key: value.strip("'\"") for key, equals, value in pairs if equals}
 
@@ -86,7 +86,7 @@ def _experiment(name: str) -> Path:
     there = paths(EXPERIMENT)
     if "," in name:
         said = f"{EXPERIMENT}={name}: a command or a sweep takes one experiment"
-        raise ValueError(f"{said}: start each with a command of its own")
+        raise ValueError(f"{said}: run one command per experiment")
     if name not in there:
         near = did_you_mean(name, [*there]) + of_your_own()
         raise ValueError(f"no experiment {name!r:.60}: there are {', '.join(there)}.{near}")
@@ -94,7 +94,7 @@ def _experiment(name: str) -> Path:
 
 
 def _setting(key: str, value: str) -> str:
-    """Return a setting with common names of norms and `probe=full` replaced, lists in brackets."""
+    """Return a setting with norm synonyms and `probe=full` replaced, and lists in brackets."""
     if key == "probe" and value == "full":
         value = f"[{','.join(option_names('probe'))}]"
     elif key == "norm" or key.startswith("norm@"):
@@ -113,7 +113,7 @@ def norm_name(name: str) -> str:
 
 
 def _in_full(settings: Sequence[str]) -> list[str]:
-    """Return settings with their full keys; `epochs=2` without `steps=` sets no limit of steps."""
+    """Return settings with full keys; `epochs=2` without `steps=` lifts the limit on steps."""
     keys = _by_key(settings)
     found = []
     for text in settings:
@@ -211,7 +211,7 @@ def quoted(text: str) -> str:
 
 
 def check_arguments(arguments: Sequence[str]) -> None:
-    """Raise ValueError for a wrong flag, unreadable text, or two options where one fits."""
+    """Raise ValueError for a wrong flag, unreadable text, or a list where one option belongs."""
     from hydra.core.override_parser.overrides_parser import OverridesParser
 
     parser = OverridesParser.create()
@@ -250,7 +250,7 @@ def check_given_once(arguments: Sequence[str]) -> None:
 
 
 def run_groups() -> list[str]:
-    """Return the groups that a run chooses from: all but studies and claims, and `norm@` keys."""
+    """Return the groups a run chooses from: all except `claim` and `study`, plus `norm@` keys."""
     own = [group for group in groups() if group not in ("claim", "study")]
     return [*own, *(f"norm@{key}" for key in NORM_KEYS[1:])]
 
@@ -303,6 +303,6 @@ def no_option(group: str, option: str) -> str:
 
 
 def check_option(group: str, option: str) -> None:
-    """Raise ValueError, with the options there are, for one that a group does not have."""
+    """Raise ValueError, listing the group's options, if the group has no such option."""
     if option not in option_names(group):
         raise ValueError(no_option(group, option))

@@ -1,4 +1,4 @@
-"""Batch planning: which examples form a batch, in which order, and which random numbers they get.
+"""Plans batches: which examples form a batch, their order, and the random numbers they get.
 
 The plan depends only on (lengths, settings, seed, epoch), not on model, norm, device or number of
 processes: two norms trained with seed k see the same batches, and so does a resumed run.
@@ -155,8 +155,7 @@ def dice(
 ) -> np.ndarray:
     """Return `count` uniform numbers for each column of each example: [examples, width, count].
 
-    An example's numbers depend on its index, but not on which batch it is in or how wide that batch
-    is.
+    An example's numbers depend on its index, but not on its batch or that batch's width.
     """
     key = stream(purpose, seed=seed, epoch=epoch).integers(0, 2**63, 2)
     philox = np.random.Philox(key=key)

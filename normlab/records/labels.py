@@ -36,7 +36,7 @@ def norm_label(choices: Mapping[str, Any]) -> str:
 
 
 def placement_label(choices: Mapping[str, Any], config: Mapping[str, Any]) -> str | None:
-    """Return a run's placement; None if it has none, or the unused default without attention."""
+    """Return a run's placement; None if it has none, or has no attention and keeps the default."""
     placement, model = choices.get("placement"), _node(config, "model")
     if placement is None or (placement == "pre" and model and "num_heads" not in model):
         return None

@@ -1,7 +1,7 @@
 """The runs of a study at one scale, packed into three files, and addresses of single runs.
 
 `records.jsonl` has one run per line: its `row`, `point` and `seed` in the study, and the fields of
-its record if the run was made. `curves.jsonl.gz` has the curves, `hypotheses.jsonl.gz` the output
+its record if it has one. `curves.jsonl.gz` has the curves, `hypotheses.jsonl.gz` the output
 of the tested weights on each test split. The same content always gives the same bytes.
 
 The address `results/batching/small:bn batching=random@seed3` names a run by row, point and seed.
@@ -64,7 +64,7 @@ class Pack:
 
     @cached_property
     def records(self) -> dict[Key, RunRecord | None]:
-        """The records in file order; None for a run that was not made."""
+        """The records in file order; None for a planned run without one."""
         read = partial(RunRecord.from_json, mend=MEND_PUBLISHED)
         return {
             key: read(text, origin=origin) if line.run_id else None
@@ -81,7 +81,7 @@ class Pack:
 
     @cached_property
     def addresses(self) -> dict[Key, Path]:
-        """The addresses of the runs that were made."""
+        """The addresses of the runs that have a record."""
         made = (key for key, record in self.records.items() if record is not None)
         return {key: Path(f"{self.folder}:{key.name}@seed{key.seed}") for key in made}
 

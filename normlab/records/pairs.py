@@ -33,7 +33,7 @@ def why_not_paired(
     """Return why two runs of one seed may not be compared; None if they may.
 
     `may_differ` lists the dotted config keys that may differ (None: all); if it includes `task`,
-    the data may differ too. `precision=False` and `code=False` allow different precision and code.
+    the data may differ too. `precision=False` and `code=False` skip these two checks.
     """
     if "task" not in (may_differ or ()):
         for key in _DATA:
@@ -56,7 +56,7 @@ def why_not_paired(
 
 
 def same_code(a: MadeBy, b: MadeBy) -> bool:
-    """Return whether two runs used the same numerics, and the same files for user norms in both."""
+    """Return whether two runs have the same numerics, and identical files of shared user norms."""
     return a[0] == b[0] and all(a[1][name] == b[1][name] for name in a[1].keys() & b[1].keys())
 
 
@@ -81,8 +81,8 @@ def spelled(key: str) -> tuple[str, ...]:
 def settings(a: Parts, b: Parts, may_differ: tuple[str, ...]) -> list[str]:
     """Return the keys that differ but should not.
 
-    A key may also differ if it only repeats a number that may: `schedule.lr` repeats `optim.lr`,
-    and the depth sets several keys.
+    A key may also differ if it only repeats a number that may differ: `schedule.lr` repeats
+    `optim.lr`, and the depth sets several keys.
     """
     pairs = varying([a, b])
     below = tuple(f"{key}." for key in may_differ)
@@ -162,7 +162,7 @@ class Experiment:
         return ", ".join(f"{status} {counts[status]}/{len(self.records)}" for status in others)
 
     def scores(self, name: str) -> dict[int, Score]:
-        """Return a score by seed; ValueError if the seeds were not scored in the same way."""
+        """Return a score for each seed; ValueError if the seeds were not scored in the same way."""
         every = {record.seed: record.figure(name) for record in self.records if record.finished}
         found = {seed: score for seed, score in every.items() if score is not None}
         ways = {(score.signature, score.higher_is_better) for score in found.values()}
@@ -170,7 +170,7 @@ class Experiment:
             raise ValueError(
                 f"{self.records[0].run_id}: {name} was computed in several ways "
                 f"({' / '.join(sorted(str(signature) for signature, _ in ways))}); "
-                "score the runs again with `normlab eval`"
+                "re-score the runs with `normlab eval`"
             )
         return found
 

@@ -78,7 +78,7 @@ class RunRecord(
 
     `fingerprint` is the hash that identifies the experiment, the same for all its seeds. `numerics`
     is the `NUMERICS` of the code that made the run, or a label for runs older than that constant;
-    `own_norms` has the file and hash of each of the user's own norms, and of other own options.
+    `own_norms` has the file and hash of each of the user's own norms and other own options.
     `last_steps` has the last logged rows of a run that diverged, as columns. `weights` maps the
     names of all tested weights to their steps; it is empty if only the best weights by
     `validate.select_by` were tested. `floors` has the untrained baseline of each test score
@@ -125,7 +125,7 @@ class RunRecord(
         return self.outcome.status == "finished"
 
     def figure(self, name: str) -> Score | None:
-        """Return a score, or a probe's metric as a score for which less is better."""
+        """Return a score, or a probe's metric as a score for which lower is better."""
         if name in self.stability:
             return Score(self.stability[name], False, 1)
         return self.scores.get(name)

@@ -123,7 +123,7 @@ def read_record(place: Path, *, mend: str = MEND_RUN) -> RunRecord:
 
 
 def read_progress(run_dir: Path) -> dict[str, Any] | None:
-    """Return the progress of a running run: phase, done, total, loss, left; None if unknown."""
+    """Return an active run's progress: phase, done, total, loss, time left; None if unknown."""
     try:
         found = json.loads(read_file(run_dir / PROGRESS_FILE))
         return {key: found[key] for key in ("phase", "done", "total", "loss", "left")}

@@ -36,10 +36,10 @@ _SHOWN = ("norm", "placement", "task", "task/corpus")  # options that name a row
 
 
 class Rules(NamedTuple):
-    """What two paired runs must share in addition to data, processes and device.
+    """What two paired runs must share in addition to data, processes, device and instruction set.
 
-    Runs that were `found`, not planned by a study, must also share their code. If their rows differ
-    in a key that names rows, both must train for the same length and be tested alike.
+    With `precision`, they share it. With `found` (runs not planned by a study), they share their
+    code and, if a key of `NAMED` differs, the length of training and the settings of the test.
     """
 
     precision: bool = True
@@ -136,7 +136,7 @@ def one_code(a: Experiment, b: Experiment, rules: Rules) -> bool:
 
 
 def marks(row: Experiment) -> list[str]:
-    """Return warnings about a row's runs: how many did not learn, and `sees the future`."""
+    """Return warnings on a row: how many runs are near the baseline, and `sees the future`."""
     count = sum(map(flat, row.records))
     found = [f"{count}/{len(row.records)} {NOT_CLEAR}"] if count else []
     return [*found, "sees the future"] if any(r.sees_future for r in row.records) else found

@@ -1,8 +1,8 @@
 """The table of a study, or of any runs, computed only from the study and the runs' records.
 
-A row is a setting at a point of the study's grid. For each score it has the mean and the spread
-over finished seeds, and the difference from the first row at the same point, paired by seed, with
-its 95 % t interval and p value (Student 1908: valid for as few as two seeds if differences are
+A row is a setting at a point of the study's grid. For each score it has the mean and the standard
+deviation over finished seeds, and the difference from the baseline at the same point, paired by
+seed, with its 95 % t interval and p value (Student 1908: valid from two seeds on if differences are
 normal). Whether translations would differ on other sentences is a separate question, answered by
 `normlab compare A B --bootstrap`. Runs that must not be averaged or compared are refused with a
 reason; diverged seeds are counted, never dropped.
@@ -79,7 +79,7 @@ def data_name(study: Study, scale: str, records: Sequence[RunRecord]) -> str:
 
 
 def _row(study: Study, runs: Sequence[Run]) -> Row:
-    """Return the row of a setting, without differences; a reason if its seeds cannot be joined."""
+    """Return a setting's row, without differences; `problem` says why if it has no scores."""
     name, point, _ = runs[0].key
     said, state = study.figures.get(name, {}), runs[0].state
     entries = {column: Entry(column, document=said.get(column)) for column in study.columns}

@@ -74,11 +74,11 @@ class Entry:
 
 @dataclass(frozen=True)
 class Row:
-    """One setting at one point of the grid: its scores by column, and its `own` seeds, joined.
+    """One setting at one point of the grid: its scores by column, and its seeds, joined in `own`.
 
     `stability` describes how its seeds trained, `said` is the article's statement on stability, and
-    `problem` the reason if the row has no scores. `base` is the baseline at the same point, if the
-    row is compared with it.
+    `problem` says why the row has no scores. `base` is the baseline at the same point, if the row
+    is compared with it.
     """
 
     name: str
@@ -153,7 +153,7 @@ def markdown(table: Table) -> str:
 def pipes(
     head: Sequence[str], rows: Iterable[Sequence[str]], *, words: int, notes: Iterable[str] = ()
 ) -> list[str]:
-    """Return a Markdown table and its notes; columns after the first `words` are numbers."""
+    """Return a Markdown table and its notes; columns after the first `words` align right."""
     rules = [*["---"] * words, *["---:"] * (len(head) - words)]
     table = ["| " + " | ".join(cells) + " |" for cells in (head, rules, *rows)]
     return [*table, "", *(f"- {note}" for note in notes)]
@@ -223,7 +223,7 @@ def averaged(found: Mapping[str, float | None] | None) -> str:
 
 
 def figure(value: float, score: str) -> str:
-    """Format a value with the usual number of digits for its score; huge values get three."""
+    """Format a value with its score's usual digits, or three significant ones from 1e5 up."""
     if "_to/" in score and abs(value) < 1e15:  # steps and tokens
         return f"{value:,.0f}"
     read_to_three = any(word in score for word in ("loss", "accuracy", "bits", "stability"))

@@ -65,7 +65,7 @@ class Draw(NamedTuple):
 
 @dataclass(frozen=True)
 class Condition:
-    """Settings with which the test is repeated; None keeps the run's own setting.
+    """Settings under which to repeat the test; None keeps the run's own setting.
 
     `noise` is the standard deviation of noise added to the input (see `noisy`).
     """
@@ -185,7 +185,7 @@ class Task(ABC):
         return BatchStream(**self.plan(shard, seed, lambda epoch: Draw(seed, epoch)))
 
     def calibration_batches(self, shard: Shard, seed: int) -> Iterator[Batch]:
-        """Return batches as at the end of training (final length), for recalibration."""
+        """Return training batches with the final sequence length, for recalibration."""
         return self.train_batches(shard, seed)
 
     def plan(self, shard: Shard, seed: int, draw: Callable[[int], Draw]) -> dict[str, Any]:
@@ -219,7 +219,7 @@ class Task(ABC):
         return self.collate(split, np.asarray(indices, np.int64), padding=padding)
 
     def reach(self, max_positions: int) -> int:
-        """Return the most positions that a run may feed to a model with this limit."""
+        """Return how many positions a run may feed, at most, to a model with this limit."""
         return max(int(self.lengths(split).max()) for split in self.splits)
 
     def fewest_pooled(self, lengths: np.ndarray) -> int:
@@ -256,7 +256,7 @@ class Task(ABC):
         """Score a split and return the scores by name without the split, the same on all ranks.
 
         Each rank scores its share. Test splits are also scored per length group, such as
-        `length_33_64/loss`. Rank 0 writes generated text to the file `outputs`. `batch_size=None`
+        `length_33_64/loss`. If text is generated, rank 0 writes it to `outputs`. `batch_size=None`
         uses the task's `eval_batch_size`; `limit` is the maximum number of examples, spread evenly
         over the split. `each` is called with every batch's indices and the batch.
         """
@@ -289,7 +289,7 @@ class Task(ABC):
     def under(
         self, condition: Condition, model: nn.Module, batches: Iterable[Any], *, recalibrate: bool
     ) -> Iterator[None]:
-        """Put a model in eval mode under a condition; undo that on exit.
+        """Apply a condition to a model that is in eval mode; undo it on exit.
 
         Before any noise is added, running statistics are recalibrated on training `batches` if a
         norm has `eval_stats: recalibrated`, or if `recalibrate` is set because the running
@@ -313,7 +313,7 @@ class Task(ABC):
 
 
 def spread(total: int, limit: int | None) -> np.ndarray:
-    """Return at most `limit` evenly spaced indices below `total`; all of them if it is None."""
+    """Return at most `limit` evenly spaced indices below `total`, or all if `limit` is None."""
     count = total if limit is None else min(limit, total)
     return np.linspace(0, total - 1, count).round().astype(np.int64)
 

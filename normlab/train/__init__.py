@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def train(config: "DictConfig") -> "RunRecord":
-    """Train a run and return its record; a finished run's record is returned at once.
+    """Train a run and return its record; if it has already finished, return the record at once.
 
     With `observe.debug`, no files of the run are kept. Raises ValueError for invalid values,
     damaged files, or a run made by another code version.

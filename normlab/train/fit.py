@@ -93,7 +93,7 @@ def _sinks(run: Run) -> SinkGroup:
 
 
 class _Fit:
-    """One run while it is trained."""
+    """A run in training, with its task, runtime, sinks and checkpoints."""
 
     def __init__(self, run: Run, task: Task, runtime: Runtime, sinks: SinkGroup):
         self.run, self.task, self.runtime, self.sinks = run, task, runtime, sinks
@@ -233,7 +233,7 @@ class _Fit:
         )
 
     def _valid_scores(self, validations: Validations) -> dict[str, Score]:
-        """Return the validation scores of the tested weights and of all best weights.
+        """Return the validation scores of the tested weights and of each kind of best weights.
 
         Averaged weights are never validated, so they get the scores of the last validation.
         """

@@ -20,7 +20,7 @@ from normlab.train.runtime import Runtime
 _NEVER = 1 << 62
 _ROWS = 2048  # rows of the matrix products that measure the machine's peak
 _PEAK_SECONDS = 0.05  # per matrix shape
-_ATTEMPT = 32  # products between clock readings on a GPU, which runs asynchronously
+_ATTEMPT = 32  # products queued between clock readings on a GPU, which runs asynchronously
 _WARM_UP, _MEASUREMENTS, _STEPS = 3, 5, 4  # for `measure`
 
 

@@ -1,4 +1,4 @@
-"""Adapts a language model of transformers to norms that replaced its own, and saves it."""
+"""Trains a transformers language model after its norms have been swapped, and saves it."""
 
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack
@@ -19,16 +19,16 @@ from normlab.inspect.foreign.swap import Swapped, is_norm
 from normlab.tasks.progress import Stage, say
 
 EPS = 1e12
-"""With this eps and a gain of sqrt(eps), a layer or RMS norm divides by nothing."""
+"""With this eps, and gains multiplied by sqrt(eps), a layer or RMS norm no longer divides."""
 _MASKED = 0.15  # share of the tokens that a masked language model predicts
-_APART = 1e-3  # relative RMS by which the logits of a saved model may differ
+_APART = 1e-3  # largest relative RMS difference allowed between saved and original logits
 Batch = dict[str, Tensor]
 
 
 class Language:
-    """A language model in float32, with batches for its own loss: of the next or masked tokens.
+    """A language model in float32, with batches for its own loss (next-token or masked-token).
 
-    `place` is a folder or an id. Raises ValueError if the model cannot be loaded, or has no loss.
+    `place` is a folder or a Hugging Face id. Raises ValueError if it cannot be loaded or used.
     """
 
     def __init__(self, place: str, *, trust: bool) -> None:
@@ -52,7 +52,7 @@ class Language:
         with torch.no_grad():
             earlier = self.model.float()(ids).logits[:, :-1]
         if not self.masked and _apart(*earlier) > 1e-5:
-            raise ValueError(f"{place}: {self.kind} sees later tokens: its loss predicts nothing")
+            raise ValueError(f"{place}: {self.kind} sees later tokens, so its loss is useless")
 
     def batches(self, lines: list[str], seed: int) -> Iterator[Batch]:
         """Yield the lines in batches; the labels of tokens that are not predicted are -100."""
@@ -68,14 +68,14 @@ class Language:
                 yield batch
 
     def shuffled(self, lines: list[str], seed: int) -> Iterator[Batch]:
-        """Yield batches of the lines in random orders, without end."""
+        """Yield batches forever, with the lines in a new random order in each epoch."""
         generator = torch.Generator().manual_seed(seed)
         for epoch in count(seed):
             order = torch.randperm(len(lines), generator=generator).tolist()
             yield from self.batches([lines[i] for i in order], epoch)
 
     def predicted(self, batch: Batch) -> int:
-        """Return the number of tokens to predict; a causal model does not predict a row's first."""
+        """Return the number of tokens to predict; a causal model skips a row's first."""
         return int((batch["labels"][:, not self.masked :] != -100).sum())
 
     @torch.no_grad()
@@ -99,10 +99,10 @@ def adapt(
 ) -> int:
     """Train the new norms, or all weights, with AdamW; return the number of trained weights.
 
-    During the first `taper` steps the norms are `(1 - a) old + a new`, with the old norms from the
-    `original` model, where a rises from 0 to 1. The rate rises during a tenth of the steps and then
-    falls to 0; for gains and DyT's alpha it is relative to their RMS. There is no weight decay and
-    no dropout.
+    During the first `taper` steps a norm outputs `(1 - a) old + a new`, with the old norm from the
+    `original` model, as a rises from 0 to 1. The learning rate warms up over a tenth of the steps
+    and decays linearly to 0; for new gains and DyT's alpha it is multiplied by their initial RMS.
+    There is no weight decay and no dropout.
 
     Raises ValueError if the loss is no longer finite.
     """
@@ -143,10 +143,10 @@ def adapt(
 
 @torch.no_grad()
 def save(model: Any, language: Language, batch: Batch, out: Path, *, keep: bool) -> float:
-    """Write a model whose norms are `none` as one of its original class, with its tokenizer.
+    """Save a model whose norms are `none` in its original class's form, with its tokenizer.
 
-    The class's own eps becomes `EPS`. The folder is loaded by transformers, and moved to `out` if
-    `keep`. Returns the relative RMS difference of the logits of a batch.
+    The config's eps becomes `EPS`. The saved folder is loaded again to check it, and moved to `out`
+    if `keep`. Returns the relative RMS difference between both models' logits for the batch.
 
     Raises ValueError, and leaves no files, if the class cannot express the model.
     """
@@ -161,7 +161,8 @@ def save(model: Any, language: Language, batch: Batch, out: Path, *, keep: bool)
             language.model.save_pretrained(folder, state_dict=values)
         except Exception as error:  # transformers raises exceptions of any class
             raise ValueError(f"--out {out} cannot be written: {first_line(error)}") from error
-        config.update(eps)
+        finally:
+            config.update(eps)
         tokenizer = AutoTokenizer.from_pretrained(language.folder, trust_remote_code=language.trust)
         tokenizer.save_pretrained(folder)
         loaded, *_ = load_model(str(folder), trust=language.trust)
@@ -178,10 +179,10 @@ def save(model: Any, language: Language, batch: Batch, out: Path, *, keep: bool)
 
 
 def _weights(model: nn.Module, original: nn.Module) -> dict[str, Tensor]:
-    """Return the weights with which the original class, with `EPS`, computes what the model does.
+    """Return weights with which the original class, at an eps of `EPS`, computes the same.
 
     Its gains are `sqrt(EPS) gain`: `sqrt(EPS) gain (x - mean) / sqrt(var + EPS)` differs from
-    `gain (x - mean)` by the relative difference var / (2 EPS). ValueError if a norm is not swapped.
+    `gain (x - mean)` by a relative error of var / (2 EPS). ValueError if a norm is not swapped.
     """
     values = model.state_dict()
     for path, old in original.named_modules(remove_duplicate=False):

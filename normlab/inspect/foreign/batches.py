@@ -18,13 +18,13 @@ MASKS = {
     **dict.fromkeys(("lengths", "length", "input_lengths", "seq_lengths"), "lengths"),
 }
 _MADE = ("attention_mask", "src_key_padding_mask")
-"""Masks that are added if the model takes one and the batch has none: all positions are real."""
+"""Masks to add if the batch has none and the model takes one: they mark all positions as real."""
 _TOKENS = ("input_ids", "inputs_embeds", "input_values", "input_features")
 _LIMITS = ("max_position_embeddings", "n_positions", "max_source_positions")
 """Entries of a config that limit the number of positions, padding included."""
 SAMPLES = 320
 """Audio samples that count as one position: 20 ms at 16 kHz, a frame of most speech models."""
-KEPT = 8  # batches used for statistics and calibration
+KEPT = 8  # at most so many batches are used for statistics and calibration
 
 
 def first_batches(batches: Any) -> list[Any]:
@@ -49,7 +49,7 @@ def example_of(
     rows: int = 4,
     tokens: int = 128,
 ) -> Example:
-    """Return the example of a batch: its longest rows, cut to the real positions of the longest.
+    """Return a batch's longest rows as an example, cut to the real positions of the longest one.
 
     Raises ValueError with a one-sentence message if the inputs cannot be examined.
     """
@@ -97,8 +97,8 @@ def example_of(
     pad = getattr(config, "pad_token_id", None)
     if isinstance(pad, int) and pads.any() and torch.equal(x == pad, ~pads):
         raise ValueError(
-            f"{named.get(key, 'mask')} marks only the padding of {named[main]}, pad_token_id "
-            f"{pad}, as real: invert it"
+            f"{named.get(key, 'mask')} marks only the padding of {named[main]} (pad_token_id "
+            f"{pad}) as real: invert it"
         )
     left = bool(length) and int(pads[:, 0].sum()) > int(pads[:, -1].sum())
     fill = {k: _fill(values[k], pads, pad) for k in example.content if k in by_token}
@@ -173,7 +173,7 @@ def _token_axis(model: nn.Module, x: Tensor, name: str, mask: Tensor | None) -> 
     bins = getattr(getattr(model, "config", None), "num_mel_bins", None)
     if name == "input_features" and x.ndim == 3 and x.shape[1] == bins:
         return 2
-    if x.ndim == 2:  # floats are the features of a row, unless a mask or the name says otherwise
+    if x.ndim == 2:  # floats are features of a row, unless a mask or the name shows a sequence
         is_sequence = mask is not None or not x.is_floating_point() or name == "input_values"
     else:
         is_sequence = x.ndim == 3 and x.is_floating_point()

@@ -1,4 +1,4 @@
-"""The calls in a forward pass, in order: of modules, and of functional norms."""
+"""Records the calls of modules and of functional norms in a forward pass, in order."""
 
 import inspect
 import sys
@@ -128,8 +128,8 @@ def _arguments(function: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) ->
 class Functionals(TorchFunctionMode):
     """Collects the calls of functional norms in `found`, named `<calling module>.<function>`.
 
-    The calls inside a recorded function, as of torch.layer_norm in F.layer_norm, do not count, and
-    neither do those that normalize a weight (weight standardization).
+    Calls inside a recorded function, such as torch.layer_norm in F.layer_norm, do not count, nor do
+    calls that normalize a weight (weight standardization).
     """
 
     def __init__(self, model: nn.Module) -> None:

@@ -20,9 +20,9 @@ from normlab.inspect.subject import loss
 from normlab.probes.activations import SINK, SINK_KEYS, SINK_QUERIES, describe
 from normlab.probes.gradients import gradient_norms
 
-ROUNDED = 0.05  # movement of the output in bfloat16
+ROUNDED = 0.05  # largest harmless movement of the output in bfloat16
 GROWTH = 100.0  # growth or decay of the gradient from the first to the last layer
-OUTLIER = 6.0  # times the RMS, for a feature's RMS
+OUTLIER = 6.0  # a feature's RMS relative to the RMS of all features
 MASSIVE, TIMES = 100.0, 1000.0  # magnitude, and its ratio to the median magnitude
 FEWEST = 8  # positions needed before a channel can be called dead
 
@@ -40,7 +40,7 @@ def int8(x: Tensor) -> Tensor:
 @question("precision", of="module_all")
 @torch.no_grad()
 def precision(about: Foreign) -> Finding:
-    """Which module loses most in bfloat16, and in int8?
+    """Which module moves the output most if rounded to bfloat16, or to int8?
 
     The weights and inputs of each module are rounded, first one module at a time, then all at once.
     The value is RMS(y' - y) / RMS(y) of row 0's output y with all modules in bfloat16.
@@ -87,13 +87,13 @@ def depth(about: Foreign) -> Finding:
     """How does the gradient grow from the first to the last layer?
 
     The loss is sum(y cos(y)) of row 0's output y, with the cosine detached, since no norm makes
-    that constant. A layer's gradient norm is taken over all its parameters.
+    this loss constant. A layer's gradient norm is taken over all its parameters.
     """
     with unchanged(about.model), torch.enable_grad():
         about.model.requires_grad_(True).zero_grad()
         try:
             loss(run(about.model, about.alone, about.forward)).backward()
-        except RuntimeError as error:  # some layers have no gradient in eval mode
+        except RuntimeError as error:  # some layers cannot run backward in eval mode
             return Finding.none(f"no gradient: {first_line(error)}")
         found = {name: float(norm) for name, norm in gradient_norms(about.model).items()}
     layers = {n.removeprefix("norm/"): v for n, v in found.items() if n.startswith("norm/")}
@@ -109,13 +109,14 @@ def channels(about: Foreign) -> Finding:
     """Do layers output outlier features, dead channels, or massive activations?
 
     For each layer's output for row 0: the share of features whose RMS exceeds 6 times the RMS of
-    all (outliers), the share that is constant over positions (dead), and the largest magnitude
-    divided by the median. A value is massive if it is above 100 and this ratio is above 1000
+    all (outliers), the share constant over positions (dead), and the layer's largest magnitude
+    divided by its median. A value is massive if it is above 100 and this ratio is above 1000
     (Sun et al. 2024).
     """
     rows = list[tuple[Any, ...]]()
     for name, y in _layers(about).items():
-        x = (y.flatten(2).mT if y.ndim == 4 else y.reshape(1, -1, y.shape[-1])).double()
+        first = y.ndim == 4 or (y.ndim == 3 and y.shape[2] == about.example.length != y.shape[1])
+        x = (y.flatten(2).mT if first else y.reshape(1, -1, y.shape[-1])).double()
         real = torch.ones(x.shape[:2], dtype=torch.bool, device=x.device)
         seen = describe(x, real, threshold=OUTLIER)
         dead = (x == x[:, :1]).all(1).double().mean() * (x.shape[1] >= FEWEST)
@@ -138,7 +139,7 @@ def sinks(about: Foreign) -> Finding:
     """How many attention heads give most of their attention to the first token?
 
     A head is a sink if row 0's first token has a mean weight above 0.3 over the first 64 queries,
-    or over all without a causal mask (Gu et al. 2025). It needs 16 tokens, and a model of
+    or over all queries without a causal mask (Gu et al. 2025). Needs 16 tokens, and a model of
     transformers that returns `attentions`.
     """
     model: Any = about.model
@@ -174,7 +175,7 @@ def _finding(answers: list[str], value: float, limit: float, table: Table) -> Fi
 
 
 def _moved(about: Foreign) -> float:
-    """Return how far row 0's output has moved, without torch's fused layers."""
+    """Run row 0 again (`replace` avoids the cache); return how far its output has moved."""
     return moved(about.output(replace(about.alone)), about.output(about.alone))
 
 

@@ -1,7 +1,7 @@
 """One batch of a model's inputs, cut to a few rows and positions, and variants of it.
 
 Row 0 is the row that is examined: the longest of its batch, without padding. It comes first in all
-variants, so its values in a larger output are the first on every axis; see `Overlap`.
+variants, so its values come first on every axis of an output (last after left padding: `Overlap`).
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -20,7 +20,7 @@ _NO_CONTENT = ("position", "type_id", "mask", "length", "label", "cache")
 
 
 class ModelFailed(ValueError):
-    """The model raised an exception; this message is its first line."""
+    """The model raised an exception; the message has its type and its first line."""
 
 
 def first_line(error: Exception) -> str:
@@ -59,7 +59,7 @@ class Example:
 
     `rows` and `tokens` map each input to its batch axis and its token axis, if it has one. `mask`
     is the input that marks real tokens: by ones (`real`), by zeros (`padding`) or by `lengths`.
-    `fill` maps each input to its value under padding. `overlap` is with tensors of row 0 alone.
+    `fill` maps each input to its value under padding. `overlap` aligns tensors with row 0 alone.
     """
 
     values: Mapping[Key, Any]
@@ -86,7 +86,7 @@ class Example:
 
     @property
     def pads(self) -> int:
-        """By how many positions a row is padded: half its length, at least 8."""
+        """How many positions of padding to add: half the length, at least 8."""
         return max(8, self.length // 2)
 
     @property
@@ -221,7 +221,7 @@ def run(model: nn.Module, example: Example, forward: Forward | None = None) -> T
 
 
 def looked_at(output: Any) -> Tensor:
-    """Return the tensor of an output that is compared; ValueError if there is none."""
+    """Return the tensor to compare from a model's output; ValueError if there is none."""
     if isinstance(output, nn.utils.rnn.PackedSequence):
         return nn.utils.rnn.pad_packed_sequence(output, batch_first=True)[0]
     for name in ("logits", "last_hidden_state"):

@@ -6,6 +6,7 @@ from difflib import get_close_matches
 from importlib import import_module
 from inspect import signature
 from pathlib import Path
+from traceback import extract_tb
 from typing import Any, NamedTuple
 
 import torch
@@ -39,8 +40,8 @@ def load_hf(place: str, text: Path | None = None, *, trust: bool = False) -> Loa
     """Load a transformers model from a folder or a huggingface.co id, with inputs for it.
 
     Weights are read from safetensors only, and code that comes with the model is run only with
-    `trust`. A text model gets the lines of the file `text` or built-in sentences; without a
-    tokenizer, and for images and sound, the inputs are random.
+    `trust`. A text model gets the first 64 lines of the file `text`, or built-in sentences; without
+    a tokenizer, and for images and sound, the inputs are random.
 
     Raises ValueError with a one-sentence message if the model or its inputs cannot be loaded.
     """
@@ -53,8 +54,12 @@ def load_hf(place: str, text: Path | None = None, *, trust: bool = False) -> Loa
     if tokenizer is None:
         note = (" (there is no tokenizer)" if wants == "input_ids" else "") + note
         return Loaded(model, [_random_inputs(model, wants)], f"inputs: random {wants}{note}")
-    batches = [taken(model, each) for each in tokenized(tokenizer, lines[: ROWS * KEPT])]
-    said = f"{text}, {len(lines):,} lines" if text else f"{len(lines)} built-in sentences"
+    used = lines[: ROWS * KEPT]
+    batches = [taken(model, each) for each in tokenized(tokenizer, used)]
+    said = f"{len(lines)} built-in sentences"
+    if text:
+        part = f"the first {len(used)} of " * (len(used) < len(lines))
+        said = f"{text}, {part}{len(lines):,} lines"
     return Loaded(model, batches, f"inputs: {said}{note}")
 
 
@@ -69,12 +74,13 @@ def read_lines(text: Path) -> list[str]:
 def load_model(place: str, *, trust: bool) -> tuple[Any, Any, Path, str]:
     """Load a transformers model as `load_hf` does; return it, its tokenizer, folder, and a note.
 
-    The tokenizer can pad. It is None if the folder has none, or the model takes no text.
+    The tokenizer gets a pad token. It is None if the folder has none, or the model takes no text.
     """
     try:
         import transformers
     except ImportError:
-        raise ValueError("--hf needs transformers: pip install transformers") from None
+        install = "pip install -c constraints.txt transformers"
+        raise ValueError(f"--hf needs transformers: {install}") from None
     folder = _folder(place, trust=trust)
     transformers.utils.logging.set_verbosity_error()
     transformers.utils.logging.disable_progress_bar()
@@ -102,7 +108,7 @@ def load_model(place: str, *, trust: bool) -> tuple[Any, Any, Path, str]:
 
 
 def tokenized(tokenizer: Any, lines: Sequence[str]) -> Iterator[Any]:
-    """Yield the tokens of `ROWS` lines at a time, at most `TOKENS` per line, padded."""
+    """Yield padded batches of `ROWS` tokenized lines, with at most `TOKENS` tokens per line."""
     length = min(TOKENS, tokenizer.model_max_length)
     options = {"padding": True, "truncation": True, "max_length": length, "return_tensors": "pt"}
     for n in range(0, len(lines), ROWS):
@@ -110,7 +116,7 @@ def tokenized(tokenizer: Any, lines: Sequence[str]) -> Iterator[Any]:
 
 
 def _random_inputs(model: Any, wants: str) -> dict[str, Tensor]:
-    """Return four rows of random inputs, the last ones padded; ValueError for other inputs."""
+    """Return four rows of random inputs, text and audio padded; ValueError for other inputs."""
     config, generator = model.config, torch.Generator().manual_seed(0)
     names = ("num_mel_bins", "max_length", "max_source_positions", "image_size", "num_channels")
     bins, length, frames, size, channels = (getattr(config, name, None) for name in names)
@@ -137,7 +143,7 @@ def _random_inputs(model: Any, wants: str) -> dict[str, Tensor]:
 
 
 def taken(model: Any, batch: Any) -> dict[str, Tensor]:
-    """Return the arguments the model takes; a decoder gets the encoder's or arbitrary tokens."""
+    """Return the inputs that the model takes; a decoder gets the encoder's or arbitrary tokens."""
     names = signature(model.forward).parameters
     given = dict(batch)
     if "decoder_input_ids" in names and getattr(model.config, "is_encoder_decoder", False):
@@ -172,7 +178,7 @@ def _folder(place: str, *, trust: bool) -> Path:
 
 
 def load_names(model: str, inputs: str) -> Loaded:
-    """Import model and batches; each is a `package.module:name`, called first if a function."""
+    """Import a model and batches, each from a `package.module:name`; functions are called."""
     made = _imported(model)
     if not isinstance(made, nn.Module):
         raise ValueError(f"--module {model} is a {type(made).__name__}, not an nn.Module")
@@ -195,4 +201,13 @@ def _imported(place: str) -> Any:
         said = f"; did you mean {near[0]}?" if near else ""
         raise ValueError(f"{place}: {name} has no {attribute}{said}")
     value = getattr(module, attribute)
-    return value() if callable(value) and not isinstance(value, nn.Module) else value
+    if isinstance(value, nn.Module) or not callable(value):
+        return value
+    try:
+        return value()
+    except Exception as error:  # the user's code may raise anything
+        last = extract_tb(error.__traceback__)[-1]
+        where = f"{Path(last.filename).name}:{last.lineno}"
+        raise ValueError(
+            f"{place} raised {type(error).__name__} in {where}: {first_line(error)}"
+        ) from error

@@ -39,25 +39,25 @@ _LARGE = 1e3  # times the input's RMS: a change that moves every output sharing 
 _MOVED = 1e-4  # relative change; far above rounding in float32, in which many norms compute
 _SAME = 0.03  # largest effect of doubling the input, as a share of the effect of noise
 _POSITIONS = 16  # enough positions to see what a norm pools over
-_FEW = 4  # at most so many parameters per feature in a norm of an unknown class
+_FEW = 4  # most parameters, per output value of a row, in a norm of an unknown class
 _FEATURE, _POSITION, _BATCH = (frozenset({axis}) for axis in ("feature", "position", "batch"))
 _SAYS: Sequence[tuple[str, str, Set[str], Set[str]]] = (
-    # pattern of the name; what it suggests; pools over one or more of these, and none of these
+    # pattern of the name; what it suggests; pools over at least one of these, over none of these
     (r"batch_?norm|^bn_?\d*$", "pooling each feature over the batch", _BATCH, _FEATURE),
     (r"instance_?norm", "pooling each feature over positions", _POSITION, _BATCH | _FEATURE),
     (r"group_?norm|^gn_?\d*$", "pooling groups of features per row", _FEATURE | _POSITION, _BATCH),
     (r"(layer|rms)_?norm|^ln(_\w+)?$", "pooling a token's features", _FEATURE, _BATCH | _POSITION),
 )
 Roles = Sequence[Set[str]]
-"""The roles of each axis of a norm's input."""
+"""For each axis of a norm's input, its roles."""
 
 
 @dataclass(frozen=True)
 class Reach:
     """Which outputs of a norm one input value affects through the statistics.
 
-    `features` is the number of features affected, and of all. `padding` is whether a value under
-    the padding affects real positions; None if the norm was not called with a padded row.
+    `features` is how many features are affected, and how many there are. `padding` is whether a
+    padded value affects real positions; None if the norm was not called with a padded row.
     """
 
     pools: tuple[str, ...]
@@ -137,7 +137,7 @@ class _Trial:
         return ~((self(other, training=training) - before).abs() <= _MOVED * before.abs())
 
     def ignores_scale(self) -> bool:
-        """Return whether doubling the input does far less than noise of its size, at any scale."""
+        """Return whether doubling the input moves the output far less than noise of equal size."""
         noise = torch.randn(self.x.shape, generator=torch.Generator().manual_seed(0)).to(self.x)
         for scale, share in ((1.0, _SAME), (_LARGE, _SAME**2)):
             x = scale / self.size * self.x
@@ -156,10 +156,10 @@ def find_norms(model: nn.Module, example: Example, forward: Forward | None) -> l
     try:
         passes = _passes(model, small := _small(example), forward)
         example = small
-    except ModelFailed:  # the model accepts a single length
+    except ModelFailed:  # the model accepts only one length
         passes = _passes(model, example, forward)
     found: dict[str, FoundNorm] = {}
-    first = passes[0]  # of which the innermost modules are tried first, and functions last
+    first = passes[0]  # tried from the innermost modules outwards, with functions last
     for name in sorted(first, key=lambda n: (isinstance(first[n].module, Functional), -len(n))):
         if any(inside(norm, name) or inside(name, norm) for norm in found):
             continue
@@ -185,9 +185,9 @@ def _small(example: Example) -> Example:
 
 
 def _passes(model: nn.Module, example: Example, forward: Forward | None) -> list[dict[str, Call]]:
-    """Return the first calls of modules that may be norms, and all calls of functional norms.
+    """Return each pass's first calls of possible norm modules, and all calls of functional norms.
 
-    They are those with all rows and, if there are positions, with row 0 alone and padded.
+    The passes are of all rows and, if there are positions, of row 0 alone and of row 0 padded.
     """
     maybe = {name for name, module in model.named_modules() if _may_be_norm(module)}
 
@@ -214,13 +214,13 @@ def eps_of(norm: nn.Module) -> float | None:
 
 
 def _may_be_norm(module: nn.Module) -> bool:
-    """Return whether to try a module: a norm, or one not of torch without inner parameters."""
+    """Return whether to try a module: a known norm, or one outside torch with no inner weights."""
     inner = len([*module.parameters()]) > len([*module.parameters(recurse=False)])
     return _is_norm(module) or not (type(module).__module__.startswith("torch.") or inner)
 
 
 def _place(call: Call) -> int | str | None:
-    """Return which argument is the input: the first tensor, if it has the output's shape."""
+    """Return which argument is the input: the first float tensor, if it has the output's shape."""
     for place, value in (*enumerate(call.args), *call.kwargs.items()):
         if isinstance(value, Tensor) and value.is_floating_point():
             fits = isinstance(call.output, Tensor) and value.shape == call.output.shape
@@ -248,7 +248,7 @@ def _tried(calls: Sequence[Call], example: Example, dtype: torch.dtype) -> Found
     if not sure and not evaluation.pools:
         return None
     training = gains = None
-    with suppress(Exception):  # such as torch's, if there is one value per feature
+    with suppress(Exception):  # such as torch's error for one value per feature
         same = torch.equal(trial.before(), trial.before(training=True))
         training = evaluation if same else _reach(trials, calls, example, axes, True)
         gains = _gains(trial, axes)

@@ -32,11 +32,11 @@ from normlab.inspect.question import Finding, Table, question
 HARM = 1e-3
 """The movement above which a leak is called broken."""
 BLIND = 1e-4
-"""What rounding in float32 can hide on a device without float64."""
+"""The movement that float32 rounding can cause or hide, on a device without float64."""
 FAR = 0.5  # standard deviations between the means, median over channels
 RATIO = 2.0  # between the variances, either way, median over channels
-FEWEST = 16  # values per channel, for moments to be compared
-COST = 0.05  # share of the loss that poor running statistics may cost
+FEWEST = 16  # values per channel needed to compare moments
+COST = 0.05  # relative rise of the loss above which running statistics get a `look`
 
 
 @question("norms", of="module")
@@ -124,7 +124,7 @@ def leak(
     how: str,
     base: Example | None = None,
 ) -> Finding:
-    """Return the finding about variants that should not move, with the module that moves them.
+    """Return the finding on variants that should not move the output, and the module at fault.
 
     `found` has the movements by name, `seen` is what the output should not depend on, and `how`
     says what was compared. The module is found by comparing the variant of the largest movement
@@ -143,7 +143,7 @@ def leak(
     broken, under = value > HARM, ""
     if "other values" in worst:  # they do harm only if the usual values under padding do too
         usual = "padded" in found and found["padded"].wide > HARM
-        # a model that accepts a single length was not asked about its usual values
+        # with only one length, the usual values are the base, so the batch decides
         broken = broken and (usual or ("padded" not in found and about.example.has_padding))
         under = "" if usual else ", with unusual values under the padding"
     path, sentence = locate(about, variants[worst], base or about.alone, seen)
@@ -164,8 +164,8 @@ def padding(about: Foreign) -> Finding:
 
     Let y be the output for a row alone, and y' the output at the same positions when the row is
     padded by half its length (at least 8), on the mask's side, with the batch's own padding values
-    and with others. If the model accepts a single length, a shorter row is padded to it: y is then
-    with the usual padding, y' with other values.
+    and with others. If the model accepts only one length, a shorter row is padded to it: y then has
+    the usual values under the padding, and y' has others.
     """
     example, n = about.example, about.example.pads
     if not example.length:
@@ -214,7 +214,7 @@ def batch_mates(about: Foreign) -> Finding:
 def future(about: Foreign) -> Finding:
     """Do later tokens move the output at earlier positions of a causal model?
 
-    Let y be the output for the first half of a row's positions, y' with other tokens in the second.
+    Let y be the output at a row's first half, and y' with other tokens in the second half.
     In an encoder-decoder these are the decoder's tokens, if the batch has `decoder_input_ids`.
     """
     n, shape = about.example.steps, about.output(about.alone).shape
@@ -224,7 +224,9 @@ def future(about: Foreign) -> Finding:
         if getattr(getattr(about.model, "config", None), "is_encoder_decoder", False):
             return Finding.none("the decoder's tokens are not given; add decoder_input_ids")
         if about.causal is None and not is_causal(about.model):
-            return Finding.none("nothing says that the model is causal; if it is, pass causal=True")
+            return Finding.none(
+                "nothing says that the model is causal; if it is, say causal=True or --causal"
+            )
     if n < 2 or n not in shape:
         return Finding.none(f"the output {[*shape]} has no axis of {n} positions")
     whose = "decoder positions" if decoder else "positions"
@@ -244,7 +246,7 @@ def is_causal(model: nn.Module) -> bool:
 
 @question("modes", of="module")
 def modes(about: Foreign) -> Finding:
-    """Does training mode, without dropout, move the output, and does padding enter its statistics?
+    """Does training mode, without dropout, move the output? Does padding enter norm statistics?
 
     Only modules that keep running statistics are set to training mode, so everything random
     (dropout, layer drop, SpecAugment) stays off. Whether padding enters a norm's statistics is
@@ -254,7 +256,7 @@ def modes(about: Foreign) -> Finding:
     keeping = [m for m in about.model.modules() if any("running_" in b for b in m._buffers)]
     text, value = "no norm keeps statistics, so only randomness differs in training", 0.0
     if keeping:
-        about.moved(about.example)  # keeps its output in eval mode
+        about.moved(about.example)  # caches the output in eval mode
         with unchanged(about.model):
             for module in keeping:
                 module.training = True
@@ -284,8 +286,8 @@ def statistics(about: Foreign) -> Finding:
     Statistics are stale if the distance is above 0.5 or the ratio is outside 1/2 to 2; the value is
     the factor by which the worse of the two exceeds its limit. If a loss is given, its mean over
     the batches is also measured with running, with batch and with recalibrated statistics (the
-    average over the batches, "precise BN"). Running statistics that raise the loss by more than 5 %
-    of the recalibrated ones' are worth a look.
+    average over the batches, "precise BN"). It is worth a look if the loss with running statistics
+    is more than 5 % above the loss with recalibrated ones.
     """
     norms: dict[str, Any] = {
         name: module
@@ -326,7 +328,7 @@ def _moments(about: Foreign, norms: Mapping[str, Any]) -> dict[str, list[Tensor]
     example = about.example
     key, axis = next(iter(example.rows.items()))
     given = values_of(about.batches[0], example.device)[key].shape[axis]
-    for number in range(min(example.size, given)):  # without the row that is added to a single one
+    for number in range(min(example.size, given)):  # skip the row added to a one-row batch
         row = example.alone(number)
         calls, _ = record(about.model, row, about.forward, lambda name, _: name in norms)
         for each in calls:
@@ -339,7 +341,7 @@ def _moments(about: Foreign, norms: Mapping[str, Any]) -> dict[str, list[Tensor]
 
 
 def _compared(norm: Any, seen: list[Tensor]) -> tuple[float | None, float | None, float, str]:
-    """Return distance and ratio (None without data), how many times the limit, and the state."""
+    """Return distance and ratio (None without data), the factor over the limit, and the state."""
     mean, var = norm.running_mean.double(), norm.running_var.double()
     if not bool((mean.isfinite() & var.isfinite() & (var >= 0)).all()):
         return None, None, torch.inf, "not finite"

@@ -58,7 +58,10 @@ class Report:
         """Return the findings, the most harmful first."""
         return sorted(
             self.findings.values(),
-            key=lambda each: (_ORDER.index(each.verdict or "fine"), -(each.value or 0)),
+            key=lambda each: (
+                _ORDER.index(each.verdict or "fine"),
+                -(each.value or 0) if each.verdict in ("broken", "look") else 0,
+            ),
         )
 
     def to_json(self) -> str:
@@ -133,7 +136,7 @@ def inspect(
         raise ValueError(f"rows={rows}, tokens={tokens}: give at least one of each")
     with unchanged(model, given):
         model.eval()
-        for longest in (tokens, sys.maxsize):  # then uncut, for models that accept a single length
+        for longest in (tokens, sys.maxsize):  # then uncut, for models that accept only one length
             example = example_of(
                 model, given[0], forward=forward, mask=mask, rows=rows, tokens=longest
             )
@@ -148,7 +151,7 @@ def inspect(
         findings: dict[str, Finding] = {}
         for each in dict.fromkeys(asked):
             runs = findings.get("forward", Finding(""))
-            nan = each.name == "statistics" and runs.value is None  # statistics may cause it
+            nan = each.name == "statistics" and runs.value is None  # bad statistics may cause NaN
             broken = runs.verdict == "broken" and not nan
             try:
                 found = Finding.none("the forward pass is broken") if broken else each.ask(about)
@@ -172,7 +175,7 @@ def unwrapped(model: nn.Module) -> nn.Module:
 def check(model: nn.Module) -> None:
     """Raise ValueError for a model that is quantized, sharded, scripted or on the meta device."""
     if isinstance(model, torch.jit.ScriptModule):
-        raise ValueError("a scripted model has no modules to look into: give the original")
+        raise ValueError("a scripted model cannot be hooked: give the original nn.Module")
     for name, weight in model.named_parameters():
         if weight.is_meta:
             raise ValueError(f"{name} is on the meta device: load its values first")

@@ -22,8 +22,8 @@ from normlab.inspect.model import movement
 
 LEAK = 1e-9
 """The largest movement in float64 that can be rounding."""
-AGREE = 1e-11  # in float64
-ROUNDS, TRIES = 3, 6  # modules that are named at most, and suspects that are tried for each
+AGREE = 1e-11  # largest movement between tensors that agree, in float64
+ROUNDS, TRIES = 3, 6  # at most: modules to name, and suspects to try for each
 Calls = dict[tuple[str, int], Call]
 """Calls by module name and how often the module was called before."""
 
@@ -44,7 +44,7 @@ class Moved:
 class Foreign:
     """A model in eval mode with the example to run, and the user's batches, forward and loss.
 
-    The outputs of row 0 alone and in its batch are computed once; `shape` is of the whole batch's.
+    Row 0's outputs alone and in its batch are cached; `shape` is that of the whole batch's output.
     """
 
     model: nn.Module
@@ -95,7 +95,7 @@ class Foreign:
         return find_norms(self.model, self.example, self.forward)
 
     def output(self, variant: Example, *, wide: bool = False, fast: bool = False) -> Tensor:
-        """Return row 0's real output for a variant of the example.
+        """Return row 0's output for a variant, at the real positions of row 0 alone.
 
         Raises ModelFailed if the model fails, ValueError if its output has other axes.
         """
@@ -138,7 +138,7 @@ class Foreign:
     def rounding(self) -> Moved:
         """Return how far the shortest row alone is from the same row in its batch.
 
-        In the model's dtype: in a model without leaks, this is rounding. Raises ValueError if the
+        Only the model's dtype is used: without leaks, this is rounding. Raises ValueError if the
         row is too short for the model, or the output has no batch axis.
         """
         example, last = self.example, self.example.size - 1
@@ -212,7 +212,7 @@ def locate(about: Foreign, variant: Example, base: Example, seen: str) -> tuple[
 
 
 def _alike(call: Call, calls: Calls) -> set[str]:
-    """Return the paths of called modules of the same class; they may differ in their numbers."""
+    """Return the called modules with this class and this path, up to the numbers in the path."""
 
     def kind(each: Call) -> tuple[str, type]:
         return re.sub(r"\d+", "*", each.name), type(each.module)
@@ -233,7 +233,7 @@ def _suspects(former: Calls, found: Calls, overlap: Overlap) -> list[Call]:
 
 
 def _agree(former: Any, found: Any, overlap: Overlap) -> bool:
-    """Return whether all tensors in two nested values agree where both have values."""
+    """Return whether all tensors in two nested values agree where they overlap."""
     before, after = [*tensors(former)], [*tensors(found)]
     try:
         pairs = [overlap(y, y0) for y, y0 in zip(after, before, strict=True)]

@@ -31,13 +31,13 @@ _FORMULAS: Mapping[str, Callable[[Tensor], Tensor]] = {
     "rms": lambda x: F.rms_norm(x, x.shape[-1:]),
     "bn": lambda x: x,  # running statistics, gain and bias are one linear map per feature
 }
-_SAME = 1e-3  # relative RMS error below which a norm counts as a formula; eps alone causes 1e-5
+_SAME = 1e-3  # relative RMS error below which a formula fits a norm; eps alone causes 1e-5
 _ALPHAS = torch.logspace(-4, 3, 27).tolist()
-_BETWEEN = torch.logspace(-0.27, 0.27, 15).tolist()  # factors that refine the best of them
+_BETWEEN = torch.logspace(-0.27, 0.27, 15).tolist()  # factors that refine the best alpha
 
 
 class Fit(NamedTuple):
-    """A replaced norm; `alpha` is DyT's.
+    """One replaced norm; `alpha` is None unless the new norm is DyT.
 
     `error` is RMS(new - old) / RMS(old) over the real positions of the calibration batches. Both
     norms get the input that arrives once all norms before them have been replaced.
@@ -75,11 +75,11 @@ class Swap:
 
 
 class Swapped(nn.Module):
-    """`weight z + bias` per feature, with z from a norm that has neither gain nor shift.
+    """`weight z + bias` per feature, with z from a norm that has neither gain nor bias.
 
     Features are on `axis` of the input: 1 or -1. The norm treats all axes between the first and the
-    features as positions. `center` subtracts the mean over features first; without `shift`, the
-    bias is 0.
+    features as positions. With `center`, the mean over features is subtracted first; without
+    `shift`, the bias is 0.
     """
 
     def __init__(
@@ -122,15 +122,15 @@ def swap(
 
     A new norm starts with the old one's gain and eps. Then, in the order of execution, its gain and
     bias are fitted per feature by least squares to the old one's output in evaluation mode (DyT's
-    alpha by search). Batch norms that remain after the first new norm get new running statistics.
+    alpha by search). Batch norms kept after the first new norm get recalibrated statistics.
 
     `norm` is `ln`, `rms`, `dyt`, `gn` (of images as in torch, else of each position separately),
     `gn_sample` (as in torch) or `none`: the old norm without its division, a linear map, which is
-    `gain (x - mean) + bias` for layer norm and `gain x` for RMS norm. `options` are its settings,
+    `gain (x - mean) + bias` for layer norm and `gain x` for RMS norm. `options` go to the new norm,
     such as `groups=32`. `sites` are `fnmatch` patterns for paths of norms. `calibrate` are batches
     (dicts, tuples or tensors), of which at most 8 are used, without the padding that a dict's
-    `attention_mask` marks. `forward(model, batch)` calls the model, and `loss(output, batch)` is
-    averaged before and after. `inplace` changes the model itself, unless there is an error.
+    `attention_mask` marks. `forward(model, batch)` calls the model; `loss(output, batch)` is
+    averaged before and after the swap. `inplace` changes the model itself, unless an error occurs.
 
     Raises ValueError for an unknown norm or setting, no batches, a pattern that matches no norm, or
     a norm that computes something else, such as group norm.
@@ -323,7 +323,7 @@ def _fitted(
 ) -> tuple[Tensor, Tensor, float]:
     """Return the gain and bias of the least-squares fit `y = gain z + bias`, and its RMS error.
 
-    The error is relative to y. A feature that does not vary keeps its former gain. Without `shift`
+    The error is relative to RMS(y). A constant feature keeps its former gain. Without `shift`
     the bias is 0.
     """
     _, z, y, zz, zy, yy = totals / totals[0]

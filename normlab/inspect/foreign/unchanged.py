@@ -3,6 +3,7 @@
 import random
 import signal
 import threading
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from functools import partial
@@ -73,10 +74,12 @@ class _Guard(TorchDispatchMode):
 
     def __init__(self, weights: Sequence[Tensor]) -> None:
         super().__init__()
-        self._kept = {w.untyped_storage().data_ptr(): w for w in weights if _in_memory(w)}
+        self._kept: dict[int, list[Tensor]] = defaultdict(list)  # by storage: weights may share one
+        for w in filter(_in_memory, weights):
+            self._kept[w.untyped_storage().data_ptr()].append(w)
         self.undo: Steps = []
         self.restoring = False
-        self._pressed: Callable[[], object] | None = None  # raises the KeyboardInterrupt
+        self._pressed: Callable[[], object] | None = None  # runs the former Ctrl-C handler
 
     def __torch_dispatch__(
         self, func: Any, types: Any, args: Sequence[Any] = (), kwargs: Any = None
@@ -84,8 +87,7 @@ class _Guard(TorchDispatchMode):
         self._raise()
         if func._schema.is_mutable:
             for x in filter(_in_memory, tensors((args, kwargs))):
-                w = self._kept.pop(x.untyped_storage().data_ptr(), None)
-                if w is not None:
+                for w in self._kept.pop(x.untyped_storage().data_ptr(), ()):
                     self.undo.append(partial(w.data.copy_, w.detach().clone()))
         return func(*args, **(kwargs or {}))
 

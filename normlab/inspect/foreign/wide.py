@@ -70,7 +70,7 @@ def _written(func: Any) -> list[tuple[int, str]]:
 
 
 def _grouped_mm(x: Tensor, weight: Tensor, offs: Tensor, *_: Any, **__: Any) -> Tensor:
-    """Return x[N,K] @ weight[G,K,M], with the rows of group g up to offs[g] (torch: no float64)."""
+    """Return x[N,K] @ weight[G,K,M], where group g ends at row offs[g] (torch has no float64)."""
     ends = [0, *offs.tolist()]
     parts = [x[a:b] @ w for a, b, w in zip(ends, ends[1:], weight, strict=False)]
     return torch.cat([*parts, x.new_zeros(len(x) - ends[-1], weight.shape[-1])])

@@ -103,8 +103,8 @@ def _section(kind: Kind, rows: Sequence[Mapping[str, Any]], work: Mapping[str, A
 
 _WHAT: Mapping[Kind, str] = {
     "training": (
-        "Target tokens in the loss: padding never, one end mark per sentence, no begin mark. Batches "
-        "of about {max_tokens:,} tokens and of similar length; loading them is part of the "
+        "Target tokens in the loss: padding never, one end mark per sentence, no begin mark. "
+        "Batches of about {max_tokens:,} tokens and of similar length; loading them is part of the "
         "time."
     ),
     "decoding": (

@@ -248,6 +248,16 @@ def test_all_is_as_before_wherever_a_pass_is_interrupted(batch, stop):
     assert stopped == (stop is not None) and same(before, state(model, [batch]))
 
 
+def test_weights_that_share_their_storage_are_all_restored():
+    weights = torch.randn(2, 8, 8)
+    model = nn.Sequential(nn.Linear(8, 8), nn.Linear(8, 8))
+    for each, weight in zip(model, weights, strict=True):
+        each.weight = nn.Parameter(weight)
+    before = weights.clone()
+    normlab.inspect(model, [torch.randn(3, 4, 8)], checks=["precision"])
+    assert torch.equal(weights, before)
+
+
 def test_attributes_and_settings_that_a_model_changes_are_restored():
     model = Normed()
     with unchanged(model):

@@ -116,7 +116,7 @@ def test_weights_that_the_files_do_not_have_are_named():
 def test_without_transformers_the_cure_is_named(monkeypatch, capsys):
     monkeypatch.setitem(sys.modules, "transformers", None)
     assert main(["inspect", "--hf", "bert"]) == 1
-    assert capsys.readouterr().err.endswith("--hf needs transformers: pip install transformers\n")
+    assert capsys.readouterr().err.endswith("-c constraints.txt transformers\n")
 
 
 def test_an_id_that_cannot_be_downloaded_and_files_that_are_missing(monkeypatch, capsys):
