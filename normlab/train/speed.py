@@ -72,7 +72,7 @@ class Steps(NamedTuple):
         return str(self.trainer.task.describe().get("unit", "tokens"))
 
     def take(self, steps: int, clock: Clock) -> tuple[Span, int]:
-        """Take steps; return their time and the target tokens (or images) over all processes."""
+        """Take steps; return their time and the target tokens (or pictures) over all processes."""
         before = self.trainer.progress.tokens
         clock.restart()
         for _ in range(steps):

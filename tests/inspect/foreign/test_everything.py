@@ -73,6 +73,14 @@ def test_massive_activations_outliers_and_dead_channels_are_found():
     assert ask(Net(0, 1), "channels").verdict == "fine"
 
 
+def test_channels_come_before_positions_if_the_mask_says_so():
+    model = nn.Sequential(nn.Sequential(nn.Conv1d(6, 6, 1)))
+    model[0][0].weight.data[2] = 0
+    mask = torch.ones(2, 40).long()
+    report = normlab.inspect(model, torch.randn(2, 6, 40), mask=mask, checks="channels")
+    assert report.findings["channels"].table.rows[0][2] == pytest.approx(1 / 6)
+
+
 def test_attention_sinks_of_a_model_of_transformers():
     transformers = pytest.importorskip("transformers")
     config = transformers.GPT2Config(vocab_size=50, n_embd=16, n_layer=2, n_head=2)
