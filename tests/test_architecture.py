@@ -1,4 +1,4 @@
-"""The rules that keep the package changeable: rooms, floors, sizes, and who may import what."""
+"""The rules that keep the package changeable: floors, the length of files, who imports what."""
 
 import ast
 import re
@@ -29,14 +29,7 @@ FLOORS = (
     ("cli", ""),
     ("__main__",),
 )
-ROOMS = 15  # folders
-ARROWS = 66  # pairs of rooms of which one imports the other
-
-# The most there may be. Lower a number when it has become smaller; do not raise it.
-LINES, FILES, TEST_LINES = 33_212, 199, 22_980
-LONGEST = 400
-OVERRIDES_WITH_DOCSTRINGS = 22
-SHORT_PRIVATE_FUNCTIONS = 18
+LONGEST_FILE = 400  # lines
 
 TORCHLESS = (
     *("records", "studies", "metrics", "config", "cli", "commands", "reports", "claims"),
@@ -108,57 +101,16 @@ def room_of(name):
 
 def test_no_arrow_between_rooms_climbs():
     floors = {room: number for number, rooms in enumerate(FLOORS) for room in rooms}
-    folders = {room_of(name) for name in MODULES if MODULES[name].parent != PACKAGE}
-    assert set(map(room_of, MODULES)) <= set(floors) and len(folders) <= ROOMS
+    assert set(map(room_of, MODULES)) <= set(floors)
     arrows = {(name, imported) for name in MODULES for imported in inner(name)}
     arrows = {(a, b) for a, b in arrows if room_of(a) != room_of(b)}
     climbing = {(a, b) for a, b in arrows if floors[room_of(a)] <= floors[room_of(b)]}
     assert climbing == set()
-    assert len({(room_of(a), room_of(b)) for a, b in arrows}) <= ARROWS
 
 
-def test_nothing_grows():
+def test_no_file_is_longer_than_four_hundred_lines():
     lines = {name: len(path.read_text("utf-8").splitlines()) for name, path in MODULES.items()}
-    assert {name: count for name, count in lines.items() if count > LONGEST} == {}
-    assert len(lines) <= FILES and sum(lines.values()) <= LINES
-    tests = [p.read_text("utf-8").splitlines() for p in (ROOT / "tests").rglob("*.py")]
-    assert sum(map(len, tests)) <= TEST_LINES
-
-
-def functions(node, inside=""):
-    """Yield the functions of a tree, with the class that each is in."""
-    for child in ast.iter_child_nodes(node):
-        if isinstance(child, ast.FunctionDef):
-            yield inside, child
-        elif isinstance(child, ast.ClassDef):
-            yield from functions(child, child.name)
-
-
-def test_few_overrides_have_a_docstring_and_few_private_functions_are_tiny():
-    classes = {
-        node.name: ([ast.unparse(base).split("[")[0] for base in node.bases], node)
-        for name in MODULES
-        for node in ast.walk(tree(name))
-        if isinstance(node, ast.ClassDef)
-    }
-
-    def defined_above(cls, method):
-        bases = [base for base in classes.get(cls, ([], None))[0] if base in classes]
-        own = [base for base in bases for c, f in functions(classes[base][1]) if f.name == method]
-        return bool(own) or any(defined_above(base, method) for base in bases)
-
-    overrides, tiny = [], []
-    for name in MODULES:
-        text = ast.unparse(tree(name))
-        for cls, function in functions(tree(name)):
-            special = function.name.startswith("__")
-            if cls and not special and ast.get_docstring(function):
-                overrides += [f"{name}.{cls}.{function.name}"] * defined_above(cls, function.name)
-            size = function.end_lineno - function.lineno + 1
-            if function.name.startswith("_") and not special and not cls and size < 4:
-                tiny += [f"{name}.{function.name}"] * (text.count(f"{function.name}(") == 2)
-    assert len(overrides) <= OVERRIDES_WITH_DOCSTRINGS, overrides
-    assert len(tiny) <= SHORT_PRIVATE_FUNCTIONS, tiny
+    assert {name: count for name, count in lines.items() if count > LONGEST_FILE} == {}
 
 
 def having(*texts):
