@@ -30,19 +30,18 @@ from normlab.train.checkpoint import (
     restore_random_state,
     restore_rank,
 )
+from normlab.train.divergence import (
+    Diverged,
+    Divergence,
+    Reading,
+    first_nonfinite_gradient,
+    first_nonfinite_layer,
+)
 from normlab.train.evaluate import Evaluator, best_by
 from normlab.train.runtime import Runtime
 from normlab.train.schedule import Schedule
 from normlab.train.sinks import NO_SCORES, Row, SinkGroup
-from normlab.train.stopping import (
-    Budget,
-    Diverged,
-    Interrupts,
-    Validation,
-    Validations,
-    first_nonfinite_gradient,
-    first_nonfinite_layer,
-)
+from normlab.train.stopping import Budget, Interrupts, Validation, Validations
 
 DEBUG_STEPS = 3
 """The maximum number of steps of a run with `observe.debug`."""
@@ -56,7 +55,6 @@ class Progress:
     tokens: int = 0
     seconds: float = 0.0
     train_seconds: float = 0.0
-    first_loss: float = math.nan
     rows: int = 0
     interval: dict[str, float] = field(default_factory=dict)
 
@@ -97,6 +95,7 @@ class Trainer:
         self.stream = task.train_batches(runtime.world, config["seed"])
         self.parameters = [p for p in model.parameters() if p.requires_grad]
         self.progress, self.validations = Progress(), Validations()
+        self.divergence = Divergence(config["divergence_factor"], runtime.device)
         self._epoch_ended = False
         self._clock = time.perf_counter()
 
@@ -122,6 +121,9 @@ class Trainer:
             if ranks.sum_scalars([float(interrupts.received is not None)])[0] > 0:
                 name = interrupts.received.name if interrupts.received else "another rank"
                 return Outcome("interrupted", self.progress.step, name)
+        if (reason := self.divergence.high(last=True)) is not None:  # after the last full window
+            self.sinks.note(f"diverged at step {self.progress.step}: {reason}")
+            return Outcome("diverged", self.progress.step, reason)
         return Outcome("finished", self.progress.step, end)
 
     def start(self) -> None:
@@ -153,7 +155,7 @@ class Trainer:
         """Take one step; return whether any rank has been asked to stop.
 
         Raises Diverged, before the update, if the loss or the gradient norm is not finite, and
-        after it if a logged mean loss is too high.
+        after it if the mean loss of a window is too high (see `Divergence`).
         """
         started = time.perf_counter()
         step = self.progress.step + 1
@@ -179,13 +181,11 @@ class Trainer:
         totals = ranks.sum_over_ranks(totals)
         grads = [p.grad for p in self.parameters if p.grad is not None]
         grad_norm = torch.nn.utils.get_total_norm(grads)
-        loss, penalty, norm = torch.cat([totals, grad_norm.double()[None]]).tolist()
-        if not math.isfinite(loss + penalty):
-            layer = self._first_nonfinite_layer(batches, counts, rng_state)
-            raise Diverged(step, f"loss is {loss + penalty}", layer)
-        if not math.isfinite(norm):
-            layer = first_nonfinite_gradient(self.model)
-            raise Diverged(step, f"gradient norm is {norm}", layer)
+        reading = Reading(*self.divergence.add(totals, grad_norm).tolist())
+        if (reason := reading.nonfinite) is not None:
+            if math.isfinite(reading.loss + reading.penalty):
+                raise Diverged(step, reason, first_nonfinite_gradient(self.model))
+            raise Diverged(step, reason, self._first_nonfinite_layer(batches, counts, rng_state))
         rate = self.schedule(step)
         for group in self.optimizer.param_groups:
             group["lr"] = rate * group.get("rate", 1.0)
@@ -204,8 +204,13 @@ class Trainer:
         self.probes.after_update(view)
         stop = sums.pop("stop") > 0
         seconds = time.perf_counter() - started
-        self._count({"loss": loss, "penalty": penalty, "steps": 1, "seconds": seconds, **sums})
-        self._log_step({"train/grad_norm": norm, "train/lr": rate})
+        losses = {"loss": reading.loss, "penalty": reading.penalty}
+        self._count({**losses, "steps": 1, "seconds": seconds, **sums})
+        last = self._budget_spent() is not None
+        if last or any(map(self._due, (self.log_every, self.validate["every"]))):
+            self._log_step({"train/grad_norm": reading.grad_norm, "train/lr": rate})
+        if (reason := self.divergence.high(last=last)) is not None:
+            raise Diverged(step, reason, None)
         return stop
 
     def _sum_over_ranks(
@@ -253,23 +258,18 @@ class Trainer:
         at.step += 1
         at.tokens += int(step["tokens"])
         at.train_seconds += step["seconds"]
-        if math.isnan(at.first_loss):
-            at.first_loss = step["loss"]
         at.interval = {name: at.interval.get(name, 0) + value for name, value in step.items()}
         self._tick()
         say(Stage(TRAINING, at.step, self.budget.steps, step["loss"]))
 
     def _log_step(self, last: Row) -> None:
-        """Log the means since the last row if a row is due; raise Diverged at a high loss."""
-        if not any(map(self._due, (self.log_every, self.validate["every"]))):
-            return
+        """Log the means since the last row."""
         at, since = self.progress, self.progress.interval
         at.interval = {}
-        mean = since["loss"] / since["steps"]
         row = {
             "step": at.step,
             "tokens": at.tokens,
-            "train/loss": mean,
+            "train/loss": since["loss"] / since["steps"],
             **last,
             "train/padding_share": since["padding"] / since["positions"],
             "time/seconds": at.seconds,
@@ -279,9 +279,6 @@ class Trainer:
         if since["penalty"]:  # only some norms have a penalty
             row["train/penalty"] = since["penalty"] / since["steps"]
         self._log(row)
-        limit = self.config["divergence_factor"] * at.first_loss
-        if mean > limit:
-            raise Diverged(at.step, f"mean loss {mean:.3g} is above {limit:.3g}", None)
 
     def _validate(self) -> None:
         """Score the validation split, log it, and save the weights if they are the best so far."""
@@ -320,6 +317,7 @@ class Trainer:
                 "stream": self.stream.state_dict(),
                 "probes": self.probes.state_dict(),
                 "progress": asdict(self.progress),
+                "divergence": self.divergence.state_dict(),
                 "validations": self.validations.state_dict(),
                 "random": random,
             },
@@ -332,6 +330,7 @@ class Trainer:
         self.stream.load_state_dict(state["stream"])
         self.probes.load_state_dict(state["probes"])
         self.progress = Progress(**state["progress"])
+        self.divergence.load_state_dict(state["divergence"])
         self.validations.load_state_dict(state["validations"])
         if self.validations.seen:
             average = self.validate["average"]

@@ -1,22 +1,13 @@
-"""When a run ends (budget, divergence, signal or patience), and the history of its validations.
-
-A run has diverged when the loss or the gradient of a step is not finite, or when the mean loss of a
-log interval exceeds a multiple of the first step's loss. A step that is not finite is not taken, so
-one more forward pass, on the same batch with the same random numbers, finds the first layer whose
-output was not finite.
-"""
+"""When a run ends (budget, signal or patience), and the history of its validations."""
 
 import math
 import signal
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from types import FrameType
 from typing import Any
 
 import msgspec
-import torch
-from torch import Tensor, nn
-from torch.utils.hooks import RemovableHandle
 
 from normlab.records.record import Score
 
@@ -44,45 +35,6 @@ class Budget:
             if limit is not None and used[name] >= limit:
                 return name
         return None
-
-
-class Diverged(Exception):
-    """Raised when a run diverges: the step, the reason, and the first bad layer if there is one."""
-
-    def __init__(self, step: int, reason: str, layer: str | None):
-        super().__init__(f"step {step}: {reason}" + (f" at {layer}" if layer else ""))
-        self.step, self.reason, self.layer = step, reason, layer
-
-
-def first_nonfinite_layer(model: nn.Module, forward: Callable[[], object]) -> str | None:
-    """Run `forward` and return the name of the first leaf module with a non-finite output."""
-    found: list[str] = []
-
-    def watch(name: str, module: nn.Module) -> RemovableHandle:
-        def look(_: nn.Module, __: object, output: object) -> None:
-            if isinstance(output, Tensor) and not found and not output.isfinite().all():
-                found.append(name)
-
-        return module.register_forward_hook(look)
-
-    hooks = [watch(name, m) for name, m in model.named_modules() if not list(m.children())]
-    try:
-        with torch.no_grad(), torch.compiler.set_stance("force_eager"):
-            forward()
-    finally:
-        for hook in hooks:
-            hook.remove()
-    return found[0] if found else None
-
-
-def first_nonfinite_gradient(model: nn.Module) -> str | None:
-    """Return the parameter nearest to the loss (the last one) whose gradient is not finite."""
-    bad = [
-        name
-        for name, parameter in model.named_parameters()
-        if parameter.grad is not None and not parameter.grad.isfinite().all()
-    ]
-    return bad[-1] if bad else None
 
 
 class Interrupts:

@@ -4,12 +4,14 @@ import math
 from dataclasses import dataclass
 from pathlib import Path
 
+import pytest
 import torch
 from torch import nn
 
 import normlab
 from normlab.records.store import METRICS_FILE, RunStore, read_record, read_rows
-from normlab.train.stopping import first_nonfinite_gradient, first_nonfinite_layer
+from normlab.train import divergence
+from normlab.train.divergence import Divergence, first_nonfinite_gradient, first_nonfinite_layer
 from tests.tiny_runs import RunProcess, run, tiny
 from tests.train.trainers import enter_rank, free_port
 
@@ -67,14 +69,49 @@ def test_a_nan_names_step_reason_and_first_layer(corpus: Path, tmp_path: Path):
     assert "diverged at step 6" in again.output
 
 
-def test_a_loss_far_above_the_first_loss_is_a_divergence(corpus: Path, tmp_path: Path):
-    config = normlab.compose(tiny(corpus, tmp_path, "divergence_factor=0.5"))
-    record = normlab.train(config)
-    assert record.outcome.status == "diverged"
-    assert record.outcome.step == 2  # the first log interval
-    assert record.outcome.reason is not None
-    assert "mean loss" in record.outcome.reason
-    assert record.outcome.layer is None
+@pytest.mark.parametrize("every", [1, 5, 50])
+def test_how_often_a_run_logs_does_not_decide_whether_it_diverges(
+    every: int, corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(divergence, "WINDOW", 7)
+    logged = (f"observe.log_every={every}", "validate.every=12", "divergence_factor=0.5")
+    record = normlab.train(normlab.compose(tiny(corpus, tmp_path, *logged)))
+    assert (record.outcome.status, record.outcome.step) == ("diverged", 7)
+    assert "mean loss" in str(record.outcome.reason) and record.outcome.layer is None
+
+
+def test_steps_after_the_last_window_are_logged_and_judged(corpus: Path, tmp_path: Path):
+    last = ("budget.steps=5", "observe.log_every=2", "validate.every=100", "divergence_factor=0.5")
+    record = normlab.train(normlab.compose(tiny(corpus, tmp_path, *last)))
+    assert (record.outcome.status, record.outcome.step) == ("diverged", 5)
+    rows = read_rows(RunStore(tmp_path).run_dir(record.config) / METRICS_FILE)
+    assert [row["step"] for row in rows] == [2, 4, 5]
+
+
+def judged(losses: list[float], *, resumed_at: int | None = None) -> list[int]:
+    """Return the steps after which the mean loss was too high."""
+    state, high = Divergence(3.0, torch.device("cpu")), []
+    one = torch.ones((), dtype=torch.float64)
+    for step, loss in enumerate(losses, 1):
+        assert state.add(torch.tensor([loss, 0.0], dtype=torch.float64), one).tolist() == [
+            loss,
+            0,
+            1,
+        ]
+        if state.high(last=step == len(losses)):
+            high.append(step)
+        if step == resumed_at:
+            saved, state = state.state_dict(), Divergence(3.0, torch.device("cpu"))
+            state.load_state_dict(saved)
+    return high
+
+
+def test_a_window_is_judged_by_its_mean_whether_or_not_the_run_was_interrupted_in_it():
+    whole = divergence.WINDOW
+    losses = [1.0] * whole + [2.9] * (whole - 1) + [9.0] + [2.9] * (whole // 2) + [3.5]
+    for resumed_at in (None, whole + 3):
+        assert judged(losses, resumed_at=resumed_at) == [2 * whole]
+    assert judged([1.0, 1.0, 8.0]) == [3]
 
 
 def test_a_nan_on_one_rank_ends_both(corpus: Path, tmp_path: Path):
