@@ -15,7 +15,7 @@ PACKAGE = ROOT / "normlab"
 # Each floor's rooms may import the rooms of lower floors only, so there is no cycle. A room is a
 # folder; a file at the root is a room of its own, and "" is `normlab/__init__.py`.
 FLOORS = (
-    ("config",),
+    ("config", "distributed", "progress", "dropout"),
     ("norms", "records"),
     ("placements", "metrics", "data"),
     ("models",),
@@ -33,7 +33,7 @@ LONGEST_FILE = 400  # lines
 
 TORCHLESS = (
     *("records", "studies", "metrics", "config", "cli", "commands", "reports", "claims"),
-    *("notebook", "train.run", "tasks.progress"),
+    *("notebook", "train.run", "progress"),
 )
 CONFIGURED = ("config", "train.fit", "train.run", "commands")
 """Where hydra and omegaconf may appear."""
@@ -129,7 +129,7 @@ def test_one_file_lists_the_places_of_norms_and_one_function_compares_runs():
     ("names", "homes"),
     [
         (("hydra", "omegaconf"), CONFIGURED),
-        (("torch.distributed",), ("norms.ranks",)),
+        (("torch.distributed",), ("distributed.process_group",)),
         (("tensorboard", "torch.utils.tensorboard"), ("train.tensorboard",)),
         (("wandb",), ("train.wandb", "commands")),
     ],
@@ -149,10 +149,11 @@ def test_the_loop_knows_no_concrete_task_norm_or_probe():
             concrete = {m for m in inner(name) if room_of(m) in rooms}
             assert concrete <= {
                 "tasks.base",
-                "tasks.progress",
+                "tasks.conditions",
+                "progress",
                 "probes.base",
                 "norms.model_norms",
-                "norms.ranks",
+                "distributed.process_group",
             }, name
 
 

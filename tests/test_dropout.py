@@ -5,7 +5,7 @@ import math
 import pytest
 import torch
 
-from normlab.placements.dropout import Dropout
+from normlab.dropout import Dropout
 
 N = 400_003  # no multiple of the four units that one random word serves
 

@@ -11,7 +11,7 @@ import torch._dynamo
 import normlab.commands.train
 import normlab.data.corpus
 import normlab.norms.batch
-import normlab.norms.local
+import normlab.norms.layer
 import normlab.tasks.translation
 import normlab.train.fit
 

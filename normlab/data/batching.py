@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from normlab.norms.ranks import Shard
+from normlab.distributed.process_group import Shard
 
 Batching = Literal["bucket", "random"]
 Purpose = Literal["pairs", "masks", "pictures"]

@@ -14,11 +14,11 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
+from normlab.distributed.process_group import Shard
 from normlab.inspect.inference import BATCH, by_length, loss
 from normlab.inspect.model import Subject
 from normlab.inspect.question import Finding, Table, question
 from normlab.models.seq2seq import Layer
-from normlab.norms.ranks import Shard
 from normlab.probes.sites import sites
 from normlab.tasks.base import spread
 

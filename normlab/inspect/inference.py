@@ -11,11 +11,11 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from normlab.data.batching import eval_batches
+from normlab.distributed.process_group import Shard
 from normlab.inspect.model import Subject, taking
 from normlab.inspect.question import Finding, Table, question
 from normlab.norms.base import normalized_by, running_norms
 from normlab.norms.model_norms import recalibrated
-from normlab.norms.ranks import Shard
 from normlab.tasks.base import Batch, log_probabilities
 
 SENTENCES = 256

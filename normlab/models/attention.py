@@ -28,14 +28,15 @@ from jaxtyping import Bool, Float
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
+from normlab.dropout import Dropout
 from normlab.models.base import QkNorm
 from normlab.models.cache import LayerCache
 from normlab.models.layers import MakeLinear, soft_cap
 from normlab.models.rotary import Rotary
 from normlab.norms.base import Norm, Stream
-from normlab.norms.local import LayerNorm, RMSNorm, UnitNorm
+from normlab.norms.layer import LayerNorm
+from normlab.norms.rms import RMSNorm, UnitNorm
 from normlab.placements.base import Site
-from normlab.placements.dropout import Dropout
 
 _COSINES = 10.0
 

@@ -20,7 +20,7 @@ from torch.func import functional_call
 from normlab.models.base import Fold
 from normlab.models.layers import Linear
 from normlab.norms.base import Norm, Stream
-from normlab.norms.local import NoNorm
+from normlab.norms.layer import NoNorm
 
 _POSITIONS = 4  # test inputs have this many positions unless the norm has a limit
 _TOLERANCE = 1e-9

@@ -8,21 +8,19 @@ biases.
 
 import hashlib
 import math
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any, ClassVar, Protocol, runtime_checkable
+from typing import ClassVar, Protocol, runtime_checkable
 
 import torch
 import torch.nn.functional as F
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from normlab.models.base import Activation, Fold, Positions, stacks
+from normlab.dropout import Dropout
+from normlab.models.base import Activation, Fold, Positions
 from normlab.norms.base import Norm, Stream
-from normlab.placements.dropout import Dropout
 
-_NOISE_SEED = 0x4015E
 _ACTIVATIONS: dict[Activation, Callable[[Tensor], Tensor]] = {
     "relu": F.relu,
     "gelu": F.gelu,
@@ -308,44 +306,3 @@ def initialize(model: nn.Module, seed: int) -> None:
             module.initialize(torch.Generator().manual_seed(number))
         elif type(module).__module__.startswith("torch.nn.modules") and module._parameters:
             raise TypeError(f"{name} is a {type(module).__name__} without an `initialize` method")
-
-
-@contextmanager
-def noisy(model: nn.Module, deviation: float) -> Iterator[None]:
-    """Add Gaussian noise to a model's input inside the context.
-
-    In a text model the noise is added to the token embeddings of the first stack (the source in
-    translation), except at padding; in any other model it is added to the first argument, such as
-    pixels whose channels have variance 1.
-
-    The noise generator is reseeded on entry and draws batch by batch, so two models fed the same
-    batches get the same noise whatever their norms. Changing the batch size or the number of
-    processes changes the noise.
-
-    Args:
-        model: the model to add noise to.
-        deviation: standard deviation of the noise, relative to the standard deviation of the
-            input (for tokens: of the embedding table, without padding).
-    """
-    draw = torch.Generator().manual_seed(_NOISE_SEED)
-    modules = list(model.modules())
-    # An embedding without a padding index is not a token embedding (a class token, for example).
-    tables = [m for m in modules if isinstance(m, Embedding) and m.padding_idx is not None]
-    entry, size = model, deviation
-    if tables:
-        weight = tables[0].table.detach()
-        real = torch.arange(len(weight), device=weight.device) != tables[0].padding_idx
-        scale = next((m.scale for m in modules if isinstance(m, StreamEmbedding)), 1.0)
-        entry, size = next(iter(stacks(model).values())).entry, deviation * scale
-        size *= float(weight[real].float().std())
-
-    def add(_: nn.Module, given: tuple[Any, ...]) -> tuple[Any, ...]:
-        x, *others = given
-        noise = torch.randn(x.shape, generator=draw).mul_(size).to(x)
-        return (x + (noise * others[0].real(x)[..., None] if tables else noise), *others)
-
-    hook = entry.register_forward_pre_hook(add)
-    try:
-        yield
-    finally:
-        hook.remove()

@@ -11,6 +11,8 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
+from normlab.distributed.process_group import gather_objects, world
+from normlab.dropout import Dropout
 from normlab.models.base import (
     Anatomy,
     GeneratesText,
@@ -21,12 +23,20 @@ from normlab.models.base import (
     Text,
 )
 from normlab.models.cache import PrefixDecoding
-from normlab.models.cells import Cell, CellNorms, CellShape, Gru, Lstm, LstmShape, Rnn, State, steps
 from normlab.models.layers import Embedding, Linear
+from normlab.models.recurrent_layers import (
+    Cell,
+    CellNorms,
+    CellShape,
+    Gru,
+    Lstm,
+    LstmShape,
+    Rnn,
+    State,
+    steps,
+)
 from normlab.norms.base import Stream, running_norms
-from normlab.norms.ranks import gather_objects, world
 from normlab.placements.base import Norms, Placement
-from normlab.placements.dropout import Dropout
 
 Read = Literal["pixels", "rows", "permuted"]
 

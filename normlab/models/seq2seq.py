@@ -25,7 +25,7 @@ from normlab.models.base import (
 )
 from normlab.models.cache import CachedDecoding, LayerCache, Lineage, PrefixDecoding
 from normlab.models.layers import soft_cap
-from normlab.models.parts import Parts
+from normlab.models.stack_builder import StackBuilder
 from normlab.norms.base import Norm, Stream
 from normlab.placements.base import Norms, Place, Placement, StackName
 
@@ -39,19 +39,19 @@ class Layer(nn.Module):
     streams. `branches` pairs each residual with the first linear layer inside it.
     """
 
-    def __init__(self, parts: Parts, place: Place, *, cross: bool):
+    def __init__(self, builder: StackBuilder, place: Place, *, cross: bool):
         super().__init__()
         places = [place.at("self"), *([place.at("cross")] if cross else []), place.at("ffn")]
-        own, *between, last = parts.residuals(places)
-        self.self_attention = parts.self_attention(places[0])
+        own, *between, last = builder.residuals(places)
+        self.self_attention = builder.self_attention(places[0])
         self.self_residual = own
         self.branches = [(own, self.self_attention.qkv_proj)]
         self.cross_attention = self.cross_residual = None
         if cross:
-            self.cross_attention = parts.cross_attention(places[1])
+            self.cross_attention = builder.cross_attention(places[1])
             (self.cross_residual,) = between
             self.branches += [(self.cross_residual, self.cross_attention.q_proj)]
-        self.feed_forward = parts.feed_forward(places[-1])
+        self.feed_forward = builder.feed_forward(places[-1])
         self.ffn_residual = last
         self.branches += [(last, self.feed_forward.fc1)]
         self._center()
@@ -102,7 +102,7 @@ class TransformerStack(Stack):
     def __init__(
         self,
         embedding: nn.Module,
-        parts: Parts,
+        builder: StackBuilder,
         name: StackName,
         *,
         num_layers: int,
@@ -111,20 +111,21 @@ class TransformerStack(Stack):
         super().__init__()
         self.embedding: Any = embedding
         self.both_ways = name == "encoder"
-        self.opening = parts.placement.opening(parts.norms, parts.sizes.dim, name)
+        self.opening = builder.placement.opening(builder.norms, builder.sizes.dim, name)
         place = Place(
             stack=name,
             layer=0,
             layers=num_layers,
             sublayer="self",
             other_layers=other,
-            heads=parts.sizes.num_heads,
+            heads=builder.sizes.num_heads,
         )
         cross = name == "decoder" and other > 0
         self.layers: Any = nn.ModuleList(
-            Layer(parts, replace(place, layer=number), cross=cross) for number in range(num_layers)
+            Layer(builder, replace(place, layer=number), cross=cross)
+            for number in range(num_layers)
         )
-        self.final_norm = parts.placement.final(parts.norms, parts.sizes.dim, name)
+        self.final_norm = builder.placement.final(builder.norms, builder.sizes.dim, name)
 
     def forward(
         self,
@@ -187,18 +188,18 @@ class Architecture(StackArchitecture):
 
     def make(self, spec: TextToText, placement: Placement, norms: Norms) -> "Seq2Seq":
         self.check_positions(spec.longest)
-        return Seq2Seq(self, spec, Parts(self, placement, norms))
+        return Seq2Seq(self, spec, StackBuilder(self, placement, norms))
 
 
 class Seq2Seq(nn.Module):
     """An encoder, a decoder and the output projection to the target vocabulary."""
 
-    def __init__(self, sizes: Architecture, spec: TextToText, parts: Parts):
+    def __init__(self, sizes: Architecture, spec: TextToText, builder: StackBuilder):
         super().__init__()
-        source_tokens = parts.tokens(spec.source_vocab, spec.pad_id)
+        source_tokens = builder.tokens(spec.source_vocab, spec.pad_id)
         target_tokens = output = source_tokens
         if sizes.share_embeddings != "all":
-            target_tokens = output = parts.tokens(spec.target_vocab, spec.pad_id)
+            target_tokens = output = builder.tokens(spec.target_vocab, spec.pad_id)
         elif spec.source_vocab != spec.target_vocab:
             raise ValueError(
                 f"model.share_embeddings=all needs one vocabulary for both languages, not "
@@ -206,12 +207,12 @@ class Seq2Seq(nn.Module):
                 f"task.joint_vocabulary=true or model.share_embeddings=target"
             )
         if sizes.share_embeddings == "none":
-            output = parts.tokens(spec.target_vocab)
-        source = parts.embedding("encoder", source_tokens, scaled=True)
-        target = parts.embedding("decoder", target_tokens, scaled=True)
+            output = builder.tokens(spec.target_vocab)
+        source = builder.embedding("encoder", source_tokens, scaled=True)
+        target = builder.embedding("decoder", target_tokens, scaled=True)
         depth, other = sizes.encoder_layers, sizes.decoder_layers
-        self.encoder = TransformerStack(source, parts, "encoder", num_layers=depth, other=other)
-        self.decoder = TransformerStack(target, parts, "decoder", num_layers=other, other=depth)
+        self.encoder = TransformerStack(source, builder, "encoder", num_layers=depth, other=other)
+        self.decoder = TransformerStack(target, builder, "decoder", num_layers=other, other=depth)
         self.output = output
         self.logit_cap = sizes.logit_cap
 

@@ -11,13 +11,13 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
+from normlab.dropout import Dropout
 from normlab.models.base import Fold, Image, StackArchitecture
 from normlab.models.layers import Embedding, Linear, soft_cap
-from normlab.models.parts import Parts
 from normlab.models.seq2seq import TransformerStack
+from normlab.models.stack_builder import StackBuilder
 from normlab.norms.base import Stream
 from normlab.placements.base import Norms, Placement
-from normlab.placements.dropout import Dropout
 
 Pool = Literal["mean", "class"]
 
@@ -48,7 +48,7 @@ class ViTArchitecture(StackArchitecture):
                 f"model.patch={self.patch} does not divide the image size {spec.height}x"
                 f"{spec.width}: choose a patch size that does"
             )
-        return ViT(self, spec, Parts(self, placement, norms))
+        return ViT(self, spec, StackBuilder(self, placement, norms))
 
 
 class PatchEmbedding(nn.Module):
@@ -57,15 +57,15 @@ class PatchEmbedding(nn.Module):
     Each patch is embedded by a linear projection of its pixels (Dosovitskiy et al. 2021, eq. 1).
     """
 
-    def __init__(self, sizes: ViTArchitecture, spec: Image, parts: Parts):
+    def __init__(self, sizes: ViTArchitecture, spec: Image, builder: StackBuilder):
         super().__init__()
         dim, patch, token = sizes.dim, sizes.patch, sizes.pool == "class"
         self.patch = patch
         self.max_positions = (spec.height // patch) * (spec.width // patch) + token
         self.patches = Linear(patch**2 * spec.channels, dim)
         self.token = Embedding(1, dim) if token else None
-        self.positions: Any = parts.positions(self.max_positions)
-        self.norm = parts.embedding_norm("encoder")
+        self.positions: Any = builder.positions(self.max_positions)
+        self.norm = builder.embedding_norm("encoder")
         self.dropout = Dropout(sizes.dropout)
 
     def forward(
@@ -82,10 +82,10 @@ class PatchEmbedding(nn.Module):
 class ViT(nn.Module):
     """A vision Transformer: patch embedding, encoder and classifier."""
 
-    def __init__(self, sizes: ViTArchitecture, spec: Image, parts: Parts):
+    def __init__(self, sizes: ViTArchitecture, spec: Image, builder: StackBuilder):
         super().__init__()
-        entry = PatchEmbedding(sizes, spec, parts)
-        self.encoder = TransformerStack(entry, parts, "encoder", num_layers=sizes.num_layers)
+        entry = PatchEmbedding(sizes, spec, builder)
+        self.encoder = TransformerStack(entry, builder, "encoder", num_layers=sizes.num_layers)
         self.pool: Pool = sizes.pool
         self.classes = Linear(sizes.dim, spec.classes)
         self.logit_cap = sizes.logit_cap

@@ -15,6 +15,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 from torch._compile import _disable_dynamo
 
+from normlab.distributed.process_group import sum_over_ranks, world
 from normlab.norms.pool import (
     ALL,
     AllReduce,
@@ -27,7 +28,6 @@ from normlab.norms.pool import (
     here,
     widen,
 )
-from normlab.norms.ranks import sum_over_ranks, world
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 EvalStats = Literal["running", "batch", "recalibrated"]

@@ -13,7 +13,7 @@ from msgspec import Meta
 from torch import Tensor
 
 from normlab.norms.kernels import root_mean_square
-from normlab.norms.local import TokenNorm
+from normlab.norms.layer import TokenNorm
 from normlab.norms.pool import ALL, Stream, widen
 
 

@@ -8,9 +8,9 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
+from normlab.distributed.process_group import sum_over_ranks
 from normlab.norms.base import Clock, Norm, normalized_by, running_norms, statistics_kept
 from normlab.norms.pool import Moments
-from normlab.norms.ranks import sum_over_ranks
 
 
 class ModelNorms:

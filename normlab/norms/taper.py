@@ -21,10 +21,10 @@ from jaxtyping import Bool, Float
 from msgspec import Meta
 from torch import Tensor
 
+from normlab.distributed.process_group import sum_over_ranks
 from normlab.norms.base import uncompiled
-from normlab.norms.local import TokenNorm
+from normlab.norms.layer import TokenNorm
 from normlab.norms.pool import ALL, Stream, widen
-from normlab.norms.ranks import sum_over_ranks
 
 
 @dataclass(eq=False, repr=False, kw_only=True)

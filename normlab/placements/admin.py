@@ -24,8 +24,8 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
+from normlab.distributed.process_group import sum_over_ranks
 from normlab.norms.base import Norm, Stream, statistics_kept
-from normlab.norms.ranks import sum_over_ranks
 from normlab.placements.base import Branch, NormResidual, Norms, Place
 from normlab.placements.post import Post
 

@@ -18,9 +18,9 @@ from typing import ClassVar, Literal
 from jaxtyping import Float
 from torch import Tensor, nn
 
+from normlab.dropout import Dropout
 from normlab.norms.base import Norm, Stream
-from normlab.norms.local import NoNorm
-from normlab.placements.dropout import Dropout
+from normlab.norms.layer import NoNorm
 
 NormFactory = Callable[[int], Norm]
 """Builds a norm for tensors of the given width."""

@@ -18,14 +18,14 @@ import torch
 from torch import Tensor, nn
 
 from normlab.probes.base import Probe, StepView, Values
-from normlab.probes.sites import layer, parameter_kinds
+from normlab.probes.sites import layer, sublayer_kinds
 
 _LAYER = re.compile(r"norm/[^/]+\.\d+")
 
 
 def gradient_norms(model: nn.Module) -> dict[str, Tensor]:
     """Return `norm/<layer>` and `kind/<kind>` of the model's current gradients."""
-    kinds = parameter_kinds(model)
+    kinds = sublayer_kinds(model)
     cells: dict[tuple[str, str], list[Tensor]] = defaultdict(list)
     for name, parameter in model.named_parameters():
         if parameter.grad is not None:
@@ -53,7 +53,7 @@ class Updates(Probe):
     """Measures the size of updates relative to the weights."""
 
     def attach(self, model: nn.Module) -> None:
-        kinds, groups = parameter_kinds(model), defaultdict(list)
+        kinds, groups = sublayer_kinds(model), defaultdict(list)
         for name, parameter in model.named_parameters():
             if parameter.requires_grad:
                 groups[kinds[name]].append(parameter)

@@ -20,7 +20,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from normlab.norms.local import FUNCTIONS, BoundedMap
+from normlab.norms.bounded import FUNCTIONS, BoundedMap
 from normlab.norms.pool import widen
 from normlab.probes.activations import first_stream
 from normlab.probes.base import Probe, Values

@@ -126,7 +126,7 @@ def layer(parameter: str) -> str:
     return found[1] if found else ".".join(site(module).split(".")[:2])
 
 
-def parameter_kinds(model: nn.Module) -> dict[str, str]:
+def sublayer_kinds(model: nn.Module) -> dict[str, str]:
     """Return the kind of each parameter by name: norm, embedding, its sub-layer's kind, or other.
 
     Sub-layer kinds are attention, feed_forward, convolution and recurrent.

@@ -5,8 +5,7 @@ which are first summed over all micro-batches and ranks.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from pathlib import Path
@@ -15,17 +14,15 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 import torch
 from jaxtyping import Float, Int
-from torch import Tensor, nn
+from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from normlab.data.batching import Batching, BatchStream, eval_batches
+from normlab.distributed.process_group import Shard, gather_objects
 from normlab.models.base import Spec
-from normlab.models.layers import noisy
-from normlab.norms.base import EvalStats, normalized_by, running_norms
-from normlab.norms.model_norms import recalibrated
-from normlab.norms.ranks import Shard, gather_objects
+from normlab.norms.base import EvalStats
+from normlab.progress import counted
 from normlab.records.record import Score
-from normlab.tasks.progress import counted
 
 _CACHE_ELEMENTS = 1 << 20  # float32 elements per chunk on a CPU: 4 MB
 
@@ -63,29 +60,6 @@ class Draw(NamedTuple):
     limit: int | None = None
 
 
-@dataclass(frozen=True)
-class Condition:
-    """Settings under which to repeat the test; None keeps the run's own setting.
-
-    `noise` is the standard deviation of noise added to the input (see `noisy`).
-    """
-
-    eval_stats: EvalStats | None = None
-    batch_size: int | None = None
-    noise: float | None = None
-
-    @property
-    def name(self) -> str:
-        """The condition's segment of a score path, such as `eval_stats_batch/batch_size_1`."""
-        noise = None if self.noise is None else f"{self.noise:g}"
-        values = {**vars(self), "noise": noise}
-        return "/".join(f"{name}_{value}" for name, value in values.items() if value is not None)
-
-    def matters(self, model: nn.Module) -> bool:
-        """Return whether the condition can change the model's outputs."""
-        return self.eval_stats is None or bool(running_norms(model))
-
-
 @dataclass(kw_only=True, eq=False)
 class Task(ABC):
     """Base class of tasks: data, batches, summed losses and scores.
@@ -114,14 +88,6 @@ class Task(ABC):
     headline: ClassVar[str | None] = None
     padded: ClassVar[bool] = True
     tallied: ClassVar[Mapping[str, tuple[int, ...]]]
-
-    @property
-    def conditions(self) -> list[Condition]:
-        """The conditions under which the test is repeated."""
-        sizes = [Condition(batch_size=size) for size in self.test_batch_sizes]
-        stats = [Condition(eval_stats=each) for each in self.test_eval_stats]
-        both = [replace(each, eval_stats="batch") for each in sizes]
-        return [*sizes, *stats, *(both if "batch" in self.test_eval_stats else [])]
 
     @property
     @abstractmethod
@@ -284,32 +250,6 @@ class Task(ABC):
                 found = self.scores(group) if group["tokens"] else {}  # a group may be empty
                 scores |= {f"{name}/{metric}": score for metric, score in found.items()}
         return scores
-
-    @contextmanager
-    def under(
-        self, condition: Condition, model: nn.Module, batches: Iterable[Any], *, recalibrate: bool
-    ) -> Iterator[None]:
-        """Apply a condition to a model that is in eval mode; undo it on exit.
-
-        Before any noise is added, running statistics are recalibrated on training `batches` if a
-        norm has `eval_stats: recalibrated`, or if `recalibrate` is set because the running
-        statistics do not match the weights (averaged weights).
-        """
-        with ExitStack() as stack:
-            if condition.eval_stats is not None:
-                stack.enter_context(normalized_by(model, condition.eval_stats))
-            kinds = {norm.eval_stats for norm in running_norms(model)}
-            if "recalibrated" in kinds or (recalibrate and "running" in kinds):
-                device = next(model.parameters()).device
-
-                def run() -> None:
-                    for batch in batches:
-                        self.losses(model, batch.to(device))
-
-                stack.enter_context(recalibrated(model, run))
-            if condition.noise is not None:
-                stack.enter_context(noisy(model, condition.noise))
-            yield
 
 
 def spread(total: int, limit: int | None) -> np.ndarray:

@@ -15,13 +15,14 @@ from torch import Tensor
 from normlab.data.batching import BatchStream
 from normlab.data.documents import DocumentCorpus
 from normlab.data.prepare import PreparedDocuments, prepare_documents
-from normlab.data.targets import Windows, text_windows
+from normlab.data.text_windows import Windows, text_windows
 from normlab.data.vocabulary import DocumentTokenizer, Pieces
+from normlab.distributed.process_group import Shard
 from normlab.metrics.counts import mean_score, perplexity, unigram_nll
 from normlab.models.base import GeneratesText, Text
 from normlab.models.decoding import SamplingSettings, continuation
 from normlab.norms.base import Stream
-from normlab.norms.ranks import Shard
+from normlab.progress import counted
 from normlab.records.record import Score
 from normlab.tasks.base import (
     Batch,
@@ -32,7 +33,6 @@ from normlab.tasks.base import (
     spread,
     step_by_step,
 )
-from normlab.tasks.progress import counted
 
 
 @dataclass(frozen=True)

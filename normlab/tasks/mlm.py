@@ -14,11 +14,11 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from normlab.data.batching import dice
+from normlab.data.masking import DICE, mask_tokens
 from normlab.data.segment_pairs import MARKS, Pairs, segment_pairs
-from normlab.data.targets import DICE, mask_tokens
 from normlab.data.vocabulary import DocumentTokenizer
 from normlab.metrics.counts import mean_score, perplexity, unigram_nll
-from normlab.models.architecture import MaskedLM
+from normlab.models.text import MaskedLM
 from normlab.norms.base import Stream
 from normlab.records.record import Score
 from normlab.tasks.base import Batch, Draw, label_smoothed_cross_entropy, log_probabilities

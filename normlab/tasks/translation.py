@@ -16,17 +16,17 @@ from normlab.data.corpus import Corpus
 from normlab.data.encoded import EncodedPairs, EncodedText
 from normlab.data.prepare import PreparedTranslation, prepare_translation
 from normlab.data.vocabulary import Tokenizer
+from normlab.distributed.process_group import Shard, gather_objects, is_main
 from normlab.metrics.bleu import bleu_scores, corpus_chrf, tokenizer_of
 from normlab.metrics.counts import mean_score, perplexity, unigram_nll
 from normlab.models.base import TextToText
 from normlab.models.decoding import SearchSettings, search
 from normlab.models.seq2seq import Seq2Seq
 from normlab.norms.base import Stream
-from normlab.norms.ranks import Shard, gather_objects, is_main
+from normlab.progress import counted
 from normlab.records.files import atomic_write
 from normlab.records.record import Score
 from normlab.tasks.base import Batch, Draw, Task, label_smoothed_cross_entropy, step_by_step
-from normlab.tasks.progress import counted
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -176,7 +176,7 @@ def build_optimizer(config: Mapping[str, Any], model: nn.Module) -> torch.optim.
     if not settings:
         return instantiate(node, "optim", torch.optim.Optimizer, params=model.parameters())
     groups: dict[tuple[tuple[str, float], ...], list[nn.Parameter]] = {(): []}
-    for parameter, kind in parameter_kinds(model):
+    for parameter, kind in optimizer_kinds(model):
         groups.setdefault(tuple(sorted(settings.get(kind, {}).items())), []).append(parameter)
     filled = [{"params": params, **dict(own)} for own, params in groups.items() if params]
     return instantiate(node, "optim", torch.optim.Optimizer, params=filled)
@@ -194,7 +194,7 @@ def group_settings(optim: Mapping[str, Any]) -> dict[Kind, dict[Setting, float]]
         ) from None
 
 
-def parameter_kinds(model: nn.Module) -> Iterator[tuple[nn.Parameter, Kind]]:
+def optimizer_kinds(model: nn.Module) -> Iterator[tuple[nn.Parameter, Kind]]:
     """Yield each parameter of a model once, in the model's order, with its kind.
 
     All parameters of norms are `norm`, all other biases `bias`. Embeddings are `embedding`, also if

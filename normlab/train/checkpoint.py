@@ -18,7 +18,7 @@ import torch
 from torch import Tensor, nn
 
 from normlab.config.registry import START_FILE, sha256
-from normlab.norms import ranks
+from normlab.distributed import process_group
 from normlab.records.files import atomic_write, check_is_file, remove_leftovers
 
 FORMAT = "normlab.checkpoint/1"
@@ -230,7 +230,7 @@ def restore_random_state(state: Mapping[str, Tensor], device: torch.device) -> N
 
 def restore_rank(random: Sequence[Mapping[str, Tensor]], device: torch.device) -> None:
     """Restore this process's random state; ValueError if the number of processes differs."""
-    count, world = len(random), ranks.world()
+    count, world = len(random), process_group.world()
     if count != world.size:
         raise ValueError(
             f"the checkpoint was written by {count} processes but this run has {world.size}: start "

@@ -21,9 +21,9 @@ from rich.table import Column
 from rich.text import Text
 
 from normlab.metrics.spread import CLEAR, NOT_CLEAR, flat
+from normlab.progress import TRAINING, Stage
 from normlab.records.record import RunRecord, Score
 from normlab.records.store import HYPOTHESES_FILE, RECORD_FILE, run_id
-from normlab.tasks.progress import TRAINING, Stage
 from normlab.train.sinks import NO_SCORES, Pace, Row, RunInfo, Sink
 
 LOSS, SPEED = "train/loss", "train/tokens_per_second"

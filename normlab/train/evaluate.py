@@ -23,12 +23,13 @@ import torch
 from torch import Tensor, nn
 
 from normlab.data.batching import eval_batches
+from normlab.distributed.process_group import gather_objects
 from normlab.metrics.counts import mean_score
-from normlab.norms.ranks import gather_objects
+from normlab.progress import TESTING, VALIDATING, Stage, say
 from normlab.records.record import Score
 from normlab.records.store import hypotheses_file
-from normlab.tasks.base import Condition, Task, spread
-from normlab.tasks.progress import TESTING, VALIDATING, Stage, say
+from normlab.tasks.base import Task, spread
+from normlab.tasks.conditions import Condition, conditions, under
 from normlab.train.checkpoint import Checkpoints, load_checkpoint, reading, weights_of
 from normlab.train.runtime import Runtime
 
@@ -66,7 +67,7 @@ class Evaluator:
         self.recalibration_batches = 1 if one_batch else recalibration_batches
         self.test_seen = min(test_seen, 1) if one_batch else test_seen
         self.one_batch = one_batch
-        self.conditions = (*task.conditions, *(Condition(noise=value) for value in noise))
+        self.conditions = (*conditions(task), *(Condition(noise=value) for value in noise))
 
     def scores(
         self,
@@ -142,7 +143,7 @@ class Evaluator:
         with (
             torch.no_grad(),
             self.runtime.autocast(),
-            self.task.under(condition, model, batches, recalibrate=recalibrate),
+            under(condition, self.task, model, batches, recalibrate=recalibrate),
         ):
             yield
         model.train(was_training)

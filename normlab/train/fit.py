@@ -17,17 +17,17 @@ from torch import nn
 from normlab.config.overrides import TRACKERS
 from normlab.config.registry import instantiate
 from normlab.config.schema import NORM_KEYS
-from normlab.norms import ranks
+from normlab.distributed import process_group
+from normlab.distributed.process_group import Shard
 from normlab.norms.base import running_norms
 from normlab.norms.batch import BatchNorm, PositionBatchNorm
 from normlab.norms.model_norms import ModelNorms
-from normlab.norms.ranks import Shard
+from normlab.progress import PREPARING, Stage, heard_by, say
 from normlab.records.files import atomic_write
 from normlab.records.pairs import arithmetic_of
 from normlab.records.record import BudgetUsed, Outcome, RunRecord, Score, fingerprint
 from normlab.records.store import CONFIG_FILE, RECORD_FILE, run_id
 from normlab.tasks.base import Task
-from normlab.tasks.progress import PREPARING, Stage, heard_by, say
 from normlab.train.build import (
     build_model,
     build_task,
@@ -53,8 +53,8 @@ def carry_out(run: Run) -> RunRecord:
     task = build_task(config)
     check_scores(config, task)
     with ExitStack() as stack:
-        stack.enter_context(ranks.lost_ranks_named())
-        stack.callback(ranks.shutdown)
+        stack.enter_context(process_group.lost_ranks_named())
+        stack.callback(process_group.shutdown)
         runtime = Runtime.start(
             device=config["device"],
             precision=config["precision"],
@@ -62,11 +62,13 @@ def carry_out(run: Run) -> RunRecord:
             rank_timeout=config["observe"]["rank_timeout"],
         )
         sinks = _sinks(run)
-        if ranks.is_main():
+        if process_group.is_main():
             stack.enter_context(run.lock())
         files = [run.folder / RECORD_FILE, run.folder / "checkpoints" / "last.pt"]
         sizes = [file.stat().st_size if file.exists() else None for file in files]
-        ranks.check_agreement({f"the files in {run.folder}": sizes, "the code": run.made_by})
+        process_group.check_agreement(
+            {f"the files in {run.folder}": sizes, "the code": run.made_by}
+        )
         if (done := run.finished(processes=runtime.world.size)) is not None:
             return done
         with heard_by(sinks.stage):
@@ -84,7 +86,7 @@ def _sinks(run: Run) -> SinkGroup:
 
     `observe.debug` leaves out W&B and TensorBoard, since nothing of the run is kept.
     """
-    if not ranks.is_main():
+    if not process_group.is_main():
         return SinkGroup({})
     observe = run.config["observe"]
     nodes = {k: v for k, v in observe["sink"].items() if not (observe["debug"] and k in TRACKERS)}
@@ -100,7 +102,7 @@ class _Fit:
         self.config = run.config
         self.environment = runtime.environment()
         self.data: dict[str, Any] = {}
-        self.checkpoints = Checkpoints(run.folder / "checkpoints", writes=ranks.is_main())
+        self.checkpoints = Checkpoints(run.folder / "checkpoints", writes=process_group.is_main())
         self.milestones: dict[str, int] = {}
 
     def carry_out(self) -> RunRecord:
@@ -108,7 +110,7 @@ class _Fit:
         say(Stage(PREPARING))
         config, steps = self.config, self.config["budget"]["steps"]
         trainer = self._trainer()
-        if ranks.is_main():
+        if process_group.is_main():
             with atomic_write(self.run.folder / CONFIG_FILE) as file:
                 file.write(OmegaConf.to_yaml(OmegaConf.create(config)))
         self.sinks.open(
@@ -124,7 +126,7 @@ class _Fit:
             self.sinks.note(line)
         outcome = trainer.fit()
         record = self._record(trainer, outcome)
-        if ranks.is_main():
+        if process_group.is_main():
             self.run.store.write(record, self.run.folder)
         return record
 
@@ -137,7 +139,7 @@ class _Fit:
         norms = ModelNorms(model, freeze_statistics=config["freeze_statistics"])
         self.milestones = norms.milestones(config["budget"]["steps"])
         self.data = json.loads(json.dumps(task.describe()))
-        ranks.check_agreement({"the data": self.data.get("checksums")})
+        process_group.check_agreement({"the data": self.data.get("checksums")})
         stamp = {
             "numerics": self.run.made_by[0],
             "own_norms": self.run.made_by[1],
@@ -150,7 +152,7 @@ class _Fit:
             calibrate_model(config, model, task, runtime)
             if config["start_from"] is not None:
                 taken = start_from(model, config["start_from"])
-                if ranks.is_main():
+                if process_group.is_main():
                     print(taken, file=sys.stderr)
         if config["observe"]["fast"]:
             make_fast(model)

@@ -17,12 +17,12 @@ from typing import Any, Literal
 import torch
 from torch import Tensor, nn
 
-from normlab.norms import ranks
+from normlab.distributed import process_group
 from normlab.norms.model_norms import ModelNorms
 from normlab.probes.base import ProbeGroup, StepView
+from normlab.progress import TRAINING, Stage, say
 from normlab.records.record import Outcome, Score
 from normlab.tasks.base import Batch, Task
-from normlab.tasks.progress import TRAINING, Stage, say
 from normlab.train.checkpoint import (
     Checkpoints,
     check_kept,
@@ -118,7 +118,7 @@ class Trainer:
                 if interrupted:
                     break
             # A signal may have arrived during the last validation, after the last step's check.
-            if ranks.sum_scalars([float(interrupts.received is not None)])[0] > 0:
+            if process_group.sum_scalars([float(interrupts.received is not None)])[0] > 0:
                 name = interrupts.received.name if interrupts.received else "another rank"
                 return Outcome("interrupted", self.progress.step, name)
         if (reason := self.divergence.high(last=True)) is not None:  # after the last full window
@@ -177,7 +177,7 @@ class Trainer:
                 loss = loss + penalty
             loss.backward()
         self.norms.commit()
-        ranks.sum_gradients(self.parameters)
+        process_group.sum_gradients(self.parameters)
         totals = ranks.sum_over_ranks(totals)
         grads = [p.grad for p in self.parameters if p.grad is not None]
         grad_norm = torch.nn.utils.get_total_norm(grads)
@@ -225,7 +225,7 @@ class Trainer:
             "padding": sum(batch.padding for batch in batches),
             "stop": int(stop_requested),
         }
-        totals = ranks.sum_scalars([*map(float, [*counts.values(), *sums.values()])])
+        totals = process_group.sum_scalars([*map(float, [*counts.values(), *sums.values()])])
         counts = dict(zip(names, totals, strict=False))
         return counts, dict(zip(sums, totals[len(names) :], strict=True))
 
@@ -249,7 +249,7 @@ class Trainer:
             first_nonfinite_layer(self.model, partial(self._loss, batch, counts))
             for batch in batches
         ]
-        layers = [layer for own in ranks.gather_objects(found) for layer in own]
+        layers = [layer for own in process_group.gather_objects(found) for layer in own]
         return next((layer for layer in layers if layer is not None), None)
 
     def _count(self, step: Mapping[str, float]) -> None:
@@ -307,7 +307,7 @@ class Trainer:
         """Write the full state, from which a run resumes bit for bit on a CPU."""
         self._tick()
         self.sinks.sync()
-        random = ranks.gather_objects(random_state(self.runtime.device))
+        random = process_group.gather_objects(random_state(self.runtime.device))
         self.checkpoints.save(
             self.checkpoints.last,
             {

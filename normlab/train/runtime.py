@@ -15,7 +15,7 @@ from typing import Any, Literal, cast
 import torch
 
 from normlab.config.machine import instruction_set, settled_device, settled_precision
-from normlab.norms.ranks import Shard, initialize
+from normlab.distributed.process_group import Shard, initialize
 
 Precision = Literal["auto", "fp32", "bf16", "fp64"]
 

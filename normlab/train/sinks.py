@@ -21,10 +21,10 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import IO, Any, ClassVar
 
+from normlab.progress import TRAINING, Stage
 from normlab.records.files import atomic_write, read_file, sync_folder
 from normlab.records.record import RunRecord, Score, fingerprint, plain
 from normlab.records.store import METRICS_FILE, PROGRESS_FILE, rows_of
-from normlab.tasks.progress import TRAINING, Stage
 
 Row = Mapping[str, float | int]
 NO_SCORES: Mapping[str, Score] = MappingProxyType({})

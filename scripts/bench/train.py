@@ -15,7 +15,7 @@ from bench.common import (
     write_json,
 )
 from normlab.commands._terminal import print_table
-from normlab.norms import ranks
+from normlab.distributed import process_group
 from normlab.train.runtime import Runtime
 from normlab.train.speed import Clock, Steps, flop_per_token, peak, spread, start
 
@@ -67,7 +67,7 @@ def main(argv: list[str]) -> int:
         warmup=arguments.warmup,
     )
     report["overrides"] = arguments.overrides
-    ranks.shutdown()
+    process_group.shutdown()
     if runtime.world.rank == 0:
         show(report)
         write_json(report, arguments.json)

@@ -4,7 +4,7 @@ import sys
 
 import pytest
 
-from normlab.norms.ranks import Shard
+from normlab.distributed.process_group import Shard
 from normlab.tasks.translation import Translation
 from tests.bench.small import SCRIPTS
 

@@ -10,8 +10,9 @@ from normlab.config.overrides import run_groups
 from normlab.config.registry import option_names, option_settings
 from normlab.norms.base import Norm
 from normlab.norms.batch import BatchNorm
-from normlab.norms.local import LayerNorm, NoNorm, RMSNorm
+from normlab.norms.layer import LayerNorm, NoNorm
 from normlab.norms.make import make_norm
+from normlab.norms.rms import RMSNorm
 from normlab.records.record import fingerprint
 from normlab.train.build import build_model
 from tests.models.small import Words

@@ -12,7 +12,7 @@ from normlab.train.build import (
     build_optimizer,
     build_task,
     check_nodes,
-    parameter_kinds,
+    optimizer_kinds,
 )
 
 PUBLISHED = {
@@ -134,7 +134,7 @@ def test_weight_decay_leaves_norms_and_biases_alone(text, monkeypatch):
     assert {names[id(p)] for p in decayed["params"]} == set(names.values()) - without
     assert without == {n for n in names.values() if "norm" in n or n.endswith("bias")}
     assert {"token_bias", "token_norm.weight", "pooler.bias"} < without
-    assert {names[id(p)] for p, kind in parameter_kinds(model) if kind == "norm"} == {
+    assert {names[id(p)] for p, kind in optimizer_kinds(model) if kind == "norm"} == {
         name for name in names.values() if "norm" in name
     }
 

@@ -6,7 +6,7 @@ import torch
 from normlab.config import folders, registry
 from normlab.config.registry import instantiate, option_settings
 from normlab.norms.base import Norm
-from normlab.norms.local import LayerNorm
+from normlab.norms.layer import LayerNorm
 from normlab.tasks.base import Task
 from normlab.train.schedule import Cosine, Schedule
 
@@ -97,7 +97,7 @@ def test_an_option_that_does_not_exist_is_named_with_the_options_there_are(optio
 @pytest.mark.parametrize(
     ("target", "message"),
     [
-        ("normlab.norms.local.LayrNorm", "cannot be imported"),
+        ("normlab.norms.layer.LayrNorm", "cannot be imported"),
         ("normlab.nroms.LayerNorm", "cannot be imported"),
         ("os.system", "is not a concrete subclass of Norm"),
         ("normlab.norms.base.Norm", "is not a concrete subclass"),

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from normlab.data.batching import ALONE, BatchStream, eval_batches, plan_batches
-from normlab.norms.ranks import Shard
+from normlab.distributed.process_group import Shard
 
 LENGTHS = np.random.default_rng(5).integers(1, 40, size=(101, 2))
 SIZES = [dict(batch_size=8, max_tokens=None), dict(batch_size=None, max_tokens=120)]

@@ -9,7 +9,7 @@ import pytest
 
 from normlab.data import pydoc as builtin
 from normlab.data.documents import FolderDocuments, HubDocuments, split_sentences
-from normlab.data.pydoc import PydocCorpus, is_sentence, prose
+from normlab.data.python_docs import PydocCorpus, is_sentence, prose
 
 
 def splits_of(corpus):

@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from normlab.data.batching import dice
-from normlab.data.targets import DICE, mask_tokens
+from normlab.data.masking import DICE, mask_tokens
 from normlab.data.vocabulary import DocumentTokenizer
 
 PAD, UNK, CLS, SEP, MASK = range(5)

@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from normlab.data.targets import text_windows
+from normlab.data.text_windows import text_windows
 from normlab.data.vocabulary import DocumentTokenizer
 from tests.data.test_segment_pairs import encoded
 

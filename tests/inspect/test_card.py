@@ -109,7 +109,7 @@ def test_a_norm_that_cannot_stand_on_pictures_says_why(chosen, reason, tmp_path,
     def forward(*_):
         raise TypeError("no padding\nthere")
 
-    monkeypatch.setattr("normlab.norms.local.ScaleNorm.forward", forward)
+    monkeypatch.setattr("normlab.norms.rms.ScaleNorm.forward", forward)
     subject = examined([*chosen, "scale=smoke"], tmp_path)
     found = runs.pictures(subject)
     assert found.why_not.startswith("on images") and found.why_not.count(reason) == 1

@@ -15,7 +15,7 @@ from normlab.inspect.model import subject_of_config
 from normlab.inspect.question import questions
 from normlab.models.seq2seq import Layer
 from normlab.norms.base import Stream
-from normlab.norms.local import BoundedMap
+from normlab.norms.bounded import BoundedMap
 from normlab.probes.activations import Activations, describe, describe_attention
 from normlab.probes.representation import Rank, Saturation, ranks
 from normlab.probes.sites import Seen, sites

@@ -7,10 +7,10 @@ from dataclasses import replace
 import pytest
 import torch
 
+from normlab.distributed.process_group import Shard
 from normlab.inspect import inference, leaks, outlier, padding
 from normlab.inspect.depth import by_stack, gradients, training_batch
 from normlab.inspect.question import questions
-from normlab.norms.ranks import Shard
 from tests.inspect.subjects import OVER_BATCH, OVER_TIME, examined, subject, trained
 
 FEW = (0.0, 0.3, 0.8)

@@ -9,10 +9,10 @@ from omegaconf import OmegaConf
 from normlab.config.compose import to_dict
 from normlab.config.folders import CONFIG_DIR
 from normlab.config.registry import instantiate, option_names
-from normlab.models.architecture import TextArchitecture
 from normlab.models.base import Text, TextToText
 from normlab.models.layers import initialize
 from normlab.models.seq2seq import Architecture
+from normlab.models.text import TextArchitecture
 from normlab.norms.base import Norm, RunningNorm, Stream
 from normlab.norms.make import make_norm
 from normlab.placements.base import Norms, Placement, Residual

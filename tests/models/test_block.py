@@ -10,12 +10,12 @@ import torch.nn.functional as F
 from normlab.config.compose import compose, to_dict
 from normlab.config.registry import option_settings
 from normlab.config.schema import LATER
-from normlab.models.architecture import TextArchitecture
 from normlab.models.attention import AttentionCore
 from normlab.models.base import Image, Text
 from normlab.models.folding import fold
 from normlab.models.layers import FeedForward, Linear, initialize
 from normlab.models.rotary import Rope, Rotary
+from normlab.models.text import TextArchitecture
 from normlab.norms.base import Norm, Stream
 from normlab.norms.make import make_norm
 from normlab.placements.base import Place

@@ -6,7 +6,7 @@ import pytest
 
 from normlab.models.folding import fixed_map, fold
 from normlab.norms.base import Norm, RunningNorm, Stream
-from normlab.norms.local import NoNorm
+from normlab.norms.layer import NoNorm
 from normlab.norms.make import make_norm
 from normlab.placements.base import Residual
 from tests.models.small import BOS, GRID, PAD, PLACEMENTS, assert_close, sentences, seq2seq

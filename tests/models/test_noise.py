@@ -5,9 +5,8 @@ import torch
 from torch import nn
 
 from normlab.config.compose import compose, to_dict
-from normlab.models.layers import noisy
-from normlab.norms.ranks import Shard
-from normlab.tasks.base import Condition
+from normlab.distributed.process_group import Shard
+from normlab.tasks.conditions import Condition, noisy
 from normlab.train.build import build_model, build_task
 from normlab.train.evaluate import Evaluator, Weights
 from normlab.train.runtime import Runtime

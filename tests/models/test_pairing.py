@@ -4,9 +4,9 @@ import pytest
 import torch
 
 from normlab.config.compose import compose, to_dict
+from normlab.dropout import Dropout
 from normlab.models.layers import Linear, initialize
 from normlab.norms.base import Norm
-from normlab.placements.dropout import Dropout
 from normlab.train.build import build_model
 from tests.models.small import (
     BOS,

@@ -11,7 +11,7 @@ from torch.nn.functional import silu
 from normlab.config.compose import compose
 from normlab.models.attention import HeadNorm
 from normlab.norms.base import Stream
-from normlab.norms.local import NoNorm
+from normlab.norms.layer import NoNorm
 from normlab.placements.admin import AdminResidual, profile
 from normlab.placements.base import XAVIER, Place, Residual
 from normlab.placements.post import PostResidual

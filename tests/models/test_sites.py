@@ -7,7 +7,7 @@ import torch
 
 from normlab.config.compose import compose, to_dict
 from normlab.models.base import Text
-from normlab.norms.local import UnitNorm
+from normlab.norms.rms import UnitNorm
 from normlab.placements.base import Norms
 from normlab.records.labels import norm_label
 from normlab.records.record import fingerprint

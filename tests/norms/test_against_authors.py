@@ -6,8 +6,8 @@ from torch import nn
 
 from normlab.models.attention import SelfAttention, qk_sites
 from normlab.models.layers import Linear
-from normlab.models.parts import Parts
 from normlab.models.seq2seq import Layer
+from normlab.models.stack_builder import StackBuilder
 from normlab.norms.base import Clock, Norm, RunningNorm, Stream
 from normlab.norms.make import make_norm
 from normlab.norms.model_norms import ModelNorms
@@ -69,7 +69,7 @@ def _layer(option):
     """Return a layer of an encoder with a placement that has no norm."""
     sizes = architecture(dim=SHAPE[2], num_heads=HEADS, ffn_dim=HIDDEN)
     place = Place(stack="encoder", layer=0, layers=1, sublayer="self")
-    return Layer(Parts(sizes, placement(option), norms("none")), place, cross=False)
+    return Layer(StackBuilder(sizes, placement(option), norms("none")), place, cross=False)
 
 
 class Residuals(nn.Module):

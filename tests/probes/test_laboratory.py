@@ -12,7 +12,7 @@ from normlab.models.layers import initialize
 from normlab.models.recurrent import LstmArchitecture, Recurrent
 from normlab.models.resnet import Convolution
 from normlab.norms.base import Stream
-from normlab.norms.local import NoNorm
+from normlab.norms.layer import NoNorm
 from normlab.norms.make import make_norm
 from normlab.placements.base import Norms, Residual
 from normlab.probes.activations import (
@@ -31,7 +31,7 @@ from normlab.probes.activations import (
 from normlab.probes.base import Probe, ProbeGroup, StepView
 from normlab.probes.gradients import Gradients, Updates
 from normlab.probes.independence import Independence, drawn, intraclass_correlation
-from normlab.probes.sites import layer, parameter_kinds, site, sites
+from normlab.probes.sites import layer, site, sites, sublayer_kinds
 from normlab.probes.statistics import (
     Fluctuation,
     Padding,
@@ -100,7 +100,7 @@ def test_sites_have_short_names_and_parameters_belong_to_layers():
 
 def test_every_parameter_of_a_translator_has_a_kind_and_no_two_sites_one_name():
     model = seq2seq("bn", "post", share_embeddings="none")
-    kinds = parameter_kinds(model)
+    kinds = sublayer_kinds(model)
     assert kinds.keys() == dict(model.named_parameters()).keys()
     assert set(kinds.values()) == {"attention", "feed_forward", "norm", "embedding"}
     assert kinds["encoder.layers.0.self_residual.norm.weight"] == "norm"
@@ -216,7 +216,7 @@ def test_a_recurrence_is_seen_at_its_cell_and_at_all_steps_of_its_norms():
     assert "independence (no norm pools several tokens" in group.notice
     assert "attention (the model has no attention)" in group.notice
     assert not any("independence" in name or "attention" in name for name in row)
-    kinds = parameter_kinds(model)
+    kinds = sublayer_kinds(model)
     assert {kind for name, kind in kinds.items() if "norm" not in name} == {"recurrent"}
     assert kinds["recurrent.layers.0.cell_norm.weight"] == "norm"
 

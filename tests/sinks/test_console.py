@@ -10,8 +10,8 @@ from rich.console import Console as RichConsole
 
 from normlab.commands.train import summary
 from normlab.metrics.spread import flat
+from normlab.progress import Stage
 from normlab.records.record import BudgetUsed, Outcome, Score
-from normlab.tasks.progress import Stage
 from normlab.train import sinks as files
 from normlab.train.console import Console, duration, figure
 from tests.sinks.runs import RUN_ID, info, record, scores

@@ -5,9 +5,9 @@ import random
 
 from normlab.data.corpus import Corpus, ParallelText
 from normlab.data.documents import DocumentCorpus
-from normlab.models.architecture import TextArchitecture
 from normlab.models.decoding import SearchSettings
 from normlab.models.layers import initialize
+from normlab.models.text import TextArchitecture
 from normlab.tasks.translation import Translation
 from tests.models.small import norms, placement, unsettle
 

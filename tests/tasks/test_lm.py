@@ -7,10 +7,10 @@ import torch
 from torch import nn
 
 from normlab.data.vocabulary import DocumentTokenizer
-from normlab.models.architecture import CausalLM
+from normlab.distributed.process_group import Shard
 from normlab.models.decoding import SamplingSettings, continuation
+from normlab.models.text import CausalLM
 from normlab.norms.base import Stream
-from normlab.norms.ranks import Shard
 from normlab.tasks.lm import LanguageModeling, LengthChange
 from tests.tasks.sentences import SmallDocuments, text_model, values_of
 

@@ -9,7 +9,7 @@ import torch
 
 from normlab.config.schema import NORM_KEYS as SITES
 from normlab.data.vocabulary import DocumentTokenizer
-from normlab.norms.ranks import Shard
+from normlab.distributed.process_group import Shard
 from normlab.tasks.base import Draw
 from normlab.tasks.lm import LengthChange
 from normlab.tasks.mlm import MaskedLanguageModeling

@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 
 from normlab.data.encoded import EncodedPairs, EncodedText
+from normlab.distributed.process_group import Shard
 from normlab.models.decoding import SearchSettings
 from normlab.models.layers import initialize
 from normlab.norms.base import Stream
-from normlab.norms.ranks import Shard
 from normlab.tasks import base
 from normlab.tasks import translation as module
 from tests.models.small import architecture, norms, placement, unsettle

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 
 from normlab.config.compose import compose, to_dict
-from normlab.norms import ranks
+from normlab.distributed import process_group
 from normlab.train.build import build_model, build_task, calibrate_model
 from normlab.train.build import build_trainer as assembled
 from normlab.train.checkpoint import Checkpoints
@@ -42,7 +42,7 @@ def trainer_of(config: Mapping[str, Any], folder: Path) -> Trainer:
         task,
         model,
         runtime,
-        checkpoints=Checkpoints(folder / "checkpoints", writes=ranks.is_main()),
+        checkpoints=Checkpoints(folder / "checkpoints", writes=process_group.is_main()),
     )
     trainer.start()
     return trainer
@@ -113,7 +113,7 @@ def _on_rank(
 ) -> None:
     enter_rank(rank, *place)
     try:
-        ranks.initialize()
+        process_group.initialize()
         # As bytes: a tensor in a pipe is a handle that is invalid once its process has ended.
         torch.save(function(*arguments), result := io.BytesIO())
         pipe.send(result.getvalue())
@@ -121,4 +121,4 @@ def _on_rank(
         pipe.send(error)
         raise
     finally:
-        ranks.shutdown()
+        process_group.shutdown()

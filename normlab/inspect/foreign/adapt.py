@@ -16,7 +16,7 @@ from normlab.inspect.foreign.example import first_line
 from normlab.inspect.foreign.load import load_model, taken, tokenized
 from normlab.inspect.foreign.norms import eps_of
 from normlab.inspect.foreign.swap import Swapped, is_norm
-from normlab.tasks.progress import Stage, say
+from normlab.progress import Stage, say
 
 EPS = 1e12
 """With this eps, and gains multiplied by sqrt(eps), a layer or RMS norm no longer divides."""

@@ -21,7 +21,7 @@ from normlab.inspect.foreign.batches import first_batches
 from normlab.inspect.foreign.norms import eps_of
 from normlab.inspect.foreign.unchanged import unchanged
 from normlab.norms.base import Norm
-from normlab.norms.local import BoundedMap
+from normlab.norms.bounded import BoundedMap
 from normlab.norms.make import make_norm
 
 NEW = ("ln", "rms", "gn", "gn_sample", "dyt", "none")

@@ -9,7 +9,7 @@ from bench import decode
 from bench.common import bench_config, bench_task
 from bench.corpus import SyntheticCorpus
 from bench.peers.work import Work
-from normlab.norms.ranks import Shard
+from normlab.distributed.process_group import Shard
 from normlab.tasks.translation import Translation, TranslationBatch
 from normlab.train.runtime import Runtime
 

@@ -19,7 +19,7 @@ from normlab.models.layers import (
     position_table,
 )
 from normlab.norms.base import Norm
-from normlab.norms.local import NoNorm
+from normlab.norms.layer import NoNorm
 from normlab.placements.base import (
     XAVIER,
     Norms,
@@ -33,7 +33,7 @@ from normlab.placements.base import (
 
 
 @dataclass(frozen=True)
-class Parts:
+class StackBuilder:
     """Builds the embeddings, sub-layers and residuals of a stack."""
 
     sizes: StackArchitecture

@@ -17,8 +17,8 @@ from torch import Tensor, nn
 from normlab.models.base import Fold, GeneratesText, StackArchitecture, Text, incremental
 from normlab.models.cache import CachedDecoding, LayerCache, Lineage, PrefixDecoding
 from normlab.models.layers import Embedding, Linear, soft_cap
-from normlab.models.parts import Parts
 from normlab.models.seq2seq import TransformerStack
+from normlab.models.stack_builder import StackBuilder
 from normlab.norms.base import Stream
 from normlab.placements.base import Norms, Placement
 
@@ -48,27 +48,27 @@ class TextArchitecture(StackArchitecture):
     def make(self, spec: Text, placement: Placement, norms: Norms) -> "CausalLM | MaskedLM":
         self.check_positions(spec.longest)
         kind = CausalLM if spec.causal else MaskedLM
-        return kind(self, spec, Parts(self, placement, norms))
+        return kind(self, spec, StackBuilder(self, placement, norms))
 
-    def stack(self, spec: Text, parts: Parts) -> TransformerStack:
+    def stack(self, spec: Text, builder: StackBuilder) -> TransformerStack:
         """Build the stack with its token embedding: a decoder if `spec.causal`, else an encoder."""
-        tokens = parts.tokens(spec.vocab, spec.pad_id)
+        tokens = builder.tokens(spec.vocab, spec.pad_id)
         name = "decoder" if spec.causal else "encoder"
-        entry = parts.embedding(name, tokens, scaled=self.scale_embeddings)
-        return TransformerStack(entry, parts, name, num_layers=self.num_layers)
+        entry = builder.embedding(name, tokens, scaled=self.scale_embeddings)
+        return TransformerStack(entry, builder, name, num_layers=self.num_layers)
 
-    def output(self, spec: Text, parts: Parts) -> Linear | None:
+    def output(self, spec: Text, builder: StackBuilder) -> Linear | None:
         """Build the output layer; None if it is the token embedding."""
-        return None if self.tied else parts.output(spec.vocab)
+        return None if self.tied else builder.output(spec.vocab)
 
 
 class CausalLM(GeneratesText):
     """A causal language model; its output layer is the token embedding if they are tied."""
 
-    def __init__(self, sizes: TextArchitecture, spec: Text, parts: Parts):
+    def __init__(self, sizes: TextArchitecture, spec: Text, builder: StackBuilder):
         super().__init__()
-        self.decoder = sizes.stack(spec, parts)
-        self.output = sizes.output(spec, parts)
+        self.decoder = sizes.stack(spec, builder)
+        self.output = sizes.output(spec, builder)
         self.logit_cap = sizes.logit_cap
         self.max_positions = sizes.max_positions
 
@@ -102,14 +102,14 @@ class MaskedLM(nn.Module):
     `encoder.token`, which sees only the masked tokens.
     """
 
-    def __init__(self, sizes: TextArchitecture, spec: Text, parts: Parts):
+    def __init__(self, sizes: TextArchitecture, spec: Text, builder: StackBuilder):
         super().__init__()
         dim = sizes.dim
-        self.encoder = sizes.stack(spec, parts)
+        self.encoder = sizes.stack(spec, builder)
         self.segments = Embedding(SEGMENTS, dim)
         self.token_head = Linear(dim, dim)
-        self.token_norm = parts.norms.at("encoder.token", dim)
-        self.output = sizes.output(spec, parts)
+        self.token_norm = builder.norms.at("encoder.token", dim)
+        self.output = sizes.output(spec, builder)
         self.logit_cap = sizes.logit_cap
         self.token_bias = nn.Parameter(torch.zeros(spec.vocab))
         self.pooler = Linear(dim, dim)

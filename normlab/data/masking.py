@@ -1,0 +1,91 @@
+"""Masked tokens for a masked language model (Devlin et al. 2019, section 3.1, appendix A.1).
+
+A given share of each sequence is predicted: as closely as whole tokens (or words) allow, and
+exactly on average. Each chosen token, even in whole-word masking, is masked, replaced or kept
+independently of the others.
+"""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from normlab.data.encoded import ends
+
+DICE = 4  # random numbers per token: its rank, whether it fits, how it is corrupted, its substitute
+
+
+class Masked(NamedTuple):
+    """A batch after masking.
+
+    `ids` [B, P] are the corrupted tokens; `places` int64 [B, M] are the columns to predict,
+    ascending and padded with 0 to the longest row; `chosen` bool [B, M] is False for that padding;
+    `labels` int64 [N] are the original tokens in those columns, row by row.
+    """
+
+    ids: np.ndarray
+    places: np.ndarray
+    chosen: np.ndarray
+    labels: np.ndarray
+
+
+def mask_tokens(
+    ids: np.ndarray,
+    maskable: np.ndarray,
+    *,
+    share: float,
+    split: Sequence[float] = (0.8, 0.1, 0.1),
+    ordinary: range,
+    mask_id: int,
+    dice: np.ndarray,
+    begins: np.ndarray,
+) -> Masked:
+    """Choose about `share` of the `maskable` tokens of each sequence and corrupt them.
+
+    A sequence with a maskable token gets at least one label. `split` gives the shares that become
+    `mask_id`, become a random token of `ordinary`, and stay. `dice` [B, P, DICE] is uniform in [0,
+    1). Words are chosen whole; `begins` [B, P] is True at a word's first token, so tokens are
+    chosen one by one if it is True everywhere. Column 0 must be a special token: its dice are used
+    for the whole sequence.
+    """
+    if abs(sum(split) - 1) > 1e-6:
+        raise ValueError(
+            f"mask_split={list(split)} must be three parts that sum to 1: masked, random, unchanged"
+        )
+    order, fit, kind, other = np.moveaxis(dice, -1, 0)
+    # Round a fractional count up with that probability, so that short sequences keep the share.
+    wanted = np.maximum(np.floor(share * maskable.sum(axis=1) + fit[:, 0]), 1)
+    picked = _whole_words(maskable, begins, wanted, order, fit)
+    labels = ids[picked].astype(np.int64)
+    others = ordinary.start + (other[picked] * len(ordinary)).astype(np.int64)
+    masked, fate = split[0], kind[picked]
+    corrupted = ids.copy()
+    kept = np.where(fate < masked + split[1], others, labels)
+    corrupted[picked] = np.where(fate < masked, mask_id, kept)
+    counts = picked.sum(axis=1)
+    chosen = np.arange(int(counts.max(initial=0))) < counts[:, None]
+    places = np.zeros(chosen.shape, dtype=np.int64)
+    places[chosen] = np.nonzero(picked)[1]
+    return Masked(ids=corrupted, places=places, chosen=chosen, labels=labels)
+
+
+def _whole_words(
+    maskable: np.ndarray, begins: np.ndarray, wanted: np.ndarray, order: np.ndarray, fit: np.ndarray
+) -> np.ndarray:
+    """Choose words of each row in the `order` of their dice, up to `wanted` [B] tokens.
+
+    A word that fits only in part is chosen with probability equal to that part, so that the share
+    holds on average. The first word is always chosen, whatever its length.
+    """
+    # A special token ends a word, so the next token starts one, even if marked as a continuation.
+    before = np.concatenate([np.zeros((len(begins), 1), bool), maskable[:, :-1]], axis=1)
+    columns = maskable.shape[1]
+    first = np.flatnonzero(begins | ~maskable | ~before)  # token of each word, in all rows
+    size = np.diff(first, append=maskable.size)
+    row, real = first // columns, maskable.ravel()[first]
+    own = row * columns + np.arange(len(row)) - np.searchsorted(row, row)  # word i has dice i
+    drawn = np.lexsort((order.ravel()[own], ~real, row))  # special tokens come last in their row
+    ahead = np.empty_like(first)  # tokens of the words drawn earlier in the same row
+    ahead[drawn] = ends(size[drawn])[:-1] - row[drawn] * columns
+    taken = (ahead == 0) | (fit.ravel()[own] < (wanted[row] - ahead) / size)
+    return np.repeat(taken & real, size).reshape(maskable.shape)

@@ -1,0 +1,1 @@
+"""Communication between processes; without a process group everything is one process."""

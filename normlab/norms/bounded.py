@@ -1,0 +1,73 @@
+"""DyT, Derf and other bounded functions of each value, without statistics."""
+
+import math
+from collections.abc import Callable, Mapping
+from typing import ClassVar, Literal
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from normlab.norms.base import Affine
+from normlab.norms.layer import TokenNorm
+from normlab.norms.pool import Axis
+
+Compared = Literal["arctan", "isru", "satursin", "expsign", "smoothsign", "relsign", "cubsign"]
+
+
+Function = Literal["tanh", "erf", "identity", Compared, "linear_clip"]
+
+
+FUNCTIONS: Mapping[Function, Callable[[Tensor], Tensor]] = {
+    "tanh": torch.tanh,
+    "erf": torch.erf,
+    "identity": lambda x: x,
+    # The functions that Derf's repository compares with erf:
+    "arctan": lambda x: 2 / math.pi * torch.atan(x),
+    "isru": lambda x: x * (x.square() + 1).rsqrt(),
+    "satursin": lambda x: torch.sin(x.clamp(-math.pi / 2, math.pi / 2)),
+    "expsign": lambda x: -x.sign() * torch.expm1(-x.abs()),
+    "smoothsign": lambda x: x / (1 + x.abs()),
+    "relsign": lambda x: x / ((x.square() + 1).sqrt() + 1),
+    "cubsign": lambda x: x**3 / (x.abs() ** 3 + 1),
+    "linear_clip": lambda x: x.clamp(-1, 1),
+}
+
+
+class BoundedMap(TokenNorm):
+    """`weight * f(alpha x + shift) + bias` with one learned scalar `alpha` and no statistics.
+
+    DyT (Zhu et al. 2025, equation 1) uses tanh, Derf (Chen et al. 2025) erf with a learned shift.
+    `identity` is unbounded: both papers multiply the embeddings of language models by this learned
+    scalar, which starts at sqrt(D), or at 1 if the model already multiplies embeddings by sqrt(D).
+
+    Args:
+        alpha: initial value of `alpha`. In large language models the authors choose it per place.
+        shift: initial value of the learned scalar `shift`; None for no shift.
+        affine: whether weight and bias are learned; with `scale`, the weight alone (LLaMA).
+        root_width: whether f is multiplied by sqrt(D). With `isru` that is DyISRU (Stollenwerk
+            2025), `sqrt(D) x / sqrt(b + x^2)` with b = alpha^-2.
+    """
+
+    pools: ClassVar[frozenset[Axis]] = frozenset()
+
+    def __init__(
+        self,
+        dim: int,
+        *,
+        function: Function,
+        alpha: float,
+        shift: float | None,
+        affine: Affine,
+        root_width: bool = False,
+    ) -> None:
+        super().__init__(dim, affine=affine)
+        self.function = FUNCTIONS[function]
+        self.scale = dim**0.5 if root_width else None
+        self.alpha = nn.Parameter(torch.tensor(float(alpha)))
+        self.shift = None if shift is None else nn.Parameter(torch.tensor(float(shift)))
+
+    def formula(self, x: Float[Tensor, "*_ D"]) -> Float[Tensor, "*_ D"]:
+        moved = self.alpha.to(x) * x
+        y = self.function(moved if self.shift is None else moved + self.shift.to(x))
+        return y if self.scale is None else self.scale * y

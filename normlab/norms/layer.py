@@ -1,0 +1,114 @@
+"""Layer norm and other norms of one token: AdaNorm, group norm, and none at all."""
+
+from dataclasses import dataclass, field
+from typing import ClassVar, Literal
+
+import torch
+import torch.nn.functional as F
+from jaxtyping import Float
+from torch import Tensor
+
+from normlab.norms.base import Affine, Norm
+from normlab.norms.pool import ALL, Axis, Stream, widen
+
+Detach = Literal["none", "mean", "std", "both", "value"]
+
+
+class NoNorm(Norm):
+    """The identity, used where there is no norm."""
+
+    pools: ClassVar[frozenset[Axis]] = frozenset()
+
+    def __init__(self, dim: int) -> None:
+        super().__init__(dim, scale=False, shift=False)
+
+    def forward(self, x: Float[Tensor, "B P D"], stream: Stream = ALL) -> Float[Tensor, "B P D"]:
+        return x
+
+
+@dataclass(eq=False, repr=False, kw_only=True)
+class TokenNorm(Norm):
+    """`weight z + bias`, where `formula` computes z from each token separately."""
+
+    pools: ClassVar[frozenset[Axis]] = frozenset({"feature"})
+
+    dim: int = field(kw_only=False)
+    affine: Affine
+
+    def __post_init__(self) -> None:
+        super().__init__(self.dim, scale=bool(self.affine), shift=self.affine is True)
+
+    def forward(self, x: Float[Tensor, "B P D"], stream: Stream = ALL) -> Float[Tensor, "B P D"]:
+        z = self.formula(*widen(x))
+        return (self.gain_and_shift(z) if self.affine else z).to(x.dtype)
+
+    def formula(self, x: Float[Tensor, "*_ D"]) -> Float[Tensor, "*_ D"]:
+        """Return z."""
+        raise NotImplementedError
+
+
+@dataclass(eq=False, repr=False, kw_only=True)
+class LayerNorm(TokenNorm):
+    """`(x - mean) / sqrt(var + eps)` of each token (Ba, Kiros and Hinton 2016, equation 4).
+
+    `detach` names the statistics that the backward pass treats as constants; the output stays the
+    same (DetachNorm; Xu et al. 2019, section 3). With `value`, the output is the input but the
+    gradient is layer norm's; the authors' `gradnorm` also adds the normalized tokens to the output.
+    """
+
+    eps: float
+    detach: Detach = "none"
+
+    def forward(self, x: Float[Tensor, "B P D"], stream: Stream = ALL) -> Float[Tensor, "B P D"]:
+        if self.detach != "none":
+            return super().forward(x, stream)
+        wide, weight, bias = widen(x, self.weight, self.bias)
+        return F.layer_norm(wide, (self.dim,), weight, bias, self.eps).to(x.dtype)
+
+    def formula(self, x: Float[Tensor, "*_ D"]) -> Float[Tensor, "*_ D"]:
+        var, mean = torch.var_mean(x, -1, correction=0, keepdim=True)
+        inverse = (var + self.eps).rsqrt()
+        if self.detach == "value":
+            z = (x - mean) * inverse
+            return x.detach() + (z - z.detach())
+        mean = mean if self.detach == "std" else mean.detach()
+        inverse = inverse if self.detach == "mean" else inverse.detach()
+        return (x - mean) * inverse
+
+
+@dataclass(eq=False, repr=False, kw_only=True)
+class AdaNorm(TokenNorm):
+    """`C (1 - k n) n`, with n the normalized token and nothing learned (Xu et al. 2019, eq. 10).
+
+    No gradient flows through the factor `1 - k n`. As in the authors' code, `n` is the token minus
+    its mean, divided by `sd + eps`, where sd has the divisor D - 1. `scale` is C.
+    """
+
+    exact_gradient: ClassVar[bool] = False
+
+    affine: Affine = field(init=False, default=False)
+    eps: float
+    scale: float
+    k: float
+
+    def formula(self, x: Float[Tensor, "*_ D"]) -> Float[Tensor, "*_ D"]:
+        n = (x - x.mean(-1, keepdim=True)) / (x.std(-1, keepdim=True) + self.eps)
+        return self.scale * (1 - self.k * n.detach()) * n
+
+
+@dataclass(eq=False, repr=False, kw_only=True)
+class GroupNorm(TokenNorm):
+    """Layer norm within groups of neighboring features (Wu and He 2018), for each token separately.
+
+    On images, group norm also pools over space (`SampleGroupNorm`). Without `center` each group
+    keeps its mean and is divided by its root mean square, as in PowerNorm's group scaling.
+    """
+
+    eps: float
+    groups: int
+    center: bool = True
+
+    def formula(self, x: Float[Tensor, "*_ D"]) -> Float[Tensor, "*_ D"]:
+        normalize = F.layer_norm if self.center else F.rms_norm
+        grouped = x.unflatten(-1, (self.groups, -1))
+        return normalize(grouped, (self.dim // self.groups,), eps=self.eps).flatten(-2)

@@ -1,0 +1,74 @@
+"""RBN: batch norm with a penalty on the distance to the running statistics."""
+
+from dataclasses import dataclass, field
+from typing import ClassVar, Literal
+
+from torch import Tensor
+from torch.nn.functional import cosine_similarity
+
+from normlab.distributed.process_group import world
+from normlab.norms.base import uncompiled
+from normlab.norms.batch import BatchNorm
+from normlab.norms.pool import Moments
+
+
+@dataclass(eq=False, repr=False, kw_only=True)
+class RegularizedBatchNorm(BatchNorm):
+    """Batch norm that divides by sqrt(max(var, eps)) and adds a penalty for each training batch.
+
+    The penalty pulls the batch's mean and deviation towards the running ones, mu and sigma, so that
+    inference sees the same statistics. It is the sum over features of `penalty_mean` times the
+    first of two `terms` plus `penalty_var` times the second; for `diff`
+
+        penalty_mean (mu_B - mu)^2 + penalty_var |sigma_B^2 - sigma^2|
+
+    The paper has only diff and diff2; the authors' code has the others. The penalty is added once
+    to the loss summed over a micro-batch. Running statistics are updated first, which shrinks the
+    distances by a factor of 1 - momentum. Processes that share batch statistics share one penalty;
+    each ghost batch has its own.
+    """
+
+    kernel: ClassVar[bool] = False
+
+    penalty: Literal["diff", "diff2", "reldiff", "mag", "reldiffnorm", "reldiffcosine", "symkl"]
+    penalty_mean: float
+    penalty_var: float
+    unbiased: bool = field(init=False, default=False)
+
+    def inverse(self, var: Tensor) -> Tensor:
+        return var.clamp(min=self.eps).rsqrt()
+
+    forward = uncompiled(BatchNorm.forward)
+
+    def see(self, groups: Moments, first: int = 0) -> None:
+        super().see(groups, first)
+        weighs = self.penalty_mean or self.penalty_var
+        if weighs and self.training and groups.mean.requires_grad:
+            running = (moment.to(groups.mean).clone() for moment in self.running_moments())
+            of_mean, of_var = self.terms(groups.mean, groups.var, *running)
+            total = self.penalty_mean * of_mean.sum() + self.penalty_var * of_var.sum()
+            self.extra_loss = total if self.divided else total / world().size
+
+    def terms(self, m: Tensor, v: Tensor, mu: Tensor, var: Tensor) -> tuple[Tensor, Tensor]:
+        """Return both penalty terms per feature.
+
+        `m` and `v` are the mean and variance of the batch, mu_B and sigma_B^2; `mu` and `var` are
+        the running ones.
+        """
+        ratio = self.inverse(var) / self.inverse(v)  # sigma_B / sigma
+        match self.penalty:
+            case "diff":
+                return (m - mu).square(), (v - var).abs()
+            case "diff2":
+                return (m - mu).square(), (1 / self.inverse(v) - 1 / self.inverse(var)).square()
+            case "reldiff":
+                return ((m - mu) * self.inverse(var)).square(), (1 - ratio).square()
+            case "mag":
+                return m.square(), v
+            case "reldiffnorm":
+                return (m - mu).square() / mu.square().sum(), (v - var).abs() / var.sum()
+            case "reldiffcosine":
+                return -cosine_similarity(m, mu, -1, eps=0), -cosine_similarity(v, var, -1, eps=0)
+            case "symkl":
+                p, q = v + self.eps, var + self.eps
+                return (m - mu).square() * (1 / p + 1 / q) + var / p + v / q, v.new_zeros(())

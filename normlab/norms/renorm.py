@@ -1,0 +1,81 @@
+"""Batch renormalization: a training output close to the inference output (Ioffe 2017)."""
+
+from dataclasses import dataclass, field
+from typing import ClassVar
+
+import torch
+from torch import Tensor
+
+from normlab.norms.base import uncompiled
+from normlab.norms.batch import BatchNorm
+from normlab.norms.pool import Grouped, Moments
+
+_PLAIN = 1 / 8  # share of batch renorm's warm-up that is plain batch norm (5,000 of 40,000 steps)
+
+
+_SHIFT = 1 / 2  # share of the warm-up in which `d_max` then grows (to step 25,000 of 40,000)
+
+
+@dataclass(eq=False, repr=False, kw_only=True)
+class BatchRenorm(BatchNorm):
+    """`(x - mu_B) / sigma_B r + d` in training, running statistics at inference.
+
+        r = clip(sigma_B / sigma, 1 / r_max, r_max)    d = clip((mu_B - mu) / sigma, -d_max, d_max)
+
+    are constants in the backward pass; mu and sigma are the running statistics before the batch.
+    The bounds grow from 1 and 0 after an eighth of the warm-up; `r_max` is reached at its end,
+    `d_max` after five eighths. The running statistic is a deviation; eps is added to deviations.
+    """
+
+    exact_gradient: ClassVar[bool] = False
+    phases: ClassVar[tuple[str, ...]] = ("warmup",)
+    once_an_update: ClassVar[bool] = True
+    kernel: ClassVar[bool] = False
+
+    r_max: float
+    d_max: float
+    warmup_share: float
+    warmup_steps: int | None
+    unbiased: bool = field(init=False, default=False)
+    running_std: Tensor = field(init=False)
+
+    def keep_rows(self, rows: int) -> None:
+        self.register_buffer("running_mean", torch.zeros(rows, self.dim))
+        self.register_buffer("running_std", torch.ones(rows, self.dim))
+
+    forward = uncompiled(BatchNorm.forward)
+
+    def formula(self, x: Grouped, m: Moments) -> Grouped:
+        std, (r_max, d_max) = self.deviation(m.var), self.bounds
+        mean, running = self.running_mean.to(std), self.running_std.to(std)
+        r = (std.detach() / running).clamp(1 / r_max, r_max)
+        d = ((m.mean.detach() - mean) / running).clamp(-d_max, d_max)
+        return (x - m.mean) * (r / std) + d
+
+    @property
+    def bounds(self) -> tuple[float, float]:
+        """The bounds of `r` and `d` at this step."""
+        step, total = self.clock
+        if step == 0:
+            return 1.0, 0.0
+        warmup = self.last_steps(total)["warmup"]
+        if warmup == 0:
+            return self.r_max, self.d_max
+        past = (step - 1) / warmup - _PLAIN
+        grown = min(max(past / (1 - _PLAIN), 0.0), 1.0), min(max(past / _SHIFT, 0.0), 1.0)
+        return 1 + (self.r_max - 1) * grown[0], self.d_max * grown[1]
+
+    def deviation(self, var: Tensor) -> Tensor:
+        """Return the square root of a variance, plus eps."""
+        least = torch.finfo(var.dtype).tiny  # the gradient of a square root at 0 is infinite
+        return var.clamp(min=least).sqrt() + self.eps
+
+    def inverse(self, var: Tensor) -> Tensor:
+        return var.rsqrt()  # eps is part of the running deviation
+
+    def running_moments(self) -> tuple[Tensor, Tensor]:
+        return self.running_mean, self.running_std.square()
+
+    def enter(self, rows: slice, mean: Tensor, var: Tensor, share: Tensor) -> None:
+        self.running_mean[rows].lerp_(mean, share)
+        self.running_std[rows].lerp_(self.deviation(var), share)

@@ -1,0 +1,80 @@
+"""RMS norm and ScaleNorm: a token divided by its root mean square or by its length."""
+
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from normlab.norms.kernels import root_mean_square
+from normlab.norms.layer import TokenNorm
+from normlab.norms.pool import ALL, Stream, widen
+
+
+@dataclass(eq=False, repr=False, kw_only=True)
+class RMSNorm(TokenNorm):
+    """`x / sqrt(mean(x^2) + eps)` of each token, without a shift (Zhang and Sennrich 2019, eq. 4).
+
+    With `eps_inside`, `eps` is added to the mean square; without it, to the root, as the authors
+    do. In their pRMSNorm the mean is over the first `share` of the features, rounded down. With
+    `one_plus` the gain is `1 + weight` and the weight starts at 0 (Gemma): weight decay pulls the
+    gain to 1.
+    """
+
+    eps: float
+    eps_inside: bool = True
+    share: float = 1.0
+    one_plus: bool = False
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.forgo_shift()
+        if self.one_plus:
+            nn.init.zeros_(self.weight)
+
+    @property
+    def gain(self) -> Tensor:
+        """The gain of each feature."""
+        return self.weight + 1 if self.one_plus else self.weight
+
+    def start_gain(self, value: float) -> None:
+        super().start_gain(value - self.one_plus)
+
+    def gain_and_shift(self, z: Tensor) -> Tensor:
+        return z * self.gain.to(z)
+
+    def forward(self, x: Float[Tensor, "B P D"], stream: Stream = ALL) -> Float[Tensor, "B P D"]:
+        if not self.eps_inside or self.share < 1:
+            return super().forward(x, stream)
+        wide, weight = widen(x, self.gain)
+        return root_mean_square(wide, weight, self.eps).to(x.dtype)
+
+    def formula(self, x: Float[Tensor, "*_ D"]) -> Float[Tensor, "*_ D"]:
+        first = max(1, int(self.dim * self.share))
+        root = torch.linalg.vector_norm(x[..., :first], dim=-1, keepdim=True) * first**-0.5
+        return x / ((root.square() + self.eps).sqrt() if self.eps_inside else root + self.eps)
+
+
+class UnitNorm(TokenNorm):
+    """`factor g x / max(||x||, eps)`; g is learned and starts at `gain`, or is the constant 1."""
+
+    gain: Tensor
+
+    def __init__(
+        self, dim: int, *, gain: float | None = None, factor: float = 1.0, eps: float = 1e-12
+    ) -> None:
+        super().__init__(dim, affine=False)
+        self.factor, self.eps = factor, eps
+        value = torch.tensor(1.0 if gain is None else gain)
+        self._affine("gain", value, learned=gain is not None)
+
+    def formula(self, x: Float[Tensor, "*_ D"]) -> Float[Tensor, "*_ D"]:
+        length = torch.linalg.vector_norm(x, dim=-1, keepdim=True)
+        return x * (self.factor * self.gain.to(x) / length.clamp(min=self.eps))
+
+
+class ScaleNorm(UnitNorm):
+    """`g x / ||x||`, with g learned and initially sqrt(D) (Nguyen and Salazar 2019, equation 2)."""
+
+    def __init__(self, dim: int, *, eps: float) -> None:
+        super().__init__(dim, gain=dim**0.5, eps=eps)

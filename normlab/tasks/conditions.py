@@ -1,0 +1,121 @@
+"""The conditions under which a test is repeated: statistics, batch sizes, noise on the input."""
+
+from collections.abc import Iterable, Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+from torch import nn
+
+from normlab.models.base import stacks
+from normlab.models.layers import Embedding, StreamEmbedding
+from normlab.norms.base import EvalStats, normalized_by, running_norms
+from normlab.norms.model_norms import recalibrated
+from normlab.tasks.base import Task
+
+_NOISE_SEED = 0x4015E
+
+
+@dataclass(frozen=True)
+class Condition:
+    """Settings under which to repeat the test; None keeps the run's own setting.
+
+    `noise` is the standard deviation of noise added to the input (see `noisy`).
+    """
+
+    eval_stats: EvalStats | None = None
+    batch_size: int | None = None
+    noise: float | None = None
+
+    @property
+    def name(self) -> str:
+        """The condition's segment of a score path, such as `eval_stats_batch/batch_size_1`."""
+        noise = None if self.noise is None else f"{self.noise:g}"
+        values = {**vars(self), "noise": noise}
+        return "/".join(f"{name}_{value}" for name, value in values.items() if value is not None)
+
+    def matters(self, model: nn.Module) -> bool:
+        """Return whether the condition can change the model's outputs."""
+        return self.eval_stats is None or bool(running_norms(model))
+
+
+def conditions(task: Task) -> list[Condition]:
+    """Return the conditions under which a task's test is repeated."""
+    sizes = [Condition(batch_size=size) for size in task.test_batch_sizes]
+    stats = [Condition(eval_stats=each) for each in task.test_eval_stats]
+    both = [replace(each, eval_stats="batch") for each in sizes]
+    return [*sizes, *stats, *(both if "batch" in task.test_eval_stats else [])]
+
+
+@contextmanager
+def under(
+    condition: Condition,
+    task: Task,
+    model: nn.Module,
+    batches: Iterable[Any],
+    *,
+    recalibrate: bool,
+) -> Iterator[None]:
+    """Apply a condition to a model that is in eval mode; undo it on exit.
+
+    Before any noise is added, running statistics are recalibrated on training `batches` if a norm
+    has `eval_stats: recalibrated`, or if `recalibrate` is set because the running statistics do not
+    match the weights (averaged weights).
+    """
+    with ExitStack() as stack:
+        if condition.eval_stats is not None:
+            stack.enter_context(normalized_by(model, condition.eval_stats))
+        kinds = {norm.eval_stats for norm in running_norms(model)}
+        if "recalibrated" in kinds or (recalibrate and "running" in kinds):
+            device = next(model.parameters()).device
+
+            def run() -> None:
+                for batch in batches:
+                    task.losses(model, batch.to(device))
+
+            stack.enter_context(recalibrated(model, run))
+        if condition.noise is not None:
+            stack.enter_context(noisy(model, condition.noise))
+        yield
+
+
+@contextmanager
+def noisy(model: nn.Module, deviation: float) -> Iterator[None]:
+    """Add Gaussian noise to a model's input inside the context.
+
+    In a text model the noise is added to the token embeddings of the first stack (the source in
+    translation), except at padding; in any other model it is added to the first argument, such as
+    pixels whose channels have variance 1.
+
+    The noise generator is reseeded on entry and draws batch by batch, so two models fed the same
+    batches get the same noise whatever their norms. Changing the batch size or the number of
+    processes changes the noise.
+
+    Args:
+        model: the model to add noise to.
+        deviation: standard deviation of the noise, relative to the standard deviation of the
+            input (for tokens: of the embedding table, without padding).
+    """
+    draw = torch.Generator().manual_seed(_NOISE_SEED)
+    modules = list(model.modules())
+    # An embedding without a padding index is not a token embedding (a class token, for example).
+    tables = [m for m in modules if isinstance(m, Embedding) and m.padding_idx is not None]
+    entry, size = model, deviation
+    if tables:
+        weight = tables[0].table.detach()
+        real = torch.arange(len(weight), device=weight.device) != tables[0].padding_idx
+        scale = next((m.scale for m in modules if isinstance(m, StreamEmbedding)), 1.0)
+        entry, size = next(iter(stacks(model).values())).entry, deviation * scale
+        size *= float(weight[real].float().std())
+
+    def add(_: nn.Module, given: tuple[Any, ...]) -> tuple[Any, ...]:
+        x, *others = given
+        noise = torch.randn(x.shape, generator=draw).mul_(size).to(x)
+        return (x + (noise * others[0].real(x)[..., None] if tables else noise), *others)
+
+    hook = entry.register_forward_pre_hook(add)
+    try:
+        yield
+    finally:
+        hook.remove()
