@@ -5,16 +5,12 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
 
-import torch
 from torch import nn
 
-from normlab.models.base import stacks
-from normlab.models.layers import Embedding, StreamEmbedding
+from normlab.models.noise import noisy
 from normlab.norms.base import EvalStats, normalized_by, running_norms
 from normlab.norms.model_norms import recalibrated
 from normlab.tasks.base import Task
-
-_NOISE_SEED = 0x4015E
 
 
 @dataclass(frozen=True)
@@ -78,44 +74,3 @@ def under(
         if condition.noise is not None:
             stack.enter_context(noisy(model, condition.noise))
         yield
-
-
-@contextmanager
-def noisy(model: nn.Module, deviation: float) -> Iterator[None]:
-    """Add Gaussian noise to a model's input inside the context.
-
-    In a text model the noise is added to the token embeddings of the first stack (the source in
-    translation), except at padding; in any other model it is added to the first argument, such as
-    pixels whose channels have variance 1.
-
-    The noise generator is reseeded on entry and draws batch by batch, so two models fed the same
-    batches get the same noise whatever their norms. Changing the batch size or the number of
-    processes changes the noise.
-
-    Args:
-        model: the model to add noise to.
-        deviation: standard deviation of the noise, relative to the standard deviation of the
-            input (for tokens: of the embedding table, without padding).
-    """
-    draw = torch.Generator().manual_seed(_NOISE_SEED)
-    modules = list(model.modules())
-    # An embedding without a padding index is not a token embedding (a class token, for example).
-    tables = [m for m in modules if isinstance(m, Embedding) and m.padding_idx is not None]
-    entry, size = model, deviation
-    if tables:
-        weight = tables[0].table.detach()
-        real = torch.arange(len(weight), device=weight.device) != tables[0].padding_idx
-        scale = next((m.scale for m in modules if isinstance(m, StreamEmbedding)), 1.0)
-        entry, size = next(iter(stacks(model).values())).entry, deviation * scale
-        size *= float(weight[real].float().std())
-
-    def add(_: nn.Module, given: tuple[Any, ...]) -> tuple[Any, ...]:
-        x, *others = given
-        noise = torch.randn(x.shape, generator=draw).mul_(size).to(x)
-        return (x + (noise * others[0].real(x)[..., None] if tables else noise), *others)
-
-    hook = entry.register_forward_pre_hook(add)
-    try:
-        yield
-    finally:
-        hook.remove()

@@ -178,7 +178,7 @@ class Trainer:
             loss.backward()
         self.norms.commit()
         process_group.sum_gradients(self.parameters)
-        totals = ranks.sum_over_ranks(totals)
+        totals = process_group.sum_over_ranks(totals)
         grads = [p.grad for p in self.parameters if p.grad is not None]
         grad_norm = torch.nn.utils.get_total_norm(grads)
         reading = Reading(*self.divergence.add(totals, grad_norm).tolist())

@@ -6,7 +6,8 @@ from torch import nn
 
 from normlab.config.compose import compose, to_dict
 from normlab.distributed.process_group import Shard
-from normlab.tasks.conditions import Condition, noisy
+from normlab.models.noise import noisy
+from normlab.tasks.conditions import Condition
 from normlab.train.build import build_model, build_task
 from normlab.train.evaluate import Evaluator, Weights
 from normlab.train.runtime import Runtime
