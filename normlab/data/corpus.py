@@ -3,7 +3,6 @@
 import gzip
 import hashlib
 import io
-import re
 import zlib
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
@@ -13,6 +12,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from normlab.data.cache import MAX_BYTES
+from normlab.data.languages import language_of
 from normlab.records.files import check_is_file
 
 REQUIRED = ("train", "valid", "test")
@@ -58,9 +58,9 @@ class Source(ABC):
 class Corpus(Source):
     """A source of parallel text.
 
-    `languages` are the source and target codes. `form` says what the lines are: `raw` text,
-    `tokenized` (space-separated Moses tokens, scored after detokenizing) or `bpe` (subword pieces
-    joined at `@@ `).
+    `languages` are the source and target codes (see `language_of`). `form` says what the lines are:
+    `raw` text, `tokenized` (space-separated Moses tokens, or words of a language that writes no
+    spaces, scored after detokenizing) or `bpe` (subword pieces joined at `@@ `).
     """
 
     languages: tuple[str, str]
@@ -100,9 +100,13 @@ class FolderCorpus(Corpus):
 
     def __post_init__(self) -> None:
         self.languages = (self.source_language, self.target_language)
-        for key, code in zip(("source", "target"), self.languages, strict=True):
-            if not re.fullmatch(r"[A-Za-z]{2,8}([-_][A-Za-z0-9]{1,8})*", code):
-                raise ValueError(f"task.corpus.{key}_language={code!r}: give a code such as pt_BR")
+        for side, code in zip(("source", "target"), self.languages, strict=True):
+            language_of(code, f"task.corpus.{side}_language")
+        if self.source_language == self.target_language:
+            raise ValueError(
+                f"task.corpus.source_language and target_language are both {self.source_language}: "
+                "give each side a code of its own, after which its files are named"
+            )
         if self.data_dir is None:
             files = ", ".join(f"{split}.{x}" for split in REQUIRED for x in self.languages)
             raise ValueError(f"set data_dir=FOLDER to a folder with {files}")

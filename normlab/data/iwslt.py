@@ -25,6 +25,7 @@ from normlab.data.corpus import (
     paired,
     read_parallel,
 )
+from normlab.data.languages import language_of
 from normlab.data.vocabulary import join_pieces, moses_tokens
 
 URL = "https://dl.fbaipublicfiles.com/fairseq/data/iwslt14/de-en.tgz"
@@ -145,7 +146,10 @@ def segments(lines: Iterable[str]) -> list[str]:
 
 def _lowered_tokens(text: ParallelText) -> ParallelText:
     sides = zip((text.source, text.target), LANGUAGES, strict=True)
-    tokens = ([x.lower() for x in moses_tokens(lines, lang=lang)] for lines, lang in sides)
+    tokens = (
+        [x.lower() for x in moses_tokens(lines, language_of(code, "languages"))]
+        for lines, code in sides
+    )
     return ParallelText(*tokens)
 
 

@@ -18,6 +18,7 @@ from normlab.data.cache import cache_key, cached_folder, file_checksum
 from normlab.data.corpus import REQUIRED, Corpus, Form, ParallelText, Source, stream_lines
 from normlab.data.documents import DocumentCorpus, blocks
 from normlab.data.encoded import EncodedDocuments, EncodedPairs, EncodedText, ends
+from normlab.data.languages import Language, language_of
 from normlab.data.vocabulary import (
     DocumentTokenizer,
     Pieces,
@@ -51,19 +52,27 @@ class PreparedTranslation:
     languages: Sequence[str]
     description: dict[str, Any]
 
+    @property
+    def target(self) -> Language:
+        return language_of(self.languages[1], "task.corpus.target_language")
+
     def plain(self, lines: list[str]) -> list[str]:
         """Turn decoded or reference target lines into the plain text that `bleu` scores."""
-        return lines if self.form == "raw" else moses_text(lines, lang=self.languages[1])
+        return lines if self.form == "raw" else moses_text(lines, self.target)
 
     def words(self, lines: list[str]) -> list[str]:
         """Turn decoded or reference target lines into the Moses tokens that `bleu_tok` scores."""
-        return moses_tokens(lines, lang=self.languages[1]) if self.form == "raw" else lines
+        return moses_tokens(lines, self.target) if self.form == "raw" else lines
 
     def source_lines(self, lines: Sequence[str]) -> list[str]:
-        """Tokenize and lowercase a user's sentences like the corpus's source text."""
-        if self.form != "tokenized":
+        """Tokenize and lowercase a user's sentences like the corpus's source text.
+
+        Text without spaces between words must come split into words.
+        """
+        language = language_of(self.languages[0], "task.corpus.source_language")
+        if self.form != "tokenized" or not language.spaced:
             return list(lines)
-        tokens = moses_tokens(lines, lang=self.languages[0])
+        tokens = moses_tokens(lines, language)
         cased = any(line != line.lower() for line in self.texts["train"].source)
         return tokens if cased else [line.lower() for line in tokens]
 

@@ -11,6 +11,7 @@ byte-level byte-pair encoding (Radford et al. 2019), which can encode any text.
 """
 
 import json
+import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from itertools import pairwise
@@ -21,6 +22,7 @@ from tokenizers import Tokenizer as Segmenter
 from tokenizers import decoders, models, normalizers, pre_tokenizers, trainers
 
 from normlab.data.corpus import Form
+from normlab.data.languages import Language
 
 Pieces = Literal["wordpiece", "bpe"]
 
@@ -29,6 +31,13 @@ PAIR_SPECIALS = ("< pad >", "< s >", "< /s >", "< unk >")
 # WordPiece and byte-level BPE split off punctuation, so no piece of a text equals one of these.
 SPECIALS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "[BOS]", "[EOS]")
 CONTINUES = "##"
+# Characters of scripts without spaces between words: Thai to Burmese, Khmer, Tai, Balinese and
+# Javanese; Chinese and Japanese with their punctuation.
+_UNSPACED = (
+    "\u0e00-\u109f\u1780-\u17ff\u1950-\u19df\u1a20-\u1aaf\u1b00-\u1b7f\ua980-\ua9df\uaa60-\uaadf"
+    "\u2e80-\u312f\u31a0-\ua4cf\uf900-\ufaff\ufe30-\ufe4f\uff00-\uffef\U00020000-\U0003ffff"
+)
+_BETWEEN_UNSPACED = re.compile(f"(?<=[{_UNSPACED}]) (?=[{_UNSPACED}])")
 MAX_ALPHABET = 1000  # distinct characters that WordPiece keeps, the most frequent first
 
 
@@ -150,10 +159,13 @@ def _learned(segmenter: Segmenter, lines: Iterable[str], kind: Any, **options: A
 
 def _pieces_of(lines: Iterable[str]) -> Segmenter:
     """Build the vocabulary of all pieces, most frequent first; `<unk>` in a text is unknown."""
-    counts = Counter(x for line in lines for x in line.split(" ") if x not in ("", "<unk>"))
+    normalizer = normalizers.NFC()
+    words = (x for line in lines for x in normalizer.normalize_str(line).split(" "))
+    counts = Counter(x for x in words if x not in ("", "<unk>"))
     pieces = sorted(counts, key=lambda piece: (-counts[piece], piece))
     vocabulary = {piece: number for number, piece in enumerate([*PAIR_SPECIALS, *pieces])}
     segmenter = Segmenter(models.WordLevel(vocabulary, unk_token=PAIR_SPECIALS[3]))
+    segmenter.normalizer = normalizer
     segmenter.pre_tokenizer = pre_tokenizers.Split(" ", "removed")
     return segmenter
 
@@ -199,17 +211,25 @@ def join_pieces(line: str) -> str:
     return (line + " ").replace("@@ ", "").removesuffix(" ")
 
 
-def moses_tokens(lines: Iterable[str], *, lang: str) -> list[str]:
-    """Return each line as space-separated Moses tokens, HTML-escaped (`&apos;`)."""
+def moses_tokens(lines: Iterable[str], language: Language) -> list[str]:
+    """Return each line as space-separated Moses tokens, HTML-escaped (`&apos;`) and in NFC.
+
+    Moses would split a word at a combining accent.
+    """
     from sacremoses import MosesTokenizer  # takes a third of a second
 
-    moses = MosesTokenizer(lang=lang)
-    return [" ".join(moses.tokenize(line, escape=True)) for line in lines]
+    moses = MosesTokenizer(lang=language.code)
+    composed = map(normalizers.NFC().normalize_str, lines)
+    return [" ".join(moses.tokenize(line, escape=True)) for line in composed]
 
 
-def moses_text(lines: Iterable[str], *, lang: str) -> list[str]:
-    """Detokenize and unescape lines of space-separated Moses tokens."""
+def moses_text(lines: Iterable[str], language: Language) -> list[str]:
+    """Detokenize and unescape lines of space-separated Moses tokens.
+
+    Where the script has no spaces between words, those between its characters are removed.
+    """
     from sacremoses import MosesDetokenizer
 
-    moses = MosesDetokenizer(lang=lang)
-    return [moses.detokenize(line.split(), unescape=True) for line in lines]
+    moses = MosesDetokenizer(lang=language.code)
+    texts = [moses.detokenize(line.split(), unescape=True) for line in lines]
+    return texts if language.spaced else [_BETWEEN_UNSPACED.sub("", text) for text in texts]

@@ -1,10 +1,11 @@
 """BLEU, chrF and the paired bootstrap from sacreBLEU; every score carries its signature.
 
 Do not compare the two kinds of BLEU: BLEU on detokenized, cased text (`tokenize="13a"`, comparable
-between systems) and BLEU on lowercased tokens, which the IWSLT'14 papers report.
+between systems) and BLEU on lowercased tokens, which the IWSLT'14 papers report. All scores are
+computed on Unicode's NFC: a file saved on a Mac may write "é" as two characters.
 """
 
-import re
+import unicodedata
 from collections.abc import Sequence
 from typing import Any, Literal, NamedTuple, cast
 
@@ -16,22 +17,24 @@ from sacrebleu.significance import PairedTest
 from normlab.records.record import Score
 
 Lines = Sequence[str]
-Tokenize = Literal["13a", "none", "zh"]
-_UNSPLIT = ("ja", "ko", "th", "lo", "km", "my", "bo", "dz")  # 13a cannot find their words
+Tokenize = Literal["13a", "none", "zh", "char"]
+_CHINESE = ("Hans", "Hant", "Hani", "Hanb", "Bopo")
+# sacreBLEU itself cannot split these into words: Japanese, Korean, Southeast Asia, Tibetan.
+_BY_CHARACTER = (
+    *("Jpan", "Hira", "Kana", "Hrkt", "Kore", "Hang", "Jamo", "Thai", "Laoo", "Khmr", "Mymr"),
+    *("Tibt", "Lana", "Tale", "Talu", "Tavt", "Java", "Bali"),
+)
 
 
-def tokenizer_of(language: str) -> Tokenize:
-    """Return sacreBLEU's tokenizer for text of a language, such as `de`, `zh` or `zh-CN`.
+def tokenizer_of(script: str) -> Tokenize:
+    """Return sacreBLEU's tokenizer for text in a script, an ISO 15924 code such as `Hans`.
 
-    Raises ValueError for a language that sacreBLEU alone cannot split into words.
+    `zh` splits Chinese characters, and `char` all characters; `13a` splits at spaces and
+    punctuation.
     """
-    code = re.split("[-_]", language.lower())[0]
-    if code in _UNSPLIT:
-        raise ValueError(
-            f"sacreBLEU cannot split target language {language} into words: set "
-            "task.corpus.form=tokenized and provide text that is split into words"
-        )
-    return "zh" if code == "zh" else "13a"
+    if script in _CHINESE:
+        return "zh"
+    return "char" if script in _BY_CHARACTER else "13a"
 
 
 def bleu_scores(
@@ -43,21 +46,27 @@ def bleu_scores(
     `brevity_penalty`, min(1, exp(1 - 1 / ratio)) (Papineni et al. 2002). `tokenize="none"` splits
     at spaces, for text that is already tokenized.
     """
-    _check(hypotheses, references)
+    hypotheses, references = _checked(hypotheses, references)
     # `force` only silences the warning about tokenized text, which is intended here.
     metric = BLEU(lowercase=lowercase, tokenize=tokenize, force=tokenize == "none")
-    found = metric.corpus_score(list(hypotheses), [list(references)])
+    found = metric.corpus_score(hypotheses, [references])
     ratio = found.sys_len / found.ref_len if found.ref_len else 0.0
     values = {"bleu": found.score, "brevity_penalty": found.bp, "length_ratio": ratio}
     count, signature = len(hypotheses), str(metric.get_signature())
     return {name: Score(float(value), True, count, signature) for name, value in values.items()}
 
 
+def scored_as(signature: str) -> dict[str, Any]:
+    """Return the `lowercase` and `tokenize` of a BLEU's signature."""
+    parts = dict(part.split(":", 1) for part in signature.split("|") if ":" in part)
+    return {"lowercase": parts.get("case") == "lc", "tokenize": parts.get("tok", "13a")}
+
+
 def corpus_chrf(hypotheses: Lines, references: Lines) -> Score:
     """Return the corpus chrF2 (0 to 100; Popovic 2015) of detokenized translations."""
-    _check(hypotheses, references)
+    hypotheses, references = _checked(hypotheses, references)
     metric = CHRF()
-    value = metric.corpus_score(list(hypotheses), [list(references)]).score
+    value = metric.corpus_score(hypotheses, [references]).score
     return Score(value, True, len(hypotheses), str(metric.get_signature()))
 
 
@@ -76,6 +85,7 @@ def paired_bootstrap(
     references: Lines,
     *,
     lowercase: bool = False,
+    tokenize: Tokenize = "13a",
     samples: int = 1000,
 ) -> Bootstrap:
     """Test the BLEU difference between two systems, each with one or more outputs per sentence.
@@ -85,12 +95,11 @@ def paired_bootstrap(
     treated as two sentences. Both systems need the same number of outputs. With one output each
     this is `sacrebleu --paired-bs`; the seed is `SACREBLEU_SEED`, by default 12345.
     """
-    for output in (*baseline, *other):
-        _check(output, references)
-    sides: list[Any] = [list(zip(*outputs, strict=True)) for outputs in (baseline, other)]
+    lines = [[_checked(output, references)[0] for output in side] for side in (baseline, other)]
+    sides: list[Any] = [list(zip(*outputs, strict=True)) for outputs in lines]
     systems: Any = list(zip(("baseline", "other"), sides, strict=True))
-    metrics: Any = {"BLEU": _OverOutputs(lowercase=lowercase)}
-    test = PairedTest(systems, metrics, [list(references)], test_type="bs", n_samples=samples)
+    metrics: Any = {"BLEU": _OverOutputs(lowercase=lowercase, tokenize=tokenize)}
+    test = PairedTest(systems, metrics, [_normal(references)], test_type="bs", n_samples=samples)
     signatures, found = test()
     one, two = cast("list[Any]", found["BLEU"])
     # sacreBLEU returns the smallest p value if both systems have identical outputs.
@@ -107,7 +116,13 @@ class _OverOutputs(BLEU):
         return np.sum(by_output, axis=0).tolist()  # sum over the outputs of each sentence
 
 
-def _check(hypotheses: Lines, references: Lines) -> None:
+def _checked(hypotheses: Lines, references: Lines) -> tuple[list[str], list[str]]:
+    """Return both in NFC; ValueError unless there is one line of each per sentence."""
     if len(hypotheses) != len(references) or not references:
         count = f"{len(hypotheses)} hypotheses for {len(references)} references"
         raise ValueError(f"{count}; give one line of each per sentence, for a sentence or more")
+    return _normal(hypotheses), _normal(references)
+
+
+def _normal(lines: Lines) -> list[str]:
+    return [unicodedata.normalize("NFC", line) for line in lines]

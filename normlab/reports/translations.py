@@ -8,10 +8,10 @@ other seeds.
 
 import math
 import random
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from normlab.records.packed import Key
 from normlab.records.pairs import Experiment
@@ -102,7 +102,7 @@ def bootstrap(
     Raises ValueError with the reason if the two were not trained, tested or computed in the same
     way, or if translations are missing or their BLEU differs from the record.
     """
-    from normlab.metrics.bleu import paired_bootstrap
+    from normlab.metrics.bleu import paired_bootstrap, scored_as
 
     ended = [run.record for run in (*baseline, *other) if run.record and run.record.finished]
     if without := [record.run_id for record in ended if SCORE not in record.scores]:
@@ -116,18 +116,18 @@ def bootstrap(
         names = " and ".join(side.records[0].run_id for side in sides)
         raise ValueError(f"{names} cannot be compared: {reason}")
     _, references = text_of_test(sides[0].records[0], data_dir)
-    lowercase = any("case:lc" in way.split("|") for way in ways)
+    how = scored_as("".join(ways))
     one, two = (
-        {run.key.seed: _scored(run, references, lowercase) for run in runs if run.key.seed in seeds}
+        {run.key.seed: _scored(run, references, how) for run in runs if run.key.seed in seeds}
         for runs in (baseline, other)
     )
-    tested = partial(paired_bootstrap, references=references, lowercase=lowercase, samples=samples)
+    tested = partial(paired_bootstrap, references=references, samples=samples, **how)
     found = {str(seed): tested([one[seed]], [two[seed]]) for seed in seeds}
     whole = ([side[seed] for seed in seeds] for side in (one, two))
     return found | ({"all": tested(*whole)} if len(seeds) > 1 else {})
 
 
-def _scored(run: Run, references: Sequence[str], lowercase: bool) -> list[str]:
+def _scored(run: Run, references: Sequence[str], how: Mapping[str, Any]) -> list[str]:
     """Return a run's translations; raises ValueError unless their BLEU matches the record."""
     from normlab.metrics.bleu import bleu_scores
 
@@ -137,7 +137,7 @@ def _scored(run: Run, references: Sequence[str], lowercase: bool) -> list[str]:
     try:
         if (lines := read_hypotheses(run.folder).get(SPLIT)) is None:
             raise ValueError("no such file")
-        now = bleu_scores(lines, references, lowercase=lowercase)["bleu"].value
+        now = bleu_scores(lines, references, **how)["bleu"].value
     except (ValueError, OSError) as error:
         raise ValueError(f"{path}: {error}; {again}") from None
     if not math.isclose(now, kept.value, rel_tol=1e-6):
@@ -175,8 +175,9 @@ def text_of_test(record: RunRecord, data_dir: Path | None = None) -> Text:
         raise ValueError(f"{said}: give the right folder with --data-dir")
     if corpus.form == "raw":
         return text.source, text.target
+    from normlab.data.languages import language_of
     from normlab.data.vocabulary import join_pieces, moses_text
 
     join = join_pieces if corpus.form == "bpe" else str
-    target = moses_text(map(join, text.target), lang=corpus.languages[1])
+    target = moses_text(map(join, text.target), language_of(corpus.languages[1], "languages"))
     return [*map(join, text.source)], target

@@ -14,6 +14,7 @@ from torch import Tensor
 from normlab.data.batching import eval_batches
 from normlab.data.corpus import Corpus
 from normlab.data.encoded import EncodedPairs, EncodedText
+from normlab.data.languages import language_of
 from normlab.data.prepare import PreparedTranslation, prepare_translation
 from normlab.data.vocabulary import Tokenizer
 from normlab.distributed.process_group import Shard, gather_objects, is_main
@@ -165,7 +166,8 @@ class Translation(Task):
         """Score a split by loss, perplexity, BLEU and chrF; `model` must be in eval mode.
 
         `bleu` is sacreBLEU on detokenized text, with its `brevity_penalty` and `length_ratio`;
-        `bleu_tok` is BLEU on lowercased Moses tokens, the metric of the IWSLT'14 papers.
+        `bleu_tok` is BLEU on lowercased Moses tokens, the metric of the IWSLT'14 papers, where
+        sacreBLEU's `13a` fits the target language, so that spaces separate words.
         """
         settings = self.valid_search if split == "valid" else self.test_search
         found: list[tuple[int, list[int]]] = []
@@ -224,7 +226,8 @@ class Translation(Task):
         """Score plain-text translations by BLEU, brevity penalty, length ratio and chrF.
 
         `chosen` holds the indices of the translated sentences; None means the whole split.
-        `decoded` holds the same lines as returned by the tokenizer; with them, `bleu_tok` is added.
+        `decoded` holds the same lines as returned by the tokenizer; with them, `bleu_tok` is added
+        (see `evaluate`).
         Raises ValueError for an unknown split, or if there are more or fewer lines than references.
         """
         self.split(split)
@@ -232,19 +235,19 @@ class Translation(Task):
         target = target if chosen is None else [target[i] for i in chosen]
         references = data.plain(target)
         lowercase = data.form != "raw"  # tokenized text is scored without case
-        tokenize = tokenizer_of(data.languages[1]) if data.form == "raw" else "13a"
+        tokenize = tokenizer_of(data.target.script)
         found = bleu_scores(lines, references, lowercase=lowercase, tokenize=tokenize)
         found["chrf"] = corpus_chrf(lines, references)
-        if decoded is not None:
+        if decoded is not None and tokenize == "13a":
             words, expected = data.words(decoded), data.words(target)
             by_token = bleu_scores(words, expected, lowercase=True, tokenize="none")
             found["bleu_tok"] = by_token["bleu"]
         return found
 
     def score_names(self) -> Sequence[str]:
-        if self.corpus.form == "raw":
-            tokenizer_of(self.corpus.languages[1])  # fails here rather than after training
-        by_text = ("bleu", "brevity_penalty", "length_ratio", "chrf", "bleu_tok")
+        target = language_of(self.corpus.languages[1], "task.corpus.target_language")
+        by_text = ["bleu", "brevity_penalty", "length_ratio", "chrf"]
+        by_text += ["bleu_tok"] if tokenizer_of(target.script) == "13a" else []
         return [*super().score_names(), *by_text]
 
     def floors(self) -> dict[str, float]:
@@ -265,5 +268,5 @@ class Translation(Task):
             "loss": float(-(guess * np.log(guess)).sum()),
             "nll": nll / tokens,
             "perplexity": perplexity(nll, tokens).value,
-            **{name: copied[name].value for name in ("bleu", "bleu_tok", "chrf")},
+            **{name: copied[name].value for name in ("bleu", "bleu_tok", "chrf") if name in copied},
         }

@@ -65,7 +65,7 @@ def translated(tmp_path, monkeypatch, text, checksums):
     return store
 
 
-def write(store, config, hypotheses, references, checksums):
+def write(store, config, hypotheses, references, checksums, **options):
     record = RunRecord(
         run_id=run_id(config),
         fingerprint=fingerprint(config),
@@ -73,7 +73,7 @@ def write(store, config, hypotheses, references, checksums):
         seed=config["seed"],
         config=config,
         outcome=Outcome("finished", 12),
-        scores={"test/bleu": bleu_scores(hypotheses, references)["bleu"]},
+        scores={"test/bleu": bleu_scores(hypotheses, references, **options)["bleu"]},
         stability={},
         budget=BudgetUsed(12, 100, 1.0, 100.0, 0),
         environment={},

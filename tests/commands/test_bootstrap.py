@@ -8,9 +8,12 @@ import pytest
 from msgspec.structs import replace
 
 from normlab.commands.compare import main
+from normlab.config.compose import compose, to_dict
+from normlab.data.corpus import FolderCorpus
 from normlab.records.record import Outcome, RunRecord
-from normlab.records.store import read_record
-from tests.tiny_runs import write_corpus
+from normlab.records.store import RunStore, read_record
+from tests.commands.conftest import write
+from tests.tiny_runs import tiny, write_corpus
 
 
 def places(store):
@@ -130,3 +133,24 @@ def test_what_makes_no_pairs_is_refused(translated):
         main([f"{ln}/seed1", f"{ln}/seed2", "--bootstrap"])
     with pytest.raises(ValueError, match="omit --score"):
         main([ln, bn, "--bootstrap", "--score", "test/bleu"])
+
+
+def test_two_systems_on_chinese_are_tested_by_characters(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    lines = ["我喜欢学习中文。", "你在哪里住。", "今天天气很好。", "他们明天来。"]
+    for split in ("train", "valid", "test"):
+        for language in ("de", "zho_Hans"):
+            (tmp_path / f"{split}.{language}").write_text("".join(f"{x}\n" for x in lines), "utf-8")
+    code = "task.corpus.target_language=zho_Hans"
+    store = RunStore("runs")
+    for norm in ("ln", "bn"):
+        config = to_dict(compose(tiny(tmp_path, store.root, f"norm={norm}", code)))
+        corpus = FolderCorpus(
+            data_dir=str(tmp_path), source_language="de", target_language="zho_Hans", form="raw"
+        )
+        sides = corpus.splits["test"].checksums()
+        checksums = {"test": dict(zip(corpus.languages, sides, strict=True))}
+        output = [line[:-2] for line in lines] if norm == "bn" else lines
+        write(store, config, output, lines, checksums, tokenize="zh")
+    out = shown(capsys, *places(store))
+    assert "tok:zh" in out and float(rows_of(out)["1"][0]) > float(rows_of(out)["1"][1]) > 20

@@ -1,9 +1,12 @@
 """Preparing a corpus: encoding, long sentences, errors and the description."""
 
+import unicodedata
+
 import pytest
 
 from normlab.data.corpus import Corpus, Form, ParallelText
 from normlab.data.prepare import prepare_translation
+from normlab.data.vocabulary import Tokenizer
 
 
 class Lines(Corpus):
@@ -11,9 +14,9 @@ class Lines(Corpus):
 
     name = label = "lines"
     licence = "none"
-    languages = ("de", "en")
 
-    def __init__(self, splits, form: Form = "raw"):
+    def __init__(self, splits, form: Form = "raw", languages=("de", "en")):
+        self.languages = languages
         self.form = form
         self._texts = {split: ParallelText(*sides) for split, sides in splits.items()}
 
@@ -21,7 +24,7 @@ class Lines(Corpus):
         return self._texts
 
     def key(self):
-        return f"{self.name} {self.form} {self._texts}"
+        return f"{self.name} {self.languages} {self.form} {self._texts}"
 
 
 TRAIN = (["ein Haus .", "zwei H\u00e4user .", "lang " * 20 + "."], ["a house .", "two", "long ."])
@@ -110,3 +113,17 @@ def test_plain_and_words_of_raw_text():
         splits = {x: ([a.lower() if lower else a for a in y[0]], y[1]) for x, y in SPLITS.items()}
         data = prepare(Lines(splits, form="tokenized"))
         assert data.source_lines(["Ein Haus."]) == ["ein haus ." if lower else "Ein Haus ."]
+
+
+def test_lines_to_translate_in_a_language_without_spaces_come_split_into_words():
+    splits = {name: (["\u6211 \u7231 \u4f60"], ["i love you"]) for name in SPLITS}
+    data = prepare(Lines(splits, form="tokenized", languages=("cmn", "en")))
+    assert data.source_lines(["\u6211 \u7231"]) == ["\u6211 \u7231"]
+
+
+def test_pieces_in_two_normal_forms_are_the_same_pieces():
+    line = "caf\u00e9 na\u00ef@@ ve"
+    lines = [[line, unicodedata.normalize("NFD", line)]] * 2
+    data = prepare(Lines({name: lines for name in SPLITS}, form="bpe"))
+    ids = [data.pairs["test"].source[i].tolist() for i in (0, 1)]
+    assert ids[0] == ids[1] and Tokenizer.unk_id not in ids[0]

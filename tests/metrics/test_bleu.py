@@ -2,13 +2,14 @@
 
 import math
 import random
+import unicodedata
 
 import pytest
 from sacrebleu.metrics.bleu import BLEU
 from sacrebleu.significance import PairedTest
 
 from normlab.data.toy import ToyCorpus
-from normlab.metrics.bleu import bleu_scores, corpus_chrf, paired_bootstrap, tokenizer_of
+from normlab.metrics.bleu import bleu_scores, corpus_chrf, paired_bootstrap, scored_as, tokenizer_of
 
 REFERENCES = ["the cat sat on the mat .", "a dog runs in the park today ."]
 
@@ -94,7 +95,38 @@ def test_the_brevity_penalty_follows_from_the_length_ratio():
     assert longer["brevity_penalty"].value == 1
 
 
-def test_bleu_is_tokenized_for_the_target_language():
-    assert (tokenizer_of("de"), tokenizer_of("zh-CN")) == ("13a", "zh")
-    with pytest.raises(ValueError, match="target language th"):
-        tokenizer_of("th")
+@pytest.mark.parametrize(
+    ("scripts", "tokenizer"),
+    [
+        ("Latn Cyrl Arab Hebr Deva Grek", "13a"),
+        ("Hans Hant", "zh"),
+        ("Jpan Kore Thai Laoo Khmr Mymr", "char"),
+    ],
+)
+def test_the_script_chooses_the_tokenizer_and_sacrebleu_has_it(scripts, tokenizer):
+    assert {tokenizer_of(script) for script in scripts.split()} == {tokenizer}
+    score = bleu(REFERENCES, REFERENCES, tokenize=tokenizer)
+    assert scored_as(score.signature) == {"lowercase": False, "tokenize": tokenizer}
+
+
+NFC = [
+    "Die M\u00fche l\u00f6st \u00dcbel sch\u00f6n .",
+    "\ud55c\uad6d\uc5b4 \u0646\u0622 caf\u00e9 na\u00efve .",
+]
+
+
+def test_one_text_in_two_normal_forms_has_the_same_scores():
+    nfd = [unicodedata.normalize("NFD", line) for line in NFC]
+    assert nfd != NFC
+    assert bleu(NFC, nfd) == bleu(nfd, NFC) == bleu(NFC, NFC) and bleu(NFC, nfd).value > 99
+    assert corpus_chrf(nfd, NFC) == corpus_chrf(NFC, NFC)
+    found = paired_bootstrap([NFC], [nfd], nfd, samples=20)
+    assert found.baseline == found.other > 99 and found.p == 1
+
+
+def test_the_bootstrap_scores_with_the_tokenizer_it_is_given():
+    chinese = ["\u6211\u7231\u4f60\u4eec\u3002", "\u4f60\u4eec\u597d\u5417\uff1f"]
+    other = ["\u6211\u7231\u4f60\u4eec\uff01", "\u4f60\u4eec\u597d\uff1f"]
+    found = paired_bootstrap([chinese], [other], chinese, tokenize="zh", samples=20)
+    assert found.other == bleu(other, chinese, tokenize="zh").value > 20
+    assert "tok:zh" in found.signature

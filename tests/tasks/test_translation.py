@@ -2,10 +2,13 @@
 
 import math
 import threading
+import unicodedata
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
+from normlab.data.corpus import REQUIRED, Corpus, ParallelText
 from normlab.data.encoded import EncodedPairs, EncodedText
 from normlab.distributed.process_group import Shard
 from normlab.models.decoding import SearchSettings
@@ -150,3 +153,57 @@ def test_a_line_that_cannot_be_translated_is_named(task, line):
     model = built(task, max_positions=50)
     with pytest.raises(ValueError, match=r"line 2 has \d+ tokens: it must have 1 to 49"):
         task.translate(model, ["der Hund .", line])
+
+
+class OneText(Corpus):
+    """A corpus whose splits are all the same lines."""
+
+    name, label, licence = "one", "one", "free"
+
+    def __init__(self, lines, target, form):
+        self.languages, self.form, self.lines = ("fi", target), form, lines
+
+    def read(self):
+        return {split: ParallelText(self.lines, self.lines) for split in REQUIRED}
+
+
+CHINESE = [
+    "\u6211 \u559c\u6b22 \u5b66\u4e60 \u4e2d\u6587 \u3002",
+    "\u4f60 \u5728 \u54ea\u91cc \u4f4f \uff1f",
+]
+WRONG = [
+    "\u6211 \u559c\u6b22 \u5b66\u4e60 \u65e5\u8bed \u3002",
+    "\u4f60 \u5728 \u8fd9\u91cc \u4f4f \uff1f",
+]
+
+
+@pytest.mark.parametrize("form", ["raw", "tokenized", "bpe"])
+@pytest.mark.parametrize(
+    ("codes", "tokenizer"), [("zh cmn zho_Hans yue", "zh"), ("ja jpn", "char"), ("th tha", "char")]
+)
+def test_text_without_spaces_scores_by_its_script_in_every_form(form, codes, tokenizer):
+    glued = (["".join(line.split()) for line in lines] for lines in (CHINESE, WRONG))
+    lines, wrong = (CHINESE, WRONG) if form != "raw" else glued
+    found = []
+    for code in codes.split():
+        task = replace(translation(), corpus=OneText(lines, code, form))
+        decoded = wrong if form == "raw" else [line.replace("@@ ", "") for line in wrong]
+        plain = task.data.plain(decoded)
+        found.append(task.score_lines("test", plain, decoded=decoded))
+        assert set(task.score_names()) >= set(found[-1]) and "bleu_tok" not in found[-1]
+        assert "bleu_tok" not in task.floors()
+    assert all(scores == found[0] for scores in found)
+    assert 20 < found[0]["bleu"].value < 90 and f"tok:{tokenizer}" in found[0]["bleu"].signature
+
+
+def test_references_in_another_normal_form_cost_no_score():
+    lines = ["M\u00fchsam \u00fcbt er sch\u00f6ne \u00c4hren .", "Er \u00fcbt M\u00fche ."]
+    scores = []
+    for form in ("NFC", "NFD"):
+        task = translation()
+        task.corpus = OneText([unicodedata.normalize(form, x) for x in lines], "de", "raw")
+        ids = [task.data.pairs["test"].target[i] for i in range(2)]
+        decoded = task.data.target_tokenizer.decode_batch(ids)
+        scores.append(task.score_lines("test", decoded, decoded=decoded))
+        assert task.floors()["bleu"] == pytest.approx(100)
+    assert scores[0] == scores[1] and scores[0]["bleu_tok"].value == pytest.approx(100)

@@ -1,0 +1,58 @@
+"""Languages by their codes: `zh`, `zho_Hans`, `cmn` and `zh-CN` are one language in one script."""
+
+import re
+from typing import NamedTuple
+
+from langcodes import Language as Tag
+from langcodes import standardize_tag, tag_is_valid
+from langcodes.tag_parser import LanguageTagError
+
+# Scripts whose words no spaces separate: Chinese, Japanese, and those of mainland Southeast Asia,
+# Java, Bali and Tibet.
+_UNSPACED = (
+    *("Hans", "Hant", "Hani", "Hanb", "Bopo", "Jpan", "Hira", "Kana", "Hrkt"),
+    *("Thai", "Laoo", "Khmr", "Mymr", "Tibt", "Lana", "Tale", "Talu", "Tavt", "Java", "Bali"),
+)
+_NO_LANGUAGE = ("und", "mul", "mis", "zxx")  # undetermined, several, uncoded, no language
+
+
+class Language(NamedTuple):
+    """A language.
+
+    `code` is its shortest ISO 639 code, of the macrolanguage if there is one (`zh` for `cmn`).
+    `script` is the ISO 15924 code of the script that it is written in, the usual one unless the
+    user's code names another (`Cyrl` for `sr`, `Latn` for `sr_Latn`).
+    """
+
+    code: str
+    script: str
+
+    @property
+    def spaced(self) -> bool:
+        """Whether spaces separate words."""
+        return self.script not in _UNSPACED
+
+
+def language_of(code: str, key: str) -> Language:
+    """Return the language of a code as in BCP 47, such as `pt`, `por`, `pt_BR` or `zho_Hans`.
+
+    A region does not change the language. Raises ValueError naming `key` for an unknown code.
+    """
+    try:
+        tag = Tag.get(standardize_tag(code, macro=True)).maximize() if tag_is_valid(code) else None
+    except LanguageTagError:
+        tag = None
+    if tag is None or code.lower() in _NO_LANGUAGE:
+        raise ValueError(
+            f"{key}={code} is not the code of a language: give one of ISO 639, such as de, "
+            f"zh or sr_Latn{_meant(code)}"
+        )
+    return Language(str(tag.language), str(tag.script))
+
+
+def _meant(code: str) -> str:
+    """Return a suggestion for the code of a country: `cn` is China, whose language is `zh`."""
+    if not re.fullmatch("[A-Za-z]{2}", code):
+        return ""
+    language = Tag.make(territory=code.upper()).maximize().language
+    return "" if language in (None, "und", "en") else f". Did you mean {language}?"
