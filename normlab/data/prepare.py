@@ -28,7 +28,7 @@ from normlab.data.vocabulary import (
     moses_tokens,
 )
 
-PAIRS_FORMAT = "normlab.prepared/6"
+PAIRS_FORMAT = "normlab.prepared/7"
 DOCUMENTS_FORMAT = "normlab.documents/7"
 SAMPLE_CHARACTERS = 100_000_000  # at most this much text is used to learn a document vocabulary
 _PART, _DOCUMENTS = 10_000, 1_000  # lines and documents encoded at once
@@ -130,9 +130,9 @@ def _build_pairs(
 ) -> dict[str, Any]:
     splits, form = corpus.splits, corpus.form
     _check_splits(corpus.name, {split: len(text) for split, text in splits.items()})
-    train = splits["train"]
-    pairs_of_lines = enumerate(zip(train.source, train.target, strict=True))
-    train = train.pick([i for i, (a, b) in pairs_of_lines if a.strip() and b.strip()])
+    numbered = enumerate(zip(splits["train"].source, splits["train"].target, strict=True))
+    filled = np.array([i for i, (a, b) in numbered if a.strip() and b.strip()], np.int64)
+    train = splits["train"].pick(filled.tolist())
     sides = [train.source + train.target] if joint else [train.source, train.target]
     vocabularies = [Tokenizer.train(side, form=form, vocab_size=vocab_size) for side in sides]
     for side, vocabulary in zip(_SIDES, vocabularies, strict=False):
@@ -142,7 +142,8 @@ def _build_pairs(
     for split, given in splits.items():
         text = train if split == "train" else given
         pairs = EncodedPairs(_encoded(source, text.source), _encoded(target, text.target))
-        kept = _not_long(split, pairs.lengths, max_length)
+        lines = filled + 1 if split == "train" else np.arange(1, len(text) + 1)
+        kept = _not_long(split, pairs.lengths, lines, max_length)
         pairs = EncodedPairs(pairs.source.select(kept), pairs.target.select(kept))
         text = text.pick(kept.tolist())
         lines = [text.source, text.target]
@@ -173,13 +174,16 @@ def _encoded(tokenizer: Tokenizer, lines: Sequence[str]) -> EncodedText:
     return EncodedText.from_sentences(ids for part in parts for ids in tokenizer.encode_batch(part))
 
 
-def _not_long(split: str, lengths: np.ndarray, max_length: int) -> np.ndarray:
-    """Return the indices of pairs within `max_length`; ValueError if a scored pair exceeds it."""
+def _not_long(split: str, lengths: np.ndarray, lines: np.ndarray, max_length: int) -> np.ndarray:
+    """Return the indices of pairs within `max_length`; ValueError if a scored pair exceeds it.
+
+    `lines` (int64 [pairs]) are the pairs' line numbers in their files.
+    """
     kept = lengths.max(axis=1) <= max_length
     if not kept.all() and (split != "train" or not kept.any()):
         first = int(np.argmin(kept))
         raise ValueError(
-            f"{split}, line {first + 1}: {lengths[first].max()} tokens with its end mark; "
+            f"{split}, line {lines[first]}: {lengths[first].max()} tokens with its end mark; "
             f"{(~kept).sum()} of {len(kept)} pairs exceed task.max_length={max_length}: set "
             f"{lengths.max()} or more"
         )

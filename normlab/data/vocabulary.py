@@ -31,6 +31,10 @@ PAIR_SPECIALS = ("< pad >", "< s >", "< /s >", "< unk >")
 # WordPiece and byte-level BPE split off punctuation, so no piece of a text equals one of these.
 SPECIALS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "[BOS]", "[EOS]")
 CONTINUES = "##"
+SPACE, STAND_IN = (
+    "\u2581",
+    "\ufdd0",
+)  # the stand-in is no character: Unicode reserves it for programs
 # Characters of scripts without spaces between words: Thai to Burmese, Khmer, Tai, Balinese and
 # Javanese; Chinese and Japanese with their punctuation.
 _UNSPACED = (
@@ -86,7 +90,8 @@ class Tokenizer(_Vocabulary):
         """Learn a vocabulary of at most `vocab_size` entries from training text.
 
         For `bpe` text the vocabulary is all pieces in `lines` and `vocab_size` is ignored: the
-        pieces were chosen when the text was segmented.
+        pieces were chosen when the text was segmented. Otherwise raises ValueError if `vocab_size`
+        is too small for the special tokens and the single characters.
         """
         if form == "bpe":
             return cls(_pieces_of(lines))
@@ -94,11 +99,17 @@ class Tokenizer(_Vocabulary):
         if form == "raw":
             cuts.append(pre_tokenizers.Punctuation("isolated"))
         segmenter = Segmenter(models.BPE(unk_token=PAIR_SPECIALS[cls.unk_id], fuse_unk=True))
-        segmenter.normalizer = normalizers.NFC()
+        # Metaspace writes a space as SPACE, so a SPACE of the text itself becomes STAND_IN.
+        segmenter.normalizer = normalizers.Sequence(
+            [normalizers.NFC(), normalizers.Replace(SPACE, STAND_IN)]
+        )
         segmenter.pre_tokenizer = pre_tokenizers.Sequence(cuts)
-        segmenter.decoder = decoders.Metaspace(prepend_scheme="always")
+        segmenter.decoder = decoders.Sequence(
+            [decoders.Metaspace(prepend_scheme="always"), decoders.Replace(STAND_IN, SPACE)]
+        )
         specials, kind = list(PAIR_SPECIALS), trainers.BpeTrainer
-        return cls(_learned(segmenter, lines, kind, vocab_size=vocab_size, special_tokens=specials))
+        segmenter = _learned(segmenter, lines, kind, vocab_size=vocab_size, special_tokens=specials)
+        return cls(_checked(segmenter, vocab_size))
 
     def encode_batch(self, lines: Sequence[str]) -> list[list[int]]:
         """Return the ids of each line, without begin and end marks."""
@@ -128,13 +139,7 @@ class DocumentTokenizer(_Vocabulary):
         if `vocab_size` is too small for the special tokens and the single characters.
         """
         train = _train_wordpiece if pieces == "wordpiece" else _train_bytes
-        segmenter = train(sentences, vocab_size, lowercase)
-        if segmenter.get_vocab_size() > vocab_size:
-            raise ValueError(
-                f"vocab_size={vocab_size} is too small: special tokens and the single characters "
-                f"of the training text already take {segmenter.get_vocab_size()} entries"
-            )
-        return cls(segmenter)
+        return cls(_checked(train(sentences, vocab_size, lowercase), vocab_size))
 
     @property
     def ordinary(self) -> range:
@@ -155,6 +160,16 @@ def _learned(segmenter: Segmenter, lines: Iterable[str], kind: Any, **options: A
     segmenter.train_from_iterator(lines, trainer=trainer)
     # Unregister the special tokens, so that they are not matched inside a text.
     return Segmenter.from_str(json.dumps({**json.loads(segmenter.to_str()), "added_tokens": []}))
+
+
+def _checked(segmenter: Segmenter, vocab_size: int) -> Segmenter:
+    """Return the segmenter; ValueError if it has more than `vocab_size` entries."""
+    if (size := segmenter.get_vocab_size()) > vocab_size:
+        raise ValueError(
+            f"task.vocab_size={vocab_size} is too small: special tokens and the single characters "
+            f"of the training text already take {size} entries"
+        )
+    return segmenter
 
 
 def _pieces_of(lines: Iterable[str]) -> Segmenter:

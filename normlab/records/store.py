@@ -8,7 +8,6 @@ packed and have an address instead of a folder (`normlab.records.packed`).
 """
 
 import json
-import os
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -16,7 +15,7 @@ from typing import Any, TypeVar, cast
 
 import msgspec
 
-from normlab.records.files import atomic_write, read_file
+from normlab.records.files import atomic_write, read_file, walk
 from normlab.records.labels import norm_label
 from normlab.records.packed import RECORDS, address_of, pack, run_at, runs_at
 from normlab.records.record import MEND_RUN, Row, RunRecord, fingerprint
@@ -71,16 +70,19 @@ class RunStore:
         """Return all readable records with their run folders or addresses, in path order.
 
         An address without runs raises ValueError. The subfolders of a run's folder `seed<k>` are
-        not searched.
+        not searched. Links to folders elsewhere are followed, and broken ones count as damaged.
         """
         self.damaged, self.open = [], []
         if (named := runs_at(self.root)) is not None:
             places = [named[0].addresses[key] for key in named[1]]
             return [(place, read_record(place)) for place in places]
         found: list[tuple[Path, RunRecord]] = []
-        for place, folders, files in os.walk(self.root, onerror=self._unreadable):
-            folders.sort()
+        for place, folders, files in walk(self.root, onerror=self._unreadable):
             names, folder = {*folders, *files}, Path(place)
+            links = (folder / name for name in files if (folder / name).is_symlink())
+            for lost in (link for link in links if not link.exists()):
+                said = f"{lost} is a link to {lost.readlink()}, which does not exist"
+                self.damaged.append((lost, said))
             name = RECORD_FILE if RECORD_FILE in names else RECORDS
             try:
                 if RECORD_FILE in names:

@@ -67,6 +67,18 @@ def test_a_long_sentence_that_is_scored_is_an_error(cache):
     assert not [path for path in cache.iterdir() if path.is_dir()]
 
 
+def test_the_number_of_a_long_line_counts_the_blank_pairs_before_it():
+    train = ([" ", "", "lang " * 20], ["a", "b", "long ."])
+    with pytest.raises(ValueError, match=r"train, line 3: \d+ tokens .*1 of 1 pairs"):
+        prepare(Lines({**SPLITS, "train": train}), max_length=5)
+
+
+def test_a_vocabulary_smaller_than_its_characters_is_refused_by_its_key():
+    characters = "".join(map(chr, range(0x4E00, 0x4E00 + 90)))
+    with pytest.raises(ValueError, match=r"task\.vocab_size=60 is too small: .* \d+ entries"):
+        prepare(Lines({**SPLITS, "train": ([characters], ["a"])}))
+
+
 def test_a_missing_split_is_named():
     splits = {name: text for name, text in SPLITS.items() if name != "valid"}
     with pytest.raises(ValueError, match=r"has no examples in valid \(sizes: train: 3, test: 1\)"):

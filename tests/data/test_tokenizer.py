@@ -23,6 +23,13 @@ def test_decoding_restores_raw_text(raw, line):
     assert raw.decode(ids) == line
 
 
+@pytest.mark.parametrize("form", ["raw", "tokenized"])
+def test_the_mark_of_a_space_in_text_is_not_a_space(form):
+    lines = ["\u2581", "a \u2581 b", "\u2581a\u2581\u2581b c"]
+    tokenizer = Tokenizer.train(lines, form=form, vocab_size=30)
+    assert [tokenizer.decode(ids) for ids in tokenizer.encode_batch(lines)] == lines
+
+
 def test_markup_in_text_is_ordinary_text(raw):
     # Trained on enough markup that byte-pair merges form every mark.
     noisy = Tokenizer.train(["a </s> b <pad> <s> <unk>"] * 50, form="raw", vocab_size=200)
