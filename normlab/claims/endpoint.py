@@ -1,6 +1,6 @@
 """The kinds of endpoints in claim files.
 
-`contrast`, `level`, `document` and `trains` are decided by the runs of a study; `computed`,
+`contrast`, `gap`, `level`, `document` and `trains` are decided by the runs of a study; `computed`,
 `timing` and `published` need no runs.
 """
 
@@ -23,53 +23,27 @@ from normlab.records.store import lookup, written
 Side = Annotated[Chosen, Meta(min_length=1)]
 
 
-class Contrast(StudyEndpoint, frozen=True, kw_only=True):
-    """A comparison of two settings: is the first better by more than the margin?
+class Difference(StudyEndpoint, frozen=True, kw_only=True):
+    """Base class of endpoints about the difference between two settings, in the unit of the score.
 
-    contrast:
-      better: {norm: ln}                     the claimed direction
-      worse: {norm: bn}
-      in: {batching: bucket}                 optional, with than_in: an interaction, where
-      than_in: {batching: random}            the difference is larger `in` than `than_in`
-      margin: 0.5                            in the unit of the score
-      measure: true                          optional: a probe's value, for which less is better
-      ratio: true                            optional: the margin is a factor, such as 1.25
-
-    If a seed diverged, the counts of trained seeds are compared instead.
+    better: {norm: ln}                     the claimed direction
+    worse: {norm: bn}
+    in: {batching: bucket}                 optional, with than_in: an interaction, where
+    than_in: {batching: random}            the difference is larger `in` than `than_in`
+    measure: true                          optional: a probe's value, for which less is better
+    ratio: true                            optional: a factor, such as 1.25, instead of a difference
     """
-
-    says: ClassVar[tuple[str, ...]] = ("difference", "equality")
 
     better: Side
     worse: Side
     inside: Chosen = field(name="in", default_factory=dict)
     outside: Chosen = field(name="than_in", default_factory=dict)
-    margin: float
     measure: bool = False
     ratio: bool = False
 
     def __post_init__(self) -> None:
         if bool(self.inside) != bool(self.outside):
             raise ValueError("in: an interaction needs both in and than_in; set both or neither")
-        if self.margin < self.ratio:
-            raise ValueError(f"margin: expected at least {int(self.ratio)}, found {self.margin:g}")
-
-    def question(self, says: str) -> str:
-        better, worse = keys(self.better), keys(self.worse)
-        inside, outside = keys(self.inside), keys(self.outside)
-        by = f"a factor {self.margin:g}" if self.ratio else f"{self.margin:g}"
-        way = "less" if self.measure else "better"
-        if says != "equality":
-            more = f", more so with {inside} than with {outside}" if inside else ""
-            said = f"{self.figure} {way} with {better} than with {worse}{more}, by more than {by}"
-        elif inside:
-            said = (
-                f"the gain in {self.figure} of {better} over {worse} is the same with {inside} as "
-                f"with {outside}, within {by}"
-            )
-        else:
-            said = f"{self.figure} the same with {better} as with {worse}, within {by}"
-        return said + self.within()
 
     @property
     def sides(self) -> list[Where]:
@@ -90,6 +64,50 @@ class Contrast(StudyEndpoint, frozen=True, kw_only=True):
             found[seed] = sign * (better - worse - (others[0] - others[1] if others else 0.0))
         return found
 
+    def detail(self, sample: Sample, seeds: Sequence[int]) -> str:
+        """Format the sides' means; with `ratio` geometric means, whose ratio is the factor."""
+        sides = [[values[seed] for seed in seeds] for values in map(sample.figures, sample.cells)]
+        mean = geometric_mean if self.ratio else fmean
+        said = figures(*map(mean, sides))
+        pairs = [f"{a} against {b}" for a, b in zip(said[::2], said[1::2], strict=True)]
+        places = [keys(self.inside), keys(self.outside)] if self.inside else []
+        return "; ".join(map(": ".join, zip(places, pairs, strict=True))) if places else pairs[0]
+
+
+class Contrast(Difference, frozen=True, kw_only=True):
+    """A comparison of two settings: is the first better by more than the margin?
+
+    contrast: {better: {norm: ln}, worse: {norm: bn}, margin: 0.5}
+
+    If a seed diverged, the counts of trained seeds are compared instead.
+    """
+
+    says: ClassVar[tuple[str, ...]] = ("difference", "equality")
+
+    margin: float
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.margin < self.ratio:
+            raise ValueError(f"margin: expected at least {int(self.ratio)}, found {self.margin:g}")
+
+    def question(self, says: str) -> str:
+        better, worse = keys(self.better), keys(self.worse)
+        inside, outside = keys(self.inside), keys(self.outside)
+        by = f"a factor {self.margin:g}" if self.ratio else f"{self.margin:g}"
+        way = "less" if self.measure else "better"
+        if says != "equality":
+            more = f", more so with {inside} than with {outside}" if inside else ""
+            said = f"{self.figure} {way} with {better} than with {worse}{more}, by more than {by}"
+        elif inside:
+            said = (
+                f"the gain in {self.figure} of {better} over {worse} is the same with {inside} as "
+                f"with {outside}, within {by}"
+            )
+        else:
+            said = f"{self.figure} the same with {better} as with {worse}, within {by}"
+        return said + self.within()
+
     def of_counts(self, counted: Sequence[Count], look: Look, says: str) -> Judgement | None:
         if self.inside:
             return None
@@ -103,14 +121,29 @@ class Contrast(StudyEndpoint, frozen=True, kw_only=True):
         found = decide(values, margin=margin, equality=equality, error=look.share)
         return at_look(found, look, bounds=bounds, ratio=self.ratio)
 
-    def detail(self, sample: Sample, seeds: Sequence[int]) -> str:
-        """Format the sides' means; with `ratio` geometric means, whose ratio is the factor."""
-        sides = [[values[seed] for seed in seeds] for values in map(sample.figures, sample.cells)]
-        mean = geometric_mean if self.ratio else fmean
-        said = figures(*map(mean, sides))
-        pairs = [f"{a} against {b}" for a, b in zip(said[::2], said[1::2], strict=True)]
-        places = [keys(self.inside), keys(self.outside)] if self.inside else []
-        return "; ".join(map(": ".join, zip(places, pairs, strict=True))) if places else pairs[0]
+
+class Gap(Difference, frozen=True, kw_only=True):
+    """A difference reported by an article: does the confidence interval of ours contain it?
+
+    gap: {better: {norm: ln}, worse: {norm: bn}, value: 6.5}
+
+    It is asked on other data only where a claim speaks of the difference in general.
+    """
+
+    says: ClassVar[tuple[str, ...]] = ("figure",)
+
+    value: float
+
+    def question(self, says: str) -> str:
+        sides = f"{keys(self.better)} over {keys(self.worse)}"
+        inside = f", in {keys(self.inside)} less in {keys(self.outside)}" if self.inside else ""
+        asked = f"the interval of the gain in {self.figure} of {sides}{inside} holds"
+        return f"{asked} {self.value:g}{self.within()}"
+
+    def of_values(self, values: Sequence[float], look: Look, says: str) -> Judgement:
+        wanted = _logarithm(self.value) if self.ratio else self.value
+        found = judge.contains(values, wanted, look)
+        return at_look(found, look, bounds=(self.value,), ratio=self.ratio)
 
 
 def _logarithm(value: float) -> float:
@@ -270,6 +303,8 @@ class Timing(Endpoint, frozen=True):
       margin: 0.02                 optional: a share of the time
       report: norms_vit            optional: results/bench/norms_vit.json; default norms.json
       measured: model=vit          optional: arguments for `python scripts/bench norms`
+      seen: true                   optional: written after this report was seen, which shows but
+                                   does not decide
 
     Names are those printed by `python scripts/bench norms`. The share of time saved is computed per
     round within one process, so the interval covers noise, not differences between machines.
@@ -283,6 +318,7 @@ class Timing(Endpoint, frozen=True):
     margin: Annotated[float, Meta(ge=0, lt=1)] = 0.02
     report: str = "norms"
     measured: str = ""
+    seen: bool = False
 
     def question(self, says: str) -> str:
         by = f"by more than {self.margin:.0%}"
@@ -318,10 +354,11 @@ class Timing(Endpoint, frozen=True):
             if found.smallest is not None and not found.reason:
                 shown = f"these rounds would have shown {found.smallest:.1%} (80 % power)"
                 more["reason"] = shown
-        return replace(found, **more)
+        found = replace(found, **more)
+        return judge.undecided_by_seen(found) if self.seen else found
 
 
 KINDS: dict[str, type[Endpoint]] = {
     kind.__name__.lower(): kind
-    for kind in (Contrast, Trains, Level, Document, Computed, Timing, Published)
+    for kind in (Contrast, Gap, Trains, Level, Document, Computed, Timing, Published)
 }

@@ -36,6 +36,7 @@ DECIDED: tuple[Verdict, ...] = ("supported", "contradicted", "no difference")
 SHOWN = "the direction is shown, its size is open"
 CONSTANT = "the difference is the same in every seed, so there is no spread to judge by"
 OPEN = "the counts do not decide"
+SEEN = "written after these runs were seen, so only new ones can decide it"
 _ROUNDING = 1e-12  # smaller differences between float64 scores count as zero
 _MOST_DECIMALS = 6
 Count = tuple[int, int]  # number of trained seeds, number of seeds
@@ -78,6 +79,7 @@ class Judgement:
     power. `n` is the number of seeds (or rounds) judged, `seeds` that of all usable seeds.
     `excluded` lists why runs do not count, `records` the files or addresses of the evidence.
     `to_measure` is the command that measures more, with its cost. `stuck`: more seeds cannot help.
+    `seen`: its runs were seen before its endpoint was written, so nothing was tested.
     """
 
     verdict: Verdict
@@ -100,12 +102,24 @@ class Judgement:
     to_measure: str = ""
     repeats: str = "seed"
     stuck: bool = False
+    seen: bool = False
 
 
 def stuck(reason: str, found: str = "") -> Judgement:
     """Return an undecided judgement, with its `reason`, that more seeds would not change."""
     reason = f"{reason}; more seeds would not change that, a longer or larger run might"
     return Judgement("undecided", found=found, reason=reason, stuck=True)
+
+
+def undecided_by_seen(found: Judgement) -> Judgement:
+    """Return a judgement of runs that were seen before its endpoint was written: undecided.
+
+    It keeps the value with its interval, and has no p value, because nothing was tested.
+    """
+    if found.stuck:
+        return found
+    untested = {"p": None, "p_look": None, "p_direction": None, "smallest": None}
+    return replace(found, verdict="undecided", reason=SEEN, seen=True, **untested)
 
 
 def tested(verdict: Verdict, p: float, interval: Interval, error: float) -> Judgement:

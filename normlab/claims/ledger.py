@@ -2,8 +2,9 @@
 
 Per study and scale, the p values of the primary endpoints of all claims are corrected together
 (Holm 1979), after each is corrected for its look. An endpoint that was not measured, or with a side
-at the untrained baseline, counts as p = 1. A decided part with a corrected p of 0.05 or more
-becomes undecided. An interval that contains an article's value is not corrected.
+at the untrained baseline, counts as p = 1; one written after its runs were seen tests nothing. A
+decided part with a corrected p of 0.05 or more becomes undecided. An interval that contains an
+article's value is not corrected.
 """
 
 from collections import Counter, defaultdict
@@ -12,7 +13,7 @@ from dataclasses import dataclass, replace
 from itertools import chain
 
 from normlab.claims.claim import Claim, Part
-from normlab.claims.endpoint import Document
+from normlab.claims.endpoint import Document, Gap
 from normlab.claims.evidence import Place, Runs
 from normlab.claims.judge import DECIDED, ERROR, Judgement, Verdict
 from normlab.claims.seeds import Endpoint
@@ -122,7 +123,7 @@ def ledger(claims: Sequence[Claim], runs: Runs) -> list[Entry]:
     ]
     families: defaultdict[Place | None, list[float]] = defaultdict(list)
     for each in chain.from_iterable(primary):
-        if each.endpoint.family is not None:
+        if each.endpoint.family is not None and not each.finding.seen:
             families[each.endpoint.family].append(_p(each.finding))
     return [
         Entry(
@@ -161,7 +162,7 @@ def _corrected(outcome: Outcome, family: Sequence[float] = ()) -> Outcome:
         rest.remove(_p(finding))
         if holm([finding.p_direction, *rest])[0] >= ERROR:
             finding = replace(finding, reason=finding.unshown)
-    holds = isinstance(outcome.endpoint, Document) and finding.verdict == "supported"
+    holds = isinstance(outcome.endpoint, Document | Gap) and finding.verdict == "supported"
     found, reason = finding.verdict, finding.reason
     if found in DECIDED and p is not None and p >= ERROR and not holds:
         found, reason = "undecided", NOT_SURVIVED

@@ -17,7 +17,17 @@ from typing import Annotated, ClassVar
 from msgspec import Meta, Struct, field
 
 from normlab.claims.evidence import Place, Plan, Runs, Where
-from normlab.claims.judge import FEWEST, LOOKS, Count, Judgement, Look, at_look, sequential, stuck
+from normlab.claims.judge import (
+    FEWEST,
+    LOOKS,
+    Count,
+    Judgement,
+    Look,
+    at_look,
+    sequential,
+    stuck,
+    undecided_by_seen,
+)
 from normlab.metrics.spread import at_baseline
 from normlab.records.pairs import spelled, varying, why_not_paired
 from normlab.records.record import RunRecord
@@ -68,6 +78,10 @@ class StudyEndpoint(Endpoint, frozen=True, kw_only=True):
       minus: test/loss                       optional: a score to subtract within each run
       where: {task: multi30k}                optional: the selection shared by all sides
       over: [placement]                      optional: nuisance keys, averaged per seed
+      seen_seeds: 5                          optional: seeds 1 to 5 were seen before it was written
+
+    An endpoint written after runs were seen is decided by five or more later seeds; until these are
+    run, it is undecided, and the value of the runs that were seen is only shown.
     """
 
     study: Text
@@ -76,6 +90,7 @@ class StudyEndpoint(Endpoint, frozen=True, kw_only=True):
     minus: str | None = None
     where: Chosen = field(default_factory=dict)
     over: tuple[Text, ...] = ()
+    seen_seeds: Annotated[int, Meta(ge=0)] = 0
 
     @property
     def family(self) -> Place | None:
@@ -103,7 +118,12 @@ class StudyEndpoint(Endpoint, frozen=True, kw_only=True):
     def within(self, nuisances: str = "mean over") -> str:
         """Return the end of a question's text: the selection and the nuisance keys."""
         where = f"; {keys(self.where)}" if self.where else ""
-        return where + (f"; {nuisances} {', '.join(self.over)}" if self.over else "")
+        mean = f"; {nuisances} {', '.join(self.over)}" if self.over else ""
+        return where + mean + (f"; seeds after {self.seen_seeds}" if self.seen_seeds else "")
+
+    def unseen(self, sample: "Sample") -> tuple[int, ...]:
+        """Return the seeds that were not seen before the endpoint was written."""
+        return tuple(seed for seed in sample.seeds if seed > self.seen_seeds)
 
     def refused(self, runs: Sequence[RunRecord]) -> str | None:
         """Return why these runs cannot answer the question; None if they can."""
@@ -154,6 +174,10 @@ class StudyEndpoint(Endpoint, frozen=True, kw_only=True):
         there = runs.made.get((self.study, self.scale), {})
         sample = collect(runs, self)
         all_runs = [run for cell in sample.cells.values() for each in cell.values() for run in each]
+        unseen = self.unseen(sample)
+        all_seen = bool(sample.seeds) and len(unseen) < FEWEST and self.seen_seeds > 0
+        if not all_seen:
+            sample = replace(sample, seeds=unseen)
         n, chosen = len(sample.seeds), sample.seeds
         if refused := self.refused(all_runs) or sample.problem:
             found = Judgement("not measured", reason=refused)
@@ -164,11 +188,12 @@ class StudyEndpoint(Endpoint, frozen=True, kw_only=True):
                 sample.seeds, lambda seeds, look: self.at_look(sample, seeds, look, says)
             )
             chosen = sample.seeds[: look.seeds]
+            found = undecided_by_seen(found) if all_seen else found
         else:
             reason = "no run counts" if sample.excluded else "no runs"
             reason = f"too few seeds ({n} of {FEWEST})" if n else reason
             found = Judgement("not measured", reason=reason)
-        more = "" if found.stuck or sample.problem else self._next(plan, n, runs)
+        more = "" if found.stuck or sample.problem else self._next(plan, len(unseen), runs)
         return replace(
             found,
             grade=plan.scale.grade,
@@ -195,9 +220,10 @@ class StudyEndpoint(Endpoint, frozen=True, kw_only=True):
         planned, hours = study.cost(self.scale)
         seeds = target - have
         # Use new seeds: completing a partly run seed could pair runs from two machines.
-        there = runs.made.get((self.study, self.scale), {}) if have else {}
+        there = runs.made.get((self.study, self.scale), {}) if have or self.seen_seeds else {}
         made = {record.seed for record, _ in there.values()}
-        new = list(islice((seed for seed in count(1) if seed not in made), seeds))
+        after = count(self.seen_seeds + 1)
+        new = list(islice((seed for seed in after if seed not in made), seeds))
         given = "" if sorted(scale.seeds) == new else f" seeds={','.join(map(str, new))}"
         runs_left, hours_left = (each * seeds / len(scale.seeds) for each in (planned, hours))
         cost = f"{runs_left:.0f} runs, about {hours_left:.1f} h; data: {scale.data}"

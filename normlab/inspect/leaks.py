@@ -9,18 +9,6 @@ import torch.nn.functional as F
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from normlab.claims.evidence import Evidence
-from normlab.inspect.computed import (
-    LENGTH,
-    SEED,
-    WIDTH,
-    changes,
-    draw_tokens,
-    new_norm,
-    percent,
-    piece,
-    trained_norm,
-)
 from normlab.inspect.model import (
     MODES,
     ROUNDING,
@@ -35,9 +23,7 @@ from normlab.inspect.model import (
     watched,
 )
 from normlab.inspect.question import Finding, Table, question
-from normlab.inspect.subject import look as look_at_norm
 from normlab.models.base import stacks
-from normlab.norms.base import Norm
 
 SETS = 50
 MATES = 31
@@ -141,40 +127,6 @@ def total_variation(weights: Sequence[Float[Tensor, "H P _"]]) -> float:
     wide = [F.pad(rows.double(), (0, longest - rows.shape[-1])) for rows in weights]
     together = torch.stack(wide)
     return float((together - together.mean(0)).abs().sum(-1).mean() / 2)
-
-
-@question("batch.mates", of="claim")
-def computed_mates() -> list[Evidence]:
-    """Do a sentence's values and attention change with the rest of its batch?
-
-    One sentence is batched with fifty different sets of 31 others, and attends only to itself.
-    """
-    pool = draw_tokens(SETS * MATES + 1, LENGTH)
-    sentence, others = pool[:1], pool[1:].reshape(SETS, MATES, LENGTH, WIDTH)
-    change = "a sentence and its attention change with the rest of the batch"
-    norms = {
-        f"bn in training: {change}": new_norm("bn"),
-        f"ln: {change.replace('change', 'do not change')}": new_norm("ln"),
-        f"bn in eval, with running statistics: {change}": trained_norm("bn"),
-    }
-    generator = torch.Generator().manual_seed(SEED)
-    maps = torch.randn(2, WIDTH, WIDTH, generator=generator, dtype=torch.float64)
-
-    def of_norm(norm: Norm, set_: Float[Tensor, "B P D"]) -> tuple[Outputs, Weights]:
-        y = look_at_norm(norm, torch.cat([sentence, set_]))[0]
-        query, key = (each[None, None] for each in y @ maps / math.sqrt(WIDTH))
-        return {"": y}, {"": attention_weights(query, key, None)}
-
-    pieces = []
-    for text, norm in norms.items():
-        found = changes_over_sets([of_norm(norm, set_) for set_ in others])
-        values, weights = (each[""] for each in found)
-        answer = "identical"
-        if changes(values):
-            answer = f"values change by {percent(values)}, attention by {percent(weights)}"
-        holds = changes(values) == ("do not" not in text)
-        pieces.append(piece(text, answer, holds=holds, values=values, attention=weights))
-    return pieces
 
 
 @question("leak", of="model")

@@ -1,6 +1,5 @@
 """Outliers: does the norm stop a 999 from saturating attention, and which tokens does it affect?"""
 
-import math
 from functools import partial
 from typing import Any
 
@@ -8,20 +7,13 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from normlab.claims.evidence import Evidence
-from normlab.inspect.computed import piece
 from normlab.inspect.model import Pass, Subject, look, movement
 from normlab.inspect.question import Cell, Finding, Table, question
-from normlab.inspect.subject import run
-from normlab.norms.base import Norm
-from normlab.norms.make import make_norm
 from normlab.probes.activations import describe_attention
 
 OUTLIER = 999.0
 SENTENCES = 8
 SATURATED = 0.99
-SENTENCE = ((10.0, 20.0, 999.0, -5.0), (0.1, 0.2, 0.1, 0.1), (5.0, 5.0, 5.0, 5.0))
-"""Article 3's example "I love eat": three tokens with four features."""
 _ALIVE = 0.5  # the largest share of rows that may be saturated
 _COLUMNS = (
     *("outlier in", "statistics", "largest logit", "least slope", "most saturated"),
@@ -113,42 +105,3 @@ def moved(before: Pass, after: Pass) -> dict[str, dict[str, dict[str, float]]]:
             for where, tokens in (("own", own), ("others", others))
         }
     return {"moved": found}
-
-
-@question("outlier.softmax", of="claim")
-def softmax() -> list[Evidence]:
-    """Does an outlier of 999 saturate the softmax, with and without layer norm?
-
-    Layer norm brings the 999 down to 1.73, which still dominates its token: the other entries are
-    -0.55 to -0.60.
-    """
-    bare, ln = (through(make_norm(name, 4)) for name in ("none", "ln"))
-    logits, slopes = ([found[key] for found in (bare, ln)] for key in ("largest_logit", "slope"))
-    value, (before, *_), (after, *_) = ln["values"][0][2], *slopes
-    without = "without a norm the token of the 999 saturates the softmax, whose gradient is 0"
-    saturated = f"largest logit {logits[0]:,.0f}, slope {before:.3g}"
-    down = "ln brings the 999 down, so the softmax still has a gradient"
-    alive = (
-        f"999 becomes {value:.2f} (not in -1 to 1), largest logit {logits[1]:.2f}, slope "
-        f"{after:.3f}"
-    )
-    return [
-        piece(without, saturated, holds=before < 1e-6, logit=logits[0], slope=before),
-        piece(down, alive, holds=after > 0.01, logit=logits[1], slope=after, value=value),
-    ]
-
-
-def through(norm: Norm) -> dict[str, Any]:
-    """Return a norm's output for the sentence with the 999, and its attention's logit and slopes.
-
-    The sentence is alone in its batch and attends to itself, with the outputs as queries and keys:
-    softmax(y y' / sqrt(D)). The slope of a row is 1 - sum p^2, which is 0 if one weight is 1.
-    """
-    y = run(norm.double(), torch.tensor([SENTENCE], dtype=torch.float64))[0]
-    logits = y @ y.T / math.sqrt(y.shape[-1])
-    slope = 1 - logits.softmax(-1).square().sum(-1)
-    return {
-        "values": y.tolist(),
-        "largest_logit": float(logits.abs().max()),
-        "slope": slope.tolist(),
-    }

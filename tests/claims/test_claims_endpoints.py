@@ -290,3 +290,50 @@ def test_a_documents_figure_is_held_by_the_interval_or_not(tmp_path):
     other = primary(tmp_path, side("bn", 30.0), document(35.2, {"task": "iwslt"}))
     assert other.reason == "other data: task=toy, the document's is task=iwslt"
     assert other.verdict == "not measured" and other.finding.found == ""
+
+
+def test_runs_that_were_seen_show_a_value_and_only_later_seeds_decide(tmp_path):
+    seen = {"seen_seeds": 5}
+    records = side("ln", 30.0) + side("bn", 28.0)
+    found = primary(tmp_path, records, contrast(margin=0.5, **seen))
+    assert found.verdict == "undecided" and "seeds after 5" in found.question
+    assert found.finding.found.startswith("2.00 [") and found.finding.p is None
+    assert "seeds=6,7,8,9,10" in found.finding.to_measure
+    twelve = [*side("ln", 30.0, 12), *side("bn", 28.0, 12)]
+    later = [each for each in twelve if each.seed > 5]
+    found = primary(tmp_path, [*side("ln", 30.0), *side("bn", 32.0), *later], contrast(**seen))
+    assert found.verdict == "supported"
+    assert found.finding.n == 5 and found.finding.interval[0] == pytest.approx(2.0, abs=0.15)
+
+
+def test_an_endpoint_written_after_its_runs_does_not_count_among_the_tests_of_a_study(tmp_path):
+    records = side("ln", 30.0, noise=1.0) + side("bn", 28.5)
+    alone = decided(tmp_path, records, contrast(margin=0.5)).primary[0].p_holm
+    both = decided(tmp_path, records, contrast(margin=0.5), contrast(margin=0.4, seen_seeds=5))
+    assert [each.p_holm for each in both.primary] == [alone, None]
+
+
+@pytest.mark.parametrize(
+    ("value", "seeds", "verdict"),
+    [(6.5, 12, "contradicted"), (2.0, 12, "supported"), (2.0, 5, "undecided")],
+)
+def test_a_gap_asks_whether_the_interval_of_the_difference_holds_a_value(
+    tmp_path, value, seeds, verdict
+):
+    records = side("ln", 30.0, seeds) + side("bn", 28.0, seeds)
+    asked = part({"gap": {**PLACE, "better": BETTER, "worse": WORSE, "value": value}}, "figure")
+    found = primary(tmp_path, records, asked)
+    assert found.verdict == verdict and f"holds {value:g}" in found.question
+    assert found.finding.detail.startswith("30.0 against 28.0")
+
+
+def test_a_timing_that_was_seen_is_shown_and_decides_nothing(tmp_path):
+    timed = tuple(
+        Timed(name, {"median": ms}, tuple(ms + 0.001 * k for k in range(9)))
+        for name, ms in (("bn", 1.0), ("ln", 2.0))
+    )
+    report = Timings("normlab.bench.norms/1", {"device": "CPU", "precision": "fp32"}, {"m": timed})
+    asked = {"faster": "bn", "than": "ln", "group": "m", "seen": True}
+    found = primary(tmp_path, [], part({"timing": asked}), timings={"norms": report})
+    assert found.verdict == "undecided" and found.finding.seen
+    assert "of the time saved" in found.finding.found

@@ -24,10 +24,8 @@ CLAIMS = load_all(CONFIG_DIR / "claim")
 EACH = pytest.mark.parametrize("claim", CLAIMS, ids=lambda claim: claim.id)
 MARGINS = {"bleu": 0.5, "loss": 0.05, "accuracy": 0.01}
 FOUND = read_computed(CONFIG_DIR.parent / "results" / "computed.json")
-VERDICTS = {
-    claim["id"]: claim["verdict"]
-    for claim in json.loads((CONFIG_DIR.parent / "results" / "claims.json").read_text("utf-8"))
-}
+SAVED = json.loads((CONFIG_DIR.parent / "results" / "claims.json").read_text("utf-8"))
+VERDICTS = {claim["id"]: claim["verdict"] for claim in SAVED}
 ANSWERS = {
     "supported": (r"True\b", "(?!.*(不成立|部分成立)).*成立"),
     "contradicted": (r"Not true\b", "(?!.*部分成立).*不成立"),
@@ -105,6 +103,24 @@ def test_the_answer_is_a_line_that_begins_as_the_verdict_does(claim: Claim):
     assert re.match(english, claim.answer) and re.match(chinese, claim.chinese_answer)
     assert claim.answer[-1] == "." and claim.chinese_answer[-1] == "。"
     assert len(claim.answer) <= 150
+
+
+def test_the_answer_on_drift_has_the_factors_of_the_ledger():
+    """Answers are written by hand; these numbers are those of the records."""
+    (claim,) = (each for each in SAVED if each["id"] == 42)
+    every = [*claim["parts"], *claim["secondary"]]
+    factors = {
+        study: next(
+            float(each["found"].split()[1])
+            for each in every
+            if "less with norm=bn than with norm=none" in each["question"]
+            and f"results/{study}/small" in " ".join(each["records"])
+        )
+        for study in ("layer_inputs", "noisy_norms")
+    }
+    for text in (claim["answer"], claim["chinese_answer"]):
+        said = [float(number) for number in re.findall(r"\d+(?:\.\d+)?", text)]
+        assert said == [factors["layer_inputs"], pytest.approx(factors["noisy_norms"], abs=0.05)]
 
 
 @EACH

@@ -9,7 +9,8 @@ import torch
 import torch.nn.functional as F
 
 from normlab.claims.evidence import to_json
-from normlab.inspect.computed import compute, rank_correlation
+from normlab.inspect.checks import compute
+from normlab.inspect.checks.order import rank_correlation
 from normlab.inspect.inference import by_length, differences, loss
 from normlab.inspect.leaks import attention_weights, derivative, total_variation
 from normlab.inspect.model import Pass, by_how_much, look, movement, percent

@@ -1,0 +1,152 @@
+"""What an output owes to the rest of its batch, and how a batch may be divided."""
+
+import math
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from normlab.claims.evidence import Evidence
+from normlab.inspect.checks.tools import (
+    LENGTH,
+    SEED,
+    WIDTH,
+    change_piece,
+    changes,
+    draw_tokens,
+    new_norm,
+    piece,
+    trained_norm,
+)
+from normlab.inspect.leaks import (
+    MATES,
+    SETS,
+    Outputs,
+    Weights,
+    attention_weights,
+    changes_over_sets,
+)
+from normlab.inspect.model import movement, percent
+from normlab.inspect.question import question
+from normlab.inspect.subject import look as look_at_norm
+from normlab.inspect.subject import one_by_one, run
+from normlab.norms.base import Norm
+from normlab.norms.batch import BatchNorm
+
+
+@question("batch.alone", of="claim")
+def alone() -> list[Evidence]:
+    """In eval, what does bn do with a sentence alone, or with one longer than any in training?"""
+    x, longer = draw_tokens(8, 16), draw_tokens(2, 40)
+    bn, rows = trained_norm("bn"), trained_norm("bn_position", num_positions=32)
+    by_batch = trained_norm("bn", eval_stats="batch")
+    single, own = (movement(run(norm, x[:1]), run(norm, x)[:1]) for norm in (bn, by_batch))
+    far = movement(run(bn, longer)[:, 16:], run(bn, longer[:, 16:]))
+    refusal = "it takes them"
+    try:
+        run(rows, longer)
+    except ValueError:  # the error message may change, but not the published finding
+        kind = type(rows).__name__
+        refusal = f"{kind} keeps statistics for num_positions=32 positions, and position 39 came"
+    alone = "a sentence alone has another output than in a batch"
+    one_row = ": one row of statistics serves all positions"
+    beyond = "bn: positions beyond the longest of training are treated differently"
+    own_reading = "bn_position, the articles' own reading: it has no statistics for such positions"
+    return [
+        change_piece(f"bn with running statistics: {alone}", single),
+        change_piece(f"bn with the batch's own statistics: {alone}", own),
+        change_piece(beyond, far, because=one_row),
+        piece(own_reading, refusal, holds="num_positions" in refusal),
+    ]
+
+
+@question("batch.generation", of="claim")
+def generation() -> list[Evidence]:
+    """Does decoding token by token give a different output than the whole sentence?"""
+    x = draw_tokens(1, 16)
+    norms = {
+        "bn with running statistics": trained_norm("bn"),
+        "bn with the batch's own statistics": trained_norm("bn", eval_stats="batch"),
+    }
+    text = "decoding token by token gives another output than the whole sentence"
+    return [
+        change_piece(f"{name}: {text}", movement(one_by_one(norm, x), run(norm, x)))
+        for name, norm in norms.items()
+    ]
+
+
+@question("batch.ranks", of="claim")
+def ranks() -> list[Evidence]:
+    """Does splitting a batch over two processes change the output?"""
+    x = draw_tokens(16, LENGTH)
+    whole = {name: run(new_norm(name), x) for name in ("bn", "ln")}
+    moved = {
+        name: movement(torch.cat([run(new_norm(name), half) for half in x.chunk(2)]), y)
+        for name, y in whole.items()
+    }
+    half = "half of the batch on each of two processes"
+    both = "bn: it does so with statistics summed over processes, too (norm.sync=true)"
+    return [
+        change_piece(f"bn: {half} changes the output (norm.sync=false)", moved["bn"]),
+        change_piece(both, movement(_in_step(x), whole["bn"])),
+        change_piece(f"ln: {half} does not change the output", moved["ln"], expected=False),
+    ]
+
+
+def _in_step(x: Float[Tensor, "B P D"]) -> Float[Tensor, "B P D"]:
+    """Normalize each half of a batch in its own thread, summing statistics over both halves."""
+    together = threading.Barrier(2)
+    sums: dict[int, Tensor] = {}
+
+    def summed(rank: int, table: Tensor) -> Tensor:
+        sums[rank] = table
+        together.wait()
+        total = sums[0] + sums[1]
+        together.wait()
+        return total
+
+    def half(rank: int) -> Tensor:
+        norm = new_norm("bn")
+        assert isinstance(norm, BatchNorm)
+        norm.summed = partial(summed, rank)
+        return run(norm, x.chunk(2)[rank])
+
+    with ThreadPoolExecutor(2) as pool:
+        return torch.cat(list(pool.map(half, (0, 1))))
+
+
+@question("batch.mates", of="claim")
+def computed_mates() -> list[Evidence]:
+    """Do a sentence's values and attention change with the rest of its batch?
+
+    One sentence is batched with fifty different sets of 31 others, and attends only to itself.
+    """
+    pool = draw_tokens(SETS * MATES + 1, LENGTH)
+    sentence, others = pool[:1], pool[1:].reshape(SETS, MATES, LENGTH, WIDTH)
+    change = "a sentence and its attention change with the rest of the batch"
+    norms = {
+        f"bn in training: {change}": new_norm("bn"),
+        f"ln: {change.replace('change', 'do not change')}": new_norm("ln"),
+        f"bn in eval, with running statistics: {change}": trained_norm("bn"),
+    }
+    generator = torch.Generator().manual_seed(SEED)
+    maps = torch.randn(2, WIDTH, WIDTH, generator=generator, dtype=torch.float64)
+
+    def of_norm(norm: Norm, set_: Float[Tensor, "B P D"]) -> tuple[Outputs, Weights]:
+        y = look_at_norm(norm, torch.cat([sentence, set_]))[0]
+        query, key = (each[None, None] for each in y @ maps / math.sqrt(WIDTH))
+        return {"": y}, {"": attention_weights(query, key, None)}
+
+    pieces = []
+    for text, norm in norms.items():
+        found = changes_over_sets([of_norm(norm, set_) for set_ in others])
+        values, weights = (each[""] for each in found)
+        answer = "identical"
+        if changes(values):
+            answer = f"values change by {percent(values)}, attention by {percent(weights)}"
+        holds = changes(values) == ("do not" not in text)
+        pieces.append(piece(text, answer, holds=holds, values=values, attention=weights))
+    return pieces

@@ -1,0 +1,87 @@
+"""Training and inference: what a norm keeps, and whether its output differs."""
+
+import copy
+from typing import Any
+
+import torch
+
+from normlab.claims.evidence import Evidence
+from normlab.inspect.checks.tools import (
+    WIDTH,
+    change_piece,
+    changes,
+    draw_tokens,
+    new_norm,
+    piece,
+    trained_norm,
+)
+from normlab.inspect.model import movement, percent
+from normlab.inspect.question import question
+from normlab.inspect.subject import run
+
+
+@question("modes.mismatch", of="claim")
+def mismatch() -> list[Evidence]:
+    """Does the same batch give a different output in eval than in training?"""
+
+    def gap(name: str, sequences: int) -> float:
+        norm, x = trained_norm(name), draw_tokens(sequences, 16)
+        return movement(run(norm, x), run(copy.deepcopy(norm).train(), x))
+
+    few, many, layer = gap("bn", 2), gap("bn", 256), gap("ln", 2)
+    asked = "bn: the same batch has another output in eval than in training"
+    answer = f"changes by {percent(few)} for 32 tokens, by {percent(many)} for 4,096"
+    return [
+        piece(asked, answer, holds=changes(few), few=few, many=many),
+        change_piece("ln: the same batch has the same output in both", layer, expected=False),
+    ]
+
+
+@question("modes.agreement", of="claim")
+def agreement() -> list[Evidence]:
+    """Is layer norm bit-identical in training and eval, and for a sentence alone or in a batch?"""
+    norm, x = new_norm("ln"), draw_tokens(8, 16)
+    training = run(norm, x)
+    found = {
+        "training and inference are the same": [run(copy.deepcopy(norm).eval(), x)],
+        "a batch of one is the same as a batch of eight": [run(norm, each[None]) for each in x],
+    }
+    bits = {True: "equal bit by bit", False: "not equal"}
+    return [
+        piece(f"ln: {text}", bits[same := torch.equal(training, torch.cat(parts))], holds=same)
+        for text, parts in found.items()
+    ]
+
+
+@question("modes.buffers", of="claim")
+def buffers() -> list[Evidence]:
+    """Which buffers do layer norm and batch norm keep, and does eval differ from training?"""
+    x, modes = draw_tokens(4, 8), {True: "two modes", False: "one mode"}
+    kept, two = {}, {}
+    for name in ("ln", "bn"):
+        norm = new_norm(name)
+        kept[name] = ", ".join(n for n, _ in norm.named_buffers() if n in norm.state_dict())
+        two[name] = not torch.equal(run(norm, x), run(copy.deepcopy(norm).eval(), x))
+    return [
+        piece("ln keeps no buffers", kept["ln"] or "none", holds=not kept["ln"]),
+        piece("bn keeps running statistics", kept["bn"] or "none", holds=bool(kept["bn"])),
+        piece("ln has one mode", modes[two["ln"]], holds=not two["ln"]),
+        piece("bn switches between two modes", modes[two["bn"]], holds=two["bn"]),
+    ]
+
+
+@question("modes.memory", of="claim")
+def memory() -> list[Evidence]:
+    """How many values does batch norm store with one row per position, or one row for all?"""
+
+    def size(name: str, **values: Any) -> int:
+        return sum(buffer.numel() for _, buffer in new_norm(name, **values).named_buffers())
+
+    sizes = {count: size("bn_position", num_positions=count) for count in (64, 128, 256)}
+    one = size("bn")
+    listed = ", ".join(f"{each:,} of {count} positions" for count, each in sizes.items())
+    holds = len({each / count for count, each in sizes.items()}) == 1 and one < min(sizes.values())
+    asked = "bn_position: what it keeps grows in proportion to the longest sequence"
+    answer = f"values of {WIDTH} features: {listed}; bn keeps {one:,} whatever the length"
+    numbers = {f"of_{count}": float(each) for count, each in sizes.items()}
+    return [piece(asked, answer, holds=holds, **numbers)]

@@ -1,0 +1,44 @@
+"""Which order of values a norm keeps."""
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from normlab.claims.evidence import Evidence
+from normlab.inspect.checks.tools import SEED, WIDTH, draw_tokens, new_norm, piece
+from normlab.inspect.question import question
+from normlab.inspect.subject import run
+
+
+@question("order.kept", of="claim")
+def order_kept() -> list[Evidence]:
+    """Does a norm preserve the order of values within a token, and within a feature?"""
+    x = draw_tokens(8, 16)
+    generator = torch.Generator().manual_seed(SEED)
+    weighted = new_norm("ln")
+    weighted.weight.data.copy_(0.5 + torch.rand(WIDTH, generator=generator, dtype=torch.float64))
+    asked = (
+        ("ln keeps the order of a token's features", new_norm("ln"), False, True),
+        ("bn keeps the order of a feature's samples", new_norm("bn"), True, True),
+        ("ln does not keep the order of a feature's samples", new_norm("ln"), True, False),
+        ("bn does not keep the order of a token's features", new_norm("bn"), False, False),
+        ("ln keeps it with learned weights too (0.5 to 1.5 here)", weighted, False, True),
+    )
+    pieces = []
+    for text, norm, across, exactly in asked:
+        before, after = (table.flatten(0, 1) for table in (x, run(norm, x)))
+        found = rank_correlation(*(before.T, after.T) if across else (before, after))
+        answer = f"rank correlation {found['rho']:.4g}, exact in {found['exact']:.0%}"
+        pieces.append(piece(text, answer, holds=(found["exact"] == 1) == exactly, **found))
+    return pieces
+
+
+def rank_correlation(x: Float[Tensor, "N M"], y: Float[Tensor, "N M"]) -> dict[str, float]:
+    """Return Spearman's `rho`, averaged over rows, and the share of rows whose order is the same.
+
+    Without ties, rho = 1 - 6 sum d^2 / (M (M^2 - 1)), where d are the differences in rank.
+    """
+    first, second = (table.argsort(-1).argsort(-1).double() for table in (x, y))
+    size, square = x.shape[-1], (first - second).square().sum(-1)
+    rho = 1 - 6 * square / (size * (size**2 - 1))
+    return {"rho": float(rho.mean()), "exact": float((square == 0).double().mean())}
