@@ -112,8 +112,9 @@ class StackArchitecture(ModelArchitecture):
             means 8/3 of `dim`, rounded up to a multiple of 8, for about as many parameters.
         gated: feed-forward layers multiply the activation by a second product (Shazeer 2020).
         bias: whether the linear layers of attention and feed-forward layers have a bias.
-        init: initial weights of these layers and of embeddings: `xavier`, or `normal` with standard
-            deviation 0.02, times the factor that the placement gives to some of the layers.
+        init: initial weights of all linear layers and embeddings: `xavier`, or `normal` with
+            standard deviation 0.02 (learned positions 0.01), times the factor that the placement
+            gives to some layers.
         score_cap: attention scores become `c tanh(score / c)` (Gemma 2); None for no cap.
         logit_cap: the same for the output layer's logits.
         qk_norm: the norm on each head's queries and keys (see `attention`), with `qk_eps`.

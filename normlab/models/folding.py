@@ -77,9 +77,10 @@ def fixed_map(norm: Norm) -> tuple[Float[Tensor, " D"], Float[Tensor, " D"]] | N
     """Return a norm's scale and shift per feature in float64; None if it is not a fixed affine map.
 
     They are computed from the norm's eval-mode outputs: the shift is f(0), the scale f(1) - f(0).
-    Random inputs check that f is this map. Norms that are not `foldable` return None.
+    Random inputs check that f is this map. Norms that are not `foldable`, or that read other
+    tokens of the batch, return None.
     """
-    if norm.training or not norm.foldable or getattr(norm, "rows", 1) > 1:
+    if norm.training or not norm.foldable or not norm.incremental or getattr(norm, "rows", 1) > 1:
         return None
     state = [*norm.named_parameters(), *norm.named_buffers()]
     exact = {name: t.double() if t.is_floating_point() else t for name, t in state}

@@ -107,7 +107,8 @@ class CellNorms:
             )
         if isinstance(norm.weight, nn.Parameter):
             gain = self.shape.gain
-            norm.weight.mul_((0.1 if "batch" in norm.pools else 1.0) if gain is None else gain)
+            gain = (0.1 if "batch" in norm.pools else 1.0) if gain is None else gain
+            norm.start_gain(gain, key="model.gain")
         if place != "cell" and not self.shape.norm_shifts:
             norm.forgo_shift()
         if not self.takes_sequence(place, norm):

@@ -114,7 +114,7 @@ class Block(nn.Module):
         self.first = normed("first", Convolution(channels, filters, size=3, stride=stride))
         self.second = normed("second", Convolution(filters, filters, size=3))
         if sizes.zero_last_gain:
-            _start_at_zero(self.second.norm)
+            self.second.norm.start_gain(0.0, key="model.zero_last_gain=true")
         self.shortcut: nn.Module = nn.Identity()
         if stride > 1 and sizes.shortcut == "projection":
             change = Convolution(channels, filters, size=1, stride=stride)
@@ -172,13 +172,3 @@ class ResNet(Stack):
             max_positions=None,
             blocks=self.blocks,
         )
-
-
-@torch.no_grad()
-def _start_at_zero(norm: Norm) -> None:
-    if not isinstance(norm.weight, nn.Parameter):
-        raise ValueError(
-            f"model.zero_last_gain=true: {type(norm).__name__} has no learned gain to start "
-            "at 0; choose a norm that has one, or set zero_last_gain to false"
-        )
-    norm.weight.zero_()

@@ -21,7 +21,6 @@ from normlab.models.layers import (
 from normlab.norms.base import Norm
 from normlab.norms.layer import NoNorm
 from normlab.placements.base import (
-    XAVIER,
     Norms,
     Place,
     Placement,
@@ -94,6 +93,14 @@ class StackBuilder:
         """Build an output layer that is not tied to the token embedding."""
         return Linear(self.sizes.dim, vocab, bias=False, deviation=self.deviation)
 
+    def vectors(self, count: int) -> Embedding:
+        """Build learned vectors that are added to the tokens or stand beside them."""
+        return Embedding(count, self.sizes.dim, deviation=self.deviation)
+
+    def head(self, in_features: int, out_features: int) -> Linear:
+        """Build a linear layer before or after the layers of the stack."""
+        return Linear(in_features, out_features, deviation=self.deviation)
+
     def embedding_norm(self, stack: StackName) -> Norm:
         """Build the embedding norm; it is the identity unless a rule sets it."""
         dim = self.sizes.dim
@@ -112,9 +119,10 @@ class StackBuilder:
         )
 
     def _linear(self, place: Place, in_features: int, out_features: int, *roles: Role) -> Linear:
-        normal = self.deviation is not None  # then drop Xavier's part of the gain
+        wiring, xavier = self.placement, self.deviation is None
         gains = [
-            self.placement.gain(role, place) / (XAVIER[role] if normal else 1) for role in roles
+            wiring.weight_factor(role, place) * (wiring.xavier[role] if xavier else 1.0)
+            for role in roles
         ]
         return Linear(
             in_features, out_features, gains=gains, bias=self.sizes.bias, deviation=self.deviation

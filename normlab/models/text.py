@@ -16,7 +16,7 @@ from torch import Tensor, nn
 
 from normlab.models.base import Fold, GeneratesText, StackArchitecture, Text, incremental
 from normlab.models.cache import CachedDecoding, LayerCache, Lineage, PrefixDecoding
-from normlab.models.layers import Embedding, Linear, soft_cap
+from normlab.models.layers import Linear, soft_cap
 from normlab.models.seq2seq import TransformerStack
 from normlab.models.stack_builder import StackBuilder
 from normlab.norms.base import Stream
@@ -106,14 +106,14 @@ class MaskedLM(nn.Module):
         super().__init__()
         dim = sizes.dim
         self.encoder = sizes.stack(spec, builder)
-        self.segments = Embedding(SEGMENTS, dim)
-        self.token_head = Linear(dim, dim)
+        self.segments = builder.vectors(SEGMENTS)
+        self.token_head = builder.head(dim, dim)
         self.token_norm = builder.norms.at("encoder.token", dim)
         self.output = sizes.output(spec, builder)
         self.logit_cap = sizes.logit_cap
         self.token_bias = nn.Parameter(torch.zeros(spec.vocab))
-        self.pooler = Linear(dim, dim)
-        self.pair_head = Linear(dim, 2)
+        self.pooler = builder.head(dim, dim)
+        self.pair_head = builder.head(dim, 2)
 
     def forward(
         self, ids: Int[Tensor, "B P"], stream: Stream, segments: Int[Tensor, "B P"]

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from normlab.dropout import Dropout
 from normlab.models.base import Fold, Image, StackArchitecture
-from normlab.models.layers import Embedding, Linear, soft_cap
+from normlab.models.layers import soft_cap
 from normlab.models.seq2seq import TransformerStack
 from normlab.models.stack_builder import StackBuilder
 from normlab.norms.base import Stream
@@ -62,8 +62,8 @@ class PatchEmbedding(nn.Module):
         dim, patch, token = sizes.dim, sizes.patch, sizes.pool == "class"
         self.patch = patch
         self.max_positions = (spec.height // patch) * (spec.width // patch) + token
-        self.patches = Linear(patch**2 * spec.channels, dim)
-        self.token = Embedding(1, dim) if token else None
+        self.patches = builder.head(patch**2 * spec.channels, dim)
+        self.token = builder.vectors(1) if token else None
         self.positions: Any = builder.positions(self.max_positions)
         self.norm = builder.embedding_norm("encoder")
         self.dropout = Dropout(sizes.dropout)
@@ -87,7 +87,7 @@ class ViT(nn.Module):
         entry = PatchEmbedding(sizes, spec, builder)
         self.encoder = TransformerStack(entry, builder, "encoder", num_layers=sizes.num_layers)
         self.pool: Pool = sizes.pool
-        self.classes = Linear(sizes.dim, spec.classes)
+        self.classes = builder.head(sizes.dim, spec.classes)
         self.logit_cap = sizes.logit_cap
 
     def forward(self, pixels: Float[Tensor, "B H W C"]) -> Float[Tensor, "B K"]:

@@ -119,17 +119,23 @@ class Norm(nn.Module, ABC):
 
     def forgo_shift(self) -> None:
         """Fix the shift at 0: the formula has none, or a bias next to the norm does the same."""
-        if isinstance(self.bias, nn.Parameter):
-            value = torch.zeros_like(self.bias)
-            del self.bias
-            self._affine("bias", value, learned=False)
+        self._fix_at_zero("bias")
 
-    def start_gain(self, value: float) -> None:
-        """Set the initial gain of every feature; ValueError if the norm does not learn one."""
+    def _fix_at_zero(self, name: str) -> None:
+        value = getattr(self, name)
+        if isinstance(value, nn.Parameter):
+            delattr(self, name)
+            self._affine(name, torch.zeros_like(value), learned=False)
+
+    def start_gain(self, value: float, *, key: str) -> None:
+        """Start with `value` times the norm's usual output (without a shift).
+
+        Raises ValueError, naming the setting `key` that asks for it, if no gain is learned.
+        """
         if not isinstance(self.weight, nn.Parameter):
             raise ValueError(
-                f"placement.zero_start=true: {type(self).__name__} learns no gain that could start "
-                "at 0; choose a norm with norm.affine=true or scale, or leave zero_start out"
+                f"{key}: {type(self).__name__} learns no gain that could start at {value:g}; "
+                "choose a norm with norm.affine=true or scale, or leave the setting out"
             )
         nn.init.constant_(self.weight, value)
 

@@ -3,6 +3,7 @@
 from dataclasses import dataclass, field
 from typing import ClassVar, Literal
 
+import torch
 from torch import Tensor
 from torch.nn.functional import cosine_similarity
 
@@ -10,6 +11,12 @@ from normlab.distributed.process_group import world
 from normlab.norms.base import uncompiled
 from normlab.norms.batch import BatchNorm
 from normlab.norms.pool import Moments
+
+
+def cosine(a: Tensor, b: Tensor) -> Tensor:
+    """Return the cosine of two vectors along the last axis; 0, without a gradient, if one is 0."""
+    none = (a.square().sum(-1) == 0) | (b.square().sum(-1) == 0)
+    return cosine_similarity(a.masked_fill(none[..., None], 1.0), b, -1, eps=0).masked_fill(none, 0)
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
@@ -66,9 +73,11 @@ class RegularizedBatchNorm(BatchNorm):
             case "mag":
                 return m.square(), v
             case "reldiffnorm":
-                return (m - mu).square() / mu.square().sum(), (v - var).abs() / var.sum()
+                tiny = torch.finfo(mu.dtype).tiny  # a mean of 0 has no relative distance
+                of_mean = (m - mu).square() / mu.square().sum().clamp(min=tiny)
+                return of_mean, (v - var).abs() / var.sum()
             case "reldiffcosine":
-                return -cosine_similarity(m, mu, -1, eps=0), -cosine_similarity(v, var, -1, eps=0)
+                return -cosine(m, mu), -cosine(v, var)
             case "symkl":
                 p, q = v + self.eps, var + self.eps
                 return (m - mu).square() * (1 / p + 1 / q) + var / p + v / q, v.new_zeros(())

@@ -23,6 +23,11 @@ class RepBatchNorm(BatchNorm):
         super().__post_init__()
         self.alpha = nn.Parameter(torch.tensor([float(self.alpha)]))
 
+    @torch.no_grad()
+    def start_gain(self, value: float, *, key: str) -> None:
+        super().start_gain(value, key=key)
+        self.alpha.mul_(value)
+
     def normalize(self, groups: Groups) -> tuple[Grouped, Moments]:
         y, moments = super().normalize(groups)
         return torch.addcmul(y, groups.x, self.alpha.to(y)), moments
@@ -57,6 +62,14 @@ class ProgressiveRepBatchNorm(RepBatchNorm):
         super().__post_init__()
         self._affine("token_weight", torch.ones(self.dim), learned=bool(self.affine))
         self._affine("token_bias", torch.zeros(self.dim), learned=self.affine is True)
+
+    def forgo_shift(self) -> None:
+        super().forgo_shift()
+        self._fix_at_zero("token_bias")
+
+    def start_gain(self, value: float, *, key: str) -> None:
+        super().start_gain(value, key=key)
+        nn.init.constant_(self.token_weight, value)
 
     def last_steps(self, total: int | None) -> dict[str, int]:
         found = super().last_steps(total)

@@ -37,8 +37,8 @@ class RMSNorm(TokenNorm):
         """The gain of each feature."""
         return self.weight + 1 if self.one_plus else self.weight
 
-    def start_gain(self, value: float) -> None:
-        super().start_gain(value - self.one_plus)
+    def start_gain(self, value: float, *, key: str) -> None:
+        super().start_gain(value - self.one_plus, key=key)
 
     def gain_and_shift(self, z: Tensor) -> Tensor:
         return z * self.gain.to(z)

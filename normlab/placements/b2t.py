@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 
 from normlab.norms.base import Norm, Stream
-from normlab.placements.base import XAVIER, Branch, Norms, Place, Residual, Role, Sublayer
+from normlab.placements.base import Branch, Norms, Place, Residual, Role, Sublayer
 from normlab.placements.post import Post, PostResidual
 
 
@@ -47,5 +47,5 @@ class B2T(Post):
         norm = norms.at(place.path, dim)
         return B2TResidual(norm, self.dropout, sublayer=place.sublayer)
 
-    def gain(self, role: Role, place: Place) -> float:
-        return XAVIER[role] * place.layers**-0.5
+    def weight_factor(self, role: Role, place: Place) -> float:
+        return place.layers**-0.5

@@ -1,7 +1,7 @@
 """Base class of placements, and `Norms`, which builds the norm for each path in the model.
 
 A placement wires the residual connections of a stack: it builds one residual per sub-layer. Some
-wirings also set the scale of the initial weights (`gain`), norms inside sub-layers (`inner`), and
+wirings also scale the initial weights (`weight_factor`), add norms inside sub-layers (`inner`), and
 modules at both ends of the stack (`opening`, `final`). Additional streams are concatenated to the
 main one: `opening`, or the residual of a layer's first sub-layer, then returns `[B, P, n D]`, where
 the first `D` features are the main stream.
@@ -10,7 +10,7 @@ the first `D` features are the main stream.
 import math
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from typing import ClassVar, Literal
@@ -55,7 +55,9 @@ class Norms:
         self._unused = set(range(len(self.rules)))
 
     def at(self, path: str, dim: int) -> Norm:
-        """Build the norm at `path`, for tensors of width `dim`; each call builds a new one."""
+        """Build the norm at `path`, for tensors of width `dim`; ValueError if it has one."""
+        if self.places.get(path) is not None:
+            raise ValueError(f"two norms at one path, {path}: give each a path of its own")
         norm = self._built(path, dim, "*")
         assert norm is not None, "the first rule matches every path"
         return norm
@@ -63,8 +65,12 @@ class Norms:
     def named(self, path: str, dim: int) -> Norm | None:
         """Build the norm at `path`, or return None if no rule names the last part of the path.
 
-        For example, `*` and `encoder.*` put no norm inside an attention, but `*.q` does.
+        For example, `*` and `encoder.*` put no norm inside an attention, but `*.q` does. A path
+        that has its norm already gets no second one: with `placement=sandwich` the residual has the
+        norm at the end of its attention, `encoder.0.self.out`.
         """
+        if self.places.get(path) is not None:
+            return None
         return self._built(path, dim, path.rpartition(".")[2])
 
     def _built(self, path: str, dim: int, last: str) -> Norm | None:
@@ -156,12 +162,14 @@ class Placement:
     """Where the norms of a stack are; dropout is applied to the output of each sub-layer.
 
     `kind` is the class of the residuals, if each has exactly one norm (otherwise override
-    `residual`); `closing` says whether a norm follows the last layer. `always` lists the endings of
-    paths inside sub-layers that get a norm even if no rule names them.
+    `residual`); `closing` says whether a norm follows the last layer. `xavier` has the Xavier gain
+    of each linear layer, which `weight_factor` multiplies. `always` lists the endings of paths
+    inside sub-layers that get a norm even if no rule names them.
     """
 
     kind: ClassVar[type[NormResidual]]
     closing: ClassVar[bool] = True
+    xavier: ClassVar[Mapping[Role, float]] = XAVIER
     always: ClassVar[tuple[str, ...]] = ()
 
     dropout: float
@@ -194,6 +202,6 @@ class Placement:
         path = f"{place.path}.{site}"
         return norms.at(path, dim) if path.endswith(self.always) else norms.named(path, dim)
 
-    def gain(self, role: Role, place: Place) -> float:
-        """Return the gain of a linear layer's Xavier initialization, given its role."""
-        return XAVIER[role]
+    def weight_factor(self, role: Role, place: Place) -> float:
+        """Return the factor on a linear layer's initial weights, whether Xavier's or normal."""
+        return 1.0

@@ -22,7 +22,7 @@ torchscale has 1.15, the inverse, in place of .87.
 from torch import Tensor
 
 from normlab.norms.base import Stream
-from normlab.placements.base import Branch, NormResidual, Place, Role
+from normlab.placements.base import XAVIER, Branch, NormResidual, Place, Role
 from normlab.placements.post import Post
 
 
@@ -37,6 +37,7 @@ class DeepNorm(Post):
     """DeepNorm placement."""
 
     kind = DeepNormResidual
+    xavier = dict.fromkeys(XAVIER, 1.0)
 
     def factor(self, place: Place) -> float:
         if not place.other_layers:
@@ -45,7 +46,7 @@ class DeepNorm(Post):
             return 0.81 * (place.layers**4 * place.other_layers) ** (1 / 16)
         return (3 * place.layers) ** 0.25
 
-    def gain(self, role: Role, place: Place) -> float:
+    def weight_factor(self, role: Role, place: Place) -> float:
         if role in ("q", "k"):
             return 1.0
         if not place.other_layers:

@@ -17,7 +17,7 @@ from typing import ClassVar
 from torch import Tensor
 
 from normlab.norms.base import Stream
-from normlab.placements.base import XAVIER, Branch, NormResidual, Place, Placement, Role
+from normlab.placements.base import Branch, NormResidual, Place, Placement, Role
 
 
 class PreResidual(NormResidual):
@@ -45,6 +45,6 @@ class DepthScaledPre(Pre):
 
     depth_scaled: bool
 
-    def gain(self, role: Role, place: Place) -> float:
+    def weight_factor(self, role: Role, place: Place) -> float:
         scaled = self.depth_scaled and role in ("out", "fc2")
-        return XAVIER[role] * (place.connections**-0.5 if scaled else 1.0)
+        return place.connections**-0.5 if scaled else 1.0

@@ -40,5 +40,5 @@ class Reordered(Placement):
     def residual(self, norms: Norms, dim: int, place: Place) -> Residual:
         norm = norms.at(place.path, dim)
         if self.zero_start:
-            norm.start_gain(0.0)
+            norm.start_gain(0.0, key="placement.zero_start=true")
         return ReorderedResidual(norm, self.dropout)

@@ -19,7 +19,7 @@ Source: Wang et al. 2022 ("Magneto: A Foundation Transformer") and torchscale's 
 
 import math
 
-from normlab.placements.base import XAVIER, Place, Role
+from normlab.placements.base import Place, Role
 from normlab.placements.pre import Pre
 
 
@@ -28,9 +28,9 @@ class SubLN(Pre):
 
     always = (".hidden", ".self.mix")
 
-    def gain(self, role: Role, place: Place) -> float:
+    def weight_factor(self, role: Role, place: Place) -> float:
         unscaled = role in ("q", "k") or place.sublayer == "cross"
-        return XAVIER[role] * (1.0 if unscaled else self.factor(place))
+        return 1.0 if unscaled else self.factor(place)
 
     def factor(self, place: Place) -> float:
         if not place.other_layers:

@@ -75,6 +75,7 @@ def describe(
         wide = x.to(torch.promote_types(x.dtype, torch.float32)) * tokens
         count = tokens.sum().clamp(min=1)
         mean = wide.mean(-1).sum() / count
+        centered = (wide - mean) * tokens  # a difference of squares would lose small variances
         by_feature = wide.square().sum((0, 1)) / count
         square = by_feature.mean()
         sizes = wide.abs()
@@ -82,7 +83,7 @@ def describe(
         place = sizes.flatten().argmax()
         return {
             "mean": mean,
-            "var": square - mean.square(),
+            "var": centered.square().mean(-1).sum() / count,
             "largest": sizes.amax(),
             "over_median": sizes.amax() / median,
             "feature": place % x.shape[2],

@@ -9,10 +9,10 @@ from omegaconf import OmegaConf
 from normlab.config.compose import to_dict
 from normlab.config.folders import CONFIG_DIR
 from normlab.config.registry import instantiate
+from normlab.distributed import process_group
 from normlab.models.base import ModelArchitecture
 from normlab.models.layers import initialize
 from normlab.models.recurrent import Recurrent
-from normlab.norms import ranks
 from normlab.norms.base import RunningNorm, Stream, running_norms
 from normlab.norms.make import make_norm
 from normlab.norms.model_norms import ModelNorms
@@ -49,7 +49,7 @@ def _forward_backward(option, sync, rows):
         real = valid & others if sync and step == 3 else valid
         y = norm(x, Stream(real)) * real[..., None]
         (y * pull).sum().backward()
-        ranks.sum_gradients(norm.parameters())
+        process_group.sum_gradients(norm.parameters())
         norms.commit()
         outputs.append(y)
         grads.append(x.grad)
@@ -75,7 +75,7 @@ def _recurrence(option, rows, **values):
     short = valid[:, :width]
     y = model(x, Stream(short)) * short[..., None]
     (y * pull[:, :width]).sum().backward()
-    ranks.sum_gradients(model.parameters())
+    process_group.sum_gradients(model.parameters())
     room = (0, 0, 0, 7 - width)
     assert x.grad is not None
     y, of_x = (torch.nn.functional.pad(t, room) for t in (y, x.grad))
@@ -89,7 +89,7 @@ def _made(option, **values):
 
 def _own_rows():
     """Return the sentences of this rank: 2 of them in the first, 4 in the second."""
-    return slice(0, 2) if ranks.world().rank == 0 else slice(2, 6)
+    return slice(0, 2) if process_group.world().rank == 0 else slice(2, 6)
 
 
 def _synced(rows=None):
@@ -111,7 +111,7 @@ def test_synced_ranks_equal_one_process():
 
 def _short_and_long():
     """Train the norms with a row per position on batches of 3 positions here and 6 there."""
-    rank = ranks.world().rank
+    rank = process_group.world().rank
     x, pull, _ = _data()
     span = (slice(0, 2), slice(0, 3)) if rank == 0 else (slice(2, 6), slice(0, 6))
     found = {}
@@ -136,8 +136,8 @@ def _gradients_of_two_ranks():
         return layers[2](layers[2](x)).sum()  # the last layer twice
 
     rows = torch.arange(6.0).view(2, 3)
-    loss(rows[ranks.world().rank]).backward()
-    ranks.sum_gradients(params)
+    loss(rows[process_group.world().rank]).backward()
+    process_group.sum_gradients(params)
     found = [param.grad for param in params]
     for param in params:
         param.grad = None
@@ -146,13 +146,13 @@ def _gradients_of_two_ranks():
 
 
 def _collectives():
-    shard = ranks.world()
+    shard = process_group.world()
     x = torch.tensor([1.0 + shard.rank], requires_grad=True)
-    (ranks.sum_over_ranks(x) * (shard.rank + 1)).sum().backward()
+    (process_group.sum_over_ranks(x) * (shard.rank + 1)).sum().backward()
     values, _, valid = _data()
     return (
-        ranks.sum_scalars([1.5, float(shard.rank)]),
-        ranks.gather_objects({"rank": shard.rank}),
+        process_group.sum_scalars([1.5, float(shard.rank)]),
+        process_group.gather_objects({"rank": shard.rank}),
         x.grad,
         admin.variance(values[_own_rows()], valid[_own_rows()]),
     )
@@ -160,7 +160,7 @@ def _collectives():
 
 def _disagreement():
     with pytest.raises(ValueError) as caught:
-        ranks.check_agreement({"the code": "abc", "the record": ranks.world().rank})
+        process_group.check_agreement({"the code": "abc", "the record": process_group.world().rank})
     return str(caught.value)
 
 

@@ -181,7 +181,9 @@ def test_projections_and_gains_of_zero_are_options():
     block = quiet.get_submodule("blocks.0").eval()
     x = torch.rand(2, 4, 8, 8, dtype=torch.float64)
     torch.testing.assert_close(block(x), x)
-    with pytest.raises(ValueError, match="has no learned gain"):
+    ones = model_of(*SMALL, "norm=rms", "norm.one_plus=true", "model.zero_last_gain=true")[0]
+    torch.testing.assert_close(ones.get_submodule("blocks.0")(x), x)
+    with pytest.raises(ValueError, match="zero_last_gain=true: NoNorm learns no gain"):
         model_of(*SMALL, "norm=none", "model.zero_last_gain=true")
 
 

@@ -189,10 +189,10 @@ def test_reordered_adds_the_normalized_branch_and_is_the_identity_with_gains_of_
     x, stream = double(2, 3, 16), Stream()
     residual = block("rms", "reordered").decoder.layers[0].ffn_residual
     assert_close(residual(x, stream, torch.sin), x + residual.norm(x.sin(), stream))
-    for values in ({}, {"one_plus": True}):
+    for norm, values in (("rms", {}), ("rms", {"one_plus": True}), ("repbn", {}), ("prepbn", {})):
         place = placement("reordered", zero_start=True)
         given = Place(stack="decoder", layer=0, layers=1, sublayer="ffn")
-        started = place.residual(norms("rms", **values), 16, given).double()
+        started = place.residual(norms(norm, **values), 16, given).double()
         assert torch.equal(started(x, stream, torch.sin), x)
     for norm in ("none", "scale"):
         with pytest.raises(ValueError, match=r"placement\.zero_start=true: .* learns no gain"):
@@ -253,6 +253,30 @@ def test_normal_initial_weights_keep_the_factor_of_the_placement():
     embedding = model.decoder.embedding
     weights = [*(part.weight for part in found), embedding.positions.weight, model.output.weight]
     expected = [0.02, 0.02, 0.02 / 4, 0.01, 0.02]  # the depth factor is 1 / sqrt(2 * 8)
+    assert [w.std().item() for w in weights] == pytest.approx(expected, rel=0.05)
+
+
+@pytest.mark.parametrize("model", ["bert_tiny", "vit"])
+def test_normal_initial_weights_cover_all_embeddings_and_heads(model):
+    class Pairs(Words):
+        def spec(self):
+            return Text(vocab=VOCAB, pad_id=PAD, longest=1, causal=False)
+
+    sizes = ["model.dim=256", "model.init=normal", "model.positions=learned"]
+    more = ["model.pool=class"] if model == "vit" else []
+    built = build_model(config(f"model={model}", *sizes, *more), Pictures() if more else Pairs())
+    matrices = {name: p for name, p in built.named_parameters() if p.dim() > 1}
+    ratios = {n: p.std().item() / (0.01 if "positions" in n else 0.02) for n, p in matrices.items()}
+    assert {n: ratio for n, ratio in ratios.items() if not 0.85 < ratio < 1.15} == {}
+
+
+def test_deepnorm_scales_normal_weights_by_its_factor_alone():
+    model = block("ln", "deepnorm", dim=128, ffn_dim=256, num_layers=8)
+    layer = model.decoder.layers[0]
+    q, k, v = layer.self_attention.qkv_proj.weight.chunk(3)
+    beta = (8 * 8) ** -0.25
+    weights = [q, k, v, layer.feed_forward.fc2.weight]
+    expected = [0.02, 0.02, 0.02 * beta, 0.02 * beta]
     assert [w.std().item() for w in weights] == pytest.approx(expected, rel=0.05)
 
 

@@ -3,6 +3,7 @@
 from functools import partial
 
 import pytest
+import torch
 
 from normlab.models.folding import fixed_map, fold
 from normlab.norms.base import Norm, RunningNorm, Stream
@@ -37,6 +38,14 @@ def test_a_folded_model_computes_the_same(norm, place):
     folded = fold(model)
     assert_close(outputs(model), expected)
     assert bool(folded) == foldable
+
+
+@pytest.mark.parametrize("norm", ["bn", "mabn", "un", "brn"])
+def test_statistics_of_the_evaluated_batch_do_not_fold_even_after_training(norm):
+    built = make_norm(norm, 8, eval_stats="batch").double()
+    for seed in range(6):
+        built(torch.randn(4, 5, 8, generator=torch.Generator().manual_seed(seed)).double() * 3 + 1)
+    assert fixed_map(built.eval()) is None
 
 
 @pytest.mark.parametrize("norm", ONE_ROW)

@@ -179,14 +179,15 @@ def test_deepnorm_has_the_constants_of_its_table(stack, layers, other, alpha, be
     assert built.residual(norms(), DIM, place).factor == pytest.approx(alpha, rel=1e-3)
     for role in XAVIER:
         expected = 1 if role in ("q", "k") else beta
-        assert built.gain(role, place) == pytest.approx(expected, rel=1e-3)
+        factor = built.weight_factor(role, place)
+        assert factor == pytest.approx(expected, rel=1e-3) and built.xavier[role] == 1
 
 
 def test_subln_has_the_factors_of_its_table():
     built = placement("subln")
 
     def factor(role, *place, **more):
-        return built.gain(role, at(*place, **more)) / XAVIER[role]
+        return built.weight_factor(role, at(*place, **more))
 
     assert factor("fc1", "encoder", 12) == factor("v", "decoder", 12) == math.log(24) ** 0.5
     assert factor("out", "encoder", 6, 4) == (math.log(12) * math.log(12) / 3) ** 0.5
@@ -204,8 +205,9 @@ def test_subln_has_the_factors_of_its_table():
     ],
 )
 def test_first_weights_are_scaled_by_depth_where_that_is_published(place, role, expected):
-    gain = placement(place).gain(role, at("decoder", 6, 6))
-    assert gain == pytest.approx(expected * XAVIER[role])
+    wiring = placement(place)
+    assert wiring.weight_factor(role, at("decoder", 6, 6)) == pytest.approx(expected)
+    assert wiring.xavier == XAVIER
 
 
 def test_rezero_begins_as_the_identity_with_one_gain_a_layer():

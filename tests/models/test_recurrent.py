@@ -265,3 +265,12 @@ def test_rules_on_paths_reach_the_sites_and_their_norms_are_made_fit():
 def test_what_does_not_fit_is_named(model, overrides, spec, message):
     with pytest.raises(ValueError, match=message):
         network(*overrides, spec=spec, model=model)
+
+
+def test_gains_and_shifts_of_a_recurrence_are_those_of_norms_that_compute_them_otherwise():
+    norm = network("norm=rms", "norm.one_plus=true", "model.gain=0.1").recurrent.layers[0]
+    x = inputs()[0][..., :1].expand(-1, -1, 4 * DIM)
+    plain = make_norm("rms", 4 * DIM).double()(x)
+    torch.testing.assert_close(norm.input_norm(x), 0.1 * plain, rtol=1e-6, atol=1e-7)
+    learned = dict(network("norm=prepbn").recurrent.layers[0].named_parameters())
+    assert not [name for name in learned if "hidden_norm" in name and "bias" in name]

@@ -7,12 +7,15 @@ import torch
 
 from normlab.config.compose import compose, to_dict
 from normlab.models.base import Text
-from normlab.norms.rms import UnitNorm
+from normlab.norms.base import Norm
+from normlab.norms.rms import RMSNorm, UnitNorm
 from normlab.placements.base import Norms
+from normlab.placements.sandwich import SandwichResidual
+from normlab.probes.sites import places
 from normlab.records.labels import norm_label
 from normlab.records.record import fingerprint
 from normlab.train.build import build_model
-from tests.models.small import BOS, Words, assert_close, logits, sentences, seq2seq
+from tests.models.small import BOS, Words, assert_close, logits, norms, sentences, seq2seq
 
 SMALL = ("model.dim=16", "model.ffn_dim=24", "model.num_heads=2", "model.max_positions=40")
 
@@ -67,6 +70,24 @@ def test_a_key_of_one_stack_is_refused_where_a_model_has_the_other_alone():
 def test_a_rule_puts_no_norm_where_the_placement_has_none():
     with pytest.raises(ValueError, match=r"encoder\.final matches no place"):
         build_model(_config("placement=post", "sites={encoder.final:bn}"), Words())
+
+
+@pytest.mark.parametrize("place", ["sandwich", "peri", "keel", "normformer"])
+def test_a_placement_with_a_norm_after_its_branches_leaves_their_ends_to_it(place):
+    config = _config(f"placement={place}", "sites={*.out:rms}")
+    model = build_model(config, Words())
+    built = [module for module in model.modules() if isinstance(module, Norm)]
+    assert [module for _, module in places(model, ("norm",)).values()] == built
+    ends = [module for module in built if isinstance(module, RMSNorm)]
+    residuals = [m for m in model.modules() if isinstance(m, SandwichResidual)]
+    assert {residual.out_norm for residual in residuals} <= set(ends)
+
+
+def test_two_norms_at_one_path_are_refused():
+    given = norms("ln")
+    given.at("encoder.0.self", 8)
+    with pytest.raises(ValueError, match=r"two norms at one path, encoder\.0\.self"):
+        given.at("encoder.0.self", 8)
 
 
 def test_rules_have_a_label_and_are_part_of_the_experiment():

@@ -248,6 +248,17 @@ def test_the_penalty_draws_on_the_batch_and_is_given_once_and_only_in_training()
     assert norms.penalty() is None
 
 
+@pytest.mark.parametrize("penalty", ["reldiffcosine", "reldiffnorm", "symkl"])
+def test_the_penalty_of_a_batch_without_variance_is_a_number(penalty):
+    norm = make_norm("rbn", 8, penalty=penalty, penalty_mean=0.5, penalty_var=0.5, ghost=1).double()
+    x = torch.zeros(2, 3, 8, dtype=torch.double)
+    x[1] = torch.randn(3, 8, generator=torch.Generator().manual_seed(0)).double()
+    norm(x.requires_grad_())
+    penalty = _model_norms(norm).penalty()
+    (grad,) = torch.autograd.grad(penalty, x)
+    assert penalty.isfinite() and grad.isfinite().all()
+
+
 @pytest.mark.parametrize("option", ["pn", "mabn", "un"])
 def test_ghost_batches_train_past_the_warm_up_outside_of_a_run(option):
     norm = _trained(option, PAST + 4, ghost=2)

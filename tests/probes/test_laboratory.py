@@ -269,6 +269,14 @@ def test_activations_are_those_of_real_tokens():
     assert float(describe(x, valid, threshold=1.1)["outliers"]) == 0.5
 
 
+def test_the_variance_of_activations_far_from_zero_is_exact():
+    x = torch.randn(4, 50, 16, generator=torch.Generator().manual_seed(0)) + 3000
+    valid = torch.arange(50)[None] < torch.tensor([50, 3, 20, 41])[:, None]
+    found = describe(x, valid, threshold=6.0)
+    expected = x[valid].double().var(correction=0)
+    torch.testing.assert_close(found["var"].double(), expected, rtol=1e-3, atol=0)
+
+
 def test_the_residual_stream_of_pre_norm_is_that_after_each_branch():
     model = seq2seq("ln", "pre").train()
     row = observed(ResidualStream(every=1), model)
