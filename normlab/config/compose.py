@@ -33,16 +33,22 @@ from normlab.config.schema import LATER, NORM_KEYS, OPTIONS, PARTS, Precision, R
 CONFIG_NAME = "config"
 # Top-level keys that composition copies into the task's nodes, under the same name.
 _COPIED = ("batch_size", "max_tokens", "batching", "data_dir")
+_TASK_NODES = ("task", "task.corpus", "task.source")  # where they are copied to
 _PATH = re.compile(r"(\*|[a-z0-9_]+)(\.(\*|[a-z0-9_]+))*")
 _LABELED = 4  # rules named in a label, at most
 _RULES = "'sites={*.self:bn,encoder.0.*:ln}'"
+
+_READS_FILES = (
+    "add task=translation for your own pairs of sentences, task=lm task/corpus=documents for your "
+    "own documents, or the task of a published data set (normlab list tasks)"
+)
 
 # The default recipe of a task without a scale, and at scale=paper. Other scales replace recipes.
 _RECIPES: dict[str | None, dict[str, str]] = {
     None: {"iwslt": "rbn"},
     "paper": {"mlm": "bert", **dict.fromkeys(("iwslt", "multi30k", "toy", "translation"), "rbn")},
 }
-_TASK = "toy"  # the default of configs/config.yaml
+TASK = "toy"  # the default of configs/config.yaml
 _BY_PLACEMENT = ("optim.lr", "schedule.warmup")  # in a recipe, as `lr: {pre: 1.5e-3, post: 5e-4}`
 
 
@@ -86,7 +92,7 @@ def from_hydra(config: DictConfig) -> DictConfig:
 def with_recipe(overrides: Sequence[str]) -> list[str]:
     """Return the overrides with the default recipe; a sweep over tasks or scales gets none."""
     given = typed(overrides)
-    recipe = _default_recipe(given.get("task", _TASK), given.get("scale"))
+    recipe = _default_recipe(given.get("task", TASK), given.get("scale"))
     if recipe is None or "recipe" in given:
         return [*overrides]
     # Insert it just before the task or scale, so as not to part a Hydra flag from its value.
@@ -126,12 +132,26 @@ def settle(config: DictConfig, choices: Mapping[str, Any], given: Sequence[str])
         path = _start_file(folder, Path(config.runs_dir))
         config.start_from = {"run_dir": str(path.parents[1]), "sha256": registry.sha256(path)}
     OmegaConf.resolve(config)
+    if config.data_dir is not None and not _nodes_with(config, "data_dir"):
+        said = f"data_dir={config.data_dir}: task={config.choices['task']} does not read it"
+        raise ValueError(f"{said}: {_READS_FILES}, or leave data_dir out")
     if missing := sorted(OmegaConf.missing_keys(config)):
         raise ValueError(f"{' and '.join(missing)} must be given, as {missing[0]}=VALUE")
     plain = to_dict(config)
     _check_plain(plain)
     ranges.check(plain)
     return config
+
+
+def _nodes_with(config: DictConfig, key: str) -> list[str]:
+    """Return the nodes of the task that have a key."""
+    return [node for node in _TASK_NODES if key in (OmegaConf.select(config, node) or {})]
+
+
+def reads_files(task: str) -> bool:
+    """Return whether a task has a `data_dir`, as it does if a corpus can be chosen for it."""
+    node = OmegaConf.create({"task": dict(registry.option_settings("task", task, "task"))})
+    return bool(_nodes_with(node, "data_dir")) or not node.task.keys() & {"corpus", "source"}
 
 
 def _settle_recipe(config: DictConfig, choices: Any, written: Mapping[str, str]) -> None:
@@ -293,9 +313,10 @@ def from_dict(plain: Mapping[str, Any], changes: Sequence[str] = ()) -> DictConf
             raise ValueError(f"{change!r}: no such key in a run{own}.{meant(key)}")
         if isinstance(parent[last], DictConfig):
             raise ValueError(f"{change!r}: {key} cannot be replaced; give {key}.KEY=value")
-        for task in ("task", "task.corpus", "task.source") if key in _COPIED else ():
-            if key in (OmegaConf.select(config, task) or {}):
-                copies.append(f"{task}.{key}={value}")
+        copied = _nodes_with(config, key) if key in _COPIED else []
+        if key == "data_dir" and not copied:
+            raise ValueError(f"{change!r}: the run's task={config.choices['task']} reads no files")
+        copies += [f"{task}.{key}={value}" for task in copied]
     changed = _typed(config, OmegaConf.from_dotlist([*changes, *copies]))
     threads, given = changed.observe.threads, "observe.threads" in typed(changes)
     if isinstance(threads, int) and threads > MOST_THREADS and not given:

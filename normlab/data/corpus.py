@@ -178,6 +178,9 @@ def find_text(folder: Path, name: str) -> Path | None:
 
 def read_parallel(folder: Path, stem: str, languages: Sequence[str]) -> ParallelText:
     """Read `{stem}.{language}[.gz]` for each language; ValueError if missing or unreadable."""
+    if not folder.is_dir():
+        said = " and ".join(f"{stem}.{language}" for language in languages)
+        raise ValueError(f"data_dir={folder} is not a folder: set it to the one with {said}")
     paths: list[Path] = []
     for name in (f"{stem}.{language}" for language in languages):
         if (path := find_text(folder, name)) is None:

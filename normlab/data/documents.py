@@ -17,7 +17,9 @@ from typing import Any, Literal
 
 from normlab.data.cache import file_checksum
 from normlab.data.corpus import REQUIRED, Source, load_tables, stream_lines
+from normlab.records.files import walk
 
+_TEXTS = "data_dir to a file, or to a folder with train.txt, valid.txt and test.txt"
 RULES = f"normlab.text/1 sentencex {version('sentencex')}"
 """The rules that cut text; raise the first number when the same text yields different documents."""
 Document = Sequence[str]
@@ -91,10 +93,10 @@ class CutDocuments(DocumentCorpus):
 class FolderDocuments(CutDocuments):
     """The user's own text, UTF-8, plain or `.gz`.
 
-    `data_dir` is a text file, a folder with `train.txt`, `valid.txt` and `test.txt`, or a folder of
-    other `.txt` files, without splits. A folder `data_dir/<name>` takes precedence. `boundary` says
-    whether a document ends at a blank line or only with its file (blank lines then separate
-    paragraphs, if that is the `form`).
+    `data_dir` is a text file, a folder with `train.txt`, `valid.txt` and `test.txt` alone, or a
+    folder of other `.txt` files, also in subfolders, without splits. A folder `data_dir/<name>`
+    takes precedence. `boundary` says whether a document ends at a blank line or only with its file
+    (blank lines then separate paragraphs, if that is the `form`).
     """
 
     name: str = "documents"
@@ -103,7 +105,7 @@ class FolderDocuments(CutDocuments):
 
     def __post_init__(self) -> None:
         if self.data_dir is None:
-            raise ValueError("set data_dir to a file or folder with train.txt, valid.txt, test.txt")
+            raise ValueError(f"set {_TEXTS}")
         place = Path(self.data_dir).expanduser()
         self._place = place / self.name if (place / self.name).is_dir() else place
         self.label = _stem(self._place.resolve())
@@ -130,20 +132,45 @@ class FolderDocuments(CutDocuments):
         """Return the files of each split; a text without splits counts as `train`."""
         if self._place.is_file():
             return {"train": [self._place]}
-        held = sorted(self._place.iterdir()) if self._place.is_dir() else []
-        texts = {_stem(x): x for x in reversed(held) if x.name.endswith((".txt", ".txt.gz"))}
-        if not texts or ("train" not in texts and texts.keys() & {"valid", "test"}):
-            raise ValueError(
-                f"{self._place} has no {'train.txt' if texts else '.txt or .txt.gz file'}; set "
-                "data_dir to a file, or to a folder with train.txt, valid.txt and test.txt"
-            )
-        if "train" not in texts:
+        if not self._place.is_dir():
+            raise ValueError(f"data_dir={self._place} does not exist; set {_TEXTS}")
+        texts = text_files(self._place)
+        if not texts:
+            raise ValueError(f"{self._place} has no .txt or .txt.gz file; set {_TEXTS}")
+        if not texts.keys() & {"train", "valid", "test"}:
             return {"train": [texts[name] for name in sorted(texts)]}
+        if "train" not in texts:
+            raise ValueError(f"{self._place} has no train.txt; set {_TEXTS}")
+        if unread := sorted(texts.keys() - {*REQUIRED}):
+            names = ", ".join(str(texts[name].relative_to(self._place)) for name in unread[:3])
+            raise ValueError(
+                f"{self._place} has train.txt, and {len(unread)} files that would not be read "
+                f"({names}): call them valid.txt or test.txt, or move them out of the folder"
+            )
         return {split: [texts[split]] for split in REQUIRED if split in texts}
 
 
+def text_files(folder: Path) -> dict[str, Path]:
+    """Return the `.txt` and `.txt.gz` files in a folder and its subfolders by their path's stem.
+
+    Hidden files and folders, such as those that a Mac or an editor leaves, are skipped. Raises
+    ValueError for two files of one name.
+    """
+    found: dict[str, Path] = {}
+    for place, folders, files in walk(folder):
+        folders[:] = [name for name in folders if not name.startswith(".")]
+        for path in (Path(place, name) for name in sorted(files) if not name.startswith(".")):
+            if not path.name.lower().endswith((".txt", ".txt.gz")):
+                continue
+            name = str(path.relative_to(folder).with_name(_stem(path)))
+            if name in found:
+                raise ValueError(f"{folder} has both {found[name].name} and {path.name}: keep one")
+            found[name] = path
+    return found
+
+
 def _stem(path: Path) -> str:
-    return path.name.removesuffix(".gz").removesuffix(".txt")
+    return re.sub(r"(\.txt)?(\.gz)?$", "", path.name, flags=re.IGNORECASE)
 
 
 def blocks(lines: Iterable[str]) -> Iterator[list[str]]:

@@ -9,6 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from normlab.config.folders import CONFIG_DIR
+from normlab.config.overrides import typed
+from normlab.config.registry import option_names
 from normlab.records.pairs import same_code
 from normlab.records.store import RECORD_FILE, RunStore, read_record
 from normlab.studies.loop import INTERRUPTED, Cell
@@ -59,7 +61,7 @@ def runs_of(
     """
     known = {} if known is None else known
     found: dict[Path, Run] = {}
-    for run in planned:
+    for run in map(_with_files, planned):
         others = tuple(override for override in run.overrides if override != f"seed={run.seed}")
         if others not in known:
             try:
@@ -75,6 +77,16 @@ def runs_of(
             )
         found[folder] = Run(run, config, folder)
     return list(found.values())
+
+
+def _with_files(run: Planned) -> Planned:
+    """Return a run without `data_dir` if its task reads no files, as other runs of a study may."""
+    from normlab.config.compose import TASK, reads_files
+
+    task = typed(run.overrides).get("task", TASK)
+    if task not in option_names("task") or reads_files(task):
+        return run
+    return run._replace(overrides=tuple(x for x in run.overrides if not x.startswith("data_dir=")))
 
 
 def composed(run: Planned) -> dict[str, Any]:

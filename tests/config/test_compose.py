@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from normlab.config.compose import compose, from_dict, to_dict
+from normlab.config.compose import compose, from_dict, reads_files, to_dict
 from normlab.config.overrides import run_groups
 from normlab.config.registry import option_names, option_settings
 from normlab.norms.base import Norm
@@ -59,8 +59,7 @@ def test_the_options_of_every_group_compose(group):
         assert sorted(composed(f"{group}=[{','.join(names)}]")["observe"][group]) == names
         return
     for option in names[::5] if group in ("norm", "placement", "model") else names[::2]:
-        more = ["data_dir=somewhere"] if group == "task" else []
-        more += ["task=mlm"] if option == "bert" else []  # it has a corpus of documents
+        more = ["task=mlm"] if option == "bert" else []  # it has a corpus of documents
         more += ["norm=none"] if option == "rezero" else []
         assert composed(f"{group}={option}", *more)["choices"][group] == option
 
@@ -71,7 +70,7 @@ def test_the_full_set_has_every_probe():
 
 SEEN = (
     *("seed=5", "device=cpu", "observe.log_every=7", "observe.threads=1", "observe.study=some"),
-    *("observe.other_code=rerun", "probe=[]", "sink=[jsonl]", "data_dir=there", "runs_dir=there"),
+    *("observe.other_code=rerun", "probe=[]", "sink=[jsonl]", "runs_dir=there"),
     "norm.eps=0.00001",
 )
 SCIENCE = (
@@ -85,6 +84,8 @@ SCIENCE = (
 def test_only_what_could_change_a_value_changes_the_fingerprint():
     plain = fingerprint(composed())
     assert fingerprint(composed("norm=ln", "batch_size=32", *SEEN)) == plain
+    of_files = {fingerprint(composed("task=translation", f"data_dir={x}")) for x in ("a", "b")}
+    assert len(of_files) == 1
     others = [
         fingerprint(composed(o) if "@" in o else to_dict(from_dict(composed(), [o])))
         for o in SCIENCE
@@ -147,7 +148,10 @@ def test_changes_of_a_plain_form_reach_their_key_or_are_refused():
     plain_form = composed("norm=bn")
     changed = to_dict(from_dict(plain_form, ["norm.eval_stats=batch", "task.test_search.beam=2"]))
     assert changed["norm"]["eval_stats"] == "batch" and changed["task"]["test_search"]["beam"] == 2
-    assert to_dict(from_dict(plain_form, ["data_dir=there"]))["data_dir"] == "there"
+    of_files = to_dict(from_dict(composed("task=translation"), ["data_dir=there"]))
+    assert of_files["data_dir"] == of_files["task"]["corpus"]["data_dir"] == "there"
+    with pytest.raises(ValueError, match="'data_dir=there': the run's task=toy reads no files"):
+        from_dict(plain_form, ["data_dir=there"])
     for change in ("norm.evalstats=batch", "beam=2", "norm.eval_stats"):
         with pytest.raises(ValueError, match=f"'{change}': no such key"):
             from_dict(plain_form, [change])
@@ -165,3 +169,21 @@ def test_make_norm_takes_an_option_and_other_values():
         make_norm("bnn", 12)
     with pytest.raises(ValueError, match=r"norm\.groups=5 must be|groups=5 does not divide"):
         make_norm("gn", 12, groups=5)
+
+
+@pytest.mark.parametrize("task", ["toy", "digits"])
+def test_data_dir_is_refused_by_a_task_that_reads_no_files(task, tmp_path):
+    for folder in (tmp_path, "/no/such/folder"):
+        said = rf"data_dir={folder}: task={task} does not read it: add task=translation .*task=lm"
+        with pytest.raises(ValueError, match=said):
+            compose([f"task={task}", f"data_dir={folder}"])
+
+
+def test_the_option_of_a_task_says_whether_it_reads_files():
+    tasks = option_names("task")
+    having = {x for x in tasks for part in ("corpus", "source") if has_folder(x, part)}
+    assert {task for task in tasks if reads_files(task)} == having == {*tasks} - {"toy", "digits"}
+
+
+def has_folder(task, part):
+    return "data_dir" in composed(f"task={task}")["task"].get(part, {})

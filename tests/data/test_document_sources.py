@@ -7,7 +7,7 @@ from unittest.mock import Mock
 import datasets
 import pytest
 
-from normlab.data import pydoc as builtin
+from normlab.data import python_docs as builtin
 from normlab.data.documents import FolderDocuments, HubDocuments, split_sentences
 from normlab.data.python_docs import PydocCorpus, is_sentence, prose
 
@@ -103,7 +103,6 @@ def write_splits(folder):
 
 def test_a_folder_with_splits(tmp_path):
     write_splits(tmp_path)
-    (tmp_path / "notes.txt").write_text("not read\n")
     splits = splits_of(folder_documents(tmp_path))
     assert list(splits) == ["test", "valid", "train"]
     assert splits["valid"] == [("valid one.", "valid two."), ("valid three.",)]
@@ -145,15 +144,46 @@ def test_the_key_of_a_folder_depends_on_content_and_settings_but_not_on_the_path
 
 
 def test_missing_files_of_a_folder_are_named(tmp_path):
-    with pytest.raises(ValueError, match=r"set data_dir to a file or folder with train\.txt"):
+    with pytest.raises(ValueError, match=r"set data_dir to a file, .* with train\.txt"):
         folder_documents(None)
-    with pytest.raises(ValueError, match=r"absent has no .*set data_dir"):
+    with pytest.raises(ValueError, match=r"absent does not exist; set data_dir"):
         splits_of(folder_documents(tmp_path / "absent"))
     (tmp_path / "table.csv").write_text("a")
     with pytest.raises(ValueError, match=r"no \.txt or \.txt\.gz file; set"):
         splits_of(folder_documents(tmp_path))
     (tmp_path / "valid.txt").write_text("a")
     with pytest.raises(ValueError, match=r"has no train\.txt; set data_dir"):
+        splits_of(folder_documents(tmp_path))
+
+
+@pytest.mark.parametrize("name", ["dev.txt", "notes.txt", "more/a.TXT", "train/b.txt"])
+def test_a_text_beside_the_splits_that_would_not_be_read_is_refused(tmp_path, name):
+    write_splits(tmp_path)
+    (tmp_path / name).parent.mkdir(exist_ok=True)
+    (tmp_path / name).write_text("Not read.\n")
+    with pytest.raises(ValueError, match=rf"1 files that would not be read \({name}\): call them"):
+        splits_of(folder_documents(tmp_path))
+
+
+def test_every_visible_text_of_a_folder_is_read_and_no_hidden_one(tmp_path):
+    disk, folder = tmp_path / "disk", tmp_path / "text"
+    for place in (disk, folder / "b", folder / ".git"):
+        place.mkdir(parents=True)
+    (folder / "linked").symlink_to(disk)
+    shown = ["a.txt", "B.TXT", "b/a.txt", "b/c.Txt.gz", "linked/d.txt"]
+    for name in [*shown, "._a.txt", ".x.txt", ".#a.txt", ".git/y.txt", "a.csv"]:
+        data = f"Text of {name}.\n".encode()
+        (folder / name).write_bytes(gzip.compress(data) if name.endswith(".gz") else data)
+    splits = splits_of(folder_documents(folder, valid_share=0.3, test_share=0.3))
+    found = sorted(x for documents in splits.values() for (x,) in documents)
+    assert found == sorted(f"Text of {name}." for name in shown)
+
+
+@pytest.mark.parametrize("other", ["a.txt.gz", "a.TXT"])
+def test_two_files_of_one_name_are_refused(tmp_path, other):
+    for name in ("a.txt", other):
+        (tmp_path / name).write_bytes(gzip.compress(b"A.\n") if name[-1] == "z" else b"B.\n")
+    with pytest.raises(ValueError, match=r"has both a\.\S+ and a\.\S+: keep one"):
         splits_of(folder_documents(tmp_path))
 
 

@@ -65,6 +65,14 @@ def test_each_data_of_a_study_is_asked_for_once(monkeypatch):
     assert len(tasks) == len(asked) == 2
 
 
+def test_a_folder_of_data_goes_to_the_runs_that_read_files():
+    study = load_study("text_against_pictures")
+    runs = studied.runs_of(study.planned("smoke", seeds=[1], extra=["data_dir=somewhere"]))
+    runs += studied.runs_of(study.planned("small", seeds=[1], extra=["data_dir=somewhere"]))
+    given = {run.config["choices"]["task"]: run.config["data_dir"] for run in runs}
+    assert given["cifar10"] == "somewhere" and given.get("digits") is None
+
+
 def test_a_run_that_fails_keeps_its_seed_from_being_published(place, capsys):
     plan(place, lambda run: {**bleu(3.0)(run), "fails": (run.row, run.seed) == ("bn", 1)})
     code, out = night(capsys, "one", "--publish", "results")
