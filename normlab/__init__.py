@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from normlab.commands.explain import explain as explain
     from normlab.config.compose import compose as compose
+    from normlab.errors import UserError as UserError
     from normlab.inspect.foreign.swap import swap as swap
     from normlab.inspect.model import inspect as inspect
     from normlab.norms.make import make_norm as make_norm
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
 
 _HOMES = {
     "Stream": "norms.pool",
+    "UserError": "errors",
     "compose": "config.compose",
     "explain": "commands.explain",
     "inspect": "inspect",

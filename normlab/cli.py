@@ -8,6 +8,8 @@ from difflib import get_close_matches
 from importlib import import_module
 
 from normlab.commands import COMMANDS, names
+from normlab.config.folders import included, own_line
+from normlab.errors import CRASHED, UserError
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -25,14 +27,12 @@ def main(argv: list[str] | None = None) -> int:
 
         print(version("normlab"))
         return 0
-    from normlab.commands._terminal import complain, printable_output
+    from normlab.commands._terminal import complain, crash, printable_output
 
     if name not in names():
         complain(f"unknown command {name!r:.80}; {_suggestion(name, rest)}")
         return 2
     command = import_module(f"normlab.commands.{name}")
-    from normlab.config.folders import included
-
     try:
         with printable_output():
             return command.main(included(rest))
@@ -43,10 +43,8 @@ def main(argv: list[str] | None = None) -> int:
         return 141
     except Exception as error:
         message = _message(error)
-        if message is None:
-            raise
-        complain(message, by=f"normlab {name}")
-        return 1
+        complain(message or crash(error), by=f"normlab {name}")
+        return 1 if message else CRASHED
 
 
 def usage() -> str:
@@ -70,14 +68,16 @@ def _suggestion(name: str, rest: list[str]) -> str:
 
 def _message(error: Exception) -> str | None:
     """Return the message of an error that the user can fix; None for any other error."""
+    if isinstance(error, UserError):
+        return str(error)
     if type(error).__module__.startswith(("hydra.", "omegaconf.")):
         from normlab.config.compose import error_line
 
         return error_line(error)
-    if isinstance(error, OSError):
+    if isinstance(error, OSError) and not own_line(error):
         full = error.errno in (errno.ENOSPC, errno.EDQUOT)
         return f"{error}{'; make room, then run the same command again' if full else ''}"
     memory = re.search("out of memory|can't allocate memory", str(error))  # torch's messages
     if isinstance(error, RuntimeError) and memory:
         return f"{str(error).splitlines()[0]}; make the model or the batch smaller"
-    return str(error) if isinstance(error, ValueError) else None
+    return None

@@ -9,6 +9,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
+from normlab.errors import UserError
 from normlab.records.labels import one_line
 from normlab.records.record import RunRecord
 from normlab.records.store import RunStore, lookup, select, series
@@ -100,16 +101,16 @@ class Records(list[RunRecord]):
     def plot(self, kind: str = "loss") -> Picture:
         """Plot the runs; the seeds of an experiment are one line with a band.
 
-        `kind` is a figure of `normlab report --figures`. Raises ValueError for an unknown kind, or
+        `kind` is a figure of `normlab report --figures`. Raises UserError for an unknown kind, or
         if no run has the metrics that it needs.
         """
         if kind not in KINDS:
-            raise ValueError(f"no figure {kind!r}: there are {', '.join(KINDS)}")
+            raise UserError(f"no figure {kind!r}: there are {', '.join(KINDS)}")
         pairs = zip(self.folders, self, strict=True)
         runs = arranged([found_run(place, run, rows_of_run(place)) for place, run in pairs]).runs
         panels = KINDS[kind].panels(runs)
         if not panels:
-            raise ValueError(f"kind {kind!r}: {LACK}")
+            raise UserError(f"kind {kind!r}: {LACK}")
         return Picture(draw(panels, row_looks(runs), LIGHT), KINDS[kind].title)
 
     def _repr_markdown_(self) -> str:

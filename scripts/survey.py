@@ -30,6 +30,7 @@ from transformers.models.auto.configuration_auto import CONFIG_MAPPING
 from transformers.models.auto.modeling_auto import MODEL_MAPPING_NAMES
 
 import normlab
+from normlab.errors import UserError
 from normlab.inspect.question import questions
 from normlab.records.files import atomic_write
 
@@ -277,7 +278,8 @@ def work(name: str, to: Connection) -> None:
     try:
         to.send(ask(name))
     except BaseException as error:
-        to.send({"left_out": str(error) if type(error) is ValueError else one_line(error)})
+        plain = type(error) in (ValueError, UserError)
+        to.send({"left_out": str(error) if plain else one_line(error)})
 
 
 def said(row: Mapping[str, Any]) -> str:

@@ -15,6 +15,7 @@ PACKAGE = ROOT / "normlab"
 # Each floor's rooms may import the rooms of lower floors only, so there is no cycle. A room is a
 # folder; a file at the root is a room of its own, and "" is `normlab/__init__.py`.
 FLOORS = (
+    ("errors",),
     ("config", "distributed", "progress", "dropout"),
     ("norms", "records"),
     ("placements", "metrics", "data"),
@@ -33,8 +34,10 @@ LONGEST_FILE = 400  # lines
 
 TORCHLESS = (
     *("records", "studies", "metrics", "config", "cli", "commands", "reports", "claims"),
-    *("notebook", "train.run", "progress"),
+    *("errors", "notebook", "train.run", "progress"),
 )
+# Where `raise ValueError` is for a caller, which turns it into a `UserError`, or for a bug.
+CHECKED = ("claims.endpoint", "metrics.spread", "records.packed", "reports.trials")
 CONFIGURED = ("config", "train.fit", "train.run", "commands")
 """Where hydra and omegaconf may appear."""
 # Where a file may be written without `atomic_write`: its own file, a folder that is renamed as a
@@ -111,6 +114,16 @@ def test_no_arrow_between_rooms_climbs():
 def test_no_file_is_longer_than_four_hundred_lines():
     lines = {name: len(path.read_text("utf-8").splitlines()) for name, path in MODULES.items()}
     assert {name: count for name, count in lines.items() if count > LONGEST_FILE} == {}
+
+
+def test_an_error_that_users_can_fix_is_no_plain_value_error():
+    plain = {
+        name
+        for name in MODULES
+        for node in walk(tree(name))
+        if isinstance(node, ast.Raise) and "ValueError(" in ast.unparse(node)
+    }
+    assert plain <= set(CHECKED)
 
 
 def having(*texts):

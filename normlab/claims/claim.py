@@ -31,6 +31,7 @@ from msgspec import Meta, Struct
 from normlab.claims.endpoint import KINDS
 from normlab.claims.seeds import Endpoint, Text
 from normlab.config.registry import read_yaml
+from normlab.errors import UserError
 from normlab.studies.load import convert
 
 _Article = Annotated[str, Meta(pattern="^(article [1-5]|a question of our own)$")]
@@ -65,15 +66,15 @@ class Claim(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
 
 
 def load_all(folder: Path) -> list[Claim]:
-    """Read all claims in a folder, sorted by id; raises `ValueError` for an invalid file."""
+    """Read all claims in a folder, sorted by id; raises `UserError` for an invalid file."""
     return sorted((load(path) for path in folder.glob("*.yaml")), key=lambda claim: claim.id)
 
 
 def load(path: Path) -> Claim:
-    """Read a claim; raises `ValueError` naming the file, the key and the expected value."""
+    """Read a claim; raises `UserError` naming the file, the key and the expected value."""
     claim = convert(read_yaml(path), Claim, path)
     if not path.stem.startswith(name := f"{claim.id:02}_"):
-        raise ValueError(f"{path}: id: {claim.id} is not in the file name; rename it to {name}*")
+        raise UserError(f"{path}: id: {claim.id} is not in the file name; rename it to {name}*")
     parts = tuple(_part(each, path, f"parts[{number}]") for number, each in enumerate(claim.parts))
     return msgspec.structs.replace(claim, path=str(path), parts=parts)
 
@@ -83,7 +84,7 @@ def _part(content: object, path: Path, key: str) -> Part:
     endpoint = _endpoint(part.endpoint, path, f"{key}.endpoint")
     if endpoint.says and part.says not in endpoint.says:
         kind = type(endpoint).__name__.lower()
-        raise ValueError(
+        raise UserError(
             f"{path}: {key}.endpoint.{kind}: cannot decide a part with says: {part.says}; "
             f"expected says: {' or '.join(endpoint.says)}"
         )
@@ -93,7 +94,7 @@ def _part(content: object, path: Path, key: str) -> Part:
 
 def _endpoint(node: Any, path: Path, key: str) -> Endpoint:
     if not isinstance(node, dict) or len(node) != 1 or not node.keys() <= KINDS.keys():
-        raise ValueError(f"{path}: {key}: needs exactly one of {', '.join(KINDS)}; found {node!r}")
+        raise UserError(f"{path}: {key}: needs exactly one of {', '.join(KINDS)}; found {node!r}")
     ((kind, content),) = node.items()
     if isinstance(content, dict) and isinstance(score := content.get("score"), str):
         content = {**content, "score": [score]}

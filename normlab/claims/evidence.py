@@ -13,6 +13,7 @@ import msgspec
 import yaml
 from msgspec import Struct
 
+from normlab.errors import UserError
 from normlab.records.labels import norm_label
 from normlab.records.packed import Key, address_of
 from normlab.records.pairs import spelled
@@ -61,7 +62,7 @@ def to_json(checks: Mapping[str, Sequence[Evidence]]) -> str:
 
 
 def read_computed(path: Path) -> dict[str, list[Evidence]]:
-    """Read the findings of checks; empty if there is no file, `ValueError` if it is damaged."""
+    """Read the findings of checks; empty if there is no file, `UserError` if it is damaged."""
     return _read(path, _Computed, "normlab claims --write").checks if path.is_file() else {}
 
 
@@ -86,7 +87,7 @@ def _read(path: Path, kind: type[_T], again: str) -> _T:
     try:
         return msgspec.json.decode(path.read_bytes(), type=kind)
     except (OSError, UnicodeDecodeError, msgspec.MsgspecError) as error:
-        raise ValueError(f"{path}: damaged ({error}); recreate it with {again}") from None
+        raise UserError(f"{path}: damaged ({error}); recreate it with {again}") from None
 
 
 class Plan:
@@ -97,7 +98,7 @@ class Plan:
     """
 
     def __init__(self, study: Study, scale: str) -> None:
-        """Read the plan; raises `ValueError` for an unknown scale."""
+        """Read the plan; raises `UserError` for an unknown scale."""
         self.study, self.scale = study, study.scale(scale)
         planned = study.planned(scale, seeds=[0])
         self.names = {Key(r.row, r.point, 0).name: rate_name(r.row, r.point) for r in planned}
@@ -189,7 +190,7 @@ class Runs:
         return {rate for name, rate in self.plan(study, scale).names.items() if name in names}
 
     def plan(self, study: str, scale: str) -> Plan:
-        """Return a study's plan at a scale; raises `ValueError` for an unknown study or scale."""
+        """Return a study's plan at a scale; raises `UserError` for an unknown study or scale."""
         if (study, scale) not in self._plans:
             self._plans[study, scale] = Plan(load_study(study, self.configs), scale)
         return self._plans[study, scale]

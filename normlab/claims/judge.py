@@ -131,7 +131,7 @@ def tested(verdict: Verdict, p: float, interval: Interval, error: float) -> Judg
 def decide(
     values: Sequence[float], *, margin: float, equality: bool, error: float = 0.05
 ) -> Judgement:
-    """Apply the decision table to differences per seed; `ValueError` for fewer than two."""
+    """Apply the decision table to differences per seed; `UserError` for fewer than two."""
     wide = t_interval(values, confidence=1 - error)
     if constant(values):
         return Judgement("undecided", reason=CONSTANT)

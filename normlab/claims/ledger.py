@@ -17,6 +17,7 @@ from normlab.claims.endpoint import Document, Gap
 from normlab.claims.evidence import Place, Runs
 from normlab.claims.judge import DECIDED, ERROR, Judgement, Verdict
 from normlab.claims.seeds import Endpoint
+from normlab.errors import UserError
 from normlab.metrics.spread import holm
 
 NOT_SURVIVED = "does not survive the correction for the study's other endpoints"
@@ -115,7 +116,7 @@ def verdict(parts: Sequence[Verdict]) -> str:
 def ledger(claims: Sequence[Claim], runs: Runs) -> list[Entry]:
     """Judge claims; pass all of them, because the parts of one study are corrected together.
 
-    Raises `ValueError` naming the claim and the part, for example if a run is on both sides.
+    Raises `UserError` naming the claim and the part, for example if a run is on both sides.
     """
     primary = [
         [_judged(claim, n, part.endpoint, runs) for n, part in enumerate(claim.parts, 1)]
@@ -147,8 +148,8 @@ def _judged(claim: Claim, number: int, endpoint: Endpoint, runs: Runs) -> Outcom
     part = claim.parts[number - 1]
     try:
         found = endpoint.judge(runs, part.says)
-    except ValueError as error:
-        raise ValueError(f"{claim.path}: part {part.name}: {error}") from None
+    except UserError as error:
+        raise UserError(f"{claim.path}: part {part.name}: {error}") from None
     return Outcome(claim.id, number, part, endpoint, found, found.verdict, found.reason)
 
 

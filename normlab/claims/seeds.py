@@ -28,6 +28,7 @@ from normlab.claims.judge import (
     stuck,
     undecided_by_seen,
 )
+from normlab.errors import UserError
 from normlab.metrics.spread import at_baseline
 from normlab.records.pairs import spelled, varying, why_not_paired
 from normlab.records.record import RunRecord
@@ -167,7 +168,7 @@ class StudyEndpoint(Endpoint, frozen=True, kw_only=True):
         plan = runs.plan(self.study, self.scale)
         for side in self.sides:
             if not plan.may_choose(asked := {**self.where, **side}):
-                raise ValueError(
+                raise UserError(
                     f"{self.study} at scale={self.scale} plans no run with {keys(asked)}; "
                     f"planned: {'; '.join(plan.names)}"
                 )
@@ -312,7 +313,7 @@ def unfit(record: RunRecord, scores: Sequence[str]) -> str | None:
 
 
 def collect(runs: Runs, endpoint: StudyEndpoint) -> Sample:
-    """Collect the runs of a study for an endpoint; `ValueError` if a run is on both sides."""
+    """Collect the runs of a study for an endpoint; `UserError` if a run is on both sides."""
     over, there = endpoint.over, runs.made.get((endpoint.study, endpoint.scale), {})
     every = [record for record, _ in there.values()]
     reasons: Counter[str] = Counter()
@@ -332,7 +333,7 @@ def collect(runs: Runs, endpoint: StudyEndpoint) -> Sample:
                 problem = f"{label} fits runs that differ in {named}; the claim must say which"
                 return Sample(endpoint, {}, (), excluded=_said(reasons), problem=problem)
             if (other := found.setdefault(run.run_id, label)) != label:
-                raise ValueError(f"{run.run_id} is on both sides: {other} and {label}")
+                raise UserError(f"{run.run_id} is on both sides: {other} and {label}")
     plan = runs.plan(endpoint.study, endpoint.scale)
     seen = {point for side in sides.values() for _, point in side}
     # A seed needs all planned nuisance settings; without a plan, all settings that any run has.

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, NoReturn
 
 from normlab.commands import DOES
 from normlab.commands._terminal import at_work, complain
+from normlab.errors import UserError
 from normlab.records.record import RunRecord
 from normlab.records.store import CONFIG_FILE, RECORD_FILE, read_record
 
@@ -101,12 +102,12 @@ def as_run(text: str) -> Path:
 
 
 def conditions(where: Iterable[str]) -> dict[str, str]:
-    """Return the values of `--where KEY=VALUE` by key; ValueError for any other form."""
+    """Return the values of `--where KEY=VALUE` by key; UserError for any other form."""
     found: dict[str, str] = {}
     for text in where:
         key, equals, value = text.partition("=")
         if not (key and equals):
-            raise ValueError(f"--where {text}: expected KEY=VALUE, such as --where norm=bn")
+            raise UserError(f"--where {text}: expected KEY=VALUE, such as --where norm=bn")
         found[key] = value
     return found
 
@@ -117,7 +118,7 @@ def conditions(where: Iterable[str]) -> dict[str, str]:
 def ended_runs(places: Sequence[Path]) -> dict[Path, RunRecord]:
     """Return the records of all runs that have ended at or below some places, by run folder.
 
-    Raises ValueError for a place without runs, a damaged run, or the folder of an unfinished run.
+    Raises UserError for a place without runs, a damaged run, or the folder of an unfinished run.
     """
     from normlab.reports.gather import read_runs
 
@@ -126,26 +127,26 @@ def ended_runs(places: Sequence[Path]) -> dict[Path, RunRecord]:
             read_record(place)  # raises, since the run has not ended
     runs, problems = read_runs(places, ended=True)
     if problems or not runs:
-        raise ValueError(problems[0] if problems else none_below(places))
+        raise UserError(problems[0] if problems else none_below(places))
     return {run.folder: run.record for run in runs if run.folder and run.record}
 
 
 def runs_of(place: Path) -> list[Path]:
     """Return the run folders at RUN: one run, or all seeds of one experiment in order.
 
-    Raises ValueError for a place without runs, with a damaged run, or with several experiments.
+    Raises UserError for a place without runs, with a damaged run, or with several experiments.
     """
     found = ended_runs([place])
     if len({record.fingerprint for record in found.values()}) > 1:
-        raise ValueError(f"{place} has several experiments; name one, such as {next(iter(found))}")
+        raise UserError(f"{place} has several experiments; name one, such as {next(iter(found))}")
     return sorted(found, key=lambda folder: found[folder].seed)
 
 
 def one_run(place: Path) -> Path:
-    """Return the folder of the one run at RUN; ValueError for several runs."""
+    """Return the folder of the one run at RUN; UserError for several runs."""
     folders = runs_of(place)
     if len(folders) > 1:
-        raise ValueError(f"{place} has {len(folders)} runs; name one, such as {folders[0]}")
+        raise UserError(f"{place} has {len(folders)} runs; name one, such as {folders[0]}")
     return folders[0]
 
 

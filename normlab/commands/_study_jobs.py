@@ -15,6 +15,7 @@ from msgspec import structs
 from normlab.commands._terminal import complain, print_prose
 from normlab.config.folders import CONFIG_DIR
 from normlab.config.registry import paths
+from normlab.errors import UserError
 from normlab.records.files import atomic_write, only_writer
 from normlab.studies import study_runs as studied
 from normlab.studies.load import load_study, tuning_of, unchosen
@@ -116,7 +117,7 @@ class Publisher:
     """Publishes whole seeds below `root` (None: nowhere); problems are noted, and runs continue."""
 
     def __init__(self, root: Path | None, jobs: Sequence[Job]) -> None:
-        """Raise ValueError, before anything runs, if the jobs' runs cannot be published there."""
+        """Raise UserError, before anything runs, if the jobs' runs cannot be published there."""
         from normlab.records.packed import Key
         from normlab.reports.published import check
 
@@ -138,7 +139,7 @@ class Publisher:
         made = [Made(Key(*run.planned[:3]), run.record(), folder=run.folder) for run in runs]
         try:
             folder = publish(self.root, job.study, job.scale, made)
-        except (OSError, ValueError) as error:
+        except (OSError, UserError) as error:
             problem = f"{job.name} is not published: {error}; the next seed will try again"
             if self.problems.get(job.name) != problem:
                 complain(problem)
@@ -226,8 +227,8 @@ class Tuned:
         file = study_file(self.study.name)
         try:
             return with_rates(file.read_text("utf-8"), self.scale, rates)
-        except ValueError as error:
-            raise ValueError(f"{file}: {error}") from None
+        except UserError as error:
+            raise UserError(f"{file}: {error}") from None
 
 
 def study_file(name: str) -> Path:
@@ -273,7 +274,7 @@ def _cell(job: Tuned, run: "Run") -> Cell:
 
 
 def _tuned(words: Sequence[str], results: Path, *, write: bool) -> list[Tuned]:
-    """Return the tuning jobs; ValueError for overrides that forbid writing the choice."""
+    """Return the tuning jobs; UserError for overrides that forbid writing the choice."""
     given, extra = taken_out([word for word in words if "=" in word])
     scale = given.get("scale", SMOKE)
     more = [each for each in extra if not each.startswith(_NO_PART)]
@@ -281,7 +282,7 @@ def _tuned(words: Sequence[str], results: Path, *, write: bool) -> list[Tuned]:
     for study in [load_study(word) for word in words if "=" not in word]:
         if write and (odd := [each for each in more if each.partition("=")[0] not in study.grid]):
             only = "a choice is written only for the trials that the study plans"
-            raise ValueError(f"{odd[0]}: {only}; add --no-write, or put it into the study's tuning")
+            raise UserError(f"{odd[0]}: {only}; add --no-write, or put it into the study's tuning")
         tuning = tuning_of(study, scale, load_study)
         sign_of(tuning.score)  # raises for a score without a direction
         rows = read_rows(given["rows"], study, scale) if "rows" in given else None
@@ -294,7 +295,7 @@ def _tuned(words: Sequence[str], results: Path, *, write: bool) -> list[Tuned]:
         bouts = {place: Bout(tuning, own) for place, own in tried.items()}
         jobs.append(Tuned(study, scale, tuning, bouts, results))
     if not jobs:
-        raise ValueError("name a study, such as normlab study tune batching scale=small")
+        raise UserError("name a study, such as normlab study tune batching scale=small")
     return jobs
 
 

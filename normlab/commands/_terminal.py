@@ -4,15 +4,19 @@ import re
 import shutil
 import sys
 import textwrap
+import traceback
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager, redirect_stdout
 from itertools import zip_longest
+from pathlib import Path
 from typing import Any, NamedTuple, TextIO, cast
 
 from rich.cells import cell_len  # the width of text in columns; some characters take two
 
+from normlab.config.folders import own_line
 from normlab.records.labels import one_line, printable
 
+_PACKAGE = Path(__file__).resolve().parents[1]
 _PROSE = 50  # cells with more characters are prose
 _LEAST = 36  # the fewest columns for prose
 _GAP = 2
@@ -129,6 +133,19 @@ def print_line(text: str, stream: Any = None) -> None:
 def complain(message: str, *, by: str = "normlab") -> None:
     """Print one message to standard error."""
     print_line(f"{by}: {printable(message)}", sys.stderr)
+
+
+def crash(error: BaseException) -> str:
+    """Return one line about an error that is not the user's, with its place, and its traceback.
+
+    The place is the last call in the user's own folders of options, or else in normlab.
+    """
+    calls = traceback.extract_tb(error.__traceback__)
+    ours = [call for call in calls if Path(call.filename).is_relative_to(_PACKAGE)]
+    place = own_line(error) or next((f"{c.filename}, line {c.lineno}" for c in ours[::-1]), "")
+    first = (str(error).splitlines() or [""])[0]
+    said = f"unexpected {type(error).__name__} in {place or 'normlab'}: {first}"
+    return "\n".join([said, *"".join(traceback.format_exception(error)).splitlines()])
 
 
 @contextmanager

@@ -9,6 +9,7 @@ from typing import Any
 from normlab.commands._arguments import as_path, command_parser
 from normlab.commands._terminal import at_work, complain, print_prose
 from normlab.config.folders import CONFIG_DIR
+from normlab.errors import UserError
 
 _EXAMPLES = """examples:
   normlab claims                  all claims, with their answers
@@ -29,7 +30,7 @@ _SAVED = "claims.json"
 def main(argv: list[str]) -> int:
     """Show, write or verify the ledger; return 1 if a record is damaged or a page is stale.
 
-    Raises `ValueError` for an unknown claim, an invalid claim file, or a missing ledger.
+    Raises `UserError` for an unknown claim, an invalid claim file, or a missing ledger.
     """
     parser = command_parser("claims", _EXAMPLES)
     add = parser.add_argument
@@ -46,7 +47,7 @@ def main(argv: list[str]) -> int:
     asked = parser.parse_args(argv)
     results: Path = asked.results
     if not results.is_dir():
-        raise ValueError(f"{results}: no such folder")
+        raise UserError(f"{results}: no such folder")
     again = "normlab claims --write" + ("" if results == _RESULTS else f" --results {results}")
     damaged: list[str] = []
     if asked.compute or asked.verify or asked.write:
@@ -61,7 +62,7 @@ def main(argv: list[str]) -> int:
         claims = _read(results / _SAVED, again)
     chosen = [claim for claim in claims if asked.id in (None, claim["id"])]
     if not chosen:
-        raise ValueError(f"no claim {asked.id}; claims are numbered 1 to {claims[-1]['id']}")
+        raise UserError(f"no claim {asked.id}; claims are numbered 1 to {claims[-1]['id']}")
     if asked.json:
         print(json.dumps(chosen, ensure_ascii=False, indent=1))
     elif asked.id is not None:
@@ -74,13 +75,13 @@ def main(argv: list[str]) -> int:
 
 
 def _read(path: Path, again: str) -> list[dict[str, Any]]:
-    """Return the saved ledger; ValueError if there is none."""
+    """Return the saved ledger; UserError if there is none."""
     try:
         claims = json.loads(path.read_text("utf-8"))
         return sorted(claims, key=lambda claim: claim["id"])
     except (OSError, ValueError, LookupError, TypeError) as error:
         why = "missing" if isinstance(error, FileNotFoundError) else f"damaged ({error})"
-        raise ValueError(f"{path}: {why}; {again} writes it from the records") from None
+        raise UserError(f"{path}: {why}; {again} writes it from the records") from None
 
 
 def _judged(results: Path, *, compute: bool) -> tuple[dict[Path, str], list[str]]:
@@ -113,7 +114,7 @@ def _write(pages: Mapping[Path, str], results: Path) -> None:
 
     published = (results / manifest.MANIFEST).is_file()
     if published and (wrong := [*manifest.problems(results).values()]):
-        raise ValueError(f"{wrong[0]}: nothing is written; normlab study verify lists all problems")
+        raise UserError(f"{wrong[0]}: nothing is written; normlab study verify lists all problems")
     manifest.write_files(pages)
     print("\n".join(f"wrote {path}" for path in pages))
     if published:

@@ -5,6 +5,7 @@ import shutil
 
 from normlab.commands._arguments import add_compared, command_parser, conditions, none_below
 from normlab.commands._terminal import complain, folded, print_prose, print_table
+from normlab.errors import UserError
 from normlab.metrics.spread import NOT_CLEAR, p_value, paired_interval
 from normlab.records.labels import in_prose, one_line
 from normlab.records.store import select
@@ -36,7 +37,7 @@ _BOOTSTRAP = 1000  # samples
 def main(argv: list[str]) -> int:
     """Print the table; return 1 if a record is damaged or a row is refused, with a message.
 
-    Raises `ValueError` for a run, key or score that does not exist.
+    Raises `UserError` for a run, key or score that does not exist.
     """
     parser = command_parser("compare", _EXAMPLES)
     add_compared(parser)
@@ -50,7 +51,7 @@ def main(argv: list[str]) -> int:
     add("--markdown", action="store_true", help="print the table in Markdown")
     arguments = parser.parse_args(argv)
     if arguments.samples is not None and arguments.samples < 1:
-        raise ValueError(f"--samples {arguments.samples}: must be at least 1")
+        raise UserError(f"--samples {arguments.samples}: must be at least 1")
     read, problems = read_runs(arguments.runs, ended=True)
     found = select(read, conditions(arguments.where), lambda run: run.record)
     runs = arranged(found, baseline=arguments.baseline, scores=arguments.score) if found else None
@@ -107,13 +108,13 @@ def show_table(table: Table, baseline: str) -> None:
 def show_samples(runs: Arranged, arguments: argparse.Namespace) -> None:
     """Print sentences, their references, and the translations of each row's first seed.
 
-    Raises `ValueError` if no run has kept translations, or the test text cannot be read.
+    Raises `UserError` if no run has kept translations, or the test text cannot be read.
     """
     found = side_by_side(runs.runs, arguments.data_dir, count=arguments.samples)
     if found is None:
         path = f"{runs.runs[0].folder}/hypotheses.txt"
         cure = f"normlab eval {runs.runs[0].folder} --outputs {path}"
-        raise ValueError(f"{path}: no such file, and no other run has one; to write it: {cure}")
+        raise UserError(f"{path}: no such file, and no other run has one; to write it: {cure}")
     room = shutil.get_terminal_size().columns
     for number, texts in found.sentences.items():
         wide = max(len(each.name) for each in texts)
@@ -133,15 +134,15 @@ def show_samples(runs: Arranged, arguments: argparse.Namespace) -> None:
 def show_bootstrap(runs: Arranged, arguments: argparse.Namespace) -> None:
     """Print the paired bootstrap of two experiments on their test sentences, one row per seed.
 
-    A difference is the other row minus the baseline. Raises ValueError unless there are exactly two
+    A difference is the other row minus the baseline. Raises UserError unless there are exactly two
     experiments, or if they cannot be compared, with the reason.
     """
     if arguments.score:
-        raise ValueError("--bootstrap always compares test/bleu; omit --score")
+        raise UserError("--bootstrap always compares test/bleu; omit --score")
     sides = {" ".join(place).strip(): own for place, own in by_setting(runs.runs).items()}
     if len(sides) != 2:
         there = f"got {len(sides)}: {', '.join(sides)}"
-        raise ValueError(f"--bootstrap compares two experiments, but {there}; name two")
+        raise UserError(f"--bootstrap compares two experiments, but {there}; name two")
     names, (first, second) = [*sides], sides.values()
     tests = bootstrap(first, second, arguments.data_dir, samples=_BOOTSTRAP)
     columns = ["seed", *names, "difference", "p"]

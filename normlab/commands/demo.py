@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 from normlab.commands._arguments import command_parser
 from normlab.commands._terminal import at_work, print_prose, print_table
+from normlab.errors import UserError
 from normlab.metrics.spread import at_baseline
 from normlab.records.files import atomic_write
 from normlab.records.packed import Key
@@ -117,7 +118,7 @@ def _planned(
     for key in ("norm", "task"):
         if key in given:
             said = f"{key}={given[key]}: the demo chooses the {key} itself"
-            raise ValueError(f"{said}; normlab train {key}={given[key]} takes any")
+            raise UserError(f"{said}; normlab train {key}={given[key]} takes any")
     own = [text for text in (*_SETTINGS, *own) if text.partition("=")[0] not in given]
     planned: dict[Cell, Run] = {}
     for norm, name in _NORMS.items():
@@ -136,7 +137,7 @@ class _Progress(Runs):
 
 
 def _train(cells: Sequence[Cell], at_a_time: int) -> None:
-    """Train with a live table; ValueError with the reason of the first run that fails.
+    """Train with a live table; UserError with the reason of the first run that fails.
 
     All runs train at once, even on fewer cores, so that no core is idle while the last one ends.
     """
@@ -144,7 +145,7 @@ def _train(cells: Sequence[Cell], at_a_time: int) -> None:
         ended = carry_out(Plan(cells), at_a_time, show=shown)
     for done in ended:
         if done.status:
-            raise ValueError(f"{done.cell.name}: {done.said} ({done.cell.folder / LOG_FILE})")
+            raise UserError(f"{done.cell.name}: {done.said} ({done.cell.folder / LOG_FILE})")
 
 
 def _measured(cell: Cell) -> Found:

@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 from normlab.commands._arguments import command_parser
 from normlab.commands._terminal import at_work, print_prose
+from normlab.errors import UserError
 
 _EXAMPLES = """examples:
   normlab doctor         one line per check: ok or warn, and what to do
@@ -34,7 +35,7 @@ def main(argv: list[str]) -> int:
     if arguments.speed:
         return _speed(arguments.overrides, as_json=arguments.json)
     if arguments.overrides:
-        raise ValueError(f"{arguments.overrides[0]}: settings need --speed")
+        raise UserError(f"{arguments.overrides[0]}: settings need --speed")
     checks = list(run_checks())
     if arguments.json:
         print(json.dumps([check._asdict() for check in checks], indent=1))

@@ -10,6 +10,7 @@ from msgspec import to_builtins
 
 from normlab.commands._arguments import add_run, as_path, command_parser, load, runs_of
 from normlab.commands._terminal import at_work, complain, print_table
+from normlab.errors import UserError
 from normlab.records.record import Score
 from normlab.records.store import read_record
 
@@ -40,12 +41,12 @@ def main(argv: list[str]) -> int:
     add("--outputs", type=as_path, help="write the model's outputs to this file")
     arguments = parser.parse_intermixed_args(argv)
     if arguments.limit is not None and arguments.limit < 1:
-        raise ValueError(f"--limit {arguments.limit}: must be at least 1")
+        raise UserError(f"--limit {arguments.limit}: must be at least 1")
     if arguments.limit is not None and arguments.outputs:
-        raise ValueError("--outputs needs the whole split; omit --limit")
+        raise UserError("--outputs needs the whole split; omit --limit")
     folders = runs_of(arguments.run)
     if arguments.outputs and len(folders) > 1:
-        raise ValueError(f"--outputs takes one run, but {arguments.run} has {len(folders)}")
+        raise UserError(f"--outputs takes one run, but {arguments.run} has {len(folders)}")
     found: dict[Path, Mapping[str, Score]] = {}
     for folder in folders:
         if arguments.kept:

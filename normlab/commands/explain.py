@@ -22,7 +22,7 @@ _EXAMPLES = """examples:
 
 
 def main(argv: list[str]) -> int:
-    """Explain norms; raises `ValueError` for an unknown norm."""
+    """Explain norms; raises `UserError` for an unknown norm."""
     parser = command_parser("explain", _EXAMPLES)
     parser.add_argument("norms", nargs="*", metavar="norm", help="default: an overview of all")
     names = parser.parse_args(argv).norms
@@ -50,7 +50,7 @@ class Explained:
 def explain(*norms: str) -> Explained:
     """Return what `normlab explain` shows about these norms, or an overview of all.
 
-    When printed, the text is as wide as the terminal. Raises ValueError for an unknown norm.
+    When printed, the text is as wide as the terminal. Raises UserError for an unknown norm.
     """
     names = [norm_name(name.removeprefix("norm=")) for name in norms]
     for name in names:  # before torch is loaded

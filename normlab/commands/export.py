@@ -11,6 +11,7 @@ from normlab.commands._arguments import (
     say_stopped,
 )
 from normlab.config.folders import CONFIG_DIR
+from normlab.errors import UserError
 
 _EXAMPLES = """examples:
   normlab export runs/toy-bn-pre-1a2b3c4d5e/seed1 --fold
@@ -44,7 +45,7 @@ def main(argv: list[str]) -> int:
     if arguments.wandb:
         return _workspace(arguments)
     if arguments.run is None:
-        raise ValueError("name a run, such as runs/EXPERIMENT/seed1, or give --wandb")
+        raise UserError("name a run, such as runs/EXPERIMENT/seed1, or give --wandb")
     from normlab.train.loaded import export
 
     run = one_run(arguments.run)
@@ -56,7 +57,7 @@ def main(argv: list[str]) -> int:
 
 
 def _workspace(arguments: argparse.Namespace) -> int:
-    """Save a workspace; ValueError for a missing login or package, or if W&B refuses."""
+    """Save a workspace; UserError for a missing login or package, or if W&B refuses."""
     import wandb
     import yaml
     from wandb.errors import Error
@@ -65,7 +66,7 @@ def _workspace(arguments: argparse.Namespace) -> int:
 
     login = find_login()
     if login.source is None:
-        raise ValueError(f"no login for {login.host}: run `wandb login` or set WANDB_API_KEY")
+        raise UserError(f"no login for {login.host}: run `wandb login` or set WANDB_API_KEY")
     sink = yaml.safe_load((CONFIG_DIR / "sink" / "wandb.yaml").read_text("utf-8"))
     asked = conditions(arguments.where)
     where = {key: [*map(yaml.safe_load, of.split(","))] for key, of in asked.items()}
@@ -73,13 +74,13 @@ def _workspace(arguments: argparse.Namespace) -> int:
         reach(login.host, float(sink["connect_seconds"]))
         entity = arguments.entity or sink["entity"] or wandb.Api().default_entity
         if not entity:
-            raise ValueError(f"the login at {login.host} has no default entity: add --entity NAME")
+            raise UserError(f"the login at {login.host} has no default entity: add --entity NAME")
         project = arguments.project or sink["project"]
         made = workspace(entity=entity, project=project, name=arguments.name, where=where)
         made.save()
     except OSError as error:
-        raise ValueError(f"{login.host} does not answer ({error}): nothing was saved") from None
+        raise UserError(f"{login.host} does not answer ({error}): nothing was saved") from None
     except Error as error:
-        raise ValueError(f"W&B refused: {str(error).strip()}; nothing was saved") from error
+        raise UserError(f"W&B refused: {str(error).strip()}; nothing was saved") from error
     print(made.url)
     return 0

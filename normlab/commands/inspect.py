@@ -22,6 +22,7 @@ from normlab.commands._arguments import (
     none_below,
 )
 from normlab.commands._terminal import at_work, print_prose, print_table
+from normlab.errors import UserError
 from normlab.records.packed import address_of
 from normlab.records.record import RunRecord, plain
 from normlab.records.store import select
@@ -111,13 +112,13 @@ def _runs(words: list[str], where: list[str]) -> tuple[Runs, list[str]]:
     places = [word for word in names if "=" not in word or address_of(Path(word))]
     if not places:
         if where:
-            raise ValueError("--where selects among runs; name their folder, such as runs")
+            raise UserError("--where selects among runs; name their folder, such as runs")
         check_given_once(words)
         return {}, words
     found = ended_runs([as_run(place) for place in places])
     runs = dict(select([*found.items()], conditions(where), lambda item: item[1]))
     if not runs:
-        raise ValueError(none_below([*map(Path, places)], f" with {' '.join(where)}"))
+        raise UserError(none_below([*map(Path, places)], f" with {' '.join(where)}"))
     return runs, [word for word in words if word not in places]
 
 
@@ -144,14 +145,14 @@ def _several(
 ) -> dict[str, Any]:
     """Ask the questions about several runs, and print one row per experiment unless `as_json`.
 
-    Returns the values of the rows and all sheets. Raises ValueError for a run that did not finish.
+    Returns the values of the rows and all sheets. Raises UserError for a run that did not finish.
     """
     from normlab.inspect.model import side_by_side
 
     for folder, record in runs.items():
         if not record.finished:
             end = f"{record.outcome.status} at step {record.outcome.step:,}"
-            raise ValueError(f"{folder}: {end}; leave it out, with --where status=finished")
+            raise UserError(f"{folder}: {end}; leave it out, with --where status=finished")
     content, columns = side_by_side(runs, changes, asked, at_work)
     if not as_json:
         titles = [*dict.fromkeys(title for own in columns.values() for title in own)]
@@ -226,7 +227,7 @@ def _cell(value: object) -> str:
 
 
 def _describe_data(overrides: list[str], *, as_json: bool) -> int:
-    """Prepare a task's data and print its description; ValueError if the data is damaged."""
+    """Prepare a task's data and print its description; UserError if the data is damaged."""
     from normlab.config.compose import compose, to_dict
     from normlab.train.build import build_task
 

@@ -13,6 +13,7 @@ from normlab.commands._terminal import complain, print_table
 from normlab.config import folders, registry
 from normlab.config.overrides import EXPERIMENT, SHORT, TRACKERS, did_you_mean
 from normlab.config.ranges import RANGES, range_of
+from normlab.errors import UserError
 from normlab.records.record import RunRecord, number
 from normlab.records.store import PROGRESS_FILE, RunStore, read_progress
 
@@ -43,7 +44,7 @@ class Listing(NamedTuple):
 
 
 def main(argv: list[str]) -> int:
-    """Print the list; return 1 if a run is damaged. Raises `ValueError` for an unknown kind."""
+    """Print the list; return 1 if a run is damaged. Raises `UserError` for an unknown kind."""
     parser = command_parser("list", _EXAMPLES)
     parser.add_argument("kind", nargs="?", help="a config group such as norms, `keys` or `runs`")
     parser.add_argument("--json", action="store_true", help="print JSON, one object per row")
@@ -85,7 +86,7 @@ def _listing(kind: str | None, runs_dir: Path) -> Listing:
             notes = [f"{copy} normlab train my.yaml"] if group == EXPERIMENT else []
             return Listing([group, "what it is"], rows, notes)
     near = did_you_mean(kind, kinds)
-    raise ValueError(f"no group or list {kind!r:.60}; choose from {', '.join(kinds)}.{near}")
+    raise UserError(f"no group or list {kind!r:.60}; choose from {', '.join(kinds)}.{near}")
 
 
 def _norms() -> Listing:

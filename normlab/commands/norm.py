@@ -15,6 +15,7 @@ from normlab.commands._terminal import at_work, print_prose
 from normlab.config import folders
 from normlab.config.overrides import check_option
 from normlab.config.registry import paths
+from normlab.errors import UserError
 
 if TYPE_CHECKING:
     from normlab.inspect.card import Examined
@@ -103,17 +104,17 @@ def new(argv: list[str]) -> int:
 
     if not _NAME.fullmatch(name) or name in _WORDS:
         rule = "at most 40 lowercase letters, digits and _, starting with a letter, no keyword"
-        raise ValueError(f"{name!r:.60} cannot be a norm: give {rule} of Python or YAML")
+        raise UserError(f"{name!r:.60} cannot be a norm: give {rule} of Python or YAML")
     if folder is None and folders.INSTALLED:
-        raise ValueError(f"say where: normlab norm new {name} --in FOLDER, such as --in own")
+        raise UserError(f"say where: normlab norm new {name} --in FOLDER, such as --in own")
     if folder is not None:
         (folder / "norm").mkdir(parents=True, exist_ok=True)  # NORMLAB_PATH may name it already
     files = places(name, folder)
     for path in (*files, paths("norm").get(name)):  # the last is of another folder
         if path is not None and path.exists():
-            raise ValueError(f"{os.path.relpath(path)} exists: choose another name")
+            raise UserError(f"{os.path.relpath(path)} exists: choose another name")
     if folder is not None and find_spec(name) is not None:
-        raise ValueError(f"{name} is the name of another Python module: choose another name")
+        raise UserError(f"{name} is the name of another Python module: choose another name")
     title = "".join(map(str.capitalize, name.removesuffix("_norm").split("_"))) + "Norm"
     module = f"normlab.norms.{name}" if folder is None else name
     texts = (text.format(name=name, title=title, module=module) for text in (_MODULE, _CONFIG))
@@ -187,9 +188,9 @@ def card(argv: list[str]) -> int:
     overrides = [word if "=" in word else f"norm={word}" for word in arguments.norm]
     subject, results = examined(overrides, arguments.folder), arguments.publish
     if results is not None and (subject.scale != "small" or arguments.only):
-        raise ValueError("--publish needs a complete card at scale=small; omit --only")
+        raise UserError("--publish needs a complete card at scale=small; omit --only")
     if results is not None and not results.is_dir():
-        raise ValueError(f"--publish {results}: no such folder; the board is in results")
+        raise UserError(f"--publish {results}: no such folder; the board is in results")
     subject.check()
     print_prose(f"card of {subject.name}, scale={subject.scale}: {len(asked)} questions")
     found: dict[str, Any] = {}

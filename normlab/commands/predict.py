@@ -4,6 +4,7 @@ import sys
 
 from normlab.commands._arguments import add_run, command_parser, load, one_run
 from normlab.commands._terminal import at_work
+from normlab.errors import UserError
 
 _EXAMPLES = """\
 examples:
@@ -46,5 +47,5 @@ def main(argv: list[str]) -> int:
         print(prompt + text)
     else:
         task = run.record.choice("task")
-        raise ValueError(f"{arguments.run}: task={task} generates no text; use normlab eval")
+        raise UserError(f"{arguments.run}: task={task} generates no text; use normlab eval")
     return 0

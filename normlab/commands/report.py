@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from normlab.commands._arguments import add_compared, as_path, command_parser, none_below
 from normlab.commands._terminal import at_work, complain
+from normlab.errors import UserError
 
 if TYPE_CHECKING:
     from normlab.reports.gather import Arranged, Run
@@ -31,7 +32,7 @@ _EVERY = 5  # seconds between two pages, at least
 def main(argv: list[str]) -> int:
     """Write the page of runs, with `--watch` until Ctrl-C; return 1 if a run cannot be read.
 
-    Raises ValueError for places without runs, or a baseline or score that no run has.
+    Raises UserError for places without runs, or a baseline or score that no run has.
     """
     from normlab.records.files import atomic_write
     from normlab.reports.gather import arranged, read_runs
@@ -52,7 +53,7 @@ def main(argv: list[str]) -> int:
         """Return test sentences with their translations, or the reason why there are none."""
         try:
             return side_by_side(runs, arguments.data_dir, count=_SAMPLES)
-        except ValueError as error:
+        except UserError as error:
             return str(error)
 
     def write(*, reload: int = 0) -> "tuple[Arranged, bool]":
@@ -66,7 +67,7 @@ def main(argv: list[str]) -> int:
                 complain(line)
             told.add(line)
         if not found:
-            raise ValueError(none_below(places, " that can be read"))
+            raise UserError(none_below(places, " that can be read"))
         runs = arranged(found, baseline=arguments.baseline, scores=arguments.score)
         with at_work("making the page"):
             page = study_page(
@@ -87,7 +88,7 @@ def main(argv: list[str]) -> int:
             begun = time.monotonic()
             try:
                 write(reload=_EVERY)
-            except ValueError as error:  # no run has the requested row or score yet
+            except UserError as error:  # no run has the requested row or score yet
                 complain(str(error))
             time.sleep(max(_EVERY, 5 * (time.monotonic() - begun)))
     except KeyboardInterrupt:

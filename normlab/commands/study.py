@@ -19,6 +19,7 @@ from normlab.commands._study_jobs import (
 )
 from normlab.commands._terminal import complain, print_prose, print_table
 from normlab.config.folders import CONFIG_DIR, INSTALLED, include_words
+from normlab.errors import UserError
 from normlab.studies import study_runs as studied
 from normlab.studies.loop import each_once, places
 from normlab.studies.queue import COLUMNS, Job, Queue, asked, cost_table
@@ -147,7 +148,7 @@ def main(argv: list[str]) -> int:
         return _plan(arguments)
     if any("=" in word for word in arguments.words):
         if verb == "verify":
-            raise ValueError("give only names of published studies; all their scales are verified")
+            raise UserError("give only names of published studies; all their scales are verified")
         jobs = asked(arguments.words)
         publisher = Publisher(arguments.results, jobs)
         for job in jobs:
@@ -192,7 +193,7 @@ def _run(arguments: argparse.Namespace, again: str) -> int:
         warn_if_untuned(job)
         try:
             studied.check_data(job.study, job.scale, left)
-        except ValueError as error:
+        except UserError as error:
             complain(str(error))
             job.over = lacking = True
     analyze = judge.analyze if arguments.until_decided else None

@@ -7,6 +7,7 @@ from normlab.commands._arguments import as_path, command_parser
 from normlab.commands._terminal import at_work, print_prose, print_table
 from normlab.config.overrides import check_arguments, check_given_once
 from normlab.config.registry import option_settings
+from normlab.errors import UserError
 
 _EXAMPLES = """\
 examples:
@@ -71,10 +72,10 @@ def _swap(given: Namespace, norm: str, **options: Any) -> int:
 
         check_name(norm)
         if unknown := [key for key in options if key not in option_settings("norm", norm, "norm")]:
-            raise ValueError(f"norm={norm} has no setting {unknown[0]}")
+            raise UserError(f"norm={norm} has no setting {unknown[0]}")
         lines = read_lines(given.text)
         if len(lines) < _FEWEST:
-            raise ValueError(f"--text {given.text} has {len(lines)} lines: give at least {_FEWEST}")
+            raise UserError(f"--text {given.text} has {len(lines)} lines: give at least {_FEWEST}")
         held_out = min(_HELD_OUT, len(lines) // 10)
         learned = lines[:-held_out]
         language = Language(given.hf, trust=given.trust_remote_code)

@@ -16,9 +16,10 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from normlab.commands._terminal import print_line
+from normlab.commands._terminal import crash, print_line
 from normlab.config.folders import CONFIG_DIR, include_words
 from normlab.config.schema import RunConfig
+from normlab.errors import UserError
 from normlab.records.files import atomic_write
 from normlab.records.store import RECORD_FILE, read_record
 from normlab.studies.loop import INTERRUPTED, Cell, Plan, carry_out, end_with_the_sweep
@@ -67,7 +68,7 @@ def main(argv: list[str]) -> int:
     many = any(text.startswith(("-", "hydra")) for text in argv)
     if many:
         if typed(argv).get("observe.debug") == "true":
-            raise ValueError("debug=true tries one run: omit -m and the flags of a sweep")
+            raise UserError("debug=true tries one run: omit -m and the flags of a sweep")
         return run_hydra(argv, again=again)
     record = train_and_say(config := compose(argv))
     if config.observe.debug:
@@ -174,7 +175,7 @@ def run_hydra(argv: list[str], *, again: str) -> int:
             return None  # the runs of a grid are all known, and start together below
         (done,) = carry_out(Plan(cells[-1:]), 1)
         if done.status:
-            raise ValueError(f"{done.cell.name}: {done.said}")
+            raise UserError(f"{done.cell.name}: {done.said}")
         return objective(read_record(folder), config, direction)
 
     os.environ.setdefault("HYDRA_FULL_ERROR", "1")  # errors reach cli.py, which prints one line
@@ -199,7 +200,7 @@ def run_hydra(argv: list[str], *, again: str) -> int:
         if not type(error).__module__.startswith("submitit."):
             raise
         said = " ".join(str(error).splitlines()[:2])  # the rest is the output of the job
-        raise ValueError(f"{said}; start the sweep again to resume") from error
+        raise UserError(f"{said}; start the sweep again to resume") from error
 
 
 def _sweep(cells: list[Cell], before: set[Path], processes: int | None, again: str) -> int:
@@ -238,7 +239,8 @@ def _train_elsewhere(
             raise
         note.parent.mkdir(parents=True, exist_ok=True)
         with atomic_write(note) as file:
-            file.write(f"{' '.join(overrides)}\n    {error}\n")
+            said = str(error) if isinstance(error, UserError) else crash(error)
+            file.write("\n    ".join([" ".join(overrides), *said.splitlines()]) + "\n")
         return None
     if record.outcome.status == "interrupted":
         sys.exit(INTERRUPTED)
@@ -248,7 +250,7 @@ def _train_elsewhere(
 def objective(record: "RunRecord", config: "DictConfig", direction: object) -> float:
     """Return the objective for a sweeper such as Optuna: the tested `valid/<select_by>`.
 
-    A diverged run gets the worst value. Raises ValueError if the sweeper seeks the worst score.
+    A diverged run gets the worst value. Raises UserError if the sweeper seeks the worst score.
     """
     name, sought = f"valid/{config.validate.select_by}", getattr(direction, "name", direction)
     score = record.scores.get(name)
@@ -257,7 +259,7 @@ def objective(record: "RunRecord", config: "DictConfig", direction: object) -> f
     better = "maximize" if score.higher_is_better else "minimize"
     if sought not in (None, better):
         given = f"hydra.sweeper.direction={sought} would seek the worst {name}"
-        raise ValueError(f"{given}: give hydra.sweeper.direction={better}")
+        raise UserError(f"{given}: give hydra.sweeper.direction={better}")
     return score.value
 
 

@@ -29,6 +29,7 @@ from normlab.config.machine import MOST_THREADS, settled_precision
 from normlab.config.overrides import did_you_mean, meant, no_option, typed, written_out
 from normlab.config.registry import START_FILE, TARGET, named
 from normlab.config.schema import LATER, NORM_KEYS, OPTIONS, PARTS, Precision, RunConfig, leaves
+from normlab.errors import UserError
 
 CONFIG_NAME = "config"
 # Top-level keys that composition copies into the task's nodes, under the same name.
@@ -68,7 +69,7 @@ def register() -> None:
 
 
 def compose(overrides: Sequence[str] = ()) -> DictConfig:
-    """Return the checked config of a run; ValueError with a one-line message if it is invalid."""
+    """Return the checked config of a run; UserError with a one-line message if it is invalid."""
     overrides = written_out(overrides)
     register()
     GlobalHydra.instance().clear()
@@ -80,7 +81,7 @@ def compose(overrides: Sequence[str] = ()) -> DictConfig:
             del composed["hydra"]
         return settle(composed, choices, given)
     except (HydraException, OmegaConfBaseException) as error:
-        raise ValueError(error_line(error)) from None
+        raise UserError(error_line(error)) from None
 
 
 def from_hydra(config: DictConfig) -> DictConfig:
@@ -115,7 +116,7 @@ def settle(config: DictConfig, choices: Mapping[str, Any], given: Sequence[str])
         if not group.startswith("hydra/") and isinstance(option, str | None)
     }
     if classes := [text for text in given if TARGET in text]:
-        raise ValueError(f"{classes[0]:.60}: a run cannot name classes: give GROUP=OPTION")
+        raise UserError(f"{classes[0]:.60}: a run cannot name classes: give GROUP=OPTION")
     written = typed(given)
     _settle_recipe(config, config.choices, written)
     for key in (*OPTIONS, *NORM_KEYS, "probe", "sink"):  # replace classes with option names
@@ -134,9 +135,9 @@ def settle(config: DictConfig, choices: Mapping[str, Any], given: Sequence[str])
     OmegaConf.resolve(config)
     if config.data_dir is not None and not _nodes_with(config, "data_dir"):
         said = f"data_dir={config.data_dir}: task={config.choices['task']} does not read it"
-        raise ValueError(f"{said}: {_READS_FILES}, or leave data_dir out")
+        raise UserError(f"{said}: {_READS_FILES}, or leave data_dir out")
     if missing := sorted(OmegaConf.missing_keys(config)):
-        raise ValueError(f"{' and '.join(missing)} must be given, as {missing[0]}=VALUE")
+        raise UserError(f"{' and '.join(missing)} must be given, as {missing[0]}=VALUE")
     plain = to_dict(config)
     _check_plain(plain)
     ranges.check(plain)
@@ -162,18 +163,18 @@ def _settle_recipe(config: DictConfig, choices: Any, written: Mapping[str, str])
     recipe, scale, task, placement = map(choices.get, ("recipe", "scale", "task", "placement"))
     if recipe not in (None, "none") and scale in ("small", "smoke"):
         both = f"recipe={recipe} and scale={scale} are both set, but each is a complete recipe"
-        raise ValueError(f"{both}: leave one out")
+        raise UserError(f"{both}: leave one out")
     expected = _default_recipe(task, scale)
     if recipe != expected and "recipe" not in written:
         left_out = f"task={task} has recipe={expected} by default, which a sweep leaves out"
-        raise ValueError(f"{left_out}: give recipe={expected}, or recipe=none")
+        raise UserError(f"{left_out}: give recipe={expected}, or recipe=none")
     for key in _BY_PLACEMENT:
         values = OmegaConf.select(config, key)
         if not isinstance(values, DictConfig):
             continue
         if placement not in values:
             lacks = f"recipe={recipe} has no {key} for placement={placement}"
-            raise ValueError(f"{lacks}: give placement={next(iter(values))}, or {key}=VALUE")
+            raise UserError(f"{lacks}: give placement={next(iter(values))}, or {key}=VALUE")
         OmegaConf.update(config, key, values[placement])
     for group in ("norm", "placement", "optim", "schedule"):
         node: Any = config[group]
@@ -191,12 +192,12 @@ def _start_file(name: str, runs: Path) -> Path:
     found = sorted(place.glob(f"**/{START_FILE}"))
     if len(found) > 1:
         one = found[0].parents[1]
-        raise ValueError(f"start_from={name} has {len(found)} runs; name one, such as {one}")
+        raise UserError(f"start_from={name} has {len(found)} runs; name one, such as {one}")
     if not found:
         folders = {up for path in runs.glob(f"**/{START_FILE}") for up in path.parents[1:]}
         there = [str(up.relative_to(runs)) for up in folders if runs in up.parents]
         near = did_you_mean(name.removeprefix(f"{runs}/"), there)
-        raise ValueError(f"start_from={name}: not a trained run, {START_FILE} is missing.{near}")
+        raise UserError(f"start_from={name}: not a trained run, {START_FILE} is missing.{near}")
     return found[0]
 
 
@@ -206,7 +207,7 @@ def _settle_batch_size(config: DictConfig, written: Mapping[str, str]) -> None:
     said = [key for key in sizes if key in written]
     if not sizes or len(said) == 2:
         both = f"batch_size={config.batch_size} and max_tokens={config.max_tokens}"
-        raise ValueError(f"{both}: give exactly one (sequences or tokens per batch)")
+        raise UserError(f"{both}: give exactly one (sequences or tokens per batch)")
     for key in sizes:
         if key != (said or sizes)[0]:
             config[key] = None
@@ -218,17 +219,17 @@ def _settle_sites(config: DictConfig) -> None:
         return
     rules = OmegaConf.to_container(config.sites) if OmegaConf.is_config(config.sites) else {}
     if not isinstance(rules, dict) or not rules:
-        raise ValueError(f"sites={config.sites!r:.60} is not a mapping of rules: give {_RULES}")
+        raise UserError(f"sites={config.sites!r:.60} is not a mapping of rules: give {_RULES}")
     names: dict[str, str] = {}
     for pattern, value in rules.items():
         if not _PATH.fullmatch(str(pattern)):
-            raise ValueError(f"sites: {pattern!r:.60} is not a path such as those in {_RULES}")
+            raise UserError(f"sites: {pattern!r:.60} is not a path such as those in {_RULES}")
         given = dict(value) if isinstance(value, Mapping) else {"norm": value}
         name = str(given.pop("norm", None))
         if name not in registry.option_names("norm"):
-            raise ValueError(f"sites: {pattern}: {no_option('norm', name)}")
+            raise UserError(f"sites: {pattern}: {no_option('norm', name)}")
         if pattern == "*":
-            raise ValueError(f"sites: * matches every place: give norm={name}")
+            raise UserError(f"sites: * matches every place: give norm={name}")
         node = registry.option_settings("norm", name, f"sites.{pattern}")
         names[str(pattern)] = name
         rules[pattern] = named(node, "norm", {"norm": name}) | given
@@ -259,9 +260,9 @@ def _check_plain(config: Mapping[str, Any]) -> None:
     """Raise ValueError for a class or an interpolation: records hold only plain data."""
     for key, value in leaves(config):
         if TARGET in f"{key}={value}":
-            raise ValueError(f"{key}={value!r:.60}: a run cannot name classes: give an option")
+            raise UserError(f"{key}={value!r:.60}: a run cannot name classes: give an option")
         if "${" in str(value):
-            raise ValueError(f"{key}={value!r:.60}: records hold only plain values")
+            raise UserError(f"{key}={value!r:.60}: records hold only plain values")
 
 
 def error_line(error: Exception) -> str:
@@ -293,7 +294,7 @@ def to_dict(config: Any) -> dict[str, Any]:
 def from_dict(plain: Mapping[str, Any], changes: Sequence[str] = ()) -> DictConfig:
     """Rebuild a config from a `to_dict` result, applying dotted `key=value` changes.
 
-    Keys newer than the run get their defaults. Raises ValueError for a missing node, an unknown
+    Keys newer than the run get their defaults. Raises UserError for a missing node, an unknown
     change, a class, or an interpolation: a config from elsewhere must not read the environment.
     """
     _check_plain(plain)
@@ -301,7 +302,7 @@ def from_dict(plain: Mapping[str, Any], changes: Sequence[str] = ()) -> DictConf
     lacks = [name for name in nodes if not isinstance(plain.get(name), Mapping)]
     if lacks or "seed" not in plain:
         why = "it is damaged, or made by another version"
-        raise ValueError(f"the run's config lacks {', '.join(lacks or ['seed'])}: {why}")
+        raise UserError(f"the run's config lacks {', '.join(lacks or ['seed'])}: {why}")
     config = _typed(plain)
     copies: list[str] = []
     for change in changes:
@@ -310,12 +311,12 @@ def from_dict(plain: Mapping[str, Any], changes: Sequence[str] = ()) -> DictConf
         parent = OmegaConf.select(config, node) if node else config
         if not (equals and isinstance(parent, DictConfig) and last in parent) or node == "choices":
             own = f" with {node}={config.choices[node]}" if node in config.choices else ""
-            raise ValueError(f"{change!r}: no such key in a run{own}.{meant(key)}")
+            raise UserError(f"{change!r}: no such key in a run{own}.{meant(key)}")
         if isinstance(parent[last], DictConfig):
-            raise ValueError(f"{change!r}: {key} cannot be replaced; give {key}.KEY=value")
+            raise UserError(f"{change!r}: {key} cannot be replaced; give {key}.KEY=value")
         copied = _nodes_with(config, key) if key in _COPIED else []
         if key == "data_dir" and not copied:
-            raise ValueError(f"{change!r}: the run's task={config.choices['task']} reads no files")
+            raise UserError(f"{change!r}: the run's task={config.choices['task']} reads no files")
         copies += [f"{task}.{key}={value}" for task in copied]
     changed = _typed(config, OmegaConf.from_dotlist([*changes, *copies]))
     threads, given = changed.observe.threads, "observe.threads" in typed(changes)
@@ -326,8 +327,8 @@ def from_dict(plain: Mapping[str, Any], changes: Sequence[str] = ()) -> DictConf
 
 
 def _typed(*parts: Any) -> DictConfig:
-    """Merge configs into the schema; ValueError for an unknown key or a value of the wrong type."""
+    """Merge configs into the schema; UserError for an unknown key or a value of the wrong type."""
     try:
         return cast("DictConfig", OmegaConf.merge(OmegaConf.structured(RunConfig), *parts))
     except Exception as error:  # OmegaConf raises errors of many kinds
-        raise ValueError(f"the run's config: {error_line(error)}") from None
+        raise UserError(f"the run's config: {error_line(error)}") from None

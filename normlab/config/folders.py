@@ -7,11 +7,14 @@ classes are in the same folders. Nothing here imports torch or Hydra.
 
 import os
 import sys
+import traceback
 from collections.abc import Sequence
 from functools import lru_cache
 from importlib.metadata import entry_points
 from importlib.util import find_spec
 from pathlib import Path
+
+from normlab.errors import UserError
 
 _PACKAGE = Path(__file__).resolve().parents[1]
 # An installed wheel has the folder inside the package, a checkout at its root.
@@ -31,7 +34,7 @@ def folders(first: Path | None = None) -> list[Path]:
     """Return the folders with options: normlab's configs (or `first`), then the user's own.
 
     The user's own are also appended to `sys.path`, so that the classes of their options can be
-    imported. Raises ValueError for a folder that does not exist.
+    imported. Raises UserError for a folder that does not exist.
     """
     return [*dict.fromkeys([first or CONFIG_DIR, *_own_folders(os.environ.get(PATH, ""))])]
 
@@ -40,21 +43,30 @@ def folders(first: Path | None = None) -> list[Path]:
 def _own_folders(listed: str) -> tuple[Path, ...]:
     found = {Path(text).expanduser().resolve(): PATH for text in listed.split(os.pathsep) if text}
     sys.path += [str(folder) for folder in found if str(folder) not in sys.path]
+    for name, package, below in _packages():
+        found.setdefault(Path(package, *below).resolve(), f"the entry point {name}")
+    for folder, source in found.items():
+        if not folder.is_dir():
+            raise UserError(f"{source}: {folder}: no such folder")
+    return tuple(found)
+
+
+@lru_cache(maxsize=1)
+def _packages() -> list[tuple[str, Path, list[str]]]:
+    """Return the installed packages with options: the entry point, the folder and what is below."""
+    found: list[tuple[str, Path, list[str]]] = []
     for entry in entry_points(group="normlab.options"):
         package, *below = entry.value.split(".")
         spec = find_spec(package)  # finds a package at the top without importing it
         for root in (spec and spec.submodule_search_locations) or [package]:
-            found.setdefault(Path(root, *below).resolve(), f"the entry point {entry.name}")
-    for folder, source in found.items():
-        if not folder.is_dir():
-            raise ValueError(f"{source}: {folder}: no such folder")
-    return tuple(found)
+            found.append((entry.name, Path(root).resolve(), below))
+    return found
 
 
 def included(arguments: Sequence[str]) -> list[str]:
     """Return the arguments without `include=FOLDER`, whose folders are added to `NORMLAB_PATH`.
 
-    The change lasts for this process and those that it starts. Raises ValueError for a folder that
+    The change lasts for this process and those that it starts. Raises UserError for a folder that
     does not exist or has no options.
     """
     start = f"{INCLUDE}="
@@ -62,9 +74,9 @@ def included(arguments: Sequence[str]) -> list[str]:
         for name in text.removeprefix(start).split(os.pathsep):
             folder = Path(name).expanduser().resolve()
             if not name or not folder.is_dir():
-                raise ValueError(f"{start}{name}: no such folder")
+                raise UserError(f"{start}{name}: no such folder")
             if not any(path for group in groups() for path in (folder / group).glob("*.yaml")):
-                raise ValueError(f"{start}{name}: no options in it, such as norm/mine.yaml")
+                raise UserError(f"{start}{name}: no options in it, such as norm/mine.yaml")
             before = os.environ.get(PATH, "").split(os.pathsep)
             os.environ[PATH] = os.pathsep.join(dict.fromkeys(filter(None, [*before, str(folder)])))
     return [text for text in arguments if not text.startswith(start)]
@@ -80,18 +92,27 @@ def of_your_own() -> str:
     return "" if folders()[1:] else " For one of your own, add include=FOLDER."
 
 
+def own_line(error: BaseException) -> str:
+    """Return the file and line, in the user's own code, that raised an error; "" for other code."""
+    own = [*folders()[1:], *(package for _, package, _ in _packages())]
+    for call in reversed(traceback.extract_tb(error.__traceback__)):
+        if any(Path(call.filename).resolve().is_relative_to(folder) for folder in own):
+            return f"{call.filename}, line {call.lineno}"
+    return ""
+
+
 def source_of(target: str) -> Path:
-    """Return the file of a class's module; ValueError for another one than in a folder of options.
+    """Return the file of a class's module; UserError for another one than in a folder of options.
 
     `target` is a dotted name, such as `mine.MineNorm`.
     """
     module = target.rpartition(".")[0]
     spec = find_spec(module)
     if spec is None or spec.origin is None:
-        raise ValueError(f"there is no module {module!r}")
+        raise UserError(f"there is no module {module!r}")
     found = Path(spec.origin).resolve()
     mine = [folder / f"{module.replace('.', '/')}.py" for folder in folders()[1:]]
     hidden = [path for path in mine if path.is_file() and path.resolve() != found]
     if hidden and not module.startswith("normlab."):
-        raise ValueError(f"{found} hides {hidden[0]}: give your module another name")
+        raise UserError(f"{found} hides {hidden[0]}: give your module another name")
     return found

@@ -17,6 +17,7 @@ from typing import Any
 from normlab.config.folders import INCLUDE, groups, included, of_your_own
 from normlab.config.registry import option_names, options_with, paths, read_yaml
 from normlab.config.schema import NORM_KEYS, OPTIONS, top_level_keys
+from normlab.errors import UserError
 
 SHORT = {
     **{"lr": "optim.lr", "steps": "budget.steps", "epochs": "budget.epochs"},
@@ -47,7 +48,7 @@ def written_out(arguments: Sequence[str]) -> list[str]:
     """Return the arguments with experiments, files and short keys replaced by full settings.
 
     Settings from files come first, except keys that are also typed; of several files, the last one
-    wins. Raises ValueError for an unknown experiment, a file that is not a mapping of settings,
+    wins. Raises UserError for an unknown experiment, a file that is not a mapping of settings,
     an unknown key of W&B or TensorBoard, or what `check_arguments` refuses.
     """
     typed: list[str] = []
@@ -82,14 +83,14 @@ def is_file(text: str) -> bool:
 
 
 def _experiment(name: str) -> Path:
-    """Return the file of an experiment; ValueError if there is none, or several are named."""
+    """Return the file of an experiment; UserError if there is none, or several are named."""
     there = paths(EXPERIMENT)
     if "," in name:
         said = f"{EXPERIMENT}={name}: a command or a sweep takes one experiment"
-        raise ValueError(f"{said}: run one command per experiment")
+        raise UserError(f"{said}: run one command per experiment")
     if name not in there:
         near = did_you_mean(name, [*there]) + of_your_own()
-        raise ValueError(f"no experiment {name!r:.60}: there are {', '.join(there)}.{near}")
+        raise UserError(f"no experiment {name!r:.60}: there are {', '.join(there)}.{near}")
     return there[name]
 
 
@@ -139,13 +140,13 @@ def _with_trackers(arguments: Sequence[str]) -> list[str]:
             if own not in there:
                 has = f"{name} has {', '.join(there)}" if there else f"give {name}=true"
                 near = did_you_mean(own, there, before=f"{name}.")
-                raise ValueError(f"{key} does not exist: {has}.{near}")
+                raise UserError(f"{key} does not exist: {has}.{near}")
             wanted.setdefault(name, True)
             settings.append(text)
         elif value in ("true", "false"):
             wanted[name] = value == "true"
         else:
-            raise ValueError(f"{text}: give {name}=true or {name}=false")
+            raise UserError(f"{text}: give {name}=true or {name}=false")
     if not wanted:
         return found
     sinks = _by_key(found).get("sink", "sink=[console,jsonl]").removeprefix("sink=")
@@ -161,22 +162,22 @@ def _with_trackers(arguments: Sequence[str]) -> list[str]:
 
 
 def _settings_of_file(path: Path) -> list[str]:
-    """Return the settings in a YAML file as `key=value`; ValueError if it has none."""
+    """Return the settings in a YAML file as `key=value`; UserError if it has none."""
     if not path.is_file():
-        raise ValueError(f"{path}: {'a folder, not a file' if path.is_dir() else 'no such file'}")
+        raise UserError(f"{path}: {'a folder, not a file' if path.is_dir() else 'no such file'}")
     content, as_in = read_yaml(path), f"give key: value lines, as in configs/{EXPERIMENT}"
     if not isinstance(content, Mapping):
-        raise ValueError(f"{path}: no settings; {as_in}")
+        raise UserError(f"{path}: no settings; {as_in}")
     if "choices" in content:
-        raise ValueError(f"{path}: the config of a whole run, not settings; {as_in}")
+        raise UserError(f"{path}: the config of a whole run, not settings; {as_in}")
     if INCLUDE in content:
-        raise ValueError(f"{path}: type {INCLUDE}=FOLDER: a file cannot name code that is to run")
+        raise UserError(f"{path}: type {INCLUDE}=FOLDER: a file cannot name code that is to run")
     if "defaults" in content:
-        raise ValueError(f"{path}: defaults: write norm: bn instead of - override /norm: bn")
+        raise UserError(f"{path}: defaults: write norm: bn instead of - override /norm: bn")
     full = _in_full([_setting(key, _value(value)) for key, value in _flat(content, "")])
     keys = Counter(text.partition("=")[0] for text in full)
     if twice := [key for key, count in keys.items() if count > 1]:  # such as lr and optim.lr
-        raise ValueError(f"{path}: {twice[0]} is given twice")
+        raise UserError(f"{path}: {twice[0]} is given twice")
     return full
 
 
@@ -211,7 +212,7 @@ def quoted(text: str) -> str:
 
 
 def check_arguments(arguments: Sequence[str]) -> None:
-    """Raise ValueError for a wrong flag, unreadable text, or a list where one option belongs."""
+    """Raise UserError for a wrong flag, unreadable text, or a list where one option belongs."""
     from hydra.core.override_parser.overrides_parser import OverridesParser
 
     parser = OverridesParser.create()
@@ -220,9 +221,9 @@ def check_arguments(arguments: Sequence[str]) -> None:
         if text.startswith("-"):
             if key not in _FLAGS and not key[1:2].isdigit():
                 said = meant(key.lstrip("-").replace("-", "_"))
-                raise ValueError(f"unknown flag {key}; give values as key=value.{said}")
+                raise UserError(f"unknown flag {key}; give values as key=value.{said}")
         elif not equals and not before.startswith("-") and not text.startswith("~"):
-            raise ValueError(f"{text!r:.80}: expected key=value, such as norm=bn, or a .yaml file")
+            raise UserError(f"{text!r:.80}: expected key=value, such as norm=bn, or a .yaml file")
         elif equals or text.startswith("~"):  # anything else is the argument of a flag
             try:
                 parser.parse_override(text)
@@ -230,20 +231,20 @@ def check_arguments(arguments: Sequence[str]) -> None:
                 said = str(error).splitlines()[0]
                 if said.startswith("token recognition error") and not _SPECIAL.intersection(value):
                     said += f"; quote the value: \"{key}='{value}'\""  # such as a path in Chinese
-                raise ValueError(f"{text!r:.80} cannot be read: {said}") from None
+                raise UserError(f"{text!r:.80} cannot be read: {said}") from None
             if value.startswith("[") and key not in _SEVERAL and key in run_groups():
                 sweep = f"normlab train -m {key}={value.strip('[]').replace(' ', '')}"
-                raise ValueError(f"{text}: {key} takes one option; a sweep over several is {sweep}")
+                raise UserError(f"{text}: {key} takes one option; a sweep over several is {sweep}")
 
 
 def check_given_once(arguments: Sequence[str]) -> None:
-    """Raise ValueError for a key typed with two values, since Hydra silently takes the last."""
+    """Raise UserError for a key typed with two values, since Hydra silently takes the last."""
     given: dict[str, str] = {}
     for text in arguments:
         for name, value in typed([text]).items():
             key = SHORT.get(name, name)
             if key not in _SEVERAL and given.setdefault(key, value) != value:
-                raise ValueError(f"{key}={given[key]} and {key}={value} are both given; keep one")
+                raise UserError(f"{key}={given[key]} and {key}={value} are both given; keep one")
 
 
 # Suggestions --------------------------------------------------------------------------------------
@@ -303,6 +304,6 @@ def no_option(group: str, option: str) -> str:
 
 
 def check_option(group: str, option: str) -> None:
-    """Raise ValueError, listing the group's options, if the group has no such option."""
+    """Raise UserError, listing the group's options, if the group has no such option."""
     if option not in option_names(group):
-        raise ValueError(no_option(group, option))
+        raise UserError(no_option(group, option))

@@ -17,6 +17,7 @@ from msgspec import Meta
 
 from normlab.config.machine import MOST_THREADS
 from normlab.config.schema import NORM_KEYS, STACK_NORMS
+from normlab.errors import UserError
 
 
 class Range(NamedTuple):
@@ -115,14 +116,14 @@ def range_of(key: str) -> Range | None:
 
 
 def check(config: Mapping[str, Any]) -> None:
-    """Raise ValueError, with the key, for the first invalid value of a plain config."""
+    """Raise UserError, with the key, for the first invalid value of a plain config."""
     # Top-level keys first: a task's copy of `batch_size` is not what the user typed.
     for key, value in sorted(_leaves(config, ""), key=lambda leaf: leaf[0].count(".")):
         if problem := _problem(range_of(key), value):
             plain = isinstance(value, str) and value.isprintable()
-            raise ValueError(f"{key}={value if plain else repr(value):.60} {problem}")
+            raise UserError(f"{key}={value if plain else repr(value):.60} {problem}")
     for problem in _conflicts(config):
-        raise ValueError(problem)
+        raise UserError(problem)
 
 
 def _leaves(node: Mapping[str, Any], prefix: str) -> Iterator[tuple[str, Any]]:

@@ -9,7 +9,6 @@ looked up in the option's file when the object is built.
 import hashlib
 import inspect
 import re
-import traceback
 import types
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping
@@ -24,8 +23,9 @@ from typing import get_type_hints as hints_of
 import msgspec
 import yaml
 
-from normlab.config.folders import PATH, folders, source_of
+from normlab.config.folders import PATH, folders, own_line, source_of
 from normlab.config.schema import leaves
+from normlab.errors import UserError
 
 OPTION, TARGET = "option", "_target_"
 """Keys of a node: its option, in a run's config; its class, in the option's file."""
@@ -43,18 +43,18 @@ class _EachOnce(_LOADER):
     def construct_mapping(self, node: Any, deep: bool = False) -> Any:
         keys = [str(key.value) for key, _ in node.value]
         if twice := [key for key, count in Counter(keys).items() if count > 1]:
-            raise ValueError(f"{twice[0]} is given twice")
+            raise UserError(f"{twice[0]} is given twice")
         return super().construct_mapping(node, deep)
 
 
 def read_yaml(path: Path) -> Any:
-    """Parse a YAML file; ValueError with the file's name if it is not YAML, or repeats a key."""
+    """Parse a YAML file; UserError with the file's name if it is not YAML, or repeats a key."""
     try:
         return yaml.load(path.read_text(encoding="utf-8"), Loader=_EachOnce)
     except (yaml.YAMLError, UnicodeDecodeError) as error:
-        raise ValueError(f"{path}: not YAML: {' '.join(str(error).split())}") from None
+        raise UserError(f"{path}: not YAML: {' '.join(str(error).split())}") from None
     except ValueError as error:
-        raise ValueError(f"{path}: {error}") from None
+        raise UserError(f"{path}: {error}") from None
 
 
 def parse_config(text: str) -> Any:
@@ -84,12 +84,12 @@ class Option:
 def paths(group: str, first: Path | None = None) -> dict[str, Path]:
     """Return the file of each option of a group, by name, in the given `folders`.
 
-    Returns {} if there is no such group. Raises ValueError for an option in two folders.
+    Returns {} if there is no such group. Raises UserError for an option in two folders.
     """
     found: dict[str, Path] = {}
     for path in (path for root in folders(first) for path in (root / group).glob("*.yaml")):
         if (other := found.setdefault(path.stem, path)) != path:
-            raise ValueError(f"{group}={path.stem} is in {other} and in {path}: rename one of them")
+            raise UserError(f"{group}={path.stem} is in {other} and in {path}: rename one of them")
     return dict(sorted(found.items()))
 
 
@@ -122,10 +122,10 @@ def options_with(group: str) -> dict[str, list[str]]:
 
 
 def option_settings(group: str, name: object, key: str) -> Mapping[str, Any]:
-    """Return the content of an option's file; ValueError with the key if there is none."""
+    """Return the content of an option's file; UserError with the key if there is none."""
     if (path := (there := paths(group)).get(str(name))) is None:
         given = f"{key}.{OPTION}={name!r:.60} does not exist here: there are {', '.join(there)}"
-        raise ValueError(f"{given}. If it is your own, set {PATH} to the folder that has it")
+        raise UserError(f"{given}. If it is your own, set {PATH} to the folder that has it")
     return _settings(path, group)
 
 
@@ -143,12 +143,12 @@ def _settings(path: Path, group: str) -> Mapping[str, Any]:
 
 
 def settings_of(node: object, key: str) -> Mapping[str, Any]:
-    """Return the content of a node's option file, including its class; ValueError without one.
+    """Return the content of a node's option file, including its class; UserError without one.
 
     `key` is the node's path in a run's config, such as `encoder_norm` or `observe.probe.tid`.
     """
     if not isinstance(node, Mapping):
-        raise ValueError(f"{key}={node!r:.60} must be a mapping with the key `option`")
+        raise UserError(f"{key}={node!r:.60} must be a mapping with the key `option`")
     if TARGET in node:  # the content of an option's file, or a node made by a program
         return node
     first, *rest = key.split(".")
@@ -191,7 +191,7 @@ def check(
     live: Collection[str] = (),
     settings: Mapping[str, Any] | None = None,
 ) -> Callable[..., object]:
-    """Return a builder of a node that takes the `live` arguments; ValueError for invalid values.
+    """Return a builder of a node that takes the `live` arguments; UserError for invalid values.
 
     The option's file names the class; `settings` is the file's content, if already known.
     """
@@ -206,11 +206,11 @@ def check(
         if name in (OPTION, TARGET):
             continue
         if name not in allowed:
-            raise ValueError(f"{key}.{name} does not exist: {key} has {', '.join(allowed)}")
+            raise UserError(f"{key}.{name} does not exist: {key} has {', '.join(allowed)}")
         values[name] = _value(value, hints.get(name, Any), f"{key}.{name}", settings.get(name))
     for name in allowed:
         if name not in values and parameters[name].default is inspect.Parameter.empty:
-            raise ValueError(f"{key}.{name} is missing")
+            raise UserError(f"{key}.{name} is missing")
     return partial(_build, target, key, values)
 
 
@@ -222,7 +222,14 @@ def _build(target: type, key: str, given: Mapping[str, Any], **live: Any) -> obj
         if target.__module__.startswith("normlab."):
             raise
         text = ", ".join(f"{name}={value!r}" for name, value in values.items())
-        raise ValueError(f"{key}: {target.__name__} rejects {text}: {error}") from error
+        said = f"{key}: {target.__name__} rejects {text}: {error}{_at(error)}"
+        raise UserError(said) from error
+
+
+def _at(error: Exception) -> str:
+    """Return where the user's own code raised an error that it does not call a `UserError`."""
+    line = "" if isinstance(error, UserError) else own_line(error)
+    return f" ({line})" if line else ""
 
 
 def _target(name: str, key: str, kind: type) -> type:
@@ -231,12 +238,9 @@ def _target(name: str, key: str, kind: type) -> type:
         source_of(name)
         target = getattr(import_module(module), attribute)
     except Exception as error:  # a module of the user's own may raise anything
-        last = traceback.extract_tb(error.__traceback__)[-1]
-        own = any(Path(last.filename).is_relative_to(folder) for folder in folders()[1:])
-        at = f" ({last.filename}, line {last.lineno})" if own else ""
-        raise ValueError(f"{key}: {name!r} cannot be imported: {error}{at}") from error
+        raise UserError(f"{key}: {name!r} cannot be imported: {error}{_at(error)}") from error
     if not inspect.isclass(target) or not issubclass(target, kind) or inspect.isabstract(target):
-        raise ValueError(f"{key}: {name!r} is not a concrete subclass of {kind.__name__}")
+        raise UserError(f"{key}: {name!r} is not a concrete subclass of {kind.__name__}")
     return target
 
 
@@ -250,7 +254,7 @@ def _value(value: Any, hint: Any, key: str, settings: Any) -> Any:
         for kind in choices:
             if inspect.isclass(kind) and kind not in (str, bool, int, float, type(None)):
                 return check(value, key, kind, settings=own)
-        raise ValueError(f"{key} takes a value, not an option")
+        raise UserError(f"{key} takes a value, not an option")
     try:
         return msgspec.convert(value, hint)
     except TypeError:  # a type of torch, whose class checks the value itself
@@ -259,4 +263,4 @@ def _value(value: Any, hint: Any, key: str, settings: Any) -> Any:
         words = [str(w) for kind in choices if get_origin(kind) is Literal for w in get_args(kind)]
         words = [*(["true", "false"] if words and bool in choices else []), *words]
         said = f" must be {', '.join(words)}" if words else f": {error}"
-        raise ValueError(f"{key}={value!r}{said}") from None
+        raise UserError(f"{key}={value!r}{said}") from None

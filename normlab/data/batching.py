@@ -12,6 +12,7 @@ from typing import Any, Literal
 import numpy as np
 
 from normlab.distributed.process_group import Shard
+from normlab.errors import UserError
 
 Batching = Literal["bucket", "random"]
 Purpose = Literal["pairs", "masks", "pictures"]
@@ -32,7 +33,7 @@ def plan_batches(
     `bucket` sorts a random permutation by (target, source) length, cuts it into batches and
     shuffles the batches, for little padding. `random` does not sort, so padding is heavy. A batch
     has `batch_size` sentences or, if that is None, as many as keep sentences x longest side
-    within `max_tokens`. Raises ValueError for a sentence longer than `max_tokens`.
+    within `max_tokens`. Raises UserError for a sentence longer than `max_tokens`.
     """
     order = rng.permutation(len(lengths))
     if batching == "random":
@@ -100,10 +101,10 @@ class BatchStream(Iterator[Any]):
         return {"epoch": self._epoch, "index": self._index}
 
     def load_state_dict(self, state: dict[str, int]) -> None:
-        """Restore a position from `state_dict`; ValueError if the epoch has too few batches."""
+        """Restore a position from `state_dict`; UserError if the epoch has too few batches."""
         self._go_to(state["epoch"], state["index"])
         if not 0 <= self._index < len(self.batches):
-            raise ValueError(
+            raise UserError(
                 f"cannot resume at batch {self._index} of {len(self.batches)}: the data, the "
                 "batch size or the number of processes has changed since the checkpoint"
             )
@@ -114,7 +115,7 @@ class BatchStream(Iterator[Any]):
         batches = self._plan(self._lengths(epoch), rng=rng)
         rounds = len(batches) // self._shard.size
         if rounds == 0:
-            raise ValueError(
+            raise UserError(
                 f"an epoch has only {len(batches)} batches for {self._shard.size} processes; "
                 "lower batch_size or max_tokens, or start fewer processes"
             )
@@ -130,7 +131,7 @@ def _cut(
     assert max_tokens is not None, "batch_size or max_tokens is set"
     longest = lengths.max(axis=1)
     if longest.max(initial=0) > max_tokens:
-        raise ValueError(
+        raise UserError(
             f"sentence {longest.argmax() + 1} has {longest.max()} tokens, more than "
             f"max_tokens={max_tokens}; raise max_tokens, or lower task.max_length"
         )

@@ -16,6 +16,7 @@ from pathlib import Path
 
 from filelock import FileLock
 
+from normlab.errors import UserError
 from normlab.records.files import atomic_write, check_is_file, read_file
 
 MANIFEST = "manifest.json"
@@ -44,11 +45,11 @@ def cached_folder(name: str, build: Callable[[Path], None]) -> Path:
     """Return the cache folder `name`, filled by `build(folder)` if missing or damaged.
 
     If several processes need it, one builds it and the others wait; none sees a partial folder. The
-    manifest, written last, holds the SHA-256 of each file. Raises ValueError if the name (which a
+    manifest, written last, holds the SHA-256 of each file. Raises UserError if the name (which a
     user may choose) could point outside the cache.
     """
     if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]{0,119}", name):
-        raise ValueError(
+        raise UserError(
             f"{name!r} cannot name prepared data: task.corpus.name must be short, use only "
             "letters, digits, '-', '_' and '.', and begin with a letter or digit"
         )
@@ -98,7 +99,7 @@ def offline() -> Iterator[None]:
 def download(what: str, url: str, name: str) -> Path:
     """Return the path of `downloads/<name>` in the cache, downloading it from `url` if missing.
 
-    If that fails, raises ValueError saying what to do and keeps no partial file.
+    If that fails, raises UserError saying what to do and keeps no partial file.
     """
     path = cache_root() / "downloads" / name
     if path.exists():
@@ -114,7 +115,7 @@ def download(what: str, url: str, name: str) -> Path:
                 if announced is not None and received != int(announced):
                     raise OSError(f"it stopped after {received:,} of {int(announced):,} bytes")
     except (OSError, http.client.HTTPException) as error:
-        raise ValueError(
+        raise UserError(
             f"{what} cannot be downloaded ({error}): download {url} on another machine and set "
             "data_dir to its folder; task=toy and task=digits need no download"
         ) from error
@@ -124,7 +125,7 @@ def download(what: str, url: str, name: str) -> Path:
 def members(archive: Path, suffixes: tuple[str, ...]) -> Iterator[tuple[str, bytes]]:
     """Yield the name and content of each file in a tar archive whose name has one of `suffixes`.
 
-    Nothing is unpacked to disk. Raises ValueError naming the archive if it is damaged or unpacks
+    Nothing is unpacked to disk. Raises UserError naming the archive if it is damaged or unpacks
     to more than `MAX_BYTES`.
     """
     check_is_file(archive)
@@ -134,7 +135,7 @@ def members(archive: Path, suffixes: tuple[str, ...]) -> Iterator[tuple[str, byt
             for member in tar:
                 total += member.size
                 if total > MAX_BYTES:
-                    raise ValueError(
+                    raise UserError(
                         f"{archive} unpacks to {total} bytes or more; unpack it yourself"
                     )
                 if member.isfile() and member.name.lower().endswith(suffixes):
@@ -143,6 +144,6 @@ def members(archive: Path, suffixes: tuple[str, ...]) -> Iterator[tuple[str, byt
                     yield member.name, file.read()
     except (tarfile.TarError, EOFError, OSError, zlib.error, lzma.LZMAError) as error:
         reason = str(error).partition("\n")[0].rstrip(":")  # further lines list the formats tried
-        raise ValueError(
+        raise UserError(
             f"cannot read {archive}: {reason}; if it is damaged, delete it and download it again"
         ) from error

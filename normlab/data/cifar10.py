@@ -12,6 +12,7 @@ import numpy as np
 
 from normlab.data.cache import cache_key, cached_folder, download, file_checksum, members
 from normlab.data.images import Images, ImageSource
+from normlab.errors import UserError
 
 URL = "https://www.cs.toronto.edu/~kriz/cifar-10-binary.tar.gz"
 BINARY = "cifar-10-binary.tar.gz"
@@ -57,7 +58,7 @@ class Cifar10(ImageSource):
             files = {split: folder / name.format(split) for split in SIZES}
             if all(path.exists() for path in files.values()):
                 return files
-        raise ValueError(
+        raise UserError(
             f"data_dir={self.data_dir} has no CIFAR-10: put {BINARY} ({URL}) there, or "
             "train_jpeg.tar.xz and test_jpeg.tar.xz, or omit data_dir to download the first one"
         )
@@ -70,7 +71,7 @@ def _decode(files: Mapping[str, Path], entry: Path) -> None:
         parts = list(read(path, split))
         count = sum(len(labels) for _, labels in parts)
         if count != SIZES[split]:
-            raise ValueError(f"{path} has {count} {split} images instead of {SIZES[split]}")
+            raise UserError(f"{path} has {count} {split} images instead of {SIZES[split]}")
         pixels, labels = map(np.concatenate, zip(*parts, strict=True))
         np.save(entry / f"{split}.npy", pixels)
         np.save(entry / f"{split}_labels.npy", labels.astype(np.int64))
@@ -92,5 +93,5 @@ def _compressed(archive: Path, split: str) -> Iterator[tuple[np.ndarray, np.ndar
             with Image.open(io.BytesIO(content)) as image:
                 pixels = np.asarray(image.convert("RGB")).reshape(1, 32, 32, 3)
         except (OSError, ValueError, SyntaxError) as error:  # Pillow raises these for a bad file
-            raise ValueError(f"{archive}: {name}: not a 32x32 image of a class: {error}") from error
+            raise UserError(f"{archive}: {name}: not a 32x32 image of a class: {error}") from error
         yield pixels, np.array([label])

@@ -13,6 +13,7 @@ from typing import Any, Literal
 
 from normlab.data.cache import MAX_BYTES
 from normlab.data.languages import language_of
+from normlab.errors import UserError
 from normlab.records.files import check_is_file
 
 REQUIRED = ("train", "valid", "test")
@@ -70,7 +71,7 @@ class Corpus(Source):
     def read(self) -> dict[str, ParallelText]:
         """Return `train`, `valid` and `test`, and any further test set as `test_<name>`.
 
-        Raises ValueError if the text is missing or damaged.
+        Raises UserError if the text is missing or damaged.
         """
 
     @cached_property
@@ -103,13 +104,13 @@ class FolderCorpus(Corpus):
         for side, code in zip(("source", "target"), self.languages, strict=True):
             language_of(code, f"task.corpus.{side}_language")
         if self.source_language == self.target_language:
-            raise ValueError(
+            raise UserError(
                 f"task.corpus.source_language and target_language are both {self.source_language}: "
                 "give each side a code of its own, after which its files are named"
             )
         if self.data_dir is None:
             files = ", ".join(f"{split}.{x}" for split in REQUIRED for x in self.languages)
-            raise ValueError(f"set data_dir=FOLDER to a folder with {files}")
+            raise UserError(f"set data_dir=FOLDER to a folder with {files}")
         self._folder = Path(self.data_dir).expanduser()
         self.label = self._folder.resolve().name
 
@@ -128,7 +129,7 @@ class GermanEnglish(Corpus):
     def __post_init__(self) -> None:
         self.languages = (self.source_language, self.target_language)
         if set(self.languages) != {"de", "en"}:
-            raise ValueError(f"{self.name}: source_language and target_language must be de and en")
+            raise UserError(f"{self.name}: source_language and target_language must be de and en")
 
 
 def read_lines(path: Path) -> list[str]:
@@ -139,17 +140,17 @@ def read_lines(path: Path) -> list[str]:
 def stream_lines(path: Path, *, most: int | None = None) -> Iterator[str]:
     """Yield the lines of a UTF-8 text file of at most `most` bytes, plain or `.gz`.
 
-    Raises ValueError if that fails, naming the file and any line that is not UTF-8.
+    Raises UserError if that fails, naming the file and any line that is not UTF-8.
     """
     try:
         check_is_file(path)
         with gzip.open(path) if path.suffix == ".gz" else path.open("rb") as file:
             lines = file if most is None else io.BytesIO(file.read(most))
             if most is not None and file.read(1):
-                raise ValueError(f"{path}: unpacks to more than {most} bytes; unpack it yourself")
+                raise UserError(f"{path}: unpacks to more than {most} bytes; unpack it yourself")
             yield from decoded(lines, origin=str(path))
     except (OSError, EOFError, zlib.error) as error:
-        raise ValueError(f"cannot read {path}: {error}; restore or download it again") from error
+        raise UserError(f"cannot read {path}: {error}; restore or download it again") from error
 
 
 def decoded(lines: Iterable[bytes], *, origin: str) -> Iterator[str]:
@@ -163,11 +164,11 @@ def decoded(lines: Iterable[bytes], *, origin: str) -> Iterator[str]:
         try:
             yield line.removesuffix(end).decode("utf-8-sig" if number == 1 else "utf-8")
         except UnicodeDecodeError as error:
-            raise ValueError(
+            raise UserError(
                 f"{origin}, line {number}: not UTF-8 ({error.reason}); convert it with iconv"
             ) from error
     if not number:
-        raise ValueError(f"{origin} is empty; give a file with one sentence per line")
+        raise UserError(f"{origin} is empty; give a file with one sentence per line")
 
 
 def find_text(folder: Path, name: str) -> Path | None:
@@ -177,14 +178,14 @@ def find_text(folder: Path, name: str) -> Path | None:
 
 
 def read_parallel(folder: Path, stem: str, languages: Sequence[str]) -> ParallelText:
-    """Read `{stem}.{language}[.gz]` for each language; ValueError if missing or unreadable."""
+    """Read `{stem}.{language}[.gz]` for each language; UserError if missing or unreadable."""
     if not folder.is_dir():
         said = " and ".join(f"{stem}.{language}" for language in languages)
-        raise ValueError(f"data_dir={folder} is not a folder: set it to the one with {said}")
+        raise UserError(f"data_dir={folder} is not a folder: set it to the one with {said}")
     paths: list[Path] = []
     for name in (f"{stem}.{language}" for language in languages):
         if (path := find_text(folder, name)) is None:
-            raise ValueError(
+            raise UserError(
                 f"{folder} has neither {name} nor {name}.gz: add the file, or change data_dir, the "
                 "languages or the form of the text"
             )
@@ -193,10 +194,10 @@ def read_parallel(folder: Path, stem: str, languages: Sequence[str]) -> Parallel
 
 
 def paired(files: Sequence[object], sides: Iterable[list[str]]) -> ParallelText:
-    """Pair the lines of two files; ValueError if one has more lines."""
+    """Pair the lines of two files; UserError if one has more lines."""
     text = ParallelText(*sides)
     if len(text.source) != len(text.target):
-        raise ValueError(
+        raise UserError(
             f"{files[0]} has {len(text.source)} lines and {files[1]} has {len(text.target)}: line "
             "i of one must translate line i of the other"
         )
@@ -206,7 +207,7 @@ def paired(files: Sequence[object], sides: Iterable[list[str]]) -> ParallelText:
 def load_tables(path: str, config: str | None = None, *, files: str) -> Any:
     """Load a data set from the Hugging Face Hub or a local folder; return its tables by split.
 
-    Raises ValueError if that fails; `files` tells the user what data_dir must contain.
+    Raises UserError if that fails; `files` tells the user what data_dir must contain.
     """
     import datasets  # slow to import, and not needed for plain files
 
@@ -214,7 +215,7 @@ def load_tables(path: str, config: str | None = None, *, files: str) -> Any:
         return datasets.load_dataset(path, config)
     except Exception as error:
         cause = " ".join(str(error).split())[:200]
-        raise ValueError(
+        raise UserError(
             f"cannot load the data set {path} ({type(error).__name__}: {cause}); set data_dir="
             f"FOLDER to a folder with {files} (task=toy and task/corpus=pydoc need no data)"
         ) from error

@@ -17,6 +17,7 @@ from typing import Any, Literal
 
 from normlab.data.cache import file_checksum
 from normlab.data.corpus import REQUIRED, Source, load_tables, stream_lines
+from normlab.errors import UserError
 from normlab.records.files import walk
 
 _TEXTS = "data_dir to a file, or to a folder with train.txt, valid.txt and test.txt"
@@ -105,7 +106,7 @@ class FolderDocuments(CutDocuments):
 
     def __post_init__(self) -> None:
         if self.data_dir is None:
-            raise ValueError(f"set {_TEXTS}")
+            raise UserError(f"set {_TEXTS}")
         place = Path(self.data_dir).expanduser()
         self._place = place / self.name if (place / self.name).is_dir() else place
         self.label = _stem(self._place.resolve())
@@ -133,17 +134,17 @@ class FolderDocuments(CutDocuments):
         if self._place.is_file():
             return {"train": [self._place]}
         if not self._place.is_dir():
-            raise ValueError(f"data_dir={self._place} does not exist; set {_TEXTS}")
+            raise UserError(f"data_dir={self._place} does not exist; set {_TEXTS}")
         texts = text_files(self._place)
         if not texts:
-            raise ValueError(f"{self._place} has no .txt or .txt.gz file; set {_TEXTS}")
+            raise UserError(f"{self._place} has no .txt or .txt.gz file; set {_TEXTS}")
         if not texts.keys() & {"train", "valid", "test"}:
             return {"train": [texts[name] for name in sorted(texts)]}
         if "train" not in texts:
-            raise ValueError(f"{self._place} has no train.txt; set {_TEXTS}")
+            raise UserError(f"{self._place} has no train.txt; set {_TEXTS}")
         if unread := sorted(texts.keys() - {*REQUIRED}):
             names = ", ".join(str(texts[name].relative_to(self._place)) for name in unread[:3])
-            raise ValueError(
+            raise UserError(
                 f"{self._place} has train.txt, and {len(unread)} files that would not be read "
                 f"({names}): call them valid.txt or test.txt, or move them out of the folder"
             )
@@ -154,7 +155,7 @@ def text_files(folder: Path) -> dict[str, Path]:
     """Return the `.txt` and `.txt.gz` files in a folder and its subfolders by their path's stem.
 
     Hidden files and folders, such as those that a Mac or an editor leaves, are skipped. Raises
-    ValueError for two files of one name.
+    UserError for two files of one name.
     """
     found: dict[str, Path] = {}
     for place, folders, files in walk(folder):
@@ -164,7 +165,7 @@ def text_files(folder: Path) -> dict[str, Path]:
                 continue
             name = str(path.relative_to(folder).with_name(_stem(path)))
             if name in found:
-                raise ValueError(f"{folder} has both {found[name].name} and {path.name}: keep one")
+                raise UserError(f"{folder} has both {found[name].name} and {path.name}: keep one")
             found[name] = path
     return found
 
@@ -221,7 +222,7 @@ class HubDocuments(CutDocuments):
         names = {"train": "train", "validation": "valid", "valid": "valid", "test": "test"}
         tables = {names[split]: table for split, table in found.items() if split in names}
         if "train" not in tables or self.column not in tables["train"].column_names:
-            raise ValueError(
+            raise UserError(
                 f"{self._place[0]} needs a train split with task.corpus.column={self.column}; it "
                 f"has {', '.join(f'{x} ({table.column_names})' for x, table in found.items())}"
             )

@@ -10,6 +10,7 @@ import numpy as np
 from jaxtyping import Int, UInt8
 
 from normlab.data.batching import dice
+from normlab.errors import UserError
 
 
 @dataclass(frozen=True)
@@ -55,25 +56,25 @@ class ImageSource(ABC):
     def published(self) -> Mapping[str, Images]:
         """Return the published splits, `train` and `test`.
 
-        Raises ValueError if the images are missing (saying where to get them) or damaged.
+        Raises UserError if the images are missing (saying where to get them) or damaged.
         """
 
     def splits(self) -> dict[str, Images]:
         """Return `train`, `valid` and `test`; `valid` takes the same share of each class.
 
-        Raises ValueError if `valid_size` or `train_size` is out of range.
+        Raises UserError if `valid_size` or `train_size` is out of range.
         """
         published = self.published()
         train = published["train"]
         if not 0 < self.valid_size <= len(train) - len(self.classes):
-            raise ValueError(
+            raise UserError(
                 f"task.source.valid_size={self.valid_size}: there are {len(train)} training "
                 "images; hold out at least 1, but keep at least 1 per class for training"
             )
         valid, train = _parted(train, self.valid_size / len(train), seed=0)
         if self.train_size is not None:
             if self.train_size > len(train):
-                raise ValueError(f"task.source.train_size={self.train_size} exceeds {len(train)}")
+                raise UserError(f"task.source.train_size={self.train_size} exceeds {len(train)}")
             train, _ = _parted(train, self.train_size / len(train), seed=self.train_size)
         return {"train": train, "valid": valid, "test": published["test"]}
 

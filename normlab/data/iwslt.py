@@ -27,6 +27,7 @@ from normlab.data.corpus import (
 )
 from normlab.data.languages import language_of
 from normlab.data.vocabulary import join_pieces, moses_tokens
+from normlab.errors import UserError
 
 URL = "https://dl.fbaipublicfiles.com/fairseq/data/iwslt14/de-en.tgz"
 ARCHIVE = "de-en.tgz"
@@ -119,7 +120,7 @@ def read_archive(archive: Path) -> dict[str, ParallelText]:
     patterns = ["train.tags.de-en.%s", *(f"IWSLT14.{name}.de-en.%s.xml" for name in TEST_SETS)]
     names = [[pattern % language for language in LANGUAGES] for pattern in patterns]
     if missing := ", ".join(x for pair in names for x in pair if x not in files):
-        raise ValueError(f"{archive} lacks {missing}; the published archive is {URL}")
+        raise UserError(f"{archive} lacks {missing}; the published archive is {URL}")
     texts = [
         paired(pair, (read(decoded(io.BytesIO(files[x]), origin=x)) for x in pair))
         for pair, read in zip(names, [training_lines] + [segments] * len(TEST_SETS), strict=True)

@@ -7,6 +7,8 @@ from langcodes import Language as Tag
 from langcodes import standardize_tag, tag_is_valid
 from langcodes.tag_parser import LanguageTagError
 
+from normlab.errors import UserError
+
 # Scripts whose words no spaces separate: Chinese, Japanese, and those of mainland Southeast Asia,
 # Java, Bali and Tibet.
 _UNSPACED = (
@@ -36,14 +38,14 @@ class Language(NamedTuple):
 def language_of(code: str, key: str) -> Language:
     """Return the language of a code as in BCP 47, such as `pt`, `por`, `pt_BR` or `zho_Hans`.
 
-    A region does not change the language. Raises ValueError naming `key` for an unknown code.
+    A region does not change the language. Raises UserError naming `key` for an unknown code.
     """
     try:
         tag = Tag.get(standardize_tag(code, macro=True)).maximize() if tag_is_valid(code) else None
     except LanguageTagError:
         tag = None
     if tag is None or code.lower() in _NO_LANGUAGE:
-        raise ValueError(
+        raise UserError(
             f"{key}={code} is not the code of a language: give one of ISO 639, such as de, "
             f"zh or sr_Latn{_meant(code)}"
         )

@@ -11,6 +11,7 @@ from typing import NamedTuple
 import numpy as np
 
 from normlab.data.encoded import ends
+from normlab.errors import UserError
 
 DICE = 4  # random numbers per token: its rank, whether it fits, how it is corrupted, its substitute
 
@@ -49,7 +50,7 @@ def mask_tokens(
     for the whole sequence.
     """
     if abs(sum(split) - 1) > 1e-6:
-        raise ValueError(
+        raise UserError(
             f"mask_split={list(split)} must be three parts that sum to 1: masked, random, unchanged"
         )
     order, fit, kind, other = np.moveaxis(dice, -1, 0)

@@ -27,6 +27,7 @@ from normlab.data.vocabulary import (
     moses_text,
     moses_tokens,
 )
+from normlab.errors import UserError
 
 PAIRS_FORMAT = "normlab.prepared/7"
 DOCUMENTS_FORMAT = "normlab.documents/7"
@@ -108,7 +109,7 @@ def prepare_translation(
 
     Vocabularies are learned from `train` alone: one of `vocab_size` entries if `joint`, else one
     per side. Training pairs with a blank side, or with more than `max_length` tokens on a side
-    (end mark included), are left out and counted. Raises ValueError if a scored pair is that long.
+    (end mark included), are left out and counted. Raises UserError if a scored pair is that long.
     """
     sizes = {"vocab_size": vocab_size, "joint": joint, "max_length": max_length}
     settings = {"format": PAIRS_FORMAT, **sizes}
@@ -175,14 +176,14 @@ def _encoded(tokenizer: Tokenizer, lines: Sequence[str]) -> EncodedText:
 
 
 def _not_long(split: str, lengths: np.ndarray, lines: np.ndarray, max_length: int) -> np.ndarray:
-    """Return the indices of pairs within `max_length`; ValueError if a scored pair exceeds it.
+    """Return the indices of pairs within `max_length`; UserError if a scored pair exceeds it.
 
     `lines` (int64 [pairs]) are the pairs' line numbers in their files.
     """
     kept = lengths.max(axis=1) <= max_length
     if not kept.all() and (split != "train" or not kept.any()):
         first = int(np.argmin(kept))
-        raise ValueError(
+        raise UserError(
             f"{split}, line {lines[first]}: {lengths[first].max()} tokens with its end mark; "
             f"{(~kept).sum()} of {len(kept)} pairs exceed task.max_length={max_length}: set "
             f"{lengths.max()} or more"
@@ -196,7 +197,7 @@ def prepare_documents(
     """Tokenize, encode and describe a corpus, or load it from the cache.
 
     The text may be larger than memory. The vocabulary is learned from `train` alone. A document
-    that repeats an earlier one, from any split, is left out and counted. Raises ValueError for a
+    that repeats an earlier one, from any split, is left out and counted. Raises UserError for a
     missing or empty split.
     """
     how = {"pieces": pieces, "lowercase": lowercase}
@@ -264,7 +265,7 @@ def _encode_split(folder: Path, split: str, tokenizer: DocumentTokenizer) -> dic
     checksum = file_checksum(path)
     path.unlink()
     if not (folder / f"{split}.ids").stat().st_size:
-        raise ValueError(f"no sentence of {split} gives any tokens; check that it is text")
+        raise UserError(f"no sentence of {split} gives any tokens; check that it is text")
     data = EncodedDocuments.load(folder, split)
     return {
         "checksums": checksum,
@@ -296,7 +297,7 @@ def _check_splits(name: str, sizes: Mapping[str, int]) -> None:
     missing = [split for split in REQUIRED if not sizes.get(split)]
     if missing:
         there = ", ".join(f"{split}: {size}" for split, size in sizes.items())
-        raise ValueError(
+        raise UserError(
             f"corpus {name} has no examples in {' and '.join(missing)} (sizes: {there or 'none'}); "
             "give train, valid and test, or put a blank line between documents"
         )

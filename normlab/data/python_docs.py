@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from normlab.data.documents import RULES, DocumentCorpus, split_by_hash, split_sentences
+from normlab.errors import UserError
 
 MIN_WORDS = 4
 MIN_SHARE = 0.75
@@ -54,7 +55,7 @@ class PydocCorpus(DocumentCorpus):
 
     def __post_init__(self) -> None:
         if self.data_dir is not None:
-            raise ValueError(
+            raise UserError(
                 f"data_dir={self.data_dir} has no effect on Python's documentation; use "
                 "task/corpus=documents for your own text"
             )

@@ -22,6 +22,7 @@ import numpy as np
 from normlab.data.batching import stream
 from normlab.data.encoded import EncodedDocuments, copy_runs, ends, ranges, runs, width_of
 from normlab.data.vocabulary import DocumentTokenizer
+from normlab.errors import UserError
 
 MARKS = 3  # special tokens in [CLS] A [SEP] B [SEP]; one fewer without B
 TRIES = 64  # candidates tried on each side for a B from another document
@@ -108,11 +109,11 @@ def segment_pairs(
     `documents` (int64 [documents + 1]) holds the index of each document's first sentence, `lengths`
     (int64 [sentences]) the tokens per sentence (at least 1). `max_length` limits an example
     including special tokens; a share `short_share` of the examples has a lower limit. Raises
-    ValueError if `max_length` leaves no room for segments, or if pairs cannot be made.
+    UserError if `max_length` leaves no room for segments, or if pairs cannot be made.
     """
     longest = max_length - (MARKS if nsp else MARKS - 1)
     if longest < LEAST:
-        raise ValueError(
+        raise UserError(
             f"max_length={max_length} is too small: special tokens leave room for only {longest}"
         )
     rng = stream("pairs", seed=seed, epoch=epoch)
@@ -125,7 +126,7 @@ def segment_pairs(
         a = Segment(offsets[first], np.minimum(offsets[end] - offsets[first], room))
         return Pairs((a,), is_next=np.zeros(len(owner), dtype=bool))
     if len(documents) < 3 or not (end - first > 1).any():
-        raise ValueError(
+        raise UserError(
             f"segment pairs need two documents, one of them with two sentences; the split has "
             f"{len(documents) - 1} documents: separate them by blank lines, or set task.nsp=false"
         )

@@ -23,6 +23,7 @@ from tokenizers import decoders, models, normalizers, pre_tokenizers, trainers
 
 from normlab.data.corpus import Form
 from normlab.data.languages import Language
+from normlab.errors import UserError
 
 Pieces = Literal["wordpiece", "bpe"]
 
@@ -90,7 +91,7 @@ class Tokenizer(_Vocabulary):
         """Learn a vocabulary of at most `vocab_size` entries from training text.
 
         For `bpe` text the vocabulary is all pieces in `lines` and `vocab_size` is ignored: the
-        pieces were chosen when the text was segmented. Otherwise raises ValueError if `vocab_size`
+        pieces were chosen when the text was segmented. Otherwise raises UserError if `vocab_size`
         is too small for the special tokens and the single characters.
         """
         if form == "bpe":
@@ -135,7 +136,7 @@ class DocumentTokenizer(_Vocabulary):
     ) -> "DocumentTokenizer":
         """Learn a vocabulary of at most `vocab_size` entries; the same text gives the same ids.
 
-        `lowercase` also removes accents if `pieces` is `wordpiece`, as BERT does. Raises ValueError
+        `lowercase` also removes accents if `pieces` is `wordpiece`, as BERT does. Raises UserError
         if `vocab_size` is too small for the special tokens and the single characters.
         """
         train = _train_wordpiece if pieces == "wordpiece" else _train_bytes
@@ -163,9 +164,9 @@ def _learned(segmenter: Segmenter, lines: Iterable[str], kind: Any, **options: A
 
 
 def _checked(segmenter: Segmenter, vocab_size: int) -> Segmenter:
-    """Return the segmenter; ValueError if it has more than `vocab_size` entries."""
+    """Return the segmenter; UserError if it has more than `vocab_size` entries."""
     if (size := segmenter.get_vocab_size()) > vocab_size:
-        raise ValueError(
+        raise UserError(
             f"task.vocab_size={vocab_size} is too small: special tokens and the single characters "
             f"of the training text already take {size} entries"
         )

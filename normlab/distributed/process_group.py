@@ -14,6 +14,8 @@ import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 
+from normlab.errors import UserError
+
 T = TypeVar("T")
 _TRANSPORTS = ("gloo", "NCCL", "Connection closed", "Timed out")
 
@@ -47,14 +49,14 @@ def shutdown() -> None:
 
 @contextmanager
 def lost_ranks_named() -> Iterator[None]:
-    """Turn a transport error caused by a lost rank into a one-line ValueError."""
+    """Turn a transport error caused by a lost rank into a one-line UserError."""
     try:
         yield
     except RuntimeError as error:
         if not isinstance(error, dist.DistError) and not any(t in str(error) for t in _TRANSPORTS):
             raise
         rank, size = os.environ.get("RANK", "0"), os.environ.get("WORLD_SIZE", "1")
-        raise ValueError(
+        raise UserError(
             f"rank {rank} of {size}: another rank has ended or is not responding. "
             "Run the same command again to resume from the last checkpoint"
         ) from error
@@ -109,12 +111,12 @@ def gather_objects(obj: T) -> list[T]:
 
 
 def check_agreement(seen: Mapping[str, object]) -> None:
-    """Raise ValueError on every rank if any two ranks disagree on a value."""
+    """Raise UserError on every rank if any two ranks disagree on a value."""
     ranks = gather_objects({name: str(value) for name, value in seen.items()})
     for rank, other in enumerate(ranks):
         for name, value in other.items():
             if value != ranks[0][name]:
-                raise ValueError(
+                raise UserError(
                     f"{name}: {ranks[0][name]:.200} on rank 0, and {value:.200} on rank {rank}: "
                     "all ranks need the same code, the same data and a shared runs_dir"
                 )

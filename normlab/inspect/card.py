@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from normlab.config.compose import compose, to_dict
 from normlab.config.overrides import check_given_once
 from normlab.config.registry import options
+from normlab.errors import UserError
 from normlab.inspect.depth import first_update, gradients
 from normlab.inspect.explain import SHAPE, axes_in_words, dependence, in_order, sees_in_words
 from normlab.inspect.model import Subject, subject_of, subject_of_run
@@ -138,7 +139,7 @@ class Examined:
         )
 
     def check(self) -> None:
-        """Raise ValueError or a Hydra error if the norm's config cannot be composed."""
+        """Raise UserError or a Hydra error if the norm's config cannot be composed."""
         for task in TASKS:
             self.config(task)
 
@@ -146,7 +147,7 @@ class Examined:
 def examined(arguments: Sequence[str], folder: Path) -> Examined:
     """Parse arguments such as `norm=bn placement=post scale=smoke` into the norm of a card.
 
-    Raises ValueError for a key that cards fix, for an unknown scale, or if no norm is given.
+    Raises UserError for a key that cards fix, for an unknown scale, or if no norm is given.
     """
     check_given_once(arguments)
     own, chosen = {"scale": "small", "device": "cpu"}, list[str]()
@@ -157,14 +158,14 @@ def examined(arguments: Sequence[str], folder: Path) -> Examined:
         elif _OF_A_CARD.fullmatch(argument):
             chosen.append(argument)
         else:
-            raise ValueError(
+            raise UserError(
                 f"{argument!r}: cards fix their runs' settings to be comparable; they only accept "
                 "norm=OPTION, norm.KEY=VALUE, norm@SITE=OPTION, placement, scale and device"
             )
     if own["scale"] not in SCALES:
-        raise ValueError(f"scale={own['scale']}: choose {' or '.join(SCALES)}")
+        raise UserError(f"scale={own['scale']}: choose {' or '.join(SCALES)}")
     if not any(argument.startswith("norm=") for argument in chosen):
-        raise ValueError("no norm given: add norm=OPTION; `normlab list norms` lists the options")
+        raise UserError("no norm given: add norm=OPTION; `normlab list norms` lists the options")
     choices = to_dict(compose(chosen))["choices"]
     placement = [] if choices["placement"] == "pre" else [choices["placement"]]
     changed = [text.removeprefix("norm.") for text in chosen if "." in text.partition("=")[0]]

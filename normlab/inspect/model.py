@@ -18,6 +18,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
 from normlab.config.compose import compose, to_dict
+from normlab.errors import UserError
 from normlab.inspect.question import Finding, Findings, Question, questions
 from normlab.models.attention import AttentionCore
 from normlab.models.base import stacks
@@ -109,10 +110,10 @@ def inspect(
     `subject` is a run's folder, or the config or list of settings of a model to examine at
     initialization. `only` names the questions to ask; by default all of them.
 
-    Raises ValueError for another subject, such as a module, an unknown question or a damaged run.
+    Raises UserError for another subject, such as a module, an unknown question or a damaged run.
     """
     if not isinstance(subject, Path | str | Sequence | Mapping):
-        raise ValueError(
+        raise UserError(
             f"normlab.inspect cannot examine a {type(subject).__name__}: give a run's folder, or "
             'settings such as ["norm=bn", "task=toy"]'
         )

@@ -7,6 +7,8 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, TypeVar
 
+from normlab.errors import UserError
+
 Cell = str | float | int | None
 Of = Literal["norm", "model", "module", "module_all", "card", "claim"]
 Verdict = Literal["fine", "look", "broken", "does not apply"]
@@ -102,7 +104,7 @@ def question(name: str, *, of: Of) -> Callable[[Ask], Ask]:
 
 
 def questions(*of: Of, names: Sequence[str] = ()) -> list[Question]:
-    """Return all questions about the given kinds, or the named ones; ValueError if unknown."""
+    """Return all questions about the given kinds, or the named ones; UserError if unknown."""
     here = Path(__file__).parent
     for path in sorted(here.rglob("[a-z]*.py")):
         name = path.relative_to(here).with_suffix("").as_posix().replace("/", ".")
@@ -110,6 +112,6 @@ def questions(*of: Of, names: Sequence[str] = ()) -> list[Question]:
     there = {name: found for (kind, name), found in _REGISTRY.items() if kind in of}
     for name in names:
         if name not in there:
-            raise ValueError(f"no question {name!r:.60}; choose from {', '.join(sorted(there))}")
+            raise UserError(f"no question {name!r:.60}; choose from {', '.join(sorted(there))}")
     in_order = sorted(there.values(), key=lambda each: each.ask.__module__)  # by file name
     return [each for each in in_order if not names or each.name in names]

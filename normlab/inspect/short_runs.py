@@ -5,6 +5,8 @@ from statistics import fmean
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from normlab.config.compose import to_dict
+from normlab.config.folders import own_line
+from normlab.errors import UserError
 from normlab.inspect.card import Examined, carry_out
 from normlab.inspect.question import Finding, Table, question
 from normlab.records.record import plain
@@ -50,9 +52,12 @@ def pictures(examined: Examined) -> Finding:
     task = build_task(config)
     try:
         task.losses(build_model(config, task), task.batch("train", range(8)))
+    except UserError as error:
+        return Finding.none(f"on images: {error}")
     except Exception as error:  # a norm's own code may raise anything
-        said = str(error).partition("\n")[0]
-        return Finding.none(f"on images the norm raises {type(error).__name__}: {said}")
+        first = str(error).partition("\n")[0]
+        at = f" ({line})" if (line := own_line(error)) else ""
+        return Finding.none(f"on images the norm raises {type(error).__name__}: {first}{at}")
     titles = {"test/loss": "digits loss", "test/accuracy": "digits acc"}
     return short_runs(examined, "pictures", titles)
 

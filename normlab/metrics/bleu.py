@@ -14,6 +14,7 @@ from sacrebleu.metrics.bleu import BLEU
 from sacrebleu.metrics.chrf import CHRF
 from sacrebleu.significance import PairedTest
 
+from normlab.errors import UserError
 from normlab.records.record import Score
 
 Lines = Sequence[str]
@@ -117,10 +118,10 @@ class _OverOutputs(BLEU):
 
 
 def _checked(hypotheses: Lines, references: Lines) -> tuple[list[str], list[str]]:
-    """Return both in NFC; ValueError unless there is one line of each per sentence."""
+    """Return both in NFC; UserError unless there is one line of each per sentence."""
     if len(hypotheses) != len(references) or not references:
         count = f"{len(hypotheses)} hypotheses for {len(references)} references"
-        raise ValueError(f"{count}; give one line of each per sentence, for a sentence or more")
+        raise UserError(f"{count}; give one line of each per sentence, for a sentence or more")
     return _normal(hypotheses), _normal(references)
 
 

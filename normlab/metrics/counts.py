@@ -7,13 +7,14 @@ batch means would weight short and long batches equally.
 import math
 from collections.abc import Iterable
 
+from normlab.errors import UserError
 from normlab.records.record import Score
 
 
 def mean_score(total: float, count: int, *, higher_is_better: bool) -> Score:
     """Return `total / count`, such as hits per token (accuracy) or nats per token (loss)."""
     if count < 1:
-        raise ValueError(f"count={count}: a mean needs at least one item; is the split empty?")
+        raise UserError(f"count={count}: a mean needs at least one item; is the split empty?")
     return Score(total / count, higher_is_better, count)
 
 

@@ -29,6 +29,7 @@ from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
 from normlab.dropout import Dropout
+from normlab.errors import UserError
 from normlab.models.base import QkNorm
 from normlab.models.cache import LayerCache
 from normlab.models.layers import MakeLinear, soft_cap
@@ -156,7 +157,7 @@ class Attention(nn.Module):
     ):
         super().__init__()
         if dim % num_heads:
-            raise ValueError(f"model.dim={dim} is not a multiple of model.num_heads={num_heads}")
+            raise UserError(f"model.dim={dim} is not a multiple of model.num_heads={num_heads}")
         self.num_heads = num_heads
         self.out_proj = linear(dim, dim, "out")
         self.core = AttentionCore(dropout, score_cap)
@@ -282,7 +283,7 @@ def qk_sites(
 ) -> dict[Site, nn.Module | None]:
     """Return the norms of `model.qk_norm=kind` for one attention with heads of width `dim`.
 
-    Raises ValueError for `l2` if `length` is below 2, where the initial scale is undefined.
+    Raises UserError for `l2` if `length` is below 2, where the initial scale is undefined.
     """
     if kind in ("l2", "cosine"):
         return {"q": HeadNorm(_query(kind, dim, length)), "k": HeadNorm(UnitNorm(dim))}
@@ -302,5 +303,5 @@ def _query(kind: QkNorm, dim: int, length: int) -> Norm:
     if kind == "cosine":
         return UnitNorm(dim, factor=_COSINES * math.sqrt(dim))
     if length < 2:
-        raise ValueError(f"model.qk_length={length} must be at least 2")
+        raise UserError(f"model.qk_length={length} must be at least 2")
     return UnitNorm(dim, gain=math.log2(length**2 - length), factor=math.sqrt(dim))

@@ -14,6 +14,7 @@ from typing import Any, ClassVar, Literal, NamedTuple, Protocol, runtime_checkab
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
+from normlab.errors import UserError
 from normlab.models.rotary import Rope
 from normlab.norms.base import Norm, Stream
 from normlab.placements.base import Norms, Placement
@@ -90,12 +91,12 @@ class ModelArchitecture(ABC):
         """Build the model for a task, with uninitialized parameters.
 
         Raises:
-            ValueError: the spec has the wrong kind or size, or the placement would have no effect.
+            UserError: the spec has the wrong kind or size, or the placement would have no effect.
         """
         if not isinstance(spec, self.takes):
-            raise ValueError(f"this task needs {spec.needs}; the chosen model is not one")
+            raise UserError(f"this task needs {spec.needs}; the chosen model is not one")
         if self.own_norms is not None and type(placement) is not Pre:
-            raise ValueError(f"placement: {self.own_norms} and ignores the placement; leave it out")
+            raise UserError(f"placement: {self.own_norms} and ignores the placement; leave it out")
         return self.make(spec, placement, norms)
 
     @abstractmethod
@@ -149,9 +150,9 @@ class StackArchitecture(ModelArchitecture):
         return own if self.ffn_dim is None else self.ffn_dim
 
     def check_positions(self, longest: int) -> None:
-        """Raise ValueError if the task's longest sequence, in tokens, exceeds `max_positions`."""
+        """Raise UserError if the task's longest sequence, in tokens, exceeds `max_positions`."""
         if longest > self.max_positions:
-            raise ValueError(
+            raise UserError(
                 f"the longest text has {longest} tokens, but model.max_positions="
                 f"{self.max_positions}: raise it, or lower task.max_length (or eval_max_length)"
             )

@@ -13,6 +13,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from normlab.errors import UserError
 from normlab.norms.base import Stream
 
 
@@ -149,11 +150,11 @@ class SamplingSettings:
 
     def __post_init__(self):
         if self.max_tokens < 1:
-            raise ValueError(f"max_tokens={self.max_tokens} must be above 0")
+            raise UserError(f"max_tokens={self.max_tokens} must be above 0")
         if self.temperature < 0:
-            raise ValueError(f"temperature={self.temperature} must not be negative")
+            raise UserError(f"temperature={self.temperature} must not be negative")
         if self.top_k is not None and self.top_k < 1:
-            raise ValueError(f"top_k={self.top_k} must be above 0")
+            raise UserError(f"top_k={self.top_k} must be above 0")
 
 
 @torch.no_grad()

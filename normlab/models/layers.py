@@ -18,6 +18,7 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from normlab.dropout import Dropout
+from normlab.errors import UserError
 from normlab.models.base import Activation, Fold, Positions
 from normlab.norms.base import Norm, Stream
 
@@ -196,11 +197,11 @@ class StreamEmbedding(nn.Module):
         """Embed the tokens; the first column is at position `stream.start`.
 
         `added` holds extra vectors to add to each token, such as segment embeddings. Raises
-        ValueError for more positions than `max_positions`.
+        UserError for more positions than `max_positions`.
         """
         end = stream.start + ids.shape[1]
         if end > self.max_positions:
-            raise ValueError(
+            raise UserError(
                 f"a sequence has {end} positions, but the model has only {self.max_positions}: "
                 f"raise model.max_positions or lower the length limit of the task"
             )

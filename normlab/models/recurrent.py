@@ -13,6 +13,7 @@ from torch import Tensor, nn
 
 from normlab.distributed.process_group import gather_objects, world
 from normlab.dropout import Dropout
+from normlab.errors import UserError
 from normlab.models.base import (
     Anatomy,
     GeneratesText,
@@ -73,7 +74,7 @@ class RecurrentArchitecture(CellShape, ModelArchitecture):
         if isinstance(spec, Image):
             return RecurrentClassifier(self, spec, norms)
         if not spec.causal:
-            raise ValueError(
+            raise UserError(
                 "a recurrent network reads left to right, but this task predicts tokens from both "
                 "sides: use model=bert_tiny, bert_mini, bert_small or bert_base, or task=lm"
             )

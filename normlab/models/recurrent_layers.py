@@ -23,6 +23,7 @@ import torch.nn.functional as F
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
+from normlab.errors import UserError
 from normlab.models.layers import orthogonal_, xavier_
 from normlab.norms.base import Norm, Stream
 from normlab.placements.base import Norms
@@ -96,11 +97,11 @@ class CellNorms:
     def at(self, place: str, dim: int) -> Norm:
         """Build the norm for a place, and set its initial gain, its shift and `by_position`.
 
-        Raises ValueError for a norm that would always output its bias.
+        Raises UserError for a norm that would always output its bias.
         """
         norm = self.norms.at(f"{self.path}.{place}", dim)
         if norm.pools == {"position"} and not self.takes_sequence(place, norm):
-            raise ValueError(
+            raise UserError(
                 f"norm@{place}_norm: {type(norm).__name__} pools only over time, but a recurrence "
                 "gives it one position at a time, so it would always output its bias; choose "
                 f"another norm, for example norm@{place}_norm=ln"

@@ -15,6 +15,8 @@ from jaxtyping import Float
 from msgspec import Struct
 from torch import Tensor, nn
 
+from normlab.errors import UserError
+
 
 class Rope(Struct, frozen=True, forbid_unknown_fields=True):
     """Settings of rotary positions, `model.rope`.
@@ -37,14 +39,14 @@ class Rope(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Rotary(nn.Module):
-    """Rotates the heads of queries or keys; raises ValueError for an odd width."""
+    """Rotates the heads of queries or keys; raises UserError for an odd width."""
 
     frequencies: Tensor
 
     def __init__(self, dim: int, *, base: float, pairs: Literal["halves", "interleaved"]):
         super().__init__()
         if dim % 2:
-            raise ValueError(f"model.positions=rope needs heads of an even width, not {dim}")
+            raise UserError(f"model.positions=rope needs heads of an even width, not {dim}")
         self.axis = -1 if pairs == "interleaved" else -2
         powers = torch.arange(0, dim, 2, dtype=torch.float64) / dim
         self.register_buffer("frequencies", base**-powers, persistent=False)

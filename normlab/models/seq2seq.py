@@ -13,6 +13,7 @@ import torch.nn.functional as F
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
+from normlab.errors import UserError
 from normlab.models.attention import Attention
 from normlab.models.base import (
     Anatomy,
@@ -181,7 +182,7 @@ class Architecture(StackArchitecture):
 
     def __post_init__(self) -> None:
         if self.fixnorm and self.share_embeddings == "none":
-            raise ValueError(
+            raise UserError(
                 "model.fixnorm=true needs an output layer tied to the embedding, but "
                 "model.share_embeddings=none ties nothing: set it to all or target"
             )
@@ -201,7 +202,7 @@ class Seq2Seq(nn.Module):
         if sizes.share_embeddings != "all":
             target_tokens = output = builder.tokens(spec.target_vocab, spec.pad_id)
         elif spec.source_vocab != spec.target_vocab:
-            raise ValueError(
+            raise UserError(
                 f"model.share_embeddings=all needs one vocabulary for both languages, not "
                 f"two of {spec.source_vocab} and {spec.target_vocab} entries: set "
                 f"task.joint_vocabulary=true or model.share_embeddings=target"

@@ -14,6 +14,7 @@ import torch.nn.functional as F
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
+from normlab.errors import UserError
 from normlab.models.base import Fold, GeneratesText, StackArchitecture, Text, incremental
 from normlab.models.cache import CachedDecoding, LayerCache, Lineage, PrefixDecoding
 from normlab.models.layers import Linear, soft_cap
@@ -43,7 +44,7 @@ class TextArchitecture(StackArchitecture):
 
     def __post_init__(self) -> None:
         if self.fixnorm and not self.tied:
-            raise ValueError("model.fixnorm=true needs an output layer with model.tied=true")
+            raise UserError("model.fixnorm=true needs an output layer with model.tied=true")
 
     def make(self, spec: Text, placement: Placement, norms: Norms) -> "CausalLM | MaskedLM":
         self.check_positions(spec.longest)

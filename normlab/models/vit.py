@@ -12,6 +12,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from normlab.dropout import Dropout
+from normlab.errors import UserError
 from normlab.models.base import Fold, Image, StackArchitecture
 from normlab.models.layers import soft_cap
 from normlab.models.seq2seq import TransformerStack
@@ -39,12 +40,12 @@ class ViTArchitecture(StackArchitecture):
 
     def make(self, spec: Image, placement: Placement, norms: Norms) -> "ViT":
         if self.positions in ("rope", "none"):
-            raise ValueError(
+            raise UserError(
                 f"model.positions={self.positions}: a vision Transformer cannot see where a patch "
                 "is without position vectors: use learned or sinusoidal"
             )
         if spec.height % self.patch or spec.width % self.patch:
-            raise ValueError(
+            raise UserError(
                 f"model.patch={self.patch} does not divide the image size {spec.height}x"
                 f"{spec.width}: choose a patch size that does"
             )

@@ -16,6 +16,7 @@ from torch import Tensor, nn
 from torch._compile import _disable_dynamo
 
 from normlab.distributed.process_group import sum_over_ranks, world
+from normlab.errors import UserError
 from normlab.norms.pool import (
     ALL,
     AllReduce,
@@ -84,7 +85,7 @@ class Norm(nn.Module, ABC):
         self.dim = dim
         groups = getattr(self, "groups", None)
         if groups is not None and dim % groups:
-            raise ValueError(f"norm.groups={groups} does not divide the width {dim}: use a divisor")
+            raise UserError(f"norm.groups={groups} does not divide the width {dim}: use a divisor")
         self._affine("weight", torch.ones(dim), learned=scale)
         self._affine("bias", torch.zeros(dim), learned=shift)
 
@@ -130,22 +131,22 @@ class Norm(nn.Module, ABC):
     def start_gain(self, value: float, *, key: str) -> None:
         """Start with `value` times the norm's usual output (without a shift).
 
-        Raises ValueError, naming the setting `key` that asks for it, if no gain is learned.
+        Raises UserError, naming the setting `key` that asks for it, if no gain is learned.
         """
         if not isinstance(self.weight, nn.Parameter):
-            raise ValueError(
+            raise UserError(
                 f"{key}: {type(self).__name__} learns no gain that could start at {value:g}; "
                 "choose a norm with norm.affine=true or scale, or leave the setting out"
             )
         nn.init.constant_(self.weight, value)
 
     def last_steps(self, total: int | None) -> dict[str, int]:
-        """Return the last step of each phase; ValueError if that needs `total` but it is None."""
+        """Return the last step of each phase; UserError if that needs `total` but it is None."""
         last: dict[str, int] = {}
         for phase in self.phases:
             share, steps = getattr(self, f"{phase}_share"), getattr(self, f"{phase}_steps")
             if steps is None and total is None:
-                raise ValueError(
+                raise UserError(
                     f"norm.{phase}_share={share} needs budget.steps: set it, or norm.{phase}_steps"
                 )
             last[phase] = round(share * total) if steps is None else steps
@@ -209,7 +210,7 @@ class RunningNorm(Norm):
     def forward(self, x: Float[Tensor, "B P D"], stream: Stream = ALL) -> Float[Tensor, "B P D"]:
         """Normalize `x` with batch statistics or running statistics, depending on `regime`.
 
-        Raises ValueError for a batch with too few tokens, or more positions than the tables have.
+        Raises UserError for a batch with too few tokens, or more positions than the tables have.
         """
         rows = self.rows_of(stream.start, x.shape[1])
         if self.regime == "running":
@@ -300,10 +301,10 @@ class RunningNorm(Norm):
         return self.all_reduce if self.sync and not self.divided else here
 
     def require_tokens(self, known: int | None) -> None:
-        """Raise ValueError if a single-process run trains on a batch with too few tokens."""
+        """Raise UserError if a single-process run trains on a batch with too few tokens."""
         fewest = 1 if self.by_position or "position" not in self.pools else self.fewest
         if self.training and known is not None and known < fewest and world().size == 1:
-            raise ValueError(
+            raise UserError(
                 f"{type(self).__name__} cannot train on a batch of {known} token(s): "
                 f"it needs at least {('one', 'two')[fewest - 1]}; raise batch_size or max_tokens"
             )

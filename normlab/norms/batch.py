@@ -10,6 +10,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from normlab.errors import UserError
 from normlab.norms.base import RunningNorm, uncompiled
 from normlab.norms.kernels import standardize
 from normlab.norms.pool import ALL, Axis, Grouped, Groups, Moments, Padding, Stream, select, widen
@@ -101,7 +102,7 @@ class PositionBatchNorm(BatchNorm):
         if self.by_position:
             start = min(start, self.num_positions - length)
         if start + length > self.num_positions:
-            raise ValueError(
+            raise UserError(
                 f"num_positions={self.num_positions} is too few for position {start + length - 1}: "
                 "raise norm.num_positions, or shorten the sequences"
             )

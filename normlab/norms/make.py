@@ -6,6 +6,7 @@ from typing import Any
 from normlab.config import ranges
 from normlab.config.overrides import check_option, norm_name
 from normlab.config.registry import instantiate, option_settings
+from normlab.errors import UserError
 from normlab.norms.base import Norm
 
 
@@ -15,7 +16,7 @@ def make_norm(option: str, dim: int, **values: Any) -> Norm:
     It maps `[B, P, D]` to the same shape, with `D = dim`, and can replace layer norm in any model:
     `norm(x)` counts all tokens as real. `norm(x, Stream(valid))` leaves padding out of statistics.
 
-    Raises ValueError listing the options if it is unknown, or naming the key of an invalid value.
+    Raises UserError listing the options if it is unknown, or naming the key of an invalid value.
     """
     option = norm_name(option)
     check_option("norm", option)
@@ -31,15 +32,15 @@ def make_norm(option: str, dim: int, **values: Any) -> Norm:
 
 
 def _check_input(norm: Norm, given: tuple[Any, ...]) -> None:
-    """Raise ValueError for an input that is not `[B, P, D]`."""
+    """Raise UserError for an input that is not `[B, P, D]`."""
     for x in given[:1]:
         if x.is_nested:
-            raise ValueError(
+            raise UserError(
                 "the norms of normlab take no nested tensor: build nn.TransformerEncoder with "
                 "enable_nested_tensor=False"
             )
         if x.ndim != 3 or x.shape[2] != norm.dim:
-            raise ValueError(
+            raise UserError(
                 f"a norm of width {norm.dim} takes [batch, position, {norm.dim}], but got "
                 f"{list(x.shape)}: reshape it, such as x[None] for one sequence [P, D] or "
                 "x.flatten(1, 2) for images [B, H, W, D]"

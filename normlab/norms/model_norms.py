@@ -9,6 +9,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from normlab.distributed.process_group import sum_over_ranks
+from normlab.errors import UserError
 from normlab.norms.base import Clock, Norm, normalized_by, running_norms, statistics_kept
 from normlab.norms.pool import Moments
 
@@ -55,7 +56,7 @@ class ModelNorms:
         if self._freeze_statistics is None:
             return None
         if total is None:
-            raise ValueError(f"freeze_statistics={self._freeze_statistics} needs budget.steps")
+            raise UserError(f"freeze_statistics={self._freeze_statistics} needs budget.steps")
         return round(self._freeze_statistics * total)
 
     def commit(self) -> None:
@@ -81,7 +82,7 @@ def recalibrated(model: nn.Module, run_batches: Callable[[], None]) -> Iterator[
     `run_batches` feeds batches to the model, which is in eval mode (no dropout) with its norms
     using batch statistics. The new statistics are the moments pooled over all batches of all
     processes, which may feed different numbers of batches ("precise BN", Wu and Johnson 2021).
-    Rows that no batch reached keep their statistics. Raises ValueError if no norm had any tokens.
+    Rows that no batch reached keep their statistics. Raises UserError if no norm had any tokens.
     """
     means = {norm: norm.running_moments()[0] for norm in running_norms(model)}
     sums = {n: mean.new_zeros(4, *mean.shape, dtype=torch.float64) for n, mean in means.items()}
@@ -98,7 +99,7 @@ def recalibrated(model: nn.Module, run_batches: Callable[[], None]) -> Iterator[
         run_batches()
     moments = {n: Moments.pooled(sum_over_ranks(s), torch.float64) for n, s in sums.items()}
     if moments and not any(bool((found.count > 1).any()) for found in moments.values()):
-        raise ValueError("recalibration had no tokens: give run_batches at least one batch")
+        raise UserError("recalibration had no tokens: give run_batches at least one batch")
     with statistics_kept(model):
         for norm, found in moments.items():
             mean, var = norm.estimates(found)

@@ -19,6 +19,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from normlab.dropout import Dropout
+from normlab.errors import UserError
 from normlab.norms.base import Norm, Stream
 from normlab.norms.layer import NoNorm
 
@@ -55,9 +56,9 @@ class Norms:
         self._unused = set(range(len(self.rules)))
 
     def at(self, path: str, dim: int) -> Norm:
-        """Build the norm at `path`, for tensors of width `dim`; ValueError if it has one."""
+        """Build the norm at `path`, for tensors of width `dim`; UserError if it has one."""
         if self.places.get(path) is not None:
-            raise ValueError(f"two norms at one path, {path}: give each a path of its own")
+            raise UserError(f"two norms at one path, {path}: give each a path of its own")
         norm = self._built(path, dim, "*")
         assert norm is not None, "the first rule matches every path"
         return norm

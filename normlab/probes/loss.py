@@ -34,6 +34,7 @@ from collections.abc import Mapping
 import torch
 from torch import nn
 
+from normlab.errors import UserError
 from normlab.probes.base import Probe, StepView, Values
 from normlab.probes.statistics import StatisticsProbe, discrepancy
 
@@ -49,7 +50,7 @@ class LossSpikes(Probe):
     def __init__(self, *, window: int, threshold: float, min_history: int) -> None:
         super().__init__(every=1)
         if not 2 <= min_history <= window:
-            raise ValueError(f"min_history={min_history} must be from 2 to window={window}")
+            raise UserError(f"min_history={min_history} must be from 2 to window={window}")
         self._threshold, self._min_history, self._length = threshold, min_history, window
         self._window: list[float] = []
         self._count = 0.0
@@ -109,7 +110,7 @@ class LengthChangeProbe(StatisticsProbe):
     def __init__(self, *, step: int | None, window: int, smooth: int, eps: float) -> None:
         super().__init__(every=1)
         if not 1 <= smooth <= window:
-            raise ValueError(f"smooth={smooth} must be from 1 to window={window}")
+            raise UserError(f"smooth={smooth} must be from 1 to window={window}")
         self._step = step
         self._first = math.inf if step is None else max(1, step - window)
         self._smooth, self._eps = smooth, eps

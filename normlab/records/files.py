@@ -2,7 +2,7 @@
 
 A reader sees the old file or the new one, never a mix: the content is written to a temporary file
 in the same folder, synced to disk and then renamed. Paths that are pipes or devices, which could
-block or never end, raise a one-line `ValueError`.
+block or never end, raise a one-line `UserError`.
 """
 
 import contextlib
@@ -12,6 +12,8 @@ import time
 from collections.abc import Callable, Generator, Iterator
 from pathlib import Path
 from typing import IO, Any
+
+from normlab.errors import UserError
 
 _SUFFIX = ".partial"
 
@@ -99,13 +101,13 @@ def only_writer(path: Path) -> Generator[None]:
 
 
 def check_is_file(path: Path | str) -> None:
-    """Raise ValueError if a path is not a regular file; OSError if it does not exist."""
+    """Raise UserError if a path is not a regular file; OSError if it does not exist."""
     if not Path(path).is_file():
         os.stat(path)  # raises FileNotFoundError
-        raise ValueError(f"{path}: not a regular file; remove it")
+        raise UserError(f"{path}: not a regular file; remove it")
 
 
 def read_file(path: Path | str) -> bytes:
-    """Return the content of a regular file; ValueError for a folder, pipe or device."""
+    """Return the content of a regular file; UserError for a folder, pipe or device."""
     check_is_file(path)
     return Path(path).read_bytes()

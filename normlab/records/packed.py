@@ -21,6 +21,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
+from normlab.errors import UserError
 from normlab.records.files import atomic_write, read_file
 from normlab.records.record import Row, RunRecord, plain
 
@@ -57,7 +58,7 @@ class _Line(msgspec.Struct, frozen=True):
 
 
 class Pack:
-    """The packed runs of a folder, read on first use; ValueError with file and line if damaged."""
+    """The packed runs of a folder, read on first use; UserError with file and line if damaged."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -95,9 +96,9 @@ class Pack:
             if path.suffix == ".gz":
                 text = gzip.GzipFile(fileobj=io.BytesIO(text)).read(MOST_UNPACKED + 1)
         except (OSError, EOFError, zlib.error) as error:
-            raise ValueError(f"{path}: damaged ({error}); {MEND_PUBLISHED}") from None
+            raise UserError(f"{path}: damaged ({error}); {MEND_PUBLISHED}") from None
         if len(text) > MOST_UNPACKED:
-            raise ValueError(f"{path}: more than {MOST_UNPACKED} bytes of text; remove it")
+            raise UserError(f"{path}: more than {MOST_UNPACKED} bytes of text; remove it")
         for count, line in enumerate(text.splitlines(), start=1):
             origin = f"{path}, line {count}"
             try:
@@ -106,7 +107,7 @@ class Pack:
                 if any(type(row.get("step")) is not int for row in content.rows):
                     raise ValueError("a row without a step")
             except (ValueError, RecursionError) as error:
-                raise ValueError(f"{origin}: damaged ({error}); {MEND_PUBLISHED}") from None
+                raise UserError(f"{origin}: damaged ({error}); {MEND_PUBLISHED}") from None
             yield origin, line, Key(content.row, content.point, content.seed), content
 
 
@@ -139,7 +140,7 @@ def address_of(place: Path | str, *, packed: bool = True) -> Address | None:
 
 
 def runs_at(place: Path) -> tuple[Pack, list[Key]] | None:
-    """Return the runs an address stands for, or None for other paths; ValueError if it has none."""
+    """Return the runs an address stands for, or None for other paths; UserError if it has none."""
     if (address := address_of(place)) is None:
         return None
     runs = pack(address.folder)
@@ -147,17 +148,17 @@ def runs_at(place: Path) -> tuple[Pack, list[Key]] | None:
     keys = [key for key in named if address.seed in (None, key.seed)]
     if not keys:
         there = [f"seed{key.seed}" for key in named] or [key.name for key in runs.records]
-        raise ValueError(f"{place}: no such run; available: {', '.join(dict.fromkeys(there))}")
+        raise UserError(f"{place}: no such run; available: {', '.join(dict.fromkeys(there))}")
     return runs, keys
 
 
 def run_at(place: Path) -> tuple[Pack, Key] | None:
-    """Return the run at an address; None for other paths, ValueError for several runs."""
+    """Return the run at an address; None for other paths, UserError for several runs."""
     if (found := runs_at(place)) is None:
         return None
     runs, (key, *others) = found
     if others:
-        raise ValueError(f"{place}: several runs; name one, such as {runs.addresses[key]}")
+        raise UserError(f"{place}: several runs; name one, such as {runs.addresses[key]}")
     return runs, key
 
 

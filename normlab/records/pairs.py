@@ -16,6 +16,7 @@ from itertools import pairwise
 from typing import Any
 
 from normlab.config.schema import NORM_KEYS
+from normlab.errors import UserError
 from normlab.records.record import MadeBy, Parts, RunRecord, Score
 
 ABSENT = "(absent)"
@@ -132,19 +133,19 @@ class Experiment:
 
     @classmethod
     def of(cls, records: Iterable[RunRecord]) -> "Experiment":
-        """Join the seeds of one experiment; ValueError with the reason if this is not allowed."""
+        """Join the seeds of one experiment; UserError with the reason if this is not allowed."""
         ordered = tuple(sorted(records, key=lambda record: record.seed))
         for before, after in pairwise(ordered):
             if before.seed == after.seed:
-                raise ValueError(
+                raise UserError(
                     f"{before.run_id}: seed {after.seed} is given twice; name each run once"
                 )
             if before.fingerprint != after.fingerprint:
                 keys = ", ".join(settings(before.parts, after.parts, ()))
-                raise ValueError(f"{before.run_id} and {after.run_id} differ in {keys}")
+                raise UserError(f"{before.run_id} and {after.run_id} differ in {keys}")
             for key, own in _shared(before).items():
                 if own != (other := _shared(after)[key]):
-                    raise ValueError(
+                    raise UserError(
                         f"{before.run_id} and {after.run_id} are not comparable: {key} is "
                         f"{own!r} and {other!r}; compare them separately"
                     )
@@ -162,12 +163,12 @@ class Experiment:
         return ", ".join(f"{status} {counts[status]}/{len(self.records)}" for status in others)
 
     def scores(self, name: str) -> dict[int, Score]:
-        """Return a score for each seed; ValueError if the seeds were not scored in the same way."""
+        """Return a score for each seed; UserError if the seeds were not scored in the same way."""
         every = {record.seed: record.figure(name) for record in self.records if record.finished}
         found = {seed: score for seed, score in every.items() if score is not None}
         ways = {(score.signature, score.higher_is_better) for score in found.values()}
         if len(ways) > 1:
-            raise ValueError(
+            raise UserError(
                 f"{self.records[0].run_id}: {name} was computed in several ways "
                 f"({' / '.join(sorted(str(signature) for signature, _ in ways))}); "
                 "re-score the runs with `normlab eval`"

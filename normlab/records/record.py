@@ -20,6 +20,7 @@ import msgspec
 from msgspec.structs import asdict
 
 from normlab.config.schema import leaves
+from normlab.errors import UserError
 
 FORMAT = "normlab.record/3"
 MEND_RUN = "remove the file and start the run again"
@@ -149,7 +150,7 @@ class RunRecord(
 
     @classmethod
     def from_json(cls, text: str | bytes, *, origin: str, mend: str = MEND_RUN) -> RunRecord:
-        """Read a record; a damaged one raises `ValueError` with `origin`, key, value and fix."""
+        """Read a record; a damaged one raises `UserError` with `origin`, key, value and fix."""
         part = ""
         try:
             found = _DECODER.decode(text)
@@ -162,7 +163,7 @@ class RunRecord(
             problem = f"{where}: {said[0].lower()}{said[1:]}"
         except (ValueError, RecursionError) as error:
             problem = f"not JSON: {error}"
-        raise ValueError(f"{origin}: damaged record, {problem}; {mend}")
+        raise UserError(f"{origin}: damaged record, {problem}; {mend}")
 
 
 _Text, _Whole, _Texts, _Dict = str | None, int | None, dict[str, str | None], dict[str, Any]

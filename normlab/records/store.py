@@ -15,6 +15,7 @@ from typing import Any, TypeVar, cast
 
 import msgspec
 
+from normlab.errors import UserError
 from normlab.records.files import atomic_write, read_file, walk
 from normlab.records.labels import norm_label
 from normlab.records.packed import RECORDS, address_of, pack, run_at, runs_at
@@ -69,7 +70,7 @@ class RunStore:
     def entries(self) -> list[tuple[Path, RunRecord]]:
         """Return all readable records with their run folders or addresses, in path order.
 
-        An address without runs raises ValueError. The subfolders of a run's folder `seed<k>` are
+        An address without runs raises UserError. The subfolders of a run's folder `seed<k>` are
         not searched. Links to folders elsewhere are followed, and broken ones count as damaged.
         """
         self.damaged, self.open = [], []
@@ -91,7 +92,7 @@ class RunStore:
                     found += [(each, read_record(each)) for each in pack(folder).addresses.values()]
                 elif CONFIG_FILE in names:
                     self.open.append(folder)
-            except ValueError as error:
+            except UserError as error:
                 # Report it; otherwise a seed would silently be missing.
                 self.damaged.append((folder / name, str(error)))
             if _SEED_FOLDER.fullmatch(folder.name) and names & {RECORD_FILE, CONFIG_FILE}:
@@ -111,7 +112,7 @@ def record_file(place: Path) -> Path:
 
 
 def read_record(place: Path, *, mend: str = MEND_RUN) -> RunRecord:
-    """Read the record in a folder or at an address; a ValueError gives the remedy (`mend`)."""
+    """Read the record in a folder or at an address; a UserError gives the remedy (`mend`)."""
     if (found := run_at(place)) is not None:
         return cast("RunRecord", found[0].records[found[1]])
     path = place / RECORD_FILE
@@ -121,7 +122,7 @@ def read_record(place: Path, *, mend: str = MEND_RUN) -> RunRecord:
         problem = "no such record; the run has not ended yet, or this is not a run folder"
     except OSError as error:
         problem = f"cannot be read: {error.strerror}; make it readable, or remove it"
-    raise ValueError(f"{path}: {problem}")
+    raise UserError(f"{path}: {problem}")
 
 
 def read_progress(run_dir: Path) -> dict[str, Any] | None:
@@ -154,13 +155,13 @@ def select(
 
     A key is a config group, `status`, `fingerprint`, `seed`, `name` or a dotted config key. `norm`
     must match the whole label: `norm="bn"` is batch norm everywhere, `norm="bn+ln"` batch norm in
-    the encoder only. Raises `ValueError` for a name that no record has.
+    the encoder only. Raises `UserError` for a name that no record has.
     """
     records = [record(each) for each in found]
     for name in where:
         if records and all(lookup(each, name, _NOTHING) is _NOTHING for each in records):
             groups = {key for each in records for key in each.config.get("choices", {})}
-            raise ValueError(
+            raise UserError(
                 f"no record has the key {name!r}; allowed: {', '.join(sorted({*groups, *_OWN}))}, "
                 "or a dotted key of the config such as optim.lr"
             )
@@ -201,12 +202,12 @@ def written(value: object) -> str:
 
 
 def read_rows(path: Path) -> list[Row]:
-    """Return the rows of a `metrics.jsonl`; raises ValueError if it is damaged (see `rows_of`)."""
+    """Return the rows of a `metrics.jsonl`; raises UserError if it is damaged (see `rows_of`)."""
     return [row for _, row in rows_of(read_file(path), path)]
 
 
 def rows_of(text: bytes, path: Path) -> Iterator[tuple[bytes, Row]]:
-    """Yield each complete line and its row; ValueError, with its number, for a damaged line."""
+    """Yield each complete line and its row; UserError, with its number, for a damaged line."""
     *lines, _ = text.split(b"\n")
     for index, line in enumerate(lines, start=1):
         try:
@@ -214,7 +215,7 @@ def rows_of(text: bytes, path: Path) -> Iterator[tuple[bytes, Row]]:
             if type(row["step"]) is not int:
                 raise TypeError
         except (ValueError, TypeError, KeyError, RecursionError):
-            raise ValueError(
+            raise UserError(
                 f"{path}, line {index}: damaged, not a JSON object with a whole-number step; "
                 "remove the line, or the run folder to train the run again"
             ) from None
@@ -232,7 +233,7 @@ def hypotheses_file(split: str) -> str:
 
 
 def read_hypotheses(place: Path) -> dict[str, list[str]]:
-    """Return a run's hypotheses, one per line, by test split; ValueError for a damaged file."""
+    """Return a run's hypotheses, one per line, by test split; UserError for a damaged file."""
     if (found := run_at(place)) is not None:
         return found[0].hypotheses.get(found[1], {})
     splits: dict[str, list[str]] = {}
@@ -241,5 +242,5 @@ def read_hypotheses(place: Path) -> dict[str, list[str]]:
         try:
             splits[split] = read_file(path).decode().split("\n")[:-1]
         except UnicodeDecodeError as error:
-            raise ValueError(f"{path}: not UTF-8 at byte {error.start}") from None
+            raise UserError(f"{path}: not UTF-8 at byte {error.start}") from None
     return dict(sorted(splits.items()))

@@ -7,6 +7,7 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
+from normlab.errors import UserError
 from normlab.metrics.spread import NOT_CLEAR, clear_of, paired_interval
 from normlab.records.labels import in_markdown
 from normlab.records.record import number
@@ -45,7 +46,7 @@ _NOTES = (
 
 
 def read_card(path: Path) -> dict[str, Any]:
-    """Read a `card.json`; raises ValueError naming the file if it is not a card."""
+    """Read a `card.json`; raises UserError naming the file if it is not a card."""
     try:
         found = json.loads(path.read_text("utf-8"))
         _ = cells(found), [found[key] for key in _NEEDED]
@@ -54,7 +55,7 @@ def read_card(path: Path) -> dict[str, Any]:
         error = f"format {found['format']}"
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as caught:
         error = f"{caught!r:.80}"
-    raise ValueError(f"{path}: damaged or not a card ({error}); recreate it with normlab norm card")
+    raise UserError(f"{path}: damaged or not a card ({error}); recreate it with normlab norm card")
 
 
 def card_pages(root: Path) -> dict[Path, str]:

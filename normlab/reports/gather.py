@@ -14,6 +14,7 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any, NamedTuple
 
+from normlab.errors import UserError
 from normlab.records.files import read_file
 from normlab.records.labels import corpus_label, norm_label, placement_label
 from normlab.records.packed import Key, run_at
@@ -108,7 +109,7 @@ def read_runs(places: Sequence[Path], *, ended: bool = False) -> tuple[list[Run]
         rows: list[dict[str, Any]] = []
         try:
             rows = [] if ended else thinned(rows_of_run(folder))
-        except (ValueError, OSError) as error:  # show the run without its rows
+        except (UserError, OSError) as error:  # show the run without its rows
             problems[str(error)] = None
         if record is not None:
             runs.append(found_run(folder, record, rows))
@@ -123,14 +124,14 @@ def read_runs(places: Sequence[Path], *, ended: bool = False) -> tuple[list[Run]
 
 
 def read_config(path: Path) -> dict[str, Any]:
-    """Read the config of a run without a record; ValueError with file and fix if it is damaged."""
+    """Read the config of a run without a record; UserError with file and fix if it is damaged."""
     from normlab.config.registry import parse_config  # only a run without a record needs it
 
     try:
         config = parse_config(read_file(path).decode())
         _ = fingerprint(config), int(config["seed"])
     except Exception as error:  # the file may contain anything
-        raise ValueError(
+        raise UserError(
             f"{path}: not a run's config ({type(error).__name__}: {error}); restart the run or "
             "leave its folder out"
         ) from None
@@ -165,7 +166,7 @@ def thinned(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
 def rows_of_run(place: Path) -> list[dict[str, Any]]:
     """Read the rows of a run from its `metrics.jsonl`, or the published rows of an address.
 
-    Empty if there are none; raises ValueError with the file and line if damaged.
+    Empty if there are none; raises UserError with the file and line if damaged.
     """
     if (found := run_at(place)) is not None:
         return found[0].curves.get(found[1], [])
@@ -192,7 +193,7 @@ def arranged(
     """Arrange runs as rows: the baseline first, then the others by the first score, best first.
 
     `baseline` names the row that the others are compared with, `scores` the columns. Raises
-    ValueError, listing the choices, for a baseline that is not a row or a score that no run has.
+    UserError, listing the choices, for a baseline that is not a row or a score that no run has.
     """
     members = [*grouped((fingerprint(run.settings), run) for run in found).values()]
     columns = _columns(found, scores)
@@ -203,7 +204,7 @@ def arranged(
     named, asked = dict.fromkeys(row for row, _ in places), baseline or USUAL
     first = asked if asked in named else norms.get(asked)
     if baseline is not None and first is None:
-        raise ValueError(f"--baseline {baseline}: no such row{_said(baseline, named)}")
+        raise UserError(f"--baseline {baseline}: no such row{_said(baseline, named)}")
     rows = sorted(named, key=lambda row: (row != first, -merits[row]))
     settings.sort(key=lambda each: (*each[0][1].values(), rows.index(each[0][0])))
     grid: dict[str, dict[str, tuple[str, ...]]] = {}
@@ -235,7 +236,7 @@ def _columns(runs: Sequence[Run], scores: Sequence[str]) -> list[str]:
     known = dict.fromkeys(name for record in records for name in record.scores)
     for name in scores:
         if name not in known:
-            raise ValueError(f"--score {name}: no run has this score{_said(name, sorted(known))}")
+            raise UserError(f"--score {name}: no run has this score{_said(name, sorted(known))}")
     return list(scores) or [*main_tests(known), "valid/loss"]
 
 

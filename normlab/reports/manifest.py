@@ -12,6 +12,7 @@ import os
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
+from normlab.errors import UserError
 from normlab.records.files import atomic_write, only_writer
 
 MANIFEST = "MANIFEST.sha256"
@@ -26,7 +27,7 @@ _MADE = (MANIFEST, "claims.md", "claims.json", "summary.md", "cards.md")
 def accept(root: Path, paths: Iterable[Path], *, named: bool = True) -> list[str]:
     """Add the current evidence at or below some paths to the manifest; return one line per change.
 
-    Raises ValueError for a path that is not below `root` and, if a person `named` the path, also if
+    Raises UserError for a path that is not below `root` and, if a person `named` the path, also if
     there is no evidence at it, neither on disk nor in the manifest.
     """
     changes: list[str] = []
@@ -34,11 +35,11 @@ def accept(root: Path, paths: Iterable[Path], *, named: bool = True) -> list[str
         listed, there = read(root), _found(root)
         for path in paths:
             if not path.resolve().is_relative_to(root.resolve()):
-                raise ValueError(f"{path} is not below {root}; give a file or folder there")
+                raise UserError(f"{path} is not below {root}; give a file or folder there")
             place = path.resolve().relative_to(root.resolve())
             below = [name for name in {*listed, *there} if Path(name).is_relative_to(place)]
             if named and not below:
-                raise ValueError(f"{path}: no evidence here; give a file or folder in {root}")
+                raise UserError(f"{path}: no evidence here; give a file or folder in {root}")
             for name in sorted(below):
                 if name not in there:
                     changes.append(f"{root / name}: removed")
@@ -57,7 +58,7 @@ def problems(root: Path) -> dict[Path, str]:
     path = root / MANIFEST
     try:
         listed = read(root)
-    except ValueError as error:
+    except UserError as error:
         return {path: str(error)}
     there = _found(root)
     if there and not listed:
@@ -73,14 +74,14 @@ def problems(root: Path) -> dict[Path, str]:
 
 
 def read(root: Path) -> dict[str, str]:
-    """Return the checksums in the manifest, by path; raises ValueError if it is damaged."""
+    """Return the checksums in the manifest, by path; raises UserError if it is damaged."""
     path = root / MANIFEST
     listed: dict[str, str] = {}
     lines = path.read_text("utf-8").splitlines() if path.is_file() else []
     for number, line in enumerate(lines, 1):
         checksum, gap, name = line.partition("  ")
         if len(checksum) != 64 or not gap or not name or name in listed:
-            raise ValueError(f"{path}, line {number}: damaged: {line:.60}; restore the file")
+            raise UserError(f"{path}, line {number}: damaged: {line:.60}; restore the file")
         listed[name] = checksum
     return listed
 

@@ -10,6 +10,7 @@ from typing import Any
 
 from msgspec.structs import replace as with_fields
 
+from normlab.errors import UserError
 from normlab.records.files import only_writer
 from normlab.records.packed import MEND_PUBLISHED, PACK, RECORDS, Key, Pack, pack, write_pack
 from normlab.records.record import Row, RunRecord, fingerprint
@@ -33,7 +34,7 @@ def check(root: Path, study: str, scale: str, asked: Mapping[Key, str | None]) -
     """Return the published runs after checking that others can be added.
 
     `asked` maps the keys of the others to their experiment, or to None for a run not made.
-    Raises ValueError for a damaged record or manifest, and if a different experiment is already
+    Raises UserError for a damaged record or manifest, and if a different experiment is already
     published at one of these rows and points.
     """
     manifest.read(root)
@@ -42,7 +43,7 @@ def check(root: Path, study: str, scale: str, asked: Mapping[Key, str | None]) -
     for key, record in runs.records.items():
         label = wanted.get((key.row, key.point))
         if record and label not in (None, _label(record)):
-            raise ValueError(
+            raise UserError(
                 f"{runs.folder} holds different experiments ({key.name}: published is "
                 f"{_label(record)}, this run is {label}): remove the overrides that differ, or "
                 "give --publish another folder"
@@ -54,7 +55,7 @@ def publish(root: Path, study: Study, scale: str, runs: Sequence[Run]) -> Path:
     """Add runs to the published ones, rewrite tables and page, and return the folder.
 
     Runs without a folder get no curves or hypotheses. Runs that are already published all stay,
-    even at rows and points that the study no longer has. Raises ValueError before writing anything
+    even at rows and points that the study no longer has. Raises UserError before writing anything
     if runs are damaged or `check` would fail.
     """
     folder = root / study.name / scale
@@ -91,13 +92,13 @@ def _label(record: RunRecord) -> str:
 def rendered(study: Study | None, folder: Path) -> dict[Path, str]:
     """Return the text of all files that are generated from a published study's records, by path.
 
-    Without `study`, the folder names it. Raises ValueError naming each damaged file, a study that
+    Without `study`, the folder names it. Raises UserError naming each damaged file, a study that
     does not exist, or a row that the study no longer has.
     """
     study = study or load_study(folder.parent.name)
     runs, scale = read(folder), folder.name
     if lost := {run.key.row for run in runs} - {*study.rows}:
-        raise ValueError(
+        raise UserError(
             f"{folder / RECORDS}: the study {study.name} has no row {min(lost)!r}; put it back, "
             f"or remove {folder} and publish again"
         )
@@ -111,9 +112,9 @@ def rendered(study: Study | None, folder: Path) -> dict[Path, str]:
 
 
 def read(folder: Path) -> list[Run]:
-    """Return the runs of a published study; raises ValueError naming each damaged record."""
+    """Return the runs of a published study; raises UserError naming each damaged record."""
     if not (folder / RECORDS).exists():
-        raise ValueError(f"{folder} has no {RECORDS}: it is not a published study")
+        raise UserError(f"{folder} has no {RECORDS}: it is not a published study")
     runs = _checked(pack(folder))
     return [
         Run(key, record, runs.curves.get(key, ()), record and runs.addresses[key])
@@ -122,7 +123,7 @@ def read(folder: Path) -> list[Run]:
 
 
 def _checked(runs: Pack) -> Pack:
-    """Return the runs; raises ValueError naming records that do not match their config."""
+    """Return the runs; raises UserError naming records that do not match their config."""
     wrong = [
         f"{runs.folder / RECORDS}: {record.run_id} does not have its config's fingerprint; "
         f"{MEND_PUBLISHED}"
@@ -130,7 +131,7 @@ def _checked(runs: Pack) -> Pack:
         if record and fingerprint(record.config) != record.fingerprint
     ]
     if wrong:
-        raise ValueError("\n".join(wrong))
+        raise UserError("\n".join(wrong))
     return runs
 
 
@@ -150,7 +151,7 @@ def verify(
 
     Returns two lists of lines: what is up to date or was written, and what is wrong. With `write`,
     outdated files are regenerated, except for studies whose evidence changed after publication.
-    `study` limits the check to one study. Raises ValueError if no study is published.
+    `study` limits the check to one study. Raises UserError if no study is published.
     """
     changed = manifest.problems(root)
     known = root / MANIFEST not in changed  # otherwise no file can be checked
@@ -166,7 +167,7 @@ def verify(
     for name in _unchanged(root, changed, study) if known else ():
         try:
             files = card_pages(root) if name == root / BOARD else rendered(None, name)
-        except ValueError as error:
+        except UserError as error:
             wrong += str(error).splitlines()
             continue
         late = stale(files)
@@ -184,7 +185,7 @@ def verify(
 def _unchanged(root: Path, changed: Collection[Path], study: str | None) -> list[Path]:
     """Return what can be made from unchanged evidence: the folders of studies, and the board.
 
-    Raises ValueError if no study is published.
+    Raises UserError if no study is published.
     """
     every = [path.parent for path in sorted(root.glob(f"*/*/{RECORDS}"))]
     every = [folder for folder in every if folder.parent.name not in _NO_STUDIES]
@@ -193,7 +194,7 @@ def _unchanged(root: Path, changed: Collection[Path], study: str | None) -> list
         what = "no study is" if study is None else f"the study {load_study(study).name} is not"
         there = ", ".join(sorted({folder.parent.name for folder in every})) or "none"
         again = f"normlab study run {study or 'STUDY'} --publish {root} publishes one"
-        raise ValueError(f"{what} published below {root} (published: {there}); {again}")
+        raise UserError(f"{what} published below {root} (published: {there}); {again}")
     touched = {folder for path in changed for folder in (path, *path.parents)}
     found = [folder for folder in folders if folder not in touched]
     if study is None and (root / FOLDER).is_dir() and root / FOLDER not in touched:

@@ -13,6 +13,7 @@ from dataclasses import replace
 from itertools import combinations
 from statistics import median
 
+from normlab.errors import UserError
 from normlab.metrics.spread import CLEAR, NOT_CLEAR, at_baseline
 from normlab.records.pairs import Experiment, same_code
 from normlab.records.record import RunRecord
@@ -89,7 +90,7 @@ def _row(study: Study, runs: Sequence[Run]) -> Row:
     try:
         own = Experiment.of(records)
         entries = {k: replace(entry, scores=own.scores(k)) for k, entry in entries.items()}
-    except ValueError as error:
+    except UserError as error:
         problem = str(error)
         return Row(name, point, entries, "refused", "refused", said.get(STABILITY), problem)
     others = [run.state for run in runs if run.record is None]

@@ -13,6 +13,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
+from normlab.errors import UserError
 from normlab.records.packed import Key
 from normlab.records.pairs import Experiment
 from normlab.records.record import RunRecord
@@ -59,7 +60,7 @@ def checksums(record: RunRecord) -> object:
 def side_by_side(runs: Iterable[Run], data_dir: Path | None, *, count: int) -> SideBySide | None:
     """Return `count` sentences of the first run's test set; None if no run has translations.
 
-    The test set is read as `text_of_test` does. Raises ValueError if it is not available, or a
+    The test set is read as `text_of_test` does. Raises UserError if it is not available, or a
     run's translations are damaged.
     """
     shown: list[tuple[Run, RunRecord, list[str]]] = []
@@ -99,14 +100,14 @@ def bootstrap(
 ) -> "dict[str, Bootstrap]":
     """Test the difference in BLEU for each paired seed, and for `all` seeds together if several.
 
-    Raises ValueError with the reason if the two were not trained, tested or computed in the same
+    Raises UserError with the reason if the two were not trained, tested or computed in the same
     way, or if translations are missing or their BLEU differs from the record.
     """
     from normlab.metrics.bleu import paired_bootstrap, scored_as
 
     ended = [run.record for run in (*baseline, *other) if run.record and run.record.finished]
     if without := [record.run_id for record in ended if SCORE not in record.scores]:
-        raise ValueError(f"{without[0]} has no {SCORE}: the bootstrap compares translations")
+        raise UserError(f"{without[0]} has no {SCORE}: the bootstrap compares translations")
     sides = [Experiment.of(run.record for run in own if run.record) for own in (baseline, other)]
     seeds, reason = pairs(sides[1], sides[0], Rules(found=True))
     ways = {str(side.signature(SCORE)) for side in sides if side.scores(SCORE)}
@@ -114,7 +115,7 @@ def bootstrap(
         reason = f"{SCORE} was computed in several ways ({', '.join(sorted(ways))})"
     if reason:
         names = " and ".join(side.records[0].run_id for side in sides)
-        raise ValueError(f"{names} cannot be compared: {reason}")
+        raise UserError(f"{names} cannot be compared: {reason}")
     _, references = text_of_test(sides[0].records[0], data_dir)
     how = scored_as("".join(ways))
     one, two = (
@@ -128,7 +129,7 @@ def bootstrap(
 
 
 def _scored(run: Run, references: Sequence[str], how: Mapping[str, Any]) -> list[str]:
-    """Return a run's translations; raises ValueError unless their BLEU matches the record."""
+    """Return a run's translations; raises UserError unless their BLEU matches the record."""
     from normlab.metrics.bleu import bleu_scores
 
     assert run.record is not None and run.folder is not None
@@ -136,19 +137,19 @@ def _scored(run: Run, references: Sequence[str], how: Mapping[str, Any]) -> list
     again = f"rewrite it with normlab eval {run.folder} --outputs {path}"
     try:
         if (lines := read_hypotheses(run.folder).get(SPLIT)) is None:
-            raise ValueError("no such file")
+            raise UserError("no such file")
         now = bleu_scores(lines, references, **how)["bleu"].value
-    except (ValueError, OSError) as error:
-        raise ValueError(f"{path}: {error}; {again}") from None
+    except (UserError, OSError) as error:
+        raise UserError(f"{path}: {error}; {again}") from None
     if not math.isclose(now, kept.value, rel_tol=1e-6):
-        raise ValueError(f"{path} scores {now:.4f}, but the record says {kept.value:.4f}; {again}")
+        raise UserError(f"{path} scores {now:.4f}, but the record says {kept.value:.4f}; {again}")
     return lines
 
 
 def text_of_test(record: RunRecord, data_dir: Path | None = None) -> Text:
     """Return the sources and plain references of a run's test, in order, without using the network.
 
-    They are read from `data_dir`, or from the run's own data folder. Raises ValueError if the task
+    They are read from `data_dir`, or from the run's own data folder. Raises UserError if the task
     is not translation, or if the text is missing or differs from the record's.
     """
     from normlab.config.registry import check, settings_of
@@ -157,7 +158,7 @@ def text_of_test(record: RunRecord, data_dir: Path | None = None) -> Text:
 
     task, key = record.config["task"], "task.corpus"
     if "corpus" not in task or "test_search" not in task:
-        raise ValueError(f"{record.run_id}: {record.choice('task')} is not a translation task")
+        raise UserError(f"{record.run_id}: {record.choice('task')} is not a translation task")
     node = dict(task["corpus"])
     if data_dir is not None and "data_dir" in node:
         node["data_dir"] = str(data_dir)
@@ -167,12 +168,12 @@ def text_of_test(record: RunRecord, data_dir: Path | None = None) -> Text:
                 "Corpus", check(node, key, Corpus, (), settings_of(task, "task")["corpus"])()
             )
             text = corpus.splits[SPLIT]
-        except (ValueError, OSError) as error:
+        except (UserError, OSError) as error:
             said = f"the test text cannot be read: {error} (give its folder with --data-dir)"
-            raise ValueError(said) from None
+            raise UserError(said) from None
     if dict(zip(corpus.languages, text.checksums(), strict=True)) != checksums(record):
         said = f"{record.run_id} was tested on text that differs from its folder's"
-        raise ValueError(f"{said}: give the right folder with --data-dir")
+        raise UserError(f"{said}: give the right folder with --data-dir")
     if corpus.form == "raw":
         return text.source, text.target
     from normlab.data.languages import language_of

@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from normlab.errors import UserError
 from normlab.records.files import only_writer
 from normlab.records.record import plain
 from normlab.reports.manifest import accept, write_files
@@ -34,7 +35,7 @@ def publish(root: Path, study: str, scales: Mapping[str, Mapping[str, Any]]) -> 
 
 
 def read(path: Path) -> dict[str, Any]:
-    """Return the trials by scale; empty if there is no file, ValueError if it is damaged."""
+    """Return the trials by scale; empty if there is no file, UserError if it is damaged."""
     try:
         content = json.loads(path.read_text("utf-8"))
         if content["format"] != _FORMAT:
@@ -43,7 +44,7 @@ def read(path: Path) -> dict[str, Any]:
     except FileNotFoundError:
         return {}
     except (ValueError, KeyError, TypeError) as error:
-        raise ValueError(f"{path}: damaged ({error!r}); remove it and tune again") from None
+        raise UserError(f"{path}: damaged ({error!r}); remove it and tune again") from None
 
 
 def with_others(
@@ -51,14 +52,14 @@ def with_others(
 ) -> dict[str, Any]:
     """Add the rows tuned `before` to the rows tuned now.
 
-    `cells` lists all rows and points of the scale, in order. Raises ValueError if the earlier rows
+    `cells` lists all rows and points of the scale, in order. Raises UserError if the earlier rows
     were tuned differently.
     """
     own = {(row["row"], row["point"]): row for row in found["rows"]}
     kept = {(row["row"], row["point"]): row for row in (before or {}).get("rows", ())}
     others = {cell: row for cell, row in kept.items() if cell not in own and cell in cells}
     if before and others and plain(before["tuning"]) != plain(found["tuning"]):
-        raise ValueError("the other rows were tuned differently: tune all rows, without rows=")
+        raise UserError("the other rows were tuned differently: tune all rows, without rows=")
     both = {**own, **others}
     return {**found, "rows": [both[cell] for cell in cells if cell in both]}
 

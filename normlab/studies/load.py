@@ -16,6 +16,7 @@ from msgspec import structs
 
 from normlab.config.folders import of_your_own
 from normlab.config.registry import options, read_yaml
+from normlab.errors import UserError
 from normlab.studies.study import (
     ANALYSES,
     SMOKE,
@@ -33,7 +34,7 @@ _LEAST = "give at least three (two at scale=smoke and with `pilot: true`)"
 
 
 def load_study(name: str, configs: Path | None = None) -> Study:
-    """Read a study; ValueError for an unknown name or, with file and key, an invalid file.
+    """Read a study; UserError for an unknown name or, with file and key, an invalid file.
 
     `configs` replaces normlab's own; the user's folders are searched too.
     In the file, an axis given as a list of values means `axis=value` for each value.
@@ -42,7 +43,7 @@ def load_study(name: str, configs: Path | None = None) -> Study:
     if name not in found:
         near = get_close_matches(name.lower(), found)
         said = f" Did you mean {' or '.join(near)}?" if near else ""
-        raise ValueError(f"no study {name!r}; choose from {', '.join(found)}.{said}{of_your_own()}")
+        raise UserError(f"no study {name!r}; choose from {', '.join(found)}.{said}{of_your_own()}")
     path = found[name].path
     content = _typed(read_yaml(path))
     if isinstance(content, dict):
@@ -77,7 +78,7 @@ def _typed(node: Any, *, key: object = "") -> Any:
 
 
 def convert(content: Any, kind: type[_T], path: Path, key: str = "", *, strict: bool = True) -> _T:
-    """Convert a mapping to `kind`; ValueError, with file, key and value, if a value does not fit.
+    """Convert a mapping to `kind`; UserError, with file, key and value, if a value does not fit.
 
     Unless `strict`, a number or a boolean may be given as text.
     """
@@ -117,8 +118,8 @@ def _culprit(content: Any, kind: type, names: list[Any], at: str, strict: bool) 
     return "..."
 
 
-def _wrong(path: Path, key: str, problem: str) -> ValueError:
-    return ValueError(f"{path}: {key or 'the file'}: {problem}")
+def _wrong(path: Path, key: str, problem: str) -> UserError:
+    return UserError(f"{path}: {key or 'the file'}: {problem}")
 
 
 def _among(path: Path, key: str, names: Collection[str], allowed: Collection[str]) -> None:
@@ -158,21 +159,21 @@ def _checked(path: Path, study: Study, name: str) -> Scale:
 
 
 def _check_place(path: Path, key: str, name: str, rows: Collection[str], grid: Any) -> None:
-    """Raise ValueError if "row @ axis=value ..." names a row or a point that does not exist."""
+    """Raise UserError if "row @ axis=value ..." names a row or a point that does not exist."""
     row, at = place_of(name)
     _among(path, key, [row], rows)
     _among(path, key, sorted(at), [f"{axis}={value}" for axis in grid for value in grid[axis]])
 
 
 def _check_choice(path: Path, key: str, tuning: Tuning, scale: Scale, name: str) -> None:
-    """Raise ValueError for too few values: with fewer than three, each one is at the edge."""
+    """Raise UserError for too few values: with fewer than three, each one is at the edge."""
     decides = not scale.pilot and name != SMOKE
     if len(tuning.values) < (3 if decides else 2):
         raise _wrong(path, key, f"too few values ({len(tuning.values)}): {_LEAST}")
 
 
 def tuning_of(study: Study, scale: str, load: Callable[[str], Study] = load_study) -> Tuning:
-    """Return the tuning of a study at a scale; ValueError if the file has none."""
+    """Return the tuning of a study at a scale; UserError if the file has none."""
     found, by = study.scale(scale).tuning, study
     if isinstance(found, str):
         by = load(found)

@@ -17,6 +17,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
+from normlab.errors import CRASHED, UserError
+
 INTERRUPTED = 130
 """Exit status of a run that was asked to stop and has saved its state."""
 LOG_FILE = "log.txt"
@@ -96,14 +98,14 @@ class Place(NamedTuple):
 def places(processes: int | None) -> list[Place]:
     """Divide the machine among `processes`; None is one per GPU or, without GPUs, per core.
 
-    Raises ValueError if `processes` is below 1.
+    Raises UserError if `processes` is below 1.
     """
     gpus = visible_gpus()
     affinity = hasattr(os, "sched_getaffinity")
     cores = len(os.sched_getaffinity(0)) if affinity else os.cpu_count() or 1
     number = len(gpus) or cores if processes is None else processes
     if number < 1:
-        raise ValueError(f"processes={number} must be above 0")
+        raise UserError(f"processes={number} must be above 0")
     threads = f"observe.threads={max(1, cores // number)}"
     return [
         Place(threads, {"CUDA_VISIBLE_DEVICES": gpus[each % len(gpus)]} if gpus else {})
@@ -149,6 +151,7 @@ class _Job:
             return None
         lines = self._log.read_text("utf-8", errors="replace").strip().splitlines()
         said = lines[-1].strip() if lines else "no output"
+        said += f" (traceback in {self._log})" if status == CRASHED else ""
         return Ended(self.cell, status, said, time.monotonic() - self.begun)
 
 

@@ -14,6 +14,7 @@ from typing import Any
 import yaml
 
 from normlab.config.overrides import EXPERIMENT, written_out
+from normlab.errors import UserError
 from normlab.records.packed import pack
 from normlab.records.record import RunRecord
 from normlab.studies.load import load_study
@@ -263,11 +264,11 @@ def asked(words: Sequence[str], *, published: Path | None = None) -> list[Job]:
     named = [word for word in words if "=" not in word]
     own: dict[str, list[str]] = {name: [] for name in named}
     if not named or len(own) < len(named):
-        raise ValueError("name each study once, such as normlab study run translation_norms")
+        raise UserError("name each study once, such as normlab study run translation_norms")
     for override in (word for word in words if "=" in word):
         study, colon, _ = override.partition("=")[0].partition(":")
         if colon and study not in own:
-            raise ValueError(f"{override}: {study} is not among the named studies: {' '.join(own)}")
+            raise UserError(f"{override}: {study} is not among the named studies: {' '.join(own)}")
         for name in [study] if colon else named:
             own[name].append(override.removeprefix(f"{study}:") if colon else override)
     jobs: list[Job] = []
@@ -275,7 +276,7 @@ def asked(words: Sequence[str], *, published: Path | None = None) -> list[Job]:
         study, (given, extra) = load_study(name), taken_out(own[name])
         scale = given.get("scale", SMOKE)
         if published is not None and "seeds" in given:
-            raise ValueError("leave out seeds=: --until-decided plans the seeds of each analysis")
+            raise UserError("leave out seeds=: --until-decided plans the seeds of each analysis")
         seeds = read_seeds(given["seeds"]) if "seeds" in given else None
         rows = read_rows(given["rows"], study, scale) if "rows" in given else None
         jobs.append(Job(study, scale, own=seeds, rows=rows, extra=extra, results=published))
@@ -287,7 +288,7 @@ def taken_out(overrides: Sequence[str]) -> tuple[dict[str, str], list[str]]:
     pairs = [(each, each.partition("=")) for each in overrides]
     found = {_KEYS[key]: value for _, (key, _, value) in pairs if key in _KEYS}
     if whole := [key for _, (key, _, _) in pairs if key in _WHOLE]:
-        raise ValueError(f"{whole[0]}= is for normlab train; a study's settings are in its file")
+        raise UserError(f"{whole[0]}= is for normlab train; a study's settings are in its file")
     return found, written_out([each for each, (key, _, _) in pairs if key not in _KEYS])
 
 
@@ -295,7 +296,7 @@ def read_rows(text: str, study: Study, scale: str) -> list[str]:
     """Return the rows of a scale selected by `rows=`, in the scale's order.
 
     A row is given by name or number; a list is `ln,bn` or, if names contain commas, `[ln,'bn,
-    padding counted']`. For an unknown row, ValueError lists all.
+    padding counted']`. For an unknown row, UserError lists all.
     """
     names = study.scale(scale).rows
     try:
@@ -306,7 +307,7 @@ def read_rows(text: str, study: Study, scale: str) -> list[str]:
     for part in parts or [""]:
         if part not in names and str(part) not in numbers:
             there = "; ".join(f"{number} {name}" for number, name in numbers.items())
-            raise ValueError(f"rows: {part!r} is not a row of scale={scale}; choose from {there}")
+            raise UserError(f"rows: {part!r} is not a row of scale={scale}; choose from {there}")
     found = {part if part in names else numbers[part] for part in parts}
     return [name for name in names if name in found]
 
@@ -319,6 +320,6 @@ def read_seeds(text: str) -> list[int]:
         last = last if dash else first
         whole = first.isdecimal() and last.isdecimal()
         if not whole or not int(first) <= int(last) < int(first) + _MOST_SEEDS:
-            raise ValueError(f"seeds={text}: expected numbers, such as seeds=1,2,3 or seeds=1-5")
+            raise UserError(f"seeds={text}: expected numbers, such as seeds=1,2,3 or seeds=1-5")
         seeds += range(int(first), int(last) + 1)
     return seeds

@@ -7,6 +7,8 @@ from typing import Annotated, Any, Literal, NamedTuple
 
 from msgspec import Meta, Struct, field
 
+from normlab.errors import UserError
+
 STABILITY = "stability"
 """The key of `figures` for an article's statement on training stability."""
 SMOKE = "smoke"
@@ -111,9 +113,9 @@ class Study:
         return next(iter(self.rows))
 
     def scale(self, name: str) -> Scale:
-        """Return a scale by name; for an unknown name, raise a ValueError that lists them."""
+        """Return a scale by name; for an unknown name, raise a UserError that lists them."""
         if name not in self.scales:
-            raise ValueError(
+            raise UserError(
                 f"study {self.name} has no scale={name}; choose from {', '.join(self.scales)}"
             )
         return self.scales[name]
@@ -130,7 +132,7 @@ class Study:
 
         `rows` selects rows, which keep the study's order. `extra` are overrides for every run; an
         override of an axis, such as `placement=pre`, selects values of the grid. For an unknown
-        value, ValueError lists the existing ones.
+        value, UserError lists the existing ones.
         """
         size = self.scale(scale)
         grid, rest = self._part(size, extra)
@@ -191,7 +193,7 @@ class Study:
             if axis not in self.grid:
                 rest.append(override)
             elif wrong := [each for each in values.split(",") if each not in self.grid[axis]]:
-                raise ValueError(
+                raise UserError(
                     f"{override}: the study {self.name} has no value {wrong[0]}; "
                     f"choose from {', '.join(self.grid[axis])}"
                 )

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from normlab.config.folders import CONFIG_DIR
 from normlab.config.overrides import typed
 from normlab.config.registry import option_names
+from normlab.errors import UserError
 from normlab.records.pairs import same_code
 from normlab.records.store import RECORD_FILE, RunStore, read_record
 from normlab.studies.loop import INTERRUPTED, Cell
@@ -41,7 +42,7 @@ class Run(NamedTuple):
         ended = (self.folder / RECORD_FILE).is_file()
         try:
             return read_record(self.folder, mend="`study run` makes it again") if ended else None
-        except ValueError as error:
+        except UserError as error:
             complain(str(error))
             return None
 
@@ -55,7 +56,7 @@ class Run(NamedTuple):
 def runs_of(
     planned: Sequence[Planned], known: dict[tuple[str, ...], dict[str, Any]] | None = None
 ) -> list[Run]:
-    """Compose the runs' configs, once for all seeds; ValueError for wrong values or equal runs.
+    """Compose the runs' configs, once for all seeds; UserError for wrong values or equal runs.
 
     `known` is a cache of configs by overrides without the seed; new configs are added to it.
     """
@@ -66,12 +67,12 @@ def runs_of(
         if others not in known:
             try:
                 known[others] = composed(run)
-            except ValueError as error:
-                raise ValueError(f"{error} (first in row {run.row})") from None
+            except UserError as error:
+                raise UserError(f"{error} (first in row {run.row})") from None
         config = {**known[others], "seed": run.seed}
         folder = RunStore(config["runs_dir"]).run_dir(config)
         if folder in found:
-            raise ValueError(
+            raise UserError(
                 f"{found[folder].planned.name} and {run.name} are the same run: leave out the "
                 "overrides or seeds that make them equal"
             )
@@ -90,14 +91,14 @@ def _with_files(run: Planned) -> Planned:
 
 
 def composed(run: Planned) -> dict[str, Any]:
-    """Return the config of a run; raises ValueError for wrong overrides."""
+    """Return the config of a run; raises UserError for wrong overrides."""
     from normlab.config.compose import compose, to_dict
 
     return to_dict(compose(run.overrides))
 
 
 def check_data(study: Study, scale: str, runs: Iterable[Run]) -> None:
-    """Prepare the runs' data, each data set once; if any is missing, raise ValueError naming it."""
+    """Prepare the runs' data, each data set once; if any is missing, raise UserError naming it."""
     asked: dict[str, Run] = {}
     for run in runs:
         task = run.config["task"]
@@ -107,7 +108,7 @@ def check_data(study: Study, scale: str, runs: Iterable[Run]) -> None:
     for run in asked.values():
         if (problem := data_problem(run)) is not None:
             other = study.scales.get(SMOKE)
-            raise ValueError(
+            raise UserError(
                 f"the data of {study.name} at scale={scale} are not available: {problem}; needed: "
                 f"{study.scale(scale).data}"
                 + (f"; scale={SMOKE} needs {other.data}" if other else "")

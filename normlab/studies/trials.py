@@ -8,6 +8,7 @@ from statistics import fmean
 
 import yaml
 
+from normlab.errors import UserError
 from normlab.metrics.glossary import SCORES, meaning
 from normlab.records.record import RunRecord
 from normlab.studies.study import Tuning
@@ -64,7 +65,7 @@ def _trial(value: str, runs: tuple[str, ...], records: Sequence[RunRecord], scor
             return Trial(value, "diverged", step=step, seconds=seconds, commits=commits, runs=runs)
         if score not in record.scores:
             there = ", ".join(name for name in record.scores if name.startswith("valid/"))
-            raise ValueError(f"{record.run_id}: no score {score}; available: {there}")
+            raise UserError(f"{record.run_id}: no score {score}; available: {there}")
     seeds = {str(record.seed): record.scores[score].value for record in records}
     mean = fmean(seeds.values())
     return Trial(value, "finished", mean, None, seeds, seconds, commits, runs)
@@ -82,11 +83,11 @@ def best(scores: Mapping[str, float | None], sign: int) -> str | None:
 
 
 def sign_of(score: str) -> int:
-    """Return 1 if a lower score is better, -1 if a higher one is; ValueError if neither is."""
+    """Return 1 if a lower score is better, -1 if a higher one is; UserError if neither is."""
     known = meaning(score)
     if known is None or known.better == "-":
         names = ", ".join(name for name, each in SCORES.items() if each.better != "-")
-        raise ValueError(
+        raise UserError(
             f"{score} is not a score with a direction in normlab/metrics/glossary.py; use {names}"
         )
     return 1 if known.better == "less" else -1
@@ -95,7 +96,7 @@ def sign_of(score: str) -> int:
 def with_rates(text: str, scale: str, rates: Mapping[str, Sequence[str] | None]) -> str:
     """Return the text of a study's file with only these rates of a scale changed.
 
-    None removes a row's rates. Raises ValueError if the scale is written in braces.
+    None removes a row's rates. Raises UserError if the scale is written in braces.
     """
     wanted, text = yaml.safe_load(text), text.rstrip("\n") + "\n"
     before = wanted["scales"][scale].pop("rates", None) or {}
@@ -104,7 +105,7 @@ def with_rates(text: str, scale: str, rates: Mapping[str, Sequence[str] | None])
         wanted["scales"][scale]["rates"] = after
     part = re.search(rf"^  {re.escape(scale)}: *(#.*)?\n(    .*\n)*", text, re.MULTILINE)
     if part is None:
-        raise ValueError(f"scales.{scale}: write one key per line")
+        raise UserError(f"scales.{scale}: write one key per line")
     # Replace the former rates, or else insert before `tuning`, or else at the end.
     places = r"^    rates:( *#.*)?.*\n(?:      .*\n)*", r"^()(?=    tuning:)", r"()\Z"
     old = next(m for each in places if (m := re.search(each, part[0], re.MULTILINE)))

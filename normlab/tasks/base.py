@@ -19,6 +19,7 @@ from torch.autograd.function import once_differentiable
 
 from normlab.data.batching import Batching, BatchStream, eval_batches
 from normlab.distributed.process_group import Shard, gather_objects
+from normlab.errors import UserError
 from normlab.models.base import Spec
 from normlab.norms.base import EvalStats
 from normlab.progress import counted
@@ -193,9 +194,9 @@ class Task(ABC):
         return int(lengths.sum(axis=0).min())
 
     def split(self, name: str) -> Any:
-        """Return the data of a split; raises ValueError if the split does not exist."""
+        """Return the data of a split; raises UserError if the split does not exist."""
         if name not in self.splits:
-            raise ValueError(f"no split {name!r}; choose from {', '.join(self.splits)}")
+            raise UserError(f"no split {name!r}; choose from {', '.join(self.splits)}")
         return self.splits[name]
 
     def test_splits(self) -> list[str]:

@@ -12,6 +12,7 @@ from jaxtyping import Float, Int, UInt8
 from torch import Tensor, nn
 
 from normlab.data.images import Augmentation, Images, ImageSource
+from normlab.errors import UserError
 from normlab.metrics.counts import mean_score, unigram_nll
 from normlab.models.base import Image
 from normlab.records.record import Score
@@ -47,7 +48,7 @@ class Classification(Task):
 
     def __post_init__(self) -> None:
         if self.batch_size is None:
-            raise ValueError(
+            raise UserError(
                 f"max_tokens={self.max_tokens}: image batches are measured in images, not tokens; "
                 "set batch_size"
             )

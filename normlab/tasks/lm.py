@@ -18,6 +18,7 @@ from normlab.data.prepare import PreparedDocuments, prepare_documents
 from normlab.data.text_windows import Windows, text_windows
 from normlab.data.vocabulary import DocumentTokenizer, Pieces
 from normlab.distributed.process_group import Shard
+from normlab.errors import UserError
 from normlab.metrics.counts import mean_score, perplexity, unigram_nll
 from normlab.models.base import GeneratesText, Text
 from normlab.models.decoding import SamplingSettings, continuation
@@ -51,7 +52,7 @@ class LengthChange:
         if self.after is not None and self.steps is not None and self.step is None:
             object.__setattr__(self, "step", int(self.after * self.steps + 1e-9) + 1)
         if (self.step is None) != (self.max_length is None):
-            raise ValueError(
+            raise UserError(
                 f"task.length_change.step={self.step} and task.length_change.max_length="
                 f"{self.max_length}: set both or neither"
             )
@@ -294,13 +295,13 @@ class LanguageModeling(DocumentTask):
     def generate(
         self, model: GeneratesText, prompt: str, settings: SamplingSettings, *, seed: int
     ) -> str:
-        """Continue a prompt with a model in eval mode; ValueError if the prompt is too long."""
+        """Continue a prompt with a model in eval mode; UserError if the prompt is too long."""
         tokenizer, eos_id = self.data.tokenizer, DocumentTokenizer.eos_id
         ids = [DocumentTokenizer.bos_id]
         ids += [token for found, _ in tokenizer.encode(prompt.splitlines()) for token in found]
         positions = model.max_positions or len(ids) + settings.max_tokens
         if len(ids) > positions:
-            raise ValueError(
+            raise UserError(
                 f"the prompt has {len(ids) - 1} tokens, but the model has {positions} positions: "
                 "use a shorter prompt"
             )

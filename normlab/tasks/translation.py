@@ -18,6 +18,7 @@ from normlab.data.languages import language_of
 from normlab.data.prepare import PreparedTranslation, prepare_translation
 from normlab.data.vocabulary import Tokenizer
 from normlab.distributed.process_group import Shard, gather_objects, is_main
+from normlab.errors import UserError
 from normlab.metrics.bleu import bleu_scores, corpus_chrf, tokenizer_of
 from normlab.metrics.counts import mean_score, perplexity, unigram_nll
 from normlab.models.base import TextToText
@@ -190,13 +191,13 @@ class Translation(Task):
     def translate(self, model: Seq2Seq, lines: Sequence[str]) -> list[str]:
         """Translate lines of plain text with `test_search`; `model` must be in eval mode.
 
-        Raises ValueError for a line that is empty or too long for the model.
+        Raises UserError for a line that is empty or too long for the model.
         """
         ids = self.data.source_tokenizer.encode_batch(self.data.source_lines(lines))
         limit = model.encoder.embedding.max_positions
         for number, sentence in enumerate(ids, 1):
             if not 0 < len(sentence) < limit:
-                raise ValueError(
+                raise UserError(
                     f"line {number} has {len(sentence)} tokens: it must have 1 to {limit - 1}"
                 )
         text = EncodedText.from_sentences(ids)
@@ -228,7 +229,7 @@ class Translation(Task):
         `chosen` holds the indices of the translated sentences; None means the whole split.
         `decoded` holds the same lines as returned by the tokenizer; with them, `bleu_tok` is added
         (see `evaluate`).
-        Raises ValueError for an unknown split, or if there are more or fewer lines than references.
+        Raises UserError for an unknown split, or if there are more or fewer lines than references.
         """
         self.split(split)
         data, target = self.data, self.data.texts[split].target

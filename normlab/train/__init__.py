@@ -10,6 +10,8 @@ from tempfile import TemporaryDirectory
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
+from normlab.errors import UserError
+
 if TYPE_CHECKING:
     from omegaconf import DictConfig
 
@@ -19,7 +21,7 @@ if TYPE_CHECKING:
 def train(config: "DictConfig") -> "RunRecord":
     """Train a run and return its record; if it has already finished, return the record at once.
 
-    With `observe.debug`, no files of the run are kept. Raises ValueError for invalid values,
+    With `observe.debug`, no files of the run are kept. Raises UserError for invalid values,
     damaged files, or a run made by another code version.
     """
     from normlab.train.run import Run
@@ -28,7 +30,7 @@ def train(config: "DictConfig") -> "RunRecord":
     with ExitStack() as stack:
         if run.config["observe"]["debug"]:
             if "RANK" in os.environ:
-                raise ValueError("debug=true runs in one process: start it without torchrun")
+                raise UserError("debug=true runs in one process: start it without torchrun")
             place = TemporaryDirectory(prefix="normlab-debug-", ignore_cleanup_errors=True)
             run.move(stack.enter_context(place))
         if "RANK" not in os.environ and (record := run.finished(processes=1)) is not None:

@@ -9,6 +9,7 @@ from torch import nn
 
 from normlab.config.registry import OPTION, check, instantiate
 from normlab.config.schema import NORM_KEYS, SITES
+from normlab.errors import UserError
 from normlab.models.base import ModelArchitecture, stacks
 from normlab.models.layers import initialize
 from normlab.norms.base import Norm
@@ -29,7 +30,7 @@ Setting = Literal["rate", "weight_decay"]
 
 
 def check_nodes(config: Mapping[str, Any]) -> None:
-    """Raise ValueError if a node of a plain config cannot be built; builds nothing."""
+    """Raise UserError if a node of a plain config cannot be built; builds nothing."""
     nodes: dict[str, tuple[Any, type, tuple[str, ...]]] = {
         "task": (config["task"], Task, ()),
         "model": (_own(config, "model"), ModelArchitecture, ()),
@@ -95,20 +96,20 @@ def build_trainer(
 
 
 def check_scores(config: Mapping[str, Any], task: Task) -> None:
-    """Raise ValueError, before training, if a run needs a score that its task does not have."""
+    """Raise UserError, before training, if a run needs a score that its task does not have."""
     there, targets = task.score_names(), config["observe"]["targets"]
     named = [("observe.targets", name) for name in (task.targets if targets is None else targets)]
     for key, name in [("validate.select_by", config["validate"]["select_by"]), *named]:
         if there and name not in there:
             known = ", ".join(sorted(there))
-            raise ValueError(f"{key}={name} is not a score of this task; choose from {known}")
+            raise UserError(f"{key}={name} is not a score of this task; choose from {known}")
 
 
 def build_model(config: Mapping[str, Any], task: Task) -> nn.Module:
     """Build the model of a plain config, initialized with its seed.
 
     Raises:
-        ValueError: the model does not fit the task, or has no place for one of the given norms.
+        UserError: the model does not fit the task, or has no place for one of the given norms.
     """
     sizes = instantiate(_own(config, "model"), "model", ModelArchitecture)
     placement = instantiate(config["placement"], "placement", Placement, dropout=sizes.dropout)
@@ -132,17 +133,17 @@ def _norms(config: Mapping[str, Any]) -> Norms:
 
 
 def _check_used(config: Mapping[str, Any], norms: Norms) -> None:
-    """Raise ValueError if a norm is given for a place that the model does not have."""
+    """Raise UserError if a norm is given for a place that the model does not have."""
     unused = norms.unused()
     for pattern in config.get("sites") or {}:
         if pattern in unused:
-            raise ValueError(
+            raise UserError(
                 f"sites: {pattern} matches no place in this model; choose from {norms.listed()}"
             )
     for key, rule in SITES.items():
         option = (config.get(key) or {}).get(OPTION)
         if rule in unused and key != "norm" and option not in (None, "none"):
-            raise ValueError(f"norm@{key}: this model has no such place; leave it out")
+            raise UserError(f"norm@{key}: this model has no such place; leave it out")
 
 
 def calibrate_model(
@@ -183,11 +184,11 @@ def build_optimizer(config: Mapping[str, Any], model: nn.Module) -> torch.optim.
 
 
 def group_settings(optim: Mapping[str, Any]) -> dict[Kind, dict[Setting, float]]:
-    """Return the settings of `optim.groups` by kind; ValueError if they are invalid."""
+    """Return the settings of `optim.groups` by kind; UserError if they are invalid."""
     try:
         return msgspec.convert(optim.get("groups") or {}, dict[Kind, dict[Setting, float]])
     except msgspec.ValidationError as error:
-        raise ValueError(
+        raise UserError(
             f"optim.groups={optim['groups']!r:.60}: {error}; give settings "
             f"({', '.join(get_args(Setting))}) for kinds ({', '.join(get_args(Kind))}), such as "
             "'+optim.groups={norm: {weight_decay: 0, rate: 0.5}}'"
@@ -216,11 +217,11 @@ def optimizer_kinds(model: nn.Module) -> Iterator[tuple[nn.Parameter, Kind]]:
 def make_fast(model: nn.Module) -> None:
     """Compile the blocks of a model, for all input sizes (`observe.fast`).
 
-    Results differ only by rounding and dropout's random draws. ValueError if there are no blocks.
+    Results differ only by rounding and dropout's random draws. UserError if there are no blocks.
     """
     blocks = [block for stack in stacks(model).values() for block in stack.blocks]
     if not blocks:
-        raise ValueError(
+        raise UserError(
             f"observe.fast=true: {type(model).__name__} has no blocks to compile; leave it out"
         )
     for block in blocks:

@@ -19,6 +19,7 @@ from torch import Tensor, nn
 
 from normlab.config.registry import START_FILE, sha256
 from normlab.distributed import process_group
+from normlab.errors import UserError
 from normlab.records.files import atomic_write, check_is_file, remove_leftovers
 
 FORMAT = "normlab.checkpoint/1"
@@ -73,16 +74,16 @@ class Checkpoints:
         """Return the mean of the last `count` kept weights up to `step`, statistics included.
 
         Averaged running statistics do not fit averaged weights: recalibrate them before use. Raises
-        ValueError if no weights were kept.
+        UserError if no weights were kept.
         """
         paths = self.kept(step)[-count:]
         if not paths:
-            raise ValueError(f"{self.folder} holds no weights to average")
+            raise UserError(f"{self.folder} holds no weights to average")
         return average_weights(weights_of(load_checkpoint(path), path) for path in paths)
 
 
 def load_checkpoint(path: Path) -> dict[str, Any]:
-    """Read a checkpoint onto the CPU; ValueError, with what to do, if it is missing or damaged."""
+    """Read a checkpoint onto the CPU; UserError, with what to do, if it is missing or damaged."""
     try:
         check_is_file(path)
         with zipfile.ZipFile(path) as archive:
@@ -90,23 +91,23 @@ def load_checkpoint(path: Path) -> dict[str, Any]:
                 raise zipfile.BadZipFile(f"wrong checksum of {part}")
         content = torch.load(path, map_location="cpu", weights_only=True)
     except FileNotFoundError:
-        raise ValueError(f"{path}: no such checkpoint; has the run been trained?") from None
+        raise UserError(f"{path}: no such checkpoint; has the run been trained?") from None
     except PermissionError:
         raise
     except Exception as error:  # damaged bytes can make the reader fail in any way
-        raise ValueError(f"{path}: damaged checkpoint ({_line(error)}); {_AGAIN}") from error
+        raise UserError(f"{path}: damaged checkpoint ({_line(error)}); {_AGAIN}") from error
     if not isinstance(content, dict) or content.get("format") != FORMAT:
-        raise ValueError(f"{path}: not a checkpoint in the format {FORMAT}; remove the file")
+        raise UserError(f"{path}: not a checkpoint in the format {FORMAT}; remove the file")
     return content
 
 
 @contextmanager
 def reading(path: Path) -> Generator[None]:
-    """Turn errors caused by missing or mismatched parts of a checkpoint into a ValueError."""
+    """Turn errors caused by missing or mismatched parts of a checkpoint into a UserError."""
     try:
         yield
     except (KeyError, TypeError, AttributeError, IndexError, RuntimeError) as error:
-        raise ValueError(
+        raise UserError(
             f"{path}: damaged checkpoint, or one from another model ({_line(error)}); {_AGAIN}"
         ) from error
 
@@ -117,32 +118,32 @@ def _line(error: Exception) -> str:
 
 
 def weights_of(content: Mapping[str, Any], path: Path) -> dict[str, Tensor]:
-    """Return the weights in a checkpoint; ValueError if it has none."""
+    """Return the weights in a checkpoint; UserError if it has none."""
     weights = content.get("model")
     if not isinstance(weights, dict) or not all(map(torch.is_tensor, weights.values())):
-        raise ValueError(f"{path}: damaged checkpoint (no weights at model); remove the file")
+        raise UserError(f"{path}: damaged checkpoint (no weights at model); remove the file")
     return weights
 
 
 def put_weights(model: nn.Module, weights: Weights, path: Path) -> None:
     """Load weights read from `path` into a model for evaluation.
 
-    Raises ValueError for a weight that is missing, has another shape or type, or is not finite.
+    Raises UserError for a weight that is missing, has another shape or type, or is not finite.
     """
     own = model.state_dict()
     if names := sorted(own.keys() ^ weights.keys()):
         missing = "lacks" if names[0] in own else "has"
-        raise ValueError(f"{path} is from another model: it {missing} {names[0]}")
+        raise UserError(f"{path} is from another model: it {missing} {names[0]}")
     for name, value in weights.items():
         if not _fits(value, own[name]):
-            raise ValueError(
+            raise UserError(
                 f"{path} is from another model: {name} is {value.dtype} {tuple(value.shape)}, and "
                 f"the config's model has {own[name].dtype} {tuple(own[name].shape)}"
             )
         if value.untyped_storage().nbytes() < value.nbytes:
-            raise ValueError(f"{path}: {name} has fewer values than its shape; remove the file")
+            raise UserError(f"{path}: {name} has fewer values than its shape; remove the file")
         if not value.isfinite().all():
-            raise ValueError(
+            raise UserError(
                 f"{path}: {name} has values that are not finite (NaN or infinity): the run has "
                 "diverged, and there is nothing to evaluate"
             )
@@ -178,13 +179,13 @@ def start_from(model: nn.Module, node: Mapping[str, Any]) -> str:
     A model trained with layer norm can thus continue with batch norm: gains, shifts and linear
     layers are copied; running statistics and a norm's own schedule start from their initial state.
 
-    Returns a line that says how much was copied. Raises ValueError if the file is missing, damaged
+    Returns a line that says how much was copied. Raises UserError if the file is missing, damaged
     or has changed since the run was configured, or if no tensor matches.
     """
     path = Path(node["run_dir"]) / START_FILE
     weights = weights_of(load_checkpoint(path), path)
     if sha256(path) != node["sha256"]:
-        raise ValueError(f"{path} has changed since this run was configured: start the run again")
+        raise UserError(f"{path} has changed since this run was configured: start the run again")
     own = model.state_dict()
     taken = [
         name
@@ -192,7 +193,7 @@ def start_from(model: nn.Module, node: Mapping[str, Any]) -> str:
         if name.rpartition(".")[2] != _COUNTERS and _fits(weights.get(name), value)
     ]
     if not taken:
-        raise ValueError(
+        raise UserError(
             f"{path}: none of its weights match this model by name and shape; use the same task "
             "and model"
         )
@@ -202,12 +203,12 @@ def start_from(model: nn.Module, node: Mapping[str, Any]) -> str:
 
 
 def check_kept(checkpoints: Checkpoints, best_by: Sequence[str], step: int, average: int) -> None:
-    """Raise ValueError if weights that the test needs are missing when resuming after `step`."""
+    """Raise UserError if weights that the test needs are missing when resuming after `step`."""
     missing = [path for path in map(checkpoints.best, best_by) if not path.exists()]
     if average and not checkpoints.kept(step):
         missing.append(checkpoints.folder / "step-*.pt")
     if missing:
-        raise ValueError(
+        raise UserError(
             f"{missing[0]}: missing, and the test at the end of this run needs it: put it back, or "
             f"remove {checkpoints.last} to train the run again from step 1"
         )
@@ -229,10 +230,10 @@ def restore_random_state(state: Mapping[str, Tensor], device: torch.device) -> N
 
 
 def restore_rank(random: Sequence[Mapping[str, Tensor]], device: torch.device) -> None:
-    """Restore this process's random state; ValueError if the number of processes differs."""
+    """Restore this process's random state; UserError if the number of processes differs."""
     count, world = len(random), process_group.world()
     if count != world.size:
-        raise ValueError(
+        raise UserError(
             f"the checkpoint was written by {count} processes but this run has {world.size}: start "
             f"it with {count}"
         )

@@ -24,6 +24,7 @@ from torch import Tensor, nn
 
 from normlab.data.batching import eval_batches
 from normlab.distributed.process_group import gather_objects
+from normlab.errors import UserError
 from normlab.metrics.counts import mean_score
 from normlab.progress import TESTING, VALIDATING, Stage, say
 from normlab.records.record import Score
@@ -206,21 +207,21 @@ def load_weights(
 ) -> Weights:
     """Return the weights called `name` of a run that ended at `step`.
 
-    Raises ValueError for a missing or damaged file, or for an unknown name.
+    Raises UserError for a missing or damaged file, or for an unknown name.
     """
     if name == AVERAGE:
         count = validate["average"] or 1
         recalibrate = validate["average_statistics"] == "recalibrate"
         return Weights(name, step, checkpoints.average(step, count), recalibrate)
     if name not in (LAST, BEST) and not name.startswith(f"{BEST}_"):
-        raise ValueError(
+        raise UserError(
             f"no weights {name!r}; choose {LAST}, {AVERAGE}, {BEST} or {BEST}_<score>, such as "
             f"{BEST}_{LOSS}"
         )
     score = validate["select_by"] if name == BEST else name.removeprefix(f"{BEST}_")
     path = checkpoints.last if name == LAST else checkpoints.best(score)
     if name != LAST and not validate["best"] and not path.exists():
-        raise ValueError(f"{path}: not kept, since the run was trained with validate.best=false")
+        raise UserError(f"{path}: not kept, since the run was trained with validate.best=false")
     content = load_checkpoint(path)
     with reading(path):
         at = content["progress"] if name == LAST else content

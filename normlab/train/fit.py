@@ -19,6 +19,7 @@ from normlab.config.registry import instantiate
 from normlab.config.schema import NORM_KEYS
 from normlab.distributed import process_group
 from normlab.distributed.process_group import Shard
+from normlab.errors import UserError
 from normlab.norms.base import running_norms
 from normlab.norms.batch import BatchNorm, PositionBatchNorm
 from normlab.norms.model_norms import ModelNorms
@@ -254,7 +255,7 @@ _CURE = "or use a norm that does not pool over the batch (norm=ln)"
 
 
 def check_start(config: Mapping[str, Any], task: Task, model: nn.Module, world: Shard) -> None:
-    """Raise ValueError, with key and fix, if the norms cannot be trained on the run's batches."""
+    """Raise UserError, with key and fix, if the norms cannot be trained on the run's batches."""
     _check_positions(config, task, model)
     # Synced norms pool over the sequences of all processes.
     norms = [n for n in running_norms(model) if isinstance(n, BatchNorm)]
@@ -272,12 +273,12 @@ def check_start(config: Mapping[str, Any], task: Task, model: nn.Module, world: 
                 key = f"norm.ghost={norm.ghost}"
             elif sequences > 1:
                 continue
-            raise ValueError(
+            raise UserError(
                 f"{key} is too small: raise it, {_CURE}. {name} pools each position over the "
                 "sequences of a batch, but a batch here has one, so every output would be the bias"
             )
         if "position" in norm.pools and tokens < 2:
-            raise ValueError(
+            raise UserError(
                 f"a training batch may give {name} a single token, but its statistics need at "
                 "least two: raise batch_size, max_tokens or task.mask_share until no batch is so "
                 f"small, {_CURE}"
@@ -285,7 +286,7 @@ def check_start(config: Mapping[str, Any], task: Task, model: nn.Module, world: 
 
 
 def _check_positions(config: Mapping[str, Any], task: Task, model: nn.Module) -> None:
-    """Raise ValueError if a per-position norm outside a recurrence has too few positions."""
+    """Raise UserError if a per-position norm outside a recurrence has too few positions."""
     if not any(isinstance(m, PositionBatchNorm) and not m.by_position for m in model.modules()):
         return
     nodes = {key: config.get(key) or {} for key in NORM_KEYS}
@@ -296,7 +297,7 @@ def _check_positions(config: Mapping[str, Any], task: Task, model: nn.Module) ->
     key, least = min(rows.items(), key=lambda item: item[1])
     reach = task.reach(config["model"].get("max_positions", least))
     if reach > least:
-        raise ValueError(
+        raise UserError(
             f"{key}.num_positions={least} is less than the {reach} positions that the longest "
             f"sequence of this run may have: give {key}.num_positions={reach}, or shorten the "
             "sequences"

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from normlab.config.compose import from_dict, to_dict
+from normlab.errors import UserError
 from normlab.models.folding import fold as fold_norms
 from normlab.norms.base import running_norms
 from normlab.records.files import atomic_write
@@ -76,13 +77,13 @@ def load_run(
     `task.test_search.beam=1` or `norm.eval_stats=batch`. `fold` folds norms that are fixed in eval
     into the adjacent linear layers or convolutions (see `normlab.models.folding`).
 
-    Raises ValueError for a missing or damaged file, an invalid key, a published run (which keeps no
+    Raises UserError for a missing or damaged file, an invalid key, a published run (which keeps no
     weights), and if no norm can be folded.
     """
     folder = Path(run_dir)
     record = read_record(folder)
     if address_of(folder) is not None:
-        raise ValueError(
+        raise UserError(
             f"{folder}: a published run keeps no weights: train it again, or score its kept "
             "translations with normlab eval RUN --kept"
         )
@@ -129,7 +130,7 @@ def export(run_dir: Path, folder: Path, *, fold: bool) -> Exported:
     """Write a finished run's tested weights to a folder, with norms folded if `fold`.
 
     The file holds a state dict under `model`, the config, and the names of the folded norms, whose
-    weights are gone. Everything runs on the CPU. Raises ValueError if no norm can be folded, or if
+    weights are gone. Everything runs on the CPU. Raises UserError if no norm can be folded, or if
     the folded model's outputs do not agree with the run's.
     """
     run = load_run(run_dir, ["device=cpu"])
@@ -139,7 +140,7 @@ def export(run_dir: Path, folder: Path, *, fold: bool) -> Exported:
     difference = (outputs(run.task, written.model, batch) - expected).abs().max()
     apart = float(difference / expected.abs().max().clamp(min=1e-12))
     if not apart <= _AGREES:
-        raise ValueError(
+        raise UserError(
             f"{run_dir}: the folded model's outputs differ by {apart:.2g} of the largest output; "
             "nothing is exported"
         )
@@ -168,35 +169,35 @@ def outputs(task: Task, model: nn.Module, batch: Batch) -> Tensor:
 def rescored(folder: Path, task: Task) -> dict[str, Score]:
     """Rescore the translations kept with a run's record.
 
-    `folder` may be the address of a packed run. Raises ValueError if no translations are kept, if
+    `folder` may be the address of a packed run. Raises UserError if no translations are kept, if
     the task generates no text, or if there are more or fewer translations than references.
     """
     score_lines = getattr(task, "score_lines", None)
     if score_lines is None:
-        raise ValueError(f"{folder}: the task of this run generates no text")
+        raise UserError(f"{folder}: the task of this run generates no text")
     hypotheses = read_hypotheses(folder)
     if not hypotheses:
-        raise ValueError(f"{folder} keeps no {HYPOTHESES_FILE}")
+        raise UserError(f"{folder} keeps no {HYPOTHESES_FILE}")
     found: dict[str, Score] = {}
     for split, lines in hypotheses.items():
         try:
             scores = score_lines(split, lines)
-        except ValueError as error:
-            raise ValueError(f"{folder / hypotheses_file(split)}: {error}") from None
+        except UserError as error:
+            raise UserError(f"{folder / hypotheses_file(split)}: {error}") from None
         found |= {f"{split}/{name}": score for name, score in scores.items()}
     return found
 
 
 def _fold(model: nn.Module, *, recalibrate: bool) -> Sequence[str]:
-    """Fold norms for inference and return their names; ValueError if none can be folded."""
+    """Fold norms for inference and return their names; UserError if none can be folded."""
     norms = running_norms(model)
     if any(recalibrate or norm.eval_stats == "recalibrated" for norm in norms):
-        raise ValueError(
+        raise UserError(
             "--fold needs the running statistics of training, but this run recalibrates them: give "
             "norm.eval_stats=running, or validate.average_statistics=average for averaged weights"
         )
     if not (folded := fold_norms(model)):
-        raise ValueError(
+        raise UserError(
             "--fold finds no norm to fold: it folds norms that scale and shift each feature by "
             "constants (norm=bn and its variants with norm.eval_stats=running, or norm=taper once "
             "it has tapered) inside the branches (placement=pre), or after convolutions"

@@ -324,7 +324,7 @@ class Trainer:
         )
 
     def resume(self, state: Mapping[str, Any]) -> None:
-        """Restore what `save` wrote; ValueError if weights needed by the test are missing."""
+        """Restore what `save` wrote; UserError if weights needed by the test are missing."""
         self.model.load_state_dict(state["model"])
         self.optimizer.load_state_dict(state["optimizer"])
         self.stream.load_state_dict(state["stream"])

@@ -17,6 +17,7 @@ from normlab.config.folders import CONFIG_DIR, source_of
 from normlab.config.machine import settled_precision
 from normlab.config.registry import OPTION, TARGET, option_settings, paths, sha256
 from normlab.config.schema import NORM_KEYS, leaves
+from normlab.errors import UserError
 from normlab.records.files import remove_leftovers
 from normlab.records.pairs import same_code
 from normlab.records.record import MadeBy, RunRecord
@@ -75,13 +76,13 @@ class Run:
 
     @contextmanager
     def lock(self) -> Iterator[None]:
-        """Lock the folder; ValueError if another process has locked it."""
+        """Lock the folder; UserError if another process has locked it."""
         self.folder.mkdir(parents=True, exist_ok=True)
         lock = FileLock(self.folder / ".lock", timeout=0)
         try:
             lock.acquire()
         except Timeout:
-            raise ValueError(
+            raise UserError(
                 f"{self.folder}: another process is training this run; wait for it, or stop it"
             ) from None
         try:
@@ -98,7 +99,7 @@ class Run:
         if record.outcome.status not in ("finished", "diverged"):
             return None
         if (before := record.environment.get("world_size")) != processes:
-            raise ValueError(
+            raise UserError(
                 f"{self.folder} was trained by {before} processes but this run has {processes}, so "
                 f"its batches differ: start it with {before}, or use another runs_dir"
             )
@@ -111,12 +112,12 @@ class Run:
         return record
 
     def takes_code(self, made_by: MadeBy, commit: object) -> bool:
-        """Return whether to use results from different code; ValueError if the user must decide."""
+        """Return whether to use results from different code; UserError if the user must decide."""
         if same_code(made_by, self.made_by) or self.other_code == "accept":
             return True
         if self.other_code == "rerun":
             return False
-        raise ValueError(
+        raise UserError(
             f"{self.folder} was made by different code (numerics {made_by[0]}, commit {commit}; "
             f"now numerics {NUMERICS}), or with another version of your norm's file: give "
             "observe.other_code=accept to keep its results, observe.other_code=rerun to train it "
@@ -124,21 +125,21 @@ class Run:
         )
 
     def takes_arithmetic(self, begun: Sequence[str], here: Sequence[str]) -> bool:
-        """Return whether the run may resume here; ValueError if the user must decide."""
+        """Return whether the run may resume here; UserError if the user must decide."""
         if tuple(begun) == tuple(here):
             return True
         if self.other_code == "rerun":
             return False
-        raise ValueError(
+        raise UserError(
             f"{self.folder} was started with different arithmetic ({' '.join(begun)}) than this "
             f"machine's ({' '.join(here)}): resume it on such a machine, or train it again with "
             "observe.other_code=rerun or in another runs_dir"
         )
 
     def check_data(self, checksums: object, data: Mapping[str, Any]) -> None:
-        """Raise ValueError if the run was trained on data other than `data`."""
+        """Raise UserError if the run was trained on data other than `data`."""
         if checksums != data.get("checksums"):
-            raise ValueError(
+            raise UserError(
                 f"{self.folder} was trained on different data with the same config (now data_dir="
                 f"{self.config['data_dir']}): use another runs_dir, or give the text another name "
                 "if the task has task.corpus.name"

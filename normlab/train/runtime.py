@@ -16,6 +16,7 @@ import torch
 
 from normlab.config.machine import instruction_set, settled_device, settled_precision
 from normlab.distributed.process_group import Shard, initialize
+from normlab.errors import UserError
 
 Precision = Literal["auto", "fp32", "bf16", "fp64"]
 
@@ -46,14 +47,14 @@ class Runtime:
 
         Threads default to `OMP_NUM_THREADS`, else to the physical cores shared among this
         machine's processes. With several processes, each waits up to `rank_timeout` minutes for
-        the others. Raises ValueError for a GPU that torch does not find.
+        the others. Raises UserError for a GPU that torch does not find.
         """
         world = initialize(timeout_minutes=rank_timeout)
         precision = cast("Precision", settled_precision(precision, device=device))
         device = settled_device(device)
         if device == "cuda":
             if not torch.cuda.is_available():
-                raise ValueError("device=cuda: torch finds no GPU here; use device=cpu")
+                raise UserError("device=cuda: torch finds no GPU here; use device=cpu")
             device = f"cuda:{os.environ.get('LOCAL_RANK', '0')}"
             torch.cuda.set_device(device)
         local_ranks = int(os.environ.get("LOCAL_WORLD_SIZE", "1"))

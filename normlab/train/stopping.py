@@ -9,6 +9,7 @@ from typing import Any
 
 import msgspec
 
+from normlab.errors import UserError
 from normlab.records.record import Score
 
 CONVERGED = 0.01  # a run has converged once its loss is at most this share above its last loss
@@ -71,10 +72,10 @@ class Validation(msgspec.Struct, frozen=True):
     scores: dict[str, Score]
 
     def score(self, name: str) -> Score:
-        """Return the score `valid/<name>`; ValueError, listing the scores, if there is none."""
+        """Return the score `valid/<name>`; UserError, listing the scores, if there is none."""
         if (found := self.scores.get(f"valid/{name}")) is None:
             there = ", ".join(sorted(path.removeprefix("valid/") for path in self.scores))
-            raise ValueError(f"{name} is not a score of this task; choose from {there}")
+            raise UserError(f"{name} is not a score of this task; choose from {there}")
         return found
 
 

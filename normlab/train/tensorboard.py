@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from importlib.util import find_spec
 from typing import Any
 
+from normlab.errors import UserError
 from normlab.records.record import RunRecord, Score
 from normlab.train.sinks import NO_SCORES, Row, RunInfo, Sink, merged
 
@@ -16,11 +17,11 @@ FOLDER = "tensorboard"
 
 
 class TensorBoard(Sink):
-    """Writes rows as scalars; ValueError if TensorBoard is not installed."""
+    """Writes rows as scalars; UserError if TensorBoard is not installed."""
 
     def __init__(self) -> None:
         if find_spec("tensorboard") is None:
-            raise ValueError(
+            raise UserError(
                 "sink=tensorboard needs the package tensorboard: pip install -c constraints.txt -e "
                 "'.[tensorboard]'"
             )

@@ -24,6 +24,7 @@ from typing import Any, Literal, NamedTuple
 from urllib.parse import urlsplit
 from urllib.request import getproxies, proxy_bypass
 
+from normlab.errors import UserError
 from normlab.records.files import atomic_write
 from normlab.records.labels import batch_label, corpus_label, norm_label, placement_label
 from normlab.records.record import RunRecord, Score, plain
@@ -96,7 +97,7 @@ def workspace(
 ) -> Any:
     """Return an unsaved `wandb_workspaces.workspaces.Workspace`.
 
-    `where` maps config keys to the values of the runs to show. Raises `ValueError` if the package
+    `where` maps config keys to the values of the runs to show. Raises `UserError` if the package
     `wandb-workspaces` is not installed.
     """
     try:
@@ -104,7 +105,7 @@ def workspace(
         import wandb_workspaces.workspaces as ws
     except ModuleNotFoundError:
         cure = "pip install -c constraints.txt wandb-workspaces"
-        raise ValueError(f"a workspace needs the package wandb-workspaces: {cure}") from None
+        raise UserError(f"a workspace needs the package wandb-workspaces: {cure}") from None
     sections = [
         ws.Section(
             name=title,

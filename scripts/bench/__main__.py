@@ -13,6 +13,8 @@ import sys
 from importlib import import_module
 from pathlib import Path
 
+from normlab.errors import UserError
+
 SUBJECTS = ("train", "norms", "decode", "peers")
 
 
@@ -25,7 +27,7 @@ def main(argv: list[str]) -> int:
     place = "bench.peers.run" if subject == "peers" else f"bench.{subject}"
     try:
         return import_module(place).main(rest)
-    except ValueError as error:
+    except UserError as error:
         print(f"bench {subject}: {error}", file=sys.stderr)
         return 1
 

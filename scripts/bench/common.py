@@ -8,6 +8,7 @@ from typing import Any
 
 from bench.corpus import SyntheticCorpus, SyntheticImages
 from normlab.config.compose import compose, to_dict
+from normlab.errors import UserError
 from normlab.records.files import atomic_write
 from normlab.tasks.base import Task
 from normlab.tasks.images import Classification
@@ -47,10 +48,10 @@ def bench_parser(subject: str, about: str, examples: str) -> argparse.ArgumentPa
 
 
 def require_positive(arguments: argparse.Namespace, *names: str) -> None:
-    """Raise ValueError naming the option that is below one."""
+    """Raise UserError naming the option that is below one."""
     for name in names:
         if getattr(arguments, name) < 1:
-            raise ValueError(f"--{name}={getattr(arguments, name)} must be at least 1")
+            raise UserError(f"--{name}={getattr(arguments, name)} must be at least 1")
 
 
 def bench_config(overrides: Sequence[str]) -> dict[str, Any]:

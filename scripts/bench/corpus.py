@@ -12,6 +12,7 @@ import numpy as np
 
 from normlab.data.corpus import Corpus, Form, ParallelText
 from normlab.data.images import Images, ImageSource
+from normlab.errors import UserError
 
 _CORRELATION = 0.95  # between the logarithms of the lengths of a pair
 _SCORED_PAIRS = 200
@@ -66,7 +67,7 @@ class SyntheticCorpus(Corpus):
         flat = rng.choice(self.words, size=lengths.sum(), p=frequency / frequency.sum())
         if whole_vocabulary:
             if len(flat) < self.words:
-                raise ValueError(f"{pairs} pairs are too few for {self.words} words: give more")
+                raise UserError(f"{pairs} pairs are too few for {self.words} words: give more")
             flat[: self.words] = np.arange(self.words)
         sentences = np.split(rng.permutation(flat), np.cumsum(lengths.ravel())[:-1])
         lines = [" ".join(f"w{word}" for word in sentence) for sentence in sentences]

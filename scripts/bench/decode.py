@@ -24,6 +24,7 @@ from bench.common import (
     write_json,
 )
 from normlab.commands._terminal import print_table
+from normlab.errors import UserError
 from normlab.models.base import Decoding
 from normlab.models.decoding import Hypothesis, SearchSettings
 from normlab.models.seq2seq import Seq2Seq
@@ -96,11 +97,11 @@ def start(
     """Build a model and the batches it is to decode: `sentences` neighbours by length in each."""
     task = bench_task(config, pairs=pairs)
     if not isinstance(task, Translation):
-        raise ValueError("decode measures translation: leave task= out")
+        raise UserError("decode measures translation: leave task= out")
     model = build_model(config, task).to(runtime.device, runtime.parameter_dtype).eval()
     lengths = task.lengths("valid").sum(1)
     if len(lengths) < batches * sentences:
-        raise ValueError(
+        raise UserError(
             f"the corpus has {len(lengths)} sentences to decode, and {batches} batches of "
             f"{sentences} were asked for: lower --batches"
         )

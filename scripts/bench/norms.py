@@ -22,6 +22,7 @@ from bench.common import (
     write_json,
 )
 from normlab.commands._terminal import print_table
+from normlab.errors import UserError
 from normlab.models.folding import fold
 from normlab.norms.base import Norm, Stream, running_norms
 from normlab.tasks.images import Classification, ImageBatch
@@ -83,12 +84,12 @@ def plan(
 ) -> tuple[Shape, dict[str, list[Candidate]]]:
     """Return the shape of a norm alone, and the candidates by group; folded ones take no step.
 
-    Raises ValueError for a task other than translation and images.
+    Raises UserError for a task other than translation and images.
     """
     first = next(iter(configs.values()))
     task = bench_task(first)
     if not isinstance(task, Translation | Classification):
-        raise ValueError(
+        raise UserError(
             f"task={first['choices']['task']}: translation and images are timed; "
             "`python scripts/bench train --norms ln,bn task=lm` times steps of the others"
         )

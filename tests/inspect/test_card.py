@@ -100,7 +100,7 @@ def test_a_card_is_carried_out_and_written(made):
 @pytest.mark.parametrize(
     ("chosen", "reason"),
     [
-        (["norm=ln", "placement=post"], "ValueError: placement: a residual network has its norms"),
+        (["norm=ln", "placement=post"], "on images: placement: a residual network has its norms"),
         (["norm=gn", "norm.groups=32"], "groups=32 does not divide the width 8"),
         (["norm=scale"], "raises TypeError: no padding"),
     ],

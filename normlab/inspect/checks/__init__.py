@@ -9,6 +9,6 @@ from normlab.inspect.question import questions
 
 
 def compute(name: str) -> list[Evidence]:
-    """Run a check and return its evidence; for an unknown name, ValueError lists all checks."""
+    """Run a check and return its evidence; for an unknown name, UserError lists all checks."""
     (found,) = questions("claim", names=[name])
     return found.ask()

@@ -10,6 +10,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from normlab.claims.evidence import Evidence
+from normlab.errors import UserError
 from normlab.inspect.checks.tools import (
     LENGTH,
     SEED,
@@ -48,7 +49,7 @@ def alone() -> list[Evidence]:
     refusal = "it takes them"
     try:
         run(rows, longer)
-    except ValueError:  # the error message may change, but not the published finding
+    except UserError:  # the error message may change, but not the published finding
         kind = type(rows).__name__
         refusal = f"{kind} keeps statistics for num_positions=32 positions, and position 39 came"
     alone = "a sentence alone has another output than in a batch"

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor, nn
 from torch.func import functional_call
 
+from normlab.errors import UserError
 from normlab.inspect.foreign.example import first_line
 from normlab.inspect.foreign.load import load_model, taken, tokenized
 from normlab.inspect.foreign.norms import eps_of
@@ -28,7 +29,7 @@ Batch = dict[str, Tensor]
 class Language:
     """A language model in float32, with batches for its own loss (next-token or masked-token).
 
-    `place` is a folder or a Hugging Face id. Raises ValueError if it cannot be loaded or used.
+    `place` is a folder or a Hugging Face id. Raises UserError if it cannot be loaded or used.
     """
 
     def __init__(self, place: str, *, trust: bool) -> None:
@@ -40,19 +41,19 @@ class Language:
         names = auto.MODEL_FOR_CAUSAL_LM_MAPPING_NAMES.values()
         causal = self.kind in names or "CausalLM" in self.kind
         if self.model.config.is_encoder_decoder or not (self.masked or causal):
-            raise ValueError(
+            raise UserError(
                 f"{place} is a {self.kind}, which has no loss on text: give a causal or masked "
                 "language model, such as GPT2LMHeadModel or BertForMaskedLM"
             )
         if self.tokenizer is None or (self.masked and self.tokenizer.mask_token_id is None):
-            raise ValueError(f"{place} has no tokenizer{' with a mask token' * self.masked}")
+            raise UserError(f"{place} has no tokenizer{' with a mask token' * self.masked}")
         self.tokenizer.padding_side = "right"
         ids = torch.ones(2, 8, dtype=torch.long)
         ids[1, -1] = 2
         with torch.no_grad():
             earlier = self.model.float()(ids).logits[:, :-1]
         if not self.masked and _apart(*earlier) > 1e-5:
-            raise ValueError(f"{place}: {self.kind} sees later tokens, so its loss is useless")
+            raise UserError(f"{place}: {self.kind} sees later tokens, so its loss is useless")
 
     def batches(self, lines: list[str], seed: int) -> Iterator[Batch]:
         """Yield the lines in batches; the labels of tokens that are not predicted are -100."""
@@ -83,7 +84,7 @@ class Language:
         """Return a model's mean loss per predicted token."""
         pairs = [(self.predicted(batch), float(model(**batch).loss)) for batch in batches]
         if not pairs:
-            raise ValueError("the held-out lines have no token to predict: give longer lines")
+            raise UserError("the held-out lines have no token to predict: give longer lines")
         return sum(n * loss for n, loss in pairs) / sum(n for n, _ in pairs)
 
 
@@ -104,7 +105,7 @@ def adapt(
     and decays linearly to 0; for new gains and DyT's alpha it is multiplied by their initial RMS.
     There is no weight decay and no dropout.
 
-    Raises ValueError if the loss is no longer finite.
+    Raises UserError if the loss is no longer finite.
     """
     swapped = {path: m for path, m in model.named_modules() if isinstance(m, Swapped)}
     news = {weight: name for m in swapped.values() for name, weight in m.named_parameters()}
@@ -131,7 +132,7 @@ def adapt(
             a = min(1.0, step / (taper + 1))
             loss = model(**next(batches)).loss
             if not loss.isfinite():
-                raise ValueError(f"the loss is {loss} at step {step}: lower --lr, now {lr:g}")
+                raise UserError(f"the loss is {loss} at step {step}: lower --lr, now {lr:g}")
             optimizer.zero_grad()
             loss.backward()
             nn.utils.clip_grad_norm_(model.parameters(), 1.0)
@@ -148,7 +149,7 @@ def save(model: Any, language: Language, batch: Batch, out: Path, *, keep: bool)
     The config's eps becomes `EPS`. The saved folder is loaded again to check it, and moved to `out`
     if `keep`. Returns the relative RMS difference between both models' logits for the batch.
 
-    Raises ValueError, and leaves no files, if the class cannot express the model.
+    Raises UserError, and leaves no files, if the class cannot express the model.
     """
     from transformers import AutoTokenizer
 
@@ -160,7 +161,7 @@ def save(model: Any, language: Language, batch: Batch, out: Path, *, keep: bool)
         try:
             language.model.save_pretrained(folder, state_dict=values)
         except Exception as error:  # transformers raises exceptions of any class
-            raise ValueError(f"--out {out} cannot be written: {first_line(error)}") from error
+            raise UserError(f"--out {out} cannot be written: {first_line(error)}") from error
         finally:
             config.update(eps)
         tokenizer = AutoTokenizer.from_pretrained(language.folder, trust_remote_code=language.trust)
@@ -168,11 +169,11 @@ def save(model: Any, language: Language, batch: Batch, out: Path, *, keep: bool)
         loaded, *_ = load_model(str(folder), trust=language.trust)
         for path, new in model.named_modules():
             if isinstance(new, Swapped) and eps_of(loaded.get_submodule(path)) != EPS:
-                raise ValueError(f"--out: {path} of {language.kind} takes no eps from config.json")
+                raise UserError(f"--out: {path} of {language.kind} takes no eps from config.json")
         given, real = {k: x for k, x in batch.items() if k != "labels"}, batch["attention_mask"] > 0
         apart = _apart(loaded(**given).logits[real], model(**given).logits[real])
         if not apart <= _APART:
-            raise ValueError(f"--out: the logits of the saved model differ by {apart:.1g}")
+            raise UserError(f"--out: the logits of the saved model differ by {apart:.1g}")
         if keep:
             folder.rename(out)
     return apart
@@ -182,14 +183,14 @@ def _weights(model: nn.Module, original: nn.Module) -> dict[str, Tensor]:
     """Return weights with which the original class, at an eps of `EPS`, computes the same.
 
     Its gains are `sqrt(EPS) gain`: `sqrt(EPS) gain (x - mean) / sqrt(var + EPS)` differs from
-    `gain (x - mean)` by a relative error of var / (2 EPS). ValueError if a norm is not swapped.
+    `gain (x - mean)` by a relative error of var / (2 EPS). UserError if a norm is not swapped.
     """
     values = model.state_dict()
     for path, old in original.named_modules(remove_duplicate=False):
         if is_norm(old):
             new = model.get_submodule(path)
             if not isinstance(new, Swapped):
-                raise ValueError(f"--out: {path} must be swapped too: all norms share one eps")
+                raise UserError(f"--out: {path} must be swapped too: all norms share one eps")
             x = torch.randn(1, 2, len(new.weight)).movedim(-1, new.axis)
             zeros = {name: torch.zeros_like(weight) for name, weight in old.named_parameters()}
             plus = float(functional_call(old, zeros, x).any())  # Gemma's gain is 1 + weight

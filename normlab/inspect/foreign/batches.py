@@ -9,6 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from normlab.errors import UserError
 from normlab.inspect.foreign.example import Example, Forward, Key
 
 MASKS = {
@@ -28,15 +29,15 @@ KEPT = 8  # at most so many batches are used for statistics and calibration
 
 
 def first_batches(batches: Any) -> list[Any]:
-    """Return up to `KEPT` batches of an iterable, or the one batch given; ValueError for none."""
+    """Return up to `KEPT` batches of an iterable, or the one batch given; UserError for none."""
     tensors = isinstance(batches, tuple) and any(isinstance(each, Tensor) for each in batches)
     if tensors or isinstance(batches, Mapping | Tensor):
         return [batches]
     if not isinstance(batches, Iterable):
-        raise ValueError(f"batches is a {type(batches).__name__}: give a list of inputs")
+        raise UserError(f"batches is a {type(batches).__name__}: give a list of inputs")
     found = list(islice(batches, KEPT))
     if not found:
-        raise ValueError("batches is empty; if it is a generator, it is already used up")
+        raise UserError("batches is empty; if it is a generator, it is already used up")
     return found
 
 
@@ -51,23 +52,23 @@ def example_of(
 ) -> Example:
     """Return a batch's longest rows as an example, cut to the real positions of the longest one.
 
-    Raises ValueError with a one-sentence message if the inputs cannot be examined.
+    Raises UserError with a one-sentence message if the inputs cannot be examined.
     """
     names = [] if forward else [*inspect.signature(model.forward).parameters]
     config = getattr(model, "config", None)
     device = next((each.device for each in model.parameters()), torch.device("cpu"))
     values = values_of(batch, device)
     if values.get("past_key_values") is not None:
-        raise ValueError("past_key_values: a cache holds tokens of earlier calls; leave it out")
+        raise UserError("past_key_values: a cache holds tokens of earlier calls; leave it out")
     named = {k: names[k] if isinstance(k, int) and k < len(names) else str(k) for k in values}
     key, kind = _mask(values, named, mask.to(device) if isinstance(mask, Tensor) else mask)
     inputs = [k for k in named if k != key and isinstance(values[k], Tensor) and values[k].ndim]
     if not inputs:
-        raise ValueError(f"the inputs have no tensor: {', '.join(named.values()) or 'nothing'}")
+        raise UserError(f"the inputs have no tensor: {', '.join(named.values()) or 'nothing'}")
     main = min(inputs, key=lambda k: (*_TOKENS, named[k]).index(named[k]))
     x, marks = values[main], values[key] if kind else None
     if not x.numel():
-        raise ValueError(f"{named[main]} is empty: it has the shape {[*x.shape]}")
+        raise UserError(f"{named[main]} is empty: it has the shape {[*x.shape]}")
     axis = _token_axis(model, x, named[main], marks)
     length = 0 if axis is None else x.shape[axis]
     size = x.shape[int(axis == 0)] if marks is None else len(marks)
@@ -91,12 +92,12 @@ def example_of(
         if axes and shape[0] in (1, size) and not named.get(k, "").startswith(of_decoder):
             by_token[k] = axes[0]
     if main not in by_row:
-        raise ValueError(f"{named[main]} has the shape {[*x.shape]}, but the mask has {size} rows")
+        raise UserError(f"{named[main]} has the shape {[*x.shape]}, but the mask has {size} rows")
     example = Example(values, type(batch), by_row, by_token, key, kind)
     pads = ~example.real
     pad = getattr(config, "pad_token_id", None)
     if isinstance(pad, int) and pads.any() and torch.equal(x == pad, ~pads):
-        raise ValueError(
+        raise UserError(
             f"{named.get(key, 'mask')} marks only the padding of {named[main]} (pad_token_id "
             f"{pad}) as real: invert it"
         )
@@ -133,25 +134,25 @@ def _mask(values: dict[Key, Any], named: Mapping[Key, str], mask: Any) -> tuple[
     else:
         keys = [key for key, name in named.items() if mask in (key, name)]
         if not keys:
-            raise ValueError(f"mask={mask!r}: the inputs are {', '.join(named.values())}")
+            raise UserError(f"mask={mask!r}: the inputs are {', '.join(named.values())}")
     key = keys[0]
     name, given = named.get(key, "mask"), values[key]
     if not isinstance(given, Tensor) or given.ndim not in (1, 2):
         shape = [*given.shape] if isinstance(given, Tensor) else type(given).__name__
-        raise ValueError(f"{name} is {shape}: a mask has the shape [rows, positions]")
+        raise UserError(f"{name} is {shape}: a mask has the shape [rows, positions]")
     if given.ndim == 1:
         return key, "lengths"
     kind = "padding" if MASKS.get(name) == "padding" else "real"
     odd = given[(given != 0) & (given != 1)]
     if len(odd) and not (kind == "padding" and bool((odd == -torch.inf).all())):
-        raise ValueError(
+        raise UserError(
             f"{name} has the value {odd[0].item():.4g}: give 1 for real tokens and 0 for padding "
             "(a mask that is added to attention scores cannot be used here)"
         )
     empty = ((given != 0) == (kind == "padding")).all(1).nonzero().flatten().tolist()
     if empty:
         marks = "True for padding" if kind == "padding" else "1 for real tokens"
-        raise ValueError(f"{name}: row {empty[0]} is all padding; is it inverted? Give {marks}")
+        raise UserError(f"{name}: row {empty[0]} is all padding; is it inverted? Give {marks}")
     return key, kind
 
 
@@ -163,7 +164,7 @@ def _token_axis(model: nn.Module, x: Tensor, name: str, mask: Tensor | None) -> 
         if x.shape[:2] == (length, size) and size != length:
             return 0
         if not axes:
-            raise ValueError(f"{name} {[*x.shape]} has no token axis of its mask's length {length}")
+            raise UserError(f"{name} {[*x.shape]} has no token axis of its mask's length {length}")
         return axes[0]
     kinds = (nn.RNNBase, nn.MultiheadAttention)
     if type(model).__module__.startswith("torch.nn") and any(

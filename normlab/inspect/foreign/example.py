@@ -12,6 +12,8 @@ import torch
 from jaxtyping import Bool
 from torch import Tensor, nn
 
+from normlab.errors import UserError
+
 Key = str | int | None
 """An input's name or position, or None for a mask that is not passed to the model."""
 Forward = Callable[[nn.Module, Any], Any]
@@ -19,7 +21,7 @@ Side = Literal["left", "right"]
 _NO_CONTENT = ("position", "type_id", "mask", "length", "label", "cache")
 
 
-class ModelFailed(ValueError):
+class ModelFailed(UserError):
     """The model raised an exception; the message has its type and its first line."""
 
 
@@ -41,9 +43,9 @@ class Overlap:
     kept: int = 0
 
     def __call__(self, y: Tensor, base: Tensor) -> tuple[Tensor, Tensor]:
-        """Return views of both tensors with the same shape; ValueError if there are none."""
+        """Return views of both tensors with the same shape; UserError if there are none."""
         if y.ndim != base.ndim or any(a < b for a, b in zip(y.shape, base.shape, strict=True)):
-            raise ValueError(f"the output is {[*y.shape]}, but {[*base.shape]} for one row alone")
+            raise UserError(f"the output is {[*y.shape]}, but {[*base.shape]} for one row alone")
         for axis, few in enumerate(base.shape):
             kept = self.kept if y.shape[axis] == few == self.size else few
             y, base = (
@@ -211,7 +213,7 @@ def call(
 def run(model: nn.Module, example: Example, forward: Forward | None = None) -> Tensor:
     """Return the output to compare: `logits`, `last_hidden_state` or the first float tensor.
 
-    Raises ModelFailed if the model raises an exception, ValueError if it returns no such tensor.
+    Raises ModelFailed if the model raises an exception, UserError if it returns no such tensor.
     """
     try:
         output = call(model, example, forward)
@@ -221,7 +223,7 @@ def run(model: nn.Module, example: Example, forward: Forward | None = None) -> T
 
 
 def looked_at(output: Any) -> Tensor:
-    """Return the tensor to compare from a model's output; ValueError if there is none."""
+    """Return the tensor to compare from a model's output; UserError if there is none."""
     if isinstance(output, nn.utils.rnn.PackedSequence):
         return nn.utils.rnn.pad_packed_sequence(output, batch_first=True)[0]
     for name in ("logits", "last_hidden_state"):
@@ -231,7 +233,7 @@ def looked_at(output: Any) -> Tensor:
     for value in tensors(output):
         if value.is_floating_point() and value.ndim:
             return value
-    raise ValueError(
+    raise UserError(
         f"the model returns a {type(output).__name__} without a float tensor that has rows: "
         "return one with forward=lambda model, batch: ..."
     )

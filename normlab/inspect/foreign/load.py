@@ -13,6 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from normlab.data.corpus import decoded
+from normlab.errors import UserError
 from normlab.inspect.foreign.batches import KEPT
 from normlab.inspect.foreign.example import first_line
 
@@ -43,14 +44,14 @@ def load_hf(place: str, text: Path | None = None, *, trust: bool = False) -> Loa
     `trust`. A text model gets the first 64 lines of the file `text`, or built-in sentences; without
     a tokenizer, and for images and sound, the inputs are random.
 
-    Raises ValueError with a one-sentence message if the model or its inputs cannot be loaded.
+    Raises UserError with a one-sentence message if the model or its inputs cannot be loaded.
     """
     lines = read_lines(text) if text else TEXT
     model, tokenizer, _, note = load_model(place, trust=trust)
     wants = model.main_input_name
     if text and tokenizer is None:
         why = "has no tokenizer" if wants == "input_ids" else f"takes {wants}"
-        raise ValueError(f"{place} {why}, so --text cannot be used")
+        raise UserError(f"{place} {why}, so --text cannot be used")
     if tokenizer is None:
         note = (" (there is no tokenizer)" if wants == "input_ids" else "") + note
         return Loaded(model, [_random_inputs(model, wants)], f"inputs: random {wants}{note}")
@@ -64,9 +65,9 @@ def load_hf(place: str, text: Path | None = None, *, trust: bool = False) -> Loa
 
 
 def read_lines(text: Path) -> list[str]:
-    """Return the lines of a file that are not blank; ValueError if there is no such file."""
+    """Return the lines of a file that are not blank; UserError if there is no such file."""
     if not text.is_file():
-        raise ValueError(f"--text {text}: no such file")
+        raise UserError(f"--text {text}: no such file")
     with text.open("rb") as opened:
         return [line for line in decoded(opened, origin=str(text)) if line.strip()]
 
@@ -80,7 +81,7 @@ def load_model(place: str, *, trust: bool) -> tuple[Any, Any, Path, str]:
         import transformers
     except ImportError:
         install = "pip install -c constraints.txt transformers"
-        raise ValueError(f"--hf needs transformers: {install}") from None
+        raise UserError(f"--hf needs transformers: {install}") from None
     folder = _folder(place, trust=trust)
     transformers.utils.logging.set_verbosity_error()
     transformers.utils.logging.disable_progress_bar()
@@ -96,7 +97,7 @@ def load_model(place: str, *, trust: bool) -> tuple[Any, Any, Path, str]:
         said = first_line(error)
         if "trust_remote_code" in str(error):
             said = "it needs the Python code in its folder; --trust-remote-code runs that code"
-        raise ValueError(f"{place} cannot be loaded: {said}") from error
+        raise UserError(f"{place} cannot be loaded: {said}") from error
     missing = ", ".join(sorted(found["missing_keys"])[:3])
     note = f"; not in the checkpoint, so randomly initialized: {missing}" if missing else ""
     files = (each for name in _VOCABULARY for each in folder.glob(name))
@@ -116,7 +117,7 @@ def tokenized(tokenizer: Any, lines: Sequence[str]) -> Iterator[Any]:
 
 
 def _random_inputs(model: Any, wants: str) -> dict[str, Tensor]:
-    """Return four rows of random inputs, text and audio padded; ValueError for other inputs."""
+    """Return four rows of random inputs, text and audio padded; UserError for other inputs."""
     config, generator = model.config, torch.Generator().manual_seed(0)
     names = ("num_mel_bins", "max_length", "max_source_positions", "image_size", "num_channels")
     bins, length, frames, size, channels = (getattr(config, name, None) for name in names)
@@ -129,7 +130,7 @@ def _random_inputs(model: Any, wants: str) -> dict[str, Tensor]:
         "input_features": (bins, 2 * frames) if bins and frames else (200, width),
     }
     if wants not in shapes:
-        raise ValueError(
+        raise UserError(
             f"{type(model).__name__} takes {wants}: give its inputs with --module and --inputs"
         )
     batch = {wants: torch.randn(4, *(shape := shapes[wants]), generator=generator)}
@@ -152,25 +153,25 @@ def taken(model: Any, batch: Any) -> dict[str, Tensor]:
 
 
 def _folder(place: str, *, trust: bool) -> Path:
-    """Return a model's folder, downloaded if `place` is an id; ValueError if it has no weights."""
+    """Return a model's folder, downloaded if `place` is an id; UserError if it has no weights."""
     folder = Path(place)
     if not folder.is_dir():
         if folder.exists() or place.count("/") > 1 or place.startswith((".", "/", "~")):
-            raise ValueError(f"{place} is not a folder: give one that save_pretrained wrote")
+            raise UserError(f"{place} is not a folder: give one that save_pretrained wrote")
         from huggingface_hub import snapshot_download
 
         try:
             files = [*_FILES, "*.py"] if trust else _FILES
             folder = Path(snapshot_download(place, allow_patterns=files))
         except Exception as error:
-            raise ValueError(
+            raise UserError(
                 f"{place} is not a folder and cannot be downloaded from huggingface.co "
                 f"({first_line(error)}): give the folder of a model"
             ) from error
     if not (folder / "config.json").is_file():
-        raise ValueError(f"{place} has no config.json: give a folder that save_pretrained wrote")
+        raise UserError(f"{place} has no config.json: give a folder that save_pretrained wrote")
     if not any(folder.glob("*.safetensors")):
-        raise ValueError(
+        raise UserError(
             f"{place} has no *.safetensors, and normlab loads no pickled weights (they can run "
             "code): convert them with from_pretrained and save_pretrained"
         )
@@ -181,25 +182,25 @@ def load_names(model: str, inputs: str) -> Loaded:
     """Import a model and batches, each from a `package.module:name`; functions are called."""
     made = _imported(model)
     if not isinstance(made, nn.Module):
-        raise ValueError(f"--module {model} is a {type(made).__name__}, not an nn.Module")
+        raise UserError(f"--module {model} is a {type(made).__name__}, not an nn.Module")
     return Loaded(made, _imported(inputs))
 
 
 def _imported(place: str) -> Any:
     name, _, attribute = place.partition(":")
     if not (name and attribute):
-        raise ValueError(f"{place}: expected package.module:name")
+        raise UserError(f"{place}: expected package.module:name")
     sys.path.insert(0, "")
     try:
         module = import_module(name)
     except ModuleNotFoundError as error:
-        raise ValueError(f"{place}: there is no module {error.name}") from error
+        raise UserError(f"{place}: there is no module {error.name}") from error
     finally:
         sys.path.remove("")
     if not hasattr(module, attribute):
         near = get_close_matches(attribute, vars(module), n=1)
         said = f"; did you mean {near[0]}?" if near else ""
-        raise ValueError(f"{place}: {name} has no {attribute}{said}")
+        raise UserError(f"{place}: {name} has no {attribute}{said}")
     value = getattr(module, attribute)
     if isinstance(value, nn.Module) or not callable(value):
         return value
@@ -208,6 +209,6 @@ def _imported(place: str) -> Any:
     except Exception as error:  # the user's code may raise anything
         last = extract_tb(error.__traceback__)[-1]
         where = f"{Path(last.filename).name}:{last.lineno}"
-        raise ValueError(
+        raise UserError(
             f"{place} raised {type(error).__name__} in {where}: {first_line(error)}"
         ) from error

@@ -13,6 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from normlab.errors import UserError
 from normlab.inspect.foreign.batches import values_of
 from normlab.inspect.foreign.calls import inside, record
 from normlab.inspect.foreign.example import (
@@ -189,7 +190,7 @@ def padding(about: Foreign) -> Finding:
         found = {name: about.moved(variant, base) for name in variants}
         how = f"One row of {short.length:,} positions, padded by {n:,}; longer rows fail"
     if base is None and max(each.wide for each in found.values()) <= LEAK:
-        with suppress(ValueError):
+        with suppress(UserError):
             found["shortest row in its batch"] = about.rounding()
     return leak(about, found, variants, "padding", how, base)
 

@@ -13,6 +13,7 @@ from typing import Any, Literal
 import torch
 from torch import Tensor, nn
 
+from normlab.errors import UserError
 from normlab.inspect.foreign.batches import example_of, first_batches
 from normlab.inspect.foreign.example import Forward, ModelFailed
 from normlab.inspect.foreign.norms import FoundNorm
@@ -120,10 +121,10 @@ def inspect(
 
     The model is examined in eval mode. Afterwards it and the process's state are restored.
 
-    Raises ValueError with a one-sentence message if the model or inputs cannot be examined.
+    Raises UserError with a one-sentence message if the model or inputs cannot be examined.
     """
     if batches is None:
-        raise ValueError(
+        raise UserError(
             f"normlab.inspect cannot examine a {type(model).__name__} without its inputs: "
             "normlab.inspect(model, batches)"
         )
@@ -133,7 +134,7 @@ def inspect(
     model, given = unwrapped(model), first_batches(batches)
     check(model)
     if min(rows, tokens) < 1:
-        raise ValueError(f"rows={rows}, tokens={tokens}: give at least one of each")
+        raise UserError(f"rows={rows}, tokens={tokens}: give at least one of each")
     with unchanged(model, given):
         model.eval()
         for longest in (tokens, sys.maxsize):  # then uncut, for models that accept only one length
@@ -147,7 +148,7 @@ def inspect(
             except ModelFailed as error:
                 if longest > tokens:
                     text = f"the model cannot run one row of the first batch: {error}"
-                    raise ValueError(text) from error
+                    raise UserError(text) from error
         findings: dict[str, Finding] = {}
         for each in dict.fromkeys(asked):
             runs = findings.get("forward", Finding(""))
@@ -155,7 +156,7 @@ def inspect(
             broken = runs.verdict == "broken" and not nan
             try:
                 found = Finding.none("the forward pass is broken") if broken else each.ask(about)
-            except ValueError as error:
+            except UserError as error:
                 found = Finding.none(str(error))
             findings[each.name] = replace(found, name=each.name)
     return Report(about.title, findings, about.__dict__.get("norms", []))
@@ -173,16 +174,16 @@ def unwrapped(model: nn.Module) -> nn.Module:
 
 
 def check(model: nn.Module) -> None:
-    """Raise ValueError for a model that is quantized, sharded, scripted or on the meta device."""
+    """Raise UserError for a model that is quantized, sharded, scripted or on the meta device."""
     if isinstance(model, torch.jit.ScriptModule):
-        raise ValueError("a scripted model cannot be hooked: give the original nn.Module")
+        raise UserError("a scripted model cannot be hooked: give the original nn.Module")
     for name, weight in model.named_parameters():
         if weight.is_meta:
-            raise ValueError(f"{name} is on the meta device: load its values first")
+            raise UserError(f"{name} is on the meta device: load its values first")
         if type(weight).__name__ == "DTensor" or "fsdp" in type(model).__module__:
-            raise ValueError(f"{name} is sharded: give the model on one device")
+            raise UserError(f"{name} is sharded: give the model on one device")
         if weight.dtype not in (*WIDE, torch.float64, torch.complex128):
-            raise ValueError(f"{name} is {weight.dtype}: give the unquantized model")
+            raise UserError(f"{name} is {weight.dtype}: give the unquantized model")
     for name, module in model.named_modules():
         if ".quantized" in type(module).__module__:
-            raise ValueError(f"{name} is quantized: give the unquantized model")
+            raise UserError(f"{name} is quantized: give the unquantized model")

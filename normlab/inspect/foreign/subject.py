@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from torch.backends import mha
 from torch.utils._pytree import tree_flatten, tree_unflatten
 
+from normlab.errors import UserError
 from normlab.inspect.foreign.calls import Call, inside, record
 from normlab.inspect.foreign.example import Example, Forward, Overlap, run, tensors
 from normlab.inspect.foreign.norms import FoundNorm, find_norms
@@ -97,7 +98,7 @@ class Foreign:
     def output(self, variant: Example, *, wide: bool = False, fast: bool = False) -> Tensor:
         """Return row 0's output for a variant, at the real positions of row 0 alone.
 
-        Raises ModelFailed if the model fails, ValueError if its output has other axes.
+        Raises ModelFailed if the model fails, UserError if its output has other axes.
         """
         key = variant, wide, fast
         if key in self._outputs:
@@ -138,7 +139,7 @@ class Foreign:
     def rounding(self) -> Moved:
         """Return how far the shortest row alone is from the same row in its batch.
 
-        Only the model's dtype is used: without leaks, this is rounding. Raises ValueError if the
+        Only the model's dtype is used: without leaks, this is rounding. Raises UserError if the
         row is too short for the model, or the output has no batch axis.
         """
         example, last = self.example, self.example.size - 1
@@ -148,7 +149,7 @@ class Foreign:
             y0 = run(self.model, example.alone(last), self.forward)
         axes = [n for n, size in enumerate(alone) if size != batch.shape[n]]
         if not axes:
-            raise ValueError("the output has no batch axis")
+            raise UserError("the output has no batch axis")
         y, y0 = Overlap(example.side)(batch.narrow(axes[0], last, 1), y0)
         return Moved(0.0, moved(y, y0), _argmax(y, y0))
 
@@ -191,7 +192,7 @@ def locate(about: Foreign, variant: Example, base: Example, seen: str) -> tuple[
             tries: list[tuple[float, int, Call]] = []
             for call in _suspects(former, found, overlap)[: TRIES if left > LEAK else 0]:
                 names = kept | _alike(call, former)
-                with suppress(ValueError), _keeping(model, former, names, overlap):
+                with suppress(UserError), _keeping(model, former, names, overlap):
                     again = moved(*overlap(run(model, variant, about.forward), y))
                     tries.append((again, len(tries), call))
                     if again <= LEAK:
@@ -259,7 +260,7 @@ def _keeping(
         for number, (y, value) in enumerate(zip(parts, values, strict=False)):
             if isinstance(y, Tensor) and isinstance(value, Tensor):
                 parts[number] = y.clone()
-                with suppress(ValueError):
+                with suppress(UserError):
                     target, source = overlap(parts[number], value)
                     target.copy_(source)
         return tree_unflatten(parts, structure)

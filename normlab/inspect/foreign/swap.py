@@ -17,6 +17,7 @@ import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor, nn
 
+from normlab.errors import UserError
 from normlab.inspect.foreign.batches import first_batches
 from normlab.inspect.foreign.norms import eps_of
 from normlab.inspect.foreign.unchanged import unchanged
@@ -132,7 +133,7 @@ def swap(
     `attention_mask` marks. `forward(model, batch)` calls the model; `loss(output, batch)` is
     averaged before and after the swap. `inplace` changes the model itself, unless an error occurs.
 
-    Raises ValueError for an unknown norm or setting, no batches, a pattern that matches no norm, or
+    Raises UserError for an unknown norm or setting, no batches, a pattern that matches no norm, or
     a norm that computes something else, such as group norm.
     """
     check_name(norm)
@@ -152,7 +153,7 @@ def swap(
             for path in chosen
         }
         if not any(news.values()):
-            raise ValueError(f"all norms that sites={sites!r} matches are already {norm}")
+            raise UserError(f"all norms that sites={sites!r} matches are already {norm}")
         before = fmean(float(loss(run(batch), batch)) for batch in batches) if loss else None
         for path, called in shapes.items():
             calls = partial(_calls, {path: norms[path]}, run, batches, stop=len(called) == 1)
@@ -181,9 +182,9 @@ def swap(
 
 
 def check_name(norm: str) -> None:
-    """Raise ValueError if there is no such norm to swap to."""
+    """Raise UserError if there is no such norm to swap to."""
     if norm not in NEW:
-        raise ValueError(f"no norm {norm!r} to swap to; choose from {', '.join(NEW)}")
+        raise UserError(f"no norm {norm!r} to swap to; choose from {', '.join(NEW)}")
 
 
 def _forward(model: nn.Module, batch: Any) -> Any:
@@ -200,12 +201,12 @@ def is_norm(module: nn.Module) -> bool:
 
 
 def _chosen(norms: Iterable[str], patterns: Sequence[str]) -> list[str]:
-    """Return the paths of norms that match a pattern; ValueError if a pattern matches none."""
+    """Return the paths of norms that match a pattern; UserError if a pattern matches none."""
     for pattern in patterns:
         if not any(fnmatchcase(path, pattern) for path in norms):
             near = get_close_matches(pattern, norms, n=3, cutoff=0.3) or [*norms][:3]
             there = f"its norms include {', '.join(near)}" if near else "the model has no norms"
-            raise ValueError(f"sites={pattern!r} matches no norm; {there}")
+            raise UserError(f"sites={pattern!r} matches no norm; {there}")
     return [path for path in norms if any(fnmatchcase(path, pattern) for pattern in patterns)]
 
 
@@ -251,10 +252,10 @@ def _new(
 ) -> tuple[str, Swapped] | None:
     """Return the old norm's kind, found by experiment, and the new norm; None if already that kind.
 
-    Raises ValueError if the old norm is of no kind that can be swapped.
+    Raises UserError if the old norm is of no kind that can be swapped.
     """
     if shape is None:
-        raise ValueError(
+        raise UserError(
             f"{path} is never called, or is called with several tensors: leave it out of sites="
         )
     held = next((w for w in (*old.parameters(), *old.buffers()) if w.is_floating_point()), None)
@@ -269,7 +270,7 @@ def _new(
         if error < _SAME:
             break
     else:
-        raise ValueError(
+        raise UserError(
             f"{path} is a {type(old).__name__} that computes no batch, layer or RMS norm over one "
             f"axis of its input {['B', *shape[1:]]} and cannot be swapped: leave it out of sites="
         )
@@ -282,8 +283,8 @@ def _new(
     image = norm == "gn" and axis == 1 and len(shape) > 3
     try:
         made = make_norm("gn_sample" if image else norm, len(gain), **{**values, **options})
-    except ValueError as error:
-        raise ValueError(f"{path}: {error}") from None
+    except UserError as error:
+        raise UserError(f"{path}: {error}") from None
     center = (kind, norm) == ("ln", "none")
     shift = kind == "bn" or norm != "none" or getattr(old, "bias", None) is not None
     return kind, Swapped(made, axis, gain.detach().clone(), center=center, shift=shift).to(like)

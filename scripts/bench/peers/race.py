@@ -11,6 +11,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
+from normlab.errors import UserError
+
 _SCRIPTS = Path(__file__).resolve().parents[2]
 _ONE_THREAD = {
     name: "1" for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "TOKENIZERS_PARALLELISM")
@@ -85,7 +87,7 @@ class Program:
             return json.loads(line)
         self.close()
         said = self.log.read_text(errors="replace").strip().splitlines()
-        raise ValueError(said[-1].strip()[:300] if said else "it ended without a word")
+        raise UserError(said[-1].strip()[:300] if said else "it ended without a word")
 
 
 Kind = Literal["training", "decoding"]
@@ -184,17 +186,17 @@ class Race:
             return Path(sys.executable)
         reason = self.folder / f"{environment}.failed"
         if reason.exists():
-            raise ValueError(f"cannot be installed: {reason.read_text().strip()}")
+            raise UserError(f"cannot be installed: {reason.read_text().strip()}")
         found = self.folder / environment / "bin" / "python"
         if not os.access(found, os.X_OK):
-            raise ValueError(f"{found} is missing: run scripts/bench/peers.sh")
+            raise UserError(f"{found} is missing: run scripts/bench/peers.sh")
         return found
 
     @contextmanager
     def _leaves_if_it_fails(self, entry: Entry) -> Iterator[None]:
         try:
             yield
-        except (ValueError, OSError) as error:
+        except (UserError, OSError) as error:
             program = self.programs.pop(entry, None)
             if program is not None:
                 program.close()

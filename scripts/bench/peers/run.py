@@ -14,6 +14,7 @@ from bench.common import write_json
 from bench.peers.files import MODELS, write
 from bench.peers.race import ENTRIES, Entry, Kind, Race
 from bench.peers.table import figures, page
+from normlab.errors import UserError
 from normlab.records.files import atomic_write
 from normlab.train.runtime import Runtime
 
@@ -43,12 +44,12 @@ def main(argv: list[str]) -> int:
     arguments = parser().parse_args(argv)
     for name in ("rounds", "seconds", "warmup"):
         if getattr(arguments, name) <= 0:
-            raise ValueError(f"--{name}={getattr(arguments, name)} must be above 0")
+            raise UserError(f"--{name}={getattr(arguments, name)} must be above 0")
     names = tuple(arguments.only or [""])
     chosen = [entry for entry in ENTRIES if entry.name.startswith(names)]
     if not chosen:
         known = ", ".join(dict.fromkeys(entry.name for entry in ENTRIES))
-        raise ValueError(f"--only {' '.join(names)} names nothing; there are {known}")
+        raise UserError(f"--only {' '.join(names)} names nothing; there are {known}")
     folder = arguments.folder.resolve()
     work = write(folder / "work" / arguments.model, arguments.model)
     missing: list[dict[str, str]] = []
