@@ -8,10 +8,10 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from normlab.any_model.swap import swap as swap
     from normlab.commands.explain import explain as explain
     from normlab.config.compose import compose as compose
     from normlab.errors import UserError as UserError
-    from normlab.inspect.foreign.swap import swap as swap
     from normlab.inspect.model import inspect as inspect
     from normlab.norms.make import make_norm as make_norm
     from normlab.norms.pool import Stream as Stream
@@ -28,7 +28,7 @@ _HOMES = {
     "load_records": "notebook",
     "load_run": "train.loaded",
     "make_norm": "norms.make",
-    "swap": "inspect.foreign.swap",
+    "swap": "any_model.swap",
     "train": "train",
 }
 

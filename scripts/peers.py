@@ -28,7 +28,7 @@ sys.path.insert(0, str(ROOT))
 
 import normlab  # noqa: E402
 from normlab.records.files import atomic_write  # noqa: E402
-from tests.inspect.foreign.pairs import PAIRS, Case, case  # noqa: E402
+from tests.any_model.pairs import PAIRS, Case, case  # noqa: E402
 
 RELEVANT = ("batch_independence", "input_dependency", "eval_determinism")
 

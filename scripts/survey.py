@@ -30,8 +30,8 @@ from transformers.models.auto.configuration_auto import CONFIG_MAPPING
 from transformers.models.auto.modeling_auto import MODEL_MAPPING_NAMES
 
 import normlab
+from normlab.any_model.finding import questions
 from normlab.errors import UserError
-from normlab.inspect.question import questions
 from normlab.records.files import atomic_write
 
 FOLDER = Path(
@@ -364,7 +364,7 @@ def main(names: list[str]) -> None:
     """Ask about the named classes, or all, and write the results."""
     path = FOLDER / "findings.json"
     rows = json.loads(path.read_text("utf-8"))["classes"] if path.exists() else {}
-    questions("module")  # imports, once for all processes
+    questions()  # imports, once for all processes
     process = multiprocessing.get_context("fork")
     for name in names or classes():
         receive, send = process.Pipe(duplex=False)

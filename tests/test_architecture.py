@@ -21,7 +21,7 @@ FLOORS = (
     ("placements", "metrics", "data"),
     ("models",),
     ("tasks", "probes"),
-    ("train",),
+    ("train", "any_model"),
     ("studies",),
     ("reports",),
     ("claims", "notebook"),

@@ -43,7 +43,7 @@ class Explained:
     def __repr__(self) -> str:
         with redirect_stdout(StringIO()) as text:
             for title, paragraph, drawing, table in self.sections:
-                show(title, paragraph, table, drawing)
+                show(title, paragraph, *table, drawing)
         return text.getvalue().strip("\n")
 
 

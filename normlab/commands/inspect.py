@@ -30,7 +30,7 @@ from normlab.reports.table import averaged
 
 if TYPE_CHECKING:
     from normlab.inspect.model import Subject
-    from normlab.inspect.question import Finding, Question, Table
+    from normlab.inspect.question import Finding, Question
 
 Runs = dict[Path, RunRecord]  # by folder
 SHEET_FILE = "inspect.json"
@@ -136,7 +136,7 @@ def _one(subject: "Subject", asked: "Sequence[Question]", *, as_json: bool) -> d
         with at_work(f"{each.name}, {number + 1} of {len(asked)}"):
             findings[each.name] = found = each.ask(subject)
         if not as_json:
-            show(f"{each.name}: {each.text}", found.answer, found.table)
+            show(f"{each.name}: {each.text}", found.answer, *found.table)
     return sheet(subject, findings)
 
 
@@ -182,8 +182,8 @@ def _examine_foreign(parser: Parser, arguments: Namespace) -> int:
     if arguments.html and not arguments.html.absolute().parent.is_dir():
         parser.error(f"--html {arguments.html}: there is no such folder")
     with at_work("loading the model"):
-        from normlab.inspect.foreign.load import load_hf, load_names
-        from normlab.inspect.foreign.report import inspect
+        from normlab.any_model.load import load_hf, load_names
+        from normlab.any_model.report import inspect
 
         if arguments.hf:
             trust = arguments.trust_remote_code
@@ -198,21 +198,28 @@ def _examine_foreign(parser: Parser, arguments: Namespace) -> int:
     print(report.to_json() if arguments.json else f"{report}\n", end="")
     norms = report.findings.get("norms")
     if norms and norms.table.rows and not arguments.json:
-        show("Norms", "What each pools over was found by changing single values.", norms.table)
+        columns, rows = norms.table
+        text = "What each pools over was found by changing single values."
+        show("Norms", text, columns, rows)
     if arguments.html:
         report.to_html(arguments.html)
         print("" if arguments.json else f"written to {arguments.html}\n", end="")
     return int(any(found.verdict == "broken" for found in report.findings.values()))
 
 
-def show(title: str, text: str, table: "Table", drawing: Sequence[str] = ()) -> None:
+def show(
+    title: str,
+    text: str,
+    columns: Sequence[str],
+    rows: Sequence[Sequence[object]],
+    drawing: Sequence[str] = (),
+) -> None:
     """Print a title, a paragraph, a drawing and a table whose numbers are right-aligned."""
     print()
     print_prose(title)
     print_prose(text, indent="  ")
     for line in drawing:
         print(line)
-    columns, rows = table
     if rows:
         first = zip(columns, rows[0], strict=True)
         numeric = [column for column, value in first if not isinstance(value, str)]

@@ -66,9 +66,9 @@ def main(argv: list[str]) -> int:
 
 def _swap(given: Namespace, norm: str, **options: Any) -> int:
     with at_work("loading the model"):
-        from normlab.inspect.foreign.adapt import Language, adapt, save
-        from normlab.inspect.foreign.load import read_lines
-        from normlab.inspect.foreign.swap import check_name, swap
+        from normlab.any_model.adapt import Language, adapt, save
+        from normlab.any_model.load import read_lines
+        from normlab.any_model.swap import check_name, swap
 
         check_name(norm)
         if unknown := [key for key in options if key not in option_settings("norm", norm, "norm")]:

@@ -5,8 +5,9 @@ from collections.abc import Collection
 
 import torch
 
+from normlab.any_model.movement import movement, over
 from normlab.data.batching import BatchStream
-from normlab.inspect.model import Subject, look, movement, over
+from normlab.inspect.model import Subject, look
 from normlab.inspect.question import Finding, Table, question
 from normlab.norms.base import normalized_by
 from normlab.probes.gradients import gradient_norms

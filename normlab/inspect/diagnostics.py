@@ -8,8 +8,9 @@ from statistics import fmean
 import numpy as np
 import torch
 
+from normlab.any_model.movement import percent
 from normlab.config.registry import instantiate, option_settings
-from normlab.inspect.model import Subject, percent
+from normlab.inspect.model import Subject
 from normlab.inspect.question import Finding, Table, question
 from normlab.probes.base import Probe
 

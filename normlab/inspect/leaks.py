@@ -9,6 +9,7 @@ import torch.nn.functional as F
 from jaxtyping import Bool, Float
 from torch import Tensor
 
+from normlab.any_model.movement import over
 from normlab.inspect.model import (
     MODES,
     ROUNDING,
@@ -17,7 +18,6 @@ from normlab.inspect.model import (
     by_how_much,
     deviation,
     look,
-    over,
     real_values,
     taking,
     watched,

@@ -3,7 +3,6 @@
 No other file of `inspect` hooks into the modules of a model.
 """
 
-import math
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
@@ -17,6 +16,7 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
+from normlab.any_model.movement import over, percent, rms
 from normlab.config.compose import compose, to_dict
 from normlab.errors import UserError
 from normlab.inspect.question import Finding, Findings, Question, questions
@@ -280,22 +280,6 @@ def watched(
         yield seen
 
 
-def rms(values: Float[Tensor, "..."]) -> float:
-    """Return the root mean square, computed in float64; 0 for an empty tensor."""
-    wide = values.double()
-    return float(torch.linalg.vector_norm(wide)) / math.sqrt(max(wide.numel(), 1))
-
-
-def over(part: float, whole: float) -> float:
-    """Return `part / whole`, or 0 if both are 0, or infinity if only `whole` is 0."""
-    return part / whole if whole else math.inf if part else 0.0
-
-
-def movement(values: Float[Tensor, "*any"], base: Float[Tensor, "*any"]) -> float:
-    """Return RMS(values - base) / RMS(base)."""
-    return over(rms(values - base), rms(base))
-
-
 def deviation(values: Sequence[Float[Tensor, "*any"]]) -> float:
     """Return the RMS deviation from the mean over sets, divided by the RMS of all values."""
     wide = torch.stack(list(values)).double()
@@ -307,12 +291,3 @@ def by_how_much(share: float) -> str:
     if share < ROUNDING:
         return f"not at all{' (rounding)' if share else ''}"
     return f"by {percent(share)}"
-
-
-def percent(share: float) -> str:
-    """Format a share in percent with three significant digits: `0.0123 %`, `12.3 %`, `123 %`."""
-    if not math.isfinite(share):
-        return f"{share} %"
-    rounded = float(f"{100 * share:.2e}")  # so that 99.9999 gets as many decimals as 100
-    places = 2 if share == 0 else max(0, 2 - math.floor(math.log10(abs(rounded))))
-    return f"{100 * share:.{places}f} %"

@@ -7,7 +7,8 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from normlab.inspect.model import Pass, Subject, look, movement
+from normlab.any_model.movement import movement
+from normlab.inspect.model import Pass, Subject, look
 from normlab.inspect.question import Cell, Finding, Table, question
 from normlab.probes.activations import describe_attention
 

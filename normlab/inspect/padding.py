@@ -8,7 +8,8 @@ import torch
 from jaxtyping import Int
 from torch import nn
 
-from normlab.inspect.model import MODES, Subject, by_how_much, look, movement
+from normlab.any_model.movement import movement
+from normlab.inspect.model import MODES, Subject, by_how_much, look
 from normlab.inspect.question import Finding, Table, question
 from normlab.models.base import stacks
 from normlab.norms.base import running_norms

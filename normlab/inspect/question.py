@@ -10,8 +10,7 @@ from typing import Any, Literal, NamedTuple, TypeVar
 from normlab.errors import UserError
 
 Cell = str | float | int | None
-Of = Literal["norm", "model", "module", "module_all", "card", "claim"]
-Verdict = Literal["fine", "look", "broken", "does not apply"]
+Of = Literal["norm", "model", "card", "claim"]
 Ask = TypeVar("Ask", bound=Callable[..., Any])
 
 
@@ -33,9 +32,6 @@ class Finding:
     entries for the board that compares norms, by column. `holds` is whether the norm satisfies this
     part of the contract. `why_not` says why the question does not apply, and is empty if it does.
     It is printed as its answer.
-
-    Questions about any `nn.Module` also set the `verdict`, the `value` that was compared with the
-    `threshold`, and the path of the `module` at fault; `normlab.inspect` sets the `name`.
     """
 
     answer: str
@@ -44,11 +40,6 @@ class Finding:
     holds: bool | None = None
     why_not: str = ""
     board: Mapping[str, Cell] = field(default_factory=dict)
-    name: str = ""
-    verdict: Verdict | None = None
-    value: float | None = None
-    threshold: float | None = None
-    module: str | None = None
 
     def __str__(self) -> str:
         return self.answer
@@ -56,7 +47,7 @@ class Finding:
     @classmethod
     def none(cls, why_not: str) -> "Finding":
         """Return the finding for a question that does not apply."""
-        return cls(f"does not apply: {why_not}", why_not=why_not, verdict="does not apply")
+        return cls(f"does not apply: {why_not}", why_not=why_not)
 
     def plain(self, question: "Question") -> dict[str, Any]:
         """Return the finding as its entry in `inspect.json` or `card.json`."""

@@ -19,8 +19,8 @@ from transformers import (
     Qwen3ForCausalLM,
 )
 
+from normlab.any_model.float64 import widened
 from normlab.config.compose import compose, to_dict
-from normlab.inspect.foreign.wide import widened
 from normlab.norms.base import Stream
 from normlab.train.build import build_model
 from tests.models.test_block import LM, VOCAB

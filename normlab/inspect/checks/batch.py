@@ -9,6 +9,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from normlab.any_model.movement import movement, percent
 from normlab.claims.evidence import Evidence
 from normlab.errors import UserError
 from normlab.inspect.checks.tools import (
@@ -30,7 +31,6 @@ from normlab.inspect.leaks import (
     attention_weights,
     changes_over_sets,
 )
-from normlab.inspect.model import movement, percent
 from normlab.inspect.question import question
 from normlab.inspect.subject import look as look_at_norm
 from normlab.inspect.subject import one_by_one, run

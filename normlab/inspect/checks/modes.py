@@ -5,6 +5,7 @@ from typing import Any
 
 import torch
 
+from normlab.any_model.movement import movement, percent
 from normlab.claims.evidence import Evidence
 from normlab.inspect.checks.tools import (
     WIDTH,
@@ -15,7 +16,6 @@ from normlab.inspect.checks.tools import (
     piece,
     trained_norm,
 )
-from normlab.inspect.model import movement, percent
 from normlab.inspect.question import question
 from normlab.inspect.subject import run
 

@@ -10,9 +10,9 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from normlab.any_model.movement import percent
 from normlab.claims.evidence import Evidence
 from normlab.config.registry import options
-from normlab.inspect.model import percent
 from normlab.inspect.subject import on_table, trained
 from normlab.norms.base import Norm
 from normlab.norms.make import make_norm

@@ -2,6 +2,7 @@
 
 import json
 import signal
+from threading import Thread
 from types import SimpleNamespace
 
 import numpy as np
@@ -12,12 +13,12 @@ from torch import nn
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
 import normlab
-from normlab.inspect.foreign.batches import example_of
-from normlab.inspect.foreign.calls import record
-from normlab.inspect.foreign.example import Overlap
-from normlab.inspect.foreign.unchanged import unchanged
-from normlab.inspect.foreign.wide import widened
-from tests.inspect.foreign.pairs import same, state
+from normlab.any_model.calls import record
+from normlab.any_model.example import Overlap
+from normlab.any_model.float64 import widened
+from normlab.any_model.from_batch import example_of
+from normlab.any_model.restore import unchanged
+from tests.any_model.pairs import same, state
 
 QUICK = ("forward", "padding", "batch_mates", "future", "modes")
 
@@ -197,6 +198,34 @@ def test_float64_reaches_every_operation_and_no_weight(dtype):
         y = model(x).float() + torch.ones(3, dtype=torch.bfloat16)
     assert y.dtype == torch.float64 and model[0].weight.dtype == dtype
     assert torch.equal(y, model.double()(x.double()) + 1)
+
+
+def test_float64_stays_in_its_thread():
+    lstm, x, conv = nn.LSTM(4, 3), torch.randn(5, 2, 4), F.conv1d
+    failed: list[str] = []
+
+    def use():
+        try:
+            y = lstm(F.conv1d(x, torch.ones(2, 2, 1)))[0]
+            failed.extend([str(y.dtype)] * (y.dtype != torch.float32))
+        except Exception as error:
+            failed.append(str(error))
+
+    with torch.no_grad(), widened():
+        assert F.conv1d is conv and lstm(x)[0].dtype == torch.float64
+        thread = Thread(target=use)
+        thread.start()
+        thread.join()
+    assert failed == []
+
+
+def test_an_operation_without_float64_runs_in_float32_and_is_named():
+    x = torch.randn(4)
+    with torch.no_grad(), widened() as mode:
+        y = torch.quantize_per_tensor(2 * x, 0.1, 0, torch.qint8).dequantize() + 1
+    assert y.dtype == torch.float64 and mode.narrowed == {"aten::quantize_per_tensor"}
+    with torch.no_grad(), widened(), pytest.raises(RuntimeError, match="size of tensor"):
+        x + torch.ones(3)
 
 
 def test_variants_change_only_what_they_say(batch):

@@ -7,23 +7,24 @@ import textwrap
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from importlib.resources import files
 from pathlib import Path
 from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
 
+from normlab.any_model.examination import Examination
+from normlab.any_model.example import Forward, ModelFailed
+from normlab.any_model.finding import Finding, questions
+from normlab.any_model.float64 import WIDE
+from normlab.any_model.from_batch import example_of, first_batches
+from normlab.any_model.norms import FoundNorm
+from normlab.any_model.restore import unchanged
 from normlab.errors import UserError
-from normlab.inspect.foreign.batches import example_of, first_batches
-from normlab.inspect.foreign.example import Forward, ModelFailed
-from normlab.inspect.foreign.norms import FoundNorm
-from normlab.inspect.foreign.subject import Foreign
-from normlab.inspect.foreign.unchanged import unchanged
-from normlab.inspect.foreign.wide import WIDE
-from normlab.inspect.question import Finding, questions
 from normlab.records.files import atomic_write
+from normlab.records.labels import one_line
 from normlab.records.record import plain
-from normlab.reports.page import page
 
 FORMAT = "normlab.module/1"
 _ORDER = ("broken", "look", "fine", "does not apply")
@@ -84,12 +85,21 @@ class Report:
 
     def to_html(self, path: str | Path) -> None:
         """Write the report as a self-contained HTML page; OSError if `path` cannot be written."""
-        texts = {each.name: each.text for each in questions("module", "module_all")}
-        found = [(each, texts[each.name]) for each in self.by_harm()]
+        from jinja2 import Environment, StrictUndefined
+
+        texts = {each.name: each.text for each in questions(slow=True)}
         counts = Counter(each.verdict for each in self.findings.values())
-        verdicts = [(name, [str(counts[name])]) for name in _ORDER if counts[name]]
+        template = (files("normlab.any_model") / "report.html").read_text("utf-8")
+        jinja = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True)
+        jinja.finalize = lambda value: one_line(value) if type(value) is str else value
         with atomic_write(path) as opened:
-            opened.write(page("module.html", title=self.title, findings=found, verdicts=verdicts))
+            opened.write(
+                jinja.from_string(template).render(
+                    title=self.title,
+                    findings=[(each, texts[each.name]) for each in self.by_harm()],
+                    verdicts=[(name, counts[name]) for name in _ORDER if counts[name]],
+                )
+            )
 
     def raise_if_broken(self) -> None:
         """Raise AssertionError with the broken findings, for use in a test."""
@@ -129,8 +139,7 @@ def inspect(
             "normlab.inspect(model, batches)"
         )
     names = () if checks in ("quick", "all") else [checks] if isinstance(checks, str) else checks
-    kinds = ("module",) if checks == "quick" else ("module", "module_all")
-    asked = [*questions("module", names=["forward"]), *questions(*kinds, names=names)]
+    asked = [*questions("forward"), *questions(*names, slow=checks == "all")]
     model, given = unwrapped(model), first_batches(batches)
     check(model)
     if min(rows, tokens) < 1:
@@ -141,7 +150,7 @@ def inspect(
             example = example_of(
                 model, given[0], forward=forward, mask=mask, rows=rows, tokens=longest
             )
-            about = Foreign(model, example, given, forward, loss, causal)
+            about = Examination(model, example, given, forward, loss, causal)
             try:
                 about.output(about.alone)
                 break

@@ -9,7 +9,7 @@ both (flattened) or `feature`.
 import copy
 import math
 import re
-from collections.abc import Sequence, Set
+from collections.abc import Iterable, Sequence, Set
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any
@@ -19,8 +19,7 @@ from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _NormBase
 from torch.utils._pytree import tree_map_only
 
-from normlab.inspect.explain import axes_in_words, in_order
-from normlab.inspect.foreign.calls import (
+from normlab.any_model.calls import (
     OVER_FEATURES,
     OVER_POSITIONS,
     Call,
@@ -29,13 +28,15 @@ from normlab.inspect.foreign.calls import (
     inside,
     record,
 )
-from normlab.inspect.foreign.example import Example, Forward, ModelFailed
-from normlab.inspect.subject import AXES
+from normlab.any_model.example import Example, Forward, ModelFailed
 from normlab.norms.base import Norm
 
+AXES = ("batch", "position", "feature")
 NEAR_ZERO = 0.01  # of the root mean square of a norm's gains
 _CHANNELS_FIRST, _CHANNELS_LAST = (nn.GroupNorm, _NormBase), (nn.LayerNorm, nn.RMSNorm)
 _LARGE = 1e3  # times the input's RMS: a change that moves every output sharing its statistics
+_CHANGES = (_LARGE, -777.0)  # times the input's RMS; an output that one happens not to move,
+# as its normalized value stays the same, is moved by the other
 _MOVED = 1e-4  # relative change; far above rounding in float32, in which many norms compute
 _SAME = 0.03  # largest effect of doubling the input, as a share of the effect of noise
 _POSITIONS = 16  # enough positions to see what a norm pools over
@@ -50,6 +51,11 @@ _SAYS: Sequence[tuple[str, str, Set[str], Set[str]]] = (
 )
 Roles = Sequence[Set[str]]
 """For each axis of a norm's input, its roles."""
+
+
+def axes_in_words(pools: Iterable[str]) -> str:
+    """Return the axes as text: `batch, position`, or `nothing`."""
+    return ", ".join(sorted(pools, key=AXES.index)) or "nothing"
 
 
 @dataclass(frozen=True)
@@ -132,9 +138,14 @@ class _Trial:
 
     def moved(self, index: Sequence[int], training: bool) -> Tensor:
         """Return which outputs move if the value at `index` of the input changes."""
-        other, before = self.x.clone(), self.before(training)
-        other[tuple(index)] += _LARGE * (self.size + 1)  # also far above eps
-        return ~((self(other, training=training) - before).abs() <= _MOVED * before.abs())
+        before = self.before(training)
+        moved = torch.zeros_like(before, dtype=torch.bool)
+        for change in _CHANGES:
+            other = self.x.clone()
+            other[tuple(index)] += change * (self.size + 1)  # also far above eps
+            y = self(other, training=training)
+            moved |= ~((y - before).abs() <= _MOVED * before.abs())
+        return moved
 
     def ignores_scale(self) -> bool:
         """Return whether doubling the input moves the output far less than noise of equal size."""
@@ -302,7 +313,9 @@ def _reach(
     """Return what the first real value of row 0 affects, and whether its padding does."""
     trial, left, padding = trials[0], example.side == "left", None
     counts = _counts(trial.moved([-left if role == _POSITION else 0 for role in axes], training))
-    pools = in_order({r for a, role in enumerate(axes) for r in role if counts[a] > 1})
+    pools = sorted(
+        {r for a, role in enumerate(axes) for r in role if counts[a] > 1}, key=AXES.index
+    )
     features = [a for a, role in enumerate(axes) if role == _FEATURE]
     reached, everything = (math.prod(n[a] for a in features) for n in (counts, trial.x.shape))
     for padded in trials[1:]:

@@ -32,7 +32,7 @@ import normlab
 
 WIDTH, LENGTH = 16, 24
 LENGTHS = (24, 17, 12, 9)
-TEXT = (Path(__file__).resolve().parents[3] / "LICENSE").read_bytes()
+TEXT = (Path(__file__).resolve().parents[2] / "LICENSE").read_bytes()
 NO_DROPOUT = {"hidden_dropout": 0.0, "attention_dropout": 0.0, "activation_dropout": 0.0}
 SMALL = {
     "hidden_size": WIDTH,

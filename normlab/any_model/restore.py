@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from torch.backends import cuda, cudnn, mha, mkldnn
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from normlab.inspect.foreign.example import tensors
+from normlab.any_model.example import tensors
 
 Steps = list[Callable[[], object]]
 _SETTINGS = (

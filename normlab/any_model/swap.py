@@ -17,10 +17,10 @@ import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor, nn
 
+from normlab.any_model.from_batch import first_batches
+from normlab.any_model.norms import eps_of
+from normlab.any_model.restore import unchanged
 from normlab.errors import UserError
-from normlab.inspect.foreign.batches import first_batches
-from normlab.inspect.foreign.norms import eps_of
-from normlab.inspect.foreign.unchanged import unchanged
 from normlab.norms.base import Norm
 from normlab.norms.bounded import BoundedMap
 from normlab.norms.make import make_norm

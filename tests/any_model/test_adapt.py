@@ -25,9 +25,9 @@ from transformers import (
 )
 
 import normlab
+from normlab.any_model.adapt import Language, adapt
+from normlab.any_model.swap import Swapped
 from normlab.cli import main
-from normlab.inspect.foreign.adapt import Language, adapt
-from normlab.inspect.foreign.swap import Swapped
 
 WORDS = ["<pad>", "<unk>", "<mask>", "<s>", *"abcdefghijkl"]
 SIZES = {"num_hidden_layers": 2, "num_attention_heads": 2, "hidden_size": 16}

@@ -8,7 +8,7 @@ from torch import nn
 
 import normlab
 from normlab import make_norm
-from normlab.inspect.foreign.calls import FUNCTIONS
+from normlab.any_model.calls import FUNCTIONS
 
 ROWS, TOKENS, WIDTH = 3, 10, 16
 
@@ -240,6 +240,23 @@ def test_the_table_has_a_row_for_each_kind_of_norm():
         ("OnePlus", 1, "feature", "1e-06", "1 of 16", "2"),
     ]
     assert "1 of 48 gains are near 0" in report.findings["norms"].answer
+
+
+def test_a_change_that_leaves_one_normalized_value_as_it_was_hides_no_feature():
+    width = 256
+    x = 3 + torch.randn(ROWS, TOKENS, width, dtype=torch.float64)
+    low, high = 1.0, 5.0
+    for _ in range(60):  # find a value of feature 5 that the change of feature 0 does not move
+        x[0, 0, 5] = (low + high) / 2
+        size = x.square().mean().sqrt()
+        before = x + 0.1 * size * torch.where(x < 0, -1, 1)
+        after = before.clone()
+        after[0, 0, 0] += 1000 * (size + 1)
+        y, changed = (F.layer_norm(each, (width,))[0, 0, 5] for each in (before, after))
+        low, high = (x[0, 0, 5].item(), high) if y < changed else (low, x[0, 0, 5].item())
+    assert torch.allclose(y, changed, rtol=1e-5)
+    report = normlab.inspect(nn.LayerNorm(width, dtype=torch.float64), x, checks="norms")
+    assert report.norms[0].pools == "feature"
 
 
 def test_a_gate_near_0_hides_no_feature():

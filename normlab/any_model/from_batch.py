@@ -9,8 +9,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from normlab.any_model.example import Example, Forward, Key
 from normlab.errors import UserError
-from normlab.inspect.foreign.example import Example, Forward, Key
 
 MASKS = {
     **dict.fromkeys(("attention_mask", "padding_mask", "input_mask", "mask"), "real"),

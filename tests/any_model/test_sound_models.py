@@ -8,8 +8,8 @@ import time
 import pytest
 
 import normlab
-from tests.inspect.foreign.models import MODELS, sound
-from tests.inspect.foreign.pairs import same, state
+from tests.any_model.models import MODELS, sound
+from tests.any_model.pairs import same, state
 
 INTERRUPTIONS = int(os.environ.get("NORMLAB_INTERRUPTIONS", "6"))
 

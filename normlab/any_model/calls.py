@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 from torch.utils._pytree import tree_map
 
-from normlab.inspect.foreign.example import Example, Forward, run
+from normlab.any_model.example import Example, Forward, run
 
 OVER_FEATURES = ("layer_norm", "rms_norm")
 OVER_POSITIONS = ("group_norm", "batch_norm", "instance_norm")

@@ -8,15 +8,12 @@ import torch
 from torch import Tensor, nn
 from torch.utils._pytree import tree_map_only
 
-from normlab.inspect.ablations import losses_without, quantized
-from normlab.inspect.depth import by_stack
-from normlab.inspect.foreign.calls import record
-from normlab.inspect.foreign.example import call, first_line, run, tensors
-from normlab.inspect.foreign.subject import Foreign, moved
-from normlab.inspect.foreign.unchanged import unchanged
-from normlab.inspect.model import over, percent
-from normlab.inspect.question import Finding, Table, question
-from normlab.inspect.subject import loss
+from normlab.any_model.calls import record
+from normlab.any_model.examination import Examination
+from normlab.any_model.example import call, first_line, run, tensors
+from normlab.any_model.finding import Finding, Table, question
+from normlab.any_model.movement import moved, over, percent
+from normlab.any_model.restore import unchanged
 from normlab.probes.activations import SINK, SINK_KEYS, SINK_QUERIES, describe
 from normlab.probes.gradients import gradient_norms
 
@@ -34,12 +31,15 @@ def bf16(x: Tensor) -> Tensor:
 
 def int8(x: Tensor) -> Tensor:
     """Round to 255 levels within +-max |x|; vectors stay as they are."""
-    return quantized(x, x.abs().amax(), 8) if x.ndim > 1 and x.is_floating_point() else x
+    if x.ndim < 2 or not x.is_floating_point():
+        return x
+    step = (x.abs().amax() / 127).clamp(min=torch.finfo(x.dtype).tiny)
+    return (x / step).round().clamp(-127, 127) * step
 
 
-@question("precision", of="module_all")
+@question("precision", slow=True)
 @torch.no_grad()
-def precision(about: Foreign) -> Finding:
+def precision(about: Examination) -> Finding:
     """Which module moves the output most if rounded to bfloat16, or to int8?
 
     The weights and inputs of each module are rounded, first one module at a time, then all at once.
@@ -60,9 +60,9 @@ def _shown(value: float, name: str) -> str:
     return f"{name or 'the model'} ({percent(value)})"
 
 
-@question("worth", of="module_all")
+@question("worth", slow=True)
 @torch.no_grad()
-def worth(about: Foreign) -> Finding:
+def worth(about: Examination) -> Finding:
     """How far does the output move without each layer, and without each norm?
 
     A layer is a numbered module with submodules whose output has its input's shape. Layers and
@@ -72,7 +72,7 @@ def worth(about: Foreign) -> Finding:
     modules, rows, answers = dict(about.model.named_modules()), [], []
     for kind, names in (("layer", _layers(about)), ("norm", [norm.name for norm in about.norms])):
         parts = {name: modules[name] for name in names if name in modules}
-        found = losses_without(parts, lambda: _moved(about))
+        found = {path: _moved_without(about, module) for path, module in parts.items()}
         rows += [(kind, *pair) for pair in found.items()]
         ends = sorted((value, name) for name, value in found.items())
         if ends:
@@ -82,8 +82,8 @@ def worth(about: Foreign) -> Finding:
     return _finding(answers, value, torch.inf, Table(("kind", "left out", "moved"), rows))
 
 
-@question("depth", of="module_all")
-def depth(about: Foreign) -> Finding:
+@question("depth", slow=True)
+def depth(about: Examination) -> Finding:
     """How does the gradient grow from the first to the last layer?
 
     The loss is sum(y cos(y)) of row 0's output y, with the cosine detached, since no norm makes
@@ -92,20 +92,26 @@ def depth(about: Foreign) -> Finding:
     with unchanged(about.model), torch.enable_grad():
         about.model.requires_grad_(True).zero_grad()
         try:
-            loss(run(about.model, about.alone, about.forward)).backward()
+            y = run(about.model, about.alone, about.forward)
+            (y * y.detach().cos()).sum().backward()
         except RuntimeError as error:  # some layers cannot run backward in eval mode
             return Finding.none(f"no gradient: {first_line(error)}")
         found = {name: float(norm) for name, norm in gradient_norms(about.model).items()}
     layers = {n.removeprefix("norm/"): v for n, v in found.items() if n.startswith("norm/")}
-    growth = {k: over(layers[n[-1]], layers[n[0]]) for k, n in by_stack(layers).items()}
+    stacks: dict[str, list[float]] = {}
+    for name, norm in layers.items():
+        stack, _, number = name.rpartition(".")
+        if number.isdigit():
+            stacks.setdefault(stack, []).append(norm)
+    growth = {stack: over(each[-1], each[0]) for stack, each in stacks.items()}
     answers = [f"gradient x {v:.2g} from {n}'s first to last layer" for n, v in growth.items()]
     value = max((max(each, over(1.0, each)) for each in growth.values()), default=0.0)
     return _finding(answers, value, GROWTH, Table(("layer", "gradient"), [*layers.items()]))
 
 
-@question("channels", of="module_all")
+@question("channels", slow=True)
 @torch.no_grad()
-def channels(about: Foreign) -> Finding:
+def channels(about: Examination) -> Finding:
     """Do layers output outlier features, dead channels, or massive activations?
 
     For each layer's output for row 0: the share of features whose RMS exceeds 6 times the RMS of
@@ -133,9 +139,9 @@ def channels(about: Foreign) -> Finding:
     return _finding(answers if rows else [], worst[4], limit, table)
 
 
-@question("sinks", of="module_all")
+@question("sinks", slow=True)
 @torch.no_grad()
-def sinks(about: Foreign) -> Finding:
+def sinks(about: Examination) -> Finding:
     """How many attention heads give most of their attention to the first token?
 
     A head is a sink if row 0's first token has a mean weight above 0.3 over the first 64 queries,
@@ -174,12 +180,26 @@ def _finding(answers: list[str], value: float, limit: float, table: Table) -> Fi
     return Finding(words, values, table, verdict=verdict, value=value, threshold=threshold)
 
 
-def _moved(about: Foreign) -> float:
+def _moved(about: Examination) -> float:
     """Run row 0 again (`replace` avoids the cache); return how far its output has moved."""
     return moved(about.output(replace(about.alone)), about.output(about.alone))
 
 
-def _rounded(about: Foreign, change: Callable[[Tensor], Tensor], *modules: nn.Module) -> float:
+def _moved_without(about: Examination, module: nn.Module) -> float:
+    """Return how far row 0's output moves if a module returns its first argument."""
+
+    def skip(_: nn.Module, given: tuple[Any, ...], named: dict[str, Any], y: Any) -> Any:
+        x = given[0] if given else next(iter(named.values()))
+        return (x, *y[1:]) if isinstance(y, tuple) else x
+
+    hook = module.register_forward_hook(skip, with_kwargs=True)
+    try:
+        return _moved(about)
+    finally:
+        hook.remove()
+
+
+def _rounded(about: Examination, change: Callable[[Tensor], Tensor], *modules: nn.Module) -> float:
     """Return how far row 0's output moves if the weights and inputs of modules are changed."""
     with unchanged(about.model):
         for module in modules:
@@ -189,7 +209,7 @@ def _rounded(about: Foreign, change: Callable[[Tensor], Tensor], *modules: nn.Mo
         return _moved(about)
 
 
-def _layers(about: Foreign) -> dict[str, Tensor]:
+def _layers(about: Examination) -> dict[str, Tensor]:
     """Return the outputs of layers for row 0 by name, in the order of the calls."""
 
     def is_layer(name: str, module: nn.Module) -> bool:

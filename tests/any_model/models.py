@@ -24,7 +24,7 @@ from transformers import (
     ViTModel,
 )
 
-from tests.inspect.foreign.pairs import (
+from tests.any_model.pairs import (
     WIDTH,
     Case,
     bert,

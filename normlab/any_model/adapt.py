@@ -12,11 +12,11 @@ import torch
 from torch import Tensor, nn
 from torch.func import functional_call
 
+from normlab.any_model.example import first_line
+from normlab.any_model.load import load_model, taken, tokenized
+from normlab.any_model.norms import eps_of
+from normlab.any_model.swap import Swapped, is_norm
 from normlab.errors import UserError
-from normlab.inspect.foreign.example import first_line
-from normlab.inspect.foreign.load import load_model, taken, tokenized
-from normlab.inspect.foreign.norms import eps_of
-from normlab.inspect.foreign.swap import Swapped, is_norm
 from normlab.progress import Stage, say
 
 EPS = 1e12

@@ -12,10 +12,10 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
+from normlab.any_model.example import first_line
+from normlab.any_model.from_batch import KEPT
 from normlab.data.corpus import decoded
 from normlab.errors import UserError
-from normlab.inspect.foreign.batches import KEPT
-from normlab.inspect.foreign.example import first_line
 
 TEXT = (
     "The old lighthouse keeper counted the ships that passed before the storm, and wrote each name "
@@ -26,7 +26,7 @@ TEXT = (
 )
 ROWS, TOKENS = 8, 128
 _FILES = ["*.json", "*.safetensors", "*.model", "*.txt"]
-_VOCABULARY = ("tokenizer.json", "vocab.*", "*.model")
+_TOKENIZER = ("tokenizer.json", "tokenizer_config.json", "vocab.*", "*.model")
 
 
 class Loaded(NamedTuple):
@@ -100,10 +100,15 @@ def load_model(place: str, *, trust: bool) -> tuple[Any, Any, Path, str]:
         raise UserError(f"{place} cannot be loaded: {said}") from error
     missing = ", ".join(sorted(found["missing_keys"])[:3])
     note = f"; not in the checkpoint, so randomly initialized: {missing}" if missing else ""
-    files = (each for name in _VOCABULARY for each in folder.glob(name))
+    files = (each for name in _TOKENIZER for each in folder.glob(name))
     if model.main_input_name != "input_ids" or not any(files):
         return model, None, folder, note
-    tokenizer = transformers.AutoTokenizer.from_pretrained(folder, trust_remote_code=trust)
+    try:
+        tokenizer = transformers.AutoTokenizer.from_pretrained(folder, trust_remote_code=trust)
+    except Exception as error:  # such as a tokenizer that needs another package
+        raise UserError(
+            f"the tokenizer of {place} cannot be loaded: {first_line(error)}"
+        ) from error
     tokenizer.pad_token = tokenizer.pad_token or tokenizer.eos_token or tokenizer.unk_token
     return model, tokenizer, folder, note
 

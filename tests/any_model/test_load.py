@@ -11,6 +11,7 @@ from tokenizers import Tokenizer, models, pre_tokenizers
 from transformers import (
     BertConfig,
     BertModel,
+    ByT5Tokenizer,
     GPT2Config,
     GPT2LMHeadModel,
     PreTrainedTokenizerFast,
@@ -22,8 +23,8 @@ from transformers import (
     Wav2Vec2Model,
 )
 
+from normlab.any_model.load import TEXT, load_hf
 from normlab.cli import main
-from normlab.inspect.foreign.load import TEXT, load_hf
 
 SIZES = {"num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 16}
 SIZES = {**SIZES, "hidden_size": 8}
@@ -226,3 +227,14 @@ def test_arguments_that_do_not_go_together(arguments, said, capsys):
     with pytest.raises(SystemExit):
         main(["inspect", *arguments])
     assert said in capsys.readouterr().err
+
+
+def test_a_tokenizer_without_a_vocabulary_file_is_loaded():
+    torch.manual_seed(0)
+    T5ForConditionalGeneration(
+        T5Config(vocab_size=384, d_model=8, d_ff=16, num_layers=1, num_heads=2, d_kv=4)
+    ).save_pretrained("byt5")
+    ByT5Tokenizer().save_pretrained("byt5")
+    Path("lines.txt").write_text("ab\n")
+    (batch,) = load_hf("byt5", Path("lines.txt")).batches
+    assert batch["input_ids"].tolist() == [[100, 101, 1]]

@@ -9,7 +9,7 @@ import torch.nn.functional as F
 from torch import nn
 
 import normlab
-from normlab.inspect.foreign.swap import Swapped
+from normlab.any_model.swap import Swapped
 
 D = 8
 

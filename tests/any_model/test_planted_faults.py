@@ -5,7 +5,7 @@ import re
 import pytest
 
 import normlab
-from tests.inspect.foreign.pairs import PAIRS, case
+from tests.any_model.pairs import PAIRS, case
 
 HARM = ("fine", "look", "broken")
 

@@ -1,0 +1,40 @@
+"""How far a tensor has moved, relative to its size."""
+
+import math
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+
+def rms(values: Float[Tensor, "..."]) -> float:
+    """Return the root mean square, computed in float64; 0 for an empty tensor."""
+    wide = values.double()
+    return float(torch.linalg.vector_norm(wide)) / math.sqrt(max(wide.numel(), 1))
+
+
+def over(part: float, whole: float) -> float:
+    """Return `part / whole`, or 0 if both are 0, or infinity if only `whole` is 0."""
+    return part / whole if whole else math.inf if part else 0.0
+
+
+def movement(values: Float[Tensor, "*any"], base: Float[Tensor, "*any"]) -> float:
+    """Return RMS(values - base) / RMS(base)."""
+    return over(rms(values - base), rms(base))
+
+
+def moved(values: Tensor, base: Tensor) -> float:
+    """Return RMS(values - base) / RMS(base); infinite if only one of them has a NaN or infinity."""
+    if not math.isfinite(change := movement(values, base)):
+        odd = ~base.isfinite() & ((values == base) | (values.isnan() & base.isnan()))
+        change = movement(values.masked_fill(odd, 0), base.masked_fill(odd, 0))
+    return change if change == change else math.inf
+
+
+def percent(share: float) -> str:
+    """Format a share in percent with three significant digits: `0.0123 %`, `12.3 %`, `123 %`."""
+    if not math.isfinite(share):
+        return f"{share} %"
+    rounded = float(f"{100 * share:.2e}")  # so that 99.9999 gets as many decimals as 100
+    places = 2 if share == 0 else max(0, 2 - math.floor(math.log10(abs(rounded))))
+    return f"{100 * share:.{places}f} %"

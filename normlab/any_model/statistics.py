@@ -1,0 +1,134 @@
+"""The question whether running statistics are those of the data."""
+
+from collections import defaultdict
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from normlab.any_model.calls import record
+from normlab.any_model.examination import Examination
+from normlab.any_model.example import call, tensors
+from normlab.any_model.finding import Finding, Table, question
+from normlab.any_model.from_batch import values_of
+from normlab.any_model.restore import unchanged
+
+FAR = 0.5  # standard deviations between the means, median over channels
+RATIO = 2.0  # between the variances, either way, median over channels
+FEWEST = 16  # values per channel needed to compare moments
+COST = 0.05  # relative rise of the loss above which running statistics get a `look`
+
+
+@question("statistics")
+@torch.no_grad()
+def statistics(about: Examination) -> Finding:
+    """Are running statistics finite, updated, and close to the data's?
+
+    Each row of the example is run alone, so that all positions are real. Per channel, with the mean
+    m and variance v of the norm's inputs, and the running statistics mu and s^2, these are medians
+    over channels:
+
+        distance   sqrt(max(0, (m - mu)^2 - e^2)) / s, with e the standard error of m over rows
+        ratio      v / s^2
+
+    Statistics are stale if the distance is above 0.5 or the ratio is outside 1/2 to 2; the value is
+    the factor by which the worse of the two exceeds its limit. If a loss is given, its mean over
+    the batches is also measured with running, with batch and with recalibrated statistics (the
+    average over the batches, "precise BN"). It is worth a look if the loss with running statistics
+    is more than 5 % above the loss with recalibrated ones.
+    """
+    norms: dict[str, Any] = {
+        name: module
+        for name, module in about.model.named_modules()
+        if all(module._buffers.get(key) is not None for key in ("running_mean", "running_var"))
+    }
+    if not norms:
+        return Finding.none("no norm keeps a running mean and variance")
+    seen = _moments(about, norms)
+    rows = [(name, *_compared(norm, seen[name])) for name, norm in norms.items()]
+    faults = [row for row in rows if row[-1]]
+    broken = [row for row in faults if row[-1] == "not finite"]
+    worst = max(broken or faults or rows, key=lambda row: row[3])
+    answer = f"running statistics match the data in {len(rows) - len(faults)} of {len(rows)} norms"
+    if faults:
+        answer = f"{worst[0] or 'the model'}: {worst[-1]}; {answer}"
+    losses = {} if about.loss is None else _losses(about, list(norms.values()))
+    if losses:
+        parts = [f"{value:.4g} with {name}" for name, value in losses.items()]
+        answer += f"; loss {', '.join(parts)} statistics"
+        least = losses["recalibrated"]
+        if losses["running"] - least > COST * abs(least):
+            faults.append(worst)
+    return Finding(
+        answer,
+        {"norms": {name: figures for name, *figures in rows}, "loss": losses},
+        Table(("norm", "distance", "variance ratio", "times the limit", "state"), rows),
+        verdict="broken" if broken else "look" if faults else "fine",
+        value=worst[3],
+        threshold=1.0,
+        module=worst[0] if faults else None,
+    )
+
+
+def _moments(about: Examination, norms: Mapping[str, Any]) -> dict[str, list[Tensor]]:
+    """Return the count, mean and mean square per channel of each norm's inputs, for each row."""
+    seen: dict[str, list[Tensor]] = defaultdict(list)
+    example = about.example
+    key, axis = next(iter(example.rows.items()))
+    given = values_of(about.batches[0], example.device)[key].shape[axis]
+    for number in range(min(example.size, given)):  # skip the row added to a one-row batch
+        row = example.alone(number)
+        calls, _ = record(about.model, row, about.forward, lambda name, _: name in norms)
+        for each in calls:
+            x = next(tensors(each.given))
+            if x.shape[1:2] == norms[each.name].running_mean.shape:
+                x = x.double().transpose(0, 1).flatten(1)
+                count = torch.full_like(x[:, 0], x.shape[1])
+                seen[each.name].append(torch.stack([count, x.mean(1), x.square().mean(1)]))
+    return seen
+
+
+def _compared(norm: Any, seen: list[Tensor]) -> tuple[float | None, float | None, float, str]:
+    """Return distance and ratio (None without data), the factor over the limit, and the state."""
+    mean, var = norm.running_mean.double(), norm.running_var.double()
+    if not bool((mean.isfinite() & var.isfinite() & (var >= 0)).all()):
+        return None, None, torch.inf, "not finite"
+    distance = ratio = None
+    times = 0.0
+    count = float(sum(each[0, 0] for each in seen))
+    if count >= FEWEST and len(seen) > 1 and all(bool(each.isfinite().all()) for each in seen):
+        rows = torch.stack(seen)
+        pooled, square = (rows[:, 1:] * rows[:, :1]).sum(0) / count
+        scale = var + getattr(norm, "eps", 1e-5)
+        squared = ((pooled - mean).square() - rows[:, 1].var(0) / len(rows)).clamp(min=0) / scale
+        distance = float(squared.sqrt().median())
+        ratio = float(((square - pooled.square()) * count / (count - 1) / scale).median())
+        times = max(distance / FAR, ratio / RATIO, 1 / RATIO / max(ratio, 1e-12))
+    batches = norm._buffers.get("num_batches_tracked")
+    if (batches is not None and not int(batches)) or bool(((mean == 0) & (var == 1)).all()):
+        return distance, ratio, times, "never updated"
+    stale = "" if times <= 1 else f"stale: mean {distance:.2g} sd off, variance {ratio:.2g}-fold"
+    return distance, ratio, times, stale
+
+
+def _losses(about: Examination, norms: list[Any]) -> dict[str, float]:
+    """Return the mean loss over the batches for each kind of statistics."""
+
+    def measured(momentum: float | None = 0.0, *, training: bool) -> float:
+        for norm in norms:
+            norm.train(training)
+            norm.momentum = momentum  # 0 keeps the statistics, None averages the batches'
+        batches = (values_of(batch, about.example.device) for batch in about.batches)
+        given = (replace(about.example, values=values) for values in batches)
+        outputs = (call(about.model, each, about.forward) for each in given)
+        losses = [float(about.loss(y, b)) for y, b in zip(outputs, about.batches, strict=True)]
+        return sum(losses) / len(losses)
+
+    with unchanged(about.model):
+        found = {"running": measured(training=False), "batch": measured(training=True)}
+        for norm in norms:
+            getattr(norm, "reset_running_stats", bool)()
+        measured(None, training=True)
+        return {**found, "recalibrated": measured(training=False)}
