@@ -174,13 +174,18 @@ def nearest(place: Path) -> Path | None:
 
 
 def load(
-    folder: Path, changes: Sequence[str], *, weights: str | None, fold: bool = False
+    folder: Path,
+    changes: Sequence[str],
+    *,
+    weights: str | None,
+    fold: bool = False,
+    data: bool = True,
 ) -> "LoadedRun":
     """Load a run like `normlab.train.loaded.load_run`; warn if it did not finish."""
     with at_work(f"loading {folder}"):
         from normlab.train.loaded import load_run
 
-        run = load_run(folder, [*changes], fold=fold, weights=weights)
+        run = load_run(folder, [*changes], fold=fold, weights=weights, data=data)
     say_stopped(folder, run.record)
     return run
 

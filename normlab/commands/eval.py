@@ -77,10 +77,12 @@ def _of_kept_translations(folder: Path, changes: Sequence[str]) -> Mapping[str, 
     """Re-score the translations saved with a run, for the scores in its record."""
     from normlab.config.compose import from_dict, to_dict
     from normlab.train.build import build_task
-    from normlab.train.loaded import rescored
+    from normlab.train.loaded import check_data, rescored
 
     record = read_record(folder)
-    task = build_task(to_dict(from_dict(record.config, changes)))
+    config = to_dict(from_dict(record.config, changes))
+    task = build_task(config)
+    check_data(folder, record, task, config)
     return {name: s for name, s in rescored(folder, task).items() if name in record.scores}
 
 

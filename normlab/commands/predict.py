@@ -35,7 +35,8 @@ def main(argv: list[str]) -> int:
         print("reading text from the terminal; end with Ctrl-D", file=sys.stderr)
     # Read as bytes, so that only a newline ends a line, and errors name lines that are not UTF-8.
     lines = list(decoded(sys.stdin.buffer, origin="standard input"))
-    run = load(one_run(arguments.run), arguments.changes, weights=arguments.weights)
+    folder = one_run(arguments.run)
+    run = load(folder, arguments.changes, weights=arguments.weights, data=False)
     if (translate := getattr(run.task, "translate", None)) is not None:
         with at_work("translating"), run.runtime.autocast():
             translations = translate(run.model, lines)

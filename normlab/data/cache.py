@@ -8,10 +8,11 @@ import os
 import re
 import shutil
 import tarfile
+import time
 import urllib.request
 import zlib
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from filelock import FileLock
@@ -20,6 +21,7 @@ from normlab.errors import UserError
 from normlab.records.files import atomic_write, check_is_file, read_file
 
 MANIFEST = "manifest.json"
+_LARGE, _SETTLED = 2**24, 5.0  # bytes that take long to read; seconds after a change
 MAX_BYTES = 4 * 2**30  # the most that a file or an archive may unpack to
 _OFFLINE = "HF_HUB_OFFLINE"  # the Hugging Face Hub's variable, which also stops its own downloads
 
@@ -39,6 +41,31 @@ def file_checksum(path: Path) -> str:
     check_is_file(path)
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def known_checksum(path: Path) -> str:
+    """Return the SHA-256 of a file; that of a large one is kept until the file changes.
+
+    A file is unchanged if its number, size, and times of change and modification are; a file that
+    changed in the last seconds is read again, since another change could have the same time.
+    """
+    check_is_file(path)
+    path = path.resolve()
+    stat = path.stat()
+    if stat.st_size < _LARGE:
+        return file_checksum(path)
+    is_now = [str(path), stat.st_ino, stat.st_size, stat.st_mtime_ns, stat.st_ctime_ns]
+    kept = cache_root() / "checksums" / cache_key({"file": is_now})
+    with suppress(OSError, ValueError):
+        if re.fullmatch("[0-9a-f]{64}", found := read_file(kept).decode()):
+            return found
+    found = file_checksum(path)
+    if time.time() - max(stat.st_mtime, stat.st_ctime) > _SETTLED:
+        with suppress(OSError):  # a cache that cannot be written
+            kept.parent.mkdir(parents=True, exist_ok=True)
+            with atomic_write(kept) as file:
+                file.write(found)
+    return found
 
 
 def cached_folder(name: str, build: Callable[[Path], None]) -> Path:

@@ -37,6 +37,11 @@ class Cifar10(ImageSource):
     licence = "none stated; cite Krizhevsky 2009"
     classes = CLASSES
 
+    def files(self) -> Mapping[str, Path]:
+        if self.data_dir is None:
+            return {}
+        return {path.name: path for path in self._files().values()}
+
     def published(self) -> Mapping[str, Images]:
         files = self._files()
         self.origin = ", ".join(sorted({path.name for path in files.values()}))

@@ -4,8 +4,8 @@ import gzip
 import hashlib
 import io
 import zlib
-from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator, Sequence
+from abc import abstractmethod
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -13,6 +13,7 @@ from typing import Any, Literal
 
 from normlab.data.cache import MAX_BYTES
 from normlab.data.languages import language_of
+from normlab.data.source import DataSource
 from normlab.errors import UserError
 from normlab.records.files import check_is_file
 
@@ -40,7 +41,7 @@ class ParallelText:
         return ParallelText(*([side[i] for i in indices] for side in (self.source, self.target)))
 
 
-class Source(ABC):
+class Source(DataSource):
     """A source of text.
 
     `name` is a short identifier, `label` the name of the text in result tables, and `licence` the
@@ -117,6 +118,9 @@ class FolderCorpus(Corpus):
     def read(self) -> dict[str, ParallelText]:
         return {split: read_parallel(self._folder, split, self.languages) for split in REQUIRED}
 
+    def files(self) -> Mapping[str, Path]:
+        return files_of(self._folder, REQUIRED, self.languages)
+
 
 @dataclass(kw_only=True, eq=False)
 class GermanEnglish(Corpus):
@@ -177,8 +181,14 @@ def find_text(folder: Path, name: str) -> Path | None:
     return next((path for path in paths if path.is_file()), None)
 
 
-def read_parallel(folder: Path, stem: str, languages: Sequence[str]) -> ParallelText:
-    """Read `{stem}.{language}[.gz]` for each language; UserError if missing or unreadable."""
+def files_of(folder: Path, stems: Iterable[str], languages: Sequence[str]) -> dict[str, Path]:
+    """Return the files `{stem}.{language}[.gz]` by name; UserError if one is missing."""
+    paths = [path for stem in stems for path in parallel_files(folder, stem, languages)]
+    return {path.name: path for path in paths}
+
+
+def parallel_files(folder: Path, stem: str, languages: Sequence[str]) -> list[Path]:
+    """Return `{stem}.{language}[.gz]` for each language; UserError if one is missing."""
     if not folder.is_dir():
         said = " and ".join(f"{stem}.{language}" for language in languages)
         raise UserError(f"data_dir={folder} is not a folder: set it to the one with {said}")
@@ -190,6 +200,12 @@ def read_parallel(folder: Path, stem: str, languages: Sequence[str]) -> Parallel
                 "languages or the form of the text"
             )
         paths.append(path)
+    return paths
+
+
+def read_parallel(folder: Path, stem: str, languages: Sequence[str]) -> ParallelText:
+    """Read `{stem}.{language}[.gz]` for each language; UserError if missing or unreadable."""
+    paths = parallel_files(folder, stem, languages)
     return paired(paths, map(read_lines, paths))
 
 

@@ -125,6 +125,11 @@ class FolderDocuments(CutDocuments):
             parts = iter([[line for part in joined for line in part]])
         yield from filter(None, map(self.cut, parts))
 
+    def files(self) -> Mapping[str, Path]:
+        files = [path for paths in self._files().values() for path in paths]
+        inside = self._place.is_dir()
+        return {str(x.relative_to(self._place)) if inside else x.name: x for x in files}
+
     def key(self) -> str:
         files = [(x, *map(file_checksum, paths)) for x, paths in self._files().items()]
         return f"{files} {self.settings()}"
@@ -205,6 +210,13 @@ class HubDocuments(CutDocuments):
     def given(self) -> Mapping[str, Iterable[Document]]:
         read = self.articles if self.rows == "articles" else self._by_row
         return {split: read(self._texts(split)) for split in self._tables}
+
+    def files(self) -> Mapping[str, Path]:
+        if self.data_dir is None:
+            return {}
+        folder = Path(self._place[0])
+        files = (path for path in folder.rglob("*") if path.is_file())
+        return {str(path.relative_to(folder)): path for path in files}
 
     def key(self) -> str:
         prints = {split: table._fingerprint for split, table in self._tables.items()}

@@ -1,15 +1,17 @@
 """Labelled images: the base class of image sources, augmentation, and scikit-learn's digits."""
 
 import hashlib
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import ClassVar
 
 import numpy as np
 from jaxtyping import Int, UInt8
 
-from normlab.data.batching import dice
+from normlab.data.dice import dice
+from normlab.data.source import DataSource
 from normlab.errors import UserError
 
 
@@ -34,7 +36,7 @@ class Images:
         return Images(self.pixels[indices], self.labels[indices])
 
 
-class ImageSource(ABC):
+class ImageSource(DataSource):
     """A source of labelled images.
 
     Attributes:
@@ -104,6 +106,9 @@ class Digits(ImageSource):
     origin = "scikit-learn, load_digits"
     licence = "CC BY 4.0 (UCI Machine Learning Repository)"
     classes = tuple("0123456789")
+
+    def files(self) -> Mapping[str, Path]:
+        return {}
 
     def published(self) -> Mapping[str, Images]:
         from sklearn.datasets import load_digits

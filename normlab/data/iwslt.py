@@ -8,7 +8,7 @@ protocol's 6,750 test pairs and the published reference length is labelled plain
 
 import io
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -21,6 +21,7 @@ from normlab.data.corpus import (
     GermanEnglish,
     ParallelText,
     decoded,
+    files_of,
     find_text,
     paired,
     read_parallel,
@@ -99,6 +100,26 @@ class Iwslt14(GermanEnglish):
             return texts
         return {split: ParallelText(x.target, x.source) for split, x in texts.items()}
 
+    def files(self) -> Mapping[str, Path]:
+        if self.data_dir is None:
+            return {}
+        folder = Path(self.data_dir).expanduser()
+        if (archive := folder / ARCHIVE).is_file():
+            return {ARCHIVE: archive}
+        infix, _ = self._prepared_text(folder)
+        return files_of(folder, (f"{split}{infix}" for split in self._read_splits), LANGUAGES)
+
+    @property
+    def _read_splits(self) -> Sequence[str]:
+        return REQUIRED[1:] if self.train_from == "valid" else REQUIRED
+
+    def _prepared_text(self, folder: Path) -> tuple[str, Form]:
+        """Return the infix and the form of the prepared text in a folder."""
+        for infix, form in INFIXES.items():
+            if self.prepared in ("auto", form) and find_text(folder, f"test{infix}.de"):
+                break
+        return infix, form
+
     @cached_property
     def _found(self) -> tuple[Form, dict[str, ParallelText]]:
         """The form of the texts, and the texts by split; `raw` ones are `train` and `test`."""
@@ -107,11 +128,11 @@ class Iwslt14(GermanEnglish):
         folder = Path(self.data_dir).expanduser()
         if (folder / ARCHIVE).is_file():
             return "raw", read_archive(folder / ARCHIVE)
-        for infix, form in INFIXES.items():
-            if self.prepared in ("auto", form) and find_text(folder, f"test{infix}.de"):
-                break
-        splits = REQUIRED[1:] if self.train_from == "valid" else REQUIRED
-        return form, {x: read_parallel(folder, f"{x}{infix}", LANGUAGES) for x in splits}
+        infix, form = self._prepared_text(folder)
+        return form, {
+            split: read_parallel(folder, f"{split}{infix}", LANGUAGES)
+            for split in self._read_splits
+        }
 
 
 def read_archive(archive: Path) -> dict[str, ParallelText]:

@@ -4,10 +4,18 @@
 """
 
 import hashlib
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from normlab.data.corpus import GermanEnglish, ParallelText, find_text, load_tables, read_parallel
+from normlab.data.corpus import (
+    GermanEnglish,
+    ParallelText,
+    files_of,
+    find_text,
+    load_tables,
+    read_parallel,
+)
 
 HUB = "bentrevett/multi30k"
 # SHA-256 of the checksums (see `ParallelText`) of train, valid and test, each as de, en.
@@ -33,6 +41,12 @@ class Multi30k(GermanEnglish):
         published = hashlib.sha256(text.encode()).hexdigest() == PUBLISHED
         return "Multi30k" if published else "Multi30k, not the published text"
 
+    def files(self) -> Mapping[str, Path]:
+        if self.data_dir is None:
+            return {}
+        folder, stems = self._folder_and_stems()
+        return files_of(folder, stems.values(), self.languages)
+
     def read(self) -> dict[str, ParallelText]:
         if self.data_dir is None:
             tables = load_tables(HUB, files="train, val and test_2016_flickr as .de and .en")
@@ -44,8 +58,14 @@ class Multi30k(GermanEnglish):
                 ours: ParallelText(*(lines(theirs, language) for language in self.languages))
                 for theirs, ours in HUB_SPLITS.items()
             }
+        folder, stems = self._folder_and_stems()
+        return {x: read_parallel(folder, stem, self.languages) for x, stem in stems.items()}
+
+    def _folder_and_stems(self) -> tuple[Path, dict[str, str]]:
+        """Return the folder of the text, and the stem of the files of each split."""
+        assert self.data_dir is not None, "the hub has no folder"
         # A folder that holds several corpora has Multi30k in the subfolder `multi30k`.
         folder = Path(self.data_dir).expanduser()
         folder = folder / self.name if (folder / self.name).is_dir() else folder
-        files = FILES | ({TEST_2017: FILE_2017} if find_text(folder, f"{FILE_2017}.de") else {})
-        return {x: read_parallel(folder, stem, self.languages) for x, stem in files.items()}
+        more = {TEST_2017: FILE_2017} if find_text(folder, f"{FILE_2017}.de") else {}
+        return folder, FILES | more

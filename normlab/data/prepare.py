@@ -34,7 +34,7 @@ DOCUMENTS_FORMAT = "normlab.documents/7"
 SAMPLE_CHARACTERS = 100_000_000  # at most this much text is used to learn a document vocabulary
 _PART, _DOCUMENTS = 10_000, 1_000  # lines and documents encoded at once
 _SIDES = ("source", "target")
-_DESCRIPTION = "description.json"
+_DESCRIPTION, _TOKENIZER = "description.json", "tokenizer.json"
 
 
 @dataclass(frozen=True)
@@ -52,6 +52,23 @@ class PreparedTranslation:
     form: Form
     languages: Sequence[str]
     description: dict[str, Any]
+
+    @classmethod
+    def restored(
+        cls, vocabulary: Mapping[str, str], description: dict[str, Any]
+    ) -> "PreparedTranslation":
+        """Return what a run keeps of its data: the vocabulary, and no text."""
+        found = [Tokenizer.of_text(vocabulary[name]) for name in sorted(vocabulary)]
+        form, languages = description["form"], description["languages"]
+        return cls({}, {}, found[0], found[-1], form, languages, description)
+
+    def vocabulary(self) -> dict[str, str]:
+        """Return the content of the vocabulary's files by name: one, or one per side."""
+        tokenizers = (self.source_tokenizer, self.target_tokenizer)
+        sides = dict(zip(_SIDES, tokenizers, strict=True))
+        if self.description["vocabulary"]["joint"]:
+            del sides["target"]
+        return {f"{side}.json": tokenizer.text() for side, tokenizer in sides.items()}
 
     @property
     def target(self) -> Language:
@@ -74,8 +91,7 @@ class PreparedTranslation:
         if self.form != "tokenized" or not language.spaced:
             return list(lines)
         tokens = moses_tokens(lines, language)
-        cased = any(line != line.lower() for line in self.texts["train"].source)
-        return tokens if cased else [line.lower() for line in tokens]
+        return tokens if self.description["cased"] else [line.lower() for line in tokens]
 
 
 @dataclass(frozen=True)
@@ -85,6 +101,17 @@ class PreparedDocuments:
     splits: dict[str, EncodedDocuments]
     tokenizer: DocumentTokenizer
     description: dict[str, Any]
+
+    @classmethod
+    def restored(
+        cls, vocabulary: Mapping[str, str], description: dict[str, Any]
+    ) -> "PreparedDocuments":
+        """Return what a run keeps of its data: the vocabulary, and no text."""
+        return cls({}, DocumentTokenizer.of_text(vocabulary[_TOKENIZER]), description)
+
+    def vocabulary(self) -> dict[str, str]:
+        """Return the content of the vocabulary's file by its name."""
+        return {_TOKENIZER: self.tokenizer.text()}
 
 
 def _prepared(
@@ -165,7 +192,8 @@ def _build_pairs(
             "reference_length": sum(len(line.split()) for line in lines[1]),
         }
     sizes = {"joint": joint, "source": len(source), "target": len(target)}
-    values = {"form": form, "vocabulary": sizes, "max_length": max_length}
+    cased = any(line != line.lower() for line in train.source)
+    values = {"form": form, "cased": cased, "vocabulary": sizes, "max_length": max_length}
     return _description(corpus, by_split, languages=list(corpus.languages), **values)
 
 
@@ -208,7 +236,7 @@ def prepare_documents(
         sample = islice(blocks(stream_lines(folder / "train.txt")), 0, None, every)
         sentences = [sentence for document in sample for sentence in document]
         tokenizer = DocumentTokenizer.train(sentences, vocab_size=vocab_size, **how)
-        tokenizer.save(folder / "tokenizer.json")
+        tokenizer.save(folder / _TOKENIZER)
         by_split = {
             split: {"repeated_documents": count, **_encode_split(folder, split, tokenizer)}
             for split, count in repeated.items()
@@ -219,7 +247,7 @@ def prepare_documents(
     settings = {"format": DOCUMENTS_FORMAT, "vocab_size": vocab_size, **how}
     folder, description = _prepared(corpus, settings, build)
     splits = {split: EncodedDocuments.load(folder, split) for split in description["sizes"]}
-    return PreparedDocuments(splits, DocumentTokenizer.load(folder / "tokenizer.json"), description)
+    return PreparedDocuments(splits, DocumentTokenizer.load(folder / _TOKENIZER), description)
 
 
 def _write_text(corpus: DocumentCorpus, folder: Path) -> dict[str, int]:

@@ -12,7 +12,7 @@ import re
 import sys
 import sysconfig
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -59,6 +59,9 @@ class PydocCorpus(DocumentCorpus):
                 f"data_dir={self.data_dir} has no effect on Python's documentation; use "
                 "task/corpus=documents for your own text"
             )
+
+    def files(self) -> Mapping[str, Path]:
+        return {}
 
     def key(self) -> str:
         digest = hashlib.sha256(f"{self.label} {self.valid_share} {self.test_share}".encode())

@@ -19,7 +19,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from normlab.data.batching import stream
+from normlab.data.dice import stream
 from normlab.data.encoded import EncodedDocuments, copy_runs, ends, ranges, runs, width_of
 from normlab.data.vocabulary import DocumentTokenizer
 from normlab.errors import UserError

@@ -5,9 +5,10 @@ clause and last after "weil", "wenn", "obwohl" and "bevor"; articles and adjecti
 gender and case of their noun, in the weak and the mixed pattern. The words are in `lexicon.yaml`.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import cache
 from importlib.resources import files
+from pathlib import Path
 from random import Random
 from typing import Any, NamedTuple
 
@@ -149,6 +150,9 @@ class ToyCorpus(Corpus):
         # Train is drawn last, so that its size does not change the other splits.
         self.sizes = {"test": test_size, "valid": valid_size, "train": size}
         self.seed = seed
+
+    def files(self) -> Mapping[str, Path]:
+        return {}
 
     def key(self) -> str:
         return f"{VERSION} {self.sizes} {self.seed} {_lexicon_text()}"

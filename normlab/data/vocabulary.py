@@ -70,9 +70,18 @@ class _Vocabulary:
         kept = [[i for i in map(int, ids) if i not in self.hidden] for ids in sentences]
         return self._segmenter.decode_batch(kept, skip_special_tokens=False)
 
+    def text(self) -> str:
+        """Return the vocabulary as text, in the format of the `tokenizers` library."""
+        return self._segmenter.to_str(pretty=True)
+
+    @classmethod
+    def of_text(cls, text: str) -> Any:
+        """Return the vocabulary in a text that `text` returned."""
+        return cls(Segmenter.from_str(text))
+
     def save(self, path: Path) -> None:
-        """Write the vocabulary to a file in the format of the `tokenizers` library."""
-        path.write_text(self._segmenter.to_str(pretty=True), "utf-8")
+        """Write the vocabulary to a file."""
+        path.write_text(self.text(), "utf-8")
 
     @classmethod
     def load(cls, path: Path) -> Any:

@@ -16,6 +16,7 @@ from normlab.records.pairs import same_code
 from normlab.records.store import RECORD_FILE, RunStore, read_record
 from normlab.studies.loop import INTERRUPTED, Cell
 from normlab.studies.study import SMOKE, Planned, Study
+from normlab.train import data
 from normlab.train.run import NUMERICS, own_norms
 
 if TYPE_CHECKING:
@@ -47,10 +48,15 @@ class Run(NamedTuple):
             return None
 
     def has_ended(self, record: "RunRecord | None") -> bool:
-        """Return whether a record shows that the run ended; for a re-run, with the current code."""
+        """Return whether a record shows that the run ended, with these data.
+
+        For a re-run, also whether it was made by the current code.
+        """
         if record is None or record.outcome.status not in ("finished", "diverged"):
             return False
-        return not self.rerun or same_code(record.made_by, (NUMERICS, own_norms(self.config)))
+        if self.rerun and not same_code(record.made_by, (NUMERICS, own_norms(self.config))):
+            return False
+        return not data.are_at_hand_and_changed(record, self.config)
 
 
 def runs_of(

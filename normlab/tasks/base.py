@@ -99,6 +99,24 @@ class Task(ABC):
     def describe(self) -> dict[str, Any]:
         """Return the record's data entry, as JSON: source, sizes, checksums, padding share."""
 
+    def checksums(self) -> Mapping[str, Any]:
+        """Return the checksums of the data, by split and then perhaps by part."""
+        return self.describe().get("checksums") or {}
+
+    def vocabulary(self) -> dict[str, str]:
+        """Return what the numbers in and out of the model stand for, as files: text by name.
+
+        A run keeps them in its folder; two runs with different ones share no embeddings.
+        """
+        return {}
+
+    def restore(self, vocabulary: Mapping[str, str], description: Mapping[str, Any]) -> None:
+        """Take a run's vocabulary and description of the data, in place of the data themselves.
+
+        The task can then translate or continue a user's text; UserError if it does neither.
+        """
+        raise UserError("this task generates no text; use normlab eval")
+
     @abstractmethod
     def spec(self) -> Spec:
         """Return the input and output sizes for the model, which are read from the data."""

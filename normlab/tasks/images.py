@@ -1,5 +1,6 @@
 """Image classification. An image has many positions, but counts as one token of the budget."""
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -76,9 +77,15 @@ class Classification(Task):
             "classes": list(self.source.classes),
             "size": {"height": height, "width": width, "channels": channels},
             "sizes": {split: len(images) for split, images in self.splits.items()},
-            "checksums": {split: images.checksum() for split, images in self.splits.items()},
+            "checksums": self.checksums(),
             "padding_share": 0.0,
         }
+
+    def checksums(self) -> Mapping[str, Any]:
+        return {split: images.checksum() for split, images in self.splits.items()}
+
+    def vocabulary(self) -> dict[str, str]:
+        return {"classes.json": json.dumps(self.source.classes, indent=1)}
 
     def spec(self) -> Image:
         height, width, channels = self.splits["train"].pixels.shape[1:]

@@ -150,6 +150,15 @@ class DocumentTask(Task):
             "padding_share": self.padding_share(),
         }
 
+    def checksums(self) -> Mapping[str, Any]:
+        return self.data.description["checksums"]
+
+    def vocabulary(self) -> dict[str, str]:
+        return self.data.vocabulary()
+
+    def restore(self, vocabulary: Mapping[str, str], description: Mapping[str, Any]) -> None:
+        self.data = PreparedDocuments.restored(vocabulary, {**description})
+
     def spec(self) -> Text:
         return Text(
             vocab=len(self.data.tokenizer),

@@ -13,7 +13,7 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from normlab.data.batching import dice
+from normlab.data.dice import dice
 from normlab.data.masking import DICE, mask_tokens
 from normlab.data.segment_pairs import MARKS, Pairs, segment_pairs
 from normlab.data.vocabulary import DocumentTokenizer

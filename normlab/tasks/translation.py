@@ -104,12 +104,22 @@ class Translation(Task):
     def describe(self) -> dict[str, Any]:
         return {**self.data.description, "padding_share": self.padding_share()}
 
+    def checksums(self) -> Mapping[str, Any]:
+        return self.data.description["checksums"]
+
+    def vocabulary(self) -> dict[str, str]:
+        return self.data.vocabulary()
+
+    def restore(self, vocabulary: Mapping[str, str], description: Mapping[str, Any]) -> None:
+        self.data = PreparedTranslation.restored(vocabulary, {**description})
+
     def spec(self) -> TextToText:
+        lengths = self.data.description["lengths"]
         return TextToText(
             source_vocab=len(self.data.source_tokenizer),
             target_vocab=len(self.data.target_tokenizer),
             pad_id=Tokenizer.pad_id,
-            longest=super().reach(0),
+            longest=1 + max(int(x["max"]) for split in lengths.values() for x in split.values()),
         )
 
     @property

@@ -21,6 +21,7 @@ from normlab.config.registry import START_FILE, sha256
 from normlab.distributed import process_group
 from normlab.errors import UserError
 from normlab.records.files import atomic_write, check_is_file, remove_leftovers
+from normlab.train.data import differing
 
 FORMAT = "normlab.checkpoint/1"
 Weights = Mapping[str, Tensor]
@@ -173,19 +174,29 @@ def average_weights(states: Iterable[Weights]) -> dict[str, Tensor]:
 
 
 @torch.no_grad()
-def start_from(model: nn.Module, node: Mapping[str, Any]) -> str:
+def start_from(model: nn.Module, node: Mapping[str, Any], stamp: Mapping[str, Any]) -> str:
     """Copy another run's weights into a model where names and shapes match (`start_from`).
 
     A model trained with layer norm can thus continue with batch norm: gains, shifts and linear
     layers are copied; running statistics and a norm's own schedule start from their initial state.
 
-    Returns a line that says how much was copied. Raises UserError if the file is missing, damaged
-    or has changed since the run was configured, or if no tensor matches.
+    `stamp` is what the run writes into its own checkpoints. Returns a line that says how much was
+    copied, and whether it was learned from other data. Raises UserError if the file is missing,
+    damaged or has changed since the run was configured, if its vocabulary is another, or if no
+    tensor matches.
     """
     path = Path(node["run_dir"]) / START_FILE
-    weights = weights_of(load_checkpoint(path), path)
+    content = load_checkpoint(path)
+    weights = weights_of(content, path)
     if sha256(path) != node["sha256"]:
         raise UserError(f"{path} has changed since this run was configured: start the run again")
+    with reading(path):
+        if content["vocabulary"] != stamp["vocabulary"]:
+            raise UserError(
+                f"start_from={node['run_dir']} has another vocabulary, so the same number stands "
+                "for another word (or class) there: start from a run on the same training data"
+            )
+        changed = differing(content["checksums"], stamp["checksums"])
     own = model.state_dict()
     taken = [
         name
@@ -199,7 +210,8 @@ def start_from(model: nn.Module, node: Mapping[str, Any]) -> str:
         )
     for name in taken:
         own[name].copy_(weights[name])
-    return f"{path}: {len(taken)} of {len(own)} tensors copied, the others are initialized"
+    other = f"; it was trained on other data: {', '.join(changed)}" if changed else ""
+    return f"{path}: {len(taken)} of {len(own)} tensors copied, the others are initialized{other}"
 
 
 def check_kept(checkpoints: Checkpoints, best_by: Sequence[str], step: int, average: int) -> None:

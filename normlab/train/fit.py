@@ -17,6 +17,7 @@ from torch import nn
 from normlab.config.overrides import TRACKERS
 from normlab.config.registry import instantiate
 from normlab.config.schema import NORM_KEYS
+from normlab.data.cache import cache_key
 from normlab.distributed import process_group
 from normlab.distributed.process_group import Shard
 from normlab.errors import UserError
@@ -29,6 +30,7 @@ from normlab.records.pairs import arithmetic_of
 from normlab.records.record import BudgetUsed, Outcome, RunRecord, Score, fingerprint
 from normlab.records.store import CONFIG_FILE, RECORD_FILE, run_id
 from normlab.tasks.base import Task
+from normlab.train import data
 from normlab.train.build import (
     build_model,
     build_task,
@@ -114,6 +116,7 @@ class _Fit:
         if process_group.is_main():
             with atomic_write(self.run.folder / CONFIG_FILE) as file:
                 file.write(OmegaConf.to_yaml(OmegaConf.create(config)))
+            data.keep_vocabulary(self.run.folder, self.task.vocabulary())
         self.sinks.open(
             RunInfo(
                 run_dir=self.run.folder,
@@ -140,6 +143,8 @@ class _Fit:
         norms = ModelNorms(model, freeze_statistics=config["freeze_statistics"])
         self.milestones = norms.milestones(config["budget"]["steps"])
         self.data = json.loads(json.dumps(task.describe()))
+        if files := data.file_checksums(config):
+            self.data["files"] = files
         process_group.check_agreement({"the data": self.data.get("checksums")})
         stamp = {
             "numerics": self.run.made_by[0],
@@ -147,12 +152,13 @@ class _Fit:
             "commit": self.environment["commit"],
             "arithmetic": list(arithmetic_of(self.environment)),
             "checksums": self.data.get("checksums"),
+            "vocabulary": cache_key(task.vocabulary()),
         }
         state = self._state_to_resume(stamp)
         if state is None:
             calibrate_model(config, model, task, runtime)
             if config["start_from"] is not None:
-                taken = start_from(model, config["start_from"])
+                taken = start_from(model, config["start_from"], stamp)
                 if process_group.is_main():
                     print(taken, file=sys.stderr)
         if config["observe"]["fast"]:
@@ -184,7 +190,9 @@ class _Fit:
                 return None
             if not self.run.takes_arithmetic(state["arithmetic"], stamp["arithmetic"]):
                 return None
-            self.run.check_data(state["checksums"], self.data)
+            self.run.refuse_changed(data.differing(state["checksums"], stamp["checksums"]))
+            if state["vocabulary"] != stamp["vocabulary"]:
+                raise UserError(f"{self.run.folder} {data.OTHER_VOCABULARY}")
         return state
 
     def _record(self, trainer: Trainer, outcome: Outcome) -> RunRecord:

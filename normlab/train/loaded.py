@@ -1,6 +1,6 @@
 """Loads finished runs with model and task, exports them, and re-scores their translations."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -20,6 +20,13 @@ from normlab.records.store import HYPOTHESES_FILE, hypotheses_file, read_hypothe
 from normlab.tasks.base import Batch, Task
 from normlab.train.build import build_evaluator, build_model, build_task, check_nodes
 from normlab.train.checkpoint import FORMAT, Checkpoints, put_weights, reading
+from normlab.train.data import (
+    OTHER_VOCABULARY,
+    VOCABULARY,
+    changed_text,
+    differing,
+    read_vocabulary,
+)
 from normlab.train.evaluate import Evaluator, judged_by, load_weights
 from normlab.train.runtime import Runtime
 
@@ -69,13 +76,15 @@ def load_run(
     *,
     fold: bool = False,
     weights: str | None = None,
+    data: bool = True,
 ) -> LoadedRun:
     """Load a run with the weights that its test used, or with other weights by name.
 
     `weights` is `last`, `average`, `best` or `best_<score>`, such as `best_loss`.
     `changes` are dotted `key=value` settings that replace those in the run's config, such as
     `task.test_search.beam=1` or `norm.eval_stats=batch`. `fold` folds norms that are fixed in eval
-    into the adjacent linear layers or convolutions (see `normlab.models.folding`).
+    into the adjacent linear layers or convolutions (see `normlab.models.folding`). Without `data`
+    the run's data need not be there: the model can translate or continue text, but not be scored.
 
     Raises UserError for a missing or damaged file, an invalid key, a published run (which keeps no
     weights), and if no norm can be folded.
@@ -99,6 +108,7 @@ def load_run(
         threads=config["observe"]["threads"],
     )
     task = build_task(config)
+    _settle_data(task, folder, record, config, data=data)
     model = build_model(config, task)
     found = load_weights(
         weights or judged_by(config["validate"]),
@@ -114,6 +124,38 @@ def load_run(
     return LoadedRun(
         record, config, model, task, runtime, evaluator, found.name, found.recalibrate, folded
     )
+
+
+def _settle_data(
+    task: Task, folder: Path, record: RunRecord, config: Mapping[str, Any], *, data: bool
+) -> None:
+    """Check a run's data and vocabulary, or let its task do without the `data`.
+
+    Raises UserError if data or vocabulary differ from those that the run was trained with.
+    """
+    vocabulary = read_vocabulary(folder)
+    if not data:
+        try:
+            task.restore(vocabulary, record.data)
+        except UserError as error:
+            raise UserError(f"{folder}: {error}") from None
+        except Exception as error:  # the tokenizers library raises plain exceptions
+            raise UserError(
+                f"{folder / VOCABULARY}: missing or damaged ({error}); train the run again"
+            ) from error
+        return
+    check_data(folder, record, task, config)
+    if task.vocabulary() != vocabulary:
+        raise UserError(f"{folder} {OTHER_VOCABULARY}")
+
+
+def check_data(folder: Path, record: RunRecord, task: Task, config: Mapping[str, Any]) -> None:
+    """Raise UserError if a task's data are not those that a run was trained on."""
+    if changed := differing(record.data.get("checksums"), task.checksums()):
+        raise UserError(
+            f"{folder} {changed_text(changed, config['data_dir'])}: give data_dir=FOLDER with the "
+            "data of the run"
+        )
 
 
 @dataclass(frozen=True)

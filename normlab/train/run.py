@@ -22,6 +22,7 @@ from normlab.records.files import remove_leftovers
 from normlab.records.pairs import same_code
 from normlab.records.record import MadeBy, RunRecord
 from normlab.records.store import RECORD_FILE, RunStore, read_record
+from normlab.train import data
 
 if TYPE_CHECKING:
     from omegaconf import DictConfig
@@ -105,10 +106,14 @@ class Run:
             )
         if not self.takes_code(record.made_by, record.environment.get("commit")):
             return None
-        if record.config.get("data_dir") != self.config["data_dir"]:
-            from normlab.train.build import build_task
-
-            self.check_data(record.data.get("checksums"), build_task(self.config).describe())
+        try:
+            changed = data.changes(record, self.config)
+        except UserError as error:
+            raise UserError(
+                f"{self.folder} has ended, but its data are not here to be compared: {error} (to "
+                f"read its scores without them: normlab compare {self.folder})"
+            ) from error
+        self.refuse_changed(changed)
         return record
 
     def takes_code(self, made_by: MadeBy, commit: object) -> bool:
@@ -136,11 +141,10 @@ class Run:
             "observe.other_code=rerun or in another runs_dir"
         )
 
-    def check_data(self, checksums: object, data: Mapping[str, Any]) -> None:
-        """Raise UserError if the run was trained on data other than `data`."""
-        if checksums != data.get("checksums"):
+    def refuse_changed(self, changed: Sequence[str]) -> None:
+        """Raise UserError if any data have `changed` since the run was trained, or begun."""
+        if changed:
             raise UserError(
-                f"{self.folder} was trained on different data with the same config (now data_dir="
-                f"{self.config['data_dir']}): use another runs_dir, or give the text another name "
-                "if the task has task.corpus.name"
+                f"{self.folder} {data.changed_text(changed, self.config['data_dir'])}: restore "
+                "them, or give name=NAME or another runs_dir for a run of its own"
             )

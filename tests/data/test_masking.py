@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from normlab.data.batching import dice
+from normlab.data.dice import dice
 from normlab.data.masking import DICE, mask_tokens
 from normlab.data.vocabulary import DocumentTokenizer
 

@@ -1,0 +1,33 @@
+"""Random numbers of examples, which depend on nothing but a purpose, seed, epoch and index."""
+
+import zlib
+from typing import Literal
+
+import numpy as np
+
+Purpose = Literal["pairs", "masks", "pictures"]
+
+
+def stream(purpose: Purpose, *, seed: int, epoch: int) -> np.random.Generator:
+    """Return a random generator for a purpose and epoch, separate from batch order and model."""
+    # A seed sequence ignores trailing zeros, so the purpose's number must not be zero.
+    return np.random.Generator(np.random.PCG64([seed, epoch, zlib.crc32(purpose.encode())]))
+
+
+def dice(
+    purpose: Purpose, *, seed: int, epoch: int, examples: np.ndarray, width: int, count: int
+) -> np.ndarray:
+    """Return `count` uniform numbers for each column of each example: [examples, width, count].
+
+    An example's numbers depend on its index, but not on its batch or that batch's width.
+    """
+    key = stream(purpose, seed=seed, epoch=epoch).integers(0, 2**63, 2)
+    philox = np.random.Philox(key=key)
+    generator, place = np.random.Generator(philox), philox.state
+    rows = np.empty((len(examples), width, count))
+    for row, example in zip(rows, examples.tolist(), strict=True):
+        # Counter-based (Salmon et al. 2011): the counter's high word is the example index.
+        place["state"]["counter"][3] = example
+        philox.state = place
+        generator.random(out=row)
+    return rows
