@@ -5,6 +5,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple, TypeVar
 
+from normlab.errors import UserError
+
 Cell = str | float | int | None
 Verdict = Literal["failed", "broken", "look", "fine", "does not apply"]
 Ask = TypeVar("Ask", bound=Callable[..., Any])
