@@ -17,7 +17,8 @@ from typing import Any
 
 from normlab.config.schema import NORM_KEYS
 from normlab.errors import UserError
-from normlab.records.record import MadeBy, Parts, RunRecord, Score
+from normlab.records.code import MadeBy
+from normlab.records.record import Parts, RunRecord, Score
 
 ABSENT = "(absent)"
 _DATA = ("source", "sizes", "checksums")

@@ -14,13 +14,16 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from functools import cached_property
 from numbers import Integral, Real
-from typing import Annotated, Any, Literal, cast
+from typing import TYPE_CHECKING, Annotated, Any, Literal, cast
 
 import msgspec
 from msgspec.structs import asdict
 
 from normlab.config.schema import leaves
 from normlab.errors import UserError
+
+if TYPE_CHECKING:
+    from normlab.records.code import MadeBy
 
 FORMAT = "normlab.record/3"
 MEND_RUN = "remove the file and start the run again"
@@ -29,8 +32,6 @@ _FOLDERS = frozenset({"data_dir", "runs_dir", "run_dir"})
 _NOT_HASHED = frozenset({"observe", "seed", "choices", "device"}) | _FOLDERS
 _canonical = json.JSONEncoder(sort_keys=True, separators=(",", ":"), allow_nan=False).encode
 
-MadeBy = tuple[int | str, Mapping[str, str]]
-"""The numerics of a run, and the files of the user's own norms with their hashes."""
 Parts = Mapping[str, str]
 """The dotted keys of an experiment's config, sorted, with their values as JSON."""
 Row = dict[str, int | float]
@@ -78,8 +79,9 @@ class RunRecord(
     """The evidence of one run of one config with one seed.
 
     `fingerprint` is the hash that identifies the experiment, the same for all its seeds. `numerics`
-    is the `NUMERICS` of the code that made the run, or a label for runs older than that constant;
-    `own_norms` has the file and hash of each of the user's own norms and other own options.
+    is the `NUMERICS` of the code that made the run, or a label for runs older than that constant
+    and for runs of mixed code (`normlab.records.code`); `own_norms` has the file and hash of each
+    of the user's own norms and other own options.
     `last_steps` has the last logged rows of a run that diverged, as columns. `weights` maps the
     names of all tested weights to their steps; it is empty if only the best weights by
     `validate.select_by` were tested. `floors` has the untrained baseline of each test score
@@ -117,6 +119,12 @@ class RunRecord(
     @property
     def made_by(self) -> MadeBy:
         return self.numerics, self.own_norms
+
+    @property
+    def commits(self) -> list[str]:
+        """All commits that trained the run, in order."""
+        last = self.environment.get("commit")
+        return self.environment.get("commits") or [str(last)]
 
     def choice(self, group: str) -> str | None:
         return self.config.get("choices", {}).get(group)
@@ -177,6 +185,7 @@ _READ: Sequence[tuple[str, Any, str]] = (
     ("environment", _Whole, "world_size threads"),
     ("environment", _Texts, "versions"),
     ("environment", bool | None, "dirty"),
+    ("environment", list[str], "commits"),
     ("data", _Text, "source label language licence"),
     ("data", list[str], "languages"),
     ("data", _Dict, "checksums sizes"),

@@ -8,10 +8,10 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from normlab.config.folders import CONFIG_DIR
 from normlab.config.overrides import typed
 from normlab.config.registry import option_names
 from normlab.errors import UserError
+from normlab.records.code import checkout_state
 from normlab.records.pairs import same_code
 from normlab.records.store import RECORD_FILE, RunStore, read_record
 from normlab.studies.loop import INTERRUPTED, Cell
@@ -139,12 +139,5 @@ def data_problem(run: Run) -> str | None:
 
 def uncommitted() -> str | None:
     """Return a warning if code or configs have uncommitted changes; None otherwise."""
-    command = ["git", "-C", str(CONFIG_DIR.parent), "status", "--porcelain"]
-    command += ["--untracked-files=no", "--", "normlab", "configs"]
-    try:
-        done = subprocess.run(command, capture_output=True, text=True)
-    except OSError:
-        return None
-    if done.returncode or not done.stdout.strip():
-        return None
-    return "code or configs have uncommitted changes, so these runs will decide nothing"
+    said = "code or configs have uncommitted changes, so these runs will decide nothing"
+    return said if checkout_state()[1] else None

@@ -58,7 +58,7 @@ class Bout:
 
 def _trial(value: str, runs: tuple[str, ...], records: Sequence[RunRecord], score: str) -> Trial:
     seconds = sum(record.budget.wall_seconds for record in records)
-    commits = tuple(dict.fromkeys(map(_commit, records)))
+    commits = tuple(dict.fromkeys(commit for record in records for commit in _commits(record)))
     for record in records:
         if not record.finished:
             step = record.outcome.step
@@ -71,9 +71,9 @@ def _trial(value: str, runs: tuple[str, ...], records: Sequence[RunRecord], scor
     return Trial(value, "finished", mean, None, seeds, seconds, commits, runs)
 
 
-def _commit(record: RunRecord) -> str:
+def _commits(record: RunRecord) -> list[str]:
     changes = " with changes" if record.environment.get("dirty") else ""
-    return f"{record.environment.get('commit')}{changes}"
+    return [f"{commit}{changes}" for commit in record.commits]
 
 
 def best(scores: Mapping[str, float | None], sign: int) -> str | None:

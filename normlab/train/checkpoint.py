@@ -20,6 +20,7 @@ from torch import Tensor, nn
 from normlab.config.registry import START_FILE, sha256
 from normlab.distributed import process_group
 from normlab.errors import UserError
+from normlab.records.code import Code
 from normlab.records.files import atomic_write, check_is_file, remove_leftovers
 from normlab.train.data import differing
 
@@ -126,6 +127,11 @@ def weights_of(content: Mapping[str, Any], path: Path) -> dict[str, Tensor]:
     return weights
 
 
+def codes_of(content: Mapping[str, Any]) -> list[Code]:
+    """Return the codes that trained a checkpoint, in order."""
+    return [Code(**code) for code in content["codes"]]
+
+
 def put_weights(model: nn.Module, weights: Weights, path: Path) -> None:
     """Load weights read from `path` into a model for evaluation.
 
@@ -174,16 +180,18 @@ def average_weights(states: Iterable[Weights]) -> dict[str, Tensor]:
 
 
 @torch.no_grad()
-def start_from(model: nn.Module, node: Mapping[str, Any], stamp: Mapping[str, Any]) -> str:
+def start_from(
+    model: nn.Module, node: Mapping[str, Any], stamp: Mapping[str, Any]
+) -> tuple[str, list[Code]]:
     """Copy another run's weights into a model where names and shapes match (`start_from`).
 
     A model trained with layer norm can thus continue with batch norm: gains, shifts and linear
     layers are copied; running statistics and a norm's own schedule start from their initial state.
 
     `stamp` is what the run writes into its own checkpoints. Returns a line that says how much was
-    copied, and whether it was learned from other data. Raises UserError if the file is missing,
-    damaged or has changed since the run was configured, if its vocabulary is another, or if no
-    tensor matches.
+    copied, and whether it was learned from other data, and the codes that trained the weights.
+    Raises UserError if the file is missing, damaged or has changed since the run was configured, if
+    its vocabulary is another, or if no tensor matches.
     """
     path = Path(node["run_dir"]) / START_FILE
     content = load_checkpoint(path)
@@ -211,7 +219,9 @@ def start_from(model: nn.Module, node: Mapping[str, Any], stamp: Mapping[str, An
     for name in taken:
         own[name].copy_(weights[name])
     other = f"; it was trained on other data: {', '.join(changed)}" if changed else ""
-    return f"{path}: {len(taken)} of {len(own)} tensors copied, the others are initialized{other}"
+    said = f"{path}: {len(taken)} of {len(own)} tensors copied, the others are initialized{other}"
+    with reading(path):
+        return said, codes_of(content)
 
 
 def check_kept(checkpoints: Checkpoints, best_by: Sequence[str], step: int, average: int) -> None:

@@ -25,6 +25,7 @@ from normlab.norms.base import running_norms
 from normlab.norms.batch import BatchNorm, PositionBatchNorm
 from normlab.norms.model_norms import ModelNorms
 from normlab.progress import PREPARING, Stage, heard_by, say
+from normlab.records.code import Code, followed_by, joint_code, origin
 from normlab.records.files import atomic_write
 from normlab.records.pairs import arithmetic_of
 from normlab.records.record import BudgetUsed, Outcome, RunRecord, Score, fingerprint
@@ -40,7 +41,13 @@ from normlab.train.build import (
     check_scores,
     make_fast,
 )
-from normlab.train.checkpoint import Checkpoints, load_checkpoint, reading, start_from
+from normlab.train.checkpoint import (
+    Checkpoints,
+    codes_of,
+    load_checkpoint,
+    reading,
+    start_from,
+)
 from normlab.train.evaluate import BEST, best_by, judged_by, renamed, score_weights
 from normlab.train.loop import Trainer
 from normlab.train.run import Run
@@ -107,6 +114,7 @@ class _Fit:
         self.data: dict[str, Any] = {}
         self.checkpoints = Checkpoints(run.folder / "checkpoints", writes=process_group.is_main())
         self.milestones: dict[str, int] = {}
+        self.codes: list[Code] = []
 
     def carry_out(self) -> RunRecord:
         """Prepare, train, test, and write the record."""
@@ -146,10 +154,7 @@ class _Fit:
         if files := data.file_checksums(config):
             self.data["files"] = files
         process_group.check_agreement({"the data": self.data.get("checksums")})
-        stamp = {
-            "numerics": self.run.made_by[0],
-            "own_norms": self.run.made_by[1],
-            "commit": self.environment["commit"],
+        stamp: dict[str, Any] = {
             "arithmetic": list(arithmetic_of(self.environment)),
             "checksums": self.data.get("checksums"),
             "vocabulary": cache_key(task.vocabulary()),
@@ -158,9 +163,12 @@ class _Fit:
         if state is None:
             calibrate_model(config, model, task, runtime)
             if config["start_from"] is not None:
-                taken = start_from(model, config["start_from"], stamp)
+                taken, self.codes = start_from(model, config["start_from"], stamp)
+                self.run.check_start(self.codes)
                 if process_group.is_main():
                     print(taken, file=sys.stderr)
+        here = Code(*self.run.made_by, self.environment["commit"], self.environment["dirty"])
+        self.codes = followed_by(self.codes, here)
         if config["observe"]["fast"]:
             make_fast(model)
         trainer = build_trainer(
@@ -171,7 +179,7 @@ class _Fit:
             norms=norms,
             sinks=self.sinks,
             checkpoints=self.checkpoints,
-            stamp=stamp,
+            stamp={"codes": [code._asdict() for code in self.codes], **stamp},
         )
         if state is not None:
             with reading(self.checkpoints.last):
@@ -185,14 +193,15 @@ class _Fit:
             return None
         state = load_checkpoint(path)
         with reading(path):
-            made_by = state["numerics"], state["own_norms"]
-            if not self.run.takes_code(made_by, state["commit"]):
+            codes = codes_of(state)
+            if not self.run.takes_code(joint_code(codes), [str(code.commit) for code in codes]):
                 return None
             if not self.run.takes_arithmetic(state["arithmetic"], stamp["arithmetic"]):
                 return None
             self.run.refuse_changed(data.differing(state["checksums"], stamp["checksums"]))
             if state["vocabulary"] != stamp["vocabulary"]:
                 raise UserError(f"{self.run.folder} {data.OTHER_VOCABULARY}")
+        self.codes = codes
         return state
 
     def _record(self, trainer: Trainer, outcome: Outcome) -> RunRecord:
@@ -216,12 +225,13 @@ class _Fit:
             scores |= tested
         at = trainer.progress
         parameters = {id(p): p.numel() for p in trainer.model.parameters()}
+        numerics, own_norms = joint_code(self.codes)
         return RunRecord(
             run_id=run_id(self.config),
             fingerprint=fingerprint(self.config),
             seed=self.config["seed"],
-            numerics=self.run.made_by[0],
-            own_norms=dict(self.run.made_by[1]),
+            numerics=numerics,
+            own_norms={**own_norms},
             config=self.config,
             outcome=outcome,
             scores=scores,
@@ -233,7 +243,7 @@ class _Fit:
                 tokens_per_second=at.tokens / at.train_seconds if at.train_seconds else 0.0,
                 peak_memory_bytes=self.runtime.peak_memory_bytes(),
             ),
-            environment=self.environment,
+            environment={**self.environment, **origin(self.codes)},
             data=self.data,
             params=sum(parameters.values()),
             last_steps=trainer.probes.recent() if lost else {},

@@ -18,9 +18,10 @@ from normlab.config.machine import settled_precision
 from normlab.config.registry import OPTION, TARGET, option_settings, paths, sha256
 from normlab.config.schema import NORM_KEYS, leaves
 from normlab.errors import UserError
+from normlab.records.code import Code, MadeBy, joint_code
 from normlab.records.files import remove_leftovers
 from normlab.records.pairs import same_code
-from normlab.records.record import MadeBy, RunRecord
+from normlab.records.record import RunRecord
 from normlab.records.store import RECORD_FILE, RunStore, read_record
 from normlab.train import data
 
@@ -104,7 +105,7 @@ class Run:
                 f"{self.folder} was trained by {before} processes but this run has {processes}, so "
                 f"its batches differ: start it with {before}, or use another runs_dir"
             )
-        if not self.takes_code(record.made_by, record.environment.get("commit")):
+        if not self.takes_code(record.made_by, record.commits):
             return None
         try:
             changed = data.changes(record, self.config)
@@ -116,18 +117,29 @@ class Run:
         self.refuse_changed(changed)
         return record
 
-    def takes_code(self, made_by: MadeBy, commit: object) -> bool:
+    def takes_code(self, made_by: MadeBy, commits: Sequence[str]) -> bool:
         """Return whether to use results from different code; UserError if the user must decide."""
         if same_code(made_by, self.made_by) or self.other_code == "accept":
             return True
         if self.other_code == "rerun":
             return False
         raise UserError(
-            f"{self.folder} was made by different code (numerics {made_by[0]}, commit {commit}; "
-            f"now numerics {NUMERICS}), or with another version of your norm's file: give "
-            "observe.other_code=accept to keep its results, observe.other_code=rerun to train it "
-            "again, or another runs_dir"
+            f"{self.folder} was made by different code (numerics {made_by[0]}, commit "
+            f"{', '.join(commits)}; now numerics {NUMERICS}), or with another version of your "
+            "norm's file: give observe.other_code=accept to keep its results, "
+            "observe.other_code=rerun to train it again, or another runs_dir"
         )
+
+    def check_start(self, codes: Sequence[Code]) -> None:
+        """Raise UserError if the weights that the run starts from are from different code."""
+        made_by = joint_code(codes)
+        if not same_code(made_by, self.made_by) and self.other_code != "accept":
+            raise UserError(
+                f"{self.config['start_from']['run_dir']}, which this run starts from, was made by "
+                f"different code (numerics {made_by[0]}; now numerics {NUMERICS}), or with another "
+                "version of your norm's file: train it again, or give observe.other_code=accept to "
+                "keep its weights"
+            )
 
     def takes_arithmetic(self, begun: Sequence[str], here: Sequence[str]) -> bool:
         """Return whether the run may resume here; UserError if the user must decide."""

@@ -4,12 +4,10 @@ import ctypes
 import os
 import platform
 import resource
-import subprocess
 import sys
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from importlib.metadata import version
-from pathlib import Path
 from typing import Any, Literal, cast
 
 import torch
@@ -17,12 +15,12 @@ import torch
 from normlab.config.machine import instruction_set, settled_device, settled_precision
 from normlab.distributed.process_group import Shard, initialize
 from normlab.errors import UserError
+from normlab.records.code import checkout_state
 
 Precision = Literal["auto", "fp32", "bf16", "fp64"]
 
 _TRIM_THRESHOLD, _TOP_PAD, _MMAP_MAX = -1, -2, -4  # glibc's M_TRIM_THRESHOLD and so on
 _FLOAT32_ERROR = 1e-5  # relative error of the test product: 1.5e-6 in float32, 0.06 in bf16
-_CODE = ("normlab", "configs", "pyproject.toml")  # in a checkout, results depend on these paths
 _RECORDED_PACKAGES = ("normlab", "torch", "numpy", "tokenizers", "sacrebleu", "sacremoses")
 
 
@@ -83,7 +81,7 @@ class Runtime:
 
     def environment(self) -> dict[str, Any]:
         """Return the commit, the versions and the machine, for the record."""
-        commit, dirty = _git_state()
+        commit, dirty = checkout_state()
         on_gpu = self.device.type == "cuda"
         processor = cpu_capabilities().get("cpu_name") or platform.processor() or platform.machine()
         return {
@@ -146,20 +144,3 @@ def _physical_cores() -> int:
     usable = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
     cores = cpu_capabilities().get("num_physical_cores") or usable or 1
     return max(1, min(int(cores), usable or 1))
-
-
-def _git_state() -> tuple[str | None, bool | None]:
-    """Return the commit, and whether code or configs differ from it; None outside a checkout."""
-    folder = Path(__file__).resolve().parents[2]
-    if not (folder / ".git").exists():
-        return None, None
-
-    def git(*arguments: str) -> str:
-        command = ["git", "-C", str(folder), *arguments]
-        return subprocess.check_output(command, text=True, timeout=20, stderr=subprocess.DEVNULL)
-
-    try:
-        status = git("status", "--porcelain", "--untracked-files=no", "--", *_CODE)
-        return git("rev-parse", "HEAD").strip(), bool(status.strip())
-    except (OSError, subprocess.SubprocessError):
-        return None, None

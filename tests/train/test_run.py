@@ -15,14 +15,14 @@ def run(tmp_path, *overrides: str) -> Run:
 
 
 def test_other_code_is_refused_accepted_or_trained_again(tmp_path):
-    assert run(tmp_path).takes_code((NUMERICS, {"mine": "a"}), "abc")
+    assert run(tmp_path).takes_code((NUMERICS, {"mine": "a"}), ["abc"])
     with pytest.raises(
         ValueError, match=r"different code \(numerics 0, commit abc; now.*runs_dir"
     ) as said:
-        run(tmp_path).takes_code((0, {}), "abc")
+        run(tmp_path).takes_code((0, {}), ["abc"])
     assert "other_code=accept" in str(said.value) and "other_code=rerun" in str(said.value)
-    assert run(tmp_path, "observe.other_code=accept").takes_code((0, {}), None)
-    assert not run(tmp_path, "observe.other_code=rerun").takes_code((0, {}), None)
+    assert run(tmp_path, "observe.other_code=accept").takes_code((0, {}), [])
+    assert not run(tmp_path, "observe.other_code=rerun").takes_code((0, {}), [])
 
 
 def test_a_run_resumes_only_with_the_arithmetic_it_started_with(tmp_path):
