@@ -17,6 +17,7 @@ from normlab.config.folders import CONFIG_DIR
 from normlab.config.registry import paths
 from normlab.errors import UserError
 from normlab.records.files import atomic_write, only_writer
+from normlab.records.packed import Key, pack
 from normlab.studies import study_runs as studied
 from normlab.studies.load import load_study, tuning_of, unchosen
 from normlab.studies.loop import Cell, Plan
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
     from normlab.claims.evidence import Runs as Evidence
     from normlab.claims.ledger import Outcome
     from normlab.claims.seeds import Endpoint
+    from normlab.reports.gather import Run as Made
     from normlab.studies.study_runs import Run
 
 _NO_PART = ("device=", "data_dir=", "runs_dir=", "observe.")  # not part of the experiment
@@ -114,31 +116,38 @@ def verdict_lines(found: "Sequence[Outcome]") -> list[str]:
 
 
 class Publisher:
-    """Publishes whole seeds below `root` (None: nowhere); problems are noted, and runs continue."""
+    """Publishes whole seeds below `root` (None: nowhere); problems are noted, and runs continue.
 
-    def __init__(self, root: Path | None, jobs: Sequence[Job]) -> None:
-        """Raise UserError, before anything runs, if the jobs' runs cannot be published there."""
-        from normlab.records.packed import Key
-        from normlab.reports.published import check
+    Published runs never change, unless `replaces`.
+    """
+
+    def __init__(
+        self, root: Path | None, jobs: Sequence[Job], *, replaces: bool, making: bool
+    ) -> None:
+        """Raise UserError, before anything runs, if the jobs' runs cannot be published there.
+
+        With `making`, the jobs' runs that have not ended will be made.
+        """
+        from normlab.reports.published import check, check_unchanged
 
         self.root, self.problems, self.folders = root, dict[str, str](), dict[Path, None]()
+        self._replacing = print if replaces else None
         if root is not None:
             for job in jobs:
                 asked = {Key(*run.planned[:3]): run.folder.parent.name for run in job.asked()}
-                check(root, job.study.name, job.scale, asked)
+                runs = check(root, job.study.name, job.scale, asked)
+                if not replaces:
+                    check_unchanged(runs, map(_made, job.asked()), making=making)
 
     def publish(self, job: Job, seeds: Sequence[int]) -> None:
         """Publish the runs of a job with these seeds."""
-        from normlab.records.packed import Key
-        from normlab.reports.gather import Run as Made
         from normlab.reports.published import publish
 
         if self.root is None or not seeds:
             return
-        runs = [run for seed in seeds for run in job.runs[seed]]
-        made = [Made(Key(*run.planned[:3]), run.record(), folder=run.folder) for run in runs]
+        runs = [_made(run) for seed in seeds for run in job.runs[seed]]
         try:
-            folder = publish(self.root, job.study, job.scale, made)
+            folder = publish(self.root, job.study, job.scale, runs, replacing=self._replacing)
         except (OSError, UserError) as error:
             problem = f"{job.name} is not published: {error}; the next seed will try again"
             if self.problems.get(job.name) != problem:
@@ -148,6 +157,15 @@ class Publisher:
         self.problems.pop(job.name, None)
         self.folders[folder] = None
         print(f"published {job.name}: seed {' '.join(map(str, seeds))}", flush=True)
+
+
+def _made(run: "Run") -> "Made":
+    """Return a run of a study for publishing and tables, without a record until it has ended."""
+    from normlab.reports.gather import Run as Made
+
+    record = run.record()
+    ended = record if run.has_ended(record) else None
+    return Made(Key(*run.planned[:3]), ended, folder=run.folder)
 
 
 def warn_if_untuned(job: Job) -> None:
@@ -165,7 +183,6 @@ def warn_if_untuned(job: Job) -> None:
 def print_tables(jobs: Sequence[Job], results: Path) -> None:
     """Print each study's table from the runs that have ended and the published seeds that count."""
     from normlab.commands.compare import show_table
-    from normlab.records.packed import Key, pack
     from normlab.reports.gather import Run as Made
     from normlab.reports.study_table import build
 

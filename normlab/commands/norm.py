@@ -175,6 +175,7 @@ def card(argv: list[str]) -> int:
     add("--only", type=as_names, default=[], metavar="NAME,...", help="ask only these questions")
     add("--folder", type=as_path, default=Path("cards"), help="where cards are kept")
     add("--publish", type=as_path, metavar="RESULTS", help="also add it to the board in RESULTS")
+    add("--replace", action="store_true", help="replace a published card of the same name")
     arguments = parser.parse_intermixed_args(argv)
 
     from normlab.inspect.card import card as assemble
@@ -191,6 +192,9 @@ def card(argv: list[str]) -> int:
         raise UserError("--publish needs a complete card at scale=small; omit --only")
     if results is not None and not results.is_dir():
         raise UserError(f"--publish {results}: no such folder; the board is in results")
+    former = None if results is None else _published_card(subject, results)
+    if former is not None and not arguments.replace:
+        raise UserError(f"{former}; a published card never changes: give --replace to replace it")
     subject.check()
     print_prose(f"card of {subject.name}, scale={subject.scale}: {len(asked)} questions")
     found: dict[str, Any] = {}
@@ -207,11 +211,23 @@ def card(argv: list[str]) -> int:
     print(f"written to {page}")
     if results is not None:
         _publish(subject, made, results)
+        if former is not None:
+            print(f"replaced: {former}")
     return 0
 
 
 def _json(card: dict[str, Any]) -> str:
     return json.dumps(card, indent=1, sort_keys=True, allow_nan=False) + "\n"
+
+
+def _published_card(subject: "Examined", results: Path) -> str | None:
+    """Return a line about the card that is published under the same name; None if there is none."""
+    from normlab.reports.cards import CARD_FILE, FOLDER, read_card
+
+    path = results / FOLDER / subject.folder.name / CARD_FILE
+    if not path.is_file():
+        return None
+    return f"{path.parent} was published from commit {read_card(path)['environment']['commit']}"
 
 
 def _publish(subject: "Examined", card: dict[str, Any], results: Path) -> None:

@@ -46,7 +46,8 @@ key=value is a setting of `normlab train` for all runs, STUDY:key=value for one
 study. rows= takes row names, or the numbers that `study plan` shows. Several
 studies run one after the other, seed by seed, and shared runs are executed
 once. When the time budget is spent, running runs save and stop, and the same
-command resumes. Only whole seeds are published, each when it ends.
+command resumes. Only whole seeds are published, each when it ends. A published
+run never changes, unless you give --replace.
 --until-decided counts the published seeds, and runs the next ones.
 """
 _PLAN = """examples:
@@ -118,6 +119,9 @@ def parser(verb: str) -> argparse.ArgumentParser:
         text = "judge claims after 5, 8 and 12 seeds; run more seeds while a part is undecided"
         add("--until-decided", action="store_true", help=text)
         add("--publish", type=as_path, metavar="FOLDER", help="write completed seeds here")
+    if verb in ("run", "publish"):
+        text = "replace published runs by other runs of the same key, and name each"
+        add("--replace", action="store_true", help=text)
     if verb == "plan":
         add("--commands", action="store_true", help="print the command of each remaining run")
     if verb == "publish":
@@ -150,7 +154,7 @@ def main(argv: list[str]) -> int:
         if verb == "verify":
             raise UserError("give only names of published studies; all their scales are verified")
         jobs = asked(arguments.words)
-        publisher = Publisher(arguments.results, jobs)
+        publisher = Publisher(arguments.results, jobs, replaces=arguments.replace, making=False)
         for job in jobs:
             print_prose(_head(job, _left(job)))
         print_tables(jobs, arguments.results)
@@ -185,7 +189,7 @@ def _run(arguments: argparse.Namespace, again: str) -> int:
     """Execute the remaining runs, publish completed seeds, and print the tables."""
     until = time.monotonic() + arguments.budget
     jobs, judge = _jobs(arguments)
-    publisher = Publisher(arguments.publish, jobs)
+    publisher = Publisher(arguments.publish, jobs, replaces=arguments.replace, making=True)
     lacking = False
     for job in _to_make(jobs):
         left = _left(job)

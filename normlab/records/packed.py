@@ -23,7 +23,7 @@ import msgspec
 
 from normlab.errors import UserError
 from normlab.records.files import atomic_write, read_file
-from normlab.records.record import Row, RunRecord, plain
+from normlab.records.record import Row, RunRecord, plain, portable
 
 RECORDS = "records.jsonl"
 CURVES = "curves.jsonl.gz"
@@ -168,11 +168,15 @@ def write_pack(
     curves: Mapping[Key, Sequence[Mapping[str, Any]]] = {},
     hypotheses: Mapping[Key, Mapping[str, Sequence[str]]] = {},
 ) -> None:
-    """Write the packed files of a folder, with curves and hypotheses only for runs in `records`."""
+    """Write the packed files of a folder, with curves and hypotheses only for runs in `records`.
+
+    Folders in configs are shortened (`portable`).
+    """
     folder.mkdir(parents=True, exist_ok=True)
     with atomic_write(folder / RECORDS) as file:
         for key, record in records.items():
             fields: dict[str, Any] = {} if record is None else json.loads(record.to_json())
+            fields |= {"config": portable(fields["config"])} if fields else {}
             file.write(json.dumps({**key._asdict(), **fields}) + "\n")
     for name, field, content in ((CURVES, "rows", curves), (HYPOTHESES, "splits", hypotheses)):
         own = [{**key._asdict(), field: content[key]} for key in records if content.get(key)]

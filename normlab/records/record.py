@@ -14,6 +14,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from functools import cached_property
 from numbers import Integral, Real
+from pathlib import PurePath
 from typing import TYPE_CHECKING, Annotated, Any, Literal, cast
 
 import msgspec
@@ -27,9 +28,11 @@ if TYPE_CHECKING:
 
 FORMAT = "normlab.record/3"
 MEND_RUN = "remove the file and start the run again"
-# Folders are never hashed; `seed` is left out only at the top, as a corpus's seed matters.
-_FOLDERS = frozenset({"data_dir", "runs_dir", "run_dir"})
-_NOT_HASHED = frozenset({"observe", "seed", "choices", "device"}) | _FOLDERS
+FOLDERS = {"data_dir": 1, "runs_dir": 1, "run_dir": 2}
+"""The config keys of folders, which are never hashed, each with the number of last components that
+a published config keeps: of a run's folder, the experiment and the seed."""
+# `seed` is left out only at the top, as a corpus's seed matters.
+_NOT_HASHED = frozenset({"observe", "seed", "choices", "device", *FOLDERS})
 _canonical = json.JSONEncoder(sort_keys=True, separators=(",", ":"), allow_nan=False).encode
 
 Parts = Mapping[str, str]
@@ -237,6 +240,18 @@ def fingerprint(config: Mapping[str, Any]) -> str:
     return hashlib.sha256(_canonical(_experiment(config)).encode()).hexdigest()[:10]
 
 
+def portable(node: Any, key: str = "") -> Any:
+    """Return a config with each folder, at any depth, shortened to its last components."""
+    if isinstance(node, Mapping):
+        items = cast("Mapping[str, Any]", node).items()
+        return {name: portable(value, name) for name, value in items}
+    if isinstance(node, list):
+        return [portable(item) for item in cast("list[Any]", node)]
+    if key not in FOLDERS or not isinstance(node, str):
+        return node
+    return "/".join(PurePath(node).parts[-FOLDERS[key] :])
+
+
 def parts(config: Mapping[str, Any]) -> Parts:
     """Return the hashed part of a config, one entry per dotted key or empty node."""
     return dict(sorted((key, _canonical(item)) for key, item in leaves(_experiment(config))))
@@ -249,7 +264,7 @@ def _experiment(config: Mapping[str, Any]) -> Any:
 def _hashed(value: Any) -> Any:
     if isinstance(value, dict):
         node = cast("dict[str, Any]", value)
-        return {key: _hashed(item) for key, item in node.items() if key not in _FOLDERS}
+        return {key: _hashed(item) for key, item in node.items() if key not in FOLDERS}
     if isinstance(value, list):
         return [_hashed(item) for item in cast("list[Any]", value)]
     # `lr=1` and `lr=1.0` are the same experiment, whatever type YAML gives them.

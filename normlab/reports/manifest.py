@@ -9,7 +9,7 @@ evidence is published, or when a person accepts a changed file by name.
 
 import hashlib
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
 
 from normlab.errors import UserError
@@ -53,24 +53,30 @@ def accept(root: Path, paths: Iterable[Path], *, named: bool = True) -> list[str
     return changes
 
 
-def problems(root: Path) -> dict[Path, str]:
-    """Return a message for each file that does not match the manifest, by path."""
+def problems(root: Path, files: Collection[Path] | None = None) -> dict[Path, str]:
+    """Return a message for each file, or each of some `files`, that does not match the manifest."""
     path = root / MANIFEST
     try:
         listed = read(root)
     except UserError as error:
         return {path: str(error)}
-    there = _found(root)
+    there = _found(root, files)
     if there and not listed:
         return {path: f"{path}: missing or empty; it must list all evidence"}
     found: dict[Path, str] = {}
     for name in sorted({*listed, *there}):
-        if listed.get(name) != there.get(name):
+        if listed.get(name) != there.get(name) and (files is None or root / name in files):
             why = f"changed since it was published (checksum in {MANIFEST})"
             why = why if name in there else f"missing, but listed in {MANIFEST}"
             why = why if name in listed else f"not in {MANIFEST}"
             found[root / name] = f"{root / name}: {why}"
     return found
+
+
+def restore_or_accept(root: Path) -> str:
+    """Return what to do about files that do not match the manifest."""
+    accepting = f"normlab study publish --results {root} --accept PATH"
+    return f"restore these files; or, if the change is intended, accept it with {accepting}"
 
 
 def read(root: Path) -> dict[str, str]:
@@ -86,12 +92,14 @@ def read(root: Path) -> dict[str, str]:
     return listed
 
 
-def _found(root: Path) -> dict[str, str]:
-    """Return the checksums of all evidence on disk, by path relative to `root`."""
+def _found(root: Path, only: Collection[Path] | None = None) -> dict[str, str]:
+    """Return the checksums of all evidence on disk, or of some (`only`), by path below `root`."""
     found: dict[str, str] = {}
     for folder, _, files in os.walk(root):
         for path in (Path(folder) / name for name in files if not name.startswith(".")):
             place = path.relative_to(root)
+            if only is not None and path not in only:
+                continue
             # Tables and pages of studies and cards are generated, except those in health/.
             of_study = len(place.parts) == 3 and place.parts[0] != "health"
             if place.name in TABLES if of_study else place.as_posix() in _MADE:

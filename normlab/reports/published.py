@@ -1,19 +1,20 @@
 """The committed results of a study, `results/<study>/<scale>/`, from which its pages are made.
 
-The runs are packed (`normlab.records.packed`), with folders in configs shortened to their names.
+The runs are packed (`normlab.records.packed`). A published run never changes.
 """
 
-from collections.abc import Collection, Mapping, Sequence
+import json
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import NamedTuple
 
 from msgspec.structs import replace as with_fields
 
 from normlab.errors import UserError
 from normlab.records.files import only_writer
 from normlab.records.packed import MEND_PUBLISHED, PACK, RECORDS, Key, Pack, pack, write_pack
-from normlab.records.record import Row, RunRecord, fingerprint
+from normlab.records.record import Row, RunRecord, fingerprint, plain, portable
 from normlab.records.store import read_hypotheses
 from normlab.reports import manifest
 from normlab.reports.cards import BOARD, FOLDER, card_pages
@@ -25,20 +26,44 @@ from normlab.reports.table import comma_separated, latex, markdown
 from normlab.studies.load import load_study
 from normlab.studies.study import Study
 
-_PLACES = ("data_dir", "runs_dir")
 _NO_STUDIES = ("cards", "health")
 """Folders whose runs do not belong to a study."""
+
+
+class Evidence(NamedTuple):
+    """What is published of a run: its record, its curve, and its hypotheses by test split."""
+
+    record: RunRecord | None
+    curve: Sequence[Row]
+    hypotheses: Mapping[str, Sequence[str]]
+
+    def equals(self, other: "Evidence") -> bool:
+        return self._text() == other._text()
+
+    def _text(self) -> str:
+        fields = self.record and json.loads(self.record.to_json())
+        return json.dumps(plain([fields, self.curve, self.hypotheses]), sort_keys=True)
+
+
+def evidence(run: Run) -> Evidence:
+    """Return what is published of a run; one without a folder has no curve and no hypotheses."""
+    record = run.record and with_fields(run.record, config=portable(run.record.config))
+    made = run.folder if record else None
+    tested = made if record and record.finished else None
+    curve = thinned(rows_of_run(made)) if made else []
+    return Evidence(record, curve, read_hypotheses(tested) if tested else {})
 
 
 def check(root: Path, study: str, scale: str, asked: Mapping[Key, str | None]) -> Pack:
     """Return the published runs after checking that others can be added.
 
     `asked` maps the keys of the others to their experiment, or to None for a run not made.
-    Raises UserError for a damaged record or manifest, and if a different experiment is already
-    published at one of these rows and points.
+    Raises UserError for a damaged record or manifest, for evidence that has changed since it was
+    published, and if a different experiment is already published at one of these rows and points.
     """
-    manifest.read(root)
     runs = _checked(pack(root / study / scale))
+    if changed := manifest.problems(root, [runs.folder / name for name in PACK]):
+        raise UserError("; ".join([*changed.values(), manifest.restore_or_accept(root)]))
     wanted = {(key.row, key.point): label for key, label in asked.items() if label}
     for key, record in runs.records.items():
         label = wanted.get((key.row, key.point))
@@ -51,37 +76,107 @@ def check(root: Path, study: str, scale: str, asked: Mapping[Key, str | None]) -
     return runs
 
 
-def publish(root: Path, study: Study, scale: str, runs: Sequence[Run]) -> Path:
+def check_unchanged(runs: Pack, others: Iterable[Run], *, making: bool) -> None:
+    """Raise UserError if publishing other runs would change published ones.
+
+    With `making`, runs without a record will be made, and so differ from the published ones.
+    """
+    named = {run.key: run for run in others if runs.records.get(run.key) is not None}
+    lines = changes(runs, {key: evidence(run) for key, run in named.items()})
+    if making:
+        lines |= {
+            key: f"{_place(runs, key)} is published already, from {_code(runs.records[key])}"
+            for key, run in named.items()
+            if run.record is None
+        }
+    if lines:
+        raise UserError(_refused(lines))
+
+
+def changes(runs: Pack, others: Mapping[Key, Evidence]) -> dict[Key, str]:
+    """Return a line for each published run that others would replace by different evidence.
+
+    It names the run's key, and the commits that made the published run and the other one.
+    """
+    return {
+        key: f"{_place(runs, key)}: published is the run of {_code(record)}, another is that of "
+        f"{_code(other.record)}"
+        for key, other in others.items()
+        if (record := runs.records.get(key)) is not None and other.record is not None
+        if not other.equals(
+            Evidence(record, runs.curves.get(key, []), runs.hypotheses.get(key, {}))
+        )
+    }
+
+
+def _place(runs: Pack, key: Key) -> str:
+    return f"{runs.folder}:{key.name}@seed{key.seed}"
+
+
+def _code(record: RunRecord | None) -> str:
+    """Return the commits that made a run, such as `commit 0a1b2c3d4e with changes`."""
+    if record is None:
+        return "no code"
+    commits = ", ".join(commit[:10] for commit in record.commits)
+    return f"commit {commits}{' with changes' if record.environment.get('dirty') else ''}"
+
+
+def _refused(lines: Mapping[Key, str]) -> str:
+    """Return the error for published runs that would change: the first, and the number of more."""
+    first, *others = lines.values()
+    more = f" (and {len(others)} more)" if others else ""
+    return (
+        f"{first}{more}; a published run never changes: leave it out, with seeds= or rows=, or "
+        "give --replace"
+    )
+
+
+def publish(
+    root: Path,
+    study: Study,
+    scale: str,
+    runs: Sequence[Run],
+    *,
+    replacing: Callable[[str], object] | None = None,
+) -> Path:
     """Add runs to the published ones, rewrite tables and page, and return the folder.
 
-    Runs without a folder get no curves or hypotheses. Runs that are already published all stay,
-    even at rows and points that the study no longer has. Raises UserError before writing anything
-    if runs are damaged or `check` would fail.
+    A published run never changes: the same run again adds nothing, and other evidence of it is an
+    error, unless `replacing` is given, which is called with a line for each run replaced. Runs that
+    are already published all stay, even at rows and points that the study no longer has. Raises
+    UserError before writing anything if runs are damaged, `check` would fail, or evidence would
+    change.
     """
     folder = root / study.name / scale
-    records: dict[Key, RunRecord | None] = {}
-    curves: dict[Key, list[Row]] = {}
-    hypotheses: dict[Key, dict[str, list[str]]] = {}
-    for run in runs:
-        record = run.record and with_fields(run.record, config=portable(run.record.config))
-        made = run.folder if record else None
-        records[run.key] = record
-        curves[run.key] = thinned(rows_of_run(made)) if made else []
-        tested = made if record and record.finished else None
-        hypotheses[run.key] = read_hypotheses(tested) if tested else {}
+    others = {run.key: evidence(run) for run in runs}
     with only_writer(folder / RECORDS):
-        labels = {key: record and _label(record) for key, record in records.items()}
+        labels = {key: each.record and _label(each.record) for key, each in others.items()}
         known = check(root, study.name, scale, labels)
+        changed = changes(known, others)
+        if changed and replacing is None:
+            raise UserError(_refused(changed))
+        added = {
+            key: each
+            for key, each in others.items()
+            if key in changed or known.records.get(key) is None
+        }
         order = {(plan.row, plan.point): n for n, plan in enumerate(study.planned(scale))}
-        every = known.records | records
+        every = known.records | {key: each.record for key, each in added.items()}
         by_plan = sorted(every, key=lambda k: (k.seed, order.get((k.row, k.point), 10**6)))
         # Rows that this version of the study lacks: removed since, or added in a later one.
         lost = {key.row: () for key in every if key.row not in study.rows}
         study = replace(study, rows={**study.rows, **lost})
-        ordered = {key: every[key] for key in by_plan}
-        write_pack(folder, ordered, known.curves | curves, known.hypotheses | hypotheses)
+        write_pack(
+            folder,
+            {key: every[key] for key in by_plan},
+            known.curves | {key: each.curve for key, each in added.items()},
+            known.hypotheses | {key: each.hypotheses for key, each in added.items()},
+        )
         write_files(rendered(study, folder))
         accept(root, [folder / name for name in PACK], named=False)
+    if replacing is not None:
+        for line in changed.values():
+            replacing(f"replaced: {line}")
     return folder
 
 
@@ -135,15 +230,6 @@ def _checked(runs: Pack) -> Pack:
     return runs
 
 
-def portable(node: Any, key: str = "") -> Any:
-    """Return a config with each folder, at any depth, shortened to its last component."""
-    if isinstance(node, Mapping):
-        return {name: portable(value, name) for name, value in node.items()}
-    if isinstance(node, list):
-        return [portable(item) for item in node]
-    return Path(node).name if key in _PLACES and isinstance(node, str) else node
-
-
 def verify(
     root: Path, study: str | None = None, *, write: bool = False
 ) -> tuple[list[str], list[str]]:
@@ -160,10 +246,7 @@ def verify(
     said: list[str] = []
     wrong = [*changed.values()]
     if changed:
-        wrong.append(
-            "restore these files; or, if the change is intended, accept it with normlab study "
-            f"publish --results {root} --accept PATH"
-        )
+        wrong.append(manifest.restore_or_accept(root))
     for name in _unchanged(root, changed, study) if known else ():
         try:
             files = card_pages(root) if name == root / BOARD else rendered(None, name)

@@ -1,22 +1,25 @@
 """What is published can be read again, makes the same tables, and holds no private folder."""
 
 import itertools
+import json
 
 import pytest
 from msgspec.structs import replace
 
 import normlab
-from normlab.records.packed import RECORDS, Key, Pack, write_pack
+from normlab.records.packed import CURVES, RECORDS, Key, Pack, write_pack
+from normlab.records.record import portable
 from normlab.records.store import read_hypotheses, read_record
 from normlab.reports.gather import rows_of_run, thinned
 from normlab.reports.manifest import stale
-from normlab.reports.published import portable, publish, read, rendered
+from normlab.reports.published import publish, read, rendered
 from normlab.reports.study_table import build
 from normlab.reports.table import comma_separated, latex, markdown
 from normlab.train.loaded import rescored
 from tests.records.examples import changed
 from tests.reports.tables import diverged, kept_run, made, run, run_rows, runs, study
 from tests.tasks.sentences import translation
+from tests.test_architecture import ROOT
 
 VALUES = {"ln": [30.0, 30.1], "bn": [20.0, None]}
 
@@ -74,16 +77,84 @@ def test_to_add_writes_nothing_where_something_is_wrong(folder, tmp_path, wrong)
     assert files(tmp_path) == before
 
 
+@pytest.fixture
+def one(tmp_path):
+    """Return a run with a curve and a translation, and the packed files of its publication."""
+    place = kept_run(tmp_path / "run", run_rows(1.0))
+    (place / "hypotheses.txt").write_text("ein\n")
+    record = made("ln", 1, {"test/bleu": 36.6}, environment={"commit": "a" * 40, "dirty": False})
+    published = run(record, "ln", folder=place)
+    return published, publish(tmp_path / "results", study(), "smoke", [published])
+
+
+def other_record(published):
+    environment = {**published.record.environment, "commit": "b" * 40, "dirty": True}
+    scores = made("ln", 1, {"test/bleu": 99.0}).scores
+    return run(replace(published.record, scores=scores, environment=environment), "ln")
+
+
+def other_curve(published):
+    kept_run(published.folder, run_rows(2.0))
+
+
+def other_translation(published):
+    (published.folder / "hypotheses.txt").write_text("zwei\n")
+
+
+@pytest.mark.parametrize("other", [other_record, other_curve, other_translation])
+def test_a_published_run_never_changes_unless_it_is_replaced(one, tmp_path, other):
+    published, _ = one
+    results = tmp_path / "results"
+    before = files(results)
+    publish(results, study(), "smoke", [published])
+    publish(results, study(), "smoke", [run(None, "ln")])
+    assert files(results) == before, "the same run again, or none"
+    changed_run = other(published) or published
+    commit = "b" if other is other_record else "a"
+    said = (
+        rf"results/norms/smoke:ln@seed1: published is the run of commit a{{10}}, another is that "
+        rf"of commit {commit}{{10}}.*a published run never changes: .*--replace"
+    )
+    with pytest.raises(ValueError, match=said):
+        publish(results, study(), "smoke", [changed_run, run(made("bn", 1), "bn")])
+    assert files(results) == before
+    lines = []
+    publish(results, study(), "smoke", [changed_run], replacing=lines.append)
+    assert len(lines) == 1 and "ln@seed1" in lines[0]
+    assert files(results) != before
+    publish(results, study(), "smoke", [changed_run], replacing=lines.append)
+    assert len(lines) == 1, "the same run again is no replacement"
+
+
+def test_evidence_that_was_changed_by_hand_is_not_blessed_by_publishing(one, tmp_path):
+    _, folder = one
+    (folder / RECORDS).write_text((folder / RECORDS).read_text().replace("36.6", "99.0"))
+    before = files(tmp_path / "results")
+    with pytest.raises(ValueError, match=r"records\.jsonl: changed since it was published"):
+        publish(tmp_path / "results", study(), "smoke", [run(made("bn", 1), "bn")])
+    assert files(tmp_path / "results") == before
+    assert (folder / CURVES).is_file()
+
+
 def test_private_folders_are_shortened_at_any_depth(tmp_path):
     places = {"data_dir": "/home/me/data/iwslt", "runs_dir": "/home/me/runs"}
     task = {"corpus": {"data_dir": "/home/me/data/iwslt", "size": 3, "seed": 1}}
-    record = changed(made("ln", 1), config={**made("ln", 1, **places).config, "task": task})
-    folder = publish(tmp_path, study(), "smoke", [run(record, "ln")])
+    start = {"start_from": {"run_dir": "/home/me/runs/toy-ln-pre-1a2b/seed1", "sha256": "0"}}
+    config = {**made("ln", 1, **places).config, "task": task, **start}
+    folder = publish(tmp_path, study(), "smoke", [run(changed(made("ln", 1), config=config), "ln")])
     assert "/home" not in (folder / RECORDS).read_text()
     config = read(folder)[0].record.config
     assert (config["data_dir"], config["runs_dir"]) == ("iwslt", "runs")
     assert config["task"]["corpus"] == {"data_dir": "iwslt", "size": 3, "seed": 1}
+    assert config["start_from"] == {"run_dir": "toy-ln-pre-1a2b/seed1", "sha256": "0"}
     assert portable({"a": [{"data_dir": "/x/y"}]}) == {"a": [{"data_dir": "y"}]}
+
+
+def test_committed_configs_hold_no_private_folder():
+    for path in sorted((ROOT / "results").glob(f"*/*/{RECORDS}")):
+        for line in path.read_text("utf-8").splitlines():
+            config = json.loads(line).get("config", {})
+            assert config == portable(config), path
 
 
 def test_a_damaged_record_and_a_row_that_the_study_lost_are_named(folder, tmp_path):
@@ -132,7 +203,7 @@ def test_of_many_rows_about_a_hundred_stay_and_every_validation():
 def published_one(tmp_path, folder, record=None):
     """Publish one run and return its address."""
     kept = run(record or made("ln", 1, {"test/bleu": 1.0}), "ln", folder=folder)
-    of = Pack(publish(tmp_path / "results", study(), "smoke", [kept]))
+    of = Pack(publish(tmp_path / "results", study(), "smoke", [kept], replacing=lambda line: None))
     return of.addresses[Key("ln", "", 1)]
 
 
@@ -149,7 +220,7 @@ def test_curves_go_with_their_records_and_to_tables(tmp_path):
         rows = thinned(run_rows(seed))
         assert rows_of_run(place) == rows
         assert frame[frame["seed"] == seed]["step"].tolist() == sorted(set(steps(rows)))
-    publish(tmp_path, study(), "smoke", runs({"ln": [1.0]}))
+    publish(tmp_path, study(), "smoke", runs({"ln": [1.0]}), replacing=lambda line: None)
     assert [key.seed for key in Pack(folder).curves] == [2]
 
 

@@ -103,7 +103,7 @@ def test_publishing_a_study_blesses_nothing_else(tmp_path):
     folder = publish(tmp_path, study(), "smoke", runs({"ln": [30.0, 31.0], "bn": [20.0, 21.0]}))
     stray = folder / "stray.json"
     stray.write_text("{}")
-    publish(tmp_path, study(), "smoke", runs({"ln": [30.0, 32.0]}))
+    publish(tmp_path, study(), "smoke", runs({"ln": [30.0, 31.0, 32.0]}))
     assert problems(tmp_path) == {stray: f"{stray}: not in {MANIFEST}"}
 
 

@@ -48,6 +48,33 @@ def test_another_experiment_at_a_published_row_is_refused_before_any_run(
     assert night(capsys, "one", "seeds=1", OTHER, "--publish", "elsewhere")[0] == 0
 
 
+@pytest.mark.parametrize("verb", ["run", "publish"])
+def test_a_second_publication_of_a_seed_from_another_runs_dir_is_refused_before_any_run(
+    place, folder, capsys, verb
+):
+    night(capsys, "one", "seeds=1", *RESULTS)
+    before = contents(folder.parents[1])
+    again = ["seeds=1", "runs_dir=again"]
+    study = load_study("one", place.folder / "configs")
+    place.plan(study.planned("smoke", seeds=[1], extra=["runs_dir=again"]), bleu(9.0))
+    if verb == "publish":  # a run of before, in another folder
+        night(capsys, "one", *again, "--publish", "elsewhere")
+    calls = len(place.lines("calls"))
+    target = "--publish" if verb == "run" else "--results"
+    said = r"results/one/smoke:ln@seed1.* commit c0ffee.*never changes: leave it out"
+    with pytest.raises(ValueError, match=said):
+        command.main([verb, "one", *again, target, "results"])
+    assert len(place.lines("calls")) == calls and contents(folder.parents[1]) == before
+    assert command.main([verb, "one", *again, target, "results", "--replace"]) == 0
+    out = capsys.readouterr().out
+    assert [
+        line.count("@seed1: published is the run of commit c0ffee")
+        for line in out.splitlines()
+        if line.startswith("replaced: ")
+    ] == [1, 1]
+    assert contents(folder.parents[1]) != before
+
+
 def test_a_row_that_only_the_checkout_has_is_kept_by_older_code(place, folder, capsys):
     file = place.folder / "configs" / "study" / "one.yaml"
     old, rows = file.read_text(), "{ln: [norm=ln], bn: [norm=bn], new: [norm=rms]}"
