@@ -30,7 +30,7 @@ from normlab.claims.judge import (
 )
 from normlab.errors import UserError
 from normlab.metrics.spread import at_baseline
-from normlab.records.pairs import spelled, varying, why_not_paired
+from normlab.records.pairs import Experiment, spelled, varying, why_not_paired
 from normlab.records.record import RunRecord
 from normlab.records.store import fits, lookup, written
 
@@ -321,19 +321,19 @@ def collect(runs: Runs, endpoint: StudyEndpoint) -> Sample:
     found: dict[str, str] = {}
     for label, side in endpoint.labels.items():
         sides[label] = {}
+        experiments: dict[_Point, list[RunRecord]] = {}
         for run in (run for run in every if fits(run, {**endpoint.where, **side})):
             if (why := unfit(run, endpoint.all_scores)) is not None:
                 reasons[why] += 1
                 continue
             point = tuple(written(lookup(run, key)) for key in over)
-            known = sides[label].setdefault((run.seed, point), run)
-            if known.fingerprint != run.fingerprint:
-                keys = varying([known.parts, run.parts])
-                named = ", ".join(key for key in keys if not key.endswith(".option"))
-                problem = f"{label} fits runs that differ in {named}; the claim must say which"
-                return Sample(endpoint, {}, (), excluded=_said(reasons), problem=problem)
+            sides[label][run.seed, point] = run
+            experiments.setdefault(point, []).append(run)
             if (other := found.setdefault(run.run_id, label)) != label:
                 raise UserError(f"{run.run_id} is on both sides: {other} and {label}")
+        for runs_of_point in experiments.values():
+            if (problem := _apart(label, runs_of_point)) is not None:
+                return Sample(endpoint, {}, (), excluded=_said(reasons), problem=problem)
     plan = runs.plan(endpoint.study, endpoint.scale)
     seen = {point for side in sides.values() for _, point in side}
     # A seed needs all planned nuisance settings; without a plan, all settings that any run has.
@@ -355,7 +355,28 @@ def collect(runs: Runs, endpoint: StudyEndpoint) -> Sample:
     for label, cell in cells.items():
         if short := len({seed for seed, _ in sides[label]} - set(cell)):
             reasons[f"{label}: seeds without all of {', '.join(over)}"] += short
-    return Sample(endpoint, cells, tuple(seeds), _said(reasons))
+    problem = _not_one_experiment(cells, seeds, endpoint.all_scores)
+    return Sample(endpoint, cells, tuple(seeds), _said(reasons), problem=problem)
+
+
+def _apart(label: str, runs: Sequence[RunRecord]) -> str | None:
+    """Return why a side's runs at a point have different configs; None if all have the same."""
+    keys = varying([run.parts for run in runs])
+    named = ", ".join(key for key in keys if not key.endswith(".option"))
+    return f"{label} fits runs that differ in {named}; the claim must say which" if keys else None
+
+
+def _not_one_experiment(cells: Cells, seeds: Sequence[int], scores: Sequence[str]) -> str | None:
+    """Return why a side's seeds are not one experiment, scored in one way; None if they are."""
+    for cell in cells.values():
+        for runs in zip(*(cell[seed] for seed in seeds), strict=True):
+            try:
+                experiment = Experiment.of(runs)
+                for score in scores:
+                    experiment.scores(score)
+            except UserError as error:
+                return str(error)
+    return None
 
 
 def _differ(cells: Cells, seed: int, scores: Sequence[str], may: tuple[str, ...]) -> str | None:

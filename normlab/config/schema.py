@@ -136,6 +136,14 @@ LATER: dict[str, Any] = {
 """Keys of `model` that are newer than many runs, with their defaults. They may be typed for any
 model whose class has them, and no config holds one that is at its default, so that older runs keep
 their fingerprints."""
+REPEATS = {
+    "schedule.lr": "optim.lr",
+    "schedule.total": "budget.steps",
+    "model.num_layers": "model.depth",
+    "model.encoder_layers": "model.depth",
+    "model.decoder_layers": "model.depth",
+}
+"""The keys that repeat another key's value in the options of configs/."""
 OPTIONS = ("task", "model", "placement", "optim", "schedule")
 """The nodes of `RunConfig` that hold an option with its values, except the norms."""
 PARTS = {"budget": BudgetConfig, "validate": ValidateConfig, "observe": ObserveConfig}

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
-from normlab.config.schema import NORM_KEYS
+from normlab.config.schema import NORM_KEYS, REPEATS
 from normlab.errors import UserError
 from normlab.records.code import MadeBy
 from normlab.records.record import Parts, RunRecord, Score
@@ -83,14 +83,15 @@ def spelled(key: str) -> tuple[str, ...]:
 def settings(a: Parts, b: Parts, may_differ: tuple[str, ...]) -> list[str]:
     """Return the keys that differ but should not.
 
-    A key may also differ if it only repeats a number that may differ: `schedule.lr` repeats
-    `optim.lr`, and the depth sets several keys.
+    A key may also differ if it repeats a key that may differ, as `schedule.lr` repeats `optim.lr`
+    (`REPEATS`), and has its values.
     """
     pairs = varying([a, b])
     below = tuple(f"{key}." for key in may_differ)
     allowed = [key for key in pairs if key in may_differ or key.startswith(below)]
-    repeated = [pairs[key] for key in allowed if {*map(type, pairs[key])} <= {int, float}]
-    return [key for key, pair in pairs.items() if key not in allowed and pair not in repeated]
+    sources = {key: source for key, source in REPEATS.items() if source in allowed}
+    repeated = [key for key, source in sources.items() if pairs.get(key) == pairs[source]]
+    return [key for key in pairs if key not in allowed and key not in repeated]
 
 
 def varying(experiments: Sequence[Parts]) -> dict[str, list[Any]]:

@@ -180,6 +180,34 @@ def test_runs_that_do_not_count_leave_four_seeds_that_decide_nothing(tmp_path, c
     assert any(said.startswith(why) for said in found.finding.excluded)
 
 
+RATES = ((2e-3, range(1, 4)), (9e-3, range(4, 13)))
+
+
+def test_seeds_trained_at_different_rates_are_not_the_seeds_of_one_side(tmp_path):
+    records = [
+        run(seed, norm, mean + NOISE[seed - 1] * (norm == "bn"), optim={"lr": rate})
+        for rate, seeds in RATES
+        for seed in seeds
+        for norm, mean in (("ln", 30.0), ("bn", 28.0))
+    ]
+    found = primary(tmp_path, records, contrast())
+    assert found.verdict == "not measured" and found.finding.p is None
+    assert found.reason == "norm=ln fits runs that differ in optim.lr; the claim must say which"
+    alike = [each for each in records if each.seed not in RATES[0][1]]
+    assert primary(tmp_path, alike, contrast()).verdict == "supported"
+
+
+def test_seeds_of_other_data_or_scored_in_another_way_are_not_the_seeds_of_one_side(tmp_path):
+    records = side("ln", 30.0) + side("bn", 28.0)
+    for change, why in (
+        ({"data": {"checksums": {"train": "other"}}}, "not comparable: data.checksums is"),
+        ({"signature": "other"}, "test/bleu was computed in several ways"),
+    ):
+        others = [run(6, norm, 30.0, **change) for norm in ("ln", "bn")]
+        found = primary(tmp_path, records + others, contrast())
+        assert found.verdict == "not measured" and why in found.reason
+
+
 def test_where_a_seed_diverged_the_counts_decide_and_none_is_dropped(tmp_path):
     failed = [run(k, "bn", None, status="diverged") for k in range(1, 6)]
     found = primary(tmp_path, side("ln", 30.0) + failed, contrast())

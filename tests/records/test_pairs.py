@@ -1,10 +1,13 @@
 """Which two runs of one seed may be compared, and how the seeds of an experiment are averaged."""
 
 import math
+import re
 from pathlib import Path
 
 import pytest
 
+from normlab.config.folders import CONFIG_DIR
+from normlab.config.schema import REPEATS
 from normlab.records.pairs import Experiment, Summary, arithmetic_of, why_not_paired
 from normlab.records.store import RunStore, select
 from tests.records.examples import SIGNATURE, record
@@ -60,6 +63,26 @@ def test_a_key_that_repeats_a_number_which_is_compared_may_differ_and_another_ma
     longer = made(optim={"lr": 2e-3}, schedule={"lr": 2e-3, "warmup": 5})
     found = why_not_paired(slow, longer, may_differ=("optim.lr",))
     assert found == "different settings (schedule.warmup)"
+
+
+def test_a_key_with_the_values_of_a_compared_key_may_not_differ_unless_it_repeats_it():
+    small = made(batch_size=32, model={"dim": 32})
+    large = made(batch_size=64, model={"dim": 64})
+    found = why_not_paired(small, large, may_differ=("batch_size",))
+    assert found == "different settings (model.dim)"
+
+
+def test_the_repeated_keys_are_those_that_the_options_of_models_and_schedules_repeat():
+    pattern = re.compile(r"^(\w+): \$\{([\w.]+)\}", re.MULTILINE)
+    files = [
+        path for group in ("model", "schedule") for path in (CONFIG_DIR / group).glob("*.yaml")
+    ]
+    repeated = {
+        f"{path.parent.name}.{key}": source
+        for path in files
+        for key, source in pattern.findall(path.read_text("utf-8"))
+    }
+    assert repeated == REPEATS
 
 
 def test_records_without_an_instruction_set_pair_on_the_same_device_alone():
