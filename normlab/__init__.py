@@ -7,6 +7,8 @@ does not load torch; a name is imported on first use.
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from normlab.openmp import wait_passively
+
 if TYPE_CHECKING:
     from normlab.any_model.swap import swap as swap
     from normlab.commands.explain import explain as explain
@@ -31,6 +33,8 @@ _HOMES = {
     "swap": "any_model.swap",
     "train": "train",
 }
+
+wait_passively()
 
 
 def __getattr__(name: str) -> Any:

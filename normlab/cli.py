@@ -1,7 +1,6 @@
 """The command line, which runs a subcommand and reports an error as one clear message."""
 
 import errno
-import os
 import re
 import sys
 from difflib import get_close_matches
@@ -18,9 +17,6 @@ def main(argv: list[str] | None = None) -> int:
     if not arguments or arguments[0] in ("-h", "--help"):
         print(usage())
         return 0
-    # Threads that spin while waiting slow down all others, on a busy machine to a tenth of their
-    # speed (results/bench/LOG.md). OpenMP reads this with torch; a sweep's runs inherit it.
-    os.environ.setdefault("OMP_WAIT_POLICY", "passive")
     name, *rest = arguments
     if name == "--version":
         from importlib.metadata import version

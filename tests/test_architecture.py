@@ -15,7 +15,7 @@ PACKAGE = ROOT / "normlab"
 # Each floor's rooms may import the rooms of lower floors only, so there is no cycle. A room is a
 # folder; a file at the root is a room of its own, and "" is `normlab/__init__.py`.
 FLOORS = (
-    ("errors",),
+    ("errors", "openmp"),
     ("config", "distributed", "progress", "dropout"),
     ("norms", "records"),
     ("placements", "metrics", "data"),

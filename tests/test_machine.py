@@ -1,5 +1,9 @@
 """What the machine is said to compute with is what torch finds."""
 
+import os
+import subprocess
+import sys
+
 import pytest
 import torch
 
@@ -89,3 +93,17 @@ def test_openmp_threads_are_the_default_but_for_those_that_torchrun_sets(
     monkeypatch.setattr(torch, "set_num_threads", found.append)
     Runtime.start(device="cpu", precision="fp32", threads=asked)
     assert found == [threads]
+
+
+@pytest.mark.parametrize(
+    ("first", "policy"), [("", "passive"), ("sys.modules['torch'] = sys; ", None)]
+)
+def test_threads_wait_without_spinning_also_from_python(first, policy):
+    program = f"import os, sys, warnings; {first}import normlab; from normlab import openmp\n"
+    program += "with warnings.catch_warnings(record=True) as told: openmp.warn_if_too_late(2)\n"
+    program += "print(os.environ.get('OMP_WAIT_POLICY'), len(told))"
+    clean = {name: value for name, value in os.environ.items() if name != "OMP_WAIT_POLICY"}
+    done = subprocess.run(
+        [sys.executable, "-c", program], env=clean, capture_output=True, text=True, check=True
+    )
+    assert done.stdout.split() == [str(policy), "0" if policy else "1"]

@@ -51,6 +51,14 @@ def test_a_node_takes_no_plain_value_and_no_unknown_option(place, config):
             check_nodes(changed(config, place, {"option": "os.system"}))
 
 
+@pytest.mark.parametrize("kind", ["probe", "sink"])
+def test_probes_and_sinks_of_a_run_are_checked_too(kind, config):
+    name = {"probe": "tid", "sink": "jsonl"}[kind]
+    for place, node in ((name, {"nonsense": 1}), ("nonsense", {})):
+        with pytest.raises(ValueError, match=rf"^observe\.{kind}\.{place}.* does not exist"):
+            check_nodes(changed(config, f"observe.{kind}", {place: node}))
+
+
 def test_the_whole_config_is_checked_before_anything_is_built(config, monkeypatch):
     built = []
     monkeypatch.setattr("normlab.config.registry._build", lambda *_, **__: built.append(1))

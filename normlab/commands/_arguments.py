@@ -186,6 +186,7 @@ def load(
         from normlab.train.loaded import load_run
 
         run = load_run(folder, [*changes], fold=fold, weights=weights, data=data)
+        run.runtime.set_torch()
     say_stopped(folder, run.record)
     return run
 

@@ -41,7 +41,8 @@ examples:
   normlab train experiment=gpt_bn data_dir=FOLDER debug=true  keep nothing
   normlab train my.yaml lr=1e-3 steps=500 name=baseline wandb=true
 
-include=FOLDER        add your own norms, tasks, ... (see normlab norm --help)
+include=FOLDER        add your own norms, tasks, ... (see normlab norm --help);
+                      also --config-dir FOLDER, hydra.searchpath=[file://FOLDER]
 normlab list          all groups and options; with a GROUP, one group
 normlab list keys     all keys with default, allowed values and meaning
 --cfg job             print the whole config without training
@@ -70,7 +71,12 @@ def main(argv: list[str]) -> int:
         if typed(argv).get("observe.debug") == "true":
             raise UserError("debug=true tries one run: omit -m and the flags of a sweep")
         return run_hydra(argv, again=again)
-    record = train_and_say(config := compose(argv))
+    return train_once(compose(argv), again=again)
+
+
+def train_once(config: "DictConfig", *, again: str) -> int:
+    """Train a run and return the exit status; `again` is the command that resumes it."""
+    record = train_and_say(config)
     if config.observe.debug:
         print_line(_DEBUG)
     if record.outcome.status != "interrupted":
@@ -83,13 +89,17 @@ def main(argv: list[str]) -> int:
 def shown_config(argv: Sequence[str]) -> str | None:
     """Return the config of a run for `--cfg job`; None for other flags, which Hydra handles.
 
-    Hydra would print its own composition, without the values of a recipe.
+    Hydra would print its own composition, without the values of a recipe. The values that run have
+    no interpolations, so `--resolve` changes nothing.
     """
     flags = ArgumentParser(add_help=False, allow_abbrev=False)
     flags.add_argument("--cfg", "-c")
+    flags.add_argument("--resolve", action="store_true")
     known, overrides = flags.parse_known_args(argv)
-    if known.cfg != "job" or any(text.startswith("-") for text in overrides):
+    if known.cfg != "job":
         return None
+    if other := [text for text in overrides if text.startswith("-")]:
+        raise UserError(f"--cfg job shows the config of one run: leave out {other[0]}")
     from omegaconf import OmegaConf
 
     from normlab.config.compose import compose, to_dict
@@ -144,6 +154,7 @@ def run_hydra(argv: list[str], *, again: str) -> int:
     from normlab.train.run import Run
 
     register()
+    single: list[int] = []  # the exit status, without a sweep
     cells: list[Cell] = []
     before: set[Path] = set()  # folders of runs that had ended before
     processes: list[int | None] = []
@@ -155,7 +166,7 @@ def run_hydra(argv: list[str], *, again: str) -> int:
         runtime = HydraConfig.get()
         overrides = tuple(runtime.overrides.task)
         if runtime.mode != RunMode.MULTIRUN:
-            train_and_say(from_hydra(config))
+            single.append(train_once(from_hydra(config), again=again))
             return None
         grid = runtime.sweeper["_target_"].endswith("BasicSweeper")
         direction = None if grid else runtime.sweeper.get("direction")
@@ -185,6 +196,8 @@ def run_hydra(argv: list[str], *, again: str) -> int:
         place = [f"hydra.sweep.dir={quoted(str(own))}"] if searches else []
         sys.argv = ["normlab train", *with_recipe(argv), *place]
         main(job)()
+        if single:
+            return single[0]
         if searches:
             result = own / "optimization_results.yaml"  # which Optuna's sweeper writes
             print(result.read_text(encoding="utf-8") if result.exists() else "", end="")

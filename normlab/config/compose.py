@@ -62,9 +62,9 @@ class OwnFolders(SearchPathPlugin):
 
 
 def register() -> None:
-    """Register the schema with Hydra as `schema` and `later`, and the user's own folders."""
-    ConfigStore.instance().store("schema", node=RunConfig)
-    ConfigStore.instance().store("later", node={"model": LATER})
+    """Register with Hydra the schema (as `normlab_schema` and `normlab_later`) and own folders."""
+    ConfigStore.instance().store("normlab_schema", node=RunConfig)
+    ConfigStore.instance().store("normlab_later", node={"model": LATER})
     Plugins.instance().register(OwnFolders)
 
 
@@ -72,16 +72,25 @@ def compose(overrides: Sequence[str] = ()) -> DictConfig:
     """Return the checked config of a run; UserError with a one-line message if it is invalid."""
     overrides = written_out(overrides)
     register()
-    GlobalHydra.instance().clear()
     try:
-        with initialize_config_dir(str(CONFIG_DIR), version_base="1.3"):
-            composed = hydra_compose(CONFIG_NAME, with_recipe(overrides), return_hydra_config=True)
+        composed = _composed(with_recipe(overrides))
         choices, given = composed.hydra.runtime.choices, composed.hydra.overrides.task
         with open_dict(composed):
             del composed["hydra"]
         return settle(composed, choices, given)
     except (HydraException, OmegaConfBaseException) as error:
         raise UserError(error_line(error)) from None
+
+
+def _composed(overrides: list[str]) -> DictConfig:
+    """Return what Hydra composes; a caller that uses Hydra itself keeps its state."""
+    caller = GlobalHydra.instance().hydra
+    GlobalHydra.instance().clear()
+    try:
+        with initialize_config_dir(str(CONFIG_DIR), version_base="1.3"):
+            return hydra_compose(CONFIG_NAME, overrides, return_hydra_config=True)
+    finally:
+        GlobalHydra.instance().hydra = caller
 
 
 def from_hydra(config: DictConfig) -> DictConfig:

@@ -22,6 +22,7 @@ INSTALLED = (_PACKAGE / "configs").is_dir()
 CONFIG_DIR = (_PACKAGE if INSTALLED else _PACKAGE.parent) / "configs"
 PATH, INCLUDE = "NORMLAB_PATH", "include"
 """The environment variable that lists folders of own options, and the key that adds one."""
+_CONFIG_DIR, _SEARCH_PATH = ("--config-dir", "-cd"), "hydra.searchpath"
 
 
 def groups() -> list[str]:
@@ -64,22 +65,55 @@ def _packages() -> list[tuple[str, Path, list[str]]]:
 
 
 def included(arguments: Sequence[str]) -> list[str]:
-    """Return the arguments without `include=FOLDER`, whose folders are added to `NORMLAB_PATH`.
+    """Return the arguments without those that name folders of options (see `_named_folders`).
 
-    The change lasts for this process and those that it starts. Raises UserError for a folder that
-    does not exist or has no options.
+    The folders are added to `NORMLAB_PATH`, for this process and those that it starts. Raises
+    UserError for a folder that does not exist or has no options.
     """
-    start = f"{INCLUDE}="
-    for text in (text for text in arguments if text.startswith(start)):
-        for name in text.removeprefix(start).split(os.pathsep):
-            folder = Path(name).expanduser().resolve()
-            if not name or not folder.is_dir():
-                raise UserError(f"{start}{name}: no such folder")
-            if not any(path for group in groups() for path in (folder / group).glob("*.yaml")):
-                raise UserError(f"{start}{name}: no options in it, such as norm/mine.yaml")
-            before = os.environ.get(PATH, "").split(os.pathsep)
-            os.environ[PATH] = os.pathsep.join(dict.fromkeys(filter(None, [*before, str(folder)])))
-    return [text for text in arguments if not text.startswith(start)]
+    rest, named = _named_folders(arguments)
+    for typed, name in named:
+        folder = Path(name).expanduser().resolve()
+        if not name or not folder.is_dir():
+            raise UserError(f"{typed}{name}: no such folder")
+        if not any(path for group in groups() for path in (folder / group).glob("*.yaml")):
+            raise UserError(f"{typed}{name}: no options in it, such as norm/mine.yaml")
+        before = os.environ.get(PATH, "").split(os.pathsep)
+        os.environ[PATH] = os.pathsep.join(dict.fromkeys(filter(None, [*before, str(folder)])))
+    return rest
+
+
+def _named_folders(arguments: Sequence[str]) -> tuple[list[str], list[tuple[str, str]]]:
+    """Split arguments into other ones and folders, each with the text that was typed before it.
+
+    A folder is named by `include=FOLDER` or, as Hydra's users type it, `--config-dir FOLDER` and
+    `hydra.searchpath=[file://FOLDER,pkg://PACKAGE]`.
+    """
+    rest: list[str] = []
+    found: list[tuple[str, str]] = []
+    words = iter(arguments)
+    for text in words:
+        key, equals, value = text.partition("=")
+        if key in _CONFIG_DIR:
+            found.append((f"{key} ", value if equals else next(words, "")))
+        elif equals and key.lstrip("+") == _SEARCH_PATH:
+            places = value.strip("[]'\"").split(",")
+            found += [(f"{key}=", _place(place.strip(" '\""))) for place in places]
+        elif equals and key == INCLUDE:
+            found += [(text[: len(INCLUDE) + 1], name) for name in value.split(os.pathsep)]
+        else:
+            rest.append(text)
+    return rest, found
+
+
+def _place(place: str) -> str:
+    """Return the folder of an entry of Hydra's search path."""
+    if not place.startswith("pkg://"):
+        return place.removeprefix("file://")
+    package, *below = place.removeprefix("pkg://").split(".")
+    spec = find_spec(package) if package else None
+    for root in (spec and spec.submodule_search_locations) or []:
+        return str(Path(root, *below))
+    raise UserError(f"{_SEARCH_PATH}={place}: there is no package {package!r}")
 
 
 def include_words() -> list[str]:

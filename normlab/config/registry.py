@@ -32,6 +32,7 @@ OPTION, TARGET = "option", "_target_"
 START_FILE = "checkpoints/last.pt"
 """The file in a run's folder from which another run can start."""
 
+_IMPORTED: dict[Path, str] = {}  # the checksum of each own file whose class was used
 _NO_PROSE = re.compile(r"[`$ ]*(@package|normlab|torchrun|python|bash)\s")
 _SENTENCE_END = re.compile(r"(?<=[.!?])\s+(?=[A-Z])")
 _LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # libyaml is about ten times as fast
@@ -129,17 +130,23 @@ def option_settings(group: str, name: object, key: str) -> Mapping[str, Any]:
     return _settings(path, group)
 
 
-@lru_cache(maxsize=512)
 def _settings(path: Path, group: str) -> Mapping[str, Any]:
-    """Read an option's file, with the values it inherits from other options of its group."""
-    from omegaconf import OmegaConf  # reads 1e-5 as a number, as Hydra does
-
-    content: Any = OmegaConf.to_container(OmegaConf.load(path)) or {}
+    """Return an option's content, with the values it inherits from other options of its group."""
+    changed = path.stat()
+    content = _content(path, changed.st_mtime_ns, changed.st_size)
     found: dict[str, Any] = {}
-    for name in content.pop("defaults", []):
+    for name in content.get("defaults", []):
         if isinstance(name, str) and name != "_self_":
             found |= option_settings(group, name, f"{path}: defaults")
-    return found | content
+    return found | {name: value for name, value in content.items() if name != "defaults"}
+
+
+@lru_cache(maxsize=512)
+def _content(path: Path, mtime: int, size: int) -> Mapping[str, Any]:
+    """Read an option's file, again after each edit: Hydra reads it every time, too."""
+    from omegaconf import OmegaConf  # reads 1e-5 as a number, as Hydra does
+
+    return cast("Any", OmegaConf.to_container(OmegaConf.load(path))) or {}
 
 
 def settings_of(node: object, key: str) -> Mapping[str, Any]:
@@ -235,10 +242,13 @@ def _at(error: Exception) -> str:
 def _target(name: str, key: str, kind: type) -> type:
     module, _, attribute = name.rpartition(".")
     try:
-        source_of(name)
+        source = source_of(name)
         target = getattr(import_module(module), attribute)
     except Exception as error:  # a module of the user's own may raise anything
         raise UserError(f"{key}: {name!r} cannot be imported: {error}{_at(error)}") from error
+    own = any(source.is_relative_to(folder) for folder in folders()[1:])
+    if own and _IMPORTED.setdefault(source, checksum := sha256(source)) != checksum:
+        raise UserError(f"{key}: {source} has changed since it was imported: start Python again")
     if not inspect.isclass(target) or not issubclass(target, kind) or inspect.isabstract(target):
         raise UserError(f"{key}: {name!r} is not a concrete subclass of {kind.__name__}")
     return target

@@ -31,7 +31,7 @@ from normlab.reports.gather import arranged, found_run
 from normlab.tasks.base import Batch, Task
 from normlab.train.build import build_model, build_task, calibrate_model
 from normlab.train.loaded import load_run
-from normlab.train.runtime import Runtime
+from normlab.train.runtime import Runtime, torch_settings_kept
 from normlab.train.speed import runtime_of
 
 FORMAT = "normlab.inspect/1"
@@ -98,10 +98,12 @@ def subject_of(config: dict[str, Any]) -> Subject:
 def subject_of_run(folder: Path, changes: list[str]) -> Subject:
     """Return a finished run's model with the weights that were tested."""
     run = load_run(folder, changes)
+    run.runtime.set_torch()
     record = run.record
     return Subject(run.config, run.task, run.model, run.runtime, record.run_id, record.outcome.step)
 
 
+@torch_settings_kept()
 def inspect(
     subject: Path | str | Sequence[str] | Mapping[str, Any] | nn.Module, only: Sequence[str] = ()
 ) -> Findings:

@@ -38,8 +38,10 @@ def train(config: "DictConfig") -> "RunRecord":
         if os.environ.get("RANK", "0") == "0" and sys.stderr is not None and sys.stderr.isatty():
             print("preparing", file=sys.stderr, flush=True)  # loading torch alone takes seconds
         from normlab.train.fit import carry_out
+        from normlab.train.runtime import torch_settings_kept
 
-        return carry_out(run)
+        with torch_settings_kept():
+            return carry_out(run)
 
 
 class _Callable(ModuleType):

@@ -23,7 +23,7 @@ from normlab.train.evaluate import Evaluator
 from normlab.train.loop import Trainer
 from normlab.train.runtime import Runtime
 from normlab.train.schedule import Schedule
-from normlab.train.sinks import SinkGroup
+from normlab.train.sinks import Sink, SinkGroup
 
 Kind = Literal["norm", "bias", "embedding", "other"]
 Setting = Literal["rate", "weight_decay"]
@@ -43,6 +43,9 @@ def check_nodes(config: Mapping[str, Any]) -> None:
     }
     rules: Mapping[str, Any] = config.get("sites") or {}
     nodes |= {f"sites.{pattern}": (node, Norm, ("dim",)) for pattern, node in rules.items()}
+    observe = config["observe"]
+    nodes |= {f"observe.probe.{name}": (n, Probe, ()) for name, n in observe["probe"].items()}
+    nodes |= {f"observe.sink.{name}": (n, Sink, ()) for name, n in observe["sink"].items()}
     for key, (node, kind, live) in nodes.items():
         check(node, key, kind, live)
     group_settings(config["optim"])

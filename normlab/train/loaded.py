@@ -28,7 +28,7 @@ from normlab.train.data import (
     read_vocabulary,
 )
 from normlab.train.evaluate import Evaluator, judged_by, load_weights
-from normlab.train.runtime import Runtime
+from normlab.train.runtime import Runtime, torch_settings_kept
 
 WEIGHTS_FILE = "model.pt"
 _COMPARED = 8  # validation examples on which a folded model must agree with the run's model
@@ -53,6 +53,7 @@ class LoadedRun:
     recalibrate: bool
     folded: Sequence[str] = ()
 
+    @torch_settings_kept()
     def evaluate(
         self, split: str = "test", *, outputs: Path | None = None, limit: int | None = None
     ) -> dict[str, Score]:
@@ -60,6 +61,7 @@ class LoadedRun:
 
         With a `limit`, at most that many of its examples are scored.
         """
+        self.runtime.set_torch()
         score = partial(
             self.evaluator.scores, self.model, split, recalibrate=self.recalibrate, limit=limit
         )
@@ -70,6 +72,7 @@ class LoadedRun:
         return scores | self.evaluator.seen(self.model, recalibrate=self.recalibrate)
 
 
+@torch_settings_kept()
 def load_run(
     run_dir: Path | str,
     changes: list[str] | None = None,

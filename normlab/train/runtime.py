@@ -5,7 +5,8 @@ import os
 import platform
 import resource
 import sys
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from importlib.metadata import version
 from typing import Any, Literal, cast
@@ -15,6 +16,7 @@ import torch
 from normlab.config.machine import instruction_set, settled_device, settled_precision
 from normlab.distributed.process_group import Shard, initialize
 from normlab.errors import UserError
+from normlab.openmp import warn_if_too_late
 from normlab.records.code import checkout_state
 
 Precision = Literal["auto", "fp32", "bf16", "fp64"]
@@ -36,6 +38,7 @@ class Runtime:
     device: torch.device
     precision: Precision
     world: Shard
+    threads: int | None = None  # None leaves torch's
 
     @classmethod
     def start(
@@ -57,11 +60,19 @@ class Runtime:
             torch.cuda.set_device(device)
         local_ranks = int(os.environ.get("LOCAL_WORLD_SIZE", "1"))
         given = threads or _threads_of_openmp(local_ranks)
-        torch.set_num_threads(given or max(1, _physical_cores() // local_ranks))
+        number = given or max(1, _physical_cores() // local_ranks)
+        warn_if_too_late(number)
         keep_freed_memory()
-        if device == "cpu":
+        runtime = cls(torch.device(device), precision, world, number)
+        runtime.set_torch()
+        return runtime
+
+    def set_torch(self) -> None:
+        """Set torch's threads, and its library for float32 products, for the whole process."""
+        if self.threads is not None:
+            torch.set_num_threads(self.threads)
+        if self.device.type == "cpu":
             choose_float32_library()
-        return cls(torch.device(device), precision, world)
 
     def autocast(self) -> AbstractContextManager[Any]:
         if self.precision != "bf16":
@@ -96,6 +107,17 @@ class Runtime:
             "precision": self.precision,
             "world_size": self.world.size,
         }
+
+
+@contextmanager
+def torch_settings_kept() -> Iterator[None]:
+    """Restore torch's threads and float32 precision, which are the caller's, after the block."""
+    threads, precision = torch.get_num_threads(), torch.get_float32_matmul_precision()
+    try:
+        yield
+    finally:
+        torch.set_num_threads(threads)
+        torch.set_float32_matmul_precision(precision)
 
 
 def keep_freed_memory() -> None:

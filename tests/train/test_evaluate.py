@@ -40,10 +40,16 @@ def test_scoring_uses_recalibrated_statistics(trained):
 
 def test_a_loaded_run_has_the_scores_of_its_record(undisturbed: Path):
     """The run tests averaged weights with recalibrated statistics."""
+    torch.set_float32_matmul_precision("highest")
     run = normlab.load_run(undisturbed)
+    run.evaluate("valid", limit=1)
+    assert (
+        torch.get_float32_matmul_precision() == "highest"
+    )  # the caller's, though the run has its own
     found = run.evaluate("test")
     assert {name: run.record.scores[name] for name in found} == found
     assert not run.model.training
+    assert torch.get_float32_matmul_precision() == "highest"  # as the caller left it
 
 
 def built(*overrides):

@@ -1,0 +1,30 @@
+"""How OpenMP's threads wait, which must be decided before torch is imported."""
+
+import os
+import sys
+import warnings
+
+_POLICY = "OMP_WAIT_POLICY"
+TOO_LATE = "torch" in sys.modules and _POLICY not in os.environ
+"""Whether torch was imported first, so that its threads spin while they wait."""
+
+
+def wait_passively() -> None:
+    """Let threads sleep while they wait, unless the user decided or torch was imported before.
+
+    Threads that spin slow down all others, on a busy machine to a tenth of their speed
+    (results/bench/LOG.md). OpenMP reads the variable with torch; started processes inherit it.
+    """
+    if not TOO_LATE:
+        os.environ.setdefault(_POLICY, "passive")
+
+
+def warn_if_too_late(threads: int) -> None:
+    """Warn once that training will be slow while other processes use the cores."""
+    if TOO_LATE and threads > 1:
+        warnings.warn(
+            "torch was imported before normlab, so its threads spin while they wait: on a machine "
+            "that also does other work, training is several times slower. Import normlab before "
+            f"torch, or set {_POLICY}=passive",
+            stacklevel=2,
+        )
