@@ -22,7 +22,7 @@ from normlab.config.schema import RunConfig
 from normlab.errors import UserError
 from normlab.records.files import atomic_write
 from normlab.records.store import RECORD_FILE, read_record
-from normlab.studies.loop import INTERRUPTED, Cell, Plan, carry_out, end_with_the_sweep
+from normlab.studies.loop import INTERRUPTED, LOG_FILE, Cell, Plan, carry_out, end_with_the_sweep
 
 if TYPE_CHECKING:
     from omegaconf import DictConfig
@@ -57,7 +57,7 @@ def main(argv: list[str]) -> int:
         print(_HELP)
         return 0
     from normlab.config.compose import compose
-    from normlab.config.overrides import check_given_once, typed, written_out
+    from normlab.config.overrides import FromFile, check_given_once, first_run, typed, written_out
 
     end_with_the_sweep()
     again = shlex.join(["normlab", "train", *argv, *include_words()])
@@ -70,6 +70,8 @@ def main(argv: list[str]) -> int:
     if many:
         if typed(argv).get("observe.debug") == "true":
             raise UserError("debug=true tries one run: omit -m and the flags of a sweep")
+        if any(isinstance(text, FromFile) for text in argv):
+            compose(first_run(argv))  # an error names the file
         return run_hydra(argv, again=again)
     return train_once(compose(argv), again=again)
 
@@ -154,6 +156,11 @@ def run_hydra(argv: list[str], *, again: str) -> int:
     from normlab.train.run import Run
 
     register()
+    if "slurm" in typed(argv).get("hydra/launcher", "") and shutil.which("srun") is None:
+        raise UserError(
+            "hydra/launcher=submitit_slurm needs Slurm, but there is no srun here: start the sweep "
+            "on a login node of the cluster, or leave hydra/launcher out to run it on this machine"
+        )
     single: list[int] = []  # the exit status, without a sweep
     cells: list[Cell] = []
     before: set[Path] = set()  # folders of runs that had ended before
@@ -186,7 +193,7 @@ def run_hydra(argv: list[str], *, again: str) -> int:
             return None  # the runs of a grid are all known, and start together below
         (done,) = carry_out(Plan(cells[-1:]), 1)
         if done.status:
-            raise UserError(f"{done.cell.name}: {done.said}")
+            raise UserError(f"{done.cell.name}: {done.said} ({folder / LOG_FILE})")
         return objective(read_record(folder), config, direction)
 
     os.environ.setdefault("HYDRA_FULL_ERROR", "1")  # errors reach cli.py, which prints one line

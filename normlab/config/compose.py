@@ -26,7 +26,7 @@ from omegaconf.errors import OmegaConfBaseException
 from normlab.config import ranges, registry
 from normlab.config.folders import CONFIG_DIR, folders
 from normlab.config.machine import MOST_THREADS, settled_precision
-from normlab.config.overrides import did_you_mean, meant, no_option, typed, written_out
+from normlab.config.overrides import FromFile, did_you_mean, meant, no_option, typed, written_out
 from normlab.config.registry import START_FILE, TARGET, named
 from normlab.config.schema import LATER, NORM_KEYS, OPTIONS, PARTS, Precision, RunConfig, leaves
 from normlab.errors import UserError
@@ -71,6 +71,26 @@ def register() -> None:
 def compose(overrides: Sequence[str] = ()) -> DictConfig:
     """Return the checked config of a run; UserError with a one-line message if it is invalid."""
     overrides = written_out(overrides)
+    try:
+        return _checked(overrides)
+    except UserError as error:
+        raise UserError(f"{_file_to_blame(overrides, error)}{error}") from error.__cause__
+
+
+def _file_to_blame(overrides: Sequence[str], error: UserError) -> str:
+    """Return the file, and a colon, without whose settings there is no such error; else ""."""
+    for path in dict.fromkeys(text.path for text in overrides if isinstance(text, FromFile)):
+        others = [text for text in overrides if getattr(text, "path", None) != path]
+        try:
+            _checked(others)
+        except UserError as same:
+            if str(same) == str(error):
+                continue
+        return f"{path}: "
+    return ""
+
+
+def _checked(overrides: Sequence[str]) -> DictConfig:
     register()
     try:
         composed = _composed(with_recipe(overrides))

@@ -44,6 +44,18 @@ _SPECIAL = frozenset("{}[](),'\"$`!\\\n")  # special to Hydra's grammar or a she
 _BEFORE_QUOTE = re.compile(r"(\\*)('|$)")
 
 
+class FromFile(str):
+    """A setting in a file that was named on the command line; `path` is the file."""
+
+    path: Path
+
+    @classmethod
+    def of(cls, text: str, path: Path) -> "FromFile":
+        setting = cls(text)
+        setting.path = path
+        return setting
+
+
 def written_out(arguments: Sequence[str]) -> list[str]:
     """Return the arguments with experiments, files and short keys replaced by full settings.
 
@@ -56,10 +68,13 @@ def written_out(arguments: Sequence[str]) -> list[str]:
     for text in included(arguments):
         key, equals, value = text.partition("=")
         if key == EXPERIMENT or is_file(text):
-            path = Path(text) if is_file(text) else _experiment(value)
-            of_files |= _by_key(_settings_of_file(path))
+            settings = _settings_of_file(Path(text) if is_file(text) else _experiment(value))
+            if is_file(text):
+                settings = [FromFile.of(setting, Path(text)) for setting in settings]
+            of_files |= _by_key(settings)
         else:
-            typed.append(_setting(key, value) if equals else text)
+            known = isinstance(text, FromFile)  # it was written out before
+            typed.append(_setting(key, value) if equals and not known else text)
     typed = _in_full(typed)
     given = _by_key(typed)
     found = _with_trackers([*(t for key, t in of_files.items() if key not in given), *typed])
@@ -235,6 +250,23 @@ def check_arguments(arguments: Sequence[str]) -> None:
             if value.startswith("[") and key not in _SEVERAL and key in run_groups():
                 sweep = f"normlab train -m {key}={value.strip('[]').replace(' ', '')}"
                 raise UserError(f"{text}: {key} takes one option; a sweep over several is {sweep}")
+
+
+def first_run(arguments: Sequence[str]) -> list[str]:
+    """Return the settings of a sweep's first run; of a search, without the keys it searches."""
+    from hydra.core.override_parser.overrides_parser import OverridesParser
+
+    found: list[str] = []
+    parser = OverridesParser.create()
+    for text in arguments:
+        if text.startswith(("-", "hydra")):
+            continue
+        override = parser.parse_override(text)
+        if not override.is_sweep_override():
+            found.append(text)
+        elif override.is_discrete_sweep():
+            found.append(f"{override.get_key_element()}={next(override.sweep_string_iterator())}")
+    return found
 
 
 def check_given_once(arguments: Sequence[str]) -> None:

@@ -3,6 +3,7 @@
 import gzip
 import hashlib
 import io
+import logging
 import zlib
 from abc import abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -227,6 +228,9 @@ def load_tables(path: str, config: str | None = None, *, files: str) -> Any:
     """
     import datasets  # slow to import, and not needed for plain files
 
+    hub = logging.getLogger("huggingface_hub")
+    former = hub.level
+    hub.setLevel(logging.ERROR)  # without a network it warns of each retry
     try:
         return datasets.load_dataset(path, config)
     except Exception as error:
@@ -235,3 +239,5 @@ def load_tables(path: str, config: str | None = None, *, files: str) -> Any:
             f"cannot load the data set {path} ({type(error).__name__}: {cause}); set data_dir="
             f"FOLDER to a folder with {files} (task=toy and task/corpus=pydoc need no data)"
         ) from error
+    finally:
+        hub.setLevel(former)

@@ -107,6 +107,13 @@ def check_is_file(path: Path | str) -> None:
         raise UserError(f"{path}: not a regular file; remove it")
 
 
+def check_writable(folder: Path) -> None:
+    """Raise UserError if a folder for runs cannot be made or written to."""
+    place = next(path for path in (folder, *folder.parents) if path.exists())
+    if not os.access(place, os.W_OK | os.X_OK):
+        raise UserError(f"{place.absolute()} cannot be written to: give runs_dir=FOLDER")
+
+
 def read_file(path: Path | str) -> bytes:
     """Return the content of a regular file; UserError for a folder, pipe or device."""
     check_is_file(path)

@@ -17,7 +17,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
-from normlab.errors import CRASHED, UserError
+from normlab.errors import UserError
+from normlab.records.files import check_writable
 
 INTERRUPTED = 130
 """Exit status of a run that was asked to stop and has saved its state."""
@@ -135,6 +136,7 @@ class _Job:
         if not any(override.startswith("observe.threads=") for override in given):
             given.append(place.threads)
         self._log = cell.folder / LOG_FILE
+        check_writable(cell.folder)
         cell.folder.mkdir(parents=True, exist_ok=True)
         self._log.unlink(missing_ok=True)  # a run that outlived its sweep may still write to it
         with self._log.open("wb") as file:
@@ -151,7 +153,6 @@ class _Job:
             return None
         lines = self._log.read_text("utf-8", errors="replace").strip().splitlines()
         said = lines[-1].strip() if lines else "no output"
-        said += f" (traceback in {self._log})" if status == CRASHED else ""
         return Ended(self.cell, status, said, time.monotonic() - self.begun)
 
 
@@ -198,16 +199,17 @@ def carry_out(
                 ended = [done for job in running.values() if (done := job.ended()) is not None]
                 for done in ended:
                     free.append(running.pop(done.cell).place)
-                    said = f"failed with status {done.status}: " if done.status else ""
+                    said = f"failed with status {done.status}" if done.status else done.said
                     if done.interrupted:
                         # A run was stopped from outside: start no more runs.
                         interrupted, stopped = interrupted or not stopped, True
-                        said, done = "", done._replace(said="saved, to be resumed")
+                        said = "saved, to be resumed"
+                        done = done._replace(said=said)
                     else:
                         plan.ended(done)
                     found.append(done)
                     count = f"{len(found)}/{plan.count}"
-                    show.say(f"[{count}] {done.cell.name}, {done.seconds:.0f} s: {said}{done.said}")
+                    show.say(f"[{count}] {done.cell.name}, {done.seconds:.0f} s: {said}")
                 if not running and (stopped or not ended):
                     break
                 if not ended:

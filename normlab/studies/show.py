@@ -149,7 +149,16 @@ def carry_out_shown(
     ended = [done for done in found if not done.interrupted]
     failed = [done for done in ended if done.status]
     print(f"{len(ended) - len(failed)} of {len(ended)} runs done")
-    for done in failed:
-        print(f"  failed with status {done.status}: {' '.join(done.cell.overrides)}")
-        print(f"    {done.said} ({done.cell.folder / LOG_FILE})")
+    for (status, reason), runs_of in _by_reason(failed).items():
+        for done in runs_of:
+            print(f"  failed with status {status}: {' '.join(done.cell.overrides)}")
+        print(f"    {reason} ({runs_of[0].cell.folder / LOG_FILE})")
     return ended
+
+
+def _by_reason(failed: Sequence[Ended]) -> dict[tuple[int, str], list[Ended]]:
+    """Group failed runs by status and reason, which the runs of a sweep often share."""
+    found: dict[tuple[int, str], list[Ended]] = {}
+    for done in failed:
+        found.setdefault((done.status, done.said), []).append(done)
+    return found

@@ -11,6 +11,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from normlab.errors import UserError
+from normlab.records.files import check_writable
 
 if TYPE_CHECKING:
     from omegaconf import DictConfig
@@ -35,6 +36,7 @@ def train(config: "DictConfig") -> "RunRecord":
             run.move(stack.enter_context(place))
         if "RANK" not in os.environ and (record := run.finished(processes=1)) is not None:
             return record
+        check_writable(run.folder)
         if os.environ.get("RANK", "0") == "0" and sys.stderr is not None and sys.stderr.isatty():
             print("preparing", file=sys.stderr, flush=True)  # loading torch alone takes seconds
         from normlab.train.fit import carry_out

@@ -1,5 +1,6 @@
 """Errors: one line for what a user can fix; for the rest their place, and the traceback."""
 
+import logging
 import os
 import sys
 
@@ -10,8 +11,8 @@ from normlab.cli import main
 from normlab.commands import list as list_command
 from normlab.commands import train
 from normlab.config import folders
+from normlab.data.corpus import load_tables
 from normlab.errors import CRASHED, UserError
-from normlab.studies.loop import LOG_FILE, Cell, Plan, carry_out
 
 OWN = """from normlab.norms.layer import NoNorm
 
@@ -56,17 +57,6 @@ def test_an_error_in_an_own_norm_names_its_file_and_line(tmp_path, monkeypatch, 
     assert last.startswith(f"ValueError: {said}")
 
 
-def test_a_run_that_crashed_in_a_sweep_names_the_log_that_has_the_traceback(tmp_path, monkeypatch):
-    program = tmp_path / "python"
-    program.write_text("#!/bin/sh\necho 'ValueError: zip() is shorter'; exit ${4#seed=}\n")
-    program.chmod(0o755)
-    monkeypatch.setattr(sys, "executable", str(program))
-    cells = [Cell(f"{n}", (f"seed={n}",), tmp_path / f"{n}") for n in (1, CRASHED)]
-    one, two = sorted(carry_out(Plan(cells), 1), key=lambda done: done.status)
-    assert one.said == "ValueError: zip() is shorter"
-    assert two.said == f"{one.said} (traceback in {two.cell.folder / LOG_FILE})"
-
-
 def test_a_job_elsewhere_notes_the_traceback_of_a_bug_only(tmp_path, monkeypatch):
     for error, traced in ((UserError("set data_dir"), False), (ValueError("a bug"), True)):
         monkeypatch.setattr("normlab.config.compose.from_hydra", raises(error))
@@ -75,6 +65,51 @@ def test_a_job_elsewhere_notes_the_traceback_of_a_bug_only(tmp_path, monkeypatch
         first, second, *rest = note.read_text("utf-8").splitlines()
         assert first == "norm=bn" and str(error) in second
         assert any("Traceback" in line for line in rest) is traced
+
+
+@pytest.mark.parametrize("more", [[], ["-m", "seed=1,2"]])
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [("optim.lrr: 1", "optim.lrr does not exist"), ("budget.steps: 0", "budget.steps=0 must be")],
+)
+def test_an_error_in_a_file_of_settings_names_the_file(line, said, more, tmp_path, capsys):
+    (tmp_path / "bad.yaml").write_text(f"norm: bn\n{line}\n")
+    (tmp_path / "good.yaml").write_text("lr: 0.01\n")
+    bad, good = (str(tmp_path / name) for name in ("bad.yaml", "good.yaml"))
+    words = ["task=toy", f"runs_dir={tmp_path / 'runs'}", *more]
+    assert main(["train", good, bad, *words]) == 1
+    assert capsys.readouterr().err.startswith(f"normlab train: {bad}: {said}")
+    assert main(["train", good, line.replace(": ", "="), "task=toy"]) == 1
+    assert capsys.readouterr().err.startswith(f"normlab train: {said}")
+    assert not (tmp_path / "runs").exists()
+
+
+def test_slurm_without_slurm_is_one_line(tmp_path, monkeypatch, capsys):
+    monkeypatch.setenv("PATH", str(tmp_path))
+    words = ("hydra/launcher=submitit_slurm", "task=toy", f"runs_dir={tmp_path / 'runs'}")
+    assert main(["train", "-m", "norm=ln,bn", *words]) == 1
+    (said,) = capsys.readouterr().err.splitlines()
+    assert "submitit_slurm needs Slurm" in said and not (tmp_path / "runs").exists()
+
+
+def test_a_folder_that_cannot_be_written_to_gets_the_cure(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(os, "access", lambda place, mode: place != tmp_path)
+    assert main(["train", *TINY[:-1], f"runs_dir={tmp_path / 'runs'}"]) == 1
+    said = f"normlab train: {tmp_path} cannot be written to: give runs_dir=FOLDER\n"
+    assert capsys.readouterr().err == said and not list(tmp_path.iterdir())
+
+
+def test_a_data_set_that_cannot_be_downloaded_is_one_message(monkeypatch):
+    logger, warned = logging.getLogger("huggingface_hub.utils._http"), []
+
+    def load(*_):
+        warned.append(logger.isEnabledFor(logging.WARNING))
+        raise ConnectionError("no network")
+
+    monkeypatch.setattr("datasets.load_dataset", load)
+    with pytest.raises(UserError, match=r"ConnectionError: no network\); set data_dir=FOLDER"):
+        load_tables("some/text", files="train.de")
+    assert warned == [False] and logger.isEnabledFor(logging.WARNING)
 
 
 def test_an_invalid_value_is_the_same_error_from_python():

@@ -47,16 +47,18 @@ def test_as_many_run_at_once_as_are_asked_for(tmp_path, stand_in, capsys):
 
 def test_a_failure_costs_itself_and_says_why(tmp_path, stand_in, capsys):
     stand_in(
-        'case "$*" in *bn*) echo "normlab train: no such thing" >&2; exit 3;; *rms*) exit 1;; esac'
+        'case "$*" in *norm=b*) echo "train: no such thing" >&2; exit 3;; *rms*) exit 1;; esac'
     )
-    names = ("norm=ln", "norm=bn", "norm=rms", "norm=in")
+    names = ("norm=ln", "norm=bn", "norm=rms", "norm=brn")
     cells = [Cell(name, (name,), tmp_path / name) for name in names]
     found = carry_out_shown(Plan(cells), 1, again="normlab train")
-    assert [done.status for done in found] == [0, 3, 1, 0]
-    lines = capsys.readouterr().out.split("2 of 4 runs done\n")[1].splitlines()
-    assert lines[0] == "  failed with status 3: norm=bn"
-    assert lines[1] == f"    normlab train: no such thing ({tmp_path}/norm=bn/{LOG_FILE})"
-    assert "no output" in lines[3]
+    assert [done.status for done in found] == [0, 3, 1, 3]
+    out = capsys.readouterr().out
+    assert out.count("no such thing") == 1  # runs with the same reason share its line
+    lines = out.split("1 of 4 runs done\n")[1].splitlines()
+    assert lines[:2] == ["  failed with status 3: norm=bn", "  failed with status 3: norm=brn"]
+    assert lines[2] == f"    train: no such thing ({tmp_path}/norm=bn/{LOG_FILE})"
+    assert "no output" in lines[4]
 
 
 def test_a_run_that_was_told_to_stop_ends_the_sweep(tmp_path, stand_in, capsys):
