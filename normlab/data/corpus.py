@@ -13,12 +13,22 @@ from pathlib import Path
 from typing import Any, Literal
 
 from normlab.data.cache import MAX_BYTES
-from normlab.data.languages import language_of
+from normlab.data.languages import check_script, language_of
 from normlab.data.source import DataSource
 from normlab.errors import UserError
 from normlab.records.files import check_is_file
 
 REQUIRED = ("train", "valid", "test")
+# By the first two bytes of a file that is not text in UTF-8.
+_REMEDIES = {
+    b"\x1f\x8b": "it is packed by gzip: add .gz to its name",
+    b"BZ": "it is packed by bzip2: unpack it",
+    b"\xfd7": "it is packed by xz: unpack it",
+    b"\x28\xb5": "it is packed by zstd: unpack it",
+    b"PK": "it is a zip archive: unpack it",
+    b"\xff\xfe": "it is UTF-16: convert it with iconv -f UTF-16 -t UTF-8",
+    b"\xfe\xff": "it is UTF-16: convert it with iconv -f UTF-16 -t UTF-8",
+}
 Form = Literal["raw", "tokenized", "bpe"]
 
 
@@ -117,7 +127,11 @@ class FolderCorpus(Corpus):
         self.label = self._folder.resolve().name
 
     def read(self) -> dict[str, ParallelText]:
-        return {split: read_parallel(self._folder, split, self.languages) for split in REQUIRED}
+        texts = {split: read_parallel(self._folder, split, self.languages) for split in REQUIRED}
+        for split, text in texts.items():
+            for code, lines in zip(self.languages, (text.source, text.target), strict=True):
+                check_script(lines, language_of(code, "languages"), f"{split}.{code}")
+        return texts
 
     def files(self) -> Mapping[str, Path]:
         return files_of(self._folder, REQUIRED, self.languages)
@@ -161,17 +175,26 @@ def stream_lines(path: Path, *, most: int | None = None) -> Iterator[str]:
 def decoded(lines: Iterable[bytes], *, origin: str) -> Iterator[str]:
     """Decode lines of UTF-8 and strip LF or CR LF; `origin` names the text in errors.
 
-    Unicode's other line separators do not end a line, because they occur inside subtitles.
+    Unicode's other line separators do not end a line, because they occur inside subtitles. Byte
+    order marks are stripped from every line, because files that have one are joined.
     """
     number = 0
     for number, line in enumerate(lines, 1):
-        end = b"\r\n" if line.endswith(b"\r\n") else b"\n"
+        text = line.removesuffix(b"\n").rstrip(b"\r")
+        if number == 1 and not line.endswith(b"\n") and b"\r" in text:
+            raise UserError(f"{origin}: its lines end in CR alone; make it LF with mac2unix")
+        remedy = _REMEDIES.get(line[:2] if number == 1 else b"", "convert it with iconv")
         try:
-            yield line.removesuffix(end).decode("utf-8-sig" if number == 1 else "utf-8")
+            decoded_line = text.decode("utf-8-sig")
         except UnicodeDecodeError as error:
+            where = f"{origin}, line {number}: not UTF-8"
+            raise UserError(f"{where} ({error.reason}); {remedy}") from error
+        if "\0" in decoded_line:
             raise UserError(
-                f"{origin}, line {number}: not UTF-8 ({error.reason}); convert it with iconv"
-            ) from error
+                f"{origin}, line {number}: has a NUL character, as UTF-16 has; convert it with "
+                "iconv -f UTF-16LE -t UTF-8"
+            )
+        yield decoded_line
     if not number:
         raise UserError(f"{origin} is empty; give a file with one sentence per line")
 

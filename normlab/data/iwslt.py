@@ -169,7 +169,7 @@ def segments(lines: Iterable[str]) -> list[str]:
 def _lowered_tokens(text: ParallelText) -> ParallelText:
     sides = zip((text.source, text.target), LANGUAGES, strict=True)
     tokens = (
-        [x.lower() for x in moses_tokens(lines, language_of(code, "languages"))]
+        [x.lower() for x in moses_tokens(lines, language_of(code, "languages"), whole_words=False)]
         for lines, code in sides
     )
     return ParallelText(*tokens)

@@ -1,6 +1,10 @@
 """Languages by their codes: `zh`, `zho_Hans`, `cmn` and `zh-CN` are one language in one script."""
 
 import re
+import unicodedata
+from collections import Counter
+from collections.abc import Sequence
+from itertools import chain, islice
 from typing import NamedTuple
 
 from langcodes import Language as Tag
@@ -15,6 +19,15 @@ _UNSPACED = (
     *("Hans", "Hant", "Hani", "Hanb", "Bopo", "Jpan", "Hira", "Kana", "Hrkt"),
     *("Thai", "Laoo", "Khmr", "Mymr", "Tibt", "Lana", "Tale", "Talu", "Tavt", "Java", "Bali"),
 )
+# Scripts that sacreBLEU does not split at spaces, by the first words of their characters' names.
+_NAMES = {
+    **dict.fromkeys(("Hans", "Hant", "Hani", "Hanb"), ("CJK", "BOPOMOFO")),
+    **dict.fromkeys(("Jpan", "Hira", "Kana", "Hrkt"), ("HIRAGANA", "KATAKANA", "CJK")),
+    **dict.fromkeys(("Kore", "Hang", "Jamo"), ("HANGUL", "CJK")),
+    **{"Thai": ("THAI",), "Laoo": ("LAO",), "Khmr": ("KHMER",), "Mymr": ("MYANMAR",)},
+    **{"Tibt": ("TIBETAN",)},
+}
+_SAMPLE, _FEWEST = 20_000, 20  # characters that tell the script of a text, and the fewest letters
 _NO_LANGUAGE = ("und", "mul", "mis", "zxx")  # undetermined, several, uncoded, no language
 
 
@@ -50,6 +63,26 @@ def language_of(code: str, key: str) -> Language:
             f"zh or sr_Latn{_meant(code)}"
         )
     return Language(str(tag.language), str(tag.script))
+
+
+def check_script(lines: Sequence[str], language: Language, name: str) -> None:
+    """Raise UserError if a text is not in its language's script and would be split wrongly.
+
+    So are files of two languages that were swapped, and `kr`, which is Kanuri and not Korean.
+    Scripts with spaces between words are not told apart: they are split alike.
+    """
+    sample = "".join(islice(chain.from_iterable(lines), _SAMPLE))
+    words = Counter(unicodedata.name(x, "").split(" ")[0] for x in sample if x.isalpha())
+    expected = _NAMES.get(language.script, ())
+    special = {word for names in _NAMES.values() for word in names}
+    wrong = {word for word in words if (word in special or expected) and word not in expected}
+    if words.total() >= _FEWEST and sum(words[word] for word in wrong) > words.total() / 2:
+        most = max(wrong, key=words.__getitem__)
+        raise UserError(
+            f"{name} is written in {most.title()}, but the language {language.code} in "
+            f"{language.script}: swap the two files' names, or change task.corpus.source_language "
+            "or target_language and the names"
+        )
 
 
 def _meant(code: str) -> str:

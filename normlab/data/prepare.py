@@ -29,7 +29,7 @@ from normlab.data.vocabulary import (
 )
 from normlab.errors import UserError
 
-PAIRS_FORMAT = "normlab.prepared/7"
+PAIRS_FORMAT = "normlab.prepared/8"
 DOCUMENTS_FORMAT = "normlab.documents/7"
 SAMPLE_CHARACTERS = 100_000_000  # at most this much text is used to learn a document vocabulary
 _PART, _DOCUMENTS = 10_000, 1_000  # lines and documents encoded at once
@@ -136,7 +136,9 @@ def prepare_translation(
 
     Vocabularies are learned from `train` alone: one of `vocab_size` entries if `joint`, else one
     per side. Training pairs with a blank side, or with more than `max_length` tokens on a side
-    (end mark included), are left out and counted. Raises UserError if a scored pair is that long.
+    (end mark included), are left out and counted. Repeated pairs are counted: in `train` those that
+    an earlier line has, elsewhere those that `train` has. Raises UserError if a scored pair is that
+    long.
     """
     sizes = {"vocab_size": vocab_size, "joint": joint, "max_length": max_length}
     settings = {"format": PAIRS_FORMAT, **sizes}
@@ -161,35 +163,28 @@ def _build_pairs(
     numbered = enumerate(zip(splits["train"].source, splits["train"].target, strict=True))
     filled = np.array([i for i, (a, b) in numbered if a.strip() and b.strip()], np.int64)
     train = splits["train"].pick(filled.tolist())
+    texts = {**splits, "train": train}
+    for split, text in texts.items():
+        _check_text(split, corpus.languages, text)
     sides = [train.source + train.target] if joint else [train.source, train.target]
     vocabularies = [Tokenizer.train(side, form=form, vocab_size=vocab_size) for side in sides]
     for side, vocabulary in zip(_SIDES, vocabularies, strict=False):
         vocabulary.save(folder / f"{side}.json")
     source, target = vocabularies[0], vocabularies[-1]
+    trained = set(zip(train.source, train.target, strict=True))
     by_split: dict[str, dict[str, Any]] = {}
-    for split, given in splits.items():
-        text = train if split == "train" else given
+    for split, text in texts.items():
         pairs = EncodedPairs(_encoded(source, text.source), _encoded(target, text.target))
-        lines = filled + 1 if split == "train" else np.arange(1, len(text) + 1)
-        kept = _not_long(split, pairs.lengths, lines, max_length)
+        numbers = filled + 1 if split == "train" else np.arange(1, len(text) + 1)
+        kept = _not_long(split, pairs.lengths, numbers, max_length)
         pairs = EncodedPairs(pairs.source.select(kept), pairs.target.select(kept))
-        text = text.pick(kept.tolist())
-        lines = [text.source, text.target]
-        if form == "bpe":
-            lines = [[join_pieces(line) for line in side] for side in lines]
-        encoded = dict(zip(corpus.languages, (pairs.source, pairs.target), strict=True))
-        for name, side, plain in zip(_SIDES, encoded.values(), lines, strict=True):
-            side.append(folder, f"{split}.{name}")
-            content = "".join(f"{line}\n" for line in plain).encode()
-            (folder / f"{split}.{name}.txt").write_bytes(content)
+        repeated = sum(pair in trained for pair in zip(text.source, text.target, strict=True))
         by_split[split] = {
             "sizes": len(pairs),
-            "checksums": dict(zip(corpus.languages, given.checksums(), strict=True)),
-            "left_out": len(given) - len(pairs),
-            "tokens": {lang: len(x.ids) for lang, x in encoded.items()},
-            "lengths": {lang: length_statistics(x.lengths) for lang, x in encoded.items()},
-            "unknown": {k: int((x.ids == Tokenizer.unk_id).sum()) for k, x in encoded.items()},
-            "reference_length": sum(len(line.split()) for line in lines[1]),
+            "checksums": dict(zip(corpus.languages, splits[split].checksums(), strict=True)),
+            "left_out": len(splits[split]) - len(pairs),
+            "repeated": len(text) - len(trained) if split == "train" else repeated,
+            **_write_pairs(folder, split, corpus, pairs, text.pick(kept.tolist())),
         }
     sizes = {"joint": joint, "source": len(source), "target": len(target)}
     cased = any(line != line.lower() for line in train.source)
@@ -197,10 +192,41 @@ def _build_pairs(
     return _description(corpus, by_split, languages=list(corpus.languages), **values)
 
 
+def _write_pairs(
+    folder: Path, split: str, corpus: Corpus, pairs: EncodedPairs, text: ParallelText
+) -> dict[str, Any]:
+    """Write a split's pairs and their text, with pieces joined; return what they hold."""
+    sides = [text.source, text.target]
+    if corpus.form == "bpe":
+        sides = [[join_pieces(line) for line in side] for side in sides]
+    encoded = dict(zip(corpus.languages, (pairs.source, pairs.target), strict=True))
+    for name, ids, lines in zip(_SIDES, encoded.values(), sides, strict=True):
+        ids.append(folder, f"{split}.{name}")
+        content = "".join(f"{line}\n" for line in lines).encode()
+        (folder / f"{split}.{name}.txt").write_bytes(content)
+    return {
+        "tokens": {lang: len(x.ids) for lang, x in encoded.items()},
+        "lengths": {lang: length_statistics(x.lengths) for lang, x in encoded.items()},
+        "unknown": {k: int((x.ids == Tokenizer.unk_id).sum()) for k, x in encoded.items()},
+        "reference_length": sum(len(line.split()) for line in sides[1]),
+    }
+
+
 def _encoded(tokenizer: Tokenizer, lines: Sequence[str]) -> EncodedText:
     """Encode lines in chunks, because lists of ids take many times the memory of arrays."""
     parts = (lines[start : start + _PART] for start in range(0, len(lines), _PART))
     return EncodedText.from_sentences(ids for part in parts for ids in tokenizer.encode_batch(part))
+
+
+def _check_text(split: str, languages: Sequence[str], text: ParallelText) -> None:
+    """Raise UserError if a side of a split has no text, as the references of a blind test set."""
+    for language, side in zip(languages, (text.source, text.target), strict=True):
+        if not any(map(str.strip, side)):
+            raise UserError(
+                f"{split}.{language} has no text in a line that counts: training needs pairs with "
+                "text on both sides, and scores need references (for a blind test set, copy the "
+                "validation text)"
+            )
 
 
 def _not_long(split: str, lengths: np.ndarray, lines: np.ndarray, max_length: int) -> np.ndarray:

@@ -43,6 +43,9 @@ _UNSPACED = (
     "\u2e80-\u312f\u31a0-\ua4cf\uf900-\ufaff\ufe30-\ufe4f\uff00-\uffef\U00020000-\U0003ffff"
 )
 _BETWEEN_UNSPACED = re.compile(f"(?<=[{_UNSPACED}]) (?=[{_UNSPACED}])")
+# A word with a joiner, as in Persian and Sinhala, or an accent without a letter of its own, as in
+# Yoruba, at which Moses would split it.
+_JOINED = "[^\\W\u0300-\u036f]*[\u0300-\u036f\u200c\u200d][\\w\u0300-\u036f\u200c\u200d]*"
 MAX_ALPHABET = 1000  # distinct characters that WordPiece keeps, the most frequent first
 
 
@@ -236,16 +239,22 @@ def join_pieces(line: str) -> str:
     return (line + " ").replace("@@ ", "").removesuffix(" ")
 
 
-def moses_tokens(lines: Iterable[str], language: Language) -> list[str]:
+def moses_tokens(
+    lines: Iterable[str], language: Language, *, whole_words: bool = True
+) -> list[str]:
     """Return each line as space-separated Moses tokens, HTML-escaped (`&apos;`) and in NFC.
 
-    Moses would split a word at a combining accent.
+    Moses splits words at joiners and at accents that have no letter of their own, also where NFC
+    would compose them; without `whole_words` only the latter is prevented.
     """
     from sacremoses import MosesTokenizer  # takes a third of a second
 
-    moses = MosesTokenizer(lang=language.code)
-    composed = map(normalizers.NFC().normalize_str, lines)
-    return [" ".join(moses.tokenize(line, escape=True)) for line in composed]
+    moses, normal = MosesTokenizer(lang=language.code), normalizers.NFC().normalize_str
+    patterns = [_JOINED] if whole_words else None
+    return [
+        " ".join(moses.tokenize(normal(line), escape=True, protected_patterns=patterns))
+        for line in lines
+    ]
 
 
 def moses_text(lines: Iterable[str], language: Language) -> list[str]:

@@ -2,6 +2,7 @@
 
 import gzip
 import hashlib
+import lzma
 
 import pytest
 
@@ -26,12 +27,23 @@ def test_plain_and_packed_text_are_the_same_and_only_line_feeds_end_lines(tmp_pa
     assert read_lines(tmp_path / "a.de") == ["Gr\u00fc\u00dfe a\u2028b\u0085c\x0cd", "e"]
 
 
+def test_byte_order_marks_and_carriage_returns_at_the_ends_of_lines_are_no_text(tmp_path):
+    joined = "\ufeffa\r\r\n\ufeffb\r\nc\ufeffd\n".encode()
+    (tmp_path / "a.de").write_bytes(joined)
+    assert read_lines(tmp_path / "a.de") == ["a", "b", "c\ufeffd"]
+
+
 @pytest.mark.parametrize(
     ("source", "target", "message"),
     [
         (b"a\nb\nc\n", b"x\ny\n", r"train\.de has 3 lines and .*train\.en has 2"),
         (b"a\nb\xe4r\nc\n", b"x\ny\nz\n", r"train\.de, line 2: not UTF-8"),
         (b"", b"", r"train\.de is empty"),
+        (b"a\rb\rc\r", b"x\n", r"train\.de: its lines end in CR alone; .*mac2unix"),
+        ("a\nb\n".encode("utf-16-le"), b"x\ny\n", r"line 1: has a NUL .*iconv -f UTF-16LE"),
+        ("a\nb\n".encode("utf-16"), b"x\ny\n", r"line 1: not UTF-8 .*iconv -f UTF-16 -t"),
+        (gzip.compress(b"a\n"), b"x\n", r"not UTF-8 .*packed by gzip: add \.gz"),
+        (lzma.compress(b"a\n"), b"x\n", r"not UTF-8 .*packed by xz: unpack it"),
     ],
 )
 def test_a_fault_in_the_text_names_file_and_line(tmp_path, source, target, message):

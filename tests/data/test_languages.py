@@ -3,8 +3,8 @@
 import pytest
 
 from normlab.data.corpus import FolderCorpus
-from normlab.data.languages import language_of
-from normlab.data.vocabulary import moses_text
+from normlab.data.languages import check_script, language_of
+from normlab.data.vocabulary import moses_text, moses_tokens
 
 
 @pytest.mark.parametrize(
@@ -67,3 +67,70 @@ def test_detokenized_text_is_the_same_for_every_code_of_a_language(codes, tokens
 def test_two_sides_with_one_code_are_refused(tmp_path):
     with pytest.raises(ValueError, match="source_language and target_language are both de"):
         FolderCorpus(data_dir=str(tmp_path), source_language="de", target_language="de", form="raw")
+
+
+TEXTS = {
+    "Latin": "The quick brown fox jumps over it.",
+    "Cyrillic": "Съешь же ещё этих мягких французских булок.",
+    "Hangul": "나는 오늘 아침에 학교에 갔다가 집에 왔습니다.",
+    "Hiragana": "これはとてもおもしろいほんだとおもいますよ。",
+    "Cjk": "我今天早上去学校然后回家看了一本很有意思的书。",
+    "Thai": "วันนี้ฉันไปโรงเรียนแล้วกลับบ้าน",
+}
+
+
+@pytest.mark.parametrize(
+    ("code", "scripts"),
+    [
+        ("en", ["Latin", "Cyrillic"]),
+        ("sr", ["Latin", "Cyrillic"]),
+        ("kr", ["Latin", "Cyrillic"]),  # Kanuri, not Korean
+        ("ko", ["Hangul", "Cjk"]),
+        ("ja", ["Hiragana", "Cjk"]),
+        ("zh", ["Cjk"]),
+        ("th", ["Thai"]),
+    ],
+)
+def test_text_that_the_script_of_its_language_would_split_wrongly_is_refused(code, scripts):
+    for script, text in TEXTS.items():
+        if script in scripts:
+            check_script([text], language_of(code, "key"), "test.xx")
+        else:
+            with pytest.raises(ValueError, match=rf"^test\.xx is written in {script}, but"):
+                check_script(["", text, text], language_of(code, "key"), "test.xx")
+
+
+def test_foreign_words_in_a_text_do_not_change_its_script():
+    english, chinese = (
+        "We say thank you, 谢谢, and good morning.",
+        "用 Python 写代码很有意思我们都喜欢它",
+    )
+    check_script([english], language_of("en", "key"), "test.en")
+    check_script([chinese], language_of("zh", "key"), "test.zh")
+
+
+def test_files_of_two_languages_that_were_swapped_are_refused(tmp_path):
+    for split in ("train", "valid", "test"):
+        (tmp_path / f"{split}.en").write_text(TEXTS["Cjk"], "utf-8")
+        (tmp_path / f"{split}.zh").write_text(TEXTS["Latin"], "utf-8")
+    corpus = FolderCorpus(
+        data_dir=str(tmp_path), source_language="en", target_language="zh", form="raw"
+    )
+    with pytest.raises(ValueError, match=r"train\.en is written in Cjk.* swap the two files"):
+        corpus.read()
+
+
+@pytest.mark.parametrize(
+    ("code", "text"),
+    [
+        ("fa", "\u0645\u06cc\u200c\u062e\u0648\u0627\u0647\u0645"),
+        ("si", "\u0dc1\u0dca\u200d\u0dbb\u0dd3 \u0dbd\u0d82\u0d9a\u0dcf"),
+        ("yo", "k\u00e1\u00e0b\u1ecd\u0300 \u1ecd\u0300r\u1eb9\u0301"),
+        ("hi", "\u0915\u094d\u092f\u093e \u092f\u0939"),
+        ("ta", "\u0ba4\u0bae\u0bbf\u0bb4\u0bcd \u0bae\u0bca\u0bb4\u0bbf"),
+    ],
+)
+def test_moses_tokens_keep_words_with_joiners_and_accents_whole(code, text):
+    assert moses_tokens([f"{text}, ({text})."], language_of(code, "key")) == [
+        f"{text} , ( {text} ) ."
+    ]

@@ -79,6 +79,19 @@ def test_a_vocabulary_smaller_than_its_characters_is_refused_by_its_key():
         prepare(Lines({**SPLITS, "train": ([characters], ["a"])}))
 
 
+def test_pairs_that_were_trained_on_are_counted():
+    splits = {"train": ([*TRAIN[0], TRAIN[0][0]], [*TRAIN[1], TRAIN[1][0]]), "valid": VALID}
+    data = prepare(Lines({**splits, "test": (["ein Haus .", "zwei ."], ["a  house .", "two"])}))
+    assert data.description["repeated"] == {"train": 1, "valid": 1, "test": 0}
+
+
+@pytest.mark.parametrize("split", ["train", "test"])
+def test_a_side_without_any_text_is_named(split):
+    blank = {**SPLITS, split: (["ein Haus .", "zwei ."], ["", " "])}
+    with pytest.raises(ValueError, match=rf"{split}\.\w\w has no text in a line that counts"):
+        prepare(Lines(blank))
+
+
 def test_a_missing_split_is_named():
     splits = {name: text for name, text in SPLITS.items() if name != "valid"}
     with pytest.raises(ValueError, match=r"has no examples in valid \(sizes: train: 3, test: 1\)"):
