@@ -95,7 +95,7 @@ def test_no_name_leaves_its_folder(tmp_path):
             FolderCorpus(source_language=code, **settings)
 
 
-def test_a_page_of_runs_shows_what_they_say_as_text(tmp_path):
+def test_a_page_of_runs_shows_what_they_say_as_text(tmp_path, capsys):
     store, evil = RunStore(tmp_path / "runs"), "<script>alert(1)</script>"
     hostile = example(choices={"placement": evil}, data={"label": evil, "source": evil})
     ended = Outcome("failed", 1, reason=evil, layer=evil)
@@ -111,7 +111,8 @@ def test_a_page_of_runs_shows_what_they_say_as_text(tmp_path):
     now = {"phase": evil, "done": 1e400, "total": [evil], "loss": "nan", "left": {}}
     (store.root / "lines/seed1/progress.json").write_text(json.dumps(now))
     os.mkfifo(store.root / "pipe/seed1/progress.json")
-    assert cli(["report", str(store.root), "--out", str(tmp_path / "page")]) == 0
+    assert cli(["report", str(store.root), "--out", str(tmp_path / "page")]) == 1
+    assert "folder is a link, which is not followed" in capsys.readouterr().err
     page = (tmp_path / "page" / "report.html").read_text()
     assert evil not in page and "&lt;script&gt;alert" in page
     assert "secret" not in page, "a link to a folder is not followed"

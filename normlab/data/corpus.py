@@ -189,9 +189,9 @@ def decoded(lines: Iterable[bytes], *, origin: str) -> Iterator[str]:
         except UnicodeDecodeError as error:
             where = f"{origin}, line {number}: not UTF-8"
             raise UserError(f"{where} ({error.reason}); {remedy}") from error
-        if "\0" in decoded_line:
+        if number == 1 and decoded_line.count("\0") * 3 > len(decoded_line):
             raise UserError(
-                f"{origin}, line {number}: has a NUL character, as UTF-16 has; convert it with "
+                f"{origin}, line {number}: is UTF-16, by its NUL characters; convert it with "
                 "iconv -f UTF-16LE -t UTF-8"
             )
         yield decoded_line

@@ -5,6 +5,7 @@ share of its training documents is held out, chosen by a hash so that duplicates
 """
 
 import hashlib
+import os
 import re
 from abc import abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -18,7 +19,6 @@ from typing import Any, Literal
 from normlab.data.cache import file_checksum
 from normlab.data.corpus import REQUIRED, Source, load_tables, stream_lines
 from normlab.errors import UserError
-from normlab.records.files import walk
 
 _TEXTS = "data_dir to a file, or to a folder with train.txt, valid.txt and test.txt"
 RULES = f"normlab.text/1 sentencex {version('sentencex')}"
@@ -160,11 +160,16 @@ def text_files(folder: Path) -> dict[str, Path]:
     """Return the `.txt` and `.txt.gz` files in a folder and its subfolders by their path's stem.
 
     Hidden files and folders, such as those that a Mac or an editor leaves, are skipped. Raises
-    UserError for two files of one name.
+    UserError for two files of one name, and for a link to a folder, which might lead anywhere.
     """
     found: dict[str, Path] = {}
-    for place, folders, files in walk(folder):
-        folders[:] = [name for name in folders if not name.startswith(".")]
+    for place, folders, files in os.walk(folder):
+        folders[:] = sorted(name for name in folders if not name.startswith("."))
+        if links := [name for name in folders if Path(place, name).is_symlink()]:
+            raise UserError(
+                f"{Path(place, links[0])} is a link to a folder, which is not followed: put the "
+                "files themselves there, or links to them"
+            )
         for path in (Path(place, name) for name in sorted(files) if not name.startswith(".")):
             if not path.name.lower().endswith((".txt", ".txt.gz")):
                 continue

@@ -9,7 +9,7 @@ import contextlib
 import os
 import secrets
 import time
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Generator
 from pathlib import Path
 from typing import IO, Any
 
@@ -63,31 +63,6 @@ def remove_leftovers(folder: Path | str, *, after: float = 0.0) -> None:
         with contextlib.suppress(OSError):  # its writer may have renamed it
             if time.time() - path.stat().st_mtime > after:
                 path.unlink()
-
-
-def walk(
-    root: Path, onerror: Callable[[OSError], None] | None = None
-) -> Iterator[tuple[str, list[str], list[str]]]:
-    """Yield each folder below `root`, sorted, as `os.walk` does, and follow links that lead out.
-
-    A folder that was moved to another disk, with a link in its place, is found there. No folder is
-    yielded twice, whatever links lead to it.
-    """
-    top, visited = Path(root).resolve(), set[tuple[int, int]]()
-
-    def new(path: Path) -> bool:
-        try:
-            known, real = path.stat(), path.resolve()
-        except OSError:
-            return True  # `os.walk` reports it
-        if path.is_symlink() and (real.is_relative_to(top) or real in top.parents):
-            return False  # this folder is yielded in its own place, or contains `root`
-        identity = known.st_dev, known.st_ino
-        return identity not in visited and not visited.add(identity)
-
-    for place, folders, files in os.walk(root, onerror=onerror, followlinks=True):
-        folders[:] = [name for name in sorted(folders) if new(Path(place, name))]
-        yield place, folders, files
 
 
 @contextlib.contextmanager

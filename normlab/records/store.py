@@ -8,6 +8,7 @@ packed and have an address instead of a folder (`normlab.records.packed`).
 """
 
 import json
+import os
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -16,7 +17,7 @@ from typing import Any, TypeVar, cast
 import msgspec
 
 from normlab.errors import UserError
-from normlab.records.files import atomic_write, read_file, walk
+from normlab.records.files import atomic_write, read_file
 from normlab.records.labels import norm_label
 from normlab.records.packed import RECORDS, address_of, pack, run_at, runs_at
 from normlab.records.record import MEND_RUN, Row, RunRecord, fingerprint
@@ -28,6 +29,10 @@ PROGRESS_FILE = "progress.json"
 HYPOTHESES_FILE = "hypotheses.txt"
 SPIKE_COUNT = "stability/spikes/count"
 _T = TypeVar("_T")
+_NOT_FOLLOWED = (
+    "is a link, which is not followed, so its runs are missing: move them back, or give their "
+    "folder to the command as well"
+)
 _SEED_FOLDER = re.compile(r"seed\d+")
 _ROW = msgspec.json.Decoder(Row, strict=False)  # the texts "nan" and "inf" are numbers
 
@@ -71,19 +76,19 @@ class RunStore:
         """Return all readable records with their run folders or addresses, in path order.
 
         An address without runs raises UserError. The subfolders of a run's folder `seed<k>` are
-        not searched. Links to folders elsewhere are followed, and broken ones count as damaged.
+        not searched. Links are not followed, because a folder of runs may come from a stranger; one
+        that hides runs counts as damaged.
         """
         self.damaged, self.open = [], []
         if (named := runs_at(self.root)) is not None:
             places = [named[0].addresses[key] for key in named[1]]
             return [(place, read_record(place)) for place in places]
         found: list[tuple[Path, RunRecord]] = []
-        for place, folders, files in walk(self.root, onerror=self._unreadable):
+        for place, folders, files in os.walk(self.root, onerror=self._unreadable):
+            folders.sort()
             names, folder = {*folders, *files}, Path(place)
-            links = (folder / name for name in files if (folder / name).is_symlink())
-            for lost in (link for link in links if not link.exists()):
-                said = f"{lost} is a link to {lost.readlink()}, which does not exist"
-                self.damaged.append((lost, said))
+            lost = [folder / name for name in sorted(names) if self._hides_runs(folder / name)]
+            self.damaged += [(link, f"{link} {_NOT_FOLLOWED}") for link in lost]
             name = RECORD_FILE if RECORD_FILE in names else RECORDS
             try:
                 if RECORD_FILE in names:
@@ -98,6 +103,17 @@ class RunStore:
             if _SEED_FOLDER.fullmatch(folder.name) and names & {RECORD_FILE, CONFIG_FILE}:
                 folders.clear()
         return found
+
+    def _hides_runs(self, link: Path) -> bool:
+        """Return whether a path is a link to nothing, or to runs that are not below `root`."""
+        in_run = _SEED_FOLDER.fullmatch(link.parent.name)
+        if in_run or link.name.startswith(".") or not link.is_symlink():
+            return False
+        if not link.exists():
+            return True
+        outside = not link.resolve().is_relative_to(self.root.resolve())
+        depths = (RECORD_FILE, f"*/{RECORD_FILE}", f"*/*/{RECORD_FILE}")
+        return outside and link.is_dir() and any(any(link.glob(name)) for name in depths)
 
     def _unreadable(self, error: OSError) -> None:
         if not isinstance(error, FileNotFoundError | NotADirectoryError):

@@ -156,24 +156,19 @@ def test_runs_that_go_on_are_told_apart_and_nothing_is_looked_for_inside_a_run(s
     assert len(store.entries()) == 5 and store.open == [going]
 
 
-def test_a_seed_that_was_moved_with_a_link_in_its_place_is_read_once(store, tmp_path):
+def test_a_link_that_hides_a_run_is_named(store, tmp_path):
     moved = store.run_dir(config(seed=2, norm="ln"))
-    disk = tmp_path / "disk"
-    moved.rename(disk)
-    moved.symlink_to(disk)
-    (store.root / "again").symlink_to(disk)
-    (store.root / "latest").symlink_to(store.run_dir(config(seed=1, norm="ln")))
-    (disk / "loop").symlink_to(store.root)
-    (store.root / "up").symlink_to(tmp_path)
-    assert len(records_of(store)) == 5 and store.damaged == []
-
-
-def test_a_link_to_a_folder_that_is_gone_is_named(store, tmp_path):
-    gone = store.run_dir(config(seed=2, norm="ln"))
-    gone.rename(tmp_path / "disk")
-    gone.symlink_to(tmp_path / "elsewhere")
-    assert len(records_of(store)) == 4
-    assert store.damaged == [(gone, f"{gone} is a link to {gone.readlink()}, which does not exist")]
+    moved.rename(tmp_path / "disk")
+    moved.symlink_to(tmp_path / "disk")
+    gone = store.run_dir(config(seed=1, norm="ln"))
+    gone.rename(tmp_path / "other")
+    gone.symlink_to(tmp_path / "nowhere")
+    (store.root / "latest").symlink_to(store.run_dir(config(seed=3, norm="bn", batch_size=8)))
+    (store.root / "data").symlink_to(store.root.parent / "disk" / "..")
+    assert len(records_of(store)) == 3
+    assert [path for path, _ in store.damaged] == [store.root / "data", gone, moved]
+    assert all("is a link, which is not followed" in reason for _, reason in store.damaged)
+    assert len(records_of(RunStore(tmp_path / "disk"))) == 1
 
 
 def test_a_run_without_a_record(tmp_path):
