@@ -14,7 +14,7 @@ from typing import Annotated, Any, ClassVar, Literal
 from msgspec import Meta, field
 
 from normlab.claims import judge
-from normlab.claims.evidence import BENCH, Runs, Where
+from normlab.claims.evidence import BENCH, Place, Runs, Where
 from normlab.claims.judge import FEWEST, Count, Judgement, Look, at_look, decide, figures, stuck
 from normlab.claims.seeds import Chosen, Endpoint, Sample, StudyEndpoint, Text, keys
 from normlab.records.record import RunRecord
@@ -307,7 +307,8 @@ class Timing(Endpoint, frozen=True):
                                    does not decide
 
     Names are those printed by `python scripts/bench norms`. The share of time saved is computed per
-    round within one process, so the interval covers noise, not differences between machines.
+    round within one process, so the interval covers noise, not differences between machines. The p
+    values of a report are corrected together, like those of a study.
     """
 
     says: ClassVar[tuple[str, ...]] = ("difference",)
@@ -319,6 +320,10 @@ class Timing(Endpoint, frozen=True):
     report: str = "norms"
     measured: str = ""
     seen: bool = False
+
+    @property
+    def family(self) -> Place | None:
+        return BENCH, self.report
 
     def question(self, says: str) -> str:
         by = f"by more than {self.margin:.0%}"
@@ -351,10 +356,11 @@ class Timing(Endpoint, frozen=True):
         if found.interval is not None:
             mean, low, high = (f"{value:.1%}" for value in found.interval)
             more["found"] = f"{mean} [{low}, {high}] of the time saved"
-            if found.smallest is not None and not found.reason:
-                shown = f"these rounds would have shown {found.smallest:.1%} (80 % power)"
-                more["reason"] = shown
-        found = replace(found, **more)
+            if found.smallest is not None:
+                unshown = f"these rounds would have shown {found.smallest:.1%} (80 % power)"
+                more["reason"] = found.reason or unshown
+                more["unshown"] = "" if found.p_direction is None else unshown
+        found = replace(found, p_look=found.p, **more)  # there is one look, at all rounds
         return judge.undecided_by_seen(found) if self.seen else found
 
 

@@ -26,7 +26,7 @@ BENCH = "bench"
 Where = Mapping[str, object]
 """A selection of runs: config group options and dotted config keys, with their values."""
 Place = tuple[str, str]
-"""A study and a scale."""
+"""A study and a scale, or `BENCH` and a report of timings."""
 _FORMAT = "normlab.computed/1"
 _NOISE = 1e-9  # smaller float64 values are rounding noise, which differs between machines
 _NOT_COMPARED = ("seed", "observe", "probe")

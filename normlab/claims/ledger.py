@@ -1,10 +1,10 @@
 """The ledger: every claim with its verdict and the corrected verdicts of its parts.
 
-Per study and scale, the p values of the primary endpoints of all claims are corrected together
-(Holm 1979), after each is corrected for its look. An endpoint that was not measured, or with a side
-at the untrained baseline, counts as p = 1; one written after its runs were seen tests nothing. A
-decided part with a corrected p of 0.05 or more becomes undecided. An interval that contains an
-article's value is not corrected.
+Per study and scale, and per report of timings, the p values of the primary endpoints of all claims
+are corrected together (Holm 1979), after each is corrected for its look. An endpoint that was not
+measured, or with a side at the untrained baseline, counts as p = 1; one written after its runs were
+seen tests nothing. A decided part with a corrected p of 0.05 or more becomes undecided. An interval
+that contains an article's value is not corrected.
 """
 
 from collections import Counter, defaultdict
@@ -20,7 +20,7 @@ from normlab.claims.seeds import Endpoint
 from normlab.errors import UserError
 from normlab.metrics.spread import holm
 
-NOT_SURVIVED = "does not survive the correction for the study's other endpoints"
+NOT_SURVIVED = "does not survive the correction for the other endpoints of its study or timings"
 VERDICTS = {
     "supported": "every part that is decided is supported",
     "contradicted": "every part that is decided is contradicted, or shows no difference",

@@ -56,7 +56,7 @@ class Endpoint(Struct, frozen=True, forbid_unknown_fields=True):
 
     @property
     def family(self) -> Place | None:
-        """Return the study and scale whose p values are corrected together; None without runs."""
+        """Return the study and scale, or the timings, whose p values are corrected together."""
         return None
 
     def question(self, says: str) -> str:

@@ -14,10 +14,10 @@ import io
 import json
 import re
 import zlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property, lru_cache, partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import msgspec
 
@@ -31,6 +31,7 @@ HYPOTHESES = "hypotheses.jsonl.gz"
 PACK = (RECORDS, CURVES, HYPOTHESES)
 MEND_PUBLISHED = "restore it, or remove its folder and publish again"
 MOST_UNPACKED = 2**28  # bytes of text; the test splits of a thousand runs are smaller
+_T = TypeVar("_T")
 _ADDRESS = re.compile(r"(?P<folder>.+):(?P<name>[^:]+?)(?:@seed(?P<seed>\d+))?")
 
 
@@ -58,33 +59,46 @@ class _Line(msgspec.Struct, frozen=True):
 
 
 class Pack:
-    """The packed runs of a folder, read on first use; UserError with file and line if damaged."""
+    """The packed runs of a folder, read on first use; UserError with file and line if damaged.
+
+    A damaged file is read once, too: its error is raised again for each of the runs.
+    """
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
+        self._errors: dict[str, str] = {}
 
     @cached_property
     def records(self) -> dict[Key, RunRecord | None]:
         """The records in file order; None for a planned run without one."""
         read = partial(RunRecord.from_json, mend=MEND_PUBLISHED)
-        return {
-            key: read(text, origin=origin) if line.run_id else None
-            for origin, text, key, line in self._lines(RECORDS)
-        }
+        return self._content(
+            RECORDS, lambda origin, text, line: read(text, origin=origin) if line.run_id else None
+        )
 
     @cached_property
     def curves(self) -> dict[Key, list[Row]]:
-        return {key: line.rows for _, _, key, line in self._lines(CURVES)}
+        return self._content(CURVES, lambda origin, text, line: line.rows)
 
     @cached_property
     def hypotheses(self) -> dict[Key, dict[str, list[str]]]:
-        return {key: line.splits for _, _, key, line in self._lines(HYPOTHESES)}
+        return self._content(HYPOTHESES, lambda origin, text, line: line.splits)
 
     @cached_property
     def addresses(self) -> dict[Key, Path]:
         """The addresses of the runs that have a record."""
         made = (key for key, record in self.records.items() if record is not None)
         return {key: Path(f"{self.folder}:{key.name}@seed{key.seed}") for key in made}
+
+    def _content(self, name: str, of: Callable[[str, bytes, _Line], _T]) -> dict[Key, _T]:
+        """Return what `of` makes of the origin, text and content of each line of a file."""
+        if name in self._errors:
+            raise UserError(self._errors[name])
+        try:
+            return {key: of(origin, text, line) for origin, text, key, line in self._lines(name)}
+        except UserError as error:
+            self._errors[name] = str(error)
+            raise
 
     def _lines(self, name: str) -> Iterator[tuple[str, bytes, Key, _Line]]:
         """Yield the origin, text, key and decoded content of each line of a file."""

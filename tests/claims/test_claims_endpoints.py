@@ -5,6 +5,7 @@ import math
 import pytest
 
 from normlab.claims.evidence import Plan, Timed, Timings
+from normlab.claims.ledger import NOT_SURVIVED
 from normlab.metrics.spread import NOT_CLEAR
 from normlab.records.record import Score
 from normlab.studies.load import load_study
@@ -303,6 +304,24 @@ def test_a_timing_is_judged_by_the_ratios_of_its_rounds(tmp_path):
     assert found.finding.found.startswith("10.0% [") and "1.80 against 2.00" in found.finding.detail
     none = primary(tmp_path, [], each)
     assert none.finding.to_measure.startswith("`python scripts/bench norms --json results/bench/no")
+
+
+def test_p_values_of_timings_are_corrected_within_their_report(tmp_path):
+    ratios = (0.9, 0.92, 0.97, 0.95, 0.92, 0.98)
+    timed = Timed("ln", {"median": 2.0}, (1.0,) * 6), Timed("bn", {"median": 1.8}, ratios)
+    report = Timings("normlab.bench.norms/1", {"device": "CPU", "precision": "fp32"}, {"m": timed})
+    each = part({"timing": {"faster": "bn", "than": "ln", "group": "m"}})
+    alone = primary(tmp_path, [], each, timings={"norms": report})
+    assert alone.verdict == "supported" and alone.p_holm == alone.finding.p
+    assert 0.01 < alone.finding.p < 0.05
+    none = [part({"timing": {"faster": "none", "than": "ln", "group": "m"}})] * 4
+    among = decided(tmp_path, [], each, *none, timings={"norms": report}).primary[0]
+    assert among.p_holm == pytest.approx(5 * alone.finding.p)
+    assert (among.verdict, among.reason) == ("undecided", NOT_SURVIVED)
+    other = {"faster": "none", "than": "ln", "group": "m", "report": "norms_vit"}
+    apart = [part({"timing": other})] * 4
+    beside = decided(tmp_path, [], each, *apart, timings={"norms": report}).primary[0]
+    assert beside.p_holm == alone.finding.p
 
 
 def document(value, data):

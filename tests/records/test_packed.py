@@ -10,9 +10,11 @@ import pytest
 from normlab.cli import main as cli
 from normlab.commands._arguments import one_run, runs_of
 from normlab.config.compose import compose, from_dict, to_dict
+from normlab.records import packed
+from normlab.records.files import read_file
 from normlab.records.packed import CURVES, HYPOTHESES, PACK, RECORDS, Key, Pack, write_pack
 from normlab.records.store import RunStore, read_hypotheses, read_record
-from normlab.reports.gather import rows_of_run
+from normlab.reports.gather import read_runs, rows_of_run
 from tests.records.examples import record
 
 RUNS = {
@@ -155,3 +157,12 @@ def test_damaged_curves_and_translations_are_named(folder, name, content, messag
     (folder / name).write_bytes(content)
     with pytest.raises(ValueError, match=rf"{name}.*{message}"):
         _ = Pack(folder).curves if name == CURVES else Pack(folder).hypotheses
+
+
+def test_a_damaged_file_is_read_once_for_all_runs_of_its_folder(folder, monkeypatch):
+    (folder / CURVES).write_bytes(gzip.compress(b"no line of JSON\n", mtime=0))
+    reads = []
+    monkeypatch.setattr(packed, "read_file", lambda path: reads.append(path) or read_file(path))
+    found, problems = read_runs([folder])
+    assert len(found) == 4 and len(problems) == 1 and "line 1: damaged" in problems[0]
+    assert reads.count(folder / CURVES) == 1
