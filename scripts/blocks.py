@@ -11,6 +11,8 @@ kinds:
     value FILE KEY [format=.2f]                         a number at a dotted key of a JSON file
     inspected FILE [columns=A,B] [rows=A;B]             table of `normlab inspect RUN RUN`
     claims VERDICT                                      how many claims have this verdict
+    cost STUDY/SCALE runs                               how many runs a study plans; with hours:
+                                                        how long they take, as in `list studies`
 """
 
 import json
@@ -36,6 +38,7 @@ _SCORE = "STUDY/SCALE SCORE"
 _TAKES = {
     **{"table": "STUDY/SCALE", "mean": _SCORE, "difference": _SCORE},
     **{"value": "FILE KEY", "inspected": "FILE", "claims": "VERDICT"},
+    "cost": "STUDY/SCALE WHAT",
 }
 """What each kind of block is followed by, before its named values."""
 
@@ -84,6 +87,9 @@ def _content(root: Path, said: str) -> str:
     if kind == "claims":
         ledger = json.loads((root / "claims.json").read_text("utf-8"))
         return str(sum(claim["verdict"] == " ".join(words) for claim in ledger))
+    if kind == "cost":
+        study, _, scale = words[0].partition("/")
+        return _cost(study, scale, words[1])
     path = root / words[0] / RECORDS
     stamp = path.stat().st_mtime_ns if path.is_file() else 0
     table = _table(path.parent, stamp, *words[1:])
@@ -101,6 +107,15 @@ def _content(root: Path, said: str) -> str:
     if entry.difference is None:
         raise ValueError("there is no such difference")
     return entry.gap if form is None else format(abs(entry.difference.mean), form)
+
+
+def _cost(study: str, scale: str, what: str) -> str:
+    """Return the number of runs that a study plans at a scale, or the hours that they take."""
+    runs, hours = load_study(study).cost(scale)
+    values = {"runs": str(runs), "hours": f"{hours:.1f}"}
+    if what not in values:
+        raise ValueError(f"expected {' or '.join(values)}, found {what}")
+    return values[what]
 
 
 @lru_cache(maxsize=64)

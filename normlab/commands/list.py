@@ -106,11 +106,7 @@ def _studies() -> Listing:
     rows = []
     for option in registry.options("study"):
         study = load_study(option.name)
-        said = []
-        for scale in study.scales:
-            runs, hours = study.cost(scale)
-            time_ = f"{hours:.1f} h" if hours >= 1 else f"{hours * 60:.0f} min"
-            said.append(f"{scale}: {runs} runs, {time_}")
+        said = [f"{scale}: {study.cost_text(scale)}" for scale in study.scales]
         rows.append([option.name, option.description, "; ".join(said)])
     note = "estimates for one run at a time on a core with AVX512, at scale=paper on a GPU"
     return Listing(["study", "what it is", "cost by scale"], rows, [note])

@@ -21,8 +21,9 @@ from normlab.commands._terminal import complain, print_prose, print_table
 from normlab.config.folders import CONFIG_DIR, INSTALLED, include_words
 from normlab.errors import UserError
 from normlab.studies import study_runs as studied
+from normlab.studies.cost import COLUMNS, cost_table
 from normlab.studies.loop import each_once, places
-from normlab.studies.queue import COLUMNS, Job, Queue, asked, cost_table
+from normlab.studies.queue import Job, Queue, asked
 from normlab.studies.show import carry_out_shown
 from normlab.studies.study_runs import Run
 
@@ -54,8 +55,8 @@ _PLAN = """examples:
   normlab study plan bert_norms scale=small data_dir=FOLDER
   normlab study plan bert_norms scale=small data_dir=FOLDER --commands
 
-Nothing is trained. Times come from finished runs of the study, your own or
-published, with the name of their machine.
+Nothing is trained. Times come from finished runs of the study on the same kind
+of device, your own or published; a time from another kind is marked.
 """
 _TUNE = """examples:
   normlab study tune batching padding scale=small data_dir=FOLDER

@@ -4,11 +4,9 @@ Studies run in the order in which they are named, and all rows and points of a s
 seed, because part of a seed decides nothing. Runs shared by studies are made once.
 """
 
-from collections import Counter
 from collections.abc import Callable, Collection, Sequence
 from itertools import chain, count, islice
 from pathlib import Path
-from statistics import median
 from typing import Any
 
 import yaml
@@ -16,14 +14,11 @@ import yaml
 from normlab.config.overrides import EXPERIMENT, written_out
 from normlab.errors import UserError
 from normlab.records.packed import pack
-from normlab.records.record import RunRecord
 from normlab.studies.load import load_study
 from normlab.studies.loop import Cell, Ended, Plan
 from normlab.studies.study import ANALYSES, SMOKE, Study, rate_name
 from normlab.studies.study_runs import Run, runs_of
-from normlab.train.console import duration
 
-COLUMNS = ("#", "row", "point", "runs", "to go", "updates", "min/run", "hours")
 _KEYS = {"scale": "scale", "seeds": "seeds", "seed": "seeds", "rows": "rows", "row": "rows"}
 _WHOLE = (EXPERIMENT, "debug")  # short keys that are about a single command
 _MOST_SEEDS = 1000  # in one range
@@ -204,55 +199,6 @@ class Queue(Plan):
                 job.over = True
             else:
                 job.seeds += job.later.pop(0)
-
-
-def cost_table(
-    job: Job, left: Sequence[Run], results: Path, at_a_time: int
-) -> tuple[list[list[str]], list[str]]:
-    """Return the table rows (`COLUMNS`), one per study row and point, and notes on data and time.
-
-    A run's expected duration is the median over the job's own finished runs of its row and point,
-    or else over the published runs in `results`. `left` are the runs still to be made.
-    """
-    size = job.study.scale(job.scale)
-    published: dict[tuple[str, str], list[RunRecord]] = {}
-    for key, record in pack(results / job.study.name / job.scale).records.items():
-        if record is not None and record.finished:
-            published.setdefault((key.row, key.point), []).append(record)
-    groups: dict[tuple[str, str], list[Run]] = {}
-    for run in job.asked():
-        groups.setdefault(run.planned[:2], []).append(run)
-    lines, total, machines, unknown = list[list[str]](), 0.0, Counter[str](), False
-    for (row, point), runs in groups.items():
-        own = [record for run in runs if (record := run.record()) is not None and record.finished]
-        ended, to_go = own or published.get((row, point), []), sum(run in left for run in runs)
-        minutes = hours = "?"
-        if ended:
-            seconds = median(record.budget.wall_seconds for record in ended)
-            machines.update(f"{'own' if own else 'published'} on {_machine(r)}" for r in ended)
-            minutes, hours = f"{seconds / 60:.1f}", f"{seconds * to_go / 3600:.2f}"
-            total += seconds * to_go
-        unknown = unknown or (to_go > 0 and not ended)
-        steps = runs[0].config["budget"]["steps"]
-        counts = [str(len(runs)), str(to_go), f"{steps:,}" if steps else "?"]
-        lines.append([str(size.rows.index(row) + 1), row, point, *counts, minutes, hours])
-    lines.sort(key=lambda line: int(line[0]))
-    notes = [f"data: {size.data}"]
-    if machines:
-        at_once = f", {duration(total / at_a_time)} with {at_a_time} at once"
-        time = f"time: {duration(total)} one run after the other"
-        notes.append(time + (at_once if at_a_time > 1 else ""))
-        runs_on = "; ".join(f"{count} {where}" for where, count in machines.items())
-        notes.append(f"min/run: the median of finished runs ({runs_on})")
-    if unknown:
-        notes.append("?: unknown until a run of the row has finished")
-    if size.pilot:
-        notes.append("a pilot: these runs never count as evidence")
-    return lines, notes
-
-
-def _machine(record: RunRecord) -> str:
-    return str(record.environment.get("device", "an unknown machine"))
 
 
 def asked(words: Sequence[str], *, published: Path | None = None) -> list[Job]:

@@ -207,6 +207,11 @@ class Study:
         runs = len(size.rows) * len(points_of(size.grid)) * len(size.seeds)
         return runs, runs * size.minutes / 60
 
+    def cost_text(self, scale: str) -> str:
+        """Return the cost at a scale, such as `30 runs, 6.0 h`, estimated from the study's file."""
+        runs, hours = self.cost(scale)
+        return f"{runs} runs, {hours:.1f} h" if hours >= 1 else f"{runs} runs, {hours * 60:.0f} min"
+
 
 def points_of(grid: Mapping[str, Axis]) -> dict[str, tuple[str, ...]]:
     """Return the points of a grid and their overrides; a grid without axes has one point, ""."""

@@ -9,6 +9,7 @@ import sys
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from normlab.config.machine import settled_device
 from normlab.records.record import Outcome, Score
 from normlab.records.store import run_id
 from normlab.studies import study_runs as studied
@@ -68,8 +69,9 @@ class StandIn:
 
 def outcome(run, scores, *, status="finished", seconds=0.0, fails=False, code="abc"):
     """Return what the program does for a run."""
+    machine = {"device": "CPU", "device_type": settled_device("auto")}
     made = changed(
-        record(numerics=code, environment={"dirty": False, "device": "CPU", "commit": "c0ffee"}),
+        record(numerics=code, environment={"dirty": False, "commit": "c0ffee", **machine}),
         run_id=run_id(run.config),
         seed=run.planned.seed,
         config=run.config,

@@ -8,9 +8,13 @@ import subprocess
 import pytest
 
 from normlab.commands import study as command
+from normlab.records.record import BudgetUsed
+from normlab.studies import cost
 from normlab.studies import study_runs as studied
+from normlab.studies.cost import timed
 from normlab.studies.load import load_study
 from normlab.train.run import NUMERICS
+from tests.records.examples import changed, record
 from tests.studies.queues import bleu, plan
 
 
@@ -82,6 +86,35 @@ def test_a_plan_takes_the_time_from_runs_that_have_ended(place, capsys):
     _, lines, _ = printed(capsys, "plan", "seeds=3", "--processes", "2")
     assert "time: 50s one run after the other, 25s with 2 at once" in lines
     assert "min/run: the median of finished runs (4 published on CPU)" in lines
+
+
+def test_a_plan_takes_no_time_from_another_kind_of_device_without_a_mark():
+    def finished(seconds, device, kind):
+        budget = BudgetUsed(100, 50_000, seconds, 2000.0, 0)
+        environment = {"device": device, "device_type": kind}
+        return changed(record(environment=environment), budget=budget)
+
+    gpu = [finished(60.0, "H100", "cuda") for _ in range(4)]
+    cpu = [finished(720.0, "EPYC", "cpu") for _ in range(2)]
+    both = timed("cpu", (), [*gpu, *cpu])
+    assert (both.seconds, both.other) == (720.0, False)
+    assert both.machines == ["published on EPYC"] * 2
+    assert timed("cpu", gpu, cpu).seconds == 720.0, "published ones of this kind before own others"
+    assert timed("cuda", [*gpu, *cpu], ()).seconds == 60.0
+    only = timed("cpu", (), gpu)
+    assert (only.seconds, only.other) == (60.0, True)
+    assert timed("cpu", (), ()).seconds is None
+
+
+def test_a_time_of_another_kind_of_device_is_marked_in_a_plan(place, capsys, monkeypatch):
+    plan(place, bleu(3.0), seeds=(1, 2))
+    printed(capsys, "run", "seeds=1")
+    here = cost.settled_device("auto")
+    monkeypatch.setattr(cost, "settled_device", lambda device: {"cpu": "cuda"}.get(here, "cpu"))
+    _, lines, _ = printed(capsys, "plan", "seeds=1-2")
+    assert [row[4:] for row in cells(lines)] == [["3,000", "0.4*", "0.01*"]] * 2
+    said = "*: the time of another kind of device (own on CPU); no run has finished on this kind"
+    assert said in lines
 
 
 def test_the_commands_of_runs_are_printed_alone_and_nothing_runs(place, capsys):

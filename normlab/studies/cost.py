@@ -1,0 +1,124 @@
+"""What the remaining runs of a study cost: runs, updates, minutes and hours, by row and point.
+
+Times come from finished runs on the same kind of device as the runs to be made; where there are
+none, they come from another kind, and are marked.
+"""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from statistics import median
+from typing import NamedTuple
+
+from normlab.config.machine import settled_device
+from normlab.records.packed import pack
+from normlab.records.record import RunRecord
+from normlab.studies.queue import Job
+from normlab.studies.study_runs import Run
+from normlab.train.console import duration
+
+COLUMNS = ("#", "row", "point", "runs", "to go", "updates", "min/run", "hours")
+OTHER_DEVICE = "*"
+
+
+class Timed(NamedTuple):
+    """Finished runs of one kind of device, from which times are estimated.
+
+    `whose` is "own" or "published", `other` whether their device is of another kind than the one
+    that the runs to be made will use.
+    """
+
+    records: Sequence[RunRecord]
+    whose: str = ""
+    other: bool = False
+
+    @property
+    def seconds(self) -> float | None:
+        times = [record.budget.wall_seconds for record in self.records]
+        return median(times) if times else None
+
+    @property
+    def machines(self) -> list[str]:
+        named = (record.environment.get("device", "an unknown machine") for record in self.records)
+        return [f"{self.whose} on {device}" for device in named]
+
+
+def timed(device: str, own: Sequence[RunRecord], published: Sequence[RunRecord]) -> Timed:
+    """Return the finished runs that best tell how long a run takes on a device, `cpu` or `cuda`.
+
+    Runs on this kind of device come first, one's own before published ones; without any, the runs
+    of the kind of device that most of the others used.
+    """
+    sources = {"own": own, "published": published}
+    for whose, records in sources.items():
+        if same := [each for each in records if each.environment.get("device_type") == device]:
+            return Timed(same, whose)
+    for whose, records in sources.items():
+        kinds = Counter(each.environment.get("device_type") for each in records)
+        if kinds:
+            ((kind, _),) = kinds.most_common(1)
+            others = [each for each in records if each.environment.get("device_type") == kind]
+            return Timed(others, whose, other=True)
+    return Timed(())
+
+
+def cost_table(
+    job: Job, left: Sequence[Run], results: Path, at_a_time: int
+) -> tuple[list[list[str]], list[str]]:
+    """Return the table rows (`COLUMNS`), one per study row and point, and notes on data and time.
+
+    A run's expected duration is the median over finished runs of its row and point (`timed`), of
+    the job or published in `results`. `left` are the runs still to be made.
+    """
+    size = job.study.scale(job.scale)
+    published = _published(job, results)
+    groups: dict[tuple[str, str], list[Run]] = {}
+    for run in job.asked():
+        groups.setdefault(run.planned[:2], []).append(run)
+    lines: list[list[str]] = []
+    costs: list[tuple[Timed, int]] = []
+    for (row, point), runs in groups.items():
+        own = [record for run in runs if (record := run.record()) is not None and record.finished]
+        device = settled_device(runs[0].config["device"])
+        known = timed(device, own, published.get((row, point), ()))
+        to_go = sum(run in left for run in runs)
+        costs.append((known, to_go))
+        minutes = hours = "?"
+        if (seconds := known.seconds) is not None:
+            mark = OTHER_DEVICE if known.other else ""
+            minutes, hours = f"{seconds / 60:.1f}{mark}", f"{seconds * to_go / 3600:.2f}{mark}"
+        steps = runs[0].config["budget"]["steps"]
+        counts = [str(len(runs)), str(to_go), f"{steps:,}" if steps else "?"]
+        lines.append([str(size.rows.index(row) + 1), row, point, *counts, minutes, hours])
+    lines.sort(key=lambda line: int(line[0]))
+    pilot = ["a pilot: these runs never count as evidence"] if size.pilot else []
+    return lines, [f"data: {size.data}", *_time_notes(costs, at_a_time), *pilot]
+
+
+def _published(job: Job, results: Path) -> Mapping[tuple[str, str], list[RunRecord]]:
+    """Return the finished published runs of a job's study and scale, by row and point."""
+    found: dict[tuple[str, str], list[RunRecord]] = {}
+    for key, record in pack(results / job.study.name / job.scale).records.items():
+        if record is not None and record.finished:
+            found.setdefault((key.row, key.point), []).append(record)
+    return found
+
+
+def _time_notes(costs: Sequence[tuple[Timed, int]], at_a_time: int) -> list[str]:
+    """Return notes on the whole time, and on the runs that it comes from."""
+    notes: list[str] = []
+    machines = Counter(name for known, _ in costs for name in known.machines)
+    if machines:
+        total = sum((known.seconds or 0.0) * to_go for known, to_go in costs)
+        at_once = f", {duration(total / at_a_time)} with {at_a_time} at once"
+        time = f"time: {duration(total)} one run after the other"
+        notes.append(time + (at_once if at_a_time > 1 else ""))
+        runs_on = "; ".join(f"{count} {where}" for where, count in machines.items())
+        notes.append(f"min/run: the median of finished runs ({runs_on})")
+    if any(known.other for known, _ in costs):
+        others = dict.fromkeys(name for known, _ in costs if known.other for name in known.machines)
+        said = f"the time of another kind of device ({'; '.join(others)})"
+        notes.append(f"{OTHER_DEVICE}: {said}; no run has finished on this kind")
+    if any(to_go and not known.records for known, to_go in costs):
+        notes.append("?: unknown until a run of the row has finished")
+    return notes
