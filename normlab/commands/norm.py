@@ -22,13 +22,14 @@ if TYPE_CHECKING:
     from normlab.records.record import RunRecord
 
 _EXAMPLES = """examples:
-  normlab norm new peak                in normlab/norms and configs/norm
+  normlab norm new peak                peak.py and norm/peak.yaml, in this folder
   normlab norm new peak --in own       own/peak.py and own/norm/peak.yaml
   normlab norm check peak include=own  test the norm contract, in seconds
   normlab norm card peak include=own   make its report card, in minutes
 
 The new files work at once, as a norm that divides each token by its root mean
-square; comments say what to change.
+square; comments say what to change. At the root of a checkout of normlab, norm
+new without --in adds the norm to normlab itself: normlab/norms, configs/norm.
 """
 _CARD = """examples:
   normlab norm card mine                  about twenty minutes on one core
@@ -96,17 +97,16 @@ def new(argv: list[str]) -> int:
     """Write the files of a new norm, and print what to do next."""
     parser = command_parser("norm new", None, _ACTIONS["new"])
     parser.add_argument("name", metavar="NAME", help="lowercase letters, digits and _")
-    parser.add_argument("--in", dest="folder", type=as_path, help="your own folder; see include=")
+    parser.add_argument("--in", dest="folder", type=as_path, help="a folder; default: this one")
     arguments = parser.parse_args(argv)
-    name, folder = arguments.name, arguments.folder
+    name = arguments.name
+    folder = arguments.folder or (None if _at_checkout() else Path())
 
     from normlab.reports.manifest import write_files
 
     if not _NAME.fullmatch(name) or name in _WORDS:
         rule = "at most 40 lowercase letters, digits and _, starting with a letter, no keyword"
         raise UserError(f"{name!r:.60} cannot be a norm: give {rule} of Python or YAML")
-    if folder is None and folders.INSTALLED:
-        raise UserError(f"say where: normlab norm new {name} --in FOLDER, such as --in own")
     if folder is not None:
         (folder / "norm").mkdir(parents=True, exist_ok=True)  # NORMLAB_PATH may name it already
     files = places(name, folder)
@@ -132,7 +132,14 @@ def new(argv: list[str]) -> int:
     )
     width = max(map(len, commands))
     print("\n".join(f"  normlab {text:<{width}}  {does}" for text, does in commands.items()))
+    if folder is None:
+        print("Before you commit it: python scripts/golden.py --new  (its reference losses)")
     return 0
+
+
+def _at_checkout() -> bool:
+    """Return whether the current folder is the root of the checkout that this code is from."""
+    return not folders.INSTALLED and Path.cwd() == folders.CONFIG_DIR.parent
 
 
 def places(name: str, folder: Path | None = None) -> tuple[Path, Path]:

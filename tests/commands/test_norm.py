@@ -1,5 +1,7 @@
 """`normlab norm new` writes nothing over; `norm check` and `norm card` take norms there are."""
 
+import sys
+
 import pytest
 
 from normlab.cli import main
@@ -9,6 +11,7 @@ from normlab.config import folders
 
 @pytest.fixture
 def places(tmp_path, monkeypatch):
+    monkeypatch.chdir(folders.CONFIG_DIR.parent)
     found = tmp_path / "mine.py", tmp_path / "mine.yaml"
     monkeypatch.setattr(norm, "places", lambda name, folder: found)
     return found
@@ -26,7 +29,8 @@ def places(tmp_path, monkeypatch):
         (["card", "lm", "scale=smoke"], "no option 'lm' of the group 'norm'"),
     ],
 )
-def test_a_name_that_cannot_be_is_refused(arguments, told, capsys):
+def test_a_name_that_cannot_be_is_refused(arguments, told, monkeypatch, capsys):
+    monkeypatch.chdir(folders.CONFIG_DIR.parent)
     there = set(norm.places("x")[0].parent.iterdir())
     assert main(["norm", *arguments]) == 1
     assert told in capsys.readouterr().err
@@ -47,10 +51,26 @@ def test_a_norm_in_a_folder_of_ones_own_has_a_name_of_its_own(name, told, tmp_pa
     assert told in capsys.readouterr().err and not [*tmp_path.rglob("*.*")]
 
 
-def test_an_installed_package_is_not_written_to(monkeypatch, capsys):
-    monkeypatch.setattr(folders, "INSTALLED", True)
-    assert main(["norm", "new", "mine"]) == 1
-    assert "normlab norm new mine --in FOLDER" in capsys.readouterr().err
+@pytest.mark.parametrize("installed", [True, False])
+def test_a_new_norm_is_written_to_the_current_folder(installed, tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(folders, "INSTALLED", installed)
+    monkeypatch.setenv(folders.PATH, "")
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    monkeypatch.chdir(tmp_path)
+    name = f"here{installed:d}"
+    assert main(["norm", "new", name]) == 0
+    said = capsys.readouterr().out
+    assert f"normlab norm check {name} include=." in said and "golden" not in said
+    files = sorted(str(path.relative_to(tmp_path)) for path in tmp_path.rglob("*.*"))
+    assert files == [f"{name}.py", f"norm/{name}.yaml"]
+    assert main(["norm", "check", name, "include=."]) == 0
+
+
+def test_only_at_the_root_of_a_checkout_normlab_itself_gets_the_norm(places, capsys):
+    assert main(["norm", "new", "mine"]) == 0
+    said = capsys.readouterr().out
+    assert "normlab norm check mine  " in said and "python scripts/golden.py --new" in said
+    assert "normlab.norms.mine.MineNorm" in places[1].read_text()
 
 
 def test_the_commands_that_new_prints_name_the_folder(tmp_path, monkeypatch, capsys):
