@@ -32,8 +32,8 @@ from normlab.inspect.leaks import (
     changes_over_sets,
 )
 from normlab.inspect.question import question
+from normlab.inspect.subject import call, one_by_one, run
 from normlab.inspect.subject import look as look_at_norm
-from normlab.inspect.subject import one_by_one, run
 from normlab.norms.base import Norm
 from normlab.norms.batch import BatchNorm
 
@@ -94,6 +94,50 @@ def ranks() -> list[Evidence]:
         change_piece(f"bn: {half} changes the output (norm.sync=false)", moved["bn"]),
         change_piece(both, movement(_in_step(x), whole["bn"])),
         change_piece(f"ln: {half} does not change the output", moved["ln"], expected=False),
+    ]
+
+
+@question("batch.gradients", of="claim")
+def gradients() -> list[Evidence]:
+    """Do gradients change if a batch is divided over processes, or over steps that accumulate them?
+
+    A linear layer is followed by a norm without running statistics; the loss is a fixed random
+    projection of the outputs, summed over the batch. Its gradient for the layer is compared with
+    the sum of the gradients of the parts.
+    """
+    x, target = draw_tokens(16, LENGTH), draw_tokens(16, LENGTH, seed=SEED + 2)
+    generator = torch.Generator().manual_seed(SEED)
+    start = torch.randn(WIDTH, WIDTH, generator=generator, dtype=torch.float64) / math.sqrt(WIDTH)
+
+    def gradient(name: str, parts: int) -> Float[Tensor, "D D"]:
+        weight = start.clone().requires_grad_()
+        for tokens, wanted in zip(x.chunk(parts), target.chunk(parts), strict=True):
+            (call(new_norm(name), tokens @ weight) * wanted).sum().backward()
+        assert weight.grad is not None
+        return weight.grad
+
+    pieces = []
+    for name in ("bn", "ln"):
+        for parts, how in ((2, "over two processes"), (4, "into four steps that accumulate it")):
+            does = "changes" if name == "bn" else "keeps"
+            asked = f"{name}: dividing a batch {how} {does} the gradient"
+            moved = movement(gradient(name, parts), gradient(name, 1))
+            pieces.append(change_piece(asked, moved, expected=name == "bn"))
+    return pieces
+
+
+@question("batch.order", of="claim")
+def order() -> list[Evidence]:
+    """Does the output of a sample depend on the order of the samples in its batch?"""
+    x = draw_tokens(16, LENGTH)
+    orders = torch.randperm(16, generator=torch.Generator().manual_seed(SEED))
+    return [
+        change_piece(
+            f"{name}: the order of the samples of a batch does not matter",
+            movement(run(new_norm(name), x[orders]), run(new_norm(name), x)[orders]),
+            expected=False,
+        )
+        for name in ("bn", "ln")
     ]
 
 

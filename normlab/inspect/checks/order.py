@@ -5,7 +5,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from normlab.claims.evidence import Evidence
-from normlab.inspect.checks.tools import SEED, WIDTH, draw_tokens, new_norm, piece
+from normlab.inspect.checks.tools import SEED, WIDTH, draw, draw_tokens, new_norm, piece
 from normlab.inspect.question import question
 from normlab.inspect.subject import run
 
@@ -31,6 +31,34 @@ def order_kept() -> list[Evidence]:
         answer = f"rank correlation {found['rho']:.4g}, exact in {found['exact']:.0%}"
         pieces.append(piece(text, answer, holds=(found["exact"] == 1) == exactly, **found))
     return pieces
+
+
+@question("order.time", of="claim")
+def order_over_time() -> list[Evidence]:
+    """Which norm preserves the order of a feature's values over the positions of a sentence?
+
+    Tokens have four features, as in the articles' example; their values are normal.
+    """
+    x = draw(64, 16, 4)
+    pieces = []
+    for name, asked in (
+        ("ln", "ln keeps the order of a feature over time"),
+        ("bn", "bn does not keep the order of a feature over time"),
+    ):
+        before, after = (each.mT.flatten(0, 1) for each in (x, run(new_norm(name, 4), x)))
+        pairs, whole = pairs_in_order(before, after)
+        answer = f"{pairs:.0%} of pairs of positions stay in order, {whole:.0%} of sentences do"
+        holds = (whole == 1) == (name == "ln")
+        pieces.append(piece(asked, answer, holds=holds, pairs=pairs, whole=whole))
+    return pieces
+
+
+def pairs_in_order(x: Float[Tensor, "N M"], y: Float[Tensor, "N M"]) -> tuple[float, float]:
+    """Return the share of pairs of a row that keep their order, and of rows in which all do."""
+    first, second = (each[:, :, None] > each[:, None] for each in (x, y))
+    above = torch.ones(x.shape[1], x.shape[1]).triu(1).bool()
+    same = (first == second)[:, above]
+    return float(same.double().mean()), float(same.all(-1).double().mean())
 
 
 def rank_correlation(x: Float[Tensor, "N M"], y: Float[Tensor, "N M"]) -> dict[str, float]:

@@ -8,7 +8,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from normlab.claims.evidence import Evidence
-from normlab.inspect.checks.tools import SEED, piece
+from normlab.inspect.checks.tools import LENGTH, SEED, WIDTH, draw, in_words, new_norm, piece
 from normlab.inspect.question import question
 from normlab.inspect.subject import run
 from normlab.norms.make import make_norm
@@ -27,25 +27,152 @@ _DEAD = 1e-6
 @question("outlier.softmax", of="claim")
 def softmax() -> list[Evidence]:
     """Does an outlier of 999 saturate the softmax, in the article's example as it stands?"""
-    bare, ln = (attended(norm_of_sentence(name)) for name in ("none", "ln"))
-    value = float(norm_of_sentence("ln")[0, 2])
-    without = "without a norm the token of the 999 saturates the softmax, whose gradient is 0"
-    saturated = f"largest logit {bare.logit:,.0f}, slope {bare.slope[0]:.3g}"
-    down = "ln brings the 999 into -1 to 1"
-    alive = (
-        f"999 becomes {value:.2f}; the largest logit is {ln.logit:.2f}, the root of the width, as "
-        f"that of any token without projections (slope {ln.slope[0]:.3f})"
+    bare = attended(norm_of_sentence("none"))
+    slope = float(bare.slope[0])
+    asked = "without a norm the token of the 999 saturates the softmax, whose gradient is 0"
+    answer = f"largest logit {bare.logit:,.0f}, slope {slope:.3g}"
+    return [piece(asked, answer, holds=slope < _DEAD, logit=bare.logit, slope=slope)]
+
+
+@question("outlier.words", of="claim")
+def words() -> list[Evidence]:
+    """What does layer norm make of the three words of article 3?"""
+    first, second, third = norm_of_sentence("ln")
+    asked = ("ln brings 10 20 999 -5", "ln stretches 0.1 0.2 0.1 0.1", "ln keeps 5 5 5 5 apart")
+    stretched = float(second.square().mean().sqrt())
+    without = run(make_norm("ln", 4, eps=0.0).double(), sentence()[None, 2:])
+    answers = (
+        f"it becomes {in_words(first)}, so the 999 still stands out",
+        f"it becomes {in_words(second)}: its 0.2 ends as high as the 999",
+        f"it becomes {in_words(third)}: the word disappears"
+        + (" (without eps it is not a number)" if bool(without.isnan().all()) else ""),
     )
-    dead = float(bare.slope[0]) < _DEAD
+    size = float(first.square().mean().sqrt())
     return [
-        piece(without, saturated, holds=dead, logit=bare.logit, slope=float(bare.slope[0])),
+        piece(f"{asked[0]} to a mean of 0 and a variance of 1", answers[0], holds=_near_one(size)),
+        piece(f"{asked[1]} to a normal range", answers[1], holds=_near_one(stretched)),
+        piece(f"{asked[2]} from other words", answers[2], holds=bool(third.abs().max() > 0)),
+    ]
+
+
+def _near_one(value: float) -> bool:
+    return abs(value - 1) < 0.01
+
+
+@question("outlier.range", of="claim")
+def value_range() -> list[Evidence]:
+    """In which range do the values of layer norm lie?
+
+    Of D values with mean 0 and variance 1 none exceeds the root of D - 1, which one value apart
+    from equal others has. The bound is tried on tokens with Cauchy-distributed values.
+    """
+    generator = torch.Generator().manual_seed(SEED)
+    largest = {width: float(norm_of_sentence("ln", width)[0, 2]) for width in WIDTHS}
+    within = True
+    for width in WIDTHS:
+        wild = torch.empty(1, 4096, width, dtype=torch.float64).cauchy_(generator=generator)
+        found = run(make_norm("ln", width).double(), wild).abs().max()
+        within = within and float(found) <= math.sqrt(width - 1)
+    first, last = WIDTHS[0], WIDTHS[-1]
+    bound = (
+        f"none of 4,096 tokens exceeds the root of the width minus 1, which is "
+        f"{math.sqrt(first - 1):.2f} at {first} features and {math.sqrt(last - 1):.1f} at {last}"
+    )
+    brought = (
+        f"it becomes {largest[first]:.2f} at {first} features and {largest[last]:.1f} at {last}"
+    )
+    numbers = {f"of_{width}": value for width, value in largest.items()}
+    small = max(largest.values()) <= 1
+    return [
+        piece("ln's values lie in a range that the width fixes", bound, holds=within),
+        piece("ln brings the 999 into about -1 to 1", brought, holds=small, **numbers),
+    ]
+
+
+@question("outlier.votes", of="claim")
+def votes() -> list[Evidence]:
+    """How many points does each word of article 3 give to itself and to the others?"""
+    counts = {name: norm_of_sentence(name) @ norm_of_sentence(name).T for name in ("none", "ln")}
+    bare, ln = counts["none"], counts["ln"]
+    others = float(bare[1:, 1:].max())
+    asked = "without a norm the word of the 999 gives itself a million points, and others few"
+    answer = (
+        f"{float(bare[0, 0]):,.0f} points for itself; the others give each other and themselves "
+        f"{others:.0f} at most"
+    )
+    largest = float(ln.abs().max())
+    even = f"no word gives more than {largest:.2f} points, the number of features"
+    return [
         piece(
-            down,
-            alive,
-            holds=abs(value) <= 1,
-            logit=ln.logit,
-            slope=float(ln.slope[0]),
-            value=value,
+            asked,
+            answer,
+            holds=9e5 < float(bare[0, 0]) < 1.1e6 and others < 1e3,
+            votes=float(bare[0, 0]),
+            others=others,
+        ),
+        piece(
+            "with ln no word has more votes than the number of features",
+            even,
+            holds=largest <= 4,
+            votes=largest,
+        ),
+    ]
+
+
+@question("outlier.values", of="claim")
+def softmax_values() -> list[Evidence]:
+    """What is the softmax of the article's small and large logits?"""
+    small, large = (
+        torch.tensor(logits, dtype=torch.float64).softmax(-1)
+        for logits in ((1.1, 1.2, 0.9), (1000.0, 5.0, 2.0))
+    )
+    slopes = [float((p * (1 - p)).max()) for p in (small, large)]
+    return [
+        piece(
+            "logits of 1.1, 1.2 and 0.9 leave each word a share",
+            f"shares {in_words(small, 3)}, largest slope {slopes[0]:.3f}",
+            holds=float(small.min()) > 0.1,
+            slope=slopes[0],
+        ),
+        piece(
+            "logits of 1000, 5 and 2 give one word everything, and no gradient",
+            f"shares {in_words(large, 3)}, largest slope {slopes[1]:.3g}",
+            holds=float(large.max()) == 1 and slopes[1] == 0,
+        ),
+    ]
+
+
+@question("outlier.scale", of="claim")
+def scale() -> list[Evidence]:
+    """What happens to attention if all tokens become ten times as large?
+
+    One sentence of twelve tokens of width 64, with one draw of projections. A share is the largest
+    weight of a row, averaged over rows.
+    """
+    x, maps = draw(1, LENGTH, WIDTH), draw(2, WIDTH, WIDTH, seed=SEED + 1) / math.sqrt(WIDTH)
+
+    def shares(name: str, factor: float) -> tuple[float, float]:
+        y = run(new_norm(name), factor * x)[0]
+        logits = (y @ maps[0]) @ (y @ maps[1]).T / math.sqrt(WIDTH)
+        return float(logits.std()), float(logits.softmax(-1).amax(-1).mean())
+
+    (spread, share), (wide, sharp) = shares("none", 1.0), shares("none", 10.0)
+    (_, before), (_, after) = shares("ln", 1.0), shares("ln", 10.0)
+    return [
+        piece(
+            "without a norm attention depends strongly on the scale of its input",
+            f"tokens ten times as large make logits {wide / spread:.0f} times as large and raise "
+            f"the largest weight of a row from {share:.2f} to {sharp:.2f}",
+            holds=sharp - share > 0.25,
+            before=share,
+            after=sharp,
+        ),
+        piece(
+            "with ln attention does not depend on the scale of its input",
+            f"the largest weight of a row stays at {before:.2f}",
+            holds=abs(before - after) < 1e-3,
+            before=before,
+            after=after,
         ),
     ]
 

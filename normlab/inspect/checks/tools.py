@@ -41,9 +41,25 @@ def change_piece(asked: str, share: float, *, expected: bool = True, because: st
     return piece(asked, answer + because, holds=changes(share) == expected, moved=share)
 
 
-def new_norm(name: str, **values: Any) -> Norm:
+def new_norm(name: str, width: int = WIDTH, **values: Any) -> Norm:
     """Build an option's norm in float64 and training mode."""
-    return make_norm(name, WIDTH, **values).double().train()
+    return make_norm(name, width, **values).double().train()
+
+
+def draw(*shape: int, seed: int = SEED) -> Float[Tensor, "*shape"]:
+    """Draw standard normal values."""
+    generator = torch.Generator().manual_seed(seed)
+    return torch.randn(*shape, generator=generator, dtype=torch.float64)
+
+
+def in_words(values: Float[Tensor, " n"], digits: int = 2) -> str:
+    """Format values, separated by blanks, without a negative zero."""
+    return " ".join(f"{round(value, digits) + 0:.{digits}f}" for value in values.tolist())
+
+
+def in_full(pieces: Sequence[Evidence]) -> str:
+    """Return the result of a check as one sentence: its findings."""
+    return "; ".join(piece.finding for piece in pieces)
 
 
 def draw_tokens(*shape: int, seed: int = SEED) -> Float[Tensor, "... D"]:
