@@ -8,12 +8,13 @@ import pytest
 import torch
 import torch.nn.functional as F
 
+from normlab.any_model.movement import movement, percent
 from normlab.claims.evidence import to_json
 from normlab.inspect.checks import compute
 from normlab.inspect.checks.order import rank_correlation
 from normlab.inspect.inference import by_length, differences, loss
 from normlab.inspect.leaks import attention_weights, derivative, total_variation
-from normlab.inspect.model import Pass, by_how_much, look, movement, percent
+from normlab.inspect.model import Pass, by_how_much, look
 from normlab.inspect.padding import same_lengths
 from normlab.inspect.question import questions
 from normlab.models.attention import AttentionCore

@@ -2,9 +2,9 @@
 
 import torch
 
+from normlab.any_model.movement import movement, percent
 from normlab.claims.evidence import Evidence
 from normlab.inspect.checks.tools import WIDTH, draw_tokens, new_norm, piece
-from normlab.inspect.model import movement, percent
 from normlab.inspect.question import question
 from normlab.inspect.subject import run
 

@@ -4,9 +4,9 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from normlab.any_model.movement import movement
 from normlab.claims.evidence import Evidence
 from normlab.inspect.checks.tools import change_piece, draw, in_words, new_norm, piece
-from normlab.inspect.model import movement
 from normlab.inspect.question import question
 from normlab.inspect.subject import run
 

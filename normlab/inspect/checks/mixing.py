@@ -7,9 +7,9 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
+from normlab.any_model.movement import movement
 from normlab.claims.evidence import Evidence
 from normlab.inspect.checks.tools import draw, new_norm, piece
-from normlab.inspect.model import movement
 from normlab.inspect.question import question
 from normlab.inspect.subject import call
 

@@ -4,6 +4,7 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
+from normlab.any_model.movement import movement
 from normlab.claims.evidence import Evidence
 from normlab.inspect.checks.tools import (
     WIDTH,
@@ -15,7 +16,6 @@ from normlab.inspect.checks.tools import (
     piece,
 )
 from normlab.inspect.explain import PADDED, document
-from normlab.inspect.model import movement
 from normlab.inspect.question import question
 from normlab.inspect.subject import padding_moves, run, with_padding
 from normlab.norms.batch import BatchNorm
