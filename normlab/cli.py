@@ -17,6 +17,9 @@ def main(argv: list[str] | None = None) -> int:
     if not arguments or arguments[0] in ("-h", "--help"):
         print(usage())
         return 0
+    # No Python that this process starts, of a launcher's or a library's, may import modules from
+    # the current folder.
+    os.environ["PYTHONSAFEPATH"] = "1"
     name, *rest = arguments
     if name == "--version":
         from importlib.metadata import version

@@ -9,6 +9,7 @@ import torch
 
 from normlab.config import machine
 from normlab.config.compose import compose, to_dict
+from normlab.distributed.process_group import Shard
 from normlab.records.record import fingerprint
 from normlab.train import runtime
 from normlab.train.runtime import Runtime, cpu_capabilities
@@ -88,7 +89,10 @@ def test_openmp_threads_are_the_default_but_for_those_that_torchrun_sets(
 ):
     found = []
     monkeypatch.setenv("OMP_NUM_THREADS", given)
-    monkeypatch.setenv("LOCAL_WORLD_SIZE", str(ranks))
+    for name in ("WORLD_SIZE", "LOCAL_WORLD_SIZE"):
+        monkeypatch.setenv(name, str(ranks))
+    monkeypatch.setenv("RANK", "0")
+    monkeypatch.setattr(runtime, "world", lambda: Shard(0, ranks))
     monkeypatch.setattr(runtime, "_physical_cores", lambda: 8)
     monkeypatch.setattr(torch, "set_num_threads", found.append)
     Runtime.start(device="cpu", precision="fp32", threads=asked)

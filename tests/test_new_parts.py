@@ -15,6 +15,7 @@ import normlab
 from normlab.cli import main
 from normlab.config import folders, registry
 from normlab.norms.base import Stream
+from normlab.studies.loop import program
 from tests.docs.pages import ROOT, fenced
 from tests.tiny_runs import tiny, write_corpus
 
@@ -270,3 +271,17 @@ def test_a_file_of_settings_cannot_name_a_folder(tmp_path, capsys):
     (tmp_path / "my.yaml").write_text(f"norm: mine\ninclude: {tmp_path}\n")
     assert main(["train", str(tmp_path / "my.yaml")]) == 1
     assert "a file cannot name code that is to run" in capsys.readouterr().err
+
+
+def test_no_process_of_a_command_imports_from_the_current_folder(tmp_path, monkeypatch):
+    for name in ("json", "queue", "tokenizers", "torch"):
+        (tmp_path / f"{name}.py").write_text(f"open('{tmp_path}/imported', 'a').write('{name} ')")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("PYTHONSAFEPATH", raising=False)
+    typed = [sys.executable, "-m", "normlab", "list", "keys"]
+    for command in (typed, [*program(), "list", "keys"]):
+        assert subprocess.run(command, stdout=subprocess.DEVNULL).returncode == 0
+    assert main(["list", "keys"]) == 0
+    # What a launcher or a library starts is nobody's to prepare.
+    subprocess.run([sys.executable, "-c", "import queue"], check=True)
+    assert not (tmp_path / "imported").exists()

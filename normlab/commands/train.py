@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 
 from normlab.commands._terminal import crash, print_line
 from normlab.config.folders import CONFIG_DIR, include_words
+from normlab.config.launch import check_single, launch
 from normlab.config.schema import RunConfig
 from normlab.errors import UserError
 from normlab.records.files import atomic_write
@@ -70,6 +71,8 @@ def main(argv: list[str]) -> int:
     if many:
         if typed(argv).get("observe.debug") == "true":
             raise UserError("debug=true tries one run: omit -m and the flags of a sweep")
+        if {"-m", "--multirun"}.intersection(argv):
+            check_single("a sweep starts its own processes")
         if any(isinstance(text, FromFile) for text in argv):
             compose(first_run(argv))  # an error names the file
         return run_hydra(argv, again=again)
@@ -121,7 +124,7 @@ def train_and_say(config: "DictConfig") -> "RunRecord":
 
 def _is_first_rank() -> bool:
     """Return whether this is rank 0 or the only process, even after the process group has ended."""
-    return os.environ.get("RANK", "0") == "0"
+    return launch().rank == 0
 
 
 def summary(record: "RunRecord") -> str:
@@ -201,7 +204,7 @@ def run_hydra(argv: list[str], *, again: str) -> int:
     searches = given.get("hydra/sweeper", "basic") != "basic"
     try:
         place = [f"hydra.sweep.dir={quoted(str(own))}"] if searches else []
-        sys.argv = ["normlab train", *with_recipe(argv), *place]
+        sys.argv = ["normlab train", *flags_first([*with_recipe(argv), *place])]
         main(job)()
         if single:
             return single[0]
@@ -221,6 +224,20 @@ def run_hydra(argv: list[str], *, again: str) -> int:
             raise
         said = " ".join(str(error).splitlines()[:2])  # the rest is the output of the job
         raise UserError(f"{said}; start the sweep again to resume") from error
+
+
+def flags_first(arguments: Sequence[str]) -> list[str]:
+    """Return Hydra's arguments with its flags before all overrides.
+
+    argparse takes one block of overrides, and calls a second one, after a flag, unrecognized.
+    """
+    from hydra._internal.utils import get_args_parser
+
+    overrides: list[str] = get_args_parser().parse_intermixed_args([*arguments]).overrides
+    flags = [*arguments]
+    for override in overrides:
+        flags.remove(override)
+    return [*flags, *overrides]
 
 
 def _sweep(cells: list[Cell], before: set[Path], processes: int | None, again: str) -> int:

@@ -12,6 +12,8 @@ from functools import lru_cache
 from importlib.util import find_spec
 from pathlib import Path
 
+from normlab.config.launch import launch
+
 MOST_THREADS = 4 * (os.cpu_count() or 1)
 """The most threads per run, and the most simultaneous runs; more is treated as a typo."""
 
@@ -80,8 +82,7 @@ def gpu() -> tuple[int, int] | None:
     except OSError:
         return None
     device, major, minor = ctypes.c_int(0), ctypes.c_int(0), ctypes.c_int(0)
-    number = int(os.environ.get("LOCAL_RANK", "0"))
-    if driver.cuInit(0) or driver.cuDeviceGet(ctypes.byref(device), number):
+    if driver.cuInit(0) or driver.cuDeviceGet(ctypes.byref(device), launch().local_rank):
         return None
     for part, attribute in ((major, 75), (minor, 76)):  # CUdevice_attribute of the CUDA driver API
         if driver.cuDeviceGetAttribute(ctypes.byref(part), attribute, device):

@@ -5,18 +5,23 @@ by a summed count, which is also correct when shards differ in size.
 """
 
 import os
+import sys
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from datetime import timedelta
+from threading import Timer
 from typing import Any, NamedTuple, TypeVar
 
 import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 
+from normlab.config.launch import Launch, launch
 from normlab.errors import UserError
 
 T = TypeVar("T")
+_RENDEZVOUS_MINUTES = 3.0  # processes that torchrun starts come within seconds
+_NOTICE_SECONDS = 5.0
 _TRANSPORTS = ("gloo", "NCCL", "Connection closed", "Timed out")
 
 
@@ -30,15 +35,48 @@ class Shard(NamedTuple):
 def initialize(*, timeout_minutes: float = 30.0) -> Shard:
     """Join the process group that `torchrun` describes in the environment, if there is one.
 
-    Uses NCCL if CUDA is available, else gloo. A rank waits `timeout_minutes` for the others.
+    Uses NCCL if CUDA is available, else gloo. A rank waits `timeout_minutes` for the others, but at
+    the start at most 3 minutes. Raises UserError if not all come.
     """
-    cuda = torch.cuda.is_available()
-    if cuda:
-        torch.cuda.set_device(int(os.environ.get("LOCAL_RANK", "0")))
-    if "RANK" in os.environ and "WORLD_SIZE" in os.environ and not dist.is_initialized():
+    process = launch()
+    if process.size > 1 and not dist.is_initialized():
+        cuda = torch.cuda.is_available()
+        if cuda:
+            torch.cuda.set_device(process.local_rank)
+        store = _rendezvous(process, min(timeout_minutes, _RENDEZVOUS_MINUTES))
         timeout = timedelta(minutes=timeout_minutes)
-        dist.init_process_group("nccl" if cuda else "gloo", timeout=timeout)
+        store.set_timeout(timeout)
+        dist.init_process_group(
+            "nccl" if cuda else "gloo",
+            store=store,
+            rank=process.rank,
+            world_size=process.size,
+            timeout=timeout,
+        )
     return world()
+
+
+def _rendezvous(process: Launch, minutes: float) -> dist.Store:
+    """Wait for all processes, and return their common store; UserError if one does not come."""
+    variables = f"{process.variables} in the environment"
+    waiting = f"{variables}: waiting up to {minutes:g} min for all {process.size} processes"
+    notice = Timer(_NOTICE_SECONDS, print, (waiting,), {"file": sys.stderr, "flush": True})
+    notice.start()
+    try:
+        timeout = timedelta(minutes=minutes)
+        store, _, _ = next(dist.rendezvous("env://", timeout=timeout))
+        names = [f"normlab/{rank}" for rank in range(process.size)]
+        store.set(names[process.rank], "here")
+        store.wait(names, timeout)
+    except (ValueError, RuntimeError) as error:
+        said = str(error).partition("\n")[0].partition(". This")[0]
+        raise UserError(
+            f"{variables}, but the {process.size} processes do not meet ({said:.200}): start all "
+            "of them with torchrun, or unset RANK and WORLD_SIZE to train in one process"
+        ) from error
+    finally:
+        notice.cancel()
+    return store
 
 
 def shutdown() -> None:

@@ -17,6 +17,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
+from normlab.config.launch import check_single
 from normlab.errors import UserError
 from normlab.records.files import check_writable
 
@@ -127,6 +128,11 @@ def each_once(overrides: Sequence[str]) -> list[str]:
     return [*{override.split("=")[0]: override for override in overrides}.values()]
 
 
+def program() -> list[str]:
+    """Return the words that start normlab in a process that imports nothing from its folder."""
+    return [sys.executable, "-P", "-m", "normlab"]
+
+
 class _Job:
     """The process of a run."""
 
@@ -141,7 +147,7 @@ class _Job:
         self._log.unlink(missing_ok=True)  # a run that outlived its sweep may still write to it
         with self._log.open("wb") as file:
             self.process = subprocess.Popen(
-                [sys.executable, "-m", "normlab", "train", *given],
+                [*program(), "train", *given],
                 env={**os.environ, **place.variables, _PARENT: str(os.getpid())},
                 stdout=file,
                 stderr=subprocess.STDOUT,
@@ -169,6 +175,7 @@ def carry_out(
     stop and returned as interrupted; no more are started. Ctrl-C reaches the processes directly,
     SIGTERM is forwarded; both raise KeyboardInterrupt once all runs have saved.
     """
+    check_single("a sweep or a study starts its own processes")
     show, free = show or Show(), places(processes)
     running: dict[Cell, _Job] = {}
     found: list[Ended] = []

@@ -3,7 +3,6 @@
 import json
 import signal
 import subprocess
-import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -14,7 +13,7 @@ from normlab.errors import UserError
 from normlab.records.code import checkout_state
 from normlab.records.pairs import same_code
 from normlab.records.store import RECORD_FILE, RunStore, read_record
-from normlab.studies.loop import INTERRUPTED, Cell
+from normlab.studies.loop import INTERRUPTED, Cell, program
 from normlab.studies.study import SMOKE, Planned, Study
 from normlab.train import data
 from normlab.train.run import NUMERICS, own_norms
@@ -127,8 +126,7 @@ def data_problem(run: Run) -> str | None:
     overrides = [override for override in run.planned.overrides if not override.startswith("task=")]
     # A separate process frees the memory of torch and of the text when it ends.
     asked = ["inspect", "--data", f"task={task}", *overrides, "--json"]
-    command = [sys.executable, "-m", "normlab", *asked]
-    done = subprocess.run(command, capture_output=True, text=True, errors="replace")
+    done = subprocess.run([*program(), *asked], capture_output=True, text=True, errors="replace")
     if done.returncode == 0:
         return None
     if done.returncode in (INTERRUPTED, -signal.SIGINT):

@@ -3,14 +3,12 @@
 The package can be called: `normlab.train(config)` is short for `normlab.train.train(config)`.
 """
 
-import os
 import sys
 from contextlib import ExitStack
 from tempfile import TemporaryDirectory
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
-from normlab.errors import UserError
 from normlab.records.files import check_writable
 
 if TYPE_CHECKING:
@@ -25,19 +23,20 @@ def train(config: "DictConfig") -> "RunRecord":
     With `observe.debug`, no files of the run are kept. Raises UserError for invalid values,
     damaged files, or a run made by another code version.
     """
+    from normlab.config.launch import check_single, launch
     from normlab.train.run import Run
 
     run = Run(config)
     with ExitStack() as stack:
         if run.config["observe"]["debug"]:
-            if "RANK" in os.environ:
-                raise UserError("debug=true runs in one process: start it without torchrun")
+            check_single("debug=true runs in one process")
             place = TemporaryDirectory(prefix="normlab-debug-", ignore_cleanup_errors=True)
             run.move(stack.enter_context(place))
-        if "RANK" not in os.environ and (record := run.finished(processes=1)) is not None:
+        process = launch()
+        if process.size == 1 and (record := run.finished(processes=1)) is not None:
             return record
         check_writable(run.folder)
-        if os.environ.get("RANK", "0") == "0" and sys.stderr is not None and sys.stderr.isatty():
+        if process.rank == 0 and sys.stderr is not None and sys.stderr.isatty():
             print("preparing", file=sys.stderr, flush=True)  # loading torch alone takes seconds
         from normlab.train.fit import carry_out
         from normlab.train.runtime import torch_settings_kept

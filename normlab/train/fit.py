@@ -65,11 +65,11 @@ def carry_out(run: Run) -> RunRecord:
     with ExitStack() as stack:
         stack.enter_context(process_group.lost_ranks_named())
         stack.callback(process_group.shutdown)
+        process_group.initialize(timeout_minutes=config["observe"]["rank_timeout"])
         runtime = Runtime.start(
             device=config["device"],
             precision=config["precision"],
             threads=config["observe"]["threads"],
-            rank_timeout=config["observe"]["rank_timeout"],
         )
         sinks = _sinks(run)
         if process_group.is_main():

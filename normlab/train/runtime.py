@@ -13,8 +13,9 @@ from typing import Any, Literal, cast
 
 import torch
 
+from normlab.config.launch import Launch, launch
 from normlab.config.machine import instruction_set, settled_device, settled_precision
-from normlab.distributed.process_group import Shard, initialize
+from normlab.distributed.process_group import Shard, world
 from normlab.errors import UserError
 from normlab.openmp import warn_if_too_late
 from normlab.records.code import checkout_state
@@ -41,29 +42,25 @@ class Runtime:
     threads: int | None = None  # None leaves torch's
 
     @classmethod
-    def start(
-        cls, *, device: str, precision: Precision, threads: int | None, rank_timeout: float = 30.0
-    ) -> "Runtime":
-        """Join the process group if there is one, and resolve `auto` settings.
+    def start(cls, *, device: str, precision: Precision, threads: int | None) -> "Runtime":
+        """Resolve `auto` settings for this process, one of a process group or alone.
 
         Threads default to `OMP_NUM_THREADS`, else to the physical cores shared among this
-        machine's processes. With several processes, each waits up to `rank_timeout` minutes for
-        the others. Raises UserError for a GPU that torch does not find.
+        machine's processes. Raises UserError for a GPU that torch does not find.
         """
-        world = initialize(timeout_minutes=rank_timeout)
+        process = launch() if world().size > 1 else Launch()
         precision = cast("Precision", settled_precision(precision, device=device))
         device = settled_device(device)
         if device == "cuda":
             if not torch.cuda.is_available():
                 raise UserError("device=cuda: torch finds no GPU here; use device=cpu")
-            device = f"cuda:{os.environ.get('LOCAL_RANK', '0')}"
+            device = f"cuda:{process.local_rank}"
             torch.cuda.set_device(device)
-        local_ranks = int(os.environ.get("LOCAL_WORLD_SIZE", "1"))
-        given = threads or _threads_of_openmp(local_ranks)
-        number = given or max(1, _physical_cores() // local_ranks)
+        given = threads or _threads_of_openmp(process.local_size)
+        number = given or max(1, _physical_cores() // process.local_size)
         warn_if_too_late(number)
         keep_freed_memory()
-        runtime = cls(torch.device(device), precision, world, number)
+        runtime = cls(torch.device(device), precision, world(), number)
         runtime.set_torch()
         return runtime
 

@@ -1,6 +1,5 @@
 """`debug=true`: three steps and one batch of each split, and nothing is kept."""
 
-import os
 import tempfile
 
 import pytest
@@ -44,5 +43,6 @@ def test_sweeps_and_ranks_cannot_debug(corpus, emptied, monkeypatch, capsys):
     words = tiny(corpus, emptied.parent / "runs", "debug=true")
     assert main(["train", "-m", *words]) == 1
     assert "debug=true tries one run: omit -m" in capsys.readouterr().err
-    monkeypatch.setitem(os.environ, "RANK", "0")
+    monkeypatch.setenv("RANK", "0")
+    monkeypatch.setenv("WORLD_SIZE", "2")
     assert main(["train", *words]) == 1 and "without torchrun" in capsys.readouterr().err

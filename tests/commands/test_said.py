@@ -83,6 +83,7 @@ def test_a_chinese_path_has_to_be_quoted():
 @pytest.mark.parametrize("rank", ["0", "1"])
 def test_the_command_that_resumes_is_printed_by_the_first_rank(rank, monkeypatch, capsys):
     monkeypatch.setenv("RANK", rank)
+    monkeypatch.setenv("WORLD_SIZE", "2")
     stopped = record(outcome=Outcome("interrupted", 3))
     monkeypatch.setattr(train, "train_and_say", lambda config: stopped)
     assert cli(["train", "experiment=gpt_bn", "norm=batchnorm"]) == 130

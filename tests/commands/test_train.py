@@ -100,7 +100,10 @@ def test_a_real_sweep_skips_what_is_finished_and_lists_what_failed(
     copied, corpus, tmp_path, carry_out
 ):
     before = (copied / "record.json").stat().st_mtime_ns
-    ended = carry_out("train", "-m", *tiny(corpus, tmp_path / "runs", *SAME, "accumulate=1,0"))
+    *words, last = tiny(corpus, tmp_path / "runs", *SAME, "accumulate=1,0")
+    settings = tmp_path / "my.yaml"
+    settings.write_text(words.pop().replace("=", ": ") + "\n")
+    ended = carry_out("train", "-m", str(settings), *words, last)
     assert ended.status == 1 and "Traceback" not in ended.output, ended.output
     assert "1 of 2 runs had already ended and are skipped" in ended.output
     assert "0 of 1 runs done" in ended.output and "accumulate=0 must be above 0" in ended.output

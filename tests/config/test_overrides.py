@@ -54,8 +54,8 @@ def test_a_file_of_settings_is_what_its_lines_would_be_on_the_command_line(tmp_p
 
 def test_what_is_typed_replaces_what_files_say_and_the_last_file_decides(tmp_path):
     (tmp_path / "my.yml").write_text("batching: bucket\nsteps: 7\n")
-    found = written_out(["-m", "experiment=gpt_bn", str(tmp_path / "my.yml"), "norm=LayerNorm,dyt"])
-    assert found[-2:] == ["-m", "norm=ln,dyt"]
+    found = written_out(["experiment=gpt_bn", str(tmp_path / "my.yml"), "norm=LayerNorm,dyt"])
+    assert found[-1] == "norm=ln,dyt"
     assert {"batching=bucket", "budget.steps=7", "optim.lr=1e-2"} <= {*found}
     assert not {"norm=bn", "batching=random", "budget.steps=600"} & {*found}
 

@@ -1,8 +1,9 @@
 """Every command of README, tutorial and how-tos, typed word for word.
 
 bash reads a page's blocks with stand-ins on its PATH that write down how they were called, so that
-quotes, loops and redirections are bash's own. What it called is then parsed by the command itself,
-and composed where it trains.
+quotes, loops and redirections are bash's own. What it called is then parsed by the command itself.
+A command that trains is carried out up to its first run, by Hydra too if it is a sweep, and
+Hydra's parser reads its flags at each place where a user may type them.
 """
 
 import argparse
@@ -11,16 +12,20 @@ import tomllib
 from functools import cache
 
 import pytest
-from hydra.core.override_parser.overrides_parser import OverridesParser
-from hydra.core.override_parser.types import IntervalSweep
+from hydra._internal.utils import get_args_parser
 
 import normlab
 import tests.bench.small  # noqa: F401, which puts scripts/ on the path
 from normlab.cli import main
 from normlab.commands import names
+from normlab.commands import train as training
+from normlab.config.compose import to_dict
+from normlab.config.overrides import written_out
 from normlab.config.registry import option_names
+from normlab.records.store import run_id
 from normlab.studies.load import load_study
 from tests.docs.pages import PAGES, ROOT, fenced
+from tests.records.examples import record
 
 from bench.__main__ import main as bench  # isort: skip
 
@@ -29,7 +34,7 @@ PROGRAMS = (
     *("normlab", "pip", "python", "bash", "git", "torchrun", "pytest", ".venv-ray/bin/normlab"),
     *("nvidia-cuda-mps-control", "wandb"),
 )
-FLAGS = ("-m", "--cfg", "job", "--help", "hydra/launcher=ray")  # Ray is installed elsewhere
+ELSEWHERE = "hydra/launcher=ray"  # Ray is installed elsewhere
 
 
 def called(page, folder):
@@ -68,7 +73,10 @@ def only_parse(monkeypatch):
         original = getattr(argparse.ArgumentParser, name)
 
         def parse(self, *arguments, original=original):
-            raise Parsed(original(self, *arguments))
+            found = original(self, *arguments)
+            if self.description == "Hydra":
+                return found
+            raise Parsed(found)
 
         monkeypatch.setattr(argparse.ArgumentParser, name, parse)
 
@@ -78,23 +86,43 @@ def compose(*overrides):
     normlab.compose(list(overrides))
 
 
-def one_of_a_sweep(override):
-    """Return the first value that an override of a sweep stands for."""
-    if "=" not in override:  # a file of settings
-        return override
-    parsed = OverridesParser.create().parse_override(override)
-    if not parsed.is_sweep_override():
-        return override
-    value = parsed.value()
-    first = (
-        value.start if isinstance(value, IntervalSweep) else next(parsed.sweep_string_iterator())
-    )
-    return f"{parsed.key_or_group}={first}"
+@pytest.fixture
+def begun(monkeypatch):
+    """Return the runs that `normlab train` would begin now, each by its name."""
+    runs = []
+
+    def begin(config):
+        runs.append(run_id(to_dict(config)))
+        return record()
+
+    def sweep(cells, *_):
+        assert all(".sweeps" not in cell.folder.parts for cell in cells), "a cell is no run"
+        runs.extend(str(cell.folder) for cell in cells)
+        return 0
+
+    monkeypatch.setattr(training, "train_and_say", begin)
+    monkeypatch.setattr(training, "_sweep", sweep)
+    return runs
 
 
-def train(words):
-    given = [word for word in words if word not in FLAGS]
-    compose(*(one_of_a_sweep(word) if "-m" in words else word for word in given))
+def orders(words):
+    """Return the words of a command with its flags first, last and in the middle."""
+    flags = [word for word in words if word.startswith("-") or word == "job"]
+    others = [word for word in words if word not in flags]
+    half = len(others) // 2
+    return [[*flags, *others], [*others[:half], *flags, *others[half:]], [*others, *flags]]
+
+
+def train(words, begun):
+    asked = [word for word in words if word != ELSEWHERE]
+    assert main(["train", *asked]) == 0, asked
+    assert begun or {"--cfg", "--help"} & {*asked}, asked
+    begun.clear()
+    if any(word.startswith("-") for word in asked):
+        parsers = [get_args_parser() for _ in range(3)]
+        arguments = [training.flags_first(written_out(order)) for order in orders(asked)]
+        first, *rest = map(argparse.ArgumentParser.parse_args, parsers, arguments)
+        assert all(namespace == first for namespace in rest)
 
 
 def parsed(name, words):
@@ -111,11 +139,11 @@ def parsed(name, words):
     return None
 
 
-def check_normlab(words):
+def check_normlab(words, begun):
     name, *rest = words
     assert name in names()
     if name == "train":
-        return train(rest)
+        return train(rest, begun)
     found = parsed(name, rest)
     if found is None:
         return None
@@ -129,13 +157,13 @@ def check_normlab(words):
     return None
 
 
-def check(words):
+def check(words, begun):
     program, *rest = words
     match program:
         case "normlab" | ".venv-ray/bin/normlab":
-            check_normlab(rest)
+            check_normlab(rest, begun)
         case "torchrun":
-            check_normlab(rest[rest.index("normlab") + 1 :])
+            check_normlab(rest[rest.index("normlab") + 1 :], begun)
         case "bash":
             assert (ROOT / rest[0]).is_file()
             assert not rest[0].endswith("environment.sh") or set(rest[1:]) <= set(EXTRAS)
@@ -153,7 +181,7 @@ def check(words):
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
-def test_the_commands_of_a_page_are_understood(page, tmp_path, only_parse, monkeypatch):
+def test_the_commands_of_a_page_are_understood(page, tmp_path, only_parse, begun, monkeypatch):
     if page.name == "own_norm.md":
         configs = fenced(page.read_text(), "yaml")
         for name, text in zip(("norm/peak", "study/peaks"), configs, strict=True):
@@ -164,4 +192,4 @@ def test_the_commands_of_a_page_are_understood(page, tmp_path, only_parse, monke
     assert bool(calls) == bool(fenced(page.read_text(), "bash"))
     monkeypatch.chdir(tmp_path)  # where the page's commands have written files of settings
     for words in calls:
-        check(words)
+        check(words, begun)

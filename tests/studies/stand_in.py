@@ -1,7 +1,7 @@
 """A program that stands where the interpreter would: runs of studies that take no time.
 
-`-m normlab train OVERRIDES` writes the record that a test has planned in the folder where the run
-belongs; told to stop, it ends as a run that has saved.
+`-P -m normlab train OVERRIDES` writes the record that a test has planned in the folder where the
+run belongs; told to stop, it ends as a run that has saved.
 """
 
 import json
@@ -20,7 +20,7 @@ PROGRAM = """\
 #!{python} -IS
 import json, os, signal, sys, time
 os.chdir({folder!r})
-words = [word for word in sys.argv[4:] if not word.startswith("observe.threads=")]
+words = [word for word in sys.argv[5:] if not word.startswith("observe.threads=")]
 planned = json.load(open("planned.json"))[" ".join(words)]
 with open("calls", "a") as calls:
     calls.write(planned["name"] + "\\n")

@@ -1,0 +1,55 @@
+"""This process's place among those that `torchrun` starts, as the environment says.
+
+Nothing here imports torch.
+"""
+
+import os
+from typing import NamedTuple
+
+from normlab.errors import UserError
+
+
+class Launch(NamedTuple):
+    """The rank of this process and the number of processes, in all and on this machine."""
+
+    rank: int = 0
+    size: int = 1
+    local_rank: int = 0
+    local_size: int = 1
+
+    @property
+    def variables(self) -> str:
+        """The variables that say so, as they are set in the environment."""
+        names = ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
+        return " ".join(f"{name}={os.environ[name]}" for name in names if os.environ.get(name))
+
+
+def launch() -> Launch:
+    """Return this process's place; that of a single process unless several were started.
+
+    Schedulers and shells leave `RANK` or `WORLD_SIZE` behind, so one without the other, or a world
+    of one, means nothing. Raises UserError for numbers that cannot be a rank and a size.
+    """
+    if not (os.environ.get("RANK") and os.environ.get("WORLD_SIZE")):
+        return Launch()
+    names = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE")
+    try:
+        found = Launch(*(int(os.environ.get(name) or 0) for name in names))
+    except ValueError:
+        found = Launch(rank=-1)
+    if not 0 <= found.rank < found.size:
+        said = ", ".join(f"{name}={os.environ[name]}" for name in names if name in os.environ)
+        raise UserError(
+            f"{said} in the environment: expected a rank below the number of processes; "
+            "unset them to use one process"
+        )
+    return Launch() if found.size == 1 else found._replace(local_size=found.local_size or 1)
+
+
+def check_single(what: str) -> None:
+    """Raise UserError if this process is one of several, which `what` cannot use."""
+    if (process := launch()).size > 1:
+        raise UserError(
+            f"{process.variables} in the environment, as from torchrun, but {what}: start it "
+            "without torchrun, or unset RANK and WORLD_SIZE"
+        )
