@@ -1,6 +1,7 @@
 """The command line, which runs a subcommand and reports an error as one clear message."""
 
 import errno
+import os
 import re
 import sys
 from difflib import get_close_matches

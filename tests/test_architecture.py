@@ -16,7 +16,8 @@ PACKAGE = ROOT / "normlab"
 # folder; a file at the root is a room of its own, and "" is `normlab/__init__.py`.
 FLOORS = (
     ("errors", "openmp"),
-    ("config", "distributed", "progress", "dropout"),
+    ("config", "progress", "dropout"),
+    ("distributed",),
     ("norms", "records"),
     ("placements", "metrics", "data"),
     ("models",),

@@ -7,6 +7,7 @@ import textwrap
 import traceback
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager, redirect_stdout
+from io import TextIOWrapper
 from itertools import zip_longest
 from pathlib import Path
 from typing import Any, NamedTuple, TextIO, cast
@@ -188,7 +189,16 @@ class PrintableStream:
 
 @contextmanager
 def printable_output() -> Generator[None]:
-    """Let only text and colours reach a terminal; leave output to a pipe or file unchanged."""
+    """Let only text and colours reach a terminal; leave output to a pipe or file unchanged.
+
+    A pipe or file gets UTF-8 whatever the locale. A terminal gets its own encoding, with `?` for a
+    character that it lacks.
+    """
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, TextIOWrapper) and stream.isatty():
+            stream.reconfigure(errors="replace")
+        elif isinstance(stream, TextIOWrapper):
+            stream.reconfigure(encoding="utf-8", errors="backslashreplace")
     stdout = sys.stdout
     if stdout is None or not stdout.isatty():
         yield

@@ -6,6 +6,7 @@ values of the task. The default recipe depends on the task and the scale, which 
 express, so it is added to the overrides before Hydra reads them. Nothing here imports torch.
 """
 
+import os
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -137,6 +138,9 @@ def _default_recipe(task: str, scale: str | None) -> str | None:
 def settle(config: DictConfig, choices: Mapping[str, Any], given: Sequence[str]) -> DictConfig:
     """Name the options in a config, settle values that depend on other keys, and check it."""
     config = _typed(OmegaConf.to_container(config))
+    for key in ("data_dir", "runs_dir", "start_from"):  # a shell expands ~ only at a word's start
+        if isinstance(config[key], str):
+            config[key] = os.path.expanduser(config[key])
     precision = settled_precision(config.precision.name, device=config.device.name)
     config.precision = Precision[precision]
     config.choices = {

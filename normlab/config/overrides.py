@@ -10,11 +10,13 @@ import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from difflib import get_close_matches
+from functools import lru_cache
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 from normlab.config.folders import INCLUDE, groups, included, of_your_own
+from normlab.config.ranges import takes_number
 from normlab.config.registry import option_names, options_with, paths, read_yaml
 from normlab.config.schema import NORM_KEYS, OPTIONS, top_level_keys
 from normlab.errors import UserError
@@ -32,6 +34,9 @@ _SYNONYMS = {"norm": _NORMS, "task": dict(bert="mlm", gpt="lm")}
 _SEVERAL = ("probe", "sink")  # groups from which a run takes several options
 _LISTS = ("tags", "wandb.tags")  # keys whose value is a list, with or without brackets
 _TEXTS = ("wandb.project", "wandb.entity", "wandb.name", "wandb.notes")
+_CORPUS = tuple(f"task.corpus.{name}" for name in ("name", "source_language", "target_language"))
+# What Hydra reads as a number or a truth value, or cannot read.
+_NO_TEXT = re.compile(r"[-+]?[0-9._]+(e[-+]?[0-9_]+)?|true|false|nan|inf|~/.*", re.IGNORECASE)
 _WHOLE = ("sites", "observe.targets")  # keys whose value is a mapping
 _MOST = 3  # suggestions at most
 # Hydra's own flags. Any other word with a leading dash is a key that was typed like a flag.
@@ -115,11 +120,29 @@ def _setting(key: str, value: str) -> str:
         value = f"[{','.join(option_names('probe'))}]"
     elif key == "norm" or key.startswith("norm@"):
         value = ",".join(map(norm_name, value.split(",")))
-    elif key in _LISTS and not value.startswith(("[", "'[", '"[')):
-        value = f"[{value}]"
+    elif key in _LISTS:
+        value = value if value.startswith(("'[", '"[')) else f"[{_as_text(value.strip('[]'))}]"
+    elif key in _text_keys():
+        value = _as_text(value)
     elif key in _TEXTS and value != "null" and not value.startswith(("'", '"')):
         value = quoted(value)
+    elif takes_number(SHORT.get(key, key)) and _NO_TEXT.fullmatch(value.strip("'\"")):
+        value = value.strip("'\"")
     return f"{key}={value}"
+
+
+def _as_text(value: str) -> str:
+    """Return a value, or several for a sweep, with quotes where Hydra would not read text."""
+    if any(mark in value for mark in "'\"[({"):
+        return value
+    return ",".join(quoted(each) if _NO_TEXT.fullmatch(each) else each for each in value.split(","))
+
+
+@lru_cache(maxsize=1)
+def _text_keys() -> set[str]:
+    """Return the keys whose value is text."""
+    keys = {key for key, kind in top_level_keys().items() if kind in (str, str | None)}
+    return {*keys, *(key for key, full in SHORT.items() if full in keys), "start_from", *_CORPUS}
 
 
 def norm_name(name: str) -> str:
@@ -180,7 +203,8 @@ def _settings_of_file(path: Path) -> list[str]:
     """Return the settings in a YAML file as `key=value`; UserError if it has none."""
     if not path.is_file():
         raise UserError(f"{path}: {'a folder, not a file' if path.is_dir() else 'no such file'}")
-    content, as_in = read_yaml(path), f"give key: value lines, as in configs/{EXPERIMENT}"
+    content = read_yaml(path, as_text=True)
+    as_in = f"give key: value lines, as in configs/{EXPERIMENT}"
     if not isinstance(content, Mapping):
         raise UserError(f"{path}: no settings; {as_in}")
     if "choices" in content:
@@ -207,13 +231,11 @@ def _flat(settings: Mapping[str, Any], prefix: str) -> Iterator[tuple[str, Any]]
 
 def _value(value: Any) -> str:
     """Return a value in Hydra's grammar."""
-    if value is None or isinstance(value, bool):
-        return {None: "null", True: "true", False: "false"}[value]
     if isinstance(value, Mapping):
         return "{" + ",".join(f"{key}:{_value(item)}" for key, item in value.items()) + "}"
     if isinstance(value, list):
         return "[" + ",".join(map(_value, value)) + "]"
-    text = str(value)
+    text = "null" if value in ("", "~") else str(value)
     return text if _PLAIN.fullmatch(text) else quoted(text)
 
 

@@ -27,6 +27,11 @@ class Range(NamedTuple):
     kind: Any
 
 
+CONTROL = re.compile(
+    "[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028\u2029\u202a-\u202e\u2066-\u2069\ufeff\ud800-\udfff]"
+)
+"""Characters that no value may have: controls, marks that change the text's direction, and bytes
+that are not UTF-8. Spaces and joiners of all scripts may occur in names."""
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,79}")
 _MOST = sys.float_info.max  # leaves out infinity
 
@@ -49,6 +54,14 @@ _POSITIVE, _NOT_NEGATIVE = _range(gt=0), _range(ge=0)
 _SHARE, _ABOVE_NONE, _BELOW_ONE = _range(ge=0, le=1), _range(gt=0, le=1), _range(ge=0, lt=1)
 _EPOCH = Range(f"{_COUNT.allowed}, or epoch", _COUNT.kind | Literal["epoch"])
 _NUMBERS = Range("a list of numbers", list[Annotated[float, Meta(ge=-_MOST, le=_MOST)]])
+_PROJECT = Range(
+    "1 to 128 characters without / \\ # ? % :",
+    Annotated[str, Meta(min_length=1, max_length=128, pattern=r"\A[^/\\#?%:\x00-\x1f]+\Z")],
+)  # W&B's rules, here and for tags
+_TAGS = Range(
+    "a list of tags, each 1 to 64 characters on one line",
+    list[Annotated[str, Meta(min_length=1, max_length=64, pattern=r"\A[^\x00-\x1f]+\Z")]],
+)
 _FACTOR = Range("above 0", Annotated[float, Meta(gt=0)] | Literal["inf"])  # "inf" as in records
 
 # Ranges by prefix and key; `norm.` also covers the rules of `sites`, and a star matches any name.
@@ -99,6 +112,9 @@ _TABLE: Sequence[tuple[Range, str, Sequence[str]]] = (
     (_list("2 numbers", _BELOW_ONE, 2), "optim.", ("betas",)),
     (_range(gt=0, lt=1), "task.corpus.", ("valid_share", "test_share")),
     (_NUMBERS, "", ("observe.targets.*", "task.targets.*")),
+    (_PROJECT, "observe.sink.wandb.", ("project",)),
+    (_TAGS, "observe.", ("tags", "sink.wandb.tags")),
+    (Range("text", str), "observe.sink.wandb.", ("notes",)),
 )
 RANGES: Mapping[str, Range] = {
     f"{start}{name}": row for row, start, names in _TABLE for name in names
@@ -113,6 +129,13 @@ def range_of(key: str) -> Range | None:
         key = f"norm.{key.rpartition('.')[2] if first == 'sites' else rest}"
     patterns = (row for name, row in RANGES.items() if fnmatchcase(key, name))
     return RANGES.get(key) or next(patterns, None)
+
+
+def takes_number(key: str) -> bool:
+    """Return whether a dotted key has a range with numbers in it."""
+    return (row := range_of(key)) is not None and any(
+        _problem(row, number) is None for number in (0.5, 1, 2)
+    )
 
 
 def check(config: Mapping[str, Any]) -> None:
@@ -147,7 +170,7 @@ def _problem(row: Range | None, value: object) -> str | None:
             return f"must be {row.allowed}"
         return None
     for item in value if isinstance(value, list) else [value]:
-        if isinstance(item, str) and not item.isprintable():
+        if isinstance(item, str) and CONTROL.search(item):
             return "has characters that cannot be printed"
         if isinstance(item, float) and not math.isfinite(item):
             return "must be a finite number"

@@ -38,20 +38,37 @@ _SENTENCE_END = re.compile(r"(?<=[.!?])\s+(?=[A-Z])")
 _LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # libyaml is about ten times as fast
 
 
-class _EachOnce(_LOADER):
-    """Refuses a key that a mapping gives twice; YAML would silently take the last."""
+_TEXT_LOADER: Any = getattr(yaml, "CBaseLoader", yaml.BaseLoader)
 
+
+def _check_keys(node: Any) -> None:
+    """Raise UserError for a key that a mapping gives twice; YAML would silently take the last."""
+    keys = [str(key.value) for key, _ in node.value]
+    if twice := [key for key, count in Counter(keys).items() if count > 1]:
+        raise UserError(f"{twice[0]} is given twice")
+
+
+class _EachOnce(_LOADER):
     def construct_mapping(self, node: Any, deep: bool = False) -> Any:
-        keys = [str(key.value) for key, _ in node.value]
-        if twice := [key for key, count in Counter(keys).items() if count > 1]:
-            raise UserError(f"{twice[0]} is given twice")
+        _check_keys(node)
         return super().construct_mapping(node, deep)
 
 
-def read_yaml(path: Path) -> Any:
-    """Parse a YAML file; UserError with the file's name if it is not YAML, or repeats a key."""
+class _TextEachOnce(_TEXT_LOADER):
+    def construct_mapping(self, node: Any, deep: bool = False) -> Any:
+        _check_keys(node)
+        return super().construct_mapping(node, deep)
+
+
+def read_yaml(path: Path, *, as_text: bool = False) -> Any:
+    """Parse a YAML file; UserError with the file's name if it is not YAML, or repeats a key.
+
+    With `as_text`, every value is the text in the file: YAML would read `010` as 8, `no` as false
+    and `2024_11_28` as a number.
+    """
     try:
-        return yaml.load(path.read_text(encoding="utf-8"), Loader=_EachOnce)
+        loader = _TextEachOnce if as_text else _EachOnce
+        return yaml.load(path.read_text(encoding="utf-8"), Loader=loader)
     except (yaml.YAMLError, UnicodeDecodeError) as error:
         raise UserError(f"{path}: not YAML: {' '.join(str(error).split())}") from None
     except ValueError as error:

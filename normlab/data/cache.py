@@ -12,7 +12,7 @@ import time
 import urllib.request
 import zlib
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
 from filelock import FileLock
@@ -27,8 +27,17 @@ _OFFLINE = "HF_HUB_OFFLINE"  # the Hugging Face Hub's variable, which also stops
 
 
 def cache_root() -> Path:
-    """Return the folder of all cached data: `$NORMLAB_CACHE`, else `~/.cache/normlab`."""
-    return Path(os.environ.get("NORMLAB_CACHE") or Path.home() / ".cache" / "normlab").expanduser()
+    """Return the folder of all cached data: `$NORMLAB_CACHE`, else `~/.cache/normlab`.
+
+    Raises UserError for a user without a home folder, as in many containers.
+    """
+    try:
+        named = os.environ.get("NORMLAB_CACHE") or Path.home() / ".cache" / "normlab"
+        return Path(named).expanduser()
+    except RuntimeError:
+        raise UserError(
+            "this user has no home folder: set HOME, or NORMLAB_CACHE to a folder for prepared data"
+        ) from None
 
 
 def cache_key(settings: Mapping[str, object]) -> str:
@@ -82,8 +91,17 @@ def cached_folder(name: str, build: Callable[[Path], None]) -> Path:
         )
     root = cache_root()
     entry, place = root / name, root / f"{name}.building"
-    root.mkdir(parents=True, exist_ok=True)
-    with FileLock(root / f"{name}.lock"):
+    if is_whole(entry):  # perhaps on a disk that cannot be written to
+        return entry
+    with ExitStack() as stack:
+        try:
+            root.mkdir(parents=True, exist_ok=True)
+            stack.enter_context(FileLock(root / f"{name}.lock"))
+        except OSError as error:
+            raise UserError(
+                f"prepared data cannot be written to {root} ({error.strerror}): set NORMLAB_CACHE "
+                "to a folder where you may write"
+            ) from error
         if not is_whole(entry):
             for old in (place, entry):
                 if old.is_symlink() or (old.exists() and not old.is_dir()):

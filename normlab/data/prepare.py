@@ -160,6 +160,7 @@ def _build_pairs(
 ) -> dict[str, Any]:
     splits, form = corpus.splits, corpus.form
     _check_splits(corpus.name, {split: len(text) for split, text in splits.items()})
+    _check_filled(corpus.languages, splits)
     numbered = enumerate(zip(splits["train"].source, splits["train"].target, strict=True))
     filled = np.array([i for i, (a, b) in numbered if a.strip() and b.strip()], np.int64)
     train = splits["train"].pick(filled.tolist())
@@ -190,6 +191,18 @@ def _build_pairs(
     cased = any(line != line.lower() for line in train.source)
     values = {"form": form, "cased": cased, "vocabulary": sizes, "max_length": max_length}
     return _description(corpus, by_split, languages=list(corpus.languages), **values)
+
+
+def _check_filled(languages: Sequence[str], splits: Mapping[str, ParallelText]) -> None:
+    """Raise UserError for a side of a split without text, such as a blind test's references."""
+    for split, text in splits.items():
+        for language, lines in zip(languages, (text.source, text.target), strict=True):
+            if not any(line.strip() for line in lines):
+                raise UserError(
+                    f"{split}, {language}: all {len(lines)} lines are empty, and every split needs "
+                    "both languages: give a test set with its references; to translate one without "
+                    "them, use normlab predict"
+                )
 
 
 def _write_pairs(

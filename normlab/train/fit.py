@@ -14,6 +14,7 @@ import torch
 from omegaconf import OmegaConf
 from torch import nn
 
+from normlab.config.machine import MOST_THREADS
 from normlab.config.overrides import TRACKERS
 from normlab.config.registry import instantiate
 from normlab.config.schema import NORM_KEYS
@@ -160,6 +161,7 @@ class _Fit:
             "vocabulary": cache_key(task.vocabulary()),
         }
         state = self._state_to_resume(stamp)
+        stamp["threads"] = torch.get_num_threads()
         if state is None:
             calibrate_model(config, model, task, runtime)
             if config["start_from"] is not None:
@@ -201,8 +203,22 @@ class _Fit:
             self.run.refuse_changed(data.differing(state["checksums"], stamp["checksums"]))
             if state["vocabulary"] != stamp["vocabulary"]:
                 raise UserError(f"{self.run.folder} {data.OTHER_VOCABULARY}")
+            self._use_threads(state.get("threads"))
         self.codes = codes
         return state
+
+    def _use_threads(self, begun: int | None) -> None:
+        """Use as many threads as the run began with: the order of sums depends on them.
+
+        If the config names another number, a line says that results may differ in the last bits.
+        """
+        asked = self.config["observe"]["threads"]
+        if asked is None and begun is not None and begun <= MOST_THREADS:
+            torch.set_num_threads(begun)
+        if begun not in (None, threads := torch.get_num_threads()) and process_group.is_main():
+            said = f"this run began with {begun} threads and resumes with {threads}"
+            print(f"{said}: its last bits may differ", file=sys.stderr)
+        self.environment["threads"] = threads
 
     def _record(self, trainer: Trainer, outcome: Outcome) -> RunRecord:
         """Test the weights if the run has finished, and return the record."""
@@ -282,6 +298,11 @@ def check_start(config: Mapping[str, Any], task: Task, model: nn.Module, world: 
         return
     batches = task.planned(world, config["seed"])
     sequences, tokens = max(map(len, batches)), min(map(task.fewest_pooled, batches))
+    if sum(map(len, batches)) < 2:
+        raise UserError(
+            f"the training data have one sequence, and {type(norms[0]).__name__} needs several in "
+            f"a batch: give more text, {_CURE}"
+        )
     for norm in norms:
         name = type(norm).__name__
         by_position = "position" not in norm.pools or norm.by_position

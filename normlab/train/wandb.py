@@ -35,6 +35,7 @@ Mode = Literal["auto", "online", "offline", "disabled"]
 CLOUD = "https://api.wandb.ai"  # where netrc kept logins before W&B's cloud moved
 
 GROUPING = ("task", "corpus", "scale", "batch", "norm", "placement")
+_TAG, _NAME = 64, 128  # W&B's limits, in characters
 _BARS = "Comparison by norm"
 SECTIONS: Mapping[str, Sequence[str]] = {
     _BARS: ("valid/loss.min", "test/loss", "test/bleu", "test/mlm_accuracy"),
@@ -58,10 +59,10 @@ def find_login() -> Login:
     import wandb  # its default server depends on its version
     from requests.utils import get_netrc_auth
 
-    folder = Path(os.environ.get("WANDB_CONFIG_DIR") or Path.home() / ".config" / "wandb")
+    folder = Path(os.path.expanduser(os.environ.get("WANDB_CONFIG_DIR") or "~/.config/wandb"))
     parser = configparser.ConfigParser(interpolation=None)
     with contextlib.suppress(OSError, configparser.Error, UnicodeDecodeError):
-        parser.read(folder.expanduser() / "settings", encoding="utf-8")
+        parser.read(folder / "settings", encoding="utf-8")
     settings = dict(parser["default"]) if parser.has_section("default") else {}
     default = wandb.Settings.model_fields["base_url"].default
     host = os.environ.get("WANDB_BASE_URL") or settings.get("base_url") or default
@@ -202,10 +203,10 @@ class Wandb(Sink):
                     project=self._project,
                     entity=self._entity,
                     id=run_id,
-                    name=self._name or display_name(run),
-                    group=group(run.choices),
+                    name=_short(self._name or display_name(run), _NAME),
+                    group=_short(group(run.choices), _NAME),
                     job_type=run.config.get("observe", {}).get("study") or "train",
-                    tags=[*tags(run.choices, run.config), *self._tags],
+                    tags=[_short(tag) for tag in (*tags(run.choices, run.config), *self._tags)],
                     notes=self._notes,
                     config=dashboard_config(run),
                     dir=run.run_dir,
@@ -274,6 +275,11 @@ def tags(choices: Mapping[str, Any], config: Mapping[str, Any]) -> list[str]:
     """Return norm, placement, task, corpus, batch, scale and the run's own tags, if it has them."""
     own = config.get("observe", {}).get("tags", ())
     return [str(tag) for tag in (*_named(choices, config), *own) if tag not in (None, "", "-")]
+
+
+def _short(label: str, most: int = _TAG) -> str:
+    """Return a label, cut to W&B's limit: those of runs with many rules in `sites` exceed it."""
+    return label if len(label) <= most else f"{label[: most - 1]}…"
 
 
 def group(choices: Mapping[str, Any]) -> str:

@@ -52,3 +52,9 @@ def test_one_of_several_runs_has_to_be_named(finished, tmp_path, translated):
         shutil.copytree(finished, tmp_path / "a" / f"seed{seed}")
     status, error = translated(b"der Mann sieht den Hund heute.\n", tmp_path / "a")
     assert status == 1 and "has 2 runs; name one, such as" in error
+
+
+def test_a_closed_standard_input_is_one_line(finished, monkeypatch, capsys):
+    monkeypatch.setattr(sys, "stdin", None)
+    assert main(["predict", str(finished)]) == 1
+    assert "standard input is closed: give text" in capsys.readouterr().err

@@ -1,12 +1,13 @@
 """Tables and help keep names and numbers whole, at any width."""
 
+import io
 from contextlib import suppress
 
 import pytest
 
 from normlab.cli import main
 from normlab.commands import names
-from normlab.commands._terminal import print_prose, print_table
+from normlab.commands._terminal import print_prose, print_table, printable_output
 from normlab.commands.study import VERBS
 
 PROSE = "a sentence that says at some length what an option is and what it does " * 2
@@ -81,3 +82,15 @@ def test_an_empty_path_is_not_the_current_folder(capsys):
 )
 def test_help_fits_eighty_columns(lines, command):
     assert lines(80, main, [*command.split(), "--help"])
+
+
+@pytest.mark.parametrize("terminal", [True, False])
+def test_a_latin_1_terminal_gets_question_marks_and_a_file_utf_8(terminal, monkeypatch):
+    written = io.BytesIO()
+    stream = io.TextIOWrapper(written, encoding="iso-8859-1")
+    monkeypatch.setattr(stream, "isatty", lambda: terminal, raising=False)
+    monkeypatch.setattr("sys.stdout", stream)
+    with printable_output():
+        print("─ é 语言 \udce9", flush=True)
+    expected = "? é ?? ?".encode("latin-1") if terminal else "─ é 语言 \\udce9".encode()
+    assert written.getvalue().strip() == expected

@@ -70,6 +70,41 @@ def test_short_keys_are_written_out():
         compose(["epochs=2", "schedule=cosine"])
 
 
+@pytest.mark.parametrize("key", ["name", "observe.name", "data_dir", "tags", "wandb.project"])
+@pytest.mark.parametrize("text", ["2024_11_28", "2024-11-28", "010", "1.10", "1e3", "true", "no"])
+def test_text_stays_as_it_was_written(key, text, tmp_path):
+    (tmp_path / "plain.yaml").write_text(f"{key}: {text}\n")
+    (tmp_path / "quoted.yaml").write_text(f"{key}: '{text}'\n")
+    for typed in (f"{key}={text}", f"{tmp_path}/plain.yaml", f"{tmp_path}/quoted.yaml"):
+        config = compose([typed])
+        node = config.observe.sink.wandb if key.startswith("wandb") else config.observe
+        found = node[key.rpartition(".")[2]] if key != "data_dir" else config.data_dir
+        assert found == ([text] if key == "tags" else text), typed
+
+
+def test_a_name_may_have_the_spaces_and_joiners_of_any_script():
+    for name in ("a\u00a0b", "数据\u3000集", "क्\u200cष"):
+        assert compose([f"data_dir='{name}'"]).data_dir == name
+
+
+def test_notes_may_have_several_lines():
+    assert compose(["wandb.notes=a\nb"]).observe.sink.wandb.notes == "a\nb"
+
+
+def test_a_number_is_decimal_and_may_be_in_quotes(tmp_path):
+    (tmp_path / "my.yaml").write_text("seed: 010\nlr: '1e-3'\n")
+    config = compose([f"{tmp_path}/my.yaml"])
+    assert (config.seed, config.optim.lr) == (10, 1e-3)
+    assert compose(["lr='1e-3'"]).optim.lr == 1e-3
+
+
+def test_a_tilde_is_the_home_folder(tmp_path, monkeypatch):
+    monkeypatch.setenv("HOME", str(tmp_path))
+    (tmp_path / "my.yaml").write_text("runs_dir: ~/runs\n")
+    for typed in ("runs_dir=~/runs", f"{tmp_path}/my.yaml"):
+        assert compose([typed]).runs_dir == f"{tmp_path}/runs"
+
+
 @pytest.mark.parametrize(
     ("arguments", "sinks"),
     [
@@ -106,6 +141,7 @@ def test_trackers_are_added_when_asked_for(arguments, sinks):
         ("empty.yaml", "empty.yaml: no settings"),
         ("broken.yaml", "broken.yaml: not YAML"),
         ("twice.yaml", "twice.yaml: norm is given twice"),
+        ("no.yaml", "no option 'no' of the group 'norm'"),
         ("long_and_short.yaml", "long_and_short.yaml: optim.lr is given twice"),
         ("hydra.yaml", "hydra.yaml: defaults: write norm: bn"),
         ("my.txt", r"'my.txt': expected key=value, such as norm=bn, or a \.yaml file"),
@@ -116,7 +152,7 @@ def test_what_cannot_be_read_is_named(text, said, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     files = {"run": "choices: {}", "list": "- a", "broken": "a: [b", "empty": ""}
     files |= {"twice": "norm: ln\nnorm: bn", "long_and_short": "lr: 1\noptim: {lr: 2}"}
-    files |= {"hydra": "defaults:\n  - override /norm: bn\n"}
+    files |= {"no": "norm: no", "hydra": "defaults:\n  - override /norm: bn\n"}
     for name, content in files.items():
         (tmp_path / f"{name}.yaml").write_text(content)
     (tmp_path / "bytes.yaml").write_bytes(b"\xff\xfe\x00norm")

@@ -3,10 +3,11 @@
 import multiprocessing
 import os
 import time
+from pathlib import Path
 
 import pytest
 
-from normlab.data.cache import MANIFEST, cached_folder, is_whole
+from normlab.data.cache import MANIFEST, cache_root, cached_folder, is_whole
 
 
 class Builder:
@@ -57,3 +58,28 @@ def test_processes_that_ask_at_once_share_one_build():
         process.join()
     assert found[0] == found[1] == found[2]
     assert len(found[0]) == 1
+
+
+def test_a_whole_entry_needs_no_lock(cache):
+    entry = cached_folder("x", Builder())
+    for lock in cache.glob("*.lock"):
+        lock.unlink()
+    assert cached_folder("x", Builder()) == entry
+    assert not list(cache.glob("*.lock"))
+
+
+def test_a_cache_that_cannot_be_written_says_which_variable_names_another(tmp_path, monkeypatch):
+    (tmp_path / "file").touch()
+    monkeypatch.setenv("NORMLAB_CACHE", str(tmp_path / "file" / "cache"))
+    with pytest.raises(ValueError, match=r"cannot be written to .*: set NORMLAB_CACHE"):
+        cached_folder("x", Builder())
+
+
+def test_a_user_without_a_home_folder_is_told_what_to_set(monkeypatch):
+    def no_home():
+        raise RuntimeError("Could not determine home directory.")
+
+    monkeypatch.delenv("NORMLAB_CACHE")
+    monkeypatch.setattr(Path, "home", no_home)
+    with pytest.raises(ValueError, match="no home folder: set HOME, or NORMLAB_CACHE"):
+        cache_root()

@@ -98,6 +98,12 @@ def test_a_missing_split_is_named():
         prepare(Lines(splits))
 
 
+def test_a_side_without_text_is_refused_as_of_a_blind_test_set():
+    blind = {**SPLITS, "test": (["ein Hund", "eine Katze"], ["", " "])}
+    with pytest.raises(ValueError, match=r"test, en: all 2 lines are empty.*normlab predict"):
+        prepare(Lines(blind))
+
+
 def test_vocabularies_come_from_training_text_alone():
     data = prepare(Lines({**SPLITS, "test": (["\u6f22 ."], ["a ."])}))
     assert data.description["unknown"]["test"] == {"de": 1, "en": 0}

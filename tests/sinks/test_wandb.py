@@ -2,6 +2,7 @@
 
 import socket
 import time
+from unittest.mock import MagicMock
 
 import numpy
 import pytest
@@ -17,7 +18,7 @@ from normlab.train.wandb import (
     resolve_mode,
     tags,
 )
-from tests.sinks.runs import CHOICES, FINGERPRINT, info, record, scores
+from tests.sinks.runs import CHOICES, CONFIG, FINGERPRINT, info, record, scores
 from tests.sinks.wandb_client import files, sink
 from tests.sinks.wandb_server import KEY, Server
 
@@ -147,3 +148,14 @@ def test_a_run_of_a_batch_sweep_on_a_corpus_is_told_by_its_name_its_tags_and_its
     assert tags(choices, run.config) == ["bn", "pre", "mlm", "brown", "2x4096tok", "smoke"]
     found = dashboard_config(run)
     assert [found[key] for key in ("corpus", "batch", "norm")] == ["brown", "2x4096tok", "bn"]
+
+
+def test_names_and_tags_that_normlab_makes_keep_within_the_limits_of_wandb(tmp_path, monkeypatch):
+    calls = []
+    monkeypatch.setattr("wandb.init", lambda **given: calls.append(given) or MagicMock())
+    sites = "+".join(f"encoder.{layer}.self.out_batchnorm" for layer in range(9))
+    sink("offline").open(info(tmp_path, config={**CONFIG, "choices": {**CHOICES, "sites": sites}}))
+    (given,) = calls
+    assert (
+        max(map(len, given["tags"])) == 64 and max(len(given["name"]), len(given["group"])) <= 128
+    )

@@ -13,7 +13,7 @@ import torch
 
 from normlab.records.store import read_record
 from normlab.train.checkpoint import load_checkpoint
-from tests.tiny_runs import RESUMED, Ended, Kill, RunProcess, nothing, run, tiny
+from tests.tiny_runs import QUICK, RESUMED, Ended, Kill, RunProcess, nothing, run, tiny
 from tests.train.trainers import enter_rank, free_port
 
 TIMING = ("time/seconds", "train/tokens_per_second")
@@ -222,3 +222,14 @@ def test_different_data_with_the_same_config_are_refused(
     assert refused.status == 1
     assert "different data" in refused.output
     assert "runs_dir" in refused.output
+
+
+@pytest.mark.parametrize(("asked", "threads"), [("null", 2), ("1", 1)])
+def test_a_run_resumes_with_the_threads_it_began_with_or_says_so(place, asked, threads):
+    kill = Kill("normlab.train.loop.Trainer.step", 8)
+    place.start("observe.threads=2", *QUICK, prepare=kill.install)
+    ended = place.start(f"observe.threads={asked}", *QUICK)
+    assert ended.status == 0, ended.output
+    assert read_record(place.folder).environment["threads"] == threads
+    said = "this run began with 2 threads and resumes with 1" in ended.output
+    assert said == (threads == 1)
