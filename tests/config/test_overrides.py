@@ -70,7 +70,7 @@ def test_short_keys_are_written_out():
         compose(["epochs=2", "schedule=cosine"])
 
 
-@pytest.mark.parametrize("key", ["name", "observe.name", "data_dir", "tags", "wandb.project"])
+@pytest.mark.parametrize("key", ["name", "observe.name", "runs_dir", "tags", "wandb.project"])
 @pytest.mark.parametrize("text", ["2024_11_28", "2024-11-28", "010", "1.10", "1e3", "true", "no"])
 def test_text_stays_as_it_was_written(key, text, tmp_path):
     (tmp_path / "plain.yaml").write_text(f"{key}: {text}\n")
@@ -78,13 +78,13 @@ def test_text_stays_as_it_was_written(key, text, tmp_path):
     for typed in (f"{key}={text}", f"{tmp_path}/plain.yaml", f"{tmp_path}/quoted.yaml"):
         config = compose([typed])
         node = config.observe.sink.wandb if key.startswith("wandb") else config.observe
-        found = node[key.rpartition(".")[2]] if key != "data_dir" else config.data_dir
+        found = node[key.rpartition(".")[2]] if key != "runs_dir" else config.runs_dir
         assert found == ([text] if key == "tags" else text), typed
 
 
 def test_a_name_may_have_the_spaces_and_joiners_of_any_script():
     for name in ("a\u00a0b", "数据\u3000集", "क्\u200cष"):
-        assert compose([f"data_dir='{name}'"]).data_dir == name
+        assert compose([f"runs_dir='{name}'"]).runs_dir == name
 
 
 def test_notes_may_have_several_lines():
