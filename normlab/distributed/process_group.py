@@ -15,6 +15,7 @@ from typing import Any, NamedTuple, TypeVar
 import torch
 import torch.distributed as dist
 from torch import Tensor, nn
+from torch.distributed.rendezvous import rendezvous
 
 from normlab.config.launch import Launch, launch
 from normlab.errors import UserError
@@ -56,7 +57,7 @@ def initialize(*, timeout_minutes: float = 30.0) -> Shard:
     return world()
 
 
-def _rendezvous(process: Launch, minutes: float) -> dist.Store:
+def _rendezvous(process: Launch, minutes: float) -> Any:
     """Wait for all processes, and return their common store; UserError if one does not come."""
     variables = f"{process.variables} in the environment"
     waiting = f"{variables}: waiting up to {minutes:g} min for all {process.size} processes"
@@ -64,7 +65,7 @@ def _rendezvous(process: Launch, minutes: float) -> dist.Store:
     notice.start()
     try:
         timeout = timedelta(minutes=minutes)
-        store, _, _ = next(dist.rendezvous("env://", timeout=timeout))
+        store, _, _ = next(rendezvous("env://", timeout=timeout))
         names = [f"normlab/{rank}" for rank in range(process.size)]
         store.set(names[process.rank], "here")
         store.wait(names, timeout)
