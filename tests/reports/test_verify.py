@@ -3,14 +3,17 @@
 import gzip
 import json
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from msgspec import structs
 
 from normlab.commands.study import main
+from normlab.errors import UserError
 from normlab.records.packed import CURVES, RECORDS
 from normlab.reports.manifest import MANIFEST, accept, problems
-from normlab.reports.published import publish
+from normlab.reports.published import publish, read
 from normlab.studies.load import load_study
 from tests.reports.tables import made, run, runs, study
 from tests.test_architecture import ROOT
@@ -97,6 +100,23 @@ def test_without_its_manifest_nothing_is_made_and_that_is_one_line(copy, capsys,
         said = capsys.readouterr().err.splitlines()
         assert len(said) == 2 and f"{copy / MANIFEST}" in said[0] and "restore" in said[1]
     assert table.read_bytes() == before
+
+
+def test_a_committed_record_is_not_replaced_by_one_of_uncommitted_code(copy):
+    before = {path: path.read_bytes() for path in copy.rglob("[!.]*") if path.is_file()}
+    first = next(each for each in read(copy / STUDY) if each.record)
+    scores = {name: structs.replace(one, value=99.0) for name, one in first.record.scores.items()}
+    environment = {**first.record.environment, "commit": "f" * 40, "dirty": True}
+    record = structs.replace(first.record, scores=scores, environment=environment)
+    commit = first.record.environment["commit"][:10]
+    said = (
+        rf"{STUDY}:{first.key.name}@seed{first.key.seed}: published is the run of commit {commit}, "
+        r"another is that of commit f{10} with changes"
+    )
+    with pytest.raises(UserError, match=said):
+        publish(copy, load_study("lm_norms"), "small", [replace(first, record=record)])
+    assert {path: path.read_bytes() for path in copy.rglob("[!.]*") if path.is_file()} == before
+    assert main(["verify"]) == 0
 
 
 def test_publishing_a_study_blesses_nothing_else(tmp_path):
