@@ -11,7 +11,7 @@ import shutil
 import sys
 import uuid
 from argparse import ArgumentParser
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -246,7 +246,8 @@ def _sweep(cells: list[Cell], before: set[Path], processes: int | None, again: s
     from normlab.studies.show import carry_out_shown
 
     names = short_names([cell.overrides for cell in cells])
-    cells = [cell._replace(name=name) for cell, name in zip(cells, names, strict=True)]
+    named = (cell._replace(name=name) for cell, name in zip(cells, names, strict=True))
+    cells = each_run_once(named)
     left = [cell for cell in cells if cell.folder not in before]
     if len(left) < len(cells):
         print(f"{len(cells) - len(left)} of {len(cells)} runs had already ended and are skipped")
@@ -256,6 +257,16 @@ def _sweep(cells: list[Cell], before: set[Path], processes: int | None, again: s
         print()
         compare(there)
     return 1 if any(done.status for done in ended) else 0
+
+
+def each_run_once(cells: Iterable[Cell]) -> list[Cell]:
+    """Return the cells without those that are the same run as an earlier one, and say so."""
+    first: dict[Path, Cell] = {}
+    for cell in cells:
+        if (twin := first.setdefault(cell.folder, cell)) is not cell:
+            same = "given twice" if cell.name == twin.name else f"the same run as {twin.name}"
+            print(f"{cell.name} is {same}, so it is trained once")
+    return [*first.values()]
 
 
 def _train_elsewhere(

@@ -348,7 +348,8 @@ def _description(
     corpus: Source, by_split: Mapping[str, Mapping[str, Any]], **values: Any
 ) -> dict[str, Any]:
     """Return the record's description of the data: overall values, then each value by split."""
-    origin = {"source": corpus.name, "label": corpus.label, "licence": corpus.licence}
+    label = corpus.label.encode(errors="replace").decode()  # a folder's name may not be UTF-8
+    origin = {"source": corpus.name, "label": label, "licence": corpus.licence}
     names = by_split["train"]
     tables = {name: {split: x[name] for split, x in by_split.items()} for name in names}
     return {**origin, **values, **tables}

@@ -175,6 +175,14 @@ def _learned(segmenter: Segmenter, lines: Iterable[str], kind: Any, **options: A
     return Segmenter.from_str(json.dumps({**json.loads(segmenter.to_str()), "added_tokens": []}))
 
 
+def check_vocab_size(vocab_size: int, specials: Sequence[str]) -> None:
+    """Raise UserError, before any text is read, if nothing but special tokens would fit."""
+    if vocab_size <= len(specials):
+        raise UserError(
+            f"task.vocab_size={vocab_size} is too small: {len(specials)} entries are special tokens"
+        )
+
+
 def _checked(segmenter: Segmenter, vocab_size: int) -> Segmenter:
     """Return the segmenter; UserError if it has more than `vocab_size` entries."""
     if (size := segmenter.get_vocab_size()) > vocab_size:

@@ -41,7 +41,7 @@ def run_label(config: Mapping[str, Any]) -> str:
     """Return an experiment's name, `<task>-<norm>-<placement>-<fingerprint>`, for all seeds."""
     choices = config["choices"]
     parts = (choices["task"], norm_label(choices), choices["placement"], fingerprint(config))
-    return "-".join(str(part).replace("/", "_") for part in parts)
+    return re.sub(r"[^\w.+@=,-]", "_", "-".join(map(str, parts)))
 
 
 def run_id(config: Mapping[str, Any]) -> str:

@@ -20,6 +20,7 @@ from typing import NamedTuple
 from normlab.config.launch import check_single
 from normlab.errors import UserError
 from normlab.records.files import check_writable
+from normlab.train.stopping import STOP_SIGNALS, heeded_signals
 
 INTERRUPTED = 130
 """Exit status of a run that was asked to stop and has saved its state."""
@@ -27,6 +28,7 @@ LOG_FILE = "log.txt"
 _NVIDIA = Path("/proc/driver/nvidia/gpus")
 _PARENT = "NORMLAB_SWEEP"
 _PR_SET_PDEATHSIG = 1  # linux/prctl.h
+_KILLED = "killed, most likely since memory ran out: give a smaller batch_size or fewer processes"
 _WAIT = 0.05  # seconds between polls of the running processes
 
 
@@ -49,7 +51,7 @@ class Ended(NamedTuple):
     @property
     def interrupted(self) -> bool:
         """Whether the run was asked to stop rather than failed."""
-        return self.status in (INTERRUPTED, -signal.SIGINT, -signal.SIGTERM)
+        return self.status in (INTERRUPTED, *(-number for number in STOP_SIGNALS))
 
     @property
     def failed(self) -> bool:
@@ -159,6 +161,8 @@ class _Job:
             return None
         lines = self._log.read_text("utf-8", errors="replace").strip().splitlines()
         said = lines[-1].strip() if lines else "no output"
+        if status == -signal.SIGKILL:
+            said = f"{_KILLED} ({said})"
         return Ended(self.cell, status, said, time.monotonic() - self.begun)
 
 
@@ -173,7 +177,8 @@ def carry_out(
 
     `processes` is as in `places`. At `deadline` (by `time.monotonic`) the current runs are asked to
     stop and returned as interrupted; no more are started. Ctrl-C reaches the processes directly,
-    SIGTERM is forwarded; both raise KeyboardInterrupt once all runs have saved.
+    other signals that ask to stop (`STOP_SIGNALS`) are passed on as SIGTERM; all of them raise
+    KeyboardInterrupt once all runs have saved.
     """
     check_single("a sweep or a study starts its own processes")
     show, free = show or Show(), places(processes)
@@ -191,7 +196,7 @@ def carry_out(
         with _signals_into(told):
             while True:
                 now = time.monotonic()
-                if signal.SIGTERM in told or (now >= deadline and not stopped):
+                if set(told) - {signal.SIGINT} or (now >= deadline and not stopped):
                     stop()
                 interrupted = interrupted or bool(told)
                 stopped = stopped or interrupted or now >= deadline
@@ -234,11 +239,11 @@ def carry_out(
 
 @contextmanager
 def _signals_into(told: list[int]) -> Generator[None]:
-    """Within the block, append SIGINT and SIGTERM to a list instead of handling them."""
+    """Within the block, append signals that ask to stop to a list instead of handling them."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
-    numbers = (signal.SIGINT, signal.SIGTERM)
+    numbers = heeded_signals()
     former = [signal.signal(number, lambda got, _: told.append(got)) for number in numbers]
     try:
         yield

@@ -16,7 +16,7 @@ from normlab.data.batching import BatchStream
 from normlab.data.documents import DocumentCorpus
 from normlab.data.prepare import PreparedDocuments, prepare_documents
 from normlab.data.text_windows import Windows, text_windows
-from normlab.data.vocabulary import DocumentTokenizer, Pieces
+from normlab.data.vocabulary import SPECIALS, DocumentTokenizer, Pieces, check_vocab_size
 from normlab.distributed.process_group import Shard
 from normlab.errors import UserError
 from normlab.metrics.counts import mean_score, perplexity, unigram_nll
@@ -114,6 +114,7 @@ class DocumentTask(Task):
     causal: ClassVar[bool]
 
     def __post_init__(self):
+        check_vocab_size(self.vocab_size, SPECIALS)
         self.longest = max(self.max_length, self.length_change.max_length or 0)
         self.eval_limit = self.eval_max_length or self.longest
         self._examples = lru_cache(maxsize=4)(self.examples)

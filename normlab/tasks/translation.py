@@ -16,7 +16,7 @@ from normlab.data.corpus import Corpus
 from normlab.data.encoded import EncodedPairs, EncodedText
 from normlab.data.languages import language_of
 from normlab.data.prepare import PreparedTranslation, prepare_translation
-from normlab.data.vocabulary import Tokenizer
+from normlab.data.vocabulary import PAIR_SPECIALS, Tokenizer, check_vocab_size
 from normlab.distributed.process_group import Shard, gather_objects, is_main
 from normlab.errors import UserError
 from normlab.metrics.bleu import bleu_scores, corpus_chrf, tokenizer_of
@@ -90,6 +90,9 @@ class Translation(Task):
     test_search: SearchSettings
     headline = "bleu"
     tallied: ClassVar[Mapping[str, tuple[int, ...]]] = {"loss": (), "nll": (), "tokens": ()}
+
+    def __post_init__(self) -> None:
+        check_vocab_size(self.vocab_size, PAIR_SPECIALS)
 
     @cached_property
     def data(self) -> PreparedTranslation:

@@ -37,7 +37,6 @@ class Checkpoints:
         self.folder = folder
         self.writes = writes
         if writes:
-            folder.mkdir(parents=True, exist_ok=True)
             remove_leftovers(folder)
 
     @property
@@ -51,6 +50,7 @@ class Checkpoints:
     def save(self, path: Path, content: Mapping[str, Any]) -> None:
         """Write a checkpoint, completely or not at all; an OSError names the file."""
         if self.writes:
+            self.folder.mkdir(parents=True, exist_ok=True)
             with atomic_write(path, "wb") as file:
                 try:
                     torch.save({"format": FORMAT, **content}, file)

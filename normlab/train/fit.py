@@ -122,6 +122,7 @@ class _Fit:
         say(Stage(PREPARING))
         config, steps = self.config, self.config["budget"]["steps"]
         trainer = self._trainer()
+        self._check_recordable(trainer)
         if process_group.is_main():
             with atomic_write(self.run.folder / CONFIG_FILE) as file:
                 file.write(OmegaConf.to_yaml(OmegaConf.create(config)))
@@ -219,6 +220,16 @@ class _Fit:
             said = f"this run began with {begun} threads and resumes with {threads}"
             print(f"{said}: its last bits may differ", file=sys.stderr)
         self.environment["threads"] = threads
+
+    def _check_recordable(self, trainer: Trainer) -> None:
+        """Raise UserError, before step 1, if the run's record could not be read back."""
+        record = self._record(trainer, Outcome("interrupted", trainer.progress.step))
+        try:
+            folder, mend = str(self.run.folder), "rename what it stands for"
+            RunRecord.from_json(record.to_json(), origin=folder, mend=mend)
+        except (UserError, TypeError) as error:
+            problem = f"nothing is trained, since the record could not be read back: {error}"
+            raise UserError(problem.encode(errors="replace").decode()) from error
 
     def _record(self, trainer: Trainer, outcome: Outcome) -> RunRecord:
         """Test the weights if the run has finished, and return the record."""

@@ -19,7 +19,7 @@ from normlab.records.record import RunRecord, Score
 from normlab.records.store import HYPOTHESES_FILE, hypotheses_file, read_hypotheses, read_record
 from normlab.tasks.base import Batch, Task
 from normlab.train.build import build_evaluator, build_model, build_task, check_nodes
-from normlab.train.checkpoint import FORMAT, Checkpoints, put_weights, reading
+from normlab.train.checkpoint import FORMAT, Checkpoints, load_checkpoint, put_weights, reading
 from normlab.train.data import (
     OTHER_VOCABULARY,
     VOCABULARY,
@@ -29,6 +29,7 @@ from normlab.train.data import (
 )
 from normlab.train.evaluate import Evaluator, judged_by, load_weights
 from normlab.train.runtime import Runtime, torch_settings_kept
+from normlab.train.stopping import Validations
 
 WEIGHTS_FILE = "model.pt"
 _COMPARED = 8  # validation examples on which a folded model must agree with the run's model
@@ -51,6 +52,7 @@ class LoadedRun:
     evaluator: Evaluator
     weights: str
     recalibrate: bool
+    checkpoints: Checkpoints
     folded: Sequence[str] = ()
 
     @torch_settings_kept()
@@ -69,7 +71,17 @@ class LoadedRun:
         for condition in self.evaluator.conditions:
             if condition.noise is not None:
                 scores |= score(condition=condition)
-        return scores | self.evaluator.seen(self.model, recalibrate=self.recalibrate)
+        scores |= self.evaluator.seen(self.model, recalibrate=self.recalibrate)
+        return scores | self._reached()
+
+    def _reached(self) -> dict[str, Score]:
+        """Return the steps and tokens to each of the targets that `observe.targets` asks for."""
+        if not (targets := self.config["observe"]["targets"]):
+            return {}
+        state, validations = load_checkpoint(self.checkpoints.last), Validations()
+        with reading(self.checkpoints.last):
+            validations.load_state_dict(state["validations"])
+        return validations.reached(targets, lost=self.record.outcome.status == "diverged")
 
 
 @torch_settings_kept()
@@ -99,8 +111,8 @@ def load_run(
             f"{folder}: a published run keeps no weights: train it again, or score its kept "
             "translations with normlab eval RUN --kept"
         )
-    # The run's extra tests (noise, training examples) are left out unless `changes` ask for them.
-    given, none = dict(record.config), {"test_noise": [], "test_seen": 0}
+    # The run's extra tests (noise, training examples, targets) are left out unless asked for.
+    given, none = dict(record.config), {"test_noise": [], "test_seen": 0, "targets": None}
     if isinstance(observe := given.get("observe"), dict):
         given["observe"] = {**observe, **none}
     config = to_dict(from_dict(given, changes or ()))
@@ -113,10 +125,11 @@ def load_run(
     task = build_task(config)
     _settle_data(task, folder, record, config, data=data)
     model = build_model(config, task)
+    checkpoints = Checkpoints(folder / "checkpoints", writes=False)
     found = load_weights(
         weights or judged_by(config["validate"]),
         config["validate"],
-        Checkpoints(folder / "checkpoints", writes=False),
+        checkpoints,
         step=record.budget.steps,
     )
     with reading(folder / "checkpoints"):
@@ -125,7 +138,16 @@ def load_run(
     folded = _fold(model, recalibrate=found.recalibrate) if fold else ()
     evaluator = build_evaluator(config, task, runtime)
     return LoadedRun(
-        record, config, model, task, runtime, evaluator, found.name, found.recalibrate, folded
+        record,
+        config,
+        model,
+        task,
+        runtime,
+        evaluator,
+        found.name,
+        found.recalibrate,
+        checkpoints,
+        folded,
     )
 
 

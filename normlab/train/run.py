@@ -8,7 +8,8 @@ Nothing here imports torch, so the record of a finished run is returned at once.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from shlex import quote
 from typing import TYPE_CHECKING, Any
 
 from filelock import FileLock, Timeout
@@ -22,7 +23,7 @@ from normlab.records.code import Code, MadeBy, joint_code
 from normlab.records.files import remove_leftovers
 from normlab.records.pairs import same_code
 from normlab.records.record import RunRecord
-from normlab.records.store import RECORD_FILE, RunStore, read_record
+from normlab.records.store import CONFIG_FILE, RECORD_FILE, RunStore, read_record
 from normlab.train import data
 
 if TYPE_CHECKING:
@@ -56,6 +57,31 @@ def _files(group: str, name: str) -> str:
     return ", ".join(f"{path.name} {sha256(path)[:10]}" for path in files)
 
 
+def unanswered(record: RunRecord, observe: Mapping[str, Any]) -> list[str]:
+    """Return the settings of an `observe` node that ask a finished run for scores it lacks."""
+    if not record.finished:
+        return []
+    noise = [x for x in observe["test_noise"] if f"noise_{x:g}" not in _conditions(record)]
+    targets = {
+        score: [x for x in values if f"valid/steps_to/{score}_{x:g}" not in record.scores]
+        for score, values in (observe["targets"] or {}).items()
+    }
+    asked = [f"{score}: {values}" for score, values in targets.items() if values]
+    examples = observe["test_seen"]
+    before = (record.config.get("observe") or {}).get("test_seen")
+    found = {
+        "observe.test_noise": [*noise],
+        "observe.test_seen": examples if examples != before else 0,
+        "observe.targets": f"{{{', '.join(asked)}}}" if asked else None,
+    }
+    return [f"{key}={value}" for key, value in found.items() if value]
+
+
+def _conditions(record: RunRecord) -> set[str]:
+    """Return the conditions under which a run was tested again, such as `noise_0.1`."""
+    return {name.split("/")[1] for name in record.scores if name.startswith("test/")}
+
+
 class Run:
     """One run: its fully resolved config and its folder."""
 
@@ -78,7 +104,11 @@ class Run:
 
     @contextmanager
     def lock(self) -> Iterator[None]:
-        """Lock the folder; UserError if another process has locked it."""
+        """Lock the folder; UserError if another process has locked it.
+
+        If the run ends before it has begun, because something of it is refused, no folder is left.
+        """
+        made = [path for path in (self.folder, *self.folder.parents) if not path.exists()]
         self.folder.mkdir(parents=True, exist_ok=True)
         lock = FileLock(self.folder / ".lock", timeout=0)
         try:
@@ -91,7 +121,12 @@ class Run:
             remove_leftovers(self.folder)  # left by a process that was killed while writing
             yield
         finally:
+            if not (self.folder / CONFIG_FILE).exists():
+                (self.folder / ".lock").unlink(missing_ok=True)
             lock.release()
+            for path in made:
+                with suppress(OSError):  # it is not empty
+                    path.rmdir()
 
     def finished(self, *, processes: int) -> RunRecord | None:
         """Return the record of a run that has ended; None if there is work left."""
@@ -115,6 +150,11 @@ class Run:
                 f"read its scores without them: normlab compare {self.folder})"
             ) from error
         self.refuse_changed(changed)
+        if missing := unanswered(record, self.config["observe"]):
+            raise UserError(
+                f"{self.folder} has ended, and was tested without {' '.join(missing)}: omit that, "
+                f"or compute it: normlab eval {self.folder} {' '.join(map(quote, missing))}"
+            )
         return record
 
     def takes_code(self, made_by: MadeBy, commits: Sequence[str]) -> bool:

@@ -38,17 +38,30 @@ class Budget:
         return None
 
 
-class Interrupts:
-    """Context that records SIGTERM or Ctrl-C for the loop; a second signal takes effect at once."""
+_NAMES = ("SIGTERM", "SIGINT", "SIGHUP", "SIGUSR1", "SIGXCPU")
+STOP_SIGNALS = tuple(signal.Signals[name] for name in _NAMES if hasattr(signal, name))
+"""Signals that ask a run to save and stop: Ctrl-C, `kill`, a closed terminal, a scheduler's warning
+before the end of its time (Slurm's is SIGUSR1), a limit of processor time."""
 
-    SIGNALS = (signal.SIGTERM, signal.SIGINT)
+
+def heeded_signals() -> list[signal.Signals]:
+    """Return the signals to heed: but for Ctrl-C and SIGTERM, those that nobody else handles.
+
+    Under `nohup` SIGHUP is ignored, and in a job of submitit SIGUSR1 may belong to it.
+    """
+    always = (signal.SIGTERM, signal.SIGINT)
+    return [s for s in STOP_SIGNALS if s in always or signal.getsignal(s) == signal.SIG_DFL]
+
+
+class Interrupts:
+    """Context that records a request to stop for the loop; a second one takes effect at once."""
 
     def __init__(self) -> None:
         self.received: signal.Signals | None = None
         self._former: dict[int, Any] = {}
 
     def __enter__(self) -> "Interrupts":
-        for number in self.SIGNALS:
+        for number in heeded_signals():
             try:
                 self._former[number] = signal.signal(number, self._remember)
             except ValueError:  # not the main thread: the host program handles signals

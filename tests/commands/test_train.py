@@ -7,6 +7,8 @@ from pathlib import Path
 import pytest
 
 from normlab.cli import main
+from normlab.commands.train import each_run_once
+from normlab.studies.loop import Cell
 from tests.commands.conftest import FINISHED as SAME
 from tests.tiny_runs import Ended, tiny
 
@@ -66,8 +68,62 @@ def test_bad_input_is_one_clear_line(case: str, corpus: Path, tmp_path: Path, ca
         pytest.skip("there is a GPU here")
     overrides, parts = BAD[case]
     assert_clear(carry_out("train", *tiny(corpus, tmp_path / "runs", *overrides)), *parts)
-    left = {path.name for path in (tmp_path / "runs").rglob("*") if path.is_file()}
-    assert left <= {".lock"}, left
+    assert not (tmp_path / "runs").exists()
+
+
+UNUSABLE = {
+    "sides of different length": (lambda x: (x / "train.de").write_text("ein Satz\n"), "lines"),
+    "a broken archive": (lambda x: (x / "train.de").rename(x / "train.de.gz"), "train.de.gz"),
+    "a missing file": (lambda x: (x / "valid.en").unlink(), "valid.en"),
+    "an empty file": (lambda x: (x / "test.de").write_text(""), "test.de"),
+    "no text": (lambda x: [x.unlink() for x in x.iterdir()], "train.de"),
+}
+
+
+@pytest.mark.parametrize("fault", UNUSABLE)
+def test_a_text_that_is_refused_leaves_no_folder(fault: str, corpus, tmp_path, carry_out):
+    folder = shutil.copytree(corpus, tmp_path / "text")
+    spoil, part = UNUSABLE[fault]
+    spoil(folder)
+    (tmp_path / "runs" / "other").mkdir(parents=True)
+    assert_clear(carry_out("train", *tiny(folder, tmp_path / "runs")), part)
+    assert [*(tmp_path / "runs").rglob("*")] == [tmp_path / "runs" / "other"]
+
+
+@pytest.mark.parametrize("task", ["translation", "lm"])
+def test_a_vocabulary_too_small_for_special_tokens_is_refused_before_any_text_is_read(
+    task: str, tmp_path: Path, carry_out
+):
+    argv = ("train", f"task={task}", "task.vocab_size=3", f"runs_dir={tmp_path}")
+    argv += (f"data_dir={tmp_path}",) if task == "translation" else ()
+    assert_clear(carry_out(*argv), "task.vocab_size=3", "special tokens")
+
+
+def test_a_record_that_could_not_be_read_back_is_refused_before_step_1(
+    corpus: Path, tmp_path: Path, carry_out, monkeypatch
+):
+    name = "a" * (251 - len("translation--pre-0123456789"))
+    (tmp_path / "own" / "norm").mkdir(parents=True)
+    (tmp_path / "own" / "norm" / f"{name}.yaml").write_text("defaults: [ln]\n")
+    argv = tiny(corpus, tmp_path / "runs", f"norm={name}", f"include={tmp_path / 'own'}")
+    assert_clear(carry_out("train", *argv), "nothing is trained", "run_id")
+    assert not (tmp_path / "runs").exists()
+
+
+def test_a_finished_run_says_what_it_was_not_asked_and_eval_answers(
+    copied: Path, corpus: Path, tmp_path: Path, carry_out
+):
+    argv = ("train", *tiny(corpus, tmp_path / "runs", *SAME))
+    for asked, score in {
+        "observe.test_noise=[0.25]": "test/noise_0.25/loss",
+        "observe.test_seen=6": "test/seen/loss",
+        "observe.targets={loss: [1e9]}": "valid/steps_to/loss_1e+09",
+    }.items():
+        refused = carry_out(*argv, asked)
+        assert_clear(refused, "has ended, and was tested without", asked.partition("=")[0])
+        assert f"normlab eval {copied} " in refused.output
+        answered = carry_out("eval", str(copied), asked)
+        assert answered.status == 0 and score in answered.output, answered.output
 
 
 def test_a_damaged_record_is_one_clear_line(copied, corpus, tmp_path, carry_out):
@@ -94,6 +150,16 @@ def test_an_option_that_does_not_exist_fails_before_any_run(tmp_path, carry_out)
     ended = carry_out("train", "-m", "norm=ln,batch", f"runs_dir={tmp_path}")
     assert_clear(ended, "batch")
     assert not list(tmp_path.rglob("log.txt"))
+
+
+def test_a_sweep_trains_a_run_once_however_often_it_is_given(copied, corpus, tmp_path, carry_out):
+    same = ("optim.lr=0.01,1e-2", "seed=1,1", *SAME)
+    ended = carry_out("train", "-m", *tiny(corpus, tmp_path / "runs", *same))
+    assert ended.status == 0, ended.output
+    assert ended.output.count("all defaults is given twice, so it is trained once") == 3
+    assert "1 of 1 runs had already ended" in ended.output
+    cells = [Cell(name, (name,), tmp_path) for name in ("norm=ln", "norm=layernorm")]
+    assert each_run_once(cells) == cells[:1]
 
 
 def test_a_real_sweep_skips_what_is_finished_and_lists_what_failed(

@@ -3,7 +3,7 @@
 import pytest
 
 from normlab.records.labels import batch_label, corpus_label, norm_label, placement_label
-from normlab.records.record import fingerprint
+from normlab.records.record import RunRecord, fingerprint
 from normlab.records.store import RunStore, read_record, run_id, select
 from tests.records.examples import config, record
 
@@ -31,6 +31,12 @@ def test_the_folder_is_named_by_the_config_alone(tmp_path):
     expected = tmp_path / f"toy-bn-pre-{fingerprint(values)}" / "seed3"
     assert RunStore(tmp_path).run_dir(values) == expected
     assert run_id(values) == f"toy-bn-pre-{fingerprint(values)}-seed3"
+
+
+@pytest.mark.parametrize("norm", ["mine (1)", "mine v2", "mine#2", "mine/2"])
+def test_a_record_of_an_option_with_any_name_reads_back(norm):
+    made = record(norm=norm)
+    assert RunRecord.from_json(made.to_json(), origin="here").run_id == made.run_id
 
 
 @pytest.mark.parametrize(

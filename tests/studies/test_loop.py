@@ -61,6 +61,12 @@ def test_a_failure_costs_itself_and_says_why(tmp_path, stand_in, capsys):
     assert "no output" in lines[4]
 
 
+def test_a_killed_run_says_that_memory_may_have_run_out(tmp_path, stand_in):
+    stand_in("kill -9 $$")
+    (done,) = sweep(tmp_path, "a=1")
+    assert done.failed and "memory" in done.said and "batch_size" in done.said
+
+
 def test_a_run_that_was_told_to_stop_ends_the_sweep(tmp_path, stand_in, capsys):
     stand_in("echo $$ >> calls; exit 130")
     cells = [Cell(name, (name,), tmp_path / name) for name in ("a=1", "a=2", "a=3")]
@@ -78,14 +84,15 @@ def test_a_run_that_was_told_to_stop_ends_the_sweep(tmp_path, stand_in, capsys):
 WAITING = "trap 'echo saved >> ended; exit 130' TERM; echo $$ >> calls; while :; do sleep 0.1; done"
 
 
-def test_a_signal_reaches_every_run_and_begins_no_other(tmp_path, stand_in):
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGUSR1, signal.SIGHUP])
+def test_a_signal_reaches_every_run_and_begins_no_other(number, tmp_path, stand_in):
     stand_in(WAITING)
     calls = tmp_path / "calls"
 
     def stop():
         while not calls.exists() or len(calls.read_text().split()) < 2:
             time.sleep(0.05)
-        os.kill(os.getpid(), signal.SIGTERM)
+        os.kill(os.getpid(), number)
 
     threading.Thread(target=stop).start()
     with pytest.raises(KeyboardInterrupt):

@@ -113,7 +113,7 @@ def test_resuming_without_the_weights_for_the_test_fails_at_once(place: Place):
     assert "put it back, or remove" in ended.output and "last.pt" in ended.output
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGUSR1])
 def test_a_signal_saves_first(number: signal.Signals, place: Place, undisturbed: Path):
     """The signal arrives in the middle of step 7, after which no checkpoint is due."""
     moment = Kill("normlab.train.loop.Trainer._loss", 7, "after", number)

@@ -1,11 +1,12 @@
 """The budget of a run, and the history of its validations."""
 
 import math
+import signal
 
 import pytest
 
 from normlab.records.record import Score
-from normlab.train.stopping import Budget, Validation, Validations
+from normlab.train.stopping import Budget, Interrupts, Validation, Validations
 
 
 def seen(values, *, name="loss", higher=False) -> Validations:
@@ -92,6 +93,23 @@ def test_a_run_converges_within_one_percent_of_a_settled_loss(losses, steps):
     never = {name: Score(math.inf, False, len(losses)) for name in expected}
     assert seen(losses).converged(lost=True) == never
     assert {s.n for s in seen(losses, name="bleu").converged(lost=False).values()} == {0}
+
+
+@pytest.mark.parametrize("name", ["SIGTERM", "SIGHUP", "SIGUSR1", "SIGXCPU"])
+def test_a_signal_asks_a_run_to_stop_unless_somebody_else_has_taken_it(name):
+    number = signal.Signals[name]
+    with Interrupts() as interrupts:
+        signal.raise_signal(number)
+    assert interrupts.received == number
+    if name == "SIGTERM":
+        return
+    former = signal.signal(number, signal.SIG_IGN)  # as nohup does
+    try:
+        with Interrupts() as interrupts:
+            signal.raise_signal(number)
+        assert interrupts.received is None
+    finally:
+        signal.signal(number, former)
 
 
 FAR = {"steps": 0, "epochs": 0.0, "tokens": 0, "seconds": 0.0}
