@@ -98,7 +98,7 @@ def _agree(former: Any, found: Any, overlap: Overlap) -> bool:
     before, after = [*tensors(former)], [*tensors(found)]
     try:
         pairs = [overlap(y, y0) for y, y0 in zip(after, before, strict=True)]
-    except UserError:  # different numbers of tensors or axes
+    except ValueError:  # different numbers of tensors or axes
         return False
     return all(
         moved(y, y0) <= AGREE if y0.is_floating_point() else torch.equal(y, y0) for y, y0 in pairs
