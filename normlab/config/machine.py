@@ -8,6 +8,7 @@ import os
 import platform
 import re
 import sys
+from collections.abc import Iterator
 from functools import lru_cache
 from importlib.util import find_spec
 from pathlib import Path
@@ -28,6 +29,40 @@ _INSTRUCTION_SETS = (
     ("SVE", {"sve"}),
     ("NEON", {"asimd"}),
 )
+
+
+def usable_cores(cgroups: Path = Path("/sys/fs/cgroup")) -> int:
+    """Return the number of cores that this process may use: its affinity, or its CPU quota if less.
+
+    Containers (`docker --cpus`, a Kubernetes limit) often have a quota of the kernel's control
+    groups, which affinity does not show; a process with more threads than that is throttled.
+    """
+    affinity = hasattr(os, "sched_getaffinity")
+    cores = len(os.sched_getaffinity(0)) if affinity else os.cpu_count() or 1
+    return max(1, min([cores, *_quotas(cgroups)]))
+
+
+def _quotas(cgroups: Path) -> Iterator[int]:
+    """Yield the CPU quota of each control group of this process, in whole cores."""
+    try:  # such as 0::/user.slice/job_1; a container sees its own group as the root
+        lines = Path("/proc/self/cgroup").read_text(encoding="utf-8").splitlines()
+    except OSError:
+        lines = []
+    below = [line.split(":", 2)[2].strip("/") for line in lines if line.count(":") >= 2]
+    groups = {cgroups, *(cgroups / up for path in below for up in (path, *Path(path).parents))}
+    for group in groups:
+        try:  # version 2 of control groups
+            quota, period = (group / "cpu.max").read_text(encoding="utf-8").split()
+            yield int(quota) // int(period)
+        except (OSError, ValueError):  # none, or "max"
+            pass
+    files = [cgroups / "cpu" / f"cpu.cfs_{name}_us" for name in ("quota", "period")]
+    try:  # version 1
+        quota, period = (int(file.read_text(encoding="utf-8")) for file in files)
+        if quota > 0:
+            yield quota // period
+    except (OSError, ValueError):
+        pass
 
 
 def settled_device(device: str) -> str:

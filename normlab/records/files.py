@@ -84,7 +84,11 @@ def check_is_file(path: Path | str) -> None:
 
 def check_writable(folder: Path) -> None:
     """Raise UserError if a folder for runs cannot be made or written to."""
-    place = next(path for path in (folder, *folder.parents) if path.exists())
+    place = next(path for path in (folder, *folder.parents) if path.exists() or path.is_symlink())
+    if not place.is_dir():
+        to = f" to {place.readlink()}, which does not exist" if place.is_symlink() else ""
+        kind = "a link" if place.is_symlink() else "a file"
+        raise UserError(f"{place.absolute()} is {kind}{to}: give runs_dir=FOLDER")
     if not os.access(place, os.W_OK | os.X_OK):
         raise UserError(f"{place.absolute()} cannot be written to: give runs_dir=FOLDER")
 

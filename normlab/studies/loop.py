@@ -7,6 +7,7 @@ resumes interrupted runs.
 
 import math
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -14,10 +15,12 @@ import threading
 import time
 from collections.abc import Generator, Iterable, Mapping, Sequence
 from contextlib import contextmanager
+from itertools import takewhile
 from pathlib import Path
 from typing import NamedTuple
 
 from normlab.config.launch import check_single
+from normlab.config.machine import usable_cores
 from normlab.errors import UserError
 from normlab.records.files import check_writable
 from normlab.train.stopping import STOP_SIGNALS, heeded_signals
@@ -26,6 +29,7 @@ INTERRUPTED = 130
 """Exit status of a run that was asked to stop and has saved its state."""
 LOG_FILE = "log.txt"
 _NVIDIA = Path("/proc/driver/nvidia/gpus")
+_GPU = re.compile(r"\d+$|GPU-|MIG-")  # not -1 or Slurm's NoDevFiles
 _PARENT = "NORMLAB_SWEEP"
 _PR_SET_PDEATHSIG = 1  # linux/prctl.h
 _KILLED = "killed, most likely since memory ran out: give a smaller batch_size or fewer processes"
@@ -105,8 +109,7 @@ def places(processes: int | None) -> list[Place]:
     Raises UserError if `processes` is below 1.
     """
     gpus = visible_gpus()
-    affinity = hasattr(os, "sched_getaffinity")
-    cores = len(os.sched_getaffinity(0)) if affinity else os.cpu_count() or 1
+    cores = usable_cores()
     number = len(gpus) or cores if processes is None else processes
     if number < 1:
         raise UserError(f"processes={number} must be above 0")
@@ -121,7 +124,8 @@ def visible_gpus() -> list[str]:
     """Return the ids of the NVIDIA GPUs that this process may use."""
     named = os.environ.get("CUDA_VISIBLE_DEVICES")
     if named is not None:
-        return [part for part in named.split(",") if part]
+        ids = (part.strip() for part in named.split(","))
+        return [*takewhile(_GPU.match, ids)]  # as CUDA reads it: up to the first that is none
     return [str(number) for number, _ in enumerate(_NVIDIA.iterdir())] if _NVIDIA.is_dir() else []
 
 

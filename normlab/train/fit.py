@@ -309,11 +309,6 @@ def check_start(config: Mapping[str, Any], task: Task, model: nn.Module, world: 
         return
     batches = task.planned(world, config["seed"])
     sequences, tokens = max(map(len, batches)), min(map(task.fewest_pooled, batches))
-    if sum(map(len, batches)) < 2:
-        raise UserError(
-            f"the training data have one sequence, and {type(norms[0]).__name__} needs several in "
-            f"a batch: give more text, {_CURE}"
-        )
     for norm in norms:
         name = type(norm).__name__
         by_position = "position" not in norm.pools or norm.by_position
@@ -323,6 +318,11 @@ def check_start(config: Mapping[str, Any], task: Task, model: nn.Module, world: 
                 key = f"norm.ghost={norm.ghost}"
             elif sequences > 1:
                 continue
+            elif sum(map(len, batches)) == 1:
+                raise UserError(
+                    f"the training data have one sequence, and {name} pools each position over "
+                    f"several: give more text, {_CURE}"
+                )
             raise UserError(
                 f"{key} is too small: raise it, {_CURE}. {name} pools each position over the "
                 "sequences of a batch, but a batch here has one, so every output would be the bias"

@@ -117,6 +117,11 @@ class Run:
             raise UserError(
                 f"{self.folder}: another process is training this run; wait for it, or stop it"
             ) from None
+        except OSError as error:  # as on some network disks
+            raise UserError(
+                f"{self.folder} cannot be locked against other processes ({error.strerror}): give "
+                "runs_dir=FOLDER on a disk with file locks"
+            ) from error
         try:
             remove_leftovers(self.folder)  # left by a process that was killed while writing
             yield

@@ -14,7 +14,7 @@ from typing import Any, Literal, cast
 import torch
 
 from normlab.config.launch import Launch, launch
-from normlab.config.machine import instruction_set, settled_device, settled_precision
+from normlab.config.machine import instruction_set, settled_device, settled_precision, usable_cores
 from normlab.distributed.process_group import Shard, world
 from normlab.errors import UserError
 from normlab.openmp import warn_if_too_late
@@ -160,6 +160,6 @@ def _threads_of_openmp(local_ranks: int) -> int | None:
 
 
 def _physical_cores() -> int:
-    usable = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+    usable = usable_cores()
     cores = cpu_capabilities().get("num_physical_cores") or usable or 1
     return max(1, min(int(cores), usable or 1))

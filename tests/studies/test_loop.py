@@ -9,6 +9,7 @@ import time
 
 import pytest
 
+from normlab.config.machine import usable_cores
 from normlab.studies.loop import LOG_FILE, Cell, Plan, carry_out, places, visible_gpus
 from normlab.studies.show import carry_out_shown
 
@@ -115,8 +116,13 @@ def test_each_process_keeps_to_its_share(tmp_path, stand_in, monkeypatch):
     found = sweep(tmp_path, "observe.threads=7", "a=1", processes=None)
     assert {done.said.split()[0] for done in found} == {"3", "5"}
     assert all(done.said.count("observe.threads=") == 1 for done in found), "given ones stay"
+    for visible in ("NoDevFiles", "-1", "-1,0"):  # Slurm without --gres, and CUDA's none
+        monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
+        assert visible_gpus() == []
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "GPU-1a2b, MIG-3c4d")
+    assert visible_gpus() == ["GPU-1a2b", "MIG-3c4d"]
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
-    assert len(places(None)) == len(os.sched_getaffinity(0))
+    assert len(places(None)) == usable_cores()
     assert all(not place.variables for place in places(2))
     with pytest.raises(ValueError, match="processes=-1 must be above 0"):
         places(-1)

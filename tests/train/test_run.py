@@ -1,9 +1,14 @@
 """Which results in its folder a run may reuse: code, arithmetic, data, number of processes."""
 
+import errno
+import os
+
 import pytest
 from msgspec.structs import replace
 
 from normlab.config.compose import compose
+from normlab.errors import UserError
+from normlab.records.files import check_writable
 from normlab.train.run import NUMERICS, Run
 from tests.sinks.runs import record
 
@@ -48,3 +53,20 @@ def test_a_record_is_returned_on_any_machine_but_not_for_another_number_of_ranks
     stopped = replace(made, outcome=replace(made.outcome, status="interrupted"))
     here.store.write(stopped, here.folder)
     assert here.finished(processes=1) is None
+
+
+@pytest.mark.parametrize("number", [errno.ENOLCK, errno.EOPNOTSUPP])
+def test_a_disk_without_locks_is_named_with_what_to_do(number, tmp_path, monkeypatch):
+    def refuse(*_):
+        raise OSError(number, os.strerror(number))
+
+    monkeypatch.setattr("fcntl.flock", refuse)
+    run = Run(compose([f"runs_dir={tmp_path}"]))
+    with pytest.raises(UserError, match=f"cannot be locked .*{os.strerror(number)}"), run.lock():
+        pass
+
+
+def test_a_link_to_nowhere_in_place_of_a_folder_is_named(tmp_path):
+    (tmp_path / "runs").symlink_to("/nowhere/at/all")
+    with pytest.raises(UserError, match=r"runs is a link to /nowhere/at/all, which does not exist"):
+        check_writable(tmp_path / "runs" / "a" / "seed1")

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 import normlab
-from tests.tiny_runs import QUICK, tiny
+from tests.tiny_runs import QUICK, tiny, write_corpus
 
 BY_POSITION = "norm=bn_position"
 REFUSED = {
@@ -43,6 +43,13 @@ def test_batches_that_a_norm_cannot_be_trained_on_are_refused(
         normlab.train(config)
     assert "\n" not in str(caught.value)
     assert not list(tmp_path.rglob("config.yaml"))
+
+
+def test_a_corpus_of_one_sequence_is_named_rather_than_the_batch_size(tmp_path: Path):
+    text = write_corpus(tmp_path / "text", train=1)
+    config = normlab.compose(tiny(text, tmp_path, BY_POSITION, "task.vocab_size=80"))
+    with pytest.raises(ValueError, match=r"the training data have one sequence, and .*more text"):
+        normlab.train(config)
 
 
 def test_batches_that_a_norm_can_be_trained_on_are_accepted(corpus: Path, tmp_path: Path):
