@@ -187,6 +187,7 @@ def test_the_commands_of_a_page_are_understood(page, tmp_path, only_parse, begun
         for name, text in zip(("norm/peak", "study/peaks"), configs, strict=True):
             (tmp_path / "own" / name).parent.mkdir(parents=True)
             (tmp_path / "own" / f"{name}.yaml").write_text(text)
+        (tmp_path / "own" / "peak.py").write_text(fenced(page.read_text(), "python")[0])
         monkeypatch.setenv("NORMLAB_PATH", str(tmp_path / "own"))
     calls = called(page, tmp_path)
     assert bool(calls) == bool(fenced(page.read_text(), "bash"))
