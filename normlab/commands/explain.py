@@ -1,15 +1,16 @@
-"""`normlab explain`: which values a norm pools over, on the articles' example tensor."""
+"""`normlab explain`: which values a norm pools over, and how placements are wired."""
 
 from collections.abc import Sequence
 from contextlib import redirect_stdout
 from dataclasses import dataclass
 from io import StringIO
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from normlab.commands._arguments import command_parser
 from normlab.commands._terminal import at_work
 from normlab.commands.inspect import show
 from normlab.config.overrides import check_option, norm_name
+from normlab.errors import UserError
 
 if TYPE_CHECKING:
     from normlab.inspect.explain import Section
@@ -18,17 +19,26 @@ _EXAMPLES = """examples:
   normlab explain           all norms on one screen
   normlab explain ln        one norm: drawing, example, padding, modes, state
   normlab explain ln bn     both, then side by side
+  normlab explain bn ln in gn --layout images   what they pool over of images N, C, H, W
+  normlab explain bn ln --table marks           the marks of a class, by subject or by pupil
+  normlab explain placement=pre post            both wirings, and the order of their steps
 """
 
 
 def main(argv: list[str]) -> int:
-    """Explain norms; raises `UserError` for an unknown norm."""
+    """Explain norms or placements; raises `UserError` for an unknown one."""
     parser = command_parser("explain", _EXAMPLES)
-    parser.add_argument("norms", nargs="*", metavar="norm", help="default: an overview of all")
-    names = parser.parse_args(argv).norms
+    add = parser.add_argument
+    add(
+        "names", nargs="*", metavar="norm", help="norms, or placement=NAME NAME; default: all norms"
+    )
+    add("--layout", choices=["text", "images"], default="text", help="of the example that is shown")
+    add("--table", choices=["marks"], help="work through the marks of a class instead")
+    asked = parser.parse_args(argv)
     with at_work("computing the example"):
-        found = explain(*names)
-    then = f"train norm={found.names[-1]}" if names else "explain ln bn"
+        found = explain(*asked.names, layout=asked.layout, table=asked.table)
+    kind = "placement" if _placements(asked.names) else "norm"
+    then = f"train {kind}={found.names[-1]}" if found.names else "explain ln bn"
     print(f"\n{found}\n\nNext: normlab {then}")
     return 0
 
@@ -47,19 +57,52 @@ class Explained:
         return text.getvalue().strip("\n")
 
 
-def explain(*norms: str) -> Explained:
+def explain(
+    *names: str, layout: Literal["text", "images"] = "text", table: Literal["marks"] | None = None
+) -> Explained:
     """Return what `normlab explain` shows about these norms, or an overview of all.
 
-    When printed, the text is as wide as the terminal. Raises UserError for an unknown norm.
+    `explain("placement=pre", "post")` shows placements. `layout="images"` draws the values of
+    images that norms pool over, `table="marks"` works through the marks of a class. When printed,
+    the text is as wide as the terminal. Raises UserError for an unknown name.
     """
-    names = [norm_name(name.removeprefix("norm=")) for name in norms]
-    for name in names:  # before torch is loaded
+    if _placements(names):
+        if layout != "text" or table is not None:
+            raise UserError("--layout and --table show norms; leave out placement=")
+        return _explain_placements([name.removeprefix("placement=") for name in names])
+    chosen = [norm_name(name.removeprefix("norm=")) for name in names]
+    for name in chosen:  # before torch is loaded
         check_option("norm", name)
     from normlab.config.registry import options
+
+    there = {option.name: option for option in options("norm")}
+    if layout == "images" or table is not None:
+        from normlab.inspect.images import in_images
+        from normlab.inspect.marks import of_class
+
+        draw = in_images if table is None else of_class
+        chosen = list(dict.fromkeys(chosen or ["bn", "ln"]))
+        return Explained(chosen, [draw(there[name]) for name in chosen])
     from normlab.inspect.explain import compared, overview
     from normlab.inspect.explain import explain as explained  # loads torch
 
-    there = {option.name: option for option in options("norm")}
-    found = [explained(there[name]) for name in dict.fromkeys(names)]
+    found = [explained(there[name]) for name in dict.fromkeys(chosen)]
     last = compared(found) if found else overview([*there.values()])
-    return Explained(names, [*(section for each in found for section in each.sections), last])
+    return Explained(chosen, [*(section for each in found for section in each.sections), last])
+
+
+def _placements(names: Sequence[str]) -> bool:
+    """Return whether names are of placements: the first one says so, as in `placement=pre post`."""
+    return bool(names) and names[0].startswith("placement=")
+
+
+def _explain_placements(names: Sequence[str]) -> Explained:
+    for name in names:
+        check_option("placement", name)
+    from normlab.config.registry import options
+    from normlab.inspect.wiring import compared, wiring
+
+    there = {option.name: option for option in options("placement")}
+    found = [wiring(there[name]) for name in dict.fromkeys(names)]
+    sections = [section for each in found for section in each.sections]
+    return Explained(names, [*sections, compared(found)])

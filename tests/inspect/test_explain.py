@@ -10,6 +10,7 @@ from normlab.commands.explain import main
 from normlab.config.registry import option_names, options
 from normlab.inspect.explain import dependence, pooled_cells, work
 from normlab.inspect.subject import AXES, on_table
+from normlab.inspect.wiring import wiring
 
 DOCUMENT = torch.tensor(
     [[[1, 2, 3, 4], [5, 6, 7, 8], [9, 10, 11, 12]], [[-1, 0, 1, 2], [3, 4, 5, 6], [7, 8, 9, 10]]]
@@ -95,3 +96,56 @@ def test_several_norms_are_drawn_and_compared(capsys):
 def test_an_unknown_norm_names_the_options():
     with pytest.raises(ValueError, match=r"no option 'lyernorm' of .*; choose from .*ln"):
         main(["lyernorm"])
+
+
+@pytest.mark.parametrize(
+    ("name", "axes", "values"),
+    [
+        ("bn", "N, H, W", 8),
+        ("ln", "C", 4),
+        ("in", "H, W", 4),
+        ("seqn", "C, H, W", 16),
+        ("gn_sample", "part of C, H, W", 8),
+        ("none", "nothing", 1),
+    ],
+)
+def test_the_values_of_images_that_a_norm_pools(capsys, name, axes, values):
+    out = printed(capsys, name, "--layout", "images")
+    assert f"Pools over {axes}: {values} values" in " ".join(out.split())
+    drawing = out[out.index("channel 1") :]
+    assert drawing.count("#") == values - 1 and drawing.count("*") == 1
+
+
+@pytest.mark.parametrize(
+    ("name", "steps"),
+    [
+        ("pre", "norm -> attention -> add -> norm -> feed-forward -> add"),
+        ("post", "attention -> add -> norm -> feed-forward -> add -> norm"),
+        ("sandwich", "norm -> attention -> norm -> add -> norm -> feed-forward -> norm -> add"),
+        ("reordered", "attention -> norm -> add -> feed-forward -> norm -> add"),
+        ("resi_dual", "more than one stream"),
+    ],
+)
+def test_a_placement_is_drawn_with_the_order_of_its_steps(name, steps):
+    found = wiring(next(option for option in options("placement") if option.name == name))
+    assert found.follows["a layer of an encoder"].startswith(steps)
+    assert any("sub-layer" in line for line in found.sections[0].drawing)
+    assert found.follows["after the last layer"] == ("no norm" if name == "post" else "a norm")
+
+
+def test_two_placements_are_drawn_and_compared(capsys):
+    out = printed(capsys, "placement=pre", "post")
+    assert out.index("x ---+--> norm --> sub-layer") < out.index("x ---+--> sub-layer --> dropout")
+    assert "Steps" in out and "normlab train placement=post" in out
+    with pytest.raises(ValueError, match=r"no option 'prae' of .*placement"):
+        main(["placement=prae"])
+
+
+def test_the_marks_of_a_class_are_z_scores(capsys):
+    out = printed(capsys, "bn", "ln", "--table", "marks")
+    rows = [line.split() for line in out.splitlines() if line.startswith("Ming")]
+    # Maths of the class: 95 75 55; the subjects of Ming: 95 60 85.
+    assert rows[0][4] == f"{20 / (800 / 3) ** 0.5:+.2f}"
+    assert rows[1][4] == f"{15 / (650 / 3) ** 0.5:+.2f}"
+    with pytest.raises(ValueError, match="show norms"):
+        main(["placement=pre", "--table", "marks"])
