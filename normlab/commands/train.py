@@ -252,7 +252,8 @@ def _sweep(cells: list[Cell], before: set[Path], processes: int | None, again: s
     if len(left) < len(cells):
         print(f"{len(cells) - len(left)} of {len(cells)} runs had already ended and are skipped")
     ended = carry_out_shown(Plan(left), processes, again=again) if left else []
-    folders = dict.fromkeys(cell.folder for cell in cells)
+    failed = {done.cell.folder for done in ended if done.failed}  # whose record is not of this run
+    folders = [cell.folder for cell in cells if cell.folder not in failed]
     if there := [str(folder) for folder in folders if (folder / RECORD_FILE).is_file()]:
         print()
         compare(there)

@@ -162,6 +162,14 @@ def test_a_sweep_trains_a_run_once_however_often_it_is_given(copied, corpus, tmp
     assert each_run_once(cells) == cells[:1]
 
 
+def test_a_sweep_shows_no_scores_of_another_text(copied, corpus, tmp_path, carry_out):
+    text = shutil.copytree(corpus, tmp_path / "text")
+    (text / "train.de").write_text((text / "train.de").read_text().replace("Hund", "Wolf"))
+    ended = carry_out("train", "-m", *tiny(text, tmp_path / "runs", *SAME))
+    assert ended.status == 1 and "was trained on other data: train.de differs" in ended.output
+    assert "bleu" not in ended.output
+
+
 def test_a_real_sweep_skips_what_is_finished_and_lists_what_failed(
     copied, corpus, tmp_path, carry_out
 ):
