@@ -18,6 +18,7 @@ from typing import Any, Literal
 
 from normlab.data.cache import file_checksum
 from normlab.data.corpus import REQUIRED, Source, load_tables, stream_lines
+from normlab.data.languages import language_of
 from normlab.errors import UserError
 
 _TEXTS = "data_dir to a file, or to a folder with train.txt, valid.txt and test.txt"
@@ -83,11 +84,16 @@ class CutDocuments(DocumentCorpus):
         values = {k: v for k, v in vars(self).items() if k[0] != "_" and k != "data_dir"}
         return f"{values} {RULES}"
 
+    @cached_property
+    def _rules(self) -> str:
+        """The code of the language whose rules cut paragraphs, whatever code the user gave."""
+        return language_of(self.language, "task.corpus.language").code
+
     def cut(self, lines: Iterable[str]) -> list[str]:
         """Return the sentences in lines of text."""
         if self.form == "sentences":
             return list(lines)
-        return [x for line in lines for x in split_sentences(line, language=self.language)]
+        return [x for line in lines for x in split_sentences(line, language=self._rules)]
 
 
 @dataclass(kw_only=True, eq=False)
@@ -105,6 +111,7 @@ class FolderDocuments(CutDocuments):
     licence = "as stated by the owner of the text"
 
     def __post_init__(self) -> None:
+        language_of(self.language, "task.corpus.language")
         if self.data_dir is None:
             raise UserError(f"set {_TEXTS}")
         place = Path(self.data_dir).expanduser()
@@ -206,6 +213,7 @@ class HubDocuments(CutDocuments):
     licence: str
 
     def __post_init__(self) -> None:
+        language_of(self.language, "task.corpus.language")
         self.label = f"{self.path} ({self.config})" if self.config else self.path
         self._place: tuple[str, str | None] = (self.path, self.config)
         if self.data_dir is not None:

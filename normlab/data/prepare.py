@@ -10,6 +10,7 @@ from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import Any
+from unicodedata import normalize
 
 import numpy as np
 import tokenizers
@@ -30,7 +31,7 @@ from normlab.data.vocabulary import (
 from normlab.errors import UserError
 
 PAIRS_FORMAT = "normlab.prepared/8"
-DOCUMENTS_FORMAT = "normlab.documents/7"
+DOCUMENTS_FORMAT = "normlab.documents/8"
 SAMPLE_CHARACTERS = 100_000_000  # at most this much text is used to learn a document vocabulary
 _PART, _DOCUMENTS = 10_000, 1_000  # lines and documents encoded at once
 _SIDES = ("source", "target")
@@ -327,7 +328,7 @@ def _encode_split(folder: Path, split: str, tokenizer: DocumentTokenizer) -> dic
             EncodedText.from_sentences(ids for ids, _ in encoded if ids),
             documents=ends(np.unique(owner[kept], return_counts=True)[1]),
             begins=np.fromiter((b for _, begins in encoded for b in begins), bool),
-            characters=np.fromiter(map(len, sentences), np.int32)[kept],
+            characters=np.fromiter((len(normalize("NFC", x)) for x in sentences), np.int32)[kept],
         ).append(folder, split)
     checksum = file_checksum(path)
     path.unlink()

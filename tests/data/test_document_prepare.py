@@ -1,6 +1,7 @@
 """Preparing documents: encoding, repeated documents, description, errors and the cache."""
 
 import hashlib
+import unicodedata
 from itertools import pairwise
 
 import pytest
@@ -110,6 +111,16 @@ def test_sentences_without_a_token_are_left_out():
     assert train.documents.tolist() == [0, 2, 3]
     assert train.characters.tolist() == [12, 8, 6]
     assert (train.text.lengths > 0).all()
+
+
+def test_text_in_another_normal_form_has_as_many_characters():
+    sentences = ["Die M\u00fche l\u00f6st \u00dcbel.", "\ud55c\uad6d\uc5b4"]
+    counts = []
+    for form in ("NFC", "NFD"):
+        document = [unicodedata.normalize(form, x) for x in sentences]
+        prepared = prepare(Given({**SPLITS, "train": [document, *SPLITS["train"]]}))
+        counts.append(prepared.splits["train"].characters.tolist())
+    assert counts[0] == counts[1] and counts[0][:2] == [len(x) for x in sentences]
 
 
 def test_a_split_without_any_token_is_refused(cache):

@@ -143,6 +143,18 @@ def test_the_key_of_a_folder_depends_on_content_and_settings_but_not_on_the_path
     assert folder_documents(two).key() != key
 
 
+def test_paragraphs_are_cut_by_the_rules_of_a_language_under_each_of_its_codes(tmp_path):
+    text = "\u6211\u559c\u6b22\u3002\u4f60\u597d\u5417\uff1f\u597d\u3002"
+    (tmp_path / "a.txt").write_text(f"{text}\n\nOne. Two.\n", "utf-8")
+    found = [
+        [*folder_documents(tmp_path, form="paragraphs", language=code).documents()]
+        for code in ("zh", "cmn", "zho_Hans")
+    ]
+    assert found[0] == found[1] == found[2]
+    with pytest.raises(ValueError, match=r"task\.corpus\.language=cn .*Did you mean zh\?"):
+        folder_documents(tmp_path, language="cn")
+
+
 def test_missing_files_of_a_folder_are_named(tmp_path):
     with pytest.raises(ValueError, match=r"set data_dir to a file, .* with train\.txt"):
         folder_documents(None)
