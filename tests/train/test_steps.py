@@ -15,7 +15,7 @@ from normlab.config.folders import CONFIG_DIR
 from normlab.config.registry import instantiate, option_names
 from normlab.norms.base import running_norms
 from normlab.probes.base import Probe, ProbeGroup, StepView
-from normlab.train.build import parameter_kinds
+from normlab.train.build import optimizer_kinds
 from normlab.train.checkpoint import load_checkpoint
 from tests.tiny_runs import QUICK, tiny
 from tests.train.trainers import (
@@ -70,7 +70,7 @@ def test_a_smaller_rate_moves_a_kind_less_and_zero_freezes_it(corpus: Path, tmp_
     found = {group.get("rate", 1.0): group["lr"] for group in trainer.optimizer.param_groups}
     assert found == {rate: rate * trainer.schedule(1) for rate in (1.0, 0.0, 0.5)}
     after = weights(trainer.model)
-    for parameter, kind in parameter_kinds(trainer.model):
+    for parameter, kind in optimizer_kinds(trainer.model):
         (name,) = (name for name, p in trainer.model.named_parameters() if p is parameter)
         assert kind != "norm" or torch.equal(after[name], before[name]), name
     assert any(not torch.equal(after[name], before[name]) for name in after)
