@@ -1,10 +1,10 @@
-"""Records the calls of modules and of functional norms in a forward pass, in order."""
+"""Runs a model, and records the calls of modules and of functional norms, in order."""
 
 import inspect
 import sys
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import partial
 from types import FunctionType
@@ -13,10 +13,13 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
+from torch.backends import mha
 from torch.overrides import TorchFunctionMode
 from torch.utils._pytree import tree_map
 
 from normlab.any_model.example import Example, Forward, run
+from normlab.any_model.outputs import Outputs
+from normlab.any_model.restore import unchanged
 
 OVER_FEATURES = ("layer_norm", "rms_norm")
 OVER_POSITIONS = ("group_norm", "batch_norm", "instance_norm")
@@ -49,17 +52,68 @@ def inside(name: str, outer: str) -> bool:
     return name != outer and (not outer or name.startswith(f"{outer}."))
 
 
-def record(
-    model: nn.Module,
-    example: Example,
-    forward: Forward | None,
-    keep: Callable[[str, nn.Module], bool] = lambda name, module: True,
-) -> tuple[list[Call], Tensor]:
-    """Return the calls of all modules, or those that `keep` selects, and the output to compare.
+class Runner:
+    """Runs a model, from the same state in every pass."""
 
-    Calls are in the order in which they begin. A tensor that several modules see is copied once.
-    """
-    calls: list[Call] = []
+    def __init__(self, model: nn.Module, forward: Forward | None = None, state: Any = None) -> None:
+        self.model, self.forward, self.state = model, forward, state
+
+    def __call__(self, example: Example, *contexts: AbstractContextManager[Any]) -> Outputs:
+        """Return the outputs of a pass in some contexts, which are entered once state is restored.
+
+        Raises ModelFailed if the model raises an exception, UserError if there is no float tensor.
+        """
+        if self.state is not None:
+            self.state.restore()
+        with ExitStack() as stack, torch.no_grad():
+            for context in contexts:
+                stack.enter_context(context)
+            return run(self.model, example, self.forward)
+
+    @contextmanager
+    def changed(self, change: Callable[[], object]) -> Iterator[None]:
+        """Run passes of a changed model, from whatever state it is in; then undo the change."""
+        state, self.state = self.state, None
+        try:
+            with unchanged(self.model):
+                change()
+                yield
+        finally:
+            self.state = state
+
+    def record(
+        self,
+        example: Example,
+        *contexts: AbstractContextManager[Any],
+        keep: Callable[[str, nn.Module], bool] = lambda name, module: True,
+    ) -> tuple[list[Call], Outputs]:
+        """Return the calls of all modules, or those that `keep` selects, and the outputs.
+
+        Calls are in the order in which they begin. A tensor that several modules see is copied
+        once. The calls of a pass that fails are lost. torch's fused encoder layers are not used,
+        as they call no modules.
+        """
+        calls: list[Call] = []
+        outputs = self(example, slow_path(), *contexts, _recording(self.model, calls, keep))
+        return calls, outputs
+
+
+@contextmanager
+def slow_path() -> Iterator[None]:
+    """Run torch's encoder layers module by module."""
+    former = mha.get_fastpath_enabled()
+    mha.set_fastpath_enabled(False)
+    try:
+        yield
+    finally:
+        mha.set_fastpath_enabled(former)
+
+
+@contextmanager
+def _recording(
+    model: nn.Module, calls: list[Call], keep: Callable[[str, nn.Module], bool]
+) -> Iterator[None]:
+    """Append a copy of each call of the selected modules to `calls`."""
     under_way: list[Call] = []
     counts: Counter[str] = Counter()
     copies: dict[tuple[int, int], tuple[Tensor, Tensor]] = {}
@@ -78,13 +132,13 @@ def record(
     def leave(module: nn.Module, args: Any, output: Any) -> None:
         under_way.pop().output = tree_map(copy, output)
 
-    with ExitStack() as hooks, torch.no_grad():
+    with ExitStack() as hooks:
         for name, module in model.named_modules():
-            if keep(name, module):
+            if keep(name, module) and not isinstance(module, torch.jit.ScriptModule):
                 before = module.register_forward_pre_hook(partial(enter, name), with_kwargs=True)
                 hooks.callback(before.remove)
                 hooks.callback(module.register_forward_hook(leave).remove)
-        return calls, run(model, example, forward)
+        yield
 
 
 class Functional(nn.Module):

@@ -1,74 +1,125 @@
-"""The model under inspection: how far its output moves, and which module moves it."""
+"""The model under inspection, and how far its outputs move between two passes."""
 
 from collections import Counter
-from collections.abc import Sequence
-from contextlib import nullcontext
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
 from torch.backends import mha
 
-from normlab.any_model.example import Example, Forward, Overlap, run
+from normlab.any_model.calls import Runner
+from normlab.any_model.example import Example
 from normlab.any_model.float64 import widened
 from normlab.any_model.movement import moved
 from normlab.any_model.norms import FoundNorm, find_norms
+from normlab.any_model.outputs import Outputs, Overlap, comparable
 from normlab.errors import UserError
 
 LEAK = 1e-9
 """The largest movement in float64 that can be rounding."""
+BLIND = 1e-4
+"""The movement that float32 rounding can cause or hide, where float64 cannot be used."""
+TABLES = 2e-6
+"""The movement from constants rounded to float32, as those of rotary positions: padding on the left
+shifts positions, so it changes which of them are used.
+"""
+
+
+class Comparison(NamedTuple):
+    """Two passes whose outputs should agree where they overlap.
+
+    `within` is the base without its padding, if only real positions count.
+    """
+
+    variant: Example
+    base: Example
+    overlap: Overlap
+    within: Example | None = None
 
 
 @dataclass(frozen=True)
 class Moved:
     """How far an output moves: in float64 (`wide`) and in the model's dtype (`narrow`).
 
-    `argmax` is the share of positions whose argmax changes, in the model's dtype.
+    `argmax` is the share of positions whose argmax changes, in the model's dtype. `output` is the
+    name of the output that moves most.
     """
 
     wide: float
     narrow: float
     argmax: float
+    output: str
 
 
 @dataclass(eq=False)
 class Examination:
-    """A model in eval mode with the example to run, and the user's batches, forward and loss.
+    """A model in eval mode with the example to run, and the user's batches and loss.
 
-    Row 0's outputs alone and in its batch are cached; `shape` is that of the whole batch's output.
+    `narrowed` has the reasons why float64 was not used, and `compared` the outputs that were.
     """
 
-    model: nn.Module
+    runner: Runner
     example: Example
     batches: Sequence[Any]
-    forward: Forward | None = None
     loss: Any = None
     causal: bool | None = None
-    shape: Sequence[int] = ()
-    _outputs: dict[Any, Tensor] = field(default_factory=dict)
+    narrowed: dict[str, None] = field(default_factory=dict)
+    compared: dict[str, None] = field(default_factory=dict)
+    _outputs: dict[Any, Outputs] = field(default_factory=dict)
+    _variants: dict[Any, Example] = field(default_factory=dict)
+
+    @property
+    def model(self) -> nn.Module:
+        """The model."""
+        return self.runner.model
 
     @property
     def title(self) -> str:
-        """What is examined: the model's class, size and dtype, and the rows."""
+        """What was examined and compared: the model's class, size and dtype, rows and outputs."""
         size = sum(each.numel() for each in self.model.parameters())
-        rows, length = self.example.size, self.example.length
-        shown = f"{rows} rows" + f" of up to {length:,} positions" * bool(length)
-        return f"{type(self.model).__name__}, {size:,} parameters in {self.dtype}; {shown}"
+        real, length = len(self.example.numbers), self.example.length
+        numbers = [str(self.example.numbers[n]) for n in sorted(self.rows) if n < real]
+        rows = f"{'row' if len(numbers) == 1 else 'rows'} {_listed(numbers)} of {real}"
+        if made := self.example.size - real:
+            rows += f" and {made} made up"
+        rows += f", of up to {length:,} positions" * bool(length)
+        outputs, more = [*self.compared][:4], len(self.compared) - 4
+        outputs += [f"{more} more"] * (more > 0)
+        shown = f"; compared: {rows}" + f"; outputs {_listed(outputs)}" * bool(outputs)
+        return f"{type(self.model).__name__}, {size:,} parameters in {self.dtype}{shown}"
 
     @property
     def dtype(self) -> str:
         """The dtype of most weights: `bfloat16`."""
+        return str(self.torch_dtype)[6:]
+
+    @property
+    def torch_dtype(self) -> torch.dtype:
+        """The dtype of most weights."""
         sizes: Counter[torch.dtype] = Counter()
         for weight in self.model.parameters():
             sizes[weight.dtype] += weight.numel()
-        return str(sizes.most_common(1)[0][0] if sizes else torch.get_default_dtype())[6:]
+        return sizes.most_common(1)[0][0] if sizes else torch.get_default_dtype()
+
+    @property
+    def rounding(self) -> float:
+        """The largest movement that can be rounding in the model's dtype: 4 sqrt(eps)."""
+        return 4 * torch.finfo(self.torch_dtype).eps ** 0.5
 
     @property
     def blind(self) -> bool:
-        """Whether the device has no float64."""
-        return self.example.device.type == "mps"
+        """Whether some operation, or the device, has no float64."""
+        return self.example.device.type == "mps" or bool(self.narrowed)
+
+    @property
+    def rows(self) -> list[int]:
+        """The rows to examine: the longest one, the first, the last and the middle one."""
+        size = self.example.size
+        return [*dict.fromkeys((self.example.lead, 0, size - 1, size // 2))]
 
     @property
     def fast_paths(self) -> tuple[bool, ...]:
@@ -77,73 +128,135 @@ class Examination:
         has = any(isinstance(module, fused) for module in self.model.modules())
         return (False, True) if has and mha.get_fastpath_enabled() else (False,)
 
-    @cached_property
-    def alone(self) -> Example:
-        """Row 0 without the other rows."""
-        return self.example.alone()
+    @property
+    def lead(self) -> Example:
+        """The longest row, without the other rows and without its padding."""
+        return self.alone(self.example.lead)
+
+    def alone(self, row: int) -> Example:
+        """Return a row without the other rows, and without its padding."""
+        return self._variants.setdefault(("alone", row), self.example.alone(row))
+
+    def one(self, row: int) -> Example:
+        """Return a row without the other rows, but with its padding."""
+        if self.example.lengths[row] == self.example.length:
+            return self.alone(row)
+        return self._variants.setdefault(("one", row), self.example.one(row))
+
+    def keep(self, variant: Example) -> None:
+        """Keep the outputs of a variant that is compared more than once."""
+        self._variants["kept", len(self._variants)] = variant
+
+    def number(self, row: int) -> str:
+        """Return a row's number in the user's batch."""
+        numbers = self.example.numbers
+        return str(numbers[row]) if row < len(numbers) else f"{row} (made up)"
+
+    def all_moved(self, comparisons: Mapping[str, Comparison]) -> dict[str, Moved]:
+        """Return the movements of all comparisons that the model can run.
+
+        Raises the first UserError if it can run none of them.
+        """
+        found: dict[str, Moved] = {}
+        errors: list[UserError] = []
+        for name, comparison in comparisons.items():
+            try:
+                found[name] = self.moved(comparison)
+            except UserError as error:
+                errors.append(error)
+        if errors and not found:
+            raise errors[0]
+        return found
 
     @cached_property
     def norms(self) -> list[FoundNorm]:
         """All norms that a forward pass calls."""
-        return find_norms(self.model, self.example, self.forward)
+        return find_norms(self.runner, self.example)
 
-    def output(self, variant: Example, *, wide: bool = False, fast: bool = False) -> Tensor:
-        """Return row 0's output for a variant, at the real positions of row 0 alone.
+    def outputs(self, variant: Example, *, wide: bool = False, fast: bool = False) -> Outputs:
+        """Return the outputs of a pass; those of the rows and of the batch are kept.
 
-        Raises ModelFailed if the model fails, UserError if its output has other axes.
+        Raises ModelFailed if the model fails, UserError if it returns no float tensor.
         """
         key = variant, wide, fast
         if key in self._outputs:
             return self._outputs[key]
-        former = mha.get_fastpath_enabled()
+        mode = widened() if wide else nullcontext()
+        with _fast_path(fast), mode as float64:
+            found = self.runner(variant)
+        if float64:
+            self.narrowed |= dict.fromkeys(sorted(float64.narrowed))
+        if variant in self._variants.values() or variant is self.example:
+            self._outputs[key] = found
+        return found
+
+    def moved(self, comparison: Comparison) -> Moved:
+        """Return how far the outputs of two passes are apart; the one that moves most counts.
+
+        With several fast paths, the largest movement counts. torch's fused layers make tensors that
+        have no float64, so their movement counts only if it is above what rounding can cause.
+        """
+        found = self._moved(comparison, False)
+        if True not in self.fast_paths:
+            return found
         try:
-            mha.set_fastpath_enabled(fast)
-            with torch.no_grad(), widened() if wide else nullcontext():
-                y = run(self.model, variant, self.forward)
-        finally:
-            mha.set_fastpath_enabled(former)
-        if variant is self.example:
-            self.shape = y.shape
-        if variant is not self.alone:
-            y = variant.overlap(y, self.output(self.alone, wide=wide, fast=fast))[0].clone()
-        if variant in (self.alone, self.example):
-            self._outputs[key] = y
-        return y
+            fast = self._moved(comparison, True)
+        except UserError:
+            return found
+        return max(found, fast, key=lambda each: each.wide)
 
-    def moved(self, variant: Example, base: Example | None = None) -> Moved:
-        """Return how far a variant's output is from a base's, by default from row 0's alone.
+    def _moved(self, comparison: Comparison, fast: bool) -> Moved:
+        variant, base, overlap, within = comparison
 
-        With several fast paths, the largest movement counts.
-        """
+        def passes(wide: bool) -> dict[str, tuple[Tensor, Tensor]]:
+            y, y0 = (self.outputs(x, wide=wide, fast=fast) for x in (variant, base))
+            names = comparable(y0, y, y0, overlap)
+            if not names:
+                raise UserError("the two passes have no output in common")
+            pairs = {name: overlap.nearest(y[name], y0[name]) for name in names}
+            if within is None or within is base:
+                return pairs
+            real, inside = self.outputs(within), Overlap(overlap.side)
+            return {
+                name: tuple(inside(each, real[name])[0] for each in pair)
+                for name, pair in pairs.items()
+            }
 
-        def outputs(wide: bool, fast: bool) -> tuple[Tensor, Tensor]:
-            y0 = self.output(base or self.alone, wide=wide, fast=fast)
-            return self.output(variant, wide=wide, fast=fast), variant.overlap(y0, y0)[0]
+        narrow = passes(False)
+        self.compared |= dict.fromkeys(narrow)
+        by_name = {name: moved(*pair) for name, pair in narrow.items()}
+        wide = dict(by_name)
+        if self.example.device.type != "mps":
+            try:
+                wide = {name: moved(*pair) for name, pair in passes(True).items()}
+            except UserError as error:
+                if fast:  # nested tensors
+                    wide = {n: x if x > self.rounding else 0.0 for n, x in by_name.items()}
+                else:
+                    self.narrowed[f"the model ({error})"] = None
+        name = max(wide, key=lambda each: (wide[each], by_name.get(each, 0.0)))
+        pair = narrow.get(name) or next(iter(narrow.values()))
+        return Moved(wide[name], by_name.get(name, 0.0), _argmax(*pair), name)
 
-        found: list[Moved] = []
-        for fast in self.fast_paths:
-            y, y0 = outputs(False, fast)
-            narrow = moved(y, y0)
-            wide = narrow if self.blind else moved(*outputs(True, fast))
-            found.append(Moved(wide, narrow, _argmax(y, y0)))
-        return max(found, key=lambda each: each.wide)
+    def narrow_movement(self, comparison: Comparison) -> float:
+        """Return how far the outputs of two passes are apart in the model's dtype."""
+        variant, base, overlap, _ = comparison
+        y, y0 = self.outputs(variant), self.outputs(base)
+        return max(moved(*overlap.nearest(y[n], y0[n])) for n in comparable(y0, y, y0, overlap))
 
-    def rounding(self) -> Moved:
-        """Return how far the shortest row alone is from the same row in its batch.
 
-        Only the model's dtype is used: without leaks, this is rounding. Raises UserError if the
-        row is too short for the model, or the output has no batch axis.
-        """
-        example, last = self.example, self.example.size - 1
-        alone = self.output(self.alone).shape
-        with torch.no_grad():
-            batch = run(self.model, example, self.forward)
-            y0 = run(self.model, example.alone(last), self.forward)
-        axes = [n for n, size in enumerate(alone) if size != batch.shape[n]]
-        if not axes:
-            raise UserError("the output has no batch axis")
-        y, y0 = Overlap(example.side)(batch.narrow(axes[0], last, 1), y0)
-        return Moved(0.0, moved(y, y0), _argmax(y, y0))
+def _listed(words: Sequence[str]) -> str:
+    return " and ".join(filter(None, (", ".join(words[:-1]), *words[-1:])))
+
+
+@contextmanager
+def _fast_path(fast: bool) -> Iterator[None]:
+    former = mha.get_fastpath_enabled()
+    mha.set_fastpath_enabled(fast)
+    try:
+        yield
+    finally:
+        mha.set_fastpath_enabled(former)
 
 
 def _argmax(y: Tensor, y0: Tensor) -> float:

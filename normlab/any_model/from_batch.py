@@ -4,27 +4,21 @@ import inspect
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from itertools import islice
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
 
 from normlab.any_model.example import Example, Forward, Key
+from normlab.any_model.masks import KINDS, MADE, check_mask, find_mask, kind_of, under_padding
 from normlab.errors import UserError
 
-MASKS = {
-    **dict.fromkeys(("attention_mask", "padding_mask", "input_mask", "mask"), "real"),
-    **dict.fromkeys(("input_features_mask", "feature_attention_mask"), "real"),
-    **dict.fromkeys(("src_key_padding_mask", "key_padding_mask"), "padding"),
-    **dict.fromkeys(("lengths", "length", "input_lengths", "seq_lengths"), "lengths"),
-}
-_MADE = ("attention_mask", "src_key_padding_mask")
-"""Masks to add if the batch has none and the model takes one: they mark all positions as real."""
 _TOKENS = ("input_ids", "inputs_embeds", "input_values", "input_features")
 _LIMITS = ("max_position_embeddings", "n_positions", "max_source_positions")
 """Entries of a config that limit the number of positions, padding included."""
 SAMPLES = 320
 """Audio samples that count as one position: 20 ms at 16 kHz, a frame of most speech models."""
+FEWEST_ROWS = 3  # two would not do: batch norm maps any two values to -1 and 1
 KEPT = 8  # at most so many batches are used for statistics and calibration
 
 
@@ -41,14 +35,22 @@ def first_batches(batches: Any) -> list[Any]:
     return found
 
 
+class Axes(NamedTuple):
+    """The axes of the main input that hold the rows and the positions, as far as they are known."""
+
+    rows: int | None = None
+    positions: int | None = None
+
+
 def example_of(
     model: nn.Module,
     batch: Any,
     *,
     forward: Forward | None = None,
-    mask: str | int | Tensor | None = None,
-    rows: int = 4,
-    tokens: int = 128,
+    mask: Any = None,
+    axes: Axes = Axes(),  # noqa: B008
+    max_rows: int = 4,
+    max_positions: int = 128,
 ) -> Example:
     """Return a batch's longest rows as an example, cut to the real positions of the longest one.
 
@@ -61,26 +63,71 @@ def example_of(
     if values.get("past_key_values") is not None:
         raise UserError("past_key_values: a cache holds tokens of earlier calls; leave it out")
     named = {k: names[k] if isinstance(k, int) and k < len(names) else str(k) for k in values}
-    key, kind = _mask(values, named, mask.to(device) if isinstance(mask, Tensor) else mask)
+    key, kind = find_mask(values, named, mask.to(device) if isinstance(mask, Tensor) else mask)
     inputs = [k for k in named if k != key and isinstance(values[k], Tensor) and values[k].ndim]
+    inputs = [k for k in inputs if "mask" not in named[k]] or inputs
     if not inputs:
         raise UserError(f"the inputs have no tensor: {', '.join(named.values()) or 'nothing'}")
     main = min(inputs, key=lambda k: (*_TOKENS, named[k]).index(named[k]))
     x, marks = values[main], values[key] if kind else None
     if not x.numel():
         raise UserError(f"{named[main]} is empty: it has the shape {[*x.shape]}")
-    axis = _token_axis(model, x, named[main], marks)
+    if axes.rows is not None and not -x.ndim <= axes.rows < x.ndim:
+        raise UserError(f"rows={axes.rows}: {named[main]} has the shape {[*x.shape]}")
+    axis = axes.positions
+    if axis is None:
+        axis = _token_axis(model, x, named[main], marks, axes.rows)
+    row_axis = axes.rows if axes.rows is not None else int(axis == 0)
     length = 0 if axis is None else x.shape[axis]
-    size = x.shape[int(axis == 0)] if marks is None else len(marks)
-    made = next((name for name in _MADE if name in names and name not in named.values()), None)
+    size = x.shape[row_axis] if marks is None else len(marks)
+    if kind == "?":
+        kind = kind_of(
+            model, x if row_axis == 0 else x.transpose(0, 1), values[key], named.get(key, "")
+        )
+    if kind in ("real", "padding"):
+        check_mask(values[key], named.get(key, "mask"), kind)
+    made = next((name for name in MADE if name in names and name not in named.values()), None)
     if not kind and length and made:
-        key, kind = made, MASKS[made]
+        key, kind = made, KINDS[made]
         real = torch.ones(size, length, dtype=torch.long, device=device)
         values[made], named[made] = real if kind == "real" else real == 0, made
+    by_row, by_token = _axes(values, named, config, size, length)
+    if values[main].shape[row_axis : row_axis + 1] == (size,):
+        by_row[main] = row_axis
+    if axis is not None:
+        by_token[main] = axis
+    if main not in by_row:
+        raise UserError(f"{named[main]} has the shape {[*x.shape]}, but the mask has {size} rows")
+    special = frozenset(special_ids(config)) if not x.is_floating_point() else frozenset()
+    example = Example(values, type(batch), by_row, by_token, key, kind, special=special)
+    return _cut(_filled(example, main, named, config), config, max_rows, max_positions)
+
+
+def _filled(example: Example, main: Key, named: Mapping[Key, str], config: Any) -> Example:
+    """Return an example with its padding: on which side it is, and which values are under it."""
+    values, pads = example.values, ~example.real
+    pad, x = getattr(config, "pad_token_id", None), values[main]
+    if isinstance(pad, int) and pads.any() and torch.equal(x == pad, ~pads):
+        raise UserError(
+            f"{named.get(example.mask, 'mask')} marks only the padding of {named[main]} "
+            f"(pad_token_id {pad}) as real: invert it"
+        )
+    left = bool(example.length) and int(pads[:, 0].sum()) > int(pads[:, -1].sum())
+    fill = {k: _fill(values[k], pads, pad) for k in example.content if k in example.tokens}
+    others = [k for k in example.tokens if "mask" in named.get(k, "") and k != example.mask]
+    fill |= {k: under_padding(values[k], pads, ~pads) for k in others}
+    side = "left" if left else "right"
+    return replace(example, side=side, fill=fill, has_padding=bool(pads.any()))
+
+
+def _axes(
+    values: Mapping[Key, Any], named: Mapping[Key, str], config: Any, size: int, length: int
+) -> tuple[dict[Key, int], dict[Key, int]]:
+    """Return the batch axis and the token axis of each input that has them."""
     by_row: dict[Key, int] = {}
     by_token: dict[Key, int] = {}
-    is_encoder_decoder = getattr(config, "is_encoder_decoder", False)
-    of_decoder = ("decoder", "labels") if is_encoder_decoder else ("decoder",)
+    encodes = getattr(config, "is_encoder_decoder", False) or "src" in named.values()
+    of_decoder = ("decoder", "labels", "tgt") if encodes else ("decoder",)
     for k, each in values.items():
         shape = [*each.shape] if isinstance(each, Tensor) else []
         if length and size != length and shape[:2] == [length, size]:
@@ -91,22 +138,22 @@ def example_of(
         axes = [n for n in range(1, len(shape)) if shape[n] == length]
         if axes and shape[0] in (1, size) and not named.get(k, "").startswith(of_decoder):
             by_token[k] = axes[0]
-    if main not in by_row:
-        raise UserError(f"{named[main]} has the shape {[*x.shape]}, but the mask has {size} rows")
-    example = Example(values, type(batch), by_row, by_token, key, kind)
-    pads = ~example.real
-    pad = getattr(config, "pad_token_id", None)
-    if isinstance(pad, int) and pads.any() and torch.equal(x == pad, ~pads):
-        raise UserError(
-            f"{named.get(key, 'mask')} marks only the padding of {named[main]} (pad_token_id "
-            f"{pad}) as real: invert it"
-        )
-    left = bool(length) and int(pads[:, 0].sum()) > int(pads[:, -1].sum())
-    fill = {k: _fill(values[k], pads, pad) for k in example.content if k in by_token}
-    example = replace(
-        example, side="left" if left else "right", fill=fill, has_padding=bool(pads.any())
-    )
-    return _cut(example, config, rows, tokens)
+    return by_row, by_token
+
+
+def special_ids(config: Any) -> set[int]:
+    """Return the ids in a config, and in those inside it, of placeholders and marks."""
+    entries = config.to_dict() if hasattr(config, "to_dict") else {}
+    found: set[int] = set()
+    todo = [entries] if isinstance(entries, dict) else []
+    while todo:
+        for name, value in todo.pop().items():
+            if isinstance(value, dict):
+                todo.append(value)
+            elif str(name).endswith(("token_id", "token_index", "token_ids")):
+                several = value if isinstance(value, list) else [value]
+                found |= {each for each in several if type(each) is int and each >= 0}
+    return found
 
 
 def values_of(batch: Any, device: torch.device) -> dict[Key, Any]:
@@ -123,41 +170,12 @@ def _fill(x: Tensor, pads: Tensor, pad: Any) -> int | float:
     return pad if isinstance(pad, int) and not x.is_floating_point() else 0
 
 
-def _mask(values: dict[Key, Any], named: Mapping[Key, str], mask: Any) -> tuple[Key, str]:
-    """Return the key and kind of the mask of real tokens; a mask tensor is added to `values`."""
-    if mask is None:
-        keys = [k for k, name in named.items() if name in MASKS and isinstance(values[k], Tensor)]
-        if not keys:
-            return None, ""
-    elif isinstance(mask, Tensor):
-        keys, values[None] = [None], mask
-    else:
-        keys = [key for key, name in named.items() if mask in (key, name)]
-        if not keys:
-            raise UserError(f"mask={mask!r}: the inputs are {', '.join(named.values())}")
-    key = keys[0]
-    name, given = named.get(key, "mask"), values[key]
-    if not isinstance(given, Tensor) or given.ndim not in (1, 2):
-        shape = [*given.shape] if isinstance(given, Tensor) else type(given).__name__
-        raise UserError(f"{name} is {shape}: a mask has the shape [rows, positions]")
-    if given.ndim == 1:
-        return key, "lengths"
-    kind = "padding" if MASKS.get(name) == "padding" else "real"
-    odd = given[(given != 0) & (given != 1)]
-    if len(odd) and not (kind == "padding" and bool((odd == -torch.inf).all())):
-        raise UserError(
-            f"{name} has the value {odd[0].item():.4g}: give 1 for real tokens and 0 for padding "
-            "(a mask that is added to attention scores cannot be used here)"
-        )
-    empty = ((given != 0) == (kind == "padding")).all(1).nonzero().flatten().tolist()
-    if empty:
-        marks = "True for padding" if kind == "padding" else "1 for real tokens"
-        raise UserError(f"{name}: row {empty[0]} is all padding; is it inverted? Give {marks}")
-    return key, kind
-
-
-def _token_axis(model: nn.Module, x: Tensor, name: str, mask: Tensor | None) -> int | None:
+def _token_axis(
+    model: nn.Module, x: Tensor, name: str, mask: Tensor | None, rows: int | None
+) -> int | None:
     """Return the token axis of the main input, or None if it has none."""
+    if rows == 1:
+        return 0
     if mask is not None and mask.ndim == 2:
         size, length = mask.shape
         axes = [n for n in range(1, x.ndim) if x.shape[n] == length]
@@ -166,9 +184,18 @@ def _token_axis(model: nn.Module, x: Tensor, name: str, mask: Tensor | None) -> 
         if not axes:
             raise UserError(f"{name} {[*x.shape]} has no token axis of its mask's length {length}")
         return axes[0]
+    if mask is not None and x.ndim > 1:
+        if rows is None and len(mask) != x.shape[0] and len(mask) == x.shape[1]:
+            return 0
+        longest = float(mask.max())  # lengths in positions, or in shares of the longest
+        sizes = {n: x.shape[n] for n in range(1, x.ndim)}
+        if longest > 1 and sizes[1] != longest:
+            return next((n for n, size in sizes.items() if size >= longest), 1)
     kinds = (nn.RNNBase, nn.MultiheadAttention)
-    if type(model).__module__.startswith("torch.nn") and any(
-        isinstance(module, kinds) and not module.batch_first for module in model.modules()
+    if (
+        rows is None
+        and type(model).__module__.startswith("torch.nn")
+        and any(isinstance(module, kinds) and not module.batch_first for module in model.modules())
     ):
         return 0
     bins = getattr(getattr(model, "config", None), "num_mel_bins", None)
@@ -182,23 +209,23 @@ def _token_axis(model: nn.Module, x: Tensor, name: str, mask: Tensor | None) -> 
 
 
 def _cut(example: Example, config: Any, rows: int, tokens: int) -> Example:
-    """Return the longest rows, cut to the real positions of the first of them."""
-    order = example.real.sum(1).argsort(descending=True, stable=True)[:rows]
+    """Return the longest rows in the batch's order, cut to the real positions of the longest."""
+    longest = example.real.sum(1).argsort(descending=True, stable=True)[:rows]
+    order = longest.sort().values
     example = example.change(example.rows, lambda k, x: x.index_select(example.rows[k], order))
+    example = replace(example, numbers=(*order.tolist(),))
     if example.length:
-        start, stop = (int(n) for n in example.real[0].nonzero().flatten()[[0, -1]])
+        lead = example.real[example.lead]
+        start, stop = (int(n) for n in lead.nonzero().flatten()[[0, -1]])
         floats = [example.values[k] for k in example.content if k in example.tokens]
         floats = [x for x in floats if x.is_floating_point()]
         config = getattr(config, "text_config", config)
         limits = [] if floats else [getattr(config, name, None) for name in _LIMITS]
         limits = [n for n in limits if isinstance(n, int) and n > 0]  # XLNet has -1
-        longest = min([tokens, *(n * 2 // 3 for n in limits)])
+        most = min([tokens, *(n * 2 // 3 for n in limits)])
         if any(x.ndim == 2 or x.shape[1] == 1 for x in floats):
-            longest = tokens * SAMPLES
+            most = tokens * SAMPLES
         if example.side == "left":
-            start = max(start, stop + 1 - longest)
-        example = example.cut(example.tokens, start, min(stop + 1, start + longest))
-    if example.size == 1:  # add a second row, with other values
-        double = example.change(example.rows, lambda k, x: torch.cat([x, x], example.rows[k]))
-        return double.with_other_rows()
-    return example
+            start = max(start, stop + 1 - most)
+        example = example.cut(example.tokens, start, min(stop + 1, start + most))
+    return example.with_more_rows(FEWEST_ROWS)

@@ -25,10 +25,12 @@ from normlab.any_model.calls import (
     Call,
     Functional,
     Functionals,
+    Runner,
     inside,
-    record,
 )
-from normlab.any_model.example import Example, Forward, ModelFailed
+from normlab.any_model.example import Example, ModelFailed
+from normlab.any_model.outputs import tensors
+from normlab.errors import UserError
 from normlab.norms.base import Norm
 
 AXES = ("batch", "position", "feature")
@@ -39,6 +41,7 @@ _CHANGES = (_LARGE, -777.0)  # times the input's RMS; an output that one happens
 # as its normalized value stays the same, is moved by the other
 _MOVED = 1e-4  # relative change; far above rounding in float32, in which many norms compute
 _SAME = 0.03  # largest effect of doubling the input, as a share of the effect of noise
+_ROWS = 3
 _POSITIONS = 16  # enough positions to see what a norm pools over
 _FEW = 4  # most parameters, per output value of a row, in a norm of an unknown class
 _FEATURE, _POSITION, _BATCH = (frozenset({axis}) for axis in ("feature", "position", "batch"))
@@ -102,6 +105,16 @@ class FoundNorm:
         return words if later == mine.pools else f"{words} (evaluation: {axes_in_words(later)})"
 
 
+def copied(module: nn.Module) -> nn.Module:
+    """Return a deep copy, also of a module with tensors that a computation left behind.
+
+    `weight_norm` keeps such a weight, and torch copies only tensors without a history.
+    """
+    held = (x for each in module.modules() for x in tensors([*vars(each).values()]))
+    memo = {id(x): x.detach().clone() for x in held if not x.is_leaf}
+    return copy.deepcopy(module, memo)
+
+
 class _Trial:
     """A copy of a called module with gains of 1, in another dtype, run with other inputs."""
 
@@ -109,7 +122,7 @@ class _Trial:
         def cast(x: Tensor) -> Tensor:
             return x.to(dtype) if x.is_floating_point() else x
 
-        self.module = copy.deepcopy(call.module).to(dtype)
+        self.module = copied(call.module).to(dtype)
         self.gains = [parameter.data.clone() for parameter in self.module.parameters()]
         for parameter in self.module.parameters():
             parameter.data.fill_(1)
@@ -159,16 +172,16 @@ class _Trial:
         return True
 
 
-def find_norms(model: nn.Module, example: Example, forward: Forward | None) -> list[FoundNorm]:
+def find_norms(run: Runner, example: Example) -> list[FoundNorm]:
     """Return all norms that a forward pass calls, in the order of their calls.
 
     A module that contains a norm does not count, nor does a function that a norm calls.
     """
     try:
-        passes = _passes(model, small := _small(example), forward)
+        passes = _passes(run, small := _small(example))
         example = small
     except ModelFailed:  # the model accepts only one length
-        passes = _passes(model, example, forward)
+        passes = _passes(run, example)
     found: dict[str, FoundNorm] = {}
     first = passes[0]  # tried from the innermost modules outwards, with functions last
     for name in sorted(first, key=lambda n: (isinstance(first[n].module, Functional), -len(n))):
@@ -185,8 +198,11 @@ def find_norms(model: nn.Module, example: Example, forward: Forward | None) -> l
 
 
 def _small(example: Example) -> Example:
-    """Return two rows of an example, and 16 of its positions unless they are samples or images."""
-    few = example.cut(example.rows, 0, min(2, example.size))
+    """Return a few rows of an example, and 16 of its positions unless they are samples or images.
+
+    Two rows would not do: batch norm maps any two values to -1 and 1.
+    """
+    few = example.cut(example.rows, 0, min(_ROWS, example.size))
     inputs = [few.values[key] for key in few.content]
     if any(x.is_floating_point() and x.ndim != 3 for x in inputs):
         return few
@@ -195,22 +211,23 @@ def _small(example: Example) -> Example:
     return few.cut(example.tokens, first, min(length, first + _POSITIONS))
 
 
-def _passes(model: nn.Module, example: Example, forward: Forward | None) -> list[dict[str, Call]]:
+def _passes(run: Runner, example: Example) -> list[dict[str, Call]]:
     """Return each pass's first calls of possible norm modules, and all calls of functional norms.
 
-    The passes are of all rows and, if there are positions, of row 0 alone and of row 0 padded.
+    The passes are of all rows and, if there are positions, of one row alone and of it padded.
     """
-    maybe = {name for name, module in model.named_modules() if _may_be_norm(module)}
+    maybe = {name for name, module in run.model.named_modules() if _may_be_norm(module)}
 
     def calls(variant: Example) -> dict[str, Call]:
-        with Functionals(model) as functions:
-            found, _ = record(model, variant, forward, lambda name, _: name in maybe)
+        functions = Functionals(run.model)
+        found, _ = run.record(variant, functions, keep=lambda name, _: name in maybe)
         return {call.name: call for call in found if not call.number} | functions.found
 
     passes = [calls(example)]
     if example.length:
-        with suppress(ModelFailed):
-            passes += [calls(each) for each in (example.alone(), example.padded(example.pads))]
+        with suppress(UserError):
+            pair = (example.alone(example.lead), example.padded(example.pads))
+            passes += [calls(each) for each in pair]
     return passes
 
 

@@ -1,39 +1,26 @@
-"""The questions that `normlab.inspect(model, batches)` asks by default.
+"""The quick questions of `normlab.inspect(model, batches)`.
 
 Movements of an output are RMS(y' - y) / RMS(y) over the real positions of one row, in float64.
 """
 
 import re
 from collections import Counter
-from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Sequence
 from dataclasses import asdict, replace
 from typing import Any
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
-from normlab.any_model.calls import inside, record
+from normlab.any_model.calls import Call, inside
 from normlab.any_model.culprit import locate
-from normlab.any_model.examination import LEAK, Examination, Moved
-from normlab.any_model.example import (
-    Example,
-    ModelFailed,
-    Overlap,
-    call,
-    looked_at,
-    tensors,
-)
+from normlab.any_model.examination import LEAK, Comparison, Examination
+from normlab.any_model.example import Example, call
 from normlab.any_model.finding import Finding, Table, question
+from normlab.any_model.leak import leak, size
 from normlab.any_model.movement import moved, percent
 from normlab.any_model.norms import FoundNorm
-from normlab.any_model.restore import unchanged
-from normlab.errors import UserError
-
-HARM = 1e-3
-"""The movement above which a leak is called broken."""
-BLIND = 1e-4
-"""The movement that float32 rounding can cause or hide, on a device without float64."""
+from normlab.any_model.outputs import Overlap, outputs_of, tensors
 
 
 @question("norms")
@@ -85,152 +72,135 @@ def forward(about: Examination) -> Finding:
     A row is run twice. If the outputs differ or have NaN, no other question is asked, except
     `statistics` after NaN.
     """
-    row, y = about.alone, about.output(about.alone)
-    if bool(y.isnan().any()):
-        calls, _ = record(about.model, row, about.forward)
-        odd = [each for each in calls if any(bool(x.isnan().any()) for x in tensors(each.output))]
-        innermost = (a.name for a in odd if not any(inside(b.name, a.name) for b in odd))
-        path = next(innermost, None)
-        text = f"the output has NaN at {percent(float(y.isnan().double().mean()))} of its entries"
-        return Finding(f"{text}, first in {path or 'the model'}", verdict="broken", module=path)
+    row, outputs = about.lead, about.outputs(about.lead)
+    odd = [name for name, y in outputs.items() if bool(y.isnan().any())]
+    if odd:
+        share = percent(float(outputs[odd[0]].isnan().double().mean()))
+        path, sentence = _first_not_finite(about, row)
+        text = f"the output {odd[0]} has NaN at {share} of its entries, first in {sentence}"
+        return Finding(text, verdict="broken", module=path)
     given = row.change(row.content, lambda _, x: x.clone())
+    about.runner.state.restore()
     with torch.no_grad():
-        again = looked_at(call(about.model, given, about.forward, copies=False))
+        again = outputs_of(call(about.model, given, about.runner.forward, copies=False))
     changed = [k for k in row.content if not torch.equal(given.values[k], row.values[k])]
-    if moved(again, y) > 0 and (value := about.moved(replace(row)).wide) > LEAK:
-        path, sentence = locate(about, row, row, "random numbers")
-        text = f"the output moves by {size(value)} from one run to the next: {sentence}"
-        return Finding(text, verdict="broken", value=value, threshold=LEAK, module=path)
+    if any(moved(again[name], y) > 0 for name, y in outputs.items() if name in again):
+        twice = Comparison(replace(row), row, Overlap())
+        if (found := about.moved(twice)).wide > LEAK:
+            path, sentence = locate(about, twice, found.output, "random numbers")
+            text = f"the output moves by {size(found.wide)} from one run to the next: {sentence}"
+            return Finding(text, verdict="broken", value=found.wide, threshold=LEAK, module=path)
     if changed:
         return Finding(f"changes its input {changed[0]} in place", verdict="look")
     return Finding("repeats exactly", verdict="fine", value=0.0, threshold=LEAK)
 
 
-def size(value: float) -> str:
-    """Format a movement: in percent if it is large, otherwise as a power of ten."""
-    if value in (0, HARM):
-        return f"{100 * value:g} %" if value else "0"
-    return percent(value) if value >= 1e-4 else f"{value:.0e}".replace("e-0", "e-")
+def _first_not_finite(about: Examination, row: Example) -> tuple[str | None, str]:
+    """Return the first module that makes NaN of finite numbers, or the infinity that became NaN."""
+    calls, _ = about.runner.record(row)
 
+    def has(value: Any, test: Any) -> bool:
+        return any(bool(test(x).any()) for x in tensors(value) if x.is_floating_point())
 
-def leak(
-    about: Examination,
-    found: Mapping[str, Moved],
-    variants: Mapping[str, Example],
-    seen: str,
-    how: str,
-    base: Example | None = None,
-) -> Finding:
-    """Return the finding on variants that should not move the output, and the module at fault.
+    def not_finite(x: Tensor) -> Tensor:
+        return ~x.isfinite()
 
-    `found` has the movements by name, `seen` is what the output should not depend on, and `how`
-    says what was compared. The module is found by comparing the variant of the largest movement
-    with the `base`, by default row 0 alone.
-    """
-    worst = max(found, key=lambda name: found[name].wide)
-    value, limit = found[worst].wide, BLIND if about.blind else LEAK
-    values = {name: vars(each) for name, each in found.items()}
-    if value <= limit:
-        most = max(found.values(), key=lambda each: each.narrow)
-        at = f" and changes the argmax at {percent(most.argmax)} of positions" * bool(most.argmax)
-        where = "a leak this small needs float64 to be seen" if about.blind else "no leak"
-        text = f"{where}: {size(value)} (limit {size(limit)}); {about.dtype} rounding moves the "
-        text += f"output by {size(most.narrow)}{at}. {how}"
-        return Finding(text, values, verdict="fine", value=value, threshold=limit)
-    broken, under = value > HARM, ""
-    if "other values" in worst:  # they do harm only if the usual values under padding do too
-        usual = "padded" in found and found["padded"].wide > HARM
-        # with only one length, the usual values are the base, so the batch decides
-        broken = broken and (usual or ("padded" not in found and about.example.has_padding))
-        under = "" if usual else ", with unusual values under the padding"
-    path, sentence = locate(about, variants[worst], base or about.alone, seen)
-    limit = HARM if broken else limit
-    return Finding(
-        f"the output moves by {size(value)} (limit {size(limit)}){under}; {sentence}. {how}",
-        values,
-        verdict="broken" if broken else "look",
-        value=value,
-        threshold=limit,
-        module=path,
-    )
+    def innermost(odd: list[Call]) -> Call | None:
+        return next((a for a in odd if not any(inside(b.name, a.name) for b in odd)), None)
 
-
-@question("padding")
-def padding(about: Examination) -> Finding:
-    """Does padding move the output at real tokens?
-
-    Let y be the output for a row alone, and y' the output at the same positions when the row is
-    padded by half its length (at least 8), on the mask's side, with the batch's own padding values
-    and with others. If the model accepts only one length, a shorter row is padded to it: y then has
-    the usual values under the padding, and y' has others.
-    """
-    example, n = about.example, about.example.pads
-    if not example.length:
-        return Finding.none("the inputs have no token axis, so nothing is padded")
-    if not example.kind:
-        return Finding.none("no input marks padding; name the one that does with mask=")
-    base, how = None, f"One row of {example.length:,} positions, alone and padded by {n:,}"
-    variants = {
-        "padded": example.padded(n),
-        "padded by other values": example.padded(n, other=True),
-    }
-    try:
-        found = {name: about.moved(variant) for name, variant in variants.items()}
-    except ModelFailed:
-        if example.length <= n:
-            raise
-        short = example.cut(example.tokens, 0, example.length - n)
-        overlap = Overlap(example.side, example.length, short.length)
-        base, variant = (replace(short.padded(n, other=o), overlap=overlap) for o in (False, True))
-        variants = {"short, padded by other values": variant}
-        found = {name: about.moved(variant, base) for name in variants}
-        how = f"One row of {short.length:,} positions, padded by {n:,}; longer rows fail"
-    if base is None and max(each.wide for each in found.values()) <= LEAK:
-        with suppress(UserError):
-            found["shortest row in its batch"] = about.rounding()
-    return leak(about, found, variants, "padding", how, base)
+    nan = innermost([each for each in calls if has(each.output, torch.isnan)])
+    if nan is None:
+        return None, "the model, after its last module"
+    if not has(nan.given, not_finite):
+        return nan.name, nan.name or "the model"
+    made = [c for c in calls if has(c.output, not_finite) and not has(c.given, not_finite)]
+    if (source := innermost(made[: calls.index(nan) + 1])) is None:
+        return nan.name, nan.name or "the model"
+    limit = f"{torch.finfo(about.torch_dtype).max:.3g} is the largest {about.dtype}"
+    if not inside(nan.name, source.name):
+        return source.name, f"{source.name or 'the model'}, whose output is infinite ({limit})"
+    where = f"`{source.name}`'s" if source.name else "the model's"
+    return source.name, f"{where} own forward, infinite before `{nan.name}` ({limit})"
 
 
 @question("batch_mates")
 def batch_mates(about: Examination) -> Finding:
     """Do the other rows of the batch move a row's output?
 
-    Let y be the output for a row in its batch, and y' its output with other values in all other
-    rows, or alone.
+    For the first, the last, the longest and the middle row: let y be its output alone, and y' its
+    output in the batch, in the batch with the rows in reverse order, and, for the longest, with
+    other values in all other rows.
     """
     batch, rows = about.example, about.example.size
-    found = {"other rows": about.moved(batch.with_other_rows(), batch), "alone": about.moved(batch)}
-    if about.output(about.alone).shape == about.shape:
+    main = next(iter(about.outputs(about.one(batch.lead))))
+    if about.outputs(batch)[main].shape == about.outputs(about.one(batch.lead))[main].shape:
         return Finding.none("the output has no batch axis")
-    how = f"One row alone, among {rows}, and among {rows} with other values"
-    variants = dict.fromkeys(found, batch.cut(batch.rows, 0, 2))
-    return leak(about, found, variants, "other rows", how)
+    turned, others = batch.reversed(), batch.with_other_rows(batch.lead)
+    about.keep(turned)
+    comparisons: dict[str, Comparison] = {}
+    for row in about.rows:
+        for name, variant, place in (
+            ("", batch, row),
+            (" in reverse order", turned, rows - 1 - row),
+        ):
+            overlap = Overlap(batch.side, row=place, rows=rows)
+            pair = Comparison(variant, about.one(row), overlap, about.alone(row))
+            comparisons[f"row {about.number(row)} among {rows}{name}"] = pair
+    name = f"row {about.number(batch.lead)} among {rows} with other values"
+    overlap = Overlap(batch.side, row=batch.lead, rows=rows)
+    comparisons[name] = Comparison(others, about.one(batch.lead), overlap, about.alone(batch.lead))
+    found = about.all_moved(comparisons)
+    return leak(about, found, comparisons, "other rows", f"Each row alone and among {rows}")
 
 
 @question("future")
 def future(about: Examination) -> Finding:
-    """Do later tokens move the output at earlier positions of a causal model?
+    """Do later tokens move the output at earlier positions?
 
     Let y be the output at a row's first half, and y' with other tokens in the second half.
     In an encoder-decoder these are the decoder's tokens, if the batch has `decoder_input_ids`.
+    Where nothing says whether a model is causal, it is worth a look if it predicts its own inputs.
     """
-    n, shape = about.example.steps, about.output(about.alone).shape
+    example, n = about.example, about.example.steps
     if about.causal is False:
         return Finding.none("the model is not causal")
-    if not (decoder := about.example.decoder):
-        if getattr(getattr(about.model, "config", None), "is_encoder_decoder", False):
-            return Finding.none("the decoder's tokens are not given; add decoder_input_ids")
-        if about.causal is None and not is_causal(about.model):
-            return Finding.none(
-                "nothing says that the model is causal; if it is, say causal=True or --causal"
-            )
-    if n < 2 or n not in shape:
-        return Finding.none(f"the output {[*shape]} has no axis of {n} positions")
-    whose = "decoder positions" if decoder else "positions"
+    encodes = getattr(getattr(about.model, "config", None), "is_encoder_decoder", False)
+    if encodes and not example.decoder:
+        return Finding.none("the decoder's tokens are not given; add decoder_input_ids")
+    if n < 2:
+        return Finding.none("there are fewer than two positions")
+    y = next(iter(about.outputs(about.lead).values()))
+    sizes = [k for k in y.shape if k == n] or [k for k in y.shape[1:-1] if n < k <= n + 64]
+    if not sizes:
+        return Finding.none(f"the output {[*y.shape]} has no axis of {n} positions")
+    whose = "decoder positions" if example.decoder else "positions"
     how = f"The first {n // 2} {whose}, with other tokens in the {n - n // 2} after them"
-    variants = {"later tokens": about.example.with_later_tokens(n // 2)}
-    found = {name: about.moved(variant) for name, variant in variants.items()}
-    return leak(about, found, variants, "later tokens", how)
+    overlap = Overlap("right", sizes[0], n // 2)
+    pair = Comparison(example.with_later_tokens(n // 2), about.lead, overlap)
+    comparisons = {"other later tokens": pair}
+    found = about.all_moved(comparisons)
+    causal = about.causal or bool(example.decoder) or is_causal(about.model)
+    if causal or found["other later tokens"].wide <= LEAK:
+        return leak(about, found, comparisons, "later tokens", how)
+    value = found["other later tokens"].wide
+    text = (
+        f"later tokens move the output by {size(value)}, which is right only if the model is not "
+    )
+    text += f"causal: say causal=True or False. {how}"
+    verdict = "look" if _predicts_inputs(about, y) else "fine"
+    return Finding(text, verdict=verdict, value=value, threshold=LEAK)
+
+
+def _predicts_inputs(about: Examination, y: Tensor) -> bool:
+    """Return whether the output has an entry per token of the vocabulary, as a language model's."""
+    config = getattr(about.model, "config", None)
+    if config is not None and "MaskedLM" in type(about.model).__name__:
+        return False
+    ids = [
+        x for k in about.example.content if not (x := about.example.values[k]).is_floating_point()
+    ]
+    sizes = {m.num_embeddings for m in about.model.modules() if isinstance(m, nn.Embedding)}
+    return bool(ids) and y.ndim > 2 and y.shape[-1] in sizes
 
 
 def is_causal(model: nn.Module) -> bool:
@@ -239,30 +209,3 @@ def is_causal(model: nn.Module) -> bool:
     named = re.search("CausalLM|LMHead", type(model).__name__) is not None
     attends = any(getattr(module, "is_causal", False) is True for module in model.modules())
     return named or attends or getattr(config, "is_decoder", False) is True
-
-
-@question("modes")
-def modes(about: Examination) -> Finding:
-    """Does training mode, without dropout, move the output? Does padding enter norm statistics?
-
-    Only modules that keep running statistics are set to training mode, so everything random
-    (dropout, layer drop, SpecAugment) stays off. Whether padding enters a norm's statistics is
-    tested on the input that the norm gets for a padded row. In training, batch norm depends on the
-    other rows by design.
-    """
-    keeping = [m for m in about.model.modules() if any("running_" in b for b in m._buffers)]
-    text, value = "no norm keeps statistics, so only randomness differs in training", 0.0
-    if keeping:
-        about.moved(about.example)  # caches the output in eval mode
-        with unchanged(about.model):
-            for module in keeping:
-                module.training = True
-            value = about.moved(replace(about.example), about.example).wide
-        norms = "1 norm uses" if len(keeping) == 1 else f"{len(keeping)} norms use"
-        text = f"training mode moves the output by {size(value)}: {norms} batch statistics"
-    given = {"training": value}
-    for norm in about.norms if about.example.has_padding else []:
-        if norm.training and norm.training.padding and not norm.evaluation.padding:
-            words = f"{norm.name}: {norm.kind}, includes padding in its statistics in training"
-            return Finding(f"{words}; {text}", given, verdict="look", module=norm.name)
-    return Finding(f"{text}, by design", given, verdict="fine", value=0.0, threshold=LEAK)

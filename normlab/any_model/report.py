@@ -5,29 +5,33 @@ import shutil
 import sys
 import textwrap
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from importlib.resources import files
 from pathlib import Path
 from typing import Any, Literal
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 
+from normlab.any_model.calls import Runner
 from normlab.any_model.examination import Examination
 from normlab.any_model.example import Forward, ModelFailed
-from normlab.any_model.finding import Finding, questions
+from normlab.any_model.finding import Finding, Question, questions
 from normlab.any_model.float64 import WIDE
-from normlab.any_model.from_batch import example_of, first_batches
+from normlab.any_model.from_batch import Axes, example_of, first_batches
 from normlab.any_model.norms import FoundNorm
-from normlab.any_model.restore import unchanged
+from normlab.any_model.restore import State, unchanged
 from normlab.errors import UserError
 from normlab.records.files import atomic_write
 from normlab.records.labels import one_line
 from normlab.records.record import plain
 
 FORMAT = "normlab.module/1"
-_ORDER = ("broken", "look", "fine", "does not apply")
+_ORDER = ("failed", "broken", "look", "fine", "does not apply")
+
+FAILING = ("failed", "broken")
+"""Verdicts with which a test fails and a command ends with status 1."""
 
 
 @dataclass(frozen=True)
@@ -88,6 +92,7 @@ class Report:
         from jinja2 import Environment, StrictUndefined
 
         texts = {each.name: each.text for each in questions(slow=True)}
+        texts["restore"] = "Is the model as it was before?"
         counts = Counter(each.verdict for each in self.findings.values())
         template = (files("normlab.any_model") / "report.html").read_text("utf-8")
         jinja = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True)
@@ -102,8 +107,8 @@ class Report:
             )
 
     def raise_if_broken(self) -> None:
-        """Raise AssertionError with the broken findings, for use in a test."""
-        broken = [f"{each.name}: {each}" for each in self.by_harm() if each.verdict == "broken"]
+        """Raise AssertionError with the findings that are broken or failed, for use in a test."""
+        broken = [f"{each.name}: {each}" for each in self.by_harm() if each.verdict in FAILING]
         if broken:
             raise AssertionError("; ".join(broken))
 
@@ -113,23 +118,28 @@ def inspect(
     batches: Any = None,
     *,
     forward: Forward | None = None,
-    mask: str | int | Tensor | None = None,
+    mask: Any = None,
+    rows: int | None = None,
+    positions: int | None = None,
     loss: Any = None,
     causal: bool | None = None,
     checks: Literal["quick", "all"] | Sequence[str] = "quick",
-    rows: int = 4,
-    tokens: int = 128,
+    max_rows: int = 4,
+    max_positions: int = 128,
 ) -> Report:
     """Find what changes a model's output but should not, by how much, and in which module.
 
     `batches` are inputs of the model: dicts, tuples or tensors; the first one is examined, cut to
-    `rows` rows and `tokens` positions. `forward(model, batch)` calls the model, by default as
-    `model(**batch)` or `model(*batch)`. `mask` names the input that marks real tokens (by
-    ones, or by their number per row), or is such a mask. `loss(output, batch)` is used only by the
+    `max_rows` rows and `max_positions` positions. `forward(model, batch)` calls the model, by
+    default as `model(**batch)` or `model(*batch)`. `rows` and `positions` are the axes of the main
+    input that hold them, if they are not the first two: `rows=1` for `[T, B]`. `mask` names the
+    input that marks real tokens, or is such a mask of `[rows, positions]`, or says what its ones
+    are: "real", "padding", or `{"name": "padding"}`. `loss(output, batch)` is used only by the
     question `statistics`. `causal` is whether positions must not depend on later ones. `checks` is
     `quick`, `all` or the names of questions.
 
-    The model is examined in eval mode. Afterwards it and the process's state are restored.
+    The model is examined in eval mode. Afterwards it and the process's state are restored. A
+    question that cannot be answered although it applies has the verdict `failed`.
 
     Raises UserError with a one-sentence message if the model or inputs cannot be examined.
     """
@@ -142,33 +152,59 @@ def inspect(
     asked = [*questions("forward"), *questions(*names, slow=checks == "all")]
     model, given = unwrapped(model), first_batches(batches)
     check(model)
-    if min(rows, tokens) < 1:
-        raise UserError(f"rows={rows}, tokens={tokens}: give at least one of each")
-    with unchanged(model, given):
+    if min(max_rows, max_positions) < 1:
+        raise UserError(f"max_rows={max_rows}, max_positions={max_positions}: give at least one")
+    with unchanged(model, (given, forward)) as state:
         model.eval()
-        for longest in (tokens, sys.maxsize):  # then uncut, for models that accept only one length
-            example = example_of(
-                model, given[0], forward=forward, mask=mask, rows=rows, tokens=longest
+        runner = Runner(model, forward, State([("", model), ("", (given, forward))]))
+        with runner.state.guard:
+            options = {"forward": forward, "mask": mask, "axes": Axes(rows, positions)}
+            about = _examination(runner, given, options, max_rows, max_positions)
+            about.loss, about.causal = loss, causal
+            findings = dict(_answers(about, asked))
+            title = about.title
+    if state.refused:
+        lines = "; ".join(state.refused[:3])
+        text = f"the model is not as it was before: {lines}"
+        findings["restore"] = Finding(text, verdict="failed", name="restore")
+    if one_way := state.snapshot.one_way:
+        title += f"; iterators cannot be wound back: {', '.join(one_way[:3])}"
+    return Report(title, findings, about.__dict__.get("norms", []))
+
+
+def _examination(
+    runner: Runner, given: Sequence[Any], options: Any, rows: int, positions: int
+) -> Examination:
+    """Return the examination of the first batch; UserError if the model cannot run its rows."""
+    for most in (positions, sys.maxsize):  # then uncut, for models that accept only one length
+        example = example_of(runner.model, given[0], max_rows=rows, max_positions=most, **options)
+        about = Examination(runner, example, given)
+        try:
+            about.outputs(about.lead)
+            return about
+        except ModelFailed as error:
+            failed = error
+    raise UserError(f"the model cannot run one row of the first batch: {failed}") from failed
+
+
+def _answers(about: Examination, asked: Sequence[Question]) -> Iterator[tuple[str, Finding]]:
+    """Ask the questions in order; after a broken forward pass, the others do not apply."""
+    runs = Finding("")
+    for each in dict.fromkeys(asked):
+        nan = each.name == "statistics" and runs.value is None  # bad statistics may cause NaN
+        try:
+            if runs.verdict == "broken" and not nan:
+                found = Finding.none("the forward pass is broken")
+            else:
+                found = each.ask(about)
+        except Exception as error:  # the model's own, or the tool's: not an answer
+            said = (
+                str(error) if isinstance(error, UserError) else f"{type(error).__name__}: {error}"
             )
-            about = Examination(model, example, given, forward, loss, causal)
-            try:
-                about.output(about.alone)
-                break
-            except ModelFailed as error:
-                if longest > tokens:
-                    text = f"the model cannot run one row of the first batch: {error}"
-                    raise UserError(text) from error
-        findings: dict[str, Finding] = {}
-        for each in dict.fromkeys(asked):
-            runs = findings.get("forward", Finding(""))
-            nan = each.name == "statistics" and runs.value is None  # bad statistics may cause NaN
-            broken = runs.verdict == "broken" and not nan
-            try:
-                found = Finding.none("the forward pass is broken") if broken else each.ask(about)
-            except UserError as error:
-                found = Finding.none(str(error))
-            findings[each.name] = replace(found, name=each.name)
-    return Report(about.title, findings, about.__dict__.get("norms", []))
+            found = Finding(f"no answer: {one_line(said)}", verdict="failed")
+        found = replace(found, name=each.name)
+        runs = found if each.name == "forward" else runs
+        yield each.name, found
 
 
 def unwrapped(model: nn.Module) -> nn.Module:

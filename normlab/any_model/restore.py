@@ -1,8 +1,9 @@
-"""A context that restores a model, its inputs and the process's state, bit for bit."""
+"""Contexts that restore a model, its inputs and the process's state, bit for bit."""
 
 import random
 import signal
 import threading
+import warnings
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -15,7 +16,8 @@ from torch import Tensor, nn
 from torch.backends import cuda, cudnn, mha, mkldnn
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from normlab.any_model.example import tensors
+from normlab.any_model.outputs import tensors
+from normlab.any_model.snapshot import Snapshot, in_memory, state_step
 
 Steps = list[Callable[[], object]]
 _SETTINGS = (
@@ -38,58 +40,107 @@ _FLAGS = (
 )
 
 
+class State:
+    """The state of a model, its inputs and the process, which it can restore at any time."""
+
+    def __init__(self, roots: Sequence[tuple[str, Any]]) -> None:
+        self.snapshot = Snapshot(roots)
+        self.guard = Guard(self.snapshot.tensors)
+        self._process = _process()
+        held = (x for x in self.snapshot.tensors if not isinstance(x, nn.Parameter))
+        self._copies = [(x, x.detach().clone()) for x in held if in_memory(x)]
+        self.refused: list[str] = []
+        """What could not be restored at the end, one line each."""
+
+    def restore(self, *, end: bool = False) -> list[str]:
+        """Restore all that has changed; return a line for each object that refused.
+
+        At the `end`, buffers and inputs are also compared with copies, in case a kernel wrote to
+        them without saying so.
+        """
+        former, self.guard.restoring = self.guard.restoring, True
+        try:
+            refused = [*self.snapshot.restore(), *self.guard.restore()]
+            for x, copy in self._copies if end else []:
+                if not torch.equal(x, copy):
+                    x.data.copy_(copy)
+            for step in self._process:
+                try:
+                    step()
+                except Exception as error:
+                    refused.append(f"a setting of the process: {error}")
+        finally:
+            self.guard.restoring = former
+        return refused
+
+
 @contextmanager
-def unchanged(model: nn.Module, inputs: Any = ()) -> Iterator[None]:
+def unchanged(model: nn.Module, inputs: Any = ()) -> Iterator[State]:
     """Restore all state on exit, even after an exception or Ctrl-C.
 
-    State is: parameters, buffers and other attributes of all modules (values and identity),
-    gradients, `requires_grad`, training modes, hooks, the tensors in `inputs`, the random states
-    of torch, CUDA, numpy and Python, and torch's global flags. Buffers and inputs are copied.
-    A weight or gradient is copied just before an operation writes to it, so most never are.
+    State is all that the model, the `inputs` and anything they refer to hold (see `Snapshot`):
+    parameters, buffers, gradients, `requires_grad`, training modes, hooks, caches; the random
+    states of torch, CUDA, numpy and Python, and torch's global flags. Only what has changed is
+    written to, and a step that fails stops no other; `State.refused` has a line for each. A
+    tensor is copied just before an operation writes to it, so most never are.
 
     Ctrl-C raises KeyboardInterrupt at the next operation of torch, so that no context in between
     is left half entered or half restored. A second one raises at once, unless state is being
     restored.
     """
-    weights = [*model.parameters()]
-    guard = _Guard([*weights, *(w.grad for w in weights if w.grad is not None)])
-    restore: Steps = [*_modules(model), *_process()]
-    for w in weights:
-        restore += [partial(w.requires_grad_, w.requires_grad), partial(setattr, w, "grad", w.grad)]
-    for x in tensors([*map(vars, model.modules()), inputs]):
-        if _in_memory(x) and not isinstance(x, nn.Parameter):
-            restore.append(partial(x.data.copy_, x.detach().clone()))
-    with guard.interrupts():
+    state = State([("", model), ("inputs", inputs)])
+    with state.guard.interrupts():
         try:
-            with guard:
-                yield
+            with state.guard:
+                yield state
         finally:
-            guard.restoring = True
-            for step in (*restore, *guard.undo):
-                step()
+            state.guard.restoring = True
+            state.refused = state.restore(end=True)
+            if state.refused:
+                warnings.warn(f"not restored: {'; '.join(state.refused)}", stacklevel=3)
 
 
-class _Guard(TorchDispatchMode):
-    """Copies a weight before it is first written to, and raises Ctrl-C only between operations."""
+class Guard(TorchDispatchMode):
+    """Copies a tensor before it is first written to, and raises Ctrl-C only between operations."""
 
-    def __init__(self, weights: Sequence[Tensor]) -> None:
+    def __init__(self, watched: Sequence[Tensor]) -> None:
         super().__init__()
-        self._kept: dict[int, list[Tensor]] = defaultdict(list)  # by storage: weights may share one
-        for w in filter(_in_memory, weights):
-            self._kept[w.untyped_storage().data_ptr()].append(w)
-        self.undo: Steps = []
+        self._watched: dict[int, list[Tensor]] = defaultdict(list)  # by storage, which some share
+        for w in filter(in_memory, watched):
+            self._watched[w.untyped_storage().data_ptr()].append(w)
+        self._former: dict[int, list[tuple[Tensor, Tensor]]] = {}
+        self._written: set[int] = set()
         self.restoring = False
         self._pressed: Callable[[], object] | None = None  # runs the former Ctrl-C handler
 
     def __torch_dispatch__(
         self, func: Any, types: Any, args: Sequence[Any] = (), kwargs: Any = None
     ) -> Any:
-        self._raise()
-        if func._schema.is_mutable:
-            for x in filter(_in_memory, tensors((args, kwargs))):
-                for w in self._kept.pop(x.untyped_storage().data_ptr(), ()):
-                    self.undo.append(partial(w.data.copy_, w.detach().clone()))
+        if not self.restoring:
+            self._raise()
+        # batch norm's schema does not say that it updates its running statistics
+        mutable = func._schema.is_mutable or "batch_norm" in func._schema.name
+        if mutable and not self.restoring:
+            for x in filter(in_memory, tensors((args, kwargs))):
+                place = x.untyped_storage().data_ptr()
+                if place in self._watched:
+                    self._written.add(place)
+                    if place not in self._former:
+                        kept = [(w.data, w.detach().clone()) for w in self._watched[place]]
+                        self._former[place] = kept
         return func(*args, **(kwargs or {}))
+
+    def restore(self) -> list[str]:
+        """Copy former values into the tensors that were written to since the last call."""
+        refused: list[str] = []
+        for place in [*self._written]:
+            for data, former in self._former[place]:
+                try:
+                    data.copy_(former)
+                except Exception as error:
+                    refused.append(f"a tensor {[*former.shape]}: {error}")
+        self._written.clear()
+        return refused
 
     def _raise(self) -> None:
         if pressed := self._pressed:
@@ -117,37 +168,15 @@ class _Guard(TorchDispatchMode):
             self._raise()
 
 
-def _in_memory(value: Tensor) -> bool:
-    return value.layout == torch.strided and not value.is_meta
-
-
-def _modules(model: nn.Module) -> Steps:
-    """Return steps that restore each module's attributes, including dicts, sets and lists.
-
-    This covers parameters, buffers, hooks and the training mode.
-    """
-    steps: Steps = []
-    for module in model.modules():
-        for value in (module.__dict__, *module.__dict__.values()):
-            if isinstance(value, dict | set | list):
-                steps.append(partial(_refill, value, value.copy()))
-    return steps
-
-
-def _refill(container: Any, former: Any) -> None:
-    container.clear()
-    (container.extend if isinstance(container, list) else container.update)(former)
-
-
 def _process() -> Steps:
     """Return steps that restore torch's flags and all random states."""
-    steps: Steps = [partial(set_, get()) for get, set_ in _SETTINGS]
+    steps: Steps = [state_step(get, set_) for get, set_ in _SETTINGS]
     for owner, name in _FLAGS:
         with suppress(RuntimeError):  # raised if tf32 was set through both of torch's APIs
-            steps.append(partial(setattr, owner, name, getattr(owner, name)))
+            steps.append(state_step(partial(getattr, owner, name), partial(setattr, owner, name)))
     for device in ("cpu", "cuda"):
-        enabled = torch.is_autocast_enabled(device)
-        steps.append(partial(torch.set_autocast_enabled, device, enabled))
+        enabled = partial(torch.is_autocast_enabled, device)
+        steps.append(state_step(enabled, partial(torch.set_autocast_enabled, device)))
     if torch.cuda.is_initialized():
-        steps.append(partial(torch.cuda.set_rng_state_all, torch.cuda.get_rng_state_all()))
+        steps.append(state_step(torch.cuda.get_rng_state_all, torch.cuda.set_rng_state_all))
     return steps

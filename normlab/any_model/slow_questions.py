@@ -8,11 +8,11 @@ import torch
 from torch import Tensor, nn
 from torch.utils._pytree import tree_map_only
 
-from normlab.any_model.calls import record
 from normlab.any_model.examination import Examination
-from normlab.any_model.example import call, first_line, run, tensors
+from normlab.any_model.example import call, first_line, run
 from normlab.any_model.finding import Finding, Table, question
 from normlab.any_model.movement import moved, over, percent
+from normlab.any_model.outputs import tensors
 from normlab.any_model.restore import unchanged
 from normlab.probes.activations import SINK, SINK_KEYS, SINK_QUERIES, describe
 from normlab.probes.gradients import gradient_norms
@@ -43,7 +43,7 @@ def precision(about: Examination) -> Finding:
     """Which module moves the output most if rounded to bfloat16, or to int8?
 
     The weights and inputs of each module are rounded, first one module at a time, then all at once.
-    The value is RMS(y' - y) / RMS(y) of row 0's output y with all modules in bfloat16.
+    The value is RMS(y' - y) / RMS(y) of the longest row's output y with all modules in bfloat16.
     """
     leaves = {n: m for n, m in about.model.named_modules() if m._parameters and not m._modules}
     alone = [[_rounded(about, round_, m) for m in leaves.values()] for round_ in (bf16, int8)]
@@ -67,7 +67,7 @@ def worth(about: Examination) -> Finding:
 
     A layer is a numbered module with submodules whose output has its input's shape. Layers and
     norms are replaced by the identity, one at a time. The value is the largest RMS(y' - y) / RMS(y)
-    of row 0.
+    of the longest row.
     """
     modules, rows, answers = dict(about.model.named_modules()), [], []
     for kind, names in (("layer", _layers(about)), ("norm", [norm.name for norm in about.norms])):
@@ -86,13 +86,13 @@ def worth(about: Examination) -> Finding:
 def depth(about: Examination) -> Finding:
     """How does the gradient grow from the first to the last layer?
 
-    The loss is sum(y cos(y)) of row 0's output y, with the cosine detached, since no norm makes
+    The loss is sum(y cos(y)) of the longest row's output y, with the cosine detached, since no norm makes
     this loss constant. A layer's gradient norm is taken over all its parameters.
     """
     with unchanged(about.model), torch.enable_grad():
         about.model.requires_grad_(True).zero_grad()
         try:
-            y = run(about.model, about.alone, about.forward)
+            y = next(iter(run(about.model, about.lead, about.runner.forward).values()))
             (y * y.detach().cos()).sum().backward()
         except RuntimeError as error:  # some layers cannot run backward in eval mode
             return Finding.none(f"no gradient: {first_line(error)}")
@@ -114,7 +114,7 @@ def depth(about: Examination) -> Finding:
 def channels(about: Examination) -> Finding:
     """Do layers output outlier features, dead channels, or massive activations?
 
-    For each layer's output for row 0: the share of features whose RMS exceeds 6 times the RMS of
+    For each layer's output for the longest row: the share of features whose RMS exceeds 6 times the RMS of
     all (outliers), the share constant over positions (dead), and the layer's largest magnitude
     divided by its median. A value is massive if it is above 100 and this ratio is above 1000
     (Sun et al. 2024).
@@ -144,19 +144,19 @@ def channels(about: Examination) -> Finding:
 def sinks(about: Examination) -> Finding:
     """How many attention heads give most of their attention to the first token?
 
-    A head is a sink if row 0's first token has a mean weight above 0.3 over the first 64 queries,
+    A head is a sink if the longest row's first token has a mean weight above 0.3 over the first 64 queries,
     or over all queries without a causal mask (Gu et al. 2025). Needs 16 tokens, and a model of
     transformers that returns `attentions`.
     """
     model: Any = about.model
-    row = about.alone
+    row = about.lead
     if not hasattr(model, "set_attn_implementation") or about.example.length < SINK_KEYS:
         return Finding.none(f"it needs {SINK_KEYS} tokens, and a model that returns its attentions")
     former = model.config._attn_implementation
     try:
         model.set_attn_implementation("eager")
         given = replace(row, values={**row.values, "output_attentions": True})
-        found = getattr(call(model, given, about.forward), "attentions", None) or ()
+        found = getattr(call(model, given, about.runner.forward), "attentions", None) or ()
     finally:
         model.set_attn_implementation(former)
     weights = [each[0] for each in found if each is not None]
@@ -181,41 +181,45 @@ def _finding(answers: list[str], value: float, limit: float, table: Table) -> Fi
 
 
 def _moved(about: Examination) -> float:
-    """Run row 0 again (`replace` avoids the cache); return how far its output has moved."""
-    return moved(about.output(replace(about.alone)), about.output(about.alone))
+    """Run the row again; return how far its main output has moved."""
+    y = about.outputs(about.lead)
+    main = next(iter(y))
+    return moved(about.outputs(replace(about.lead))[main], y[main])
 
 
 def _moved_without(about: Examination, module: nn.Module) -> float:
-    """Return how far row 0's output moves if a module returns its first argument."""
+    """Return how far the longest row's output moves if a module returns its first argument."""
 
     def skip(_: nn.Module, given: tuple[Any, ...], named: dict[str, Any], y: Any) -> Any:
         x = given[0] if given else next(iter(named.values()))
         return (x, *y[1:]) if isinstance(y, tuple) else x
 
-    hook = module.register_forward_hook(skip, with_kwargs=True)
-    try:
+    about.outputs(about.lead)  # before the change
+    with about.runner.changed(lambda: module.register_forward_hook(skip, with_kwargs=True)):
         return _moved(about)
-    finally:
-        hook.remove()
 
 
 def _rounded(about: Examination, change: Callable[[Tensor], Tensor], *modules: nn.Module) -> float:
-    """Return how far row 0's output moves if the weights and inputs of modules are changed."""
-    with unchanged(about.model):
+    """Return how far the longest row's output moves if the weights and inputs of modules are changed."""
+
+    def change_all() -> None:
         for module in modules:
             for weight in module.parameters():
                 weight.copy_(change(weight))
             module.register_forward_pre_hook(lambda _, args: tree_map_only(Tensor, change, args))
+
+    about.outputs(about.lead)  # before the change
+    with about.runner.changed(change_all):
         return _moved(about)
 
 
 def _layers(about: Examination) -> dict[str, Tensor]:
-    """Return the outputs of layers for row 0 by name, in the order of the calls."""
+    """Return the outputs of layers for the longest row by name, in the order of the calls."""
 
     def is_layer(name: str, module: nn.Module) -> bool:
         return name.rpartition(".")[2].isdigit() and bool(module._modules)
 
-    calls, _ = record(about.model, about.alone, about.forward, is_layer)
+    calls, _ = about.runner.record(about.lead, keep=is_layer)
     found: dict[str, Tensor] = {}
     for each in calls:
         x, y = (next(tensors(value), None) for value in (each.given, each.output))

@@ -8,15 +8,16 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from normlab.any_model.calls import record
 from normlab.any_model.examination import Examination
-from normlab.any_model.example import call, tensors
-from normlab.any_model.finding import Finding, Table, question
+from normlab.any_model.example import call
+from normlab.any_model.finding import Finding, Table, Verdict, question
 from normlab.any_model.from_batch import values_of
+from normlab.any_model.outputs import tensors
 from normlab.any_model.restore import unchanged
 
 FAR = 0.5  # standard deviations between the means, median over channels
 RATIO = 2.0  # between the variances, either way, median over channels
+_UNKNOWN: Verdict = "does not apply"
 FEWEST = 16  # values per channel needed to compare moments
 COST = 0.05  # relative rise of the loss above which running statistics get a `look`
 
@@ -48,10 +49,15 @@ def statistics(about: Examination) -> Finding:
         return Finding.none("no norm keeps a running mean and variance")
     seen = _moments(about, norms)
     rows = [(name, *_compared(norm, seen[name])) for name, norm in norms.items()]
+    compared = [row for row in rows if row[1] is not None]
+    compared = [row for row in rows if row[1] is not None]
     faults = [row for row in rows if row[-1]]
     broken = [row for row in faults if row[-1] == "not finite"]
     worst = max(broken or faults or rows, key=lambda row: row[3])
-    answer = f"running statistics match the data in {len(rows) - len(faults)} of {len(rows)} norms"
+    matching = sum(not row[-1] for row in compared)
+    answer = f"running statistics match the data in {matching} of {len(compared)} norms"
+    if more := len(rows) - len(compared):
+        answer += f"; {more} could not be compared, for want of data or of an axis of channels"
     if faults:
         answer = f"{worst[0] or 'the model'}: {worst[-1]}; {answer}"
     losses = {} if about.loss is None else _losses(about, list(norms.values()))
@@ -65,7 +71,7 @@ def statistics(about: Examination) -> Finding:
         answer,
         {"norms": {name: figures for name, *figures in rows}, "loss": losses},
         Table(("norm", "distance", "variance ratio", "times the limit", "state"), rows),
-        verdict="broken" if broken else "look" if faults else "fine",
+        verdict="broken" if broken else "look" if faults else "fine" if compared else _UNKNOWN,
         value=worst[3],
         threshold=1.0,
         module=worst[0] if faults else None,
@@ -80,19 +86,38 @@ def _moments(about: Examination, norms: Mapping[str, Any]) -> dict[str, list[Ten
     given = values_of(about.batches[0], example.device)[key].shape[axis]
     for number in range(min(example.size, given)):  # skip the row added to a one-row batch
         row = example.alone(number)
-        calls, _ = record(about.model, row, about.forward, lambda name, _: name in norms)
+        calls, _ = about.runner.record(row, keep=lambda name, _: name in norms)
         for each in calls:
             x = next(tensors(each.given))
-            if x.shape[1:2] == norms[each.name].running_mean.shape:
-                x = x.double().transpose(0, 1).flatten(1)
+            if (axis := _channel_axis(norms[each.name], x, each.output)) is not None:
+                x = x.double().movedim(axis, 0).flatten(1)
                 count = torch.full_like(x[:, 0], x.shape[1])
                 seen[each.name].append(torch.stack([count, x.mean(1), x.square().mean(1)]))
     return seen
 
 
+def _channel_axis(norm: Any, x: Tensor, y: Any) -> int | None:
+    """Return the axis of an input that has the norm's channels; None if there is none.
+
+    If several axes have as many entries as the running mean, it is the one along which the output
+    is a linear map of the input for each entry.
+    """
+    axes = [axis for axis in range(1, x.ndim) if x.shape[axis] == norm.running_mean.numel()]
+    if len(axes) < 2 or not isinstance(y, Tensor) or y.shape != x.shape:
+        return next(iter(axes), None)
+    return min(axes, key=lambda axis: _not_linear(*(t.double().movedim(axis, 0) for t in (x, y))))
+
+
+def _not_linear(x: Tensor, y: Tensor) -> float:
+    """Return the squared error of the linear fit of y to x for each entry of axis 0."""
+    x, y = (t.flatten(1) - t.flatten(1).mean(1, keepdim=True) for t in (x, y))
+    gain = (x * y).sum(1) / x.square().sum(1).clamp(min=1e-300)
+    return float((y - gain[:, None] * x).square().sum())
+
+
 def _compared(norm: Any, seen: list[Tensor]) -> tuple[float | None, float | None, float, str]:
     """Return distance and ratio (None without data), the factor over the limit, and the state."""
-    mean, var = norm.running_mean.double(), norm.running_var.double()
+    mean, var = (x.double().flatten() for x in (norm.running_mean, norm.running_var))
     if not bool((mean.isfinite() & var.isfinite() & (var >= 0)).all()):
         return None, None, torch.inf, "not finite"
     distance = ratio = None
@@ -106,8 +131,7 @@ def _compared(norm: Any, seen: list[Tensor]) -> tuple[float | None, float | None
         distance = float(squared.sqrt().median())
         ratio = float(((square - pooled.square()) * count / (count - 1) / scale).median())
         times = max(distance / FAR, ratio / RATIO, 1 / RATIO / max(ratio, 1e-12))
-    batches = norm._buffers.get("num_batches_tracked")
-    if (batches is not None and not int(batches)) or bool(((mean == 0) & (var == 1)).all()):
+    if bool(((mean == 0) & (var == 1)).all()):  # their initial values
         return distance, ratio, times, "never updated"
     stale = "" if times <= 1 else f"stale: mean {distance:.2g} sd off, variance {ratio:.2g}-fold"
     return distance, ratio, times, stale
@@ -122,10 +146,11 @@ def _losses(about: Examination, norms: list[Any]) -> dict[str, float]:
             norm.momentum = momentum  # 0 keeps the statistics, None averages the batches'
         batches = (values_of(batch, about.example.device) for batch in about.batches)
         given = (replace(about.example, values=values) for values in batches)
-        outputs = (call(about.model, each, about.forward) for each in given)
+        outputs = (call(about.model, each, about.runner.forward) for each in given)
         losses = [float(about.loss(y, b)) for y, b in zip(outputs, about.batches, strict=True)]
         return sum(losses) / len(losses)
 
+    about.runner.state.restore()
     with unchanged(about.model):
         found = {"running": measured(training=False), "batch": measured(training=True)}
         for norm in norms:

@@ -183,7 +183,7 @@ def _examine_foreign(parser: Parser, arguments: Namespace) -> int:
         parser.error(f"--html {arguments.html}: there is no such folder")
     with at_work("loading the model"):
         from normlab.any_model.load import load_hf, load_names
-        from normlab.any_model.report import inspect
+        from normlab.any_model.report import FAILING, inspect
 
         if arguments.hf:
             trust = arguments.trust_remote_code
@@ -204,7 +204,7 @@ def _examine_foreign(parser: Parser, arguments: Namespace) -> int:
     if arguments.html:
         report.to_html(arguments.html)
         print("" if arguments.json else f"written to {arguments.html}\n", end="")
-    return int(any(found.verdict == "broken" for found in report.findings.values()))
+    return int(any(found.verdict in FAILING for found in report.findings.values()))
 
 
 def show(

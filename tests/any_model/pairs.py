@@ -31,6 +31,7 @@ from transformers import (
 import normlab
 
 WIDTH, LENGTH = 16, 24
+NOT_CAUSAL = {"causal": False}  # Tiny predicts bytes, but may see later ones
 LENGTHS = (24, 17, 12, 9)
 TEXT = (Path(__file__).resolve().parents[2] / "LICENSE").read_bytes()
 NO_DROPOUT = {"hidden_dropout": 0.0, "attention_dropout": 0.0, "activation_dropout": 0.0}
@@ -323,21 +324,21 @@ def stale_statistics(faulty: bool) -> Case:
         average.update_parameters(model)
     if not faulty:
         update_bn(batches, average)
-    return Case(average.module.eval(), batches)
+    return Case(average.module.eval(), batches, NOT_CAUSAL)
 
 
 def channels_are_positions(faulty: bool) -> Case:
     def norm():
         return nn.BatchNorm1d(LENGTH) if faulty else Transposed(nn.BatchNorm1d(WIDTH))
 
-    return Case(see(Tiny(norm), texts()), texts())
+    return Case(see(Tiny(norm), texts()), texts(), NOT_CAUSAL)
 
 
 def layer_norm_over_time(faulty: bool) -> Case:
     def norm():
         return Transposed(nn.LayerNorm(LENGTH)) if faulty else nn.LayerNorm(WIDTH)
 
-    return Case(Tiny(norm), text_batches())
+    return Case(Tiny(norm), text_batches(), NOT_CAUSAL)
 
 
 def batch_first(faulty: bool) -> Case:
@@ -345,7 +346,7 @@ def batch_first(faulty: bool) -> Case:
 
 
 def weak_mask(faulty: bool) -> Case:
-    return Case(Tiny(forbidden=-10.0 if faulty else -math.inf), text_batches())
+    return Case(Tiny(forbidden=-10.0 if faulty else -math.inf), text_batches(), NOT_CAUSAL)
 
 
 ATTENTION = r"bert\.encoder\.layer\.0\.attention(\.self)?"

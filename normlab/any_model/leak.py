@@ -1,0 +1,98 @@
+"""The finding on passes whose outputs should agree."""
+
+import math
+from collections.abc import Mapping
+
+import torch
+
+from normlab.any_model.culprit import locate
+from normlab.any_model.examination import BLIND, LEAK, TABLES, Comparison, Examination, Moved
+from normlab.any_model.finding import Finding
+from normlab.any_model.movement import percent
+
+HARM = 1e-3
+"""The movement above which a leak is called broken."""
+
+
+def size(value: float) -> str:
+    """Format a movement: in percent if it is large, otherwise as a power of ten."""
+    if value in (0, HARM):
+        return f"{100 * value:g} %" if value else "0"
+    return percent(value) if value >= 1e-4 else f"{value:.0e}".replace("e-0", "e-")
+
+
+def moves(about: Examination, each: Moved, value: float) -> str:
+    """Say how far an output moves, and name it if there are several."""
+    name = f" {each.output}" * (len(about.compared) > 1)
+    if math.isinf(value):
+        return f"the output{name} becomes NaN or infinite, or was 0"
+    return f"the output{name} moves by {size(value)}"
+
+
+def leak(
+    about: Examination,
+    found: Mapping[str, Moved],
+    comparisons: Mapping[str, Comparison],
+    seen: str,
+    how: str,
+) -> Finding:
+    """Return the finding on passes that should agree, and the module at fault.
+
+    `found` has the movements by name, `seen` is what the output should not depend on, and `how`
+    says what was compared. The module is found for the largest movement; a comparison that is not
+    in `comparisons` was made with another setting, and has no module.
+    """
+    worst = max(found, key=lambda name: found[name].wide)
+    value = found[worst].wide
+    tables = seen == "padding" and about.example.side == "left"
+    limit = BLIND if about.blind else TABLES if tables else LEAK
+    values = {name: vars(each) for name, each in found.items()}
+    if value <= limit:
+        return _rounding(about, found, limit, how)
+    broken, under = value > HARM, ""
+    if "other values" in worst:  # they do harm only if the usual values under padding do too
+        usual = any(each.wide > HARM for name, each in found.items() if "other values" not in name)
+        # with only one length, the usual values are the base, so the batch decides
+        broken = broken and (usual or (len(found) == 1 and about.example.has_padding))
+        under = "" if usual else ", with unusual values under the padding"
+    path, sentence = None, "no module was looked for"
+    if worst in comparisons:
+        path, sentence = locate(about, comparisons[worst], found[worst].output, seen)
+    limit = HARM if broken else limit
+    return Finding(
+        f"{moves(about, found[worst], value)} (limit {size(limit)}) for {worst}{under}; {sentence}. "
+        f"{how}{_narrowed(about)}",
+        values,
+        verdict="broken" if broken else "look",
+        value=value,
+        threshold=limit,
+        module=path,
+    )
+
+
+def _narrowed(about: Examination) -> str:
+    """Say what has no float64, if anything has not."""
+    if not about.narrowed:
+        return ""
+    return f". Not in float64: {', '.join([*about.narrowed][:3])}, so the limit is that of float32"
+
+
+def _rounding(about: Examination, found: Mapping[str, Moved], limit: float, how: str) -> Finding:
+    """Return the finding on movements that vanish in float64."""
+    name = max(found, key=lambda each: found[each].narrow)
+    most, values = found[name], {name: vars(each) for name, each in found.items()}
+    if most.narrow > about.rounding:
+        return Finding(
+            f"{moves(about, most, most.narrow)} for {name} in {about.dtype}, but not in float64: "
+            f"that is too much for rounding (at most {size(about.rounding)}). {how}",
+            values,
+            verdict="broken" if about.torch_dtype == torch.float32 else "look",
+            value=most.narrow,
+            threshold=about.rounding,
+        )
+    value = max(each.wide for each in found.values())
+    at = f" and changes the argmax at {percent(most.argmax)} of positions" * bool(most.argmax)
+    where = "a leak this small needs float64 to be seen" if about.blind else "no leak"
+    text = f"{where}: {size(value)} (limit {size(limit)}); {about.dtype} rounding moves the "
+    text += f"output by {size(most.narrow)}{at}. {how}{_narrowed(about)}"
+    return Finding(text, values, verdict="fine", value=value, threshold=limit)

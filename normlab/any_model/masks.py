@@ -1,0 +1,119 @@
+"""Which input marks padding, and how: found by its name, its values, and what is under it."""
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from normlab.any_model.example import Key
+from normlab.errors import UserError
+
+KINDS = {
+    **dict.fromkeys(("attention_mask", "padding_mask", "input_mask", "mask"), "real"),
+    **dict.fromkeys(("input_features_mask", "feature_attention_mask"), "real"),
+    **dict.fromkeys(("src_key_padding_mask", "key_padding_mask"), "padding"),
+    **dict.fromkeys(("lengths", "length", "input_lengths", "seq_lengths", "lens"), "lengths"),
+    **dict.fromkeys(("x_lens", "wav_lens", "wav_len", "relative_lengths"), "lengths"),
+}
+UNCLEAR = ("padding_mask", "mask")
+"""Names under which some models mark real tokens, and others padding."""
+MADE = ("attention_mask", "src_key_padding_mask")
+"""Masks to add if the batch has none and the model takes one: they mark all positions as real."""
+OPTIONS = ("real", "padding", "lengths")
+
+
+class Mask(NamedTuple):
+    """The input that marks real tokens, and its kind, or None if it is to be inferred."""
+
+    key: Key = None
+    kind: str = ""
+
+
+def find_mask(values: dict[Key, Any], named: Mapping[Key, str], mask: Any) -> Mask:
+    """Return the mask of real tokens; a mask tensor is added to `values`.
+
+    `mask` is None, a tensor, a kind, an input's name or position, or a name with its kind. The kind
+    is empty if there is no mask, and `?` if only the values can say it.
+    """
+    asked = ""
+    if isinstance(mask, Mapping):
+        ((mask, asked),) = mask.items()
+    elif isinstance(mask, str) and mask in OPTIONS and mask not in named.values():
+        mask, asked = None, mask
+    if asked and asked not in OPTIONS:
+        raise UserError(f"mask={asked!r}: choose from {', '.join(OPTIONS)}")
+    if mask is None:
+        keys = [k for k, name in named.items() if name in KINDS and isinstance(values[k], Tensor)]
+        keys += [k for k, name in named.items() if _is_mask(name, values[k])]
+        if not keys:
+            return Mask()
+    elif isinstance(mask, Tensor):
+        keys, values[None] = [None], mask
+    else:
+        keys = [key for key, name in named.items() if mask in (key, name)]
+        if not keys:
+            raise UserError(f"mask={mask!r}: the inputs are {', '.join(named.values())}")
+    key = keys[0]
+    name, given = named.get(key, "mask"), values[key]
+    if not isinstance(given, Tensor) or given.ndim not in (1, 2):
+        shape = [*given.shape] if isinstance(given, Tensor) else type(given).__name__
+        raise UserError(f"{name} is {shape}: a mask has the shape [rows, positions]")
+    if given.ndim == 1:
+        relative = given.is_floating_point() and bool(given.numel()) and float(given.max()) <= 1
+        return Mask(key, "shares" if relative else "lengths")
+    known = "" if name in UNCLEAR else KINDS.get(name, "")
+    return Mask(key, asked or known or "?")
+
+
+def _is_mask(name: str, value: Any) -> bool:
+    """Return whether an input of an unknown name looks like a mask of tokens."""
+    if "mask" not in name or not isinstance(value, Tensor) or value.ndim != 2:
+        return False
+    return bool(((value == 0) | (value == 1)).all())
+
+
+def kind_of(model: nn.Module, x: Tensor, given: Tensor, name: str) -> str:
+    """Return whether the ones of a mask are `real` tokens or `padding`.
+
+    First, padding has one value only, as 0, and tokens have several. Then, in most batches one row
+    has no padding. Else, it is as its name and its library have it.
+    """
+    ones = given != 0
+    if x.shape[:2] == given.shape and bool(ones.any()) and not bool(ones.all()):
+        one_value = [bool((part == part.flatten()[0]).all()) for part in (x[~ones], x[ones])]
+        if one_value[0] != one_value[1]:
+            return "real" if one_value[0] else "padding"
+    whole, empty = bool(ones.all(1).any()), bool((~ones).all(1).any())
+    if whole != empty:
+        return "real" if whole else "padding"
+    of_transformers = hasattr(model, "config")
+    return "padding" if "padding" in name and not of_transformers else "real"
+
+
+def check_mask(given: Tensor, name: str, kind: str) -> None:
+    """Raise UserError if a mask has other values than 0 and 1, or marks no token as real."""
+    odd = given[(given != 0) & (given != 1)]
+    if len(odd) and not (kind == "padding" and bool((odd == -torch.inf).all())):
+        raise UserError(
+            f"{name} has the value {odd[0].item():.4g}: give 1 for real tokens and 0 for padding "
+            "(a mask that is added to attention scores cannot be used here)"
+        )
+    empty = ((given != 0) == (kind == "padding")).all(1).nonzero().flatten().tolist()
+    if empty:
+        marks, other = (
+            ("True for padding", "real") if kind == "padding" else ("1 for real", "padding")
+        )
+        raise UserError(
+            f"{name}: row {empty[0]} is all padding; is it inverted? Give {marks}, "
+            f'or say mask="{other}"'
+        )
+
+
+def under_padding(x: Tensor, pads: Tensor, real: Tensor) -> int | float:
+    """Return the value that another mask has under padding, or must have if there is none."""
+    if x.shape[:2] == pads.shape and bool(pads.any()):
+        return x[pads].flatten()[0].item()
+    inside = x[real] if x.shape[:2] == real.shape else x
+    one_value = bool((inside == inside.flatten()[0]).all())
+    return 1 - int(inside.flatten()[0] != 0) if one_value else 0

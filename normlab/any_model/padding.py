@@ -1,0 +1,157 @@
+"""The question whether padding moves the output, at several lengths and on both sides."""
+
+from collections.abc import Iterable
+from contextlib import suppress
+from dataclasses import replace
+from typing import Any, cast
+
+import torch
+
+from normlab.any_model.examination import BLIND, LEAK, Comparison, Examination, Moved
+from normlab.any_model.example import ModelFailed
+from normlab.any_model.finding import Finding, question
+from normlab.any_model.leak import leak
+from normlab.any_model.outputs import Overlap, Side
+from normlab.errors import UserError
+
+FEW = (1, 7, 8)
+BLOCKS = (32, 64, 128)
+"""Kernels treat lengths around multiples of these in their own way."""
+LONG = 1024  # positions, above which fewer lengths are tried
+IMPLEMENTATIONS = ("eager", "sdpa")
+
+
+@question("padding")
+def padding(about: Examination) -> Finding:
+    """Does padding move the output at real tokens?
+
+    Let y be the output for a row alone, and y' the output at the same positions when the row is
+    padded on the mask's side, with the batch's own padding values and with others: by half its
+    length (at least 8) in float64; by 1, 7 and 8, and to lengths at, before and after multiples of
+    32, 64 and 128 in the model's dtype, and in float64 if that moves it; also on the other side, and
+    with each attention implementation. The first, last and middle row are compared with and without
+    the padding that they have in the batch. If the model accepts only one length, a shorter row is
+    padded to it: y then has the usual values under the padding, and y' has others.
+    """
+    example, n = about.example, about.example.pads
+    if not example.length:
+        return Finding.none("the inputs have no token axis, so nothing is padded")
+    if not example.kind:
+        return Finding.none("no input marks padding; name the one that does with mask=")
+    length = about.lead.length
+    pairs = {f"padding by {n:,} to {length + n:,} positions": padded(about, n)}
+    pairs["padding by other values"] = padded(about, n, other=True)
+    try:
+        found = about.all_moved(pairs)
+    except ModelFailed:
+        return _of_one_length(about)
+    how = f"One row of {length:,} positions, alone and padded by {n:,}"
+    own = dict(_own_padding(about))
+    if max(each.wide for each in found.values()) <= LEAK:
+        with suppress(UserError):
+            found |= about.all_moved(own)
+        more = _lengths(about, (*FEW, *to_blocks(length)))
+        pairs |= own | more
+        with suppress(UserError):
+            found |= about.all_moved(more) if more else {}
+        found |= _other_side(about, pairs)
+        found |= _implementations(about)
+        how += f", by {', '.join(map(str, FEW))}, and to multiples of {', '.join(map(str, BLOCKS))}"
+    return leak(about, found, pairs, "padding", how)
+
+
+def padded(
+    about: Examination, n: int, *, other: bool = False, side: Side | None = None
+) -> Comparison:
+    """Return the comparison of the longest row padded by n positions with the row alone."""
+    side = side or about.example.side
+    overlap = Overlap(side, length=about.lead.length, padding=n)
+    return Comparison(about.example.padded(n, other=other, side=side), about.lead, overlap)
+
+
+def to_blocks(length: int) -> list[int]:
+    """Return how much padding leads to lengths around the next multiples of 32, 64 and 128."""
+    around = (-1, 0, 1) if length < LONG else (1,)
+    totals = {-(-(length + 2) // block) * block + more for block in BLOCKS for more in around}
+    return [total - length for total in sorted(totals)]
+
+
+def _own_padding(about: Examination) -> Iterable[tuple[str, Comparison]]:
+    """Yield the comparisons of rows with and without the padding that they have in the batch."""
+    example = about.example
+    for row in about.rows:
+        if pads := example.length - example.lengths[row]:
+            overlap = Overlap(example.side, length=example.lengths[row], padding=pads)
+            name = f"row {about.number(row)} with its padding of {pads:,}"
+            yield name, Comparison(about.one(row), about.alone(row), overlap)
+
+
+def _lengths(
+    about: Examination, amounts: Iterable[int], side: Side | None = None
+) -> dict[str, Comparison]:
+    """Return the comparisons that move the output, in the model's dtype, more than rounding may."""
+    found = {}
+    limit = BLIND if about.torch_dtype == torch.float32 else about.rounding
+    for n in dict.fromkeys(amounts):
+        pair = padded(about, n, side=side)
+        with suppress(UserError):
+            if about.narrow_movement(pair) > limit:
+                total = about.lead.length + n
+                on = f" on the {side}" if side else ""
+                found[f"padding by {n:,} to {total:,} positions{on}"] = pair
+    return found
+
+
+def _other_side(about: Examination, pairs: dict[str, Comparison]) -> dict[str, Moved]:
+    """Return the movements for padding on the other side, if the model allows it there.
+
+    If every amount of padding moves the output, as with learned positions, it does not.
+    """
+    side: Side = "left" if about.example.side == "right" else "right"
+    blocks = to_blocks(about.lead.length)
+    amounts = (FEW[0], FEW[-1], *blocks[1:3])
+    odd = _lengths(about, amounts, side)
+    if not 0 < len(odd) < len({*amounts}):
+        return {}
+    pairs |= odd
+    with suppress(UserError):
+        return about.all_moved(odd)
+    return {}
+
+
+def _implementations(about: Examination) -> dict[str, Moved]:
+    """Return the movements for padding with the model's other implementations of attention."""
+    model = cast("Any", about.model)
+    former = getattr(getattr(model, "config", None), "_attn_implementation", None)
+    if not hasattr(model, "set_attn_implementation") or former not in IMPLEMENTATIONS:
+        return {}
+    found: dict[str, Moved] = {}
+    for name in IMPLEMENTATIONS:
+        if name == former:
+            continue
+        with (
+            suppress(Exception),
+            about.runner.changed(lambda n=name: model.set_attn_implementation(n)),
+        ):
+            other = replace(about, _outputs={}, _variants={})
+            for n in (about.example.pads, to_blocks(about.lead.length)[-1]):
+                total = about.lead.length + n
+                pair = padded(other, n)
+                if other.narrow_movement(pair) > BLIND:
+                    found[f"{name} attention, padding by {n:,} to {total:,}"] = other.moved(pair)
+    return found
+
+
+def _of_one_length(about: Examination) -> Finding:
+    """Return the finding on a model that accepts only one length."""
+    row, n = about.lead, about.example.pads
+    if row.length <= n:
+        n = max(1, row.length // 2)
+    start = n if about.example.side == "left" else 0
+    example = about.example
+    short = example.cut(example.tokens, start, start + row.length - n)
+    base, variant = (short.padded(n, other=other) for other in (False, True))
+    overlap = Overlap(about.example.side, row.length, row.length - n)  # only real positions count
+    pairs = {"padding by other values": Comparison(variant, base, overlap)}
+    how = f"One row of {row.length - n:,} positions, padded by {n:,}; longer rows fail"
+    return leak(about, about.all_moved(pairs), pairs, "padding", how)

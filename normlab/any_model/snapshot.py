@@ -1,0 +1,246 @@
+"""What the objects that a model reaches hold, and steps that restore it."""
+
+import random
+import sys
+import types
+from collections import OrderedDict, deque
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from functools import partial
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+_LEAVES = (
+    *(str, bytes, int, float, complex, bool, type(None), type, types.ModuleType, range, slice),
+    *(types.BuiltinFunctionType, torch.dtype, torch.device, torch.Size, torch.layout),
+)
+_ONE_WAY = (types.GeneratorType, types.CoroutineType, map, filter, zip, enumerate)
+"""Iterators, which cannot be wound back."""
+_INNER = ("torch._", "torch.fx", "torch.jit", "torch.distributed", "torch.utils", "torch.cuda")
+_STANDARD = sys.stdlib_module_names - {"types", "collections", "functools", "__main__"}
+MOST_OBJECTS = 300_000
+
+
+class Snapshot:
+    """What all objects that are reachable from some roots held when it was made.
+
+    Reached are the attributes of modules and other objects, also of those without `__setattr__`,
+    nested dicts, lists, sets and deques, closures, mutable attributes of the modules' own classes,
+    numpy arrays, generators of random numbers, and the tensors themselves, but for their values,
+    of which a `Guard` takes care. `one_way` has the paths of iterators, which cannot be restored.
+    """
+
+    def __init__(self, roots: Sequence[tuple[str, Any]]) -> None:
+        self.tensors: list[Tensor] = []
+        self.one_way: list[str] = []
+        self._steps: list[tuple[str, Callable[[], object]]] = []
+        self._reached: dict[int, Any] = {}  # keeps the objects alive, so that ids stay theirs
+        todo = [*reversed(roots)]
+        while todo and len(self._reached) < MOST_OBJECTS:
+            path, value = todo.pop()
+            if isinstance(value, _LEAVES) or id(value) in self._reached:
+                continue
+            self._reached[id(value)] = value
+            with suppress(Exception):  # objects may raise anything when they are read
+                todo += self._reach(path, value)
+
+    def restore(self) -> list[str]:
+        """Restore what has changed; return a line for each object that refused."""
+        refused: list[str] = []
+        for path, step in self._steps:
+            try:
+                step()
+            except Exception as error:  # objects may raise anything when they are written to
+                refused.append(f"{path}: {type(error).__name__}: {error}")
+        return refused
+
+    def _reach(self, path: str, value: Any) -> list[tuple[str, Any]]:
+        """Add the steps for an object; return the objects that it holds, with their paths."""
+        inner: list[tuple[str, Any]] = []
+        kind = type(value)
+        if isinstance(value, Tensor):
+            self._add(path, _tensor(value))
+            self.tensors.append(value)
+            if value.is_leaf:
+                inner.append((f"{path}.grad", value.grad))
+            inner.append((path, vars(value)))
+        elif isinstance(value, dict):
+            base: Any = OrderedDict if isinstance(value, OrderedDict) else dict
+            self._add(path, _container(value, base, [*base.items(value)]))
+            inner += [(f"{path}.{key}" if path else str(key), x) for key, x in base.items(value)]
+        elif isinstance(value, list | deque | set):
+            base = next(each for each in (list, deque, set) if isinstance(value, each))
+            self._add(path, _container(value, base, [*base.__iter__(value)]))
+            inner += [(f"{path}[{n}]", x) for n, x in enumerate(base.__iter__(value))]
+        elif isinstance(value, tuple | frozenset):
+            inner += [(f"{path}[{n}]", x) for n, x in enumerate(value)]
+        elif isinstance(value, np.ndarray):
+            self._add(path, _array(value))
+        elif states := _random_state(value):
+            self._add(path, state_step(*states))
+        elif isinstance(value, _ONE_WAY) or kind.__module__ == "itertools":
+            self.one_way.append(f"{path} ({kind.__name__})")
+        elif isinstance(value, types.MethodType):
+            inner += [(path, value.__self__), (path, value.__func__)]
+        elif isinstance(value, partial):
+            inner += [(path, value.func), (path, value.args), (path, value.keywords)]
+        elif isinstance(value, types.FunctionType):
+            for cell in value.__closure__ or ():
+                self._add(path, partial(_set_cell, cell, cell.cell_contents))
+                inner.append((path, cell.cell_contents))
+        elif isinstance(value, nn.Module) or not self._is_foreign(kind):
+            inner += self._attributes(path, value)
+        return inner
+
+    def _is_foreign(self, kind: type) -> bool:
+        """Return whether a class is one of Python's or torch's own that holds no model's state."""
+        home = kind.__module__
+        return home.partition(".")[0] in _STANDARD or home.startswith(_INNER)
+
+    def _attributes(self, path: str, value: Any) -> list[tuple[str, Any]]:
+        inner: list[tuple[str, Any]] = []
+        if isinstance(value, torch.jit.ScriptModule):
+            return [(path, x) for x in (*value.parameters(), *value.buffers())]
+        if hasattr(value, "__dict__"):
+            inner.append((path, vars(value)))
+        for cls in type(value).__mro__:
+            names = vars(cls).get("__slots__", ())
+            for name in [names] if isinstance(names, str) else names:
+                descriptor = vars(cls).get(name)
+                if isinstance(descriptor, types.MemberDescriptorType) and hasattr(value, name):
+                    held = getattr(value, name)
+                    self._add(path, partial(_set_slot, descriptor, value, held))
+                    inner.append((f"{path}.{name}", held))
+            if isinstance(value, nn.Module) and not cls.__module__.startswith("torch."):
+                inner += self._class_attributes(cls)
+        return inner
+
+    def _class_attributes(self, cls: type) -> list[tuple[str, Any]]:
+        """Add steps for the plain values of a module's class, such as a counter of calls."""
+        if id(cls) in self._reached:
+            return []
+        self._reached[id(cls)] = cls
+        plain = (bool, int, float, str, list, dict, set, deque, Tensor, np.ndarray, type(None))
+        held = {
+            name: x
+            for name, x in vars(cls).items()
+            if isinstance(x, plain) and not name.startswith("__")
+        }
+        self._add(cls.__name__, partial(_set_class, cls, held))
+        return [(f"{cls.__name__}.{name}", x) for name, x in held.items()]
+
+    def _add(self, path: str, step: Callable[[], object]) -> None:
+        self._steps.append((path, step))
+
+
+def _container(value: Any, base: Any, former: list[Any]) -> Callable[[], None]:
+    """Return a step that refills a container if it holds other objects; past overridden methods."""
+    is_dict = issubclass(base, dict)
+    keys = [id(each[0]) for each in former] if is_dict else []
+    ids = [id(each[1]) for each in former] if is_dict else [id(each) for each in former]
+
+    def restore() -> None:
+        if is_dict:
+            same = [*map(id, base.values(value))] == ids and [*map(id, base.keys(value))] == keys
+        elif base is set:
+            same = len(value) == len(ids) and {*map(id, value)} == {*ids}
+        else:
+            same = [*map(id, base.__iter__(value))] == ids
+        if same:
+            return
+        base.clear(value)
+        if is_dict:
+            for key, held in former:
+                base.__setitem__(value, key, held)
+        else:
+            (base.update if base is set else base.extend)(value, former)
+
+    return restore
+
+
+def _tensor(x: Tensor) -> Callable[[], None]:
+    """Return a step that restores a tensor's storage, gradient and `requires_grad`."""
+    data, grad, needs = x.data, x.grad if x.is_leaf else None, x.requires_grad
+    is_plain = in_memory(x)
+    place = (x.data_ptr(), x.shape, x.dtype, x.stride()) if is_plain else None
+
+    def restore() -> None:
+        if is_plain and (x.data_ptr(), x.shape, x.dtype, x.stride()) != place:
+            x.data = data
+        if x.is_leaf and x.requires_grad != needs:
+            x.requires_grad_(needs)
+        if x.is_leaf and x.grad is not grad:
+            x.grad = grad
+
+    return restore
+
+
+def _array(x: np.ndarray) -> Callable[[], None]:
+    former = x.copy()
+    held = former.tobytes()
+
+    def restore() -> None:
+        if x.tobytes() != held:
+            x[...] = former
+
+    return restore
+
+
+def _random_state(value: Any) -> tuple[Callable[[], Any], Callable[[Any], Any]] | None:
+    """Return functions that read and set the state of a generator of random numbers."""
+    if isinstance(value, torch.Generator):
+        return value.get_state, value.set_state
+    if isinstance(value, random.Random):
+        return value.getstate, value.setstate
+    if isinstance(value, np.random.RandomState):
+        return value.get_state, value.set_state
+    if isinstance(value, np.random.Generator):
+        bits = value.bit_generator
+        return lambda: bits.state, lambda state: setattr(bits, "state", state)
+    return None
+
+
+def state_step(read: Callable[[], Any], write: Callable[[Any], Any]) -> Callable[[], None]:
+    """Return a step that sets a state again if it is another one."""
+    former = read()
+    held = _comparable(former)
+
+    def restore() -> None:
+        if _comparable(read()) != held:
+            write(former)
+
+    return restore
+
+
+def _comparable(state: Any) -> Any:
+    if isinstance(state, Tensor):
+        return state.cpu().numpy().tobytes()
+    if isinstance(state, np.ndarray):
+        return state.tobytes()
+    if isinstance(state, dict):
+        return [(key, _comparable(each)) for key, each in state.items()]
+    return [*map(_comparable, state)] if isinstance(state, tuple | list) else state
+
+
+def _set_cell(cell: Any, value: Any) -> None:
+    if cell.cell_contents is not value:
+        cell.cell_contents = value
+
+
+def _set_slot(descriptor: Any, owner: Any, value: Any) -> None:
+    if descriptor.__get__(owner) is not value:
+        descriptor.__set__(owner, value)
+
+
+def _set_class(cls: type, held: dict[str, Any]) -> None:
+    for name, value in held.items():
+        if vars(cls).get(name) is not value:
+            setattr(cls, name, value)
+
+
+def in_memory(value: Tensor) -> bool:
+    """Return whether a tensor has plain values."""
+    return value.layout == torch.strided and not value.is_meta
