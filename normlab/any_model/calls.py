@@ -1,6 +1,7 @@
 """Runs a model, and records the calls of modules and of functional norms, in order."""
 
 import inspect
+import random
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -10,6 +11,7 @@ from functools import partial
 from types import FunctionType
 from typing import Any
 
+import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
@@ -19,7 +21,7 @@ from torch.utils._pytree import tree_map
 
 from normlab.any_model.example import Example, Forward, run
 from normlab.any_model.outputs import Outputs
-from normlab.any_model.restore import unchanged
+from normlab.any_model.restore import State, unchanged
 
 OVER_FEATURES = ("layer_norm", "rms_norm")
 OVER_POSITIONS = ("group_norm", "batch_norm", "instance_norm")
@@ -55,20 +57,41 @@ def inside(name: str, outer: str) -> bool:
 class Runner:
     """Runs a model, from the same state in every pass."""
 
-    def __init__(self, model: nn.Module, forward: Forward | None = None, state: Any = None) -> None:
+    def __init__(
+        self, model: nn.Module, forward: Forward | None = None, state: State | None = None
+    ) -> None:
         self.model, self.forward, self.state = model, forward, state
+        self._seed = 0  # if above 0, each pass draws other random numbers
 
     def __call__(self, example: Example, *contexts: AbstractContextManager[Any]) -> Outputs:
         """Return the outputs of a pass in some contexts, which are entered once state is restored.
 
         Raises ModelFailed if the model raises an exception, UserError if there is no float tensor.
         """
-        if self.state is not None:
-            self.state.restore()
+        self.restore()
         with ExitStack() as stack, torch.no_grad():
             for context in contexts:
                 stack.enter_context(context)
             return run(self.model, example, self.forward)
+
+    def restore(self) -> None:
+        """Restore the state from which every pass starts."""
+        if self.state is not None:
+            self.state.restore()
+        if self._seed:
+            self._seed += 1
+            torch.manual_seed(self._seed), np.random.seed(self._seed), random.seed(self._seed)
+            for each in self.state.snapshot.generators if self.state else ():
+                each.manual_seed(self._seed)
+
+    @contextmanager
+    def reseeded(self) -> Iterator[None]:
+        """Draw other random numbers in each pass; otherwise they are the same in all."""
+        self._seed = 1
+        try:
+            yield
+        finally:
+            self._seed = 0
 
     @contextmanager
     def changed(self, change: Callable[[], object]) -> Iterator[None]:

@@ -218,8 +218,8 @@ class Examination:
                 return pairs
             real, inside = self.outputs(within), Overlap(overlap.side)
             return {
-                name: tuple(inside(each, real[name])[0] for each in pair)
-                for name, pair in pairs.items()
+                name: (inside(y, real[name])[0], inside(y0, real[name])[0])
+                for name, (y, y0) in pairs.items()
             }
 
         narrow = passes(False)

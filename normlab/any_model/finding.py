@@ -79,9 +79,7 @@ def questions(*names: str, slow: bool = False) -> list[Question]:
     """Return the quick questions, with `slow` all, or the named ones; UserError if unknown."""
     from normlab.any_model import modes, padding, questions, slow_questions, statistics
 
-    assert (
-        modes and padding and questions and slow_questions and statistics
-    )  # they register themselves
+    assert modes and padding and questions and slow_questions and statistics
     for name in names:
         if name not in QUESTIONS:
             raise UserError(f"no question {name!r:.60}; choose from {', '.join(sorted(QUESTIONS))}")

@@ -59,9 +59,9 @@ def leak(
     if worst in comparisons:
         path, sentence = locate(about, comparisons[worst], found[worst].output, seen)
     limit = HARM if broken else limit
+    text = f"{moves(about, found[worst], value)} (limit {size(limit)}) for {worst}{under}"
     return Finding(
-        f"{moves(about, found[worst], value)} (limit {size(limit)}) for {worst}{under}; {sentence}. "
-        f"{how}{_narrowed(about)}",
+        f"{text}; {sentence}. {how}{_narrowed(about)}",
         values,
         verdict="broken" if broken else "look",
         value=value,

@@ -191,6 +191,39 @@ def load_names(model: str, inputs: str) -> Loaded:
     return Loaded(made, _imported(inputs))
 
 
+def loaded(place: str) -> tuple[nn.Module, Any, dict[str, Any]]:
+    """Return a model, batches, and arguments of `inspect`, from a place of the pytest plugin.
+
+    Raises UserError with a one-sentence message if they cannot be made.
+    """
+    kind, _, name = place.partition(":")
+    if kind == "hf":
+        model, batches, _ = load_hf(name)
+        return model, batches, {}
+    if kind == "hf-tiny":
+        from normlab.any_model.tiny import made
+
+        model, batch = made(name)
+        return model, [batch], {}
+    if kind == "timm":
+        try:
+            from timm import create_model
+        except ImportError:
+            raise UserError("timm:NAME needs timm: pip install timm") from None
+        try:
+            model = create_model(name, pretrained=False)
+        except RuntimeError as error:  # an unknown name
+            raise UserError(f"{place}: {first_line(error)}") from error
+        size = getattr(model, "default_cfg", {}).get("input_size", (3, 224, 224))
+        images = torch.randn(3, *size, generator=torch.Generator().manual_seed(0))
+        return model.eval(), [images], {}
+    made_here = _imported(place)
+    if not (isinstance(made_here, tuple) and len(made_here) in (2, 3)):
+        raise UserError(f"{place}: return a model and its batches, as a tuple")
+    model, batches, options = (*made_here, {})[:3]
+    return model, batches, options
+
+
 def _imported(place: str) -> Any:
     name, _, attribute = place.partition(":")
     if not (name and attribute):

@@ -101,9 +101,9 @@ def check_mask(given: Tensor, name: str, kind: str) -> None:
         )
     empty = ((given != 0) == (kind == "padding")).all(1).nonzero().flatten().tolist()
     if empty:
-        marks, other = (
-            ("True for padding", "real") if kind == "padding" else ("1 for real", "padding")
-        )
+        marks, other = "1 for real tokens", "padding"
+        if kind == "padding":
+            marks, other = "True for padding", "real"
         raise UserError(
             f"{name}: row {empty[0]} is all padding; is it inverted? Give {marks}, "
             f'or say mask="{other}"'

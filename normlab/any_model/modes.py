@@ -40,9 +40,9 @@ def modes(about: Examination) -> Finding:
     """Does training mode, without dropout, move the output? Does padding enter norm statistics?
 
     The batch is run after `model.train()`, with dropout left out. If the output is still random (as
-    with layer drop), only the modules that keep running statistics are put into training mode.
-    Whether padding enters a norm's statistics is tested on the input that the norm gets for a padded
-    row. In training, batch norm depends on the other rows by design.
+    with layer drop), only norms that pool in another way are put into training mode. Whether
+    padding enters a norm's statistics is tested on the input that the norm gets for a padded row.
+    In training, batch norm depends on the other rows by design.
     """
     text, verdict, value, path = _difference(about)
     values = {"training": value}

@@ -243,6 +243,8 @@ def eps_of(norm: nn.Module) -> float | None:
 
 def _may_be_norm(module: nn.Module) -> bool:
     """Return whether to try a module: a known norm, or one outside torch with no inner weights."""
+    if isinstance(module, torch.jit.ScriptModule):
+        return False
     inner = len([*module.parameters()]) > len([*module.parameters(recurse=False)])
     return _is_norm(module) or not (type(module).__module__.startswith("torch.") or inner)
 

@@ -87,7 +87,7 @@ class Overlap:
         return next(self.ways(y, base))
 
     def ways(self, y: Tensor, base: Tensor) -> Iterator[tuple[Tensor, Tensor]]:
-        """Yield both tensors with the same shape for every way in which positions may correspond."""
+        """Yield both tensors with one shape, for every way in which positions may correspond."""
         y = self._own(y, base)
         if y.ndim != base.ndim or any(a < b for a, b in zip(y.shape, base.shape, strict=True)):
             raise UserError(f"the output is {[*y.shape]}, but {[*base.shape]} for one row alone")

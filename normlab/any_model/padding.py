@@ -28,10 +28,10 @@ def padding(about: Examination) -> Finding:
     Let y be the output for a row alone, and y' the output at the same positions when the row is
     padded on the mask's side, with the batch's own padding values and with others: by half its
     length (at least 8) in float64; by 1, 7 and 8, and to lengths at, before and after multiples of
-    32, 64 and 128 in the model's dtype, and in float64 if that moves it; also on the other side, and
-    with each attention implementation. The first, last and middle row are compared with and without
-    the padding that they have in the batch. If the model accepts only one length, a shorter row is
-    padded to it: y then has the usual values under the padding, and y' has others.
+    32, 64 and 128 in the model's dtype, and in float64 if that moves it; also on the other side,
+    and with each attention implementation. The first, last and middle row are compared with and
+    without the padding that they have in the batch. If the model accepts only one length, a shorter
+    row is padded to it: y then has the usual values under the padding, and y' has others.
     """
     example, n = about.example, about.example.pads
     if not example.length:

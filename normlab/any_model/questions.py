@@ -69,8 +69,9 @@ def table(found: Sequence[FoundNorm]) -> Table:
 def forward(about: Examination) -> Finding:
     """Is the forward pass repeatable and free of NaN, and does it leave its inputs unchanged?
 
-    A row is run twice. If the outputs differ or have NaN, no other question is asked, except
-    `statistics` after NaN.
+    A row is run twice, with other random numbers. If the outputs differ or have NaN, no other
+    question is asked, except `statistics` after NaN. A third pass starts from the state that the
+    model keeps after the second; all others start from the same state.
     """
     row, outputs = about.lead, about.outputs(about.lead)
     odd = [name for name, y in outputs.items() if bool(y.isnan().any())]
@@ -80,18 +81,25 @@ def forward(about: Examination) -> Finding:
         text = f"the output {odd[0]} has NaN at {share} of its entries, first in {sentence}"
         return Finding(text, verdict="broken", module=path)
     given = row.change(row.content, lambda _, x: x.clone())
-    about.runner.state.restore()
-    with torch.no_grad():
-        again = outputs_of(call(about.model, given, about.runner.forward, copies=False))
-    changed = [k for k in row.content if not torch.equal(given.values[k], row.values[k])]
-    if any(moved(again[name], y) > 0 for name, y in outputs.items() if name in again):
-        twice = Comparison(replace(row), row, Overlap())
-        if (found := about.moved(twice)).wide > LEAK:
+    twice = Comparison(replace(row), row, Overlap())
+    with about.runner.reseeded():
+        if about.narrow_movement(twice) > 0 and (found := about.moved(twice)).wide > LEAK:
             path, sentence = locate(about, twice, found.output, "random numbers")
             text = f"the output moves by {size(found.wide)} from one run to the next: {sentence}"
             return Finding(text, verdict="broken", value=found.wide, threshold=LEAK, module=path)
+    about.runner.restore()
+    with torch.no_grad():
+        call(about.model, given, about.runner.forward, copies=False)
+        second = outputs_of(call(about.model, row, about.runner.forward))  # from the state it left
+    changed = [k for k in row.content if not torch.equal(given.values[k], row.values[k])]
     if changed:
         return Finding(f"changes its input {changed[0]} in place", verdict="look")
+    both = [name for name in outputs if name in second]
+    if (value := max(moved(second[n], outputs[n]) for n in both)) > about.rounding:
+        text = (
+            f"a second call moves the output by {size(value)}: the model keeps state between calls"
+        )
+        return Finding(text, verdict="look", value=value, threshold=about.rounding)
     return Finding("repeats exactly", verdict="fine", value=0.0, threshold=LEAK)
 
 

@@ -156,8 +156,9 @@ def inspect(
         raise UserError(f"max_rows={max_rows}, max_positions={max_positions}: give at least one")
     with unchanged(model, (given, forward)) as state:
         model.eval()
-        runner = Runner(model, forward, State([("", model), ("", (given, forward))]))
-        with runner.state.guard:
+        start = State([("", model), ("", (given, forward))])  # in eval mode
+        runner = Runner(model, forward, start)
+        with start.guard:
             options = {"forward": forward, "mask": mask, "axes": Axes(rows, positions)}
             about = _examination(runner, given, options, max_rows, max_positions)
             about.loss, about.causal = loss, causal

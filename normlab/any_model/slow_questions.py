@@ -86,8 +86,8 @@ def worth(about: Examination) -> Finding:
 def depth(about: Examination) -> Finding:
     """How does the gradient grow from the first to the last layer?
 
-    The loss is sum(y cos(y)) of the longest row's output y, with the cosine detached, since no norm makes
-    this loss constant. A layer's gradient norm is taken over all its parameters.
+    The loss is sum(y cos(y)) of the longest row's output y, with the cosine detached, since no norm
+    makes this loss constant. A layer's gradient norm is taken over all its parameters.
     """
     with unchanged(about.model), torch.enable_grad():
         about.model.requires_grad_(True).zero_grad()
@@ -114,10 +114,10 @@ def depth(about: Examination) -> Finding:
 def channels(about: Examination) -> Finding:
     """Do layers output outlier features, dead channels, or massive activations?
 
-    For each layer's output for the longest row: the share of features whose RMS exceeds 6 times the RMS of
-    all (outliers), the share constant over positions (dead), and the layer's largest magnitude
-    divided by its median. A value is massive if it is above 100 and this ratio is above 1000
-    (Sun et al. 2024).
+    For each layer's output for the longest row: the share of features whose RMS exceeds 6 times the
+    RMS of all (outliers), the share constant over positions (dead), and the layer's largest
+    magnitude divided by its median. A value is massive if it is above 100 and this ratio is above
+    1000 (Sun et al. 2024).
     """
     rows = list[tuple[Any, ...]]()
     for name, y in _layers(about).items():
@@ -144,9 +144,9 @@ def channels(about: Examination) -> Finding:
 def sinks(about: Examination) -> Finding:
     """How many attention heads give most of their attention to the first token?
 
-    A head is a sink if the longest row's first token has a mean weight above 0.3 over the first 64 queries,
-    or over all queries without a causal mask (Gu et al. 2025). Needs 16 tokens, and a model of
-    transformers that returns `attentions`.
+    A head is a sink if the longest row's first token has a mean weight above 0.3 over the first 64
+    queries, or over all queries without a causal mask (Gu et al. 2025). Needs 16 tokens, and a
+    model of transformers that returns `attentions`.
     """
     model: Any = about.model
     row = about.lead
@@ -200,7 +200,7 @@ def _moved_without(about: Examination, module: nn.Module) -> float:
 
 
 def _rounded(about: Examination, change: Callable[[Tensor], Tensor], *modules: nn.Module) -> float:
-    """Return how far the longest row's output moves if the weights and inputs of modules are changed."""
+    """Return how far the row's output moves if weights and inputs of modules are changed."""
 
     def change_all() -> None:
         for module in modules:

@@ -36,6 +36,7 @@ class Snapshot:
     def __init__(self, roots: Sequence[tuple[str, Any]]) -> None:
         self.tensors: list[Tensor] = []
         self.one_way: list[str] = []
+        self.generators: list[torch.Generator] = []
         self._steps: list[tuple[str, Callable[[], object]]] = []
         self._reached: dict[int, Any] = {}  # keeps the objects alive, so that ids stay theirs
         todo = [*reversed(roots)]
@@ -81,6 +82,8 @@ class Snapshot:
             self._add(path, _array(value))
         elif states := _random_state(value):
             self._add(path, state_step(*states))
+            if isinstance(value, torch.Generator):
+                self.generators.append(value)
         elif isinstance(value, _ONE_WAY) or kind.__module__ == "itertools":
             self.one_way.append(f"{path} ({kind.__name__})")
         elif isinstance(value, types.MethodType):
@@ -138,7 +141,8 @@ class Snapshot:
 
 def _container(value: Any, base: Any, former: list[Any]) -> Callable[[], None]:
     """Return a step that refills a container if it holds other objects; past overridden methods."""
-    is_dict = issubclass(base, dict)
+    is_dict: bool = issubclass(base, dict)
+    write: Any = base
     keys = [id(each[0]) for each in former] if is_dict else []
     ids = [id(each[1]) for each in former] if is_dict else [id(each) for each in former]
 
@@ -154,9 +158,9 @@ def _container(value: Any, base: Any, former: list[Any]) -> Callable[[], None]:
         base.clear(value)
         if is_dict:
             for key, held in former:
-                base.__setitem__(value, key, held)
+                write.__setitem__(value, key, held)
         else:
-            (base.update if base is set else base.extend)(value, former)
+            (write.update if base is set else write.extend)(value, former)
 
     return restore
 

@@ -43,7 +43,8 @@ def statistics(about: Examination) -> Finding:
     norms: dict[str, Any] = {
         name: module
         for name, module in about.model.named_modules()
-        if all(module._buffers.get(key) is not None for key in ("running_mean", "running_var"))
+        if not isinstance(module, torch.jit.ScriptModule)
+        and all(module._buffers.get(key) is not None for key in ("running_mean", "running_var"))
     }
     if not norms:
         return Finding.none("no norm keeps a running mean and variance")
@@ -150,7 +151,7 @@ def _losses(about: Examination, norms: list[Any]) -> dict[str, float]:
         losses = [float(about.loss(y, b)) for y, b in zip(outputs, about.batches, strict=True)]
         return sum(losses) / len(losses)
 
-    about.runner.state.restore()
+    about.runner.restore()
     with unchanged(about.model):
         found = {"running": measured(training=False), "batch": measured(training=True)}
         for norm in norms:

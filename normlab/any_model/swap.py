@@ -1,6 +1,5 @@
 """Replaces the norms of any model with norms of another kind, fitted to the old ones."""
 
-import copy
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, suppress
@@ -18,7 +17,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from normlab.any_model.from_batch import first_batches
-from normlab.any_model.norms import eps_of
+from normlab.any_model.norms import copied, eps_of
 from normlab.any_model.restore import unchanged
 from normlab.errors import UserError
 from normlab.norms.base import Norm
@@ -137,7 +136,7 @@ def swap(
     a norm that computes something else, such as group norm.
     """
     check_name(norm)
-    model, batches = model if inplace else copy.deepcopy(model), first_batches(calibrate)
+    model, batches = model if inplace else copied(model), first_batches(calibrate)
     norms = {path: module for path, module in model.named_modules() if is_norm(module)}
     chosen = _chosen(norms, [sites] if isinstance(sites, str) else sites)
     run = partial(forward or _forward, model)
@@ -264,7 +263,7 @@ def _new(
     # Large, so that eps does not matter; different per row, so that instance norm is not linear.
     x = (torch.randn(4, *shape[1:], generator=generator) + mean) * (10 + 30 * scale)
     x, running = x.to(like.device), hasattr(old, "running_mean")
-    y = copy.deepcopy(old).float()(x)
+    y = copied(old).float()(x)
     for kind, axis in [("bn", 1)] if running else product(("ln", "rms"), (-1, 1)):
         gain, _, error = _fitted(_totals(_FORMULAS[kind](x.movedim(axis, -1)), y.movedim(axis, -1)))
         if error < _SAME:

@@ -13,10 +13,10 @@ from torch import nn
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
 import normlab
-from normlab.any_model.calls import record
-from normlab.any_model.example import Overlap
+from normlab.any_model.calls import Runner
 from normlab.any_model.float64 import widened
 from normlab.any_model.from_batch import example_of
+from normlab.any_model.outputs import Overlap
 from normlab.any_model.restore import unchanged
 from tests.any_model.pairs import same, state
 
@@ -76,7 +76,8 @@ def verdicts(report):
 def test_a_mask_that_is_passed_keeps_padding_out_and_one_forgotten_lets_it_in(batch, tmp_path):
     sound, leaking = (normlab.inspect(Encoder(masked), [batch]) for masked in (True, False))
     assert {*verdicts(sound).values()} == {"fine", "does not apply"}
-    assert 0 < sound.findings["padding"].values["padded"]["narrow"] < 1e-5
+    values = sound.findings["padding"].values.values()
+    assert max(each["narrow"] for each in values) < 1e-5
     found = leaking.findings["padding"]
     assert (found.verdict, found.module) == ("broken", "encoder.layers.0.self_attn")
     assert found.value > 0.01 and found.threshold == 1e-3
@@ -107,7 +108,7 @@ def test_a_norm_over_time_sees_the_future(batch):
     assert (found.verdict, found.module) == ("broken", "norm")
     assert found.answer.partition("; ")[2].startswith("norm: GroupNorm, pools over position, later")
     found = normlab.inspect(group, [batch], checks=["future"]).findings["future"]
-    assert found.verdict == "does not apply" and "causal=True" in found.answer
+    assert found.verdict == "fine" and "causal=True" in found.answer
 
 
 def test_a_decoders_own_tokens_may_not_see_later_ones(batch):
@@ -149,9 +150,11 @@ def test_rounding_is_that_of_the_shortest_row_too(batch):
             narrow = len(y) > 1 and y.dtype != torch.float64
             return y * (1 + 1e-3 * narrow * (input_ids == token)[..., None])
 
-    found = normlab.inspect(Rounding(50, 4), [batch], checks=["padding"]).findings["padding"]
+    found = normlab.inspect(Rounding(50, 4), [batch], checks=["batch_mates"]).findings[
+        "batch_mates"
+    ]
     assert found.verdict == "fine" and "float32 rounding moves the output by 0.0" in found.answer
-    assert 1e-4 < found.values["shortest row in its batch"]["narrow"] < 1e-3
+    assert 1e-4 < found.values["row 1 among 3"]["narrow"] < 1e-3
 
 
 def test_values_under_padding_that_only_matter_if_they_are_unusual_are_worth_a_look(batch):
@@ -168,7 +171,7 @@ def test_values_under_padding_that_only_matter_if_they_are_unusual_are_worth_a_l
 
 def test_a_model_of_one_length_is_asked_about_values_under_its_padding(batch):
     model = Normed(nn.LayerNorm(12))
-    found = normlab.inspect(model, [batch], tokens=5, checks=["padding"]).findings["padding"]
+    found = normlab.inspect(model, [batch], max_positions=5, checks=["padding"]).findings["padding"]
     assert (found.verdict, found.module) == ("broken", "norm")
     assert "One row of 4 positions, padded by 8; longer rows fail" in found.answer
 
@@ -231,7 +234,7 @@ def test_an_operation_without_float64_runs_in_float32_and_is_named():
 def test_variants_change_only_what_they_say(batch):
     left = {name: x.flip(1) for name, x in batch.items()}
     left["position_ids"] = (left["attention_mask"].cumsum(1) - 1).clamp(min=0)
-    example = example_of(Encoder(), left, tokens=8)
+    example = example_of(Encoder(), left, max_positions=8)
     assert (example.side, example.size, example.length) == ("left", 3, 8)
     padded, other = (example.padded(4, other=other).values for other in (False, True))
     ids, others = padded["input_ids"][0], other["input_ids"][0]
@@ -239,7 +242,7 @@ def test_variants_change_only_what_they_say(batch):
     assert torch.equal(ids[4:], left["input_ids"][0, 4:]) and torch.equal(ids[4:], others[4:])
     assert padded["attention_mask"].tolist() == [[0] * 4 + [1] * 8]
     assert padded["position_ids"].tolist() == [[4] * 4 + [*range(4, 12)]]
-    mates = example.with_other_rows().values["input_ids"] == example.values["input_ids"]
+    mates = example.with_other_rows(0).values["input_ids"] == example.values["input_ids"]
     assert mates[0].all() and not mates[1:].any()
     later = example.with_later_tokens(3).values["input_ids"] == example.values["input_ids"][:1]
     assert later.tolist() == [[True] * 3 + [False] * 5]
@@ -251,9 +254,9 @@ def test_variants_change_only_what_they_say(batch):
 
 def test_calls_are_in_order_and_copied_before_they_are_changed_in_place():
     model = nn.Sequential(nn.Linear(3, 3), nn.ReLU(inplace=True))
-    calls, y = record(model, example_of(model, torch.randn(2, 3)), None)
+    calls, y = Runner(model).record(example_of(model, torch.randn(2, 3)))
     assert [call.name for call in calls] == ["", "0", "1"]
-    assert bool((calls[1].output < 0).any()) and torch.equal(calls[2].output, y)
+    assert bool((calls[1].output < 0).any()) and torch.equal(calls[2].output, y["output"])
 
 
 @pytest.mark.parametrize("stop", [*range(0, 24, 3), None])
@@ -362,7 +365,7 @@ IDS = {"input_ids": torch.ones(2, 3, dtype=torch.long)}
         ),
         ([IDS], {"mask": "maks"}, "mask='maks': the inputs are input_ids"),
         ([IDS | {"past_key_values": 1}], {}, "a cache holds tokens"),
-        ([IDS], {"rows": 0}, "rows=0"),
+        ([IDS], {"max_rows": 0}, "max_rows=0"),
         ([{"input_ids": torch.zeros(0, 3)}], {}, "input_ids is empty"),
         ([IDS], {"forward": lambda model, batch: "text"}, "returns a str without a float tensor"),
         ([IDS], {"checks": ["leek"]}, "no question 'leek'"),
@@ -400,4 +403,6 @@ def test_a_model_that_cannot_be_examined_is_refused(model, says):
 def test_a_compiled_or_parallel_model_is_unwrapped():
     for wrapped in (nn.DataParallel(nn.Linear(3, 3)), torch.compile(nn.Linear(3, 3))):
         found = normlab.inspect(wrapped, [X], checks=["batch_mates"])
-        assert found.title.startswith("Linear, 12 parameters in float32; 2 rows")
+        assert found.title.startswith(
+            "Linear, 12 parameters in float32; compared: rows 0 and 1 of 2"
+        )

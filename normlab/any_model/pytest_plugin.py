@@ -1,0 +1,81 @@
+"""`pytest --normlab-model=MODEL`: one test per question about a model.
+
+MODEL is `hf:FOLDER` (a folder or id of transformers), `hf-tiny:NAME` (a small random model of a
+class or type of transformers, such as `hf-tiny:bert`), `timm:NAME` (with random weights) or
+`module:function`, which returns a model and its batches, and may return a dict of the arguments of
+`normlab.inspect` as a third. A test fails if its finding is `broken` or `failed`.
+"""
+
+from typing import Any
+
+import pytest
+
+OPTION = "--normlab-model"
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Add the option."""
+    text = "examine hf:FOLDER, hf-tiny:NAME, timm:NAME or module:function; may be repeated"
+    parser.getgroup("normlab").addoption(OPTION, action="append", default=[], help=text)
+
+
+def pytest_collection_modifyitems(
+    session: pytest.Session, config: pytest.Config, items: list[pytest.Item]
+) -> None:
+    """Add a test per question for each model."""
+    models = config.getoption(OPTION)
+    if models:
+        from normlab.any_model.finding import questions
+
+        for place in models:
+            report = _Report(place)
+            for each in questions():
+                name = f"{place}::{each.name}"
+                items.append(QuestionItem.from_parent(session, name=name, report=report))
+
+
+class _Report:
+    """A model's report, made for the first question that asks for it."""
+
+    def __init__(self, place: str) -> None:
+        self.place = place
+        self._findings: Any = None
+
+    def finding(self, question: str) -> Any:
+        """Return the finding on a question."""
+        if self._findings is None:
+            from normlab.any_model.load import loaded
+            from normlab.any_model.report import inspect
+
+            model, batches, options = loaded(self.place)
+            self._findings = inspect(model, batches, **options).findings
+        return self._findings[question]
+
+
+class QuestionItem(pytest.Item):
+    """The test of one question about one model."""
+
+    def __init__(self, *, report: _Report, **given: Any) -> None:
+        super().__init__(**given)
+        self._report_of_model = report
+
+    def runtest(self) -> None:
+        from normlab.any_model.report import FAILING
+
+        found = self._report_of_model.finding(self.name.rpartition("::")[2])
+        if found.why_not:
+            pytest.skip(found.why_not)
+        if found.verdict in FAILING:
+            raise Accused(f"{found.verdict}: {found}")
+
+    def repr_failure(self, excinfo: Any, style: Any = None) -> Any:
+        if isinstance(excinfo.value, Accused | ValueError):
+            return f"{self.name}: {excinfo.value}"
+        return super().repr_failure(excinfo, style)
+
+    def reportinfo(self) -> tuple[str, None, str]:
+        return self.name, None, self.name
+
+
+class Accused(AssertionError):
+    """A finding that is broken or failed."""

@@ -1,0 +1,212 @@
+"""Small models of transformers with random weights, by the name of their class or type."""
+
+import inspect
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import MISSING, fields
+from typing import Any
+
+import torch
+import transformers
+from torch import Tensor, nn
+from transformers.models.auto.configuration_auto import CONFIG_MAPPING
+from transformers.models.auto.modeling_auto import MODEL_MAPPING_NAMES
+
+from normlab.errors import UserError
+
+PARAMETERS = 60_000_000
+VOCABULARY, LENGTHS = 200, (32, 24, 16, 8)
+MASKS = ("attention_mask", "padding_mask", "input_features_mask", "feature_attention_mask")
+AUDIO = ("input_values", "input_features")
+
+# Numbers of a config by their names, first match first: the small value, or None to keep it.
+SIZES: tuple[tuple[str, int | None], ...] = (
+    (r".*(token_id|index|image|patch|window|kernel|stride|bins?|channels|rate|ratio)s?", None),
+    (r".*(image_size|patch_size|kernel_size|window_size|group_size|groups|factor|labels)", None),
+    (r".*(experts_per_tok(en)?|top_?k(_experts|_group)?|moe_k|moe_topk|topk_group)", 2),
+    (r"n_group|.*shared_experts?|first_k_dense_replace", 1),
+    (r".*(experts|expert_num)", 4),
+    (r".*(key_value|kv|query_groups|num_k|num_key).*(heads?|groups)", 2),
+    (r".*heads?", 4),
+    (r".*(layer|block)s?|depth|.*_depth|num_stages|n_layer", 2),
+    (r"rotary_dim|rotary_ndims", 4),
+    (r".*(head_dim|d_kv|d_head|key_dim|value_dim|qk_.*dim|dim_head|head_width|attention_size)", 8),
+    (r".*(rank|index_topk)", 8),
+    (r".*(intermediate|ffn|feedforward|feed_forward|d_ff|d_inner|inner_dim|mlp_dim|ff_dim).*", 48),
+    (r".*vocab_size.*", VOCABULARY),
+    (r".*(hidden_size|hidden_dim|d_model|n_embd|embed_dim|emb_dim|embedding_size).*", 32),
+    (r".*(model_dim|projection_dim|proj_dim|output_dim|width|dim|size)", 32),
+    (r".*(position_embeddings|positions|n_ctx|seq_len.*|max_length)", 512),
+)
+WIDTHS = (8, 32, 48)
+
+
+def small_value(name: str, value: Any, how: str) -> Any:
+    """Return the small value of a config's entry; `how` says what shrinks (see `BUILDS`)."""
+    if isinstance(value, float) and "drop" in name:
+        return 0.0
+    if name in ("apply_spec_augment", "use_cache"):
+        return False
+    if value is None:
+        return {"vocab_size": VOCABULARY, "head_dim": WIDE_HEAD if how == "heads" else 8}.get(name)
+    if name.endswith("token_id") and isinstance(value, int):
+        return value % VOCABULARY
+    if isinstance(value, tuple | list) and name in ("conv_dim", "tdnn_dim") and how == "all":
+        return type(value)(32 for _ in value)
+    if type(value) is not int or value <= 0:
+        return value
+    if how == "heads" and name in TWO_HEADS:
+        return TWO_HEADS[name]
+    small = next((size for name_, size in SIZES if re.fullmatch(name_, name)), None)
+    if small is None or value <= small:
+        return value
+    if how in ("eighth", "depth") and (small in WIDTHS or "head" in name):
+        narrow = how == "eighth" and small in WIDTHS and value % 8 == 0
+        return value // 8 if narrow else value
+    return value if how == "heads" and small == 8 else small
+
+
+def small_settings(config: Any, how: str, given: Mapping[str, Any] | None = None) -> dict[str, Any]:
+    """Return the settings of a config class, with those of the configs inside, made small."""
+    values = {f.name: f.default for f in fields(config) if f.default is not MISSING}
+    for field in fields(config):
+        if field.default_factory is not MISSING:
+            values[field.name] = field.default_factory()
+    settings = {}
+    for name, value in (values | dict(given or {})).items():
+        small = small_value(name, value, how)
+        if small != value or name in (given or {}):
+            settings[name] = small
+    for name, spec in config.sub_configs_defaults.items():
+        inner = spec.config_class
+        if not hasattr(inner, "sub_configs_defaults"):  # AutoConfig
+            inner = CONFIG_MAPPING[spec.model_type]
+        settings[name] = small_settings(inner, how, spec.init_kwargs)
+        if inner.model_type:
+            settings[name].setdefault("model_type", inner.model_type)
+    return settings
+
+
+BUILDS = ("all", "heads", "eighth", "depth")
+"""All sizes small; two heads of the default width; widths an eighth and heads as they are; depth
+and vocabulary alone.
+"""
+WIDE_HEAD = 128
+TWO_HEADS = {"num_attention_heads": 2, "num_key_value_heads": 1, "hidden_size": 2 * WIDE_HEAD}
+
+
+def build(name: str) -> Iterator[nn.Module]:
+    """Yield the class's model by each way in which its config can be made small."""
+    cls = getattr(transformers, name)
+    reasons = []
+    for how in BUILDS:
+        try:
+            config = cls.config_class(**small_settings(cls.config_class, how))
+            with torch.device("meta"):
+                size = sum(p.numel() for p in cls(config).parameters())
+            if size > PARAMETERS:
+                raise UserError(f"{size / 1e6:.0f} M parameters")
+            torch.manual_seed(0)
+            yield cls(config).float().eval()
+        except Exception as error:
+            reasons.append(f"{how}: {one_line(error)}")
+    raise UserError("; ".join(reasons) or "no input fits")
+
+
+def one_line(error: BaseException) -> str:
+    """Return an exception's type and the first line of its message."""
+    text = str(error).strip()
+    return f"{type(error).__name__}: {text.splitlines()[0][:120] if text else ''}"
+
+
+def mask_of(lengths: tuple[int, ...]) -> Tensor:
+    """Return a mask [row, position], 1 where a token is real."""
+    return (torch.arange(max(lengths)) < torch.tensor(lengths)[:, None]).long()
+
+
+def inputs(model: nn.Module) -> Iterator[dict[str, Tensor]]:
+    """Yield inputs that may fit a model, with the mask that its `forward` names."""
+    names = list(inspect.signature(model.forward).parameters)
+    generator = torch.Generator().manual_seed(1)
+
+    def noise(*shape: int) -> Tensor:
+        return torch.randn(shape, generator=generator)
+
+    def tokens() -> Tensor:
+        ids = torch.randint(10, VOCABULARY - 20, (len(LENGTHS), max(LENGTHS)), generator=generator)
+        return ids * mask_of(LENGTHS)
+
+    if "pixel_values" in names and "input_ids" not in names:
+        yield {"pixel_values": noise(3, 3, *[getattr(model.config, "image_size", None) or 224] * 2)}
+        return
+    if not (mask := next((m for m in MASKS if m in names), "")):
+        return
+    later: dict[str, Tensor] = {}
+    if "decoder_input_ids" in names:
+        later["decoder_input_ids"] = tokens()[:, :7].clamp(min=10)
+    audio = next((key for key in AUDIO if key in names), None)
+    for scale in (1, 4, 16, 640, 1024 / 32):  # frames, samples of raw audio, a fixed length
+        if audio is None:
+            break
+        lengths = tuple(int(scale * n + 0.5) for n in LENGTHS)
+        own = mask_of(lengths)
+        if scale == 640:
+            batch = {audio: noise(*own.shape) * own, mask: own}
+            yield batch | later
+            yield batch | {audio: batch[audio][:, None]}
+            continue
+        for width in widths(model):
+            batch = {audio: noise(*own.shape, width) * own[:, :, None], mask: own}
+            for each in (batch, batch | {audio: batch[audio].mT.contiguous()}):
+                yield each | later
+    if "input_ids" in names:
+        text = {"input_ids": tokens(), mask: mask_of(LENGTHS)} | later
+        yield text
+        if "pixel_values" in names:
+            vision = getattr(model.config, "vision_config", model.config)
+            size = getattr(vision, "image_size", 224)
+            yield text | {"pixel_values": noise(len(LENGTHS), 3, size, size)}
+
+
+def widths(model: nn.Module) -> list[int]:
+    """Return how many features a frame may have, the likeliest first."""
+    names = ("num_mel_bins", "feature_size", "input_dim", "input_size", "input_feat_per_channel")
+    bins = [getattr(model.config, name, None) for name in (*names, "feature_projection_input_dim")]
+    return list(dict.fromkeys(b for b in (*bins, 80, 128, 160, 64, 320, 560) if type(b) is int))
+
+
+def fits(model: nn.Module) -> dict[str, Tensor]:
+    """Return the first inputs that the model takes."""
+    errors = []
+    for batch in inputs(model):
+        try:
+            with torch.no_grad():
+                model(**batch)
+            return batch
+        except Exception as error:
+            errors.append(one_line(error))
+    raise UserError(f"no input fits: {errors[0] if errors else 'none is known'}")
+
+
+def class_named(name: str) -> str:
+    """Return the base model's class of a model type, such as `bert`, or the class named."""
+    found = MODEL_MAPPING_NAMES.get(name, name)
+    found = found if isinstance(found, str) else found[0]
+    if not hasattr(transformers, found):
+        raise UserError(f"transformers has no class or model type {name!r}")
+    return found
+
+
+def made(name: str) -> tuple[nn.Module, dict[str, Tensor]]:
+    """Return a class's model and inputs for it; UserError with the first reason if none fits."""
+    reasons = []
+    name = class_named(name)
+    try:
+        for model in build(name):
+            try:
+                return model, fits(model)
+            except UserError as error:
+                reasons.append(str(error))
+    except UserError as error:
+        reasons.append(str(error))
+    raise UserError(reasons[0])

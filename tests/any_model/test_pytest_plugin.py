@@ -1,0 +1,58 @@
+"""`pytest --normlab-model=MODEL` has a test per question."""
+
+import sys
+
+import pytest
+
+from normlab.any_model import pytest_plugin
+
+pytest_plugins = "pytester"
+
+
+@pytest.fixture
+def run(pytester, monkeypatch):
+    """Return a function that runs pytest with models, and returns its outcomes and its output."""
+    monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")
+    monkeypatch.setattr(sys, "path", [str(pytester.path), *sys.path])
+
+    def run(*models):
+        options = [f"--normlab-model={each}" for each in models]
+        done = pytester.inline_run("-p", pytest_plugin.__name__, "-q", *options)
+        counts = dict(zip(("passed", "skipped", "failed"), done.countoutcomes(), strict=True))
+        return counts, {r.nodeid: str(r.longrepr) for r in done.getfailures()}
+
+    return run
+
+
+def test_a_leaking_model_fails_in_the_test_of_its_question(run, pytester):
+    pytester.makepyfile(
+        mine="""
+        import torch
+        from torch import nn
+
+        class Mean(nn.Module):
+            def forward(self, x, mask):
+                return x - x.mean(1, keepdim=True)
+
+        def make():
+            mask = torch.arange(12) < torch.tensor([12, 9, 7])[:, None]
+            return Mean(), [{"x": torch.randn(3, 12, 4) * mask[..., None], "mask": mask}]
+
+        def only_a_model():
+            return Mean()
+        """
+    )
+    counts, failed = run("mine:make")
+    assert counts["failed"] == 1 and counts["passed"] >= 3
+    ((name, text),) = failed.items()
+    assert name.endswith("mine:make::padding") and "broken: the output moves by" in text
+    counts, failed = run("mine:only_a_model")
+    assert counts["passed"] == 0
+    assert all("return a model and its batches" in text for text in failed.values())
+
+
+def test_small_random_models_of_transformers_are_made_by_their_type(run):
+    counts, failed = run("hf-tiny:bert")
+    assert failed == {} and counts["passed"] >= 4
+    _, failed = run("hf-tiny:berd")
+    assert all("no class or model type 'berd'" in text for text in failed.values()) and failed

@@ -1,0 +1,274 @@
+"""Faults that public bug reports describe, rebuilt as small models, each with a sound twin."""
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+import normlab
+from tests.any_model.pairs import WIDTH, Case, Tiny, masked, text_batches, texts
+
+
+class Embedded(nn.Module):
+    """Bytes, embedded, and a function of the embeddings and the mask."""
+
+    def __init__(self, function: Callable[..., Any], **modules: nn.Module):
+        super().__init__()
+        self.embed, self.function = nn.Embedding(256, WIDTH), function
+        for name, module in modules.items():
+            setattr(self, name, module)
+
+    def forward(self, input_ids: Tensor, attention_mask: Tensor) -> Any:
+        return self.function(self, self.embed(input_ids), attention_mask)
+
+
+def embedded(function: Callable[..., Any], **modules: nn.Module) -> Case:
+    return Case(Embedded(function, **modules), text_batches())
+
+
+def mean(x: Tensor, mask: Tensor) -> Tensor:
+    weights = mask[..., None].to(x.dtype)
+    return (x * weights).sum(1) / weights.sum(1)
+
+
+def lstm_over_rows(faulty: bool) -> Case:
+    return embedded(lambda m, x, _: m.lstm(x)[0], lstm=nn.LSTM(WIDTH, 8, batch_first=not faulty))
+
+
+def causal_over_rows(faulty: bool) -> Case:
+    def attend(_, x: Tensor, mask: Tensor) -> Tensor:
+        x = x.transpose(0, 1) if faulty else x
+        y = F.scaled_dot_product_attention(x, x, x, is_causal=True)
+        return y.transpose(0, 1) if faulty else y
+
+    return embedded(attend)
+
+
+def running_mean_over_rows(faulty: bool) -> Case:
+    def center(_, x: Tensor, mask: Tensor) -> Tensor:
+        if not faulty:
+            return x
+        means = mean(x, mask).cumsum(0) / torch.arange(1, len(x) + 1)[:, None]
+        return x - means[:, None]
+
+    return embedded(center)
+
+
+def mask_of_the_first_row(faulty: bool) -> Case:
+    def attend(_, x: Tensor, mask: Tensor) -> Tensor:
+        mask = mask[:1].expand(len(x), -1) if faulty else mask
+        return F.scaled_dot_product_attention(x, x, x, attn_mask=mask[:, None, :].bool())
+
+    return embedded(attend)
+
+
+def sorted_rows(faulty: bool) -> Case:
+    def sort(_, x: Tensor, mask: Tensor) -> Tensor:
+        order = mask.sum(1).argsort(descending=True, stable=True)
+        return mean(x, mask)[order][slice(None) if faulty else order.argsort()]
+
+    case = embedded(sort)
+    return case._replace(batches=[{k: x[[1, 0, 2, 3]] for k, x in b.items()} for b in case.batches])
+
+
+def nested_encoder(faulty: bool) -> Case:
+    layer = nn.TransformerEncoderLayer(WIDTH, 2, 32, batch_first=True)
+
+    def encode(m, x: Tensor, mask: Tensor) -> Tensor:
+        y = m.encoder(x, src_key_padding_mask=mask == 0)
+        return y + m.conv(x.mT).mT if faulty else y
+
+    convolution = nn.Conv1d(WIDTH, WIDTH, 3, padding=1)
+    return embedded(encode, encoder=nn.TransformerEncoder(layer, 2), conv=convolution)
+
+
+class Seq2Seq(nn.Module):
+    """`nn.Transformer` with a decoder that is told about the padding of the source, or not."""
+
+    def __init__(self, faulty: bool):
+        super().__init__()
+        self.faulty, self.embed = faulty, nn.Embedding(256, WIDTH)
+        self.transformer = nn.Transformer(WIDTH, 2, 1, 1, 32, batch_first=True)
+
+    def forward(self, src: Tensor, tgt: Tensor, src_key_padding_mask: Tensor) -> Tensor:
+        memory = None if self.faulty else src_key_padding_mask
+        given = {"src_key_padding_mask": src_key_padding_mask, "memory_key_padding_mask": memory}
+        later = nn.Transformer.generate_square_subsequent_mask(tgt.shape[1])
+        return self.transformer(self.embed(src), self.embed(tgt), tgt_mask=later, **given)
+
+
+def memory_mask(faulty: bool) -> Case:
+    mask, ids = masked(), texts()
+    batch = {"src": ids[0] * mask, "tgt": ids[1][:, :7], "src_key_padding_mask": mask == 0}
+    return Case(Seq2Seq(faulty), [batch])
+
+
+def pooled_output(faulty: bool) -> Case:
+    def outputs(_, x: Tensor, mask: Tensor) -> dict[str, Tensor]:
+        return {"token_embeddings": x, "sentence_embedding": x.mean(1) if faulty else mean(x, mask)}
+
+    return embedded(outputs)
+
+
+def quantized(faulty: bool) -> Case:
+    def quantize(_, x: Tensor, mask: Tensor) -> Tensor:
+        x = torch.quantize_per_tensor(x.float(), 0.05, 0, torch.qint8).dequantize()
+        return x + (x.mean(1) if faulty else mean(x, mask))[:, None]
+
+    return embedded(quantize)
+
+
+def odd_length(faulty: bool) -> Case:
+    def attend(_, x: Tensor, mask: Tensor) -> Tensor:
+        mask = mask[:, None, :].bool()
+        if faulty and x.shape[1] % 32 == 1:
+            mask = torch.ones_like(mask)
+        return F.scaled_dot_product_attention(x, x, x, attn_mask=mask)
+
+    return embedded(attend)
+
+
+def no_causal_mask(faulty: bool) -> Case:
+    return Case(Tiny(ahead=None if faulty else 0), text_batches())
+
+
+class Switching(nn.Module):
+    """Attends to padding until its first short input, which switches a flag for good."""
+
+    def __init__(self, faulty: bool):
+        super().__init__()
+        self.faulty, self.embed, self.full = faulty, nn.Embedding(256, WIDTH), True
+
+    def forward(self, input_ids: Tensor, attention_mask: Tensor) -> Tensor:
+        if input_ids.shape[1] < 20:
+            self.full = False
+        x = self.embed(input_ids)
+        y = x.mean(1) if self.full and self.faulty else mean(x, attention_mask)
+        return x + y[:, None]
+
+
+def switched_for_good(faulty: bool) -> Case:
+    return Case(Switching(faulty), text_batches())
+
+
+class Growing(nn.Module):
+    """Adds what it has seen in all calls so far, or in this one."""
+
+    def __init__(self, faulty: bool):
+        super().__init__()
+        self.faulty, self.embed, self.total = faulty, nn.Embedding(256, WIDTH), 0.0
+
+    def forward(self, input_ids: Tensor, attention_mask: Tensor) -> Tensor:
+        x = self.embed(input_ids)
+        self.total = self.total + 1.0 if self.faulty else 1.0
+        return x + self.total
+
+
+class Noisy(nn.Module):
+    """Adds noise from a generator of its own, or a constant."""
+
+    def __init__(self, faulty: bool):
+        super().__init__()
+        self.faulty, self.embed = faulty, nn.Embedding(256, WIDTH)
+        self.generator = torch.Generator().manual_seed(0)
+
+    def forward(self, input_ids: Tensor, attention_mask: Tensor) -> Tensor:
+        noise = torch.rand(1, generator=self.generator)
+        return self.embed(input_ids) + (noise if self.faulty else 1.0)
+
+
+class Images(nn.Module):
+    """Puts an image's features at its placeholder tokens, which it counts."""
+
+    def __init__(self, faulty: bool):
+        super().__init__()
+        self.faulty, self.embed = faulty, nn.Embedding(256, WIDTH)
+        self.config = type("Config", (), {"to_dict": lambda _: {"image_token_id": 250}})()
+
+    def forward(self, input_ids: Tensor, attention_mask: Tensor, features: Tensor) -> Tensor:
+        places = input_ids == 250
+        if int(places.sum()) != len(features) * 2:
+            raise ValueError("image features and image tokens do not match")
+        x = self.embed(input_ids).masked_scatter(places[..., None], features)
+        return x + (x.mean(1) if self.faulty else mean(x, attention_mask))[:, None]
+
+
+def placeholders(faulty: bool) -> Case:
+    (batch,) = text_batches(count=1)
+    batch["input_ids"][:, 1:3] = 250
+    return Case(Images(faulty), [batch | {"features": torch.randn(4, 2, WIDTH)}])
+
+
+def two_convolutions(faulty: bool) -> Case:
+    def convolve(m, x: Tensor, mask: Tensor) -> Tensor:
+        for conv in (m.first, m.second):
+            x = x if faulty else x * mask[..., None]
+            x = conv(x.mT).mT
+        return x
+
+    first, second = (nn.Conv1d(WIDTH, WIDTH, 5, padding=2) for _ in range(2))
+    return embedded(convolve, first=first, second=second)
+
+
+def cache_of_rows(faulty: bool) -> Case:
+    def center(_, x: Tensor, mask: Tensor) -> Tensor:
+        y = mean(x, mask)
+        return x - (y.mean(0) if faulty else y[:, None])
+
+    return embedded(center)
+
+
+class Report(NamedTuple):
+    """A fault, the question whose finding must be `verdict`, and what its sentence says."""
+
+    build: Callable[[bool], Case]
+    question: str
+    says: str = ""
+    verdict: str = "broken"
+
+
+REPORTS = {
+    "LSTM that is not batch first": Report(lstm_over_rows, "batch_mates", "lstm: LSTM"),
+    "causal attention over rows": Report(causal_over_rows, "batch_mates"),
+    "running mean over rows": Report(running_mean_over_rows, "batch_mates"),
+    "mask of the first row for all": Report(mask_of_the_first_row, "batch_mates"),
+    "rows sorted and not put back": Report(sorted_rows, "batch_mates", "in reverse order"),
+    "nested tensors": Report(nested_encoder, "padding", "conv: Conv1d"),
+    "no memory mask": Report(memory_mask, "padding", "multihead_attn"),
+    "pooled output": Report(pooled_output, "padding", "sentence_embedding moves"),
+    "quantization": Report(quantized, "padding", "Not in float64: aten::quantize_per_tensor"),
+    "a length of 1 modulo 32": Report(odd_length, "padding", "by 105 to 129 positions"),
+    "no causal mask": Report(no_causal_mask, "future", "causal=True", "look"),
+    "switched for good": Report(switched_for_good, "padding"),
+    "state kept between calls": Report(
+        lambda faulty: Case(Growing(faulty), text_batches()), "forward", "keeps state", "look"
+    ),
+    "noise from a generator of its own": Report(
+        lambda faulty: Case(Noisy(faulty), text_batches()), "forward", "from one run to the next"
+    ),
+    "image placeholders": Report(placeholders, "padding"),
+    "two convolutions": Report(two_convolutions, "padding", "first: Conv1d"),
+    "mean over rows": Report(cache_of_rows, "batch_mates"),
+}
+
+
+def inspected(case: Case, **options: Any) -> Any:
+    return normlab.inspect(case.model.eval(), case.batches, **case.arguments, **options)
+
+
+def built(report: Report, faulty: bool) -> Case:
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        return report.build(faulty)
+
+
+@pytest.mark.parametrize("name", REPORTS)
+def test_a_reported_fault_is_found_and_its_sound_twin_is_spared(name):
+    report = REPORTS[name]
+    found = inspected(built(report, True)).findings[report.question]
+    assert found.verdict == report.verdict and report.says in found.answer, found
+    findings = inspected(built(report, False)).findings.values()
+    assert [str(each) for each in findings if each.verdict in ("failed", "broken", "look")] == []

@@ -1,0 +1,130 @@
+"""What a finding says: of infinity, of training mode, of failure, and of what was compared."""
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+import normlab
+from normlab.any_model.swap import swap
+from normlab.cli import main
+from tests.any_model.pairs import WIDTH, text_batches
+from tests.any_model.test_reported import Embedded, mean
+
+X = torch.randn(4, 6, WIDTH, generator=torch.Generator().manual_seed(0))
+
+
+def finding(model, question, batch=X, **options):
+    torch.manual_seed(0)
+    return normlab.inspect(model.eval(), [batch], checks=[question], **options).findings[question]
+
+
+def test_the_product_that_overflows_is_blamed_not_the_norm_after_it():
+    class Product(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.first, self.norm = nn.Linear(WIDTH, WIDTH), nn.LayerNorm(WIDTH)
+            nn.init.constant_(self.first.weight, 1000.0)
+
+        def forward(self, x: Tensor) -> Tensor:
+            return self.norm(self.first(x))
+
+    found = finding(Product().half(), "forward", X.half().abs() + 60)
+    assert (found.verdict, found.module) == ("broken", "first")
+    assert "whose output is infinite (6.55e+04 is the largest float16)" in found.answer
+
+
+class Factor(nn.Module):
+    def forward(self, x: Tensor) -> Tensor:
+        return x * (2 if self.training else 1)
+
+
+class Frozen(nn.BatchNorm1d):
+    def train(self, mode: bool = True):
+        return super().train(False)
+
+
+class Turned(nn.Module):
+    def __init__(self, norm: nn.Module):
+        super().__init__()
+        self.norm = norm
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.norm(x.mT).mT
+
+
+def test_a_factor_in_training_mode_is_found_and_dropout_is_spared():
+    found = finding(nn.Sequential(nn.Linear(WIDTH, WIDTH), Factor(), nn.Dropout(0.5)), "modes")
+    assert (found.verdict, found.module) == ("look", "1")
+    assert "moves the output by 100 %: 1 (Factor)" in found.answer
+    found = finding(nn.Sequential(nn.Linear(WIDTH, WIDTH), nn.Dropout(0.5)), "modes")
+    assert found.verdict == "fine" and "does not move the output, but for dropout" in found.answer
+
+
+def test_norms_that_stay_frozen_use_no_batch_statistics():
+    found = finding(Turned(Frozen(WIDTH)), "modes")
+    assert found.verdict == "fine" and "does not move" in found.answer
+    found = finding(Turned(nn.BatchNorm1d(WIDTH)), "modes")
+    assert found.verdict == "fine" and "1 norm uses batch statistics, by design" in found.answer
+
+
+def test_an_output_that_becomes_nan_is_called_so():
+    def divide(_, x: Tensor, mask: Tensor) -> Tensor:
+        return x / (mask[:, -1:, None] if mask.shape[1] > 25 else 1) * 0 + x
+
+    found = finding(Embedded(divide), "padding", text_batches()[0])
+    assert found.verdict == "broken" and "becomes NaN or infinite" in found.answer
+
+
+class Failing(nn.Module):
+    """Fails for more than one row."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        if len(x) > 1:
+            raise RuntimeError("one row only")
+        return x
+
+
+def test_failure_is_no_answer(capsys):
+    report = normlab.inspect(Failing(), [X], checks=["batch_mates"])
+    found = report.findings["batch_mates"]
+    assert found.verdict == "failed" and "RuntimeError: one row only" in found.answer
+    with pytest.raises(AssertionError, match="batch_mates: no answer"):
+        report.raise_if_broken()
+    place = "tests.any_model.test_verdicts"
+    assert main(["inspect", "--module", f"{place}:Failing", "--inputs", f"{place}:X"]) == 1
+    assert "\nfailed          batch_mates: no answer" in capsys.readouterr().out
+
+
+def test_the_first_line_says_which_rows_and_outputs_were_compared():
+    def outputs(_, x: Tensor, mask: Tensor) -> dict[str, Tensor]:
+        return {"tokens": x, "sentence": mean(x, mask)}
+
+    model = Embedded(outputs)
+    batch = {name: x.repeat(2, 1) for name, x in text_batches()[0].items()}
+    title = normlab.inspect(model, [batch]).title
+    words = "compared: rows 0, 4 and 5 of 4, of up to 24 positions; outputs tokens and sentence"
+    assert title.endswith(words), title
+
+
+def test_scripted_parts_and_weight_norm_after_a_backward_pass_are_examined():
+    model = nn.Sequential(torch.jit.script(nn.Linear(WIDTH, WIDTH)), nn.LayerNorm(WIDTH))
+    found = normlab.inspect(model, [X]).findings
+    assert {each.verdict for each in found.values()} <= {"fine", "does not apply"}
+    with pytest.warns(FutureWarning):
+        normed = nn.utils.weight_norm(nn.Linear(WIDTH, WIDTH))
+    model = nn.Sequential(normed, nn.LayerNorm(WIDTH))
+    F.mse_loss(model(X), X).backward()
+    assert len(swap(model, "rms", calibrate=[X]).table) == 1
+
+
+def test_all_questions_are_answered_for_a_sound_encoder():
+    layer = nn.TransformerEncoderLayer(WIDTH, 2, 32, batch_first=True)
+
+    def encode(m, x: Tensor, mask: Tensor) -> Tensor:
+        return m.encoder(x, src_key_padding_mask=mask == 0)
+
+    torch.manual_seed(0)
+    model = Embedded(encode, encoder=nn.TransformerEncoder(layer, 2)).eval()
+    found = normlab.inspect(model, text_batches(), checks="all").findings
+    assert [str(each) for each in found.values() if each.verdict in ("failed", "broken")] == []
