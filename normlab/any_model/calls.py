@@ -80,7 +80,8 @@ class Runner:
             self.state.restore()
         if self._seed:
             self._seed += 1
-            torch.manual_seed(self._seed), np.random.seed(self._seed), random.seed(self._seed)
+            for seed in (torch.manual_seed, np.random.seed, random.seed):
+                seed(self._seed)
             for each in self.state.snapshot.generators if self.state else ():
                 each.manual_seed(self._seed)
 

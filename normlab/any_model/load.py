@@ -207,7 +207,7 @@ def loaded(place: str) -> tuple[nn.Module, Any, dict[str, Any]]:
         return model, [batch], {}
     if kind == "timm":
         try:
-            from timm import create_model
+            from timm import create_model  # pyright: ignore[reportMissingImports]
         except ImportError:
             raise UserError("timm:NAME needs timm: pip install timm") from None
         try:
@@ -217,7 +217,7 @@ def loaded(place: str) -> tuple[nn.Module, Any, dict[str, Any]]:
         size = getattr(model, "default_cfg", {}).get("input_size", (3, 224, 224))
         images = torch.randn(3, *size, generator=torch.Generator().manual_seed(0))
         return model.eval(), [images], {}
-    made_here = _imported(place)
+    made_here: Any = _imported(place)
     if not (isinstance(made_here, tuple) and len(made_here) in (2, 3)):
         raise UserError(f"{place}: return a model and its batches, as a tuple")
     model, batches, options = (*made_here, {})[:3]
