@@ -261,13 +261,13 @@ _CHINESE = _Language(
 资料来检验。已判定的部分都成立，则论断成立；都不成立，则不成立；不一致，则部分成立。
 
 - *成立*、*不成立*：只针对括号中的数据和模型规模；更大的规模可能不同。
-- *不成立，差别太小*：可能有差别，甚至确定有，但小于算数的大小；那在训练之前已经写定。
-- *尚无定论*：现有的训练不足以判定；即使各次结果一致，次数太少时也如此。
+- *不成立，差别太小*：可能有差别，甚至确定有，但小于训练前设定的最小有意义差异。
+- *尚无定论*：现有的训练不足以判定；即使各个种子结果一致，种子数太少时也如此。
 - *尚无证据*：还没有可以计入的训练或资料。
-- 模型*训练成功*，是指最终明显好于什么也没有学到的模型。*BLEU* 给译文打分，从 0 到 100。
-  *学习率*是每次更新移动权重的幅度。
-- 字母表示证据的种类：A 为文章自己的实验；B 为在两个数据集上训练到收敛；C 为较小的实验或
-  模型的计时；D 为计算、归一化本身的计时或已发表的资料。
+- 模型*训练成功*，是指最终明显好于未经训练的基线；*种子数*是训练成功的随机种子的个数。
+  *BLEU* 给译文打分，从 0 到 100。*学习率*是每次更新移动权重的幅度。
+- 括号里的字母是证据等级：A 为文章自己的实验；B 为在两个数据集上训练到收敛；C 为较小的实验
+  或整个模型的计时；D 为计算、归一化本身的计时或已发表的资料。字母后面是数据和模型规模。
 """,
     ("在此成立", "在此不成立", "部分成立", "尚无定论", "未检验"),
     ("成立", "不成立", "不成立，差别太小", "尚无定论", "尚无证据"),
@@ -298,8 +298,38 @@ def _summary(entries: Sequence[Entry], words: _Language) -> str:
     return "\n".join(lines)
 
 
+_DATA = {
+    "AMD EPYC bf16": "AMD EPYC，bf16",
+    "Brown": "Brown 语料",
+    "Brown, 2,500 updates": "Brown 语料，2,500 次更新",
+    "Brown, language model, 64 to 128 tokens": "Brown 语料，语言模型，64 到 128 个词元",
+    "CIFAR-10, 4,000 of its training pictures, width 64": "CIFAR-10 的 4,000 张训练图片，宽度 64",
+    "CIFAR-10, a quarter of its training pictures": "CIFAR-10 的四分之一训练图片",
+    "Multi30k de-en": "Multi30k 德译英",
+    "Python's documentation and CIFAR-10, small models": "Python 文档和 CIFAR-10，小模型",
+    "Python's documentation, 32 tokens of a text": "Python 文档，每段文本 32 个词元",
+    "Python's documentation, width 128": "Python 文档，宽度 128",
+    "Python's documentation, width 64": "Python 文档，宽度 64",
+    "Python's documentation, width 64, 2,000 updates": "Python 文档，宽度 64，2,000 次更新",
+    "digits 8x8": "8x8 的数字图片",
+    "the toy corpus": "内置语料",
+}
+"""The Chinese names of the data, models and machines of studies; the others stay as they are."""
+
+
+def grade_in_chinese(outcome: Outcome) -> str:
+    """Return the grade with its setting in Chinese, such as `C：Multi30k 德译英，2+2 层`."""
+    letter, _, setting = outcome.grade.partition(": ")
+    data, comma, size = setting.rpartition(", ")
+    if not comma or not size.endswith(" layers"):
+        return "：".join(filter(None, (letter, _DATA.get(setting, setting))))
+    layers = size.removesuffix(" layers").replace(" to ", " 到 ")
+    return f"{letter}：{_DATA.get(data, data)}，{layers} 层"
+
+
 def _part(outcome: Outcome, words: _Language) -> str:
     said = in_markdown((words is _CHINESE and outcome.part.chinese) or outcome.part.statement)
     verdict = words.parts[PARTS.index(outcome.verdict)]
     line = words.decided if outcome.verdict in DECIDED and outcome.grade else words.part
-    return line.format(verdict, said.rstrip(".。"), outcome.grade)
+    grade = grade_in_chinese(outcome) if words is _CHINESE else outcome.grade
+    return line.format(verdict, said.rstrip(".。"), grade)

@@ -106,10 +106,19 @@ def test_below_a_claim_each_part_has_its_verdict_and_the_grade_of_what_decided_i
     one, two = (each.part.statement.removesuffix(".") for each in some.primary)
     english, chinese = summary([some]).split("## 中文")
     assert f"\n  - *true*: {one} (C: Multi30k, 2+2 layers)\n  - *open*: {two}\n" in english
-    assert f"\n  - *成立*：{one}（C: Multi30k, 2+2 layers）\n  - *尚无定论*：{two}\n" in chinese
+    assert f"\n  - *成立*：{one}（C：Multi30k，2+2 层）\n  - *尚无定论*：{two}\n" in chinese
     turned = replace(some, primary=some.primary[::-1])
     assert summary([turned]) == summary([some]), "decided parts come first"
     same = replace(some.primary[1], verdict="no difference")
     english, chinese = summary([replace(some, primary=(same,))]).split("## 中文")
     assert f"  - *not true, too small a difference*: {two} (" in english
     assert f"  - *不成立，差别太小*：{two}（" in chinese
+
+
+def test_grades_of_the_chinese_summary_are_in_chinese():
+    text = (CONFIG_DIR.parent / "results" / "summary.md").read_text("utf-8")
+    chinese = text[text.index("## 中文") :]
+    grades = set(re.findall(r"（([ABCD](?:：[^（）]*)?)）\n", chinese))
+    assert "C：Multi30k 德译英，2+2 层" in grades and "D" in grades
+    english = {word for grade in grades for word in re.findall(r"[A-Za-z]{2,}", grade)}
+    assert english <= {"Multi", "Brown", "CIFAR", "Python", "AMD", "EPYC", "bf"}
