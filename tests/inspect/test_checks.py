@@ -8,7 +8,17 @@ import torch
 from scipy import stats
 from torch import nn
 
-from normlab.inspect.checks import compute, images, marks, order, outlier, padding, positions, shape
+from normlab.inspect.checks import (
+    compute,
+    facts,
+    images,
+    marks,
+    order,
+    outlier,
+    padding,
+    positions,
+    shape,
+)
 from normlab.inspect.checks.tools import draw, draw_tokens, in_full
 
 
@@ -255,3 +265,17 @@ def test_the_parameters_of_bert_base_by_hand():
     embeddings = (30_522 + 512 + 2) * d + 2 * d
     layer = 4 * (d * d + d) + (d * hidden + hidden) + (hidden * d + d) + 2 * 2 * d
     assert numbers("facts.bert_base") == ({"total": embeddings + 12 * layer + d * d + d}, [True])
+
+
+def test_the_norms_of_surveyed_models_are_those_that_their_authors_publish():
+    rows = facts.surveyed()
+    known = {"BertModel": ("layer", "post"), "GPT2Model": ("layer", "pre")}
+    known |= {"LlamaModel": ("rms", "pre"), "T5Model": ("rms", "pre")}
+    for name, (kind, order_) in known.items():
+        assert ([*rows[name]["norms"]], rows[name]["order"]) == ([kind], order_), name
+    text = said("facts.norms")
+    either = [name for name, row in rows.items() if row["norms"].keys() & {"layer", "rms"}]
+    assert text.startswith(f"{len(either)} of {len(rows)} model classes do")
+    first = [name for name, row in rows.items() if row["order"] in ("pre", "both")]
+    assert numbers("facts.placement")[1] == [len(first) > len(rows) / 2]
+    assert f"the blocks of {len(first)} begin with a norm" in said("facts.placement")

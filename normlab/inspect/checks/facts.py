@@ -1,12 +1,19 @@
 """Numbers that the articles quote about models, counted."""
 
+import json
+from collections import Counter
+from typing import Any
+
 import torch
 from torch import nn
 
 from normlab.claims.evidence import Evidence
+from normlab.config.folders import CONFIG_DIR
 from normlab.inspect.checks.tools import piece
 from normlab.inspect.question import question
 
+SURVEY = CONFIG_DIR.parent / "results" / "survey" / "norms.json"
+"""Written by `python scripts/survey_norms.py`."""
 VOCABULARY, POSITIONS, SEGMENTS, DIM, LAYERS = 30_522, 512, 2, 768, 12
 
 
@@ -25,3 +32,43 @@ def bert_base() -> list[Evidence]:
     return [
         piece("BERT-base has 110 million parameters", f"{total:,}", holds=holds, total=float(total))
     ]
+
+
+def surveyed() -> dict[str, Any]:
+    """Return the norms of the surveyed classes of transformers; OSError if there are none."""
+    return {
+        k: v for k, v in json.loads(SURVEY.read_text("utf-8"))["classes"].items() if "norms" in v
+    }
+
+
+@question("facts.norms", of="claim")
+def norms() -> list[Evidence]:
+    """How many models of transformers use layer norm or RMS norm, and how many batch norm?"""
+    classes = surveyed()
+    total = len(classes)
+    has = Counter(kind for row in classes.values() for kind in row["norms"])
+    either = sum(bool({"layer", "rms"} & {*row["norms"]}) for row in classes.values())
+    alone = sum(
+        "batch" in row["norms"] and not {"layer", "rms"} & {*row["norms"]}
+        for row in classes.values()
+    )
+    answer = (
+        f"{either} of {total} model classes do ({has['layer']} layer norm, {has['rms']} RMS norm); "
+        f"batch norm is in {has['batch']}, and alone in {alone}"
+    )
+    asked = "nearly all Transformers use layer norm or RMS norm"
+    return [piece(asked, answer, holds=either >= 0.9 * total, share=either / total)]
+
+
+@question("facts.placement", of="claim")
+def placement() -> list[Evidence]:
+    """How many models of transformers normalize before their sub-layers?"""
+    classes = surveyed()
+    found = Counter(row["order"] for row in classes.values())
+    answer = (
+        f"of {len(classes)} model classes, the blocks of {found['pre'] + found['both']} begin with "
+        f"a norm, those of {found['post']} only end with one"
+    )
+    asked = "most Transformers have pre-norm"
+    holds = found["pre"] + found["both"] > len(classes) / 2
+    return [piece(asked, answer, holds=holds, pre=float(found["pre"]), post=float(found["post"]))]
