@@ -26,7 +26,7 @@ FLOORS = (
     ("studies",),
     ("reports",),
     ("claims", "notebook"),
-    ("inspect",),
+    ("inspect", "documents"),
     ("commands",),
     ("cli", ""),
     ("__main__",),
@@ -35,7 +35,7 @@ LONGEST_FILE = 400  # lines
 
 TORCHLESS = (
     *("records", "studies", "metrics", "config", "cli", "commands", "reports", "claims"),
-    *("errors", "notebook", "train.run", "progress"),
+    *("documents", "errors", "notebook", "train.run", "progress"),
 )
 # Where `raise ValueError` is for a caller, which turns it into a `UserError`, or for a bug.
 CHECKED = ("claims.endpoint", "metrics.spread", "records.packed", "reports.trials")

@@ -1,6 +1,7 @@
 """`normlab claims`: the claims of the articles, their answers, and the evidence."""
 
 import json
+import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -14,6 +15,7 @@ from normlab.errors import UserError
 _EXAMPLES = """examples:
   normlab claims                  all claims, with their answers
   normlab claims 7                one claim: its answer, its parts, the evidence
+  normlab claims "article 1"      the claims of an article
   normlab claims 7 --compute      the same, judged again from the records
   normlab claims --verify         do the pages match the records?
   normlab claims --write          rewrite the ledger in results/
@@ -34,7 +36,8 @@ def main(argv: list[str]) -> int:
     """
     parser = command_parser("claims", _EXAMPLES)
     add = parser.add_argument
-    add("id", nargs="?", type=int, help="show this claim with all its evidence")
+    text = "show this claim with all its evidence, or list the claims of an article"
+    add("which", nargs="*", metavar="N | article N", help=text)
     what = parser.add_mutually_exclusive_group()
     for name, text in (
         ("compute", "judge again, from the records and the checks of the norms"),
@@ -45,6 +48,7 @@ def main(argv: list[str]) -> int:
     add("--json", action="store_true", help="print JSON")
     add("--results", type=as_path, default=_RESULTS, metavar="DIR", help="folder of published runs")
     asked = parser.parse_args(argv)
+    number, article = _which(" ".join(asked.which))
     results: Path = asked.results
     if not results.is_dir():
         raise UserError(f"{results}: no such folder")
@@ -60,18 +64,34 @@ def main(argv: list[str]) -> int:
         claims = json.loads(pages[results / _SAVED])
     else:
         claims = _read(results / _SAVED, again)
-    chosen = [claim for claim in claims if asked.id in (None, claim["id"])]
+    chosen = [
+        claim
+        for claim in claims
+        if number in (None, claim["id"]) and (article is None or article in claim["documents"])
+    ]
     if not chosen:
-        raise UserError(f"no claim {asked.id}; claims are numbered 1 to {claims[-1]['id']}")
+        known = f"claims are numbered 1 to {claims[-1]['id']}, articles 1 to 5"
+        raise UserError(f"no claim {' '.join(asked.which)}; {known}")
     if asked.json:
         print(json.dumps(chosen, ensure_ascii=False, indent=1))
-    elif asked.id is not None:
+    elif number is not None:
         _show(chosen[0])
     elif not asked.write:
-        _list(claims)
+        _list(chosen)
     for message in damaged:
         complain(message)
     return 1 if damaged else 0
+
+
+def _which(text: str) -> tuple[int | None, str | None]:
+    """Return the number of a claim, or the name of an article, such as `article 1`."""
+    if not text:
+        return None, None
+    if text.isdecimal():
+        return int(text), None
+    if not re.fullmatch(r"article \d+", text):
+        raise UserError(f'no claim {text}: expected a number, such as 7, or "article 1"')
+    return None, text
 
 
 def _read(path: Path, again: str) -> list[dict[str, Any]]:

@@ -306,7 +306,7 @@ def check_given_once(arguments: Sequence[str]) -> None:
 
 def run_groups() -> list[str]:
     """Return the groups a run chooses from: all except `claim` and `study`, plus `norm@` keys."""
-    own = [group for group in groups() if group not in ("claim", "study")]
+    own = [group for group in groups() if group not in ("claim", "document", "study")]
     return [*own, *(f"norm@{key}" for key in NORM_KEYS[1:])]
 
 

@@ -164,29 +164,30 @@ def latex(table: Table) -> str:
     out = [
         r"\begin{table}",
         r"\centering",
-        rf"\caption{{{_escaped(table.title)}}}",
+        rf"\caption{{{escaped(table.title)}}}",
         rf"\begin{{tabular}}{{ll{'r' * len(table.columns)}l{'l' if table.apart else ''}}}",
         r"\toprule",
-        " & ".join(map(_escaped, table.head)) + r" \\",
+        " & ".join(map(escaped, table.head)) + r" \\",
     ]
     before = None
     for row, entries, last in table.lines:
         if before != row.point:
             out.append(r"\midrule")
         before = row.point
-        cells = [_escaped(row.name), _escaped(row.point) or "-"]
+        cells = [escaped(row.name), escaped(row.point) or "-"]
         for each in entries:
-            text = _escaped(each.value).replace(" +- ", r" $\pm$ ")
+            text = escaped(each.value).replace(" +- ", r" $\pm$ ")
             text = rf"\textbf{{{text}}}" if each.best else text
-            below = rf"\\{{\scriptsize {_escaped(each.gap)}}}"
+            below = rf"\\{{\scriptsize {escaped(each.gap)}}}"
             cells.append(rf"\shortstack[r]{{{text}{below}}}" if each.gap else text)
-        out.append(" & ".join([*cells, *map(_escaped, last)]) + r" \\")
+        out.append(" & ".join([*cells, *map(escaped, last)]) + r" \\")
     out += [r"\bottomrule", r"\end{tabular}", r"\end{table}"]
     out += [f"% {one_line(' '.join(note.split()))}" for note in table.notes]
     return "\n".join(out) + "\n"
 
 
-def _escaped(text: str) -> str:
+def escaped(text: str) -> str:
+    """Return text for LaTeX, on one line."""
     return one_line(text).translate(_LATEX)
 
 

@@ -1,0 +1,127 @@
+"""`normlab documents`: the articles' tables, each cell above what was found on it."""
+
+import argparse
+import shutil
+from collections.abc import Iterable, Sequence
+
+from normlab.commands._arguments import as_path, command_parser
+from normlab.commands._terminal import print_prose
+from normlab.config.folders import CONFIG_DIR
+from normlab.documents.article import Article, Table, load_all
+from normlab.documents.evidence import Results
+from normlab.documents.language import LANGUAGES, Language
+from normlab.documents.layout import folded, latex, markdown, page, shown, text
+from normlab.errors import UserError
+
+_EXAMPLES = """examples:
+  normlab documents                          the articles and their tables
+  normlab documents 1                        article 1's tables
+  normlab documents 1 --table translation    one of them
+  normlab documents 1 --table summary --zh --notes   in the article's Chinese
+  normlab documents 1 --latex --notes        for a paper
+  normlab documents 1 --table translation --run scale=smoke
+
+Each cell has the article's words and, under them, what was measured: a mean
+with its deviation over seeds, and verdicts. [2.1] is part 1 of claim 2.
+
+--run makes the training runs of one table again, after its plan with the hours,
+and prints their table beside the article's values. It takes the settings of
+`normlab study run`: scale= (default: smoke), seeds=, data_dir=FOLDER. The
+command alone shows published runs (results/).
+"""
+_RESULTS = CONFIG_DIR.parent / "results"
+
+
+def main(argv: list[str]) -> int:
+    """Print the tables of an article, or of all; with --run, execute the runs of one.
+
+    Raises `UserError` for an unknown article or table, or if a cell's evidence does not exist.
+    """
+    arguments = _parser().parse_args(argv)
+    articles = load_all(CONFIG_DIR / "document")
+    if arguments.article is None:
+        if arguments.table or arguments.run is not None or arguments.form:
+            raise UserError(f"name an article, 1 to {max(articles)}: normlab documents 1")
+        _list(articles.values(), LANGUAGES[arguments.language])
+        return 0
+    if arguments.article not in articles:
+        known = f"articles are numbered 1 to {max(articles)}"
+        raise UserError(f"no article {arguments.article}; {known}")
+    article = articles[arguments.article]
+    if arguments.run is not None:
+        if arguments.table is None:
+            there = ", ".join(article.tables)
+            raise UserError(f"--run: name the table with --table, one of {there}")
+        return _run(article.table(arguments.table), arguments.run)
+    names = [arguments.table] if arguments.table else list(article.tables)
+    for name in names:
+        article.table(name)  # before anything is printed
+    if not names:
+        where = f'its claims: normlab claims "article {article.id}"'
+        print_prose(f"article {article.id} has no tables; {where}")
+        return 0
+    _show(article, names, arguments)
+    return 0
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = command_parser("documents", _EXAMPLES)
+    add = parser.add_argument
+    add("article", nargs="?", type=int, metavar="N", help="the number of an article")
+    add("--table", metavar="ID", help="only this table")
+    language = parser.add_mutually_exclusive_group()
+    language.add_argument("--zh", dest="language", action="store_const", const="zh", help="Chinese")
+    said = "English (default)"
+    language.add_argument("--en", dest="language", action="store_const", const="en", help=said)
+    form = parser.add_mutually_exclusive_group()
+    for name, title in (("latex", "LaTeX (booktabs)"), ("markdown", "Markdown"), ("html", "HTML")):
+        said = f"print {title}"
+        form.add_argument(f"--{name}", dest="form", action="store_const", const=name, help=said)
+    add(
+        "--notes", action="store_true", help="what each verdict is about, and the numbers behind it"
+    )
+    said = "make the runs of the table, as normlab study run does"
+    add("--run", nargs="*", metavar="key=value", help=said)
+    add("--results", type=as_path, default=_RESULTS, metavar="DIR", help="folder of published runs")
+    parser.set_defaults(language="en")
+    return parser
+
+
+def _list(articles: Iterable[Article], language: Language) -> None:
+    """Print the articles with the name, section and title of each of their tables."""
+    for article in articles:
+        print("\n".join(folded(f"{article.id}  {article.title.text(language)}", room(), hang=3)))
+        for name, table in article.tables.items():
+            said = f"{name:<12} {table.section:<4} {table.title.text(language)}"
+            print("\n".join(f"   {line}" for line in folded(said, room() - 3, hang=18)))
+
+
+def _show(article: Article, names: Sequence[str], arguments: argparse.Namespace) -> None:
+    """Print tables in the form that was asked for."""
+    results, language = Results(arguments.results), LANGUAGES[arguments.language]
+    tables = [shown(article, name, results, language, notes=arguments.notes) for name in names]
+    if arguments.form == "html":
+        print(page(tables), end="")
+    elif arguments.form:
+        print(
+            "\n".join(map({"latex": latex, "markdown": markdown}[arguments.form], tables)), end=""
+        )
+    else:
+        print("\n".join(text(table, room()) for table in tables), end="")
+        if not arguments.notes:
+            print("\n".join(["", *folded(language.legend, room())]))
+
+
+def _run(table: Table, words: Sequence[str]) -> int:
+    """Show what the runs of a table cost, execute them, and print their tables."""
+    from normlab.commands import study
+
+    jobs = [[*each, *words] for each in table.runs]
+    for job in jobs:
+        study.main(["plan", *job])
+    return max(study.main(["run", *job]) for job in jobs)
+
+
+def room() -> int:
+    """Return the columns of the terminal (in a pipe, COLUMNS or 80)."""
+    return shutil.get_terminal_size().columns

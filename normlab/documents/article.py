@@ -1,0 +1,145 @@
+"""The articles' tables in `configs/document`, each cell with what was found on it.
+
+id: 1                                  the number of the article; the file is named 1.yaml
+title: {zh: ..., en: ...}              every text has the Chinese original and its English
+tables:
+  translation:                         the name of the table
+    section: "4"                       where it stands in the article
+    title: {zh: ..., en: ...}
+    columns: [{zh: ..., en: ...}, ...]
+    rows:
+      - - {zh: Transformer + LN}       the first cell names the row; `en` may be left out if it
+        - zh: "35.2"                   is the same
+          ours: [{part: 1.figure}]     every other cell has what was found, of the kinds in
+    below: [...]                       `normlab.documents.evidence.KINDS`, and so has the whole
+                                       table, optionally, below it
+"""
+
+from pathlib import Path
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+
+from normlab.claims.seeds import Text
+from normlab.config.registry import read_yaml
+from normlab.documents.evidence import KINDS, Item, OfRow
+from normlab.documents.language import Language, Words
+from normlab.errors import UserError
+from normlab.studies.load import convert
+
+
+class Cell(Struct, frozen=True, forbid_unknown_fields=True):
+    """A cell: the article's words, and what was found on them."""
+
+    zh: Text
+    en: str = ""
+    ours: tuple[Any, ...] = ()
+
+    def text(self, language: Language) -> str:
+        return Words(self.zh, self.en).text(language)
+
+
+class Table(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """A table of an article; the first cell of each row is its name.
+
+    `below` is what was found on the table as a whole.
+    """
+
+    section: Text
+    title: Words
+    columns: tuple[Words, ...]
+    rows: tuple[tuple[Cell, ...], ...]
+    below: tuple[Any, ...] = ()
+
+    @property
+    def items(self) -> list[Item]:
+        """Return all that the table refers to, in reading order."""
+        return [item for row in self.rows for cell in row for item in cell.ours] + [*self.below]
+
+    @property
+    def runs(self) -> list[list[str]]:
+        """Return, for `normlab study run`, the words of each study that the table has scores of.
+
+        Raises UserError for a table without scores of runs.
+        """
+        rows: dict[str, list[str]] = {}
+        points: dict[str, set[str]] = {}
+        for item in self.items:
+            if isinstance(item, OfRow):
+                study = item.of.partition("/")[0]
+                rows.setdefault(study, []).extend(item.rows)
+                points.setdefault(study, set()).add(item.at)
+        if not rows:
+            raise UserError("the table has no scores of runs; its parts: normlab claims N")
+        found: list[list[str]] = []
+        for study, names in rows.items():
+            listed = ",".join(f"'{name}'" for name in dict.fromkeys(names))
+            at = points[study] if len(points[study]) == 1 else ()
+            found.append([study, f"rows=[{listed}]", *filter(None, at)])
+        return found
+
+
+class Article(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """An article: its number in docs/explanation/verdicts.md, its title, its tables by name."""
+
+    id: int
+    title: Words
+    tables: dict[str, Table]
+    path: str = ""
+
+    def table(self, name: str) -> Table:
+        """Return a table; UserError naming all of them for another name."""
+        if name not in self.tables:
+            there = ", ".join(self.tables) or "none"
+            raise UserError(f"article {self.id} has no table {name!r}; its tables: {there}")
+        return self.tables[name]
+
+
+def load_all(folder: Path) -> dict[int, Article]:
+    """Return all articles in a folder by number; UserError for an invalid file."""
+    articles = [load(path) for path in sorted(folder.glob("*.yaml"))]
+    return {article.id: article for article in articles}
+
+
+def load(path: Path) -> Article:
+    """Return an article; UserError naming the file, the key and what is expected there."""
+    article = convert(read_yaml(path), Article, path)
+    if path.stem != str(article.id):
+        raise UserError(
+            f"{path}: id: is {article.id}, so the file's name must be {article.id}.yaml"
+        )
+    tables = {name: _table(table, path, f"tables.{name}") for name, table in article.tables.items()}
+    return msgspec.structs.replace(article, path=str(path), tables=tables)
+
+
+def _table(table: Table, path: Path, key: str) -> Table:
+    """Return a table whose items have their kinds; UserError for a cell that has nothing."""
+    rows: list[tuple[Cell, ...]] = []
+    for number, row in enumerate(table.rows):
+        at = f"{key}.rows[{number}]"
+        if len(row) != len(table.columns):
+            raise UserError(f"{path}: {at}: {len(row)} cells for {len(table.columns)} columns")
+        if row[0].ours or not all(cell.ours for cell in row[1:]):
+            raise UserError(
+                f"{path}: {at}: every cell but the first needs `ours:`, what was found on it; "
+                "if nothing can be, say why with {says: {zh: ..., en: ...}}"
+            )
+        cells = [
+            msgspec.structs.replace(cell, ours=_items(cell.ours, path, f"{at}[{place}].ours"))
+            for place, cell in enumerate(row)
+        ]
+        rows.append(tuple(cells))
+    below = _items(table.below, path, f"{key}.below")
+    return msgspec.structs.replace(table, rows=tuple(rows), below=below)
+
+
+def _items(nodes: tuple[Any, ...], path: Path, key: str) -> tuple[Item, ...]:
+    found: list[Item] = []
+    for number, node in enumerate(nodes):
+        kinds = [kind for kind in KINDS if isinstance(node, dict) and kind in node]
+        if len(kinds) != 1:
+            known = ", ".join(KINDS)
+            raise UserError(f"{path}: {key}[{number}]: needs one of {known}; found {node!r:.60}")
+        found.append(convert(node, KINDS[kinds[0]], path, f"{key}[{number}]"))
+    return tuple(found)

@@ -1,0 +1,289 @@
+"""What a cell of an article's table refers to, looked up in the published results.
+
+A score, a difference and a count of runs come from a study's records, a verdict from the ledger
+(`claims.json`), a finding from the computed checks (`computed.json`), and a sentence says why there
+is nothing else.
+"""
+
+import json
+import math
+from collections.abc import Mapping
+from functools import cache, cached_property
+from pathlib import Path
+from typing import Any
+
+from msgspec import Struct
+
+from normlab.claims.evidence import Evidence, read_computed
+from normlab.documents.language import Language, Words
+from normlab.errors import UserError
+from normlab.metrics.spread import at_baseline
+from normlab.records.packed import RECORDS, pack
+from normlab.records.pairs import Experiment, Summary
+from normlab.reports.comparison import Rules, difference
+from normlab.reports.study_table import data_name
+from normlab.reports.table import figure
+from normlab.studies.load import load_study
+
+_STANDING = {"supports": "supported", "contradicts": "contradicted"}
+_INSTALLED = "the results are in a checkout of normlab: name its folder with --results"
+
+
+class Results:
+    """The published results in a folder; each file is read when a cell first needs it."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.experiment = cache(self._experiment)
+
+    @cached_property
+    def claims(self) -> dict[int, Mapping[str, Any]]:
+        """The claims of the ledger by number; UserError if there is no ledger."""
+        path = self.folder / "claims.json"
+        try:
+            return {claim["id"]: claim for claim in json.loads(path.read_text("utf-8"))}
+        except FileNotFoundError:
+            raise UserError(f"{path}: missing; {_INSTALLED}") from None
+        except (OSError, ValueError, LookupError, TypeError) as error:
+            raise UserError(
+                f"{path}: damaged ({error}); normlab claims --write writes it"
+            ) from None
+
+    @cached_property
+    def checks(self) -> Mapping[str, list[Evidence]]:
+        return read_computed(self.folder / "computed.json")
+
+    def part(self, name: str) -> Mapping[str, Any]:
+        """Return a part of the ledger by claim and name, such as `2.worse`."""
+        claim, _, part = name.partition(".")
+        found = self.claims.get(int(claim), {}) if claim.isdecimal() else {}
+        names = {each["name"]: each for each in found.get("parts", ())}
+        if part not in names:
+            there = f"; parts of claim {claim}: {', '.join(names)}" if names else ""
+            raise UserError(f"no part {name} in {self.folder / 'claims.json'}{there}")
+        return names[part]
+
+    def check(self, name: str) -> Evidence:
+        """Return a finding by its check and number, such as `modes.mismatch 1`."""
+        check, _, number = name.partition(" ")
+        findings = self.checks.get(check, [])
+        if not number.isdecimal() or not 1 <= int(number) <= len(findings):
+            there = f"; {check} has {len(findings)}" if findings else f"; {_INSTALLED}"
+            raise UserError(f"no finding {name} in {self.folder / 'computed.json'}{there}")
+        return findings[int(number) - 1]
+
+    def _experiment(self, of: str, row: str, at: str) -> Experiment:
+        """Return the seeds of a row of a published study; UserError if there are none."""
+        folder = self.folder / of
+        if not (folder / RECORDS).is_file():
+            raise UserError(f"{folder / RECORDS}: missing; {_INSTALLED}")
+        runs = pack(folder).records
+        records = [r for key, r in runs.items() if r and (key.row, key.point) == (row, at)]
+        if not records:
+            names = ", ".join(dict.fromkeys(key.name for key in runs))
+            raise UserError(f"{folder}: no run of {f'{row} {at}'.strip()!r}; there are {names}")
+        return Experiment.of(records)
+
+
+class Item(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """What a cell refers to; `about` says which half of the cell's words it is about."""
+
+    about: Words | None = None
+
+    def short(self, results: Results, language: Language) -> str:
+        """Return what the cell shows; UserError if what it refers to does not exist."""
+        text = self.text(results, language)
+        return (
+            text if self.about is None else language.about.format(self.about.text(language), text)
+        )
+
+    def text(self, results: Results, language: Language) -> str:
+        raise NotImplementedError
+
+    def note(self, results: Results, language: Language) -> str:
+        """Return what stands in the notes, in full; "" if the cell says it all."""
+        return ""
+
+
+class OfRow(Item, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """What comes from the seeds of a study's row: `of` is STUDY/SCALE, `at` the point, or ""."""
+
+    of: str
+    row: str
+    at: str = ""
+    data: bool = True
+
+    @property
+    def rows(self) -> tuple[str, ...]:
+        """The rows of the study that are needed."""
+        return (self.row,)
+
+    def name(self) -> str:
+        raise NotImplementedError
+
+    def made(self, results: Results) -> Experiment:
+        """Return the seeds; UserError if there are none, or none has the score."""
+        found = results.experiment(self.of, self.row, self.at)
+        if not found.scores(self.name()):
+            row = f"{self.row} {self.at}".strip()
+            raise UserError(f"{results.folder / self.of}: no score {self.name()} of {row!r}")
+        return found
+
+    def made_of(self, experiment: Experiment, n: int, language: Language) -> str:
+        """Return the number of seeds and, unless `data` is false, the data, in brackets."""
+        study, _, scale = self.of.partition("/")
+        data = data_name(load_study(study), scale, experiment.records)
+        parts = [*([data] if self.data else []), language.seeds.format(n=n)]
+        return language.comma.join(parts).join(language.ends)
+
+
+class Score(OfRow, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """Mean and standard deviation of a score over the seeds that finished."""
+
+    score: str
+    percent: bool = False
+
+    def name(self) -> str:
+        return self.score
+
+    def text(self, results: Results, language: Language) -> str:
+        made = self.made(results)
+        values = list(made.values(self.score).values())
+        finite = [value for value in values if math.isfinite(value)]
+        counts = {"n": len(finite), "of": len(values)}
+        if not finite:
+            value = language.never
+        elif len(finite) < len(values):
+            value = language.reached.format(**counts)
+        else:
+            value = _spread(values, self.score, percent=self.percent)
+        shown = value + self.made_of(made, len(values), language)
+        if at_baseline([r for r in made.records if r.finished], self.score) is not None:
+            shown += language.between + language.untrained
+        return shown
+
+
+class Trains(OfRow, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """How many seeds train: finish, clearly better than the untrained baseline by a score."""
+
+    trains: str
+
+    def name(self) -> str:
+        return self.trains
+
+    def text(self, results: Results, language: Language) -> str:
+        made = self.made(results)
+        well = [r for r in made.records if r.finished and at_baseline([r], self.trains) is None]
+        return language.trains.format(n=len(well), of=len(made.records))
+
+
+class Gap(OfRow, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """The difference of a score from another row, paired by seed, with its 95 % interval."""
+
+    gap: str
+    to: str
+
+    @property
+    def rows(self) -> tuple[str, ...]:
+        return self.to, self.row
+
+    def name(self) -> str:
+        return self.gap
+
+    def text(self, results: Results, language: Language) -> str:
+        made = self.made(results)
+        base = results.experiment(self.of, self.to, self.at)
+        found = difference(made, base, self.gap, Rules())
+        if found is None:
+            raise UserError(f"{results.folder / self.of}: {self.row} and {self.to} form no pairs")
+        less = found.mean < 0
+        low, high = (-found.high, -found.low) if less else (found.low, found.high)
+        mean, low, high = (figure(x, self.gap) for x in (abs(found.mean), low, high))
+        said = (language.lower if less else language.higher).format(f"{mean} [{low}, {high}]")
+        seeds = len(made.values(self.gap).keys() & base.values(self.gap).keys())
+        return said + self.made_of(made, seeds, language)
+
+
+class Part(Item, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """The verdict on a part of a claim, such as `2.worse`."""
+
+    part: str
+
+    def text(self, results: Results, language: Language) -> str:
+        return f"{language.verdicts[results.part(self.part)['verdict']]} [{self.place(results)}]"
+
+    def place(self, results: Results) -> str:
+        """Return the numbers of claim and part, such as `2.1`."""
+        return f"{self.part.partition('.')[0]}.{results.part(self.part)['part']}"
+
+    def note(self, results: Results, language: Language) -> str:
+        part = results.part(self.part)
+        verdict = language.verdicts[part["verdict"]]
+        said = part["chinese"] if language.code == "zh" else part["statement"]
+        if language.code != "zh":
+            facts = [part["found"], part["test"]]
+        elif "low" in part:
+            facts = ["{value:.3g} [{low:.3g}, {high:.3g}]".format(**part), f"n = {part['n']}"]
+        else:
+            facts = []
+        if any(facts):
+            told = language.between.join(filter(None, facts))
+            said += language.found.format(told.rstrip("."))
+        stated = language.about.format(verdict, said)
+        return f"[{self.place(results)}] {stated}"
+
+
+class Check(Item, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """A finding of a computed check, such as `modes.mismatch 1`; `zh` states it in Chinese.
+
+    `zh` may quote the finding's numbers: `变化 {moved:.1%}`.
+    """
+
+    check: str
+    zh: str
+
+    def text(self, results: Results, language: Language) -> str:
+        verdict = language.verdicts[_STANDING[results.check(self.check).standing]]
+        return f"{verdict} [{self.check}]"
+
+    def note(self, results: Results, language: Language) -> str:
+        found = results.check(self.check)
+        verdict = language.verdicts[_STANDING[found.standing]]
+        said = f"{found.question}: {found.finding}"
+        if language.code == "zh":
+            try:
+                said = self.zh.format(**found.numbers)
+            except (LookupError, ValueError):
+                names = ", ".join(found.numbers) or "none"
+                raise UserError(
+                    f"check {self.check}: zh: {self.zh!r}: the finding's numbers are {names}"
+                ) from None
+        return f"[{self.check}] {language.about.format(verdict, said)}{language.stop}"
+
+
+class Says(Item, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """A sentence, where there is nothing to measure, or nothing that can be."""
+
+    says: Words
+
+    def text(self, results: Results, language: Language) -> str:
+        return self.says.text(language)
+
+
+KINDS: dict[str, type[Item]] = {
+    **{"score": Score, "trains": Trains, "gap": Gap},
+    **{"part": Part, "check": Check, "says": Says},
+}
+"""The kinds of items, by the key that each of them has."""
+
+
+def _spread(values: list[float], score: str, *, percent: bool) -> str:
+    found = Summary.of([100 * value for value in values] if percent else values)
+
+    def digits(value: float) -> str:
+        if "steps_to" in score:
+            return f"{value:,.0f}"
+        return f"{value:.1f}" if percent else figure(value, score)
+
+    sd = "" if found.sd is None else f" +- {digits(found.sd)}"
+    return f"{digits(found.mean)}{sd}{' %' if percent else ''}"

@@ -1,0 +1,112 @@
+"""The two languages of the articles' tables: the Chinese original, and English."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from msgspec import Struct
+
+from normlab.claims.seeds import Text
+
+
+@dataclass(frozen=True)
+class Language:
+    """The words around the articles' own: the code of the language, and what is said in it.
+
+    `verdicts` has one for each verdict of a part; texts with braces are formats.
+    """
+
+    code: str
+    verdicts: Mapping[str, str]
+    article: str
+    measured: str
+    seeds: str
+    trains: str
+    reached: str
+    never: str
+    untrained: str
+    lower: str
+    higher: str
+    caption: str
+    about: str
+    found: str
+    between: str
+    comma: str
+    stop: str
+    legend: str
+    ends: tuple[str, str]
+
+
+ENGLISH = Language(
+    code="en",
+    verdicts={
+        "supported": "holds",
+        "contradicted": "does not hold",
+        "no difference": "no difference",
+        "undecided": "open",
+        "not measured": "not tested",
+    },
+    article="article",
+    measured="measured",
+    seeds="{n} seeds",
+    trains="{n} of {of} train",
+    reached="reached in {n} of {of} runs",
+    never="not reached",
+    untrained="not clearly better than the untrained baseline",
+    lower="{} lower",
+    higher="{} higher",
+    caption="{title} (article {id}, section {section})",
+    about="{}: {}",
+    found=" Measured: {}.",
+    between="; ",
+    comma=", ",
+    stop=".",
+    legend=(
+        "[2.1] is part 1 of claim 2 (normlab claims 2), other words in brackets are computed "
+        "checks; --notes prints what each says, and what was found."
+    ),
+    ends=(" (", ")"),
+)
+CHINESE = Language(
+    code="zh",
+    verdicts={
+        "supported": "成立",
+        "contradicted": "不成立",
+        "no difference": "无实质差别",
+        "undecided": "尚无定论",
+        "not measured": "未检验",
+    },
+    article="原文",
+    measured="实测",
+    seeds="{n} 个种子",
+    trains="{of} 次训练成功 {n} 次",
+    reached="{of} 次中有 {n} 次达到",
+    never="未达到",
+    untrained="不明显好于未训练的基线",
+    lower="低 {}",
+    higher="高 {}",
+    caption="{title}（文章 {id}，第 {section} 节）",
+    about="{}：{}",
+    found="实测：{}。",
+    between="；",
+    comma="，",
+    stop="。",
+    legend=(
+        "[2.1] 指论断 2 的第 1 部分（normlab claims 2），方括号中的单词是计算检查；"
+        "--notes 逐条列出内容和结果。"
+    ),
+    ends=("（", "）"),
+)
+
+
+LANGUAGES = {language.code: language for language in (ENGLISH, CHINESE)}
+"""The languages by their codes."""
+
+
+class Words(Struct, frozen=True, forbid_unknown_fields=True):
+    """A text in Chinese and in English, which may be left out if it is the same."""
+
+    zh: Text
+    en: str = ""
+
+    def text(self, language: Language) -> str:
+        return self.zh if language.code == "zh" else self.en or self.zh

@@ -1,0 +1,244 @@
+"""An article's table as text for a terminal, Markdown, LaTeX and HTML.
+
+Each row has the article's words and, under them, what was found. Notes say in full what was judged.
+"""
+
+import functools
+import html
+import re
+from collections.abc import Iterator, Sequence
+from itertools import zip_longest
+from typing import NamedTuple
+
+from rich.cells import cell_len  # the width of text in columns; a Chinese character takes two
+
+from normlab.documents.article import Article, Table
+from normlab.documents.evidence import Results
+from normlab.documents.language import Language
+from normlab.records.labels import in_markdown, in_prose, one_line
+from normlab.reports.table import escaped, pipes
+
+_GAP = 2
+_NAME = 18  # columns for the rows' names, at most
+_NARROW = 10  # the fewest columns for a cell
+_CHINESE = "[\u2e80-\u9fff\uf900-\ufaff\uff00-\uffef\u3000-\u303f]"
+_CLOSING = "，。；：、）」』》\uff1f\uff01"
+_SIGNS = (
+    *(("\u2705", r"$\surd$"), ("\u274c", r"$\times$"), ("\u26a0\ufe0f", "(!)")),
+    (" +- ", r" $\pm$ "),
+)
+_PIECE = re.compile(rf" +|{_CHINESE}[{_CLOSING}]*|(?:(?!{_CHINESE})\S)+[{_CLOSING}]*")
+
+
+class Row(NamedTuple):
+    """A row as it is shown: its name, the article's cells, and all that was found on each."""
+
+    name: str
+    article: list[str]
+    measured: list[list[str]]
+
+
+class Shown(NamedTuple):
+    """A table in one language: what every format prints."""
+
+    caption: str
+    head: list[str]
+    rows: list[Row]
+    below: list[str]
+    notes: list[str]
+    language: Language
+
+
+def shown(
+    article: Article, name: str, results: Results, language: Language, *, notes: bool = True
+) -> Shown:
+    """Return a table with all that it refers to; UserError if something does not exist."""
+    table = article.table(name)
+    rows = [
+        Row(
+            cells[0].text(language),
+            [cell.text(language) for cell in cells[1:]],
+            [[item.short(results, language) for item in cell.ours] for cell in cells[1:]],
+        )
+        for cells in table.rows
+    ]
+    title = table.title.text(language)
+    caption = language.caption.format(title=title, id=article.id, section=table.section)
+    below = [item.short(results, language) for item in table.below]
+    head = [words.text(language) for words in table.columns]
+    said = _notes(table, results, language) if notes else []
+    return Shown(caption, head, rows, below, said, language)
+
+
+def _notes(table: Table, results: Results, language: Language) -> list[str]:
+    said = [item.note(results, language) for item in table.items]
+    return [*dict.fromkeys(filter(None, said))]
+
+
+def text(table: Shown, width: int) -> str:
+    """Return a table for a terminal of `width` columns; a table too wide for it raises no error."""
+    lead = max(cell_len(word) for word in (table.language.article, table.language.measured))
+    names = [table.head[0], *(row.name for row in table.rows)]
+    name = min(_NAME, max(map(cell_len, names)), width // 4)
+    cells = len(table.head) - 1
+    room = width - name - lead - _GAP * (cells + 1)
+    every = [
+        [head, *(t for row in table.rows for t in (row.article[place], *row.measured[place]))]
+        for place, head in enumerate(table.head[1:])
+    ]
+    widths = [name, lead, *_widths([max(map(cell_len, texts)) for texts in every], room)]
+    head = [folded(c, w) for c, w in zip([table.head[0], "", *table.head[1:]], widths, strict=True)]
+    lines = [*_joined(head, widths)]
+    lines.append("\u2500" * min(width, sum(widths) + _GAP * (len(widths) - 1)))
+    for row in table.rows:
+        article = [[table.language.article], *([cell] for cell in row.article)]
+        measured = [[table.language.measured], *row.measured]
+        first, second = (
+            [
+                [line for said in cell for line in folded(said, w)]
+                for cell, w in zip(half, widths[1:], strict=True)
+            ]
+            for half in (article, measured)
+        )
+        label, height = folded(row.name, name), max(map(len, first))
+        lines += _joined([label[:height], *first], widths)
+        lines += _joined([label[height:], *second], widths)
+    title = folded(table.caption, width)
+    below = [line for said in table.below for line in folded(said, width, hang=2)]
+    notes = [line for note in table.notes for line in folded(note, width, hang=2)]
+    parts = [part for part in (title, lines, below, notes) if part]
+    return "\n\n".join("\n".join(part) for part in parts) + "\n"
+
+
+def _widths(most: Sequence[int], room: int) -> list[int]:
+    """Return the widths of columns that need `most` at most; the widest are narrowed to fit."""
+    for level in range(max(most), _NARROW, -1):
+        widths = [min(each, level) for each in most]
+        if sum(widths) <= room:
+            return widths
+    return [min(each, _NARROW) for each in most]
+
+
+def _joined(cells: Sequence[list[str]], widths: Sequence[int]) -> Iterator[str]:
+    for line in zip_longest(*cells, fillvalue=""):
+        padded = [part + " " * (w - cell_len(part)) for part, w in zip(line, widths, strict=True)]
+        yield (" " * _GAP).join(padded).rstrip()
+
+
+def folded(said: str, width: int, *, hang: int = 0) -> list[str]:
+    """Fold text at spaces and between Chinese characters; `hang` indents all lines but the first.
+
+    A closing mark stays with the character before it; a longer word than a line is cut.
+    """
+    lines, line = [], ""
+    pieces = [
+        part for piece in _PIECE.findall(one_line(said)) for part in _cut(piece, width - hang)
+    ]
+    for piece in pieces:
+        if line.strip() and cell_len(line + piece.rstrip()) > width:
+            lines.append(line.rstrip())
+            line = " " * hang
+        if piece.strip() or line.strip():
+            line += piece
+    return [*lines, line.rstrip()]
+
+
+def _cut(piece: str, width: int) -> list[str]:
+    """Return a word in parts that fit into a line, cut after dots where possible."""
+    if cell_len(piece) <= width or not piece.strip():
+        return [piece]
+    parts = re.findall(r"[^.]+\.*|\.+", piece)
+    return [part[at : at + width] for part in parts for at in range(0, len(part), width)]
+
+
+def markdown(table: Shown) -> str:
+    """Return a table in Markdown: the article's words, and under them, in bold, what was found."""
+    lines = [
+        [in_markdown(row.name)]
+        + [
+            "<br>".join([in_markdown(article), *(f"**{in_markdown(said)}**" for said in measured)])
+            for article, measured in zip(row.article, row.measured, strict=True)
+        ]
+        for row in table.rows
+    ]
+    head = [in_markdown(name) for name in table.head]
+    notes = [in_prose(note) for note in (*table.below, *table.notes)]
+    title = f"**{in_prose(table.caption)}**\n"
+    return "\n".join([title, *pipes(head, lines, words=len(head), notes=notes)]).rstrip() + "\n"
+
+
+def latex(table: Shown) -> str:
+    r"""Return a table in LaTeX; the document needs \usepackage{booktabs} and, for Chinese, ctex."""
+    language, width = table.language, 0.8 / (len(table.head) - 1)
+    column = rf"p{{{width:.2f}\linewidth}}"
+    package = "booktabs, ctex" if language.code == "zh" else "booktabs"
+    out = [
+        rf"% needs \usepackage{{{package}}}",
+        r"\begin{table}",
+        r"\centering\small",
+        rf"\caption{{{escaped(table.caption)}}}",
+        rf"\begin{{tabular}}{{@{{}}p{{0.14\linewidth}}{column * (len(table.head) - 1)}@{{}}}}",
+        r"\toprule",
+        " & ".join(map(_in_latex, table.head)) + r" \\",
+        r"\midrule",
+    ]
+    for number, row in enumerate(table.rows):
+        out += [r"\addlinespace"] if number else []
+        out.append(" & ".join(map(_in_latex, [row.name, *row.article])) + r" \\")
+        measured = [r" \newline ".join(map(_italic, cell)) for cell in row.measured]
+        out.append(" & ".join(["", *measured]) + r" \\")
+    out += [r"\bottomrule", r"\end{tabular}", r"\end{table}"]
+    out += [f"% {one_line(note)}" for note in (*table.below, *table.notes)]
+    return "\n".join(out) + "\n"
+
+
+def _italic(said: str) -> str:
+    return rf"\textit{{{_in_latex(said)}}}"
+
+
+def _in_latex(said: str) -> str:
+    """Return text for LaTeX, whose fonts lack the articles' pictures of ticks and crosses."""
+    return functools.reduce(lambda text, pair: text.replace(*pair), _SIGNS, escaped(said))
+
+
+def page(tables: Sequence[Shown]) -> str:
+    """Return tables as an HTML page that needs no other file."""
+    code = "zh-CN" if tables[0].language.code == "zh" else "en"
+    body = "\n".join(map(_html, tables))
+    title = html.escape(tables[0].caption)
+    return (
+        f'<!doctype html>\n<html lang="{code}">\n<meta charset="utf-8">\n'
+        '<meta name="viewport" content="width=device-width">\n'
+        f"<title>{title}</title>\n<style>{_STYLE}</style>\n{body}\n</html>\n"
+    )
+
+
+_STYLE = (
+    "body{font:16px/1.5 system-ui,sans-serif;max-width:60rem;margin:2rem auto;padding:0 1rem}"
+    "div{overflow-x:auto}table{border-collapse:collapse}caption{text-align:left;font-weight:600}"
+    "th,td{text-align:left;vertical-align:top;padding:.3rem .8rem .3rem 0}"
+    "tr{border-bottom:1px solid #ddd}td small{display:block;color:#555}"
+)
+
+
+def _html(table: Shown) -> str:
+    head = "".join(f"<th>{_safe(name)}</th>" for name in table.head)
+    rows = [
+        "".join([f"<tr><th>{_safe(row.name)}</th>", *map(_td, row.article, row.measured), "</tr>"])
+        for row in table.rows
+    ]
+    below = "".join(f"<p>{_safe(said)}</p>" for said in table.below)
+    notes = "".join(f"<li>{_safe(note)}</li>" for note in table.notes)
+    notes = f"<ul>{notes}</ul>" if notes else ""
+    rest = "\n".join(rows)
+    caption = f"<caption>{_safe(table.caption)}</caption>"
+    return f"<div><table>{caption}\n<tr>{head}</tr>\n{rest}\n</table></div>\n{below}{notes}"
+
+
+def _td(article: str, measured: Sequence[str]) -> str:
+    lines = "".join(f"<small>{_safe(said)}</small>" for said in measured)
+    return f"<td>{_safe(article)}{lines}</td>"
+
+
+def _safe(said: str) -> str:
+    return html.escape(one_line(said))
