@@ -16,14 +16,14 @@ if TYPE_CHECKING:
     from normlab.errors import UserError as UserError
     from normlab.inspect.model import inspect as inspect
     from normlab.norms.make import make_norm as make_norm
-    from normlab.norms.pool import Stream as Stream
+    from normlab.norms.tokens import Tokens as Tokens
     from normlab.notebook import load_records as load_records
     from normlab.train import train as train
     from normlab.train.loaded import load_run as load_run
 
 _HOMES = {
-    "Stream": "norms.pool",
     "UserError": "errors",
+    "Tokens": "norms.tokens",
     "compose": "config.compose",
     "explain": "commands.explain",
     "inspect": "inspect",

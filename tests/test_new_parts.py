@@ -14,7 +14,7 @@ import torch
 import normlab
 from normlab.cli import main
 from normlab.config import folders, registry
-from normlab.norms.base import Stream
+from normlab.norms.tokens import Tokens
 from normlab.studies.loop import program
 from tests.docs.pages import ROOT, fenced
 from tests.tiny_runs import tiny, write_corpus
@@ -29,8 +29,8 @@ from normlab.placements.pre import PreResidual
 class TwiceResidual(PreResidual):
     """y = x + 2 dropout(branch(norm(x)))."""
 
-    def forward(self, x, stream, branch):
-        return x + 2 * self.dropout(branch(self.norm(x, stream)))
+    def forward(self, x, tokens, branch):
+        return x + 2 * self.dropout(branch(self.norm(x, tokens)))
 
 
 class Twice(Placement):
@@ -144,7 +144,7 @@ def test_a_new_norm_is_listed_built_and_checked(project, capsys):
     assert listed["peak"] == "Each token over its largest magnitude."
     norm = normlab.make_norm("peak", 6, floor=0.5)
     x = torch.randn(2, 3, 6)
-    y = norm(x, Stream(torch.ones(2, 3, dtype=torch.bool)))
+    y = norm(x, Tokens(torch.ones(2, 3, dtype=torch.bool)))
     torch.testing.assert_close(y, x / x.abs().amax(-1, keepdim=True).clamp(min=0.5))
     assert norm.incremental and norm.batch_independent
     with pytest.raises(ValueError, match=r"norm\.floor=0: Expected `float` > 0\.0"):

@@ -59,8 +59,10 @@ from typing import ClassVar
 from jaxtyping import Float
 from torch import Tensor
 
-from normlab.norms.base import ALL, Axis, Norm, Stream
-from normlab.norms.pool import widen
+from normlab.norms.base import Norm
+from normlab.norms.moments import Axis
+from normlab.norms.tokens import ALL, Tokens
+from normlab.norms.moments import widen
 
 
 class {title}(Norm):
@@ -74,7 +76,7 @@ class {title}(Norm):
         super().__init__(dim, scale=True, shift=True)
         self.eps = eps
 
-    def forward(self, x: Float[Tensor, "B P D"], stream: Stream = ALL) -> Float[Tensor, "B P D"]:
+    def forward(self, x: Float[Tensor, "B P D"], stream: Tokens = ALL) -> Float[Tensor, "B P D"]:
         """Return `x` normalized; `stream.real(x)` is true at tokens, false at padding."""
         wide, weight, bias = widen(x, self.weight, self.bias)  # float32, also under bf16
         square = wide.square().mean(-1, keepdim=True)

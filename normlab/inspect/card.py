@@ -17,7 +17,7 @@ from normlab.inspect.explain import SHAPE, axes_in_words, dependence, in_order, 
 from normlab.inspect.model import Subject, subject_of, subject_of_run
 from normlab.inspect.question import Finding, Question, Table, question
 from normlab.inspect.subject import normal, on_table, trained
-from normlab.norms.base import RunningNorm
+from normlab.norms.running import RunningNorm
 from normlab.records.labels import norm_label
 from normlab.records.record import RunRecord, plain
 from normlab.records.store import RunStore

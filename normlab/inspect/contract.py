@@ -29,8 +29,8 @@ from normlab.inspect.subject import (
     train_step,
     with_padding,
 )
-from normlab.norms.base import RunningNorm, normalized_by
 from normlab.norms.model_norms import recalibrated
+from normlab.norms.running import RunningNorm, normalized_by
 
 BATCH, POSITION, FEATURE = AXES
 
@@ -133,8 +133,8 @@ def padding(norm: BareNorm) -> str:
             moved = " and ".join(what for what, before, after in pairs if differ(before, after))
             must(
                 not moved,
-                f"in {mode} padding changes the {moved} of real tokens: use `stream.real(x)` "
-                "(`stream.valid` is None without padding)",
+                f"in {mode} padding changes the {moved} of real tokens: use `tokens.real(x)` "
+                "(`tokens.valid` is None without padding)",
             )
             must(not padded.leaked.any(), f"in {mode} a gradient flows into padding")
     return "outputs, gradients and statistics are the same with and without padding"
@@ -157,7 +157,7 @@ def independent(norm: BareNorm) -> str:
             depends != declared,
             f"`{flag}` is {declared}, but in eval a sequence has "
             f"{'a different' if depends else 'the same'} output {how}: declare `pools`, use "
-            "RunningNorm for running statistics, and count positions from `stream.start`",
+            "RunningNorm for running statistics, and count positions from `tokens.start`",
         )
     found = [f"{'the same' if yes else 'different'} {how}" for how, yes, _ in flags.values()]
     return f"in eval a sequence's output is {' and '.join(found)}, as declared"

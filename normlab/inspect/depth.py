@@ -9,7 +9,7 @@ from normlab.any_model.movement import movement, over
 from normlab.data.batching import BatchStream
 from normlab.inspect.model import Subject, look
 from normlab.inspect.question import Finding, Table, question
-from normlab.norms.base import normalized_by
+from normlab.norms.running import normalized_by
 from normlab.probes.gradients import gradient_norms
 from normlab.tasks.base import Batch
 from normlab.train.build import build_optimizer

@@ -34,8 +34,9 @@ from normlab.inspect.subject import (
     run,
     trained,
 )
-from normlab.norms.base import Norm, RunningNorm
+from normlab.norms.base import Norm
 from normlab.norms.make import make_norm
+from normlab.norms.running import RunningNorm
 
 Cell = tuple[int, int, int]
 Cells = Bool[Tensor, "S T F s t f"]
@@ -250,7 +251,7 @@ def explain(option: Option) -> Explanation:
     shown = on_table(option)
     norm = shown.make()
     seen = dependence(norm)
-    if norm.phases and "other samples" not in sees(seen):  # it pools nothing at the start
+    if norm.ramps and "other samples" not in sees(seen):  # it pools nothing at the start
         shown = replace(shown, step=HALF_WAY)
         norm = shown.make()
         seen = dependence(norm)
@@ -280,7 +281,7 @@ def _pooling(shown: OnTable, norm: Norm, cells: Cells, groups: Sequence[Group]) 
     for key, value in shown.changed.items():
         text += f" {key}={shown.settings[key]} does not fit a width of {WIDTH}, so this shows "
         text += f"{key}={value}."
-    if norm.phases:
+    if norm.ramps:
         text += f" It changes during training: shown at step {shown.step} of {LONG_RUN:,}."
     return f"{text} Values in brackets share their statistics with the value marked *."
 

@@ -14,8 +14,8 @@ from normlab.data.batching import eval_batches
 from normlab.distributed.process_group import Shard
 from normlab.inspect.model import Subject, taking
 from normlab.inspect.question import Finding, Table, question
-from normlab.norms.base import normalized_by, running_norms
 from normlab.norms.model_norms import recalibrated
+from normlab.norms.running import normalized_by, running_norms
 from normlab.tasks.base import Batch, log_probabilities
 
 SENTENCES = 256
@@ -105,8 +105,8 @@ def loss(subject: Subject, batches: Iterable[Batch]) -> float:
 
 def _feed(subject: Subject) -> None:
     """Run at most 32 training batches or about 40,000 tokens through the model."""
-    tokens, stream = 0, subject.task.train_batches(Shard(0, 1), subject.seed)
-    for batch in islice(stream, RECALIBRATION_BATCHES):
+    tokens, batches = 0, subject.task.train_batches(Shard(0, 1), subject.seed)
+    for batch in islice(batches, RECALIBRATION_BATCHES):
         subject.losses(batch.to(subject.runtime.device))
         tokens += batch.tokens
         if tokens >= RECALIBRATION_TOKENS:

@@ -22,7 +22,7 @@ from normlab.errors import UserError
 from normlab.inspect.question import Finding, Findings, Question, questions
 from normlab.models.attention import AttentionCore
 from normlab.models.base import stacks
-from normlab.norms.base import normalized_by, running_norms
+from normlab.norms.running import normalized_by, running_norms
 from normlab.placements.base import Residual
 from normlab.probes.sites import real_values, sites
 from normlab.records.pairs import Summary
@@ -221,8 +221,8 @@ class Pass:
         """The inputs of each attention; the mask of real queries comes from the residual."""
         found: dict[str, Attention] = {}
         for name, [*_, ((query, key, _, visible), _)] in self.calls["attention"].items():
-            (x, stream, *_), _ = self.calls["residual"][name][-1]
-            found[name] = Attention(query, key, visible, stream.real(x))
+            (x, tokens, *_), _ = self.calls["residual"][name][-1]
+            found[name] = Attention(query, key, visible, tokens.real(x))
         return found
 
 

@@ -12,7 +12,7 @@ from normlab.any_model.movement import movement
 from normlab.inspect.model import MODES, Subject, by_how_much, look
 from normlab.inspect.question import Finding, Table, question
 from normlab.models.base import stacks
-from normlab.norms.base import running_norms
+from normlab.norms.running import running_norms
 
 SHARES = tuple(step / 10 for step in range(9))
 SENTENCES = 32

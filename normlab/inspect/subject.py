@@ -13,10 +13,13 @@ from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
 from normlab.config.registry import Option
-from normlab.norms.base import Clock, Norm, RunningNorm
+from normlab.norms.base import Norm
 from normlab.norms.make import make_norm
 from normlab.norms.model_norms import ModelNorms
-from normlab.norms.pool import Axis, Stream
+from normlab.norms.moments import Axis
+from normlab.norms.ramp import Clock
+from normlab.norms.running import RunningNorm
+from normlab.norms.tokens import Tokens
 
 AXES: tuple[str, ...] = get_args(Axis)
 STEPS = 12  # steps of a run: enough for all phases to end
@@ -125,7 +128,7 @@ def call(norm: Norm, x: Tensor, valid: Tensor | None = None, *, start: int = 0) 
     All tokens are real if `valid` is None.
     """
     with _seeded():
-        return norm(x, Stream(_all_real(x) if valid is None else valid, start=start))
+        return norm(x, Tokens(_all_real(x) if valid is None else valid, start=start))
 
 
 def _all_real(x: Float[Tensor, "B P D"]) -> Bool[Tensor, "B P"]:
@@ -186,7 +189,7 @@ def with_padding(
     wide = F.pad(filled, (0, 0, 0, columns, 0, rows), value=value).requires_grad_()
     real = F.pad(real, (0, columns, 0, rows))
     with _seeded():
-        y = other(wide, Stream(None if valid is None else real))[real]
+        y = other(wide, Tokens(None if valid is None else real))[real]
     (gradient,) = torch.autograd.grad(loss(y), wide)
     statistics = [torch.zeros(1), *(table.detach().flatten() for table in tables(other).values())]
     return Padded(y.detach(), gradient[real], torch.cat(statistics), gradient[~real])

@@ -34,9 +34,10 @@ from normlab.models.base import QkNorm
 from normlab.models.cache import LayerCache
 from normlab.models.layers import MakeLinear, soft_cap
 from normlab.models.rotary import Rotary
-from normlab.norms.base import Norm, Stream
+from normlab.norms.base import Norm, learn
 from normlab.norms.layer import LayerNorm
 from normlab.norms.rms import RMSNorm, UnitNorm
+from normlab.norms.tokens import Tokens
 from normlab.placements.base import Site
 
 _COSINES = 10.0
@@ -112,9 +113,9 @@ class HeadNorm(nn.Module):
         super().__init__()
         self.norm = norm
 
-    def forward(self, heads: Float[Tensor, "B H P K"], stream: Stream) -> Float[Tensor, "B H P K"]:
+    def forward(self, heads: Float[Tensor, "B H P K"], tokens: Tokens) -> Float[Tensor, "B H P K"]:
         """Return the heads, each normalized as a separate sequence."""
-        rows = self.norm(heads.flatten(0, 1), stream.repeated(heads.shape[1]))
+        rows = self.norm(heads.flatten(0, 1), tokens.repeated(heads.shape[1]))
         return rows.unflatten(0, heads.shape[:2])
 
 
@@ -125,21 +126,21 @@ class FullNorm(nn.Module):
         super().__init__()
         self.norm = norm
 
-    def forward(self, heads: Float[Tensor, "B H P K"], stream: Stream) -> Float[Tensor, "B H P K"]:
+    def forward(self, heads: Float[Tensor, "B H P K"], tokens: Tokens) -> Float[Tensor, "B H P K"]:
         """Return the heads, normalized token by token."""
-        tokens = self.norm(heads.transpose(1, 2).flatten(2), stream)
-        return tokens.unflatten(-1, (heads.shape[1], -1)).transpose(1, 2)
+        rows = self.norm(heads.transpose(1, 2).flatten(2), tokens)
+        return rows.unflatten(-1, (heads.shape[1], -1)).transpose(1, 2)
 
 
-def _at(site: nn.Module | None, x: Tensor, stream: Stream) -> Tensor:
-    return x if site is None else site(x, stream)
+def _at(site: nn.Module | None, x: Tensor, tokens: Tokens) -> Tensor:
+    return x if site is None else site(x, tokens)
 
 
 class Attention(nn.Module):
     """Base class of self- and cross-attention: heads, core, output projection and inner norms.
 
     `sites` maps names to norms, called with a tensor and its stream: `q`, `k` and `v` on the heads,
-    `B H P K` (keys and values of a memory with the memory's stream), `mix` on the concatenated
+    `B H P K` (keys and values of a memory with the memory's tokens), `mix` on the concatenated
     heads, `B P D`, before the output projection, and `out` after it.
     """
 
@@ -178,10 +179,10 @@ class Attention(nn.Module):
         """Return the attention output with the heads concatenated."""
         return self.core(query, key, value, visible).transpose(1, 2).flatten(2)
 
-    def project_mix(self, mixed: Float[Tensor, "B P D"], stream: Stream) -> Float[Tensor, "B P D"]:
+    def project_mix(self, mixed: Float[Tensor, "B P D"], tokens: Tokens) -> Float[Tensor, "B P D"]:
         """Apply the output projection and the norms before and after it."""
-        projected = self.out_proj(_at(self.mix_norm, mixed, stream))
-        return _at(self.out_norm, projected, stream)
+        projected = self.out_proj(_at(self.mix_norm, mixed, tokens))
+        return _at(self.out_norm, projected, tokens)
 
 
 class SelfAttention(Attention):
@@ -202,31 +203,31 @@ class SelfAttention(Attention):
         self.rotary = rotary
 
     def project(
-        self, x: Float[Tensor, "B P D"], stream: Stream
+        self, x: Float[Tensor, "B P D"], tokens: Tokens
     ) -> tuple[Float[Tensor, "B H P K"], Float[Tensor, "B H P K"], Float[Tensor, "B H P K"]]:
         """Return queries, keys and values."""
         query, key, value = map(self.split, self.qkv_proj(x).chunk(3, dim=-1))
-        query, key = _at(self.q_norm, query, stream), _at(self.k_norm, key, stream)
+        query, key = _at(self.q_norm, query, tokens), _at(self.k_norm, key, tokens)
         if (rotary := self.rotary) is not None:
-            query, key = rotary(query, stream.start), rotary(key, stream.start)
-        return query, key, _at(self.v_norm, value, stream)
+            query, key = rotary(query, tokens.start), rotary(key, tokens.start)
+        return query, key, _at(self.v_norm, value, tokens)
 
     def forward(
-        self, x: Float[Tensor, "B P D"], stream: Stream, cache: LayerCache | None = None
+        self, x: Float[Tensor, "B P D"], tokens: Tokens, cache: LayerCache | None = None
     ) -> Float[Tensor, "B P D"]:
-        """Attend to all real positions of the stream, or only up to the current one if causal.
+        """Attend to all real positions of the tokens, or only up to the current one if causal.
 
         With a cache, `x` is the next position and attends to all cached positions and itself.
         """
-        query, key, value = self.project(x, stream)
+        query, key, value = self.project(x, tokens)
         if cache is not None:
             query, key, value, visible = cache.extended(query, key, value)
         elif self.causal:  # padding comes last, so no real position sees it
             size = x.shape[1]
             visible = torch.ones(size, size, dtype=torch.bool, device=x.device).tril()
         else:
-            visible = stream.keys
-        return self.project_mix(self.mix(query, key, value, visible).view(x.shape), stream)
+            visible = tokens.keys
+        return self.project_mix(self.mix(query, key, value, visible).view(x.shape), tokens)
 
 
 class CrossAttention(Attention):
@@ -238,8 +239,8 @@ class CrossAttention(Attention):
         self.kv_proj = linear(dim, 2 * dim, "k", "v")
 
     def project_memory(
-        self, memory: Float[Tensor, "B S D"], source: Stream
-    ) -> tuple[Float[Tensor, "B H S K"], Float[Tensor, "B H S K"], Stream]:
+        self, memory: Float[Tensor, "B S D"], source: Tokens
+    ) -> tuple[Float[Tensor, "B H S K"], Float[Tensor, "B H S K"], Tokens]:
         """Return the memory's keys, values and stream; decoding computes them once per sentence."""
         key, value = map(self.split, self.kv_proj(memory).chunk(2, dim=-1))
         return _at(self.k_norm, key, source), _at(self.v_norm, value, source), source
@@ -247,20 +248,20 @@ class CrossAttention(Attention):
     def forward(
         self,
         x: Float[Tensor, "B P D"],
-        stream: Stream,
+        tokens: Tokens,
         memory: Float[Tensor, "B S D"] | None,
-        source: Stream | None,
+        source: Tokens | None,
         cache: LayerCache | None = None,
     ) -> Float[Tensor, "B P D"]:
         """Attend to the real positions of the memory, or to the cached memory."""
-        query = _at(self.q_norm, self.split(self.q_proj(x)), stream)
+        query = _at(self.q_norm, self.split(self.q_proj(x)), tokens)
         if cache is not None:
             query, key, value, visible = cache.at_memory(query)
         else:
             assert memory is not None and source is not None
             key, value, _ = self.project_memory(memory, source)
             visible = source.keys
-        return self.project_mix(self.mix(query, key, value, visible).view(x.shape), stream)
+        return self.project_mix(self.mix(query, key, value, visible).view(x.shape), tokens)
 
 
 class RMSNormByHead(RMSNorm):
@@ -270,11 +271,11 @@ class RMSNormByHead(RMSNorm):
 
     def __init__(self, dim: int, *, heads: int, eps: float) -> None:
         super().__init__(dim, eps=eps, affine=False)
-        self._affine("gains", torch.ones(heads, 1, dim), learned=True)
+        learn(self, "gains", torch.ones(heads, 1, dim), learned=True)
 
-    def forward(self, x: Float[Tensor, "BH P K"], stream: Stream) -> Float[Tensor, "BH P K"]:
+    def forward(self, x: Float[Tensor, "BH P K"], tokens: Tokens) -> Float[Tensor, "BH P K"]:
         """Normalize each token and apply its head's gains; a sequence's heads are adjacent rows."""
-        by_head = super().forward(x, stream).unflatten(0, (-1, len(self.gains)))
+        by_head = super().forward(x, tokens).unflatten(0, (-1, len(self.gains)))
         return (by_head * self.gains).flatten(0, 1).to(x.dtype)
 
 

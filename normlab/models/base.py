@@ -16,7 +16,8 @@ from torch import Tensor, nn
 
 from normlab.errors import UserError
 from normlab.models.rotary import Rope
-from normlab.norms.base import Norm, Stream
+from normlab.norms.base import Norm
+from normlab.norms.tokens import Tokens
 from normlab.placements.base import Norms, Placement
 from normlab.placements.pre import Pre
 
@@ -161,7 +162,7 @@ class StackArchitecture(ModelArchitecture):
 class Anatomy(NamedTuple):
     """The first and last modules of a stack, and its repeated blocks.
 
-    Each module is called with values and their stream, or with images only.
+    Each module is called with values and their tokens, or with images only.
 
     Attributes:
         entry: the module that reads the embedded tokens or the pixels; no norm comes before it.
@@ -244,7 +245,7 @@ class GeneratesText(nn.Module, ABC):
     """The maximum number of tokens in the context; None for no limit."""
 
     @abstractmethod
-    def forward(self, ids: Int[Tensor, "B P"], stream: Stream) -> Float[Tensor, "B P D"]:
+    def forward(self, ids: Int[Tensor, "B P"], tokens: Tokens) -> Float[Tensor, "B P D"]:
         """Return the hidden states that `project` maps to next-token logits."""
 
     @abstractmethod

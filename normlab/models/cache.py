@@ -12,7 +12,7 @@ import torch
 from jaxtyping import Bool, Float, Int, Shaped
 from torch import Tensor
 
-from normlab.norms.base import Stream
+from normlab.norms.tokens import Tokens
 
 
 class Lineage:
@@ -51,11 +51,11 @@ class LayerCache:
         self,
         lineage: Lineage,
         max_length: int,
-        memory: tuple[Float[Tensor, "G H S K"], Float[Tensor, "G H S K"], Stream] | None = None,
+        memory: tuple[Float[Tensor, "G H S K"], Float[Tensor, "G H S K"], Tokens] | None = None,
     ):
         """Start empty; the first position allocates the buffer for `max_length` positions.
 
-        `memory` holds the memory's keys, values and stream, if the layer has cross-attention.
+        `memory` holds the memory's keys, values and tokens, if the layer has cross-attention.
         """
         self.lineage = lineage
         self.max_length = max_length
@@ -123,7 +123,7 @@ class CachedDecoding:
 
     def __init__(
         self,
-        step: Callable[[Tensor, Stream, Sequence[LayerCache]], Tensor],
+        step: Callable[[Tensor, Tokens, Sequence[LayerCache]], Tensor],
         caches: Sequence[LayerCache],
         lineage: Lineage,
     ):
@@ -135,7 +135,7 @@ class CachedDecoding:
     def advance(self, ids: Int[Tensor, "N"]) -> Float[Tensor, "N D"]:
         """Feed one token per hypothesis and return the stack's output at its position."""
         self.lineage.extend(ids)
-        x = self.step(ids, Stream(start=self.position), self.caches)
+        x = self.step(ids, Tokens(start=self.position), self.caches)
         self.position += 1
         return x
 
@@ -157,9 +157,9 @@ class PrefixDecoding:
 
     def __init__(
         self,
-        run: Callable[[Tensor, Tensor, Stream], Tensor],
+        run: Callable[[Tensor, Tensor, Tokens], Tensor],
         memory: Shaped[Tensor, "N *_"],
-        source: Stream,
+        source: Tokens,
     ):
         self.run, self.memory, self.source = run, memory, source
         self.prefix = torch.empty(len(memory), 0, dtype=torch.long, device=memory.device)

@@ -14,7 +14,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from normlab.errors import UserError
-from normlab.norms.base import Stream
+from normlab.norms.tokens import Tokens
 
 
 @dataclass(frozen=True)
@@ -50,7 +50,7 @@ class Hypothesis:
 def search(
     model,
     ids: Int[Tensor, "G S"],
-    source: Stream,
+    source: Tokens,
     settings: SearchSettings,
     *,
     bos_id: int,

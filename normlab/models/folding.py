@@ -19,8 +19,10 @@ from torch.func import functional_call
 
 from normlab.models.base import Fold
 from normlab.models.layers import Linear
-from normlab.norms.base import Norm, Stream
+from normlab.norms.base import Norm
 from normlab.norms.layer import NoNorm
+from normlab.norms.running import RunningNorm
+from normlab.norms.tokens import Tokens
 
 _POSITIONS = 4  # test inputs have this many positions unless the norm has a limit
 _TOLERANCE = 1e-9
@@ -80,7 +82,8 @@ def fixed_map(norm: Norm) -> tuple[Float[Tensor, " D"], Float[Tensor, " D"]] | N
     Random inputs check that f is this map. Norms that are not `foldable`, or that read other
     tokens of the batch, return None.
     """
-    if norm.training or not norm.foldable or not norm.incremental or getattr(norm, "rows", 1) > 1:
+    by_row = isinstance(norm, RunningNorm) and norm.pool.rows > 1
+    if norm.training or not norm.foldable or not norm.incremental or by_row:
         return None
     state = [*norm.named_parameters(), *norm.named_buffers()]
     exact = {name: t.double() if t.is_floating_point() else t for name, t in state}
@@ -88,7 +91,7 @@ def fixed_map(norm: Norm) -> tuple[Float[Tensor, " D"], Float[Tensor, " D"]] | N
     generator = torch.Generator().manual_seed(0)
 
     def outputs(x: Tensor) -> Tensor:
-        return functional_call(norm, exact, (x.to(norm.weight.device), Stream()))
+        return functional_call(norm, exact, (x.to(norm.weight.device), Tokens()))
 
     zero = torch.zeros(1, 1, norm.dim, dtype=torch.float64)
     shift = outputs(zero)[0, 0]

@@ -20,7 +20,8 @@ from torch import Tensor, nn
 from normlab.dropout import Dropout
 from normlab.errors import UserError
 from normlab.models.base import Activation, Fold, Positions
-from normlab.norms.base import Norm, Stream
+from normlab.norms.base import Norm
+from normlab.norms.tokens import Tokens
 
 _ACTIVATIONS: dict[Activation, Callable[[Tensor], Tensor]] = {
     "relu": F.relu,
@@ -192,14 +193,14 @@ class StreamEmbedding(nn.Module):
         self.dropout = Dropout(dropout)
 
     def forward(
-        self, ids: Int[Tensor, "B P"], stream: Stream, added: Float[Tensor, "B P D"] | None = None
+        self, ids: Int[Tensor, "B P"], tokens: Tokens, added: Float[Tensor, "B P D"] | None = None
     ) -> Float[Tensor, "B P D"]:
         """Embed the tokens; the first column is at position `stream.start`.
 
         `added` holds extra vectors to add to each token, such as segment embeddings. Raises
         UserError for more positions than `max_positions`.
         """
-        end = stream.start + ids.shape[1]
+        end = tokens.start + ids.shape[1]
         if end > self.max_positions:
             raise UserError(
                 f"a sequence has {end} positions, but the model has only {self.max_positions}: "
@@ -207,9 +208,9 @@ class StreamEmbedding(nn.Module):
             )
         x = self.tokens(ids) * self.scale
         if self.positions is not None:
-            x = x + self.positions.weight[stream.start : end]
-        x = (x if added is None else x + added) * stream.real(ids)[..., None]
-        return self.dropout(self.norm(x, stream))
+            x = x + self.positions.weight[tokens.start : end]
+        x = (x if added is None else x + added) * tokens.real(ids)[..., None]
+        return self.dropout(self.norm(x, tokens))
 
 
 def soft_cap(x: Tensor, cap: float | None) -> Tensor:
@@ -252,12 +253,12 @@ class FeedForward(nn.Module):
         self.hidden_norm = hidden_norm
         self.fc2 = linear(ffn_dim, dim, "fc2")
 
-    def forward(self, x: Float[Tensor, "B P D"], stream: Stream) -> Float[Tensor, "B P D"]:
+    def forward(self, x: Float[Tensor, "B P D"], tokens: Tokens) -> Float[Tensor, "B P D"]:
         """Transform each position independently, unless a norm pools over positions."""
         hidden, *value = self.fc1(x).chunk(1 + self.gated, dim=-1)
-        hidden = self.activation(self.inner_norm(hidden, stream))
+        hidden = self.activation(self.inner_norm(hidden, tokens))
         hidden = self.dropout(hidden * value[0] if value else hidden)
-        return self.fc2(hidden if self.hidden_norm is None else self.hidden_norm(hidden, stream))
+        return self.fc2(hidden if self.hidden_norm is None else self.hidden_norm(hidden, tokens))
 
     def folds(self) -> Sequence[Fold]:
         """Return the inner norm, which folds into fc1."""

@@ -36,7 +36,8 @@ from normlab.models.recurrent_layers import (
     State,
     steps,
 )
-from normlab.norms.base import Stream, running_norms
+from normlab.norms.running import running_norms
+from normlab.norms.tokens import Tokens
 from normlab.placements.base import Norms, Placement
 
 Read = Literal["pixels", "rows", "permuted"]
@@ -126,8 +127,8 @@ class Noise(nn.Module):
             return x
         number = int(self.drawn) * world().size + world().rank
         self.drawn += 1
-        stream = torch.Generator().manual_seed((int(self.key) + number) % 2**63)
-        noise = torch.empty(x.shape, dtype=torch.float32).normal_(generator=stream)
+        draw = torch.Generator().manual_seed((int(self.key) + number) % 2**63)
+        noise = torch.empty(x.shape, dtype=torch.float32).normal_(generator=draw)
         return x + self.deviation * noise.to(x)
 
 
@@ -161,11 +162,11 @@ class Recurrent(Stack):
             states = [(self.noise(hidden), *rest) for hidden, *rest in states]
         return states
 
-    def forward(self, x: Float[Tensor, "B P F"], stream: Stream) -> Float[Tensor, "B P D"]:
+    def forward(self, x: Float[Tensor, "B P F"], tokens: Tokens) -> Float[Tensor, "B P D"]:
         """Return the hidden states of the last layer at each position."""
         length = x.shape[1]
-        x, stream = self._aligned(x, stream)
-        found, _ = self.advance(x, stream, self.begin(x, x.shape[0]))
+        x, tokens = self._aligned(x, tokens)
+        found, _ = self.advance(x, tokens, self.begin(x, x.shape[0]))
         return found[:, :length]
 
     def anatomy(self) -> Anatomy:  # the layers loop over positions and are not compiled
@@ -174,26 +175,26 @@ class Recurrent(Stack):
         )
 
     def advance(
-        self, x: Float[Tensor, "B P F"], stream: Stream, states: list[State]
+        self, x: Float[Tensor, "B P F"], tokens: Tokens, states: list[State]
     ) -> tuple[Float[Tensor, "B P D"], list[State]]:
         """Return the last layer's hidden states, and all layers' states after the last position."""
-        positions = steps(x, stream)
+        positions = steps(x, tokens)
         after: list[State] = []
         for cell, state in zip(self.cells, states, strict=True):
-            x, state = cell(x, stream, state, positions)
+            x, state = cell(x, tokens, state, positions)
             x = self.dropout(x)
             after.append(state)
         return x, after
 
-    def _aligned(self, x: Tensor, stream: Stream) -> tuple[Tensor, Stream]:
+    def _aligned(self, x: Tensor, tokens: Tokens) -> tuple[Tensor, Tokens]:
         """Pad to the longest sequence of any process if norms communicate at each step."""
         if not self.training or world().size == 1 or not running_norms(self):
-            return x, stream
+            return x, tokens
         more = max(gather_objects(x.shape[1])) - x.shape[1]
         if more == 0:
-            return x, stream
-        valid = nn.functional.pad(stream.real(x), (0, more))
-        return nn.functional.pad(x, (0, 0, 0, more)), Stream(valid, stream.start)
+            return x, tokens
+        valid = nn.functional.pad(tokens.real(x), (0, more))
+        return nn.functional.pad(x, (0, 0, 0, more)), Tokens(valid, tokens.start)
 
 
 class RecurrentLM(GeneratesText):
@@ -206,8 +207,8 @@ class RecurrentLM(GeneratesText):
         self.recurrent = Recurrent(sizes, norms, sizes.dim)
         self.output = Linear(sizes.dim, spec.vocab)
 
-    def forward(self, ids: Int[Tensor, "B P"], stream: Stream) -> Float[Tensor, "B P D"]:
-        return self.recurrent(self.embedding(ids), stream)
+    def forward(self, ids: Int[Tensor, "B P"], tokens: Tokens) -> Float[Tensor, "B P D"]:
+        return self.recurrent(self.embedding(ids), tokens)
 
     def project(self, x: Float[Tensor, "*N D"]) -> Float[Tensor, "*N V"]:
         return self.output(x)
@@ -216,7 +217,7 @@ class RecurrentLM(GeneratesText):
         if self.recurrent.incremental:
             return StateDecoding(self.embedding, self.recurrent, count)
         empty = self.embedding.weight.new_empty(count, 0)
-        return PrefixDecoding(lambda ids, *_: self(ids, Stream()), empty, Stream())
+        return PrefixDecoding(lambda ids, *_: self(ids, Tokens()), empty, Tokens())
 
 
 class StateDecoding:
@@ -229,8 +230,8 @@ class StateDecoding:
 
     def advance(self, ids: Int[Tensor, "N"]) -> Float[Tensor, "N D"]:
         """Feed one token per sequence and return the last layer's hidden states."""
-        stream = Stream(start=self.position)
-        x, self.states = self.layers.advance(self.embedding(ids[:, None]), stream, self.states)
+        tokens = Tokens(start=self.position)
+        x, self.states = self.layers.advance(self.embedding(ids[:, None]), tokens, self.states)
         self.position += 1
         return x[:, 0]
 
@@ -253,7 +254,7 @@ class RecurrentClassifier(nn.Module):
 
     def forward(self, pixels: Float[Tensor, "B H W C"]) -> Float[Tensor, "B K"]:
         """Return a logit for each class."""
-        return self.classes(self.recurrent(self.sequence(pixels), Stream())[:, -1])
+        return self.classes(self.recurrent(self.sequence(pixels), Tokens())[:, -1])
 
     def sequence(self, pixels: Float[Tensor, "B H W C"]) -> Float[Tensor, "B P F"]:
         """Return images as sequences of rows, or of pixels row by row or in `order`."""

@@ -25,7 +25,8 @@ from torch import Tensor, nn
 
 from normlab.errors import UserError
 from normlab.models.layers import orthogonal_, xavier_
-from normlab.norms.base import Norm, Stream
+from normlab.norms.base import Norm
+from normlab.norms.tokens import Tokens
 from normlab.placements.base import Norms
 
 RecurrentInit = Literal["orthogonal", "identity"]
@@ -36,20 +37,20 @@ State = tuple[Tensor, ...]
 
 @dataclass(frozen=True)
 class Step:
-    """One time step: the norms' stream, and which sequences are still running (None if all)."""
+    """One time step: the norms' tokens, and which sequences are still running (None if all)."""
 
-    stream: Stream
+    tokens: Tokens
     running: Bool[Tensor, "B 1 1"] | None
 
 
-def steps(x: Float[Tensor, "B P F"], stream: Stream) -> list[Step]:
+def steps(x: Float[Tensor, "B P F"], tokens: Tokens) -> list[Step]:
     """Return one `Step` per position of a stream."""
-    if stream.valid is None:
-        return [Step(Stream(start=stream.start + t), None) for t in range(x.shape[1])]
-    all_real = stream.known_tokens(x) == stream.valid.numel()
-    columns = stream.valid.split(1, dim=1)
+    if tokens.valid is None:
+        return [Step(Tokens(start=tokens.start + t), None) for t in range(x.shape[1])]
+    all_real = tokens.known(x) == tokens.valid.numel()
+    columns = tokens.valid.split(1, dim=1)
     return [
-        Step(Stream(column, start=stream.start + t), None if all_real else column.unsqueeze(-1))
+        Step(Tokens(column, start=tokens.start + t), None if all_real else column.unsqueeze(-1))
         for t, column in enumerate(columns)
     ]
 
@@ -162,7 +163,7 @@ class Cell(nn.Module, ABC):
         """The norms of the input product, in the order of its rows."""
 
     @abstractmethod
-    def step(self, u: Float[Tensor, "B 1 G"], state: State, stream: Stream) -> State:
+    def step(self, u: Float[Tensor, "B 1 G"], state: State, tokens: Tokens) -> State:
         """Return the next state, given the normalized input product `u` of one position."""
 
     def begin(self, x: Tensor, count: int) -> State:
@@ -172,13 +173,13 @@ class Cell(nn.Module, ABC):
         return tuple(x.new_zeros(count, 1, self.shape.dim) for _ in range(self.states))
 
     def forward(
-        self, x: Float[Tensor, "B P F"], stream: Stream, state: State, positions: Sequence[Step]
+        self, x: Float[Tensor, "B P F"], tokens: Tokens, state: State, positions: Sequence[Step]
     ) -> tuple[Float[Tensor, "B P D"], State]:
         """Return the hidden states at all positions, and the final state."""
-        inputs = self.inputs(x, stream, positions)
+        inputs = self.inputs(x, tokens, positions)
         hidden: list[Tensor] = []
         for u, position in zip(inputs.split(1, dim=1), positions, strict=True):
-            new = self.step(u, state, position.stream)
+            new = self.step(u, state, position.tokens)
             if position.running is not None:
                 pairs = zip(new, state, strict=True)
                 new = tuple(torch.where(position.running, after, was) for after, was in pairs)
@@ -187,25 +188,25 @@ class Cell(nn.Module, ABC):
         return torch.cat(hidden, dim=1), state
 
     def inputs(
-        self, x: Float[Tensor, "B P F"], stream: Stream, positions: Sequence[Step]
+        self, x: Float[Tensor, "B P F"], tokens: Tokens, positions: Sequence[Step]
     ) -> Float[Tensor, "B P G"]:
         """Return the normalized input product at all positions, plus the bias."""
         product = F.linear(x, self.input_weight)
         parts = product.split([norm.dim for norm in self.input_norms], dim=-1)
         normed = [
-            self._over_positions(norm, part, stream, positions)
+            self._over_positions(norm, part, tokens, positions)
             for norm, part in zip(self.input_norms, parts, strict=True)
         ]
         return (torch.cat(normed, dim=-1) if normed[1:] else normed[0]) + self.bias
 
     def _over_positions(
-        self, norm: Norm, x: Tensor, stream: Stream, positions: Sequence[Step]
+        self, norm: Norm, x: Tensor, tokens: Tokens, positions: Sequence[Step]
     ) -> Tensor:
-        fits = norm.most_positions is None or stream.start + x.shape[1] <= norm.most_positions
+        fits = norm.most_positions is None or tokens.start + x.shape[1] <= norm.most_positions
         if self.norms.takes_sequence("input", norm) or ("position" not in norm.pools and fits):
-            return norm(x, stream)
+            return norm(x, tokens)
         columns = zip(x.split(1, dim=1), positions, strict=True)
-        return torch.cat([norm(column, position.stream) for column, position in columns], dim=1)
+        return torch.cat([norm(column, position.tokens) for column, position in columns], dim=1)
 
     @torch.no_grad()
     def initialize(self, generator: torch.Generator) -> None:
@@ -232,9 +233,9 @@ class Rnn(Cell):
     def input_norms(self) -> Sequence[Norm]:
         return (self.input_norm,)
 
-    def step(self, u: Float[Tensor, "B 1 G"], state: State, stream: Stream) -> State:
+    def step(self, u: Float[Tensor, "B 1 G"], state: State, tokens: Tokens) -> State:
         product = F.linear(state[0], self.hidden_weight)
-        return (torch.tanh(u + self.hidden_norm(product, stream)),)
+        return (torch.tanh(u + self.hidden_norm(product, tokens)),)
 
 
 class Lstm(Cell):
@@ -259,14 +260,14 @@ class Lstm(Cell):
     def input_norms(self) -> Sequence[Norm]:
         return (self.input_norm,)
 
-    def step(self, u: Float[Tensor, "B 1 G"], state: State, stream: Stream) -> State:
+    def step(self, u: Float[Tensor, "B 1 G"], state: State, tokens: Tokens) -> State:
         hidden, cell = state
         product = F.linear(hidden, self.hidden_weight)
-        a = u + self.hidden_norm(product, stream)
+        a = u + self.hidden_norm(product, tokens)
         gates, candidate = a.split([3 * self.shape.dim, self.shape.dim], dim=-1)
         i, f, o = gates.sigmoid().chunk(3, dim=-1)
         cell = torch.addcmul(f * cell, i, candidate.tanh())
-        return o * torch.tanh(self.cell_norm(cell, stream)), cell
+        return o * torch.tanh(self.cell_norm(cell, tokens)), cell
 
     @torch.no_grad()
     def initialize(self, generator: torch.Generator) -> None:
@@ -300,12 +301,12 @@ class Gru(Cell):
     def input_norms(self) -> Sequence[Norm]:
         return (self.input_norm, self.candidate.input_norm)
 
-    def step(self, u: Float[Tensor, "B 1 G"], state: State, stream: Stream) -> State:
+    def step(self, u: Float[Tensor, "B 1 G"], state: State, tokens: Tokens) -> State:
         (hidden,) = state
         dims = [2 * self.shape.dim, self.shape.dim]
         of_gates, of_candidate = F.linear(hidden, self.hidden_weight).split(dims, dim=-1)
         to_gates, to_candidate = u.split(dims, dim=-1)
-        r, z = (to_gates + self.hidden_norm(of_gates, stream)).sigmoid().chunk(2, dim=-1)
-        inner = self.candidate.hidden_norm(of_candidate, stream) + self.candidate.bias
+        r, z = (to_gates + self.hidden_norm(of_gates, tokens)).sigmoid().chunk(2, dim=-1)
+        inner = self.candidate.hidden_norm(of_candidate, tokens) + self.candidate.bias
         new = torch.addcmul(to_candidate, r, inner).tanh()
         return (torch.lerp(new, hidden, z),)

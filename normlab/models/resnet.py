@@ -22,7 +22,8 @@ from torch import Tensor, nn
 
 from normlab.models.base import Anatomy, Fold, Image, ModelArchitecture, Stack
 from normlab.models.layers import Linear
-from normlab.norms.base import Norm, Stream
+from normlab.norms.base import Norm
+from normlab.norms.tokens import Tokens
 from normlab.placements.base import Norms, Placement
 
 Shortcut = Literal["pad", "projection"]
@@ -55,7 +56,7 @@ def normalized(norm: Norm, x: Float[Tensor, "B C H W"]) -> Float[Tensor, "B C H 
     """
     height, width = x.shape[2:]
     pixels = x.permute(0, 2, 3, 1).flatten(1, 2)
-    return norm(pixels, Stream()).unflatten(1, (height, width)).permute(0, 3, 1, 2)
+    return norm(pixels, Tokens()).unflatten(1, (height, width)).permute(0, 3, 1, 2)
 
 
 class ConvNorm(nn.Module):

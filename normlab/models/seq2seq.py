@@ -1,7 +1,7 @@
 """The encoder-decoder Transformer of Vaswani et al. 2017, with any norm and placement.
 
 Layer, stack and model follow in this order. The placement builds the residual around each
-sub-layer. Each tensor is passed with its own stream, so a norm on the target cannot be given the
+sub-layer. Each tensor is passed with its own tokens, so a norm on the target cannot be given the
 source's padding mask.
 """
 
@@ -27,7 +27,8 @@ from normlab.models.base import (
 from normlab.models.cache import CachedDecoding, LayerCache, Lineage, PrefixDecoding
 from normlab.models.layers import soft_cap
 from normlab.models.stack_builder import StackBuilder
-from normlab.norms.base import Norm, Stream
+from normlab.norms.base import Norm
+from normlab.norms.tokens import Tokens
 from normlab.placements.base import Norms, Place, Placement, StackName
 
 Sharing = Literal["all", "target", "none"]
@@ -60,16 +61,16 @@ class Layer(nn.Module):
     def forward(
         self,
         x: Float[Tensor, "B P W"],
-        stream: Stream,
+        tokens: Tokens,
         memory: Float[Tensor, "B S D"] | None = None,
-        source: Stream | None = None,
+        source: Tokens | None = None,
         cache: LayerCache | None = None,
     ) -> Float[Tensor, "B P W"]:
         """Return the layer's output; with a cache, `x` holds only the next position."""
-        x = self.self_residual(x, stream, lambda h: self.self_attention(h, stream, cache))
+        x = self.self_residual(x, tokens, lambda h: self.self_attention(h, tokens, cache))
         if self.cross_residual is not None and (cross := self.cross_attention) is not None:
-            x = self.cross_residual(x, stream, lambda h: cross(h, stream, memory, source, cache))
-        return self.ffn_residual(x, stream, lambda h: self.feed_forward(h, stream))
+            x = self.cross_residual(x, tokens, lambda h: cross(h, tokens, memory, source, cache))
+        return self.ffn_residual(x, tokens, lambda h: self.feed_forward(h, tokens))
 
     def _center(self) -> None:
         """Center the linear layers in front of norms that have `center_weights` set.
@@ -131,9 +132,9 @@ class TransformerStack(Stack):
     def forward(
         self,
         ids: Int[Tensor, "B P"] | Float[Tensor, "B H W C"],
-        stream: Stream,
+        tokens: Tokens,
         memory: Float[Tensor, "B S D"] | None = None,
-        source: Stream | None = None,
+        source: Tokens | None = None,
         *,
         added: Float[Tensor, "B P D"] | None = None,
     ) -> Float[Tensor, "B P D"]:
@@ -141,19 +142,19 @@ class TransformerStack(Stack):
 
         `added` holds extra vectors that are added to the embedding.
         """
-        x = self.opening(self.embedding(ids, stream, added), stream)
+        x = self.opening(self.embedding(ids, tokens, added), tokens)
         for layer in self.layers:
-            x = layer(x, stream, memory, source)
-        return self.final_norm(x, stream)
+            x = layer(x, tokens, memory, source)
+        return self.final_norm(x, tokens)
 
     def step(
-        self, ids: Int[Tensor, "N"], stream: Stream, caches: Sequence[LayerCache]
+        self, ids: Int[Tensor, "N"], tokens: Tokens, caches: Sequence[LayerCache]
     ) -> Float[Tensor, "N D"]:
         """Return the output at the next position of `N` sequences, using one cache per layer."""
-        x = self.opening(self.embedding(ids[:, None], stream), stream)
+        x = self.opening(self.embedding(ids[:, None], tokens), tokens)
         for layer, cache in zip(self.layers, caches, strict=True):
-            x = layer.forward(x, stream, cache=cache)  # not compiled: caches grow
-        return self.final_norm(x, stream)[:, 0]
+            x = layer.forward(x, tokens, cache=cache)  # not compiled: caches grow
+        return self.final_norm(x, tokens)[:, 0]
 
     def anatomy(self) -> Anatomy:
         return Anatomy(
@@ -217,32 +218,32 @@ class Seq2Seq(nn.Module):
         self.output = output
         self.logit_cap = sizes.logit_cap
 
-    def encode(self, ids: Int[Tensor, "B S"], source: Stream) -> Float[Tensor, "B S D"]:
+    def encode(self, ids: Int[Tensor, "B S"], source: Tokens) -> Float[Tensor, "B S D"]:
         """Return the encoder's output, the memory that the decoder attends to."""
         return self.encoder(ids, source)
 
     def forward(
         self,
         source_ids: Int[Tensor, "B S"],
-        source: Stream,
+        source: Tokens,
         target_ids: Int[Tensor, "B P"],
-        target: Stream,
+        target: Tokens,
     ) -> Float[Tensor, "B P D"]:
         """Return the decoder's output under teacher forcing; `project` turns it into logits."""
         return self.decoder(target_ids, target, self.encode(source_ids, source), source)
 
-    def project(self, stream: Float[Tensor, "*N D"]) -> Float[Tensor, "*N V"]:
+    def project(self, x: Float[Tensor, "*N D"]) -> Float[Tensor, "*N V"]:
         """Return logits over the target vocabulary."""
-        return soft_cap(F.linear(stream, self.output.table), self.logit_cap)
+        return soft_cap(F.linear(x, self.output.table), self.logit_cap)
 
     def start_decoding(
-        self, memory: Float[Tensor, "G S D"], source: Stream, *, width: int, max_length: int
+        self, memory: Float[Tensor, "G S D"], source: Tokens, *, width: int, max_length: int
     ) -> CachedDecoding | PrefixDecoding:
         """Start decoding `width` hypotheses per sentence, with a cache if the norms allow it."""
         if not incremental(self.decoder):
 
-            def run(ids: Tensor, memory: Tensor, source: Stream) -> Tensor:
-                return self.decoder(ids, Stream(), memory, source)
+            def run(ids: Tensor, memory: Tensor, source: Tokens) -> Tensor:
+                return self.decoder(ids, Tokens(), memory, source)
 
             memory = memory.repeat_interleave(width, dim=0)
             return PrefixDecoding(run, memory, source.repeated(width))

@@ -20,7 +20,7 @@ from normlab.models.cache import CachedDecoding, LayerCache, Lineage, PrefixDeco
 from normlab.models.layers import Linear, soft_cap
 from normlab.models.seq2seq import TransformerStack
 from normlab.models.stack_builder import StackBuilder
-from normlab.norms.base import Stream
+from normlab.norms.tokens import Tokens
 from normlab.placements.base import Norms, Placement
 
 SEGMENTS = 2
@@ -73,8 +73,8 @@ class CausalLM(GeneratesText):
         self.logit_cap = sizes.logit_cap
         self.max_positions = sizes.max_positions
 
-    def forward(self, ids: Int[Tensor, "B P"], stream: Stream) -> Float[Tensor, "B P D"]:
-        return self.decoder(ids, stream)
+    def forward(self, ids: Int[Tensor, "B P"], tokens: Tokens) -> Float[Tensor, "B P D"]:
+        return self.decoder(ids, tokens)
 
     def project(self, x: Float[Tensor, "*N D"]) -> Float[Tensor, "*N V"]:
         if self.output is None:
@@ -90,7 +90,7 @@ class CausalLM(GeneratesText):
     def start_decoding(self, count: int, *, max_length: int) -> CachedDecoding | PrefixDecoding:
         if not incremental(self):
             empty = self.decoder.embedding.tokens.weight.new_empty(count, 0)
-            return PrefixDecoding(lambda ids, *_: self(ids, Stream()), empty, Stream())
+            return PrefixDecoding(lambda ids, *_: self(ids, Tokens()), empty, Tokens())
         lineage = Lineage(1)
         caches = [LayerCache(lineage, max_length) for _ in self.decoder.layers]
         return CachedDecoding(self.decoder.step, caches, lineage)
@@ -117,10 +117,10 @@ class MaskedLM(nn.Module):
         self.pair_head = builder.head(dim, 2)
 
     def forward(
-        self, ids: Int[Tensor, "B P"], stream: Stream, segments: Int[Tensor, "B P"]
+        self, ids: Int[Tensor, "B P"], tokens: Tokens, segments: Int[Tensor, "B P"]
     ) -> Float[Tensor, "B P D"]:
         """Return the encoder's output; `segments` is 0 for first-segment tokens, otherwise 1."""
-        return self.encoder(ids, stream, added=self.segments(segments))
+        return self.encoder(ids, tokens, added=self.segments(segments))
 
     def token_logits(
         self, x: Float[Tensor, "B P D"], places: Int[Tensor, "B M"], real: Int[Tensor, "N"]
@@ -133,7 +133,7 @@ class MaskedLM(nn.Module):
         masked = torch.zeros_like(places, dtype=torch.bool)
         masked.view(-1).index_fill_(0, real, True)
         chosen = x.gather(1, places.unsqueeze(-1).expand(-1, -1, x.shape[-1]))
-        hidden = self.token_norm(F.gelu(self.token_head(chosen)), Stream(masked))
+        hidden = self.token_norm(F.gelu(self.token_head(chosen)), Tokens(masked))
         hidden = hidden.flatten(0, 1).index_select(0, real)
         output = self.output
         table = self.encoder.embedding.tokens.table if output is None else output.weight

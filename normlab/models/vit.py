@@ -17,7 +17,7 @@ from normlab.models.base import Fold, Image, StackArchitecture
 from normlab.models.layers import soft_cap
 from normlab.models.seq2seq import TransformerStack
 from normlab.models.stack_builder import StackBuilder
-from normlab.norms.base import Stream
+from normlab.norms.tokens import Tokens
 from normlab.placements.base import Norms, Placement
 
 Pool = Literal["mean", "class"]
@@ -70,14 +70,14 @@ class PatchEmbedding(nn.Module):
         self.dropout = Dropout(sizes.dropout)
 
     def forward(
-        self, pixels: Float[Tensor, "B H W C"], stream: Stream, added: None = None
+        self, pixels: Float[Tensor, "B H W C"], tokens: Tokens, added: None = None
     ) -> Float[Tensor, "B P D"]:
         """Embed the patches, row by row."""
         rows = pixels.unflatten(1, (-1, self.patch)).unflatten(3, (-1, self.patch))
         x = self.patches(rows.transpose(2, 3).flatten(3).flatten(1, 2))
         if self.token is not None:
             x = torch.cat([self.token.weight.to(x.dtype).expand(len(x), 1, -1), x], dim=1)
-        return self.dropout(self.norm(x + self.positions.weight, stream))
+        return self.dropout(self.norm(x + self.positions.weight, tokens))
 
 
 class ViT(nn.Module):
@@ -93,7 +93,7 @@ class ViT(nn.Module):
 
     def forward(self, pixels: Float[Tensor, "B H W C"]) -> Float[Tensor, "B K"]:
         """Return a logit for each class."""
-        x = self.encoder(pixels, Stream())
+        x = self.encoder(pixels, Tokens())
         logits = self.classes(x[:, 0] if self.pool == "class" else x.mean(1))
         return soft_cap(logits, self.logit_cap)
 

@@ -11,9 +11,12 @@ from jaxtyping import Float
 from torch import Tensor
 
 from normlab.errors import UserError
-from normlab.norms.base import RunningNorm, uncompiled
-from normlab.norms.kernels import standardize
-from normlab.norms.pool import ALL, Axis, Grouped, Groups, Moments, Padding, Stream, select, widen
+from normlab.norms import fast
+from normlab.norms.base import uncompiled
+from normlab.norms.moments import Axis, Moments, Padding
+from normlab.norms.running import RunningNorm
+
+_DRAWN_AT_ONCE = 64  # steps of noise
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
@@ -27,7 +30,6 @@ class BatchNorm(RunningNorm):
     """
 
     pools: ClassVar[frozenset[Axis]] = frozenset({"batch", "position"})
-    kernel: ClassVar[bool] = True  # use `kernels.standardize` instead of `formula`, which is slower
 
     padding: Padding
     unbiased: bool
@@ -40,23 +42,13 @@ class BatchNorm(RunningNorm):
 
     def keep_rows(self, rows: int) -> None:
         """Create the tables with `rows` rows: one per position, or a single one for all."""
-        self.rows = rows
+        self.pool.rows = rows
         columns = 1 if "feature" in self.pools else self.dim
         self.register_buffer("running_mean", torch.zeros(rows, columns))
         self.register_buffer("running_var", torch.ones(rows, columns))
 
-    def formula(self, x: Grouped, m: Moments) -> Grouped:
-        """Normalize `x` by the moments of its groups, without gain and shift."""
-        return (x - m.mean) * self.inverse(m.var) * (m.count > 1)  # one value has no variance
-
-    def normalize(self, groups: Groups) -> tuple[Grouped, Moments]:
-        x = groups.x
-        if self.kernel:
-            weight, bias = self.weight.to(x), self.bias.to(x)
-            return standardize(groups, weight, bias, self.pool, self.eps, self.of_groups)
-        moments = self.pool.moments(groups, self.of_groups)
-        y = self.gain_and_shift(self.formula(x, moments.rows(x.shape[2])))
-        return select(y, groups.kept), moments
+    def formula(self, x: Tensor, mean: Tensor, var: Tensor) -> Tensor:
+        return (x - mean) * (var + self.eps).rsqrt()
 
     def running_moments(self) -> tuple[Tensor, Tensor]:
         return self.running_mean, self.running_var
@@ -71,8 +63,15 @@ class BatchNorm(RunningNorm):
         return mean, (found.var * (found.var_count / freedom)).to(var) if self.unbiased else var
 
     def batch_divisor(self) -> Tensor | None:
-        alone = self.exact_gradient and self.ghost is None and self.rows == 1
-        return 1 / self.inverse(self.seen.var.flatten()) if alone and self.seen else None
+        alone = self.exact_gradient and self.ghost is None and self.pool.rows == 1
+        if not alone or self.seen is None:
+            return None
+        var = self.seen().var.flatten()
+        zero = torch.zeros_like(var)
+        return 1 / self.formula(zero + 1, zero, var)
+
+
+fast.kernel_of(BatchNorm)(fast.batch_norm)
 
 
 class GlobalNorm(BatchNorm):
@@ -124,10 +123,8 @@ class ScaledBatchNorm(BatchNorm):
     It is a baseline for PowerNorm in Shen et al. 2020 (`mask_syncbatchnorm.py` in their code).
     """
 
-    def forward(self, x: Float[Tensor, "B P D"], stream: Stream = ALL) -> Float[Tensor, "B P D"]:
-        (wide,) = widen(x)
-        square = wide.square().mean(-1, keepdim=True)
-        return super().forward(wide * (square + self.eps).rsqrt(), stream).to(x.dtype)
+    def prepare(self, x: Float[Tensor, "B P D"]) -> Float[Tensor, "B P D"]:
+        return x * (x.square().mean(-1, keepdim=True) + self.eps).rsqrt()
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
@@ -145,18 +142,31 @@ class NoisyBatchNorm(BatchNorm):
     noise_shift: float
     noise_scale: float
     _seed = 0  # not a field
+    _drawn: tuple[int, Tensor] | None = None  # the first of some steps, and their random numbers
 
     def initialize(self, generator: torch.Generator) -> None:
         """Draw the seed of this norm's noise."""
-        self._seed = int(torch.randint(2**62, (), generator=generator))
+        self._seed, self._drawn = int(torch.randint(2**62, (), generator=generator)), None
+
+    def drawn(self, step: int, like: Tensor) -> Float[Tensor, "2 D"]:
+        """Return the random numbers of a step; they are sent to a GPU for many steps at once."""
+        first = step - step % _DRAWN_AT_ONCE
+        if self._drawn is None or self._drawn[0] != first or self._drawn[1].device != like.device:
+            draw = torch.Generator()
+            numbers = [
+                torch.rand(2, self.dim, generator=draw.manual_seed(self._seed + each))
+                for each in range(first, first + _DRAWN_AT_ONCE)
+            ]
+            self._drawn = first, torch.stack(numbers).to(like.device, non_blocking=True)
+        return self._drawn[1][step - first].to(like)
 
     @uncompiled
-    def forward(self, x: Float[Tensor, "B P D"], stream: Stream = ALL) -> Float[Tensor, "B P D"]:
-        y = super().forward(x, stream)
+    def training_formula(self, x: Tensor, mean: Tensor, var: Tensor) -> Tensor:
+        """Normalize and add the noise of this update."""
+        z = self.formula(x, mean, var)
         if self.regime != "train" or self.clock.step == 0:
-            return y
-        draw = torch.Generator().manual_seed(self._seed + self.clock.step)
-        shift, scale = torch.rand(2, self.dim, generator=draw).to(self.weight)
-        shift, scale = self.noise_shift * (2 * shift - 1), 1 + (self.noise_scale - 1) * scale
-        moved = torch.addcmul(self.bias * (1 - scale), self.weight, shift)
-        return torch.addcmul(moved, y, scale).to(y.dtype)
+            return z
+        shift, scale = self.drawn(self.clock.step, x)
+        return torch.addcmul(
+            self.noise_shift * (2 * shift - 1), z, 1 + (self.noise_scale - 1) * scale
+        )

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from normlab.norms.base import Affine
 from normlab.norms.layer import TokenNorm
-from normlab.norms.pool import Axis
+from normlab.norms.moments import Axis
 
 Compared = Literal["arctan", "isru", "satursin", "expsign", "smoothsign", "relsign", "cubsign"]
 

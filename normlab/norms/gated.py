@@ -12,9 +12,10 @@ from jaxtyping import Float
 from msgspec import Meta
 from torch import Tensor
 
-from normlab.norms.kernels import root_mean_square
+from normlab.norms.base import learn, require_divisor
 from normlab.norms.layer import TokenNorm
-from normlab.norms.pool import ALL, Stream, widen
+from normlab.norms.moments import widen
+from normlab.norms.tokens import ALL, Tokens
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
@@ -33,15 +34,16 @@ class SeeDNorm(TokenNorm):
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        require_divisor(self.groups, self.dim)
         self.forgo_shift()
-        self._affine("alpha", torch.ones(self.dim), learned=True)
-        self._affine("beta", torch.zeros(self.dim), learned=True)
+        learn(self, "alpha", torch.ones(self.dim), learned=True)
+        learn(self, "beta", torch.zeros(self.dim), learned=True)
 
-    def forward(self, x: Float[Tensor, "B P D"], stream: Stream = ALL) -> Float[Tensor, "B P D"]:
+    def forward(self, x: Float[Tensor, "B P D"], tokens: Tokens = ALL) -> Float[Tensor, "B P D"]:
         wide, weight, alpha, beta = widen(x, self.weight, self.alpha, self.beta)
         products = (wide * beta).unflatten(-1, (self.groups, -1)).sum(-1)
         moved = products.tanh().repeat_interleave(self.dim // self.groups, dim=-1)
-        normalized = root_mean_square(wide, torch.ones_like(weight), self.eps)
+        normalized = F.rms_norm(wide, (self.dim,), None, self.eps)
         return (torch.addcmul(weight, alpha, moved) * normalized).to(x.dtype)
 
 
@@ -63,8 +65,8 @@ class GatedNorm(TokenNorm):
     def __post_init__(self) -> None:
         super().__post_init__()
         self.forgo_shift()
-        self._affine("down", torch.empty(self.rank, self.dim), learned=True)
-        self._affine("up", torch.empty(self.dim, self.rank), learned=True)
+        learn(self, "down", torch.empty(self.rank, self.dim), learned=True)
+        learn(self, "up", torch.empty(self.dim, self.rank), learned=True)
         self.initialize(torch.Generator().manual_seed(0))
 
     @torch.no_grad()
@@ -74,8 +76,8 @@ class GatedNorm(TokenNorm):
             bound = table.shape[1] ** -0.5
             table.copy_(torch.empty(table.shape).uniform_(-bound, bound, generator=generator))
 
-    def forward(self, x: Float[Tensor, "B P D"], stream: Stream = ALL) -> Float[Tensor, "B P D"]:
+    def forward(self, x: Float[Tensor, "B P D"], tokens: Tokens = ALL) -> Float[Tensor, "B P D"]:
         wide, weight, down, up = widen(x, self.weight, self.down, self.up)
-        y = root_mean_square(wide, weight, self.eps)
+        y = F.rms_norm(wide, (self.dim,), weight, self.eps)
         gate = F.linear(F.silu(F.linear(y, down)), up).sigmoid()
         return (self.factor * gate * y).to(x.dtype)

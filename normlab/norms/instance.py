@@ -6,9 +6,9 @@ from typing import ClassVar
 from jaxtyping import Float
 from torch import Tensor
 
-from normlab.norms.kernels import standardize
 from normlab.norms.layer import TokenNorm
-from normlab.norms.pool import ALL, Axis, Pool, Stream
+from normlab.norms.moments import Axis, Pool, widen
+from normlab.norms.tokens import ALL, Tokens
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
@@ -27,11 +27,16 @@ class InstanceNorm(TokenNorm):
         super().__post_init__()
         self.pool = Pool(self.pools, groups=self.groups)
 
-    def forward(self, x: Float[Tensor, "B P D"], stream: Stream = ALL) -> Float[Tensor, "B P D"]:
-        groups = self.pool.cut(x, stream)
-        weight, bias = self.weight.to(groups.x), self.bias.to(groups.x)
-        y, _ = standardize(groups, weight, bias, self.pool, self.eps)
-        return self.pool.join(y, groups, like=x)
+    def forward(self, x: Float[Tensor, "B P D"], tokens: Tokens = ALL) -> Float[Tensor, "B P D"]:
+        (wide,) = widen(x)
+        values = self.pool.cut(wide, tokens)
+        mean, var, *_ = self.pool.moments(values)
+        z = self.standardize(values.x, mean, var).reshape(x.shape)
+        return self.gain_and_shift(z).to(x.dtype)
+
+    def standardize(self, x: Tensor, mean: Tensor, var: Tensor) -> Tensor:
+        """Normalize `x` by the mean and variance of its sequence."""
+        return (x - mean) * (var + self.eps).rsqrt()
 
 
 class SequenceNorm(InstanceNorm):

@@ -8,8 +8,10 @@ import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor
 
-from normlab.norms.base import Affine, Norm
-from normlab.norms.pool import ALL, Axis, Stream, widen
+from normlab.norms import fast
+from normlab.norms.base import Affine, Norm, require_divisor
+from normlab.norms.moments import Axis, widen
+from normlab.norms.tokens import ALL, Tokens
 
 Detach = Literal["none", "mean", "std", "both", "value"]
 
@@ -22,7 +24,7 @@ class NoNorm(Norm):
     def __init__(self, dim: int) -> None:
         super().__init__(dim, scale=False, shift=False)
 
-    def forward(self, x: Float[Tensor, "B P D"], stream: Stream = ALL) -> Float[Tensor, "B P D"]:
+    def forward(self, x: Float[Tensor, "B P D"], tokens: Tokens = ALL) -> Float[Tensor, "B P D"]:
         return x
 
 
@@ -38,7 +40,9 @@ class TokenNorm(Norm):
     def __post_init__(self) -> None:
         super().__init__(self.dim, scale=bool(self.affine), shift=self.affine is True)
 
-    def forward(self, x: Float[Tensor, "B P D"], stream: Stream = ALL) -> Float[Tensor, "B P D"]:
+    def forward(self, x: Float[Tensor, "B P D"], tokens: Tokens = ALL) -> Float[Tensor, "B P D"]:
+        if (quick := fast.output(self, x, tokens)) is not None:
+            return quick
         z = self.formula(*widen(x))
         return (self.gain_and_shift(z) if self.affine else z).to(x.dtype)
 
@@ -59,21 +63,20 @@ class LayerNorm(TokenNorm):
     eps: float
     detach: Detach = "none"
 
-    def forward(self, x: Float[Tensor, "B P D"], stream: Stream = ALL) -> Float[Tensor, "B P D"]:
-        if self.detach != "none":
-            return super().forward(x, stream)
-        wide, weight, bias = widen(x, self.weight, self.bias)
-        return F.layer_norm(wide, (self.dim,), weight, bias, self.eps).to(x.dtype)
-
     def formula(self, x: Float[Tensor, "*_ D"]) -> Float[Tensor, "*_ D"]:
         var, mean = torch.var_mean(x, -1, correction=0, keepdim=True)
         inverse = (var + self.eps).rsqrt()
+        if self.detach == "none":
+            return (x - mean) * inverse
         if self.detach == "value":
             z = (x - mean) * inverse
             return x.detach() + (z - z.detach())
         mean = mean if self.detach == "std" else mean.detach()
         inverse = inverse if self.detach == "mean" else inverse.detach()
         return (x - mean) * inverse
+
+
+fast.kernel_of(LayerNorm)(fast.layer_norm)
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
@@ -107,6 +110,10 @@ class GroupNorm(TokenNorm):
     eps: float
     groups: int
     center: bool = True
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        require_divisor(self.groups, self.dim)
 
     def formula(self, x: Float[Tensor, "*_ D"]) -> Float[Tensor, "*_ D"]:
         normalize = F.layer_norm if self.center else F.rms_norm

@@ -14,7 +14,7 @@ def make_norm(option: str, dim: int, **values: Any) -> Norm:
     """Return the norm `option` of `configs/norm`; `values` override the option's settings.
 
     It maps `[B, P, D]` to the same shape, with `D = dim`, and can replace layer norm in any model:
-    `norm(x)` counts all tokens as real. `norm(x, Stream(valid))` leaves padding out of statistics.
+    `norm(x)` counts all tokens as real. `norm(x, Tokens(valid))` leaves padding out of statistics.
 
     Raises UserError listing the options if it is unknown, or naming the key of an invalid value.
     """

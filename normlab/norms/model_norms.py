@@ -10,8 +10,10 @@ from torch import Tensor, nn
 
 from normlab.distributed.process_group import sum_over_ranks
 from normlab.errors import UserError
-from normlab.norms.base import Clock, Norm, normalized_by, running_norms, statistics_kept
-from normlab.norms.pool import Moments
+from normlab.norms.base import Norm
+from normlab.norms.moments import Moments
+from normlab.norms.ramp import Clock
+from normlab.norms.running import normalized_by, running_norms, statistics_kept
 
 
 class ModelNorms:
@@ -49,7 +51,7 @@ class ModelNorms:
             norm.clock = Clock(step, total)
         for norm in self._running:
             norm.frozen = last is not None and step > last
-            norm.held = {}
+            norm.pending.begin()
 
     def _last_unfrozen(self, total: int | None) -> int | None:
         """Return the last step that uses batch statistics; None if they are never frozen."""
@@ -62,7 +64,7 @@ class ModelNorms:
     def commit(self) -> None:
         """Enter the moments that norms collected during an update into their running statistics."""
         for norm in self._running:
-            norm.commit()
+            norm.pending.commit()
 
     def penalty(self) -> Float[Tensor, ""] | None:
         """Return and clear the sum of the norms' extra losses on the last micro-batch, if any.

@@ -1,7 +1,7 @@
-"""RBN: batch norm with a penalty on the distance to the running statistics."""
+"""RBN: batch norm with a penalty on the distance to the running statistics (Wang et al. 2022)."""
 
 from dataclasses import dataclass, field
-from typing import ClassVar, Literal
+from typing import Literal
 
 import torch
 from torch import Tensor
@@ -10,13 +10,7 @@ from torch.nn.functional import cosine_similarity
 from normlab.distributed.process_group import world
 from normlab.norms.base import uncompiled
 from normlab.norms.batch import BatchNorm
-from normlab.norms.pool import Moments
-
-
-def cosine(a: Tensor, b: Tensor) -> Tensor:
-    """Return the cosine of two vectors along the last axis; 0, without a gradient, if one is 0."""
-    none = (a.square().sum(-1) == 0) | (b.square().sum(-1) == 0)
-    return cosine_similarity(a.masked_fill(none[..., None], 1.0), b, -1, eps=0).masked_fill(none, 0)
+from normlab.norms.moments import Moments
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
@@ -35,17 +29,15 @@ class RegularizedBatchNorm(BatchNorm):
     each ghost batch has its own.
     """
 
-    kernel: ClassVar[bool] = False
-
     penalty: Literal["diff", "diff2", "reldiff", "mag", "reldiffnorm", "reldiffcosine", "symkl"]
     penalty_mean: float
     penalty_var: float
     unbiased: bool = field(init=False, default=False)
 
-    def inverse(self, var: Tensor) -> Tensor:
-        return var.clamp(min=self.eps).rsqrt()
-
     forward = uncompiled(BatchNorm.forward)
+
+    def formula(self, x: Tensor, mean: Tensor, var: Tensor) -> Tensor:
+        return (x - mean) * var.clamp(min=self.eps).rsqrt()
 
     def see(self, groups: Moments, first: int = 0) -> None:
         super().see(groups, first)
@@ -54,7 +46,7 @@ class RegularizedBatchNorm(BatchNorm):
             running = (moment.to(groups.mean).clone() for moment in self.running_moments())
             of_mean, of_var = self.terms(groups.mean, groups.var, *running)
             total = self.penalty_mean * of_mean.sum() + self.penalty_var * of_var.sum()
-            self.extra_loss = total if self.divided else total / world().size
+            self.extra_loss = total if self.pool.divided else total / world().size
 
     def terms(self, m: Tensor, v: Tensor, mu: Tensor, var: Tensor) -> tuple[Tensor, Tensor]:
         """Return both penalty terms per feature.
@@ -62,14 +54,14 @@ class RegularizedBatchNorm(BatchNorm):
         `m` and `v` are the mean and variance of the batch, mu_B and sigma_B^2; `mu` and `var` are
         the running ones.
         """
-        ratio = self.inverse(var) / self.inverse(v)  # sigma_B / sigma
+        sigma_batch, sigma = (each.clamp(min=self.eps).sqrt() for each in (v, var))
         match self.penalty:
             case "diff":
                 return (m - mu).square(), (v - var).abs()
             case "diff2":
-                return (m - mu).square(), (1 / self.inverse(v) - 1 / self.inverse(var)).square()
+                return (m - mu).square(), (sigma_batch - sigma).square()
             case "reldiff":
-                return ((m - mu) * self.inverse(var)).square(), (1 - ratio).square()
+                return ((m - mu) / sigma).square(), (1 - sigma_batch / sigma).square()
             case "mag":
                 return m.square(), v
             case "reldiffnorm":
@@ -81,3 +73,9 @@ class RegularizedBatchNorm(BatchNorm):
             case "symkl":
                 p, q = v + self.eps, var + self.eps
                 return (m - mu).square() * (1 / p + 1 / q) + var / p + v / q, v.new_zeros(())
+
+
+def cosine(a: Tensor, b: Tensor) -> Tensor:
+    """Return the cosine of two vectors along the last axis; 0, without a gradient, if one is 0."""
+    none = (a.square().sum(-1) == 0) | (b.square().sum(-1) == 0)
+    return cosine_similarity(a.masked_fill(none[..., None], 1.0), b, -1, eps=0).masked_fill(none, 0)

@@ -8,17 +8,15 @@ from torch import Tensor
 
 from normlab.norms.base import uncompiled
 from normlab.norms.batch import BatchNorm
-from normlab.norms.pool import Grouped, Moments
+from normlab.norms.ramp import Ramp
 
-_PLAIN = 1 / 8  # share of batch renorm's warm-up that is plain batch norm (5,000 of 40,000 steps)
-
-
+_PLAIN = 1 / 8  # share of the warm-up that is plain batch norm (5,000 of 40,000 steps)
 _SHIFT = 1 / 2  # share of the warm-up in which `d_max` then grows (to step 25,000 of 40,000)
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
 class BatchRenorm(BatchNorm):
-    """`(x - mu_B) / sigma_B r + d` in training, running statistics at inference.
+    """`(x - mu_B) / sigma_B r + d` in training, running statistics at inference (algorithm 1).
 
         r = clip(sigma_B / sigma, 1 / r_max, r_max)    d = clip((mu_B - mu) / sigma, -d_max, d_max)
 
@@ -28,9 +26,7 @@ class BatchRenorm(BatchNorm):
     """
 
     exact_gradient: ClassVar[bool] = False
-    phases: ClassVar[tuple[str, ...]] = ("warmup",)
     once_an_update: ClassVar[bool] = True
-    kernel: ClassVar[bool] = False
 
     r_max: float
     d_max: float
@@ -39,18 +35,26 @@ class BatchRenorm(BatchNorm):
     unbiased: bool = field(init=False, default=False)
     running_std: Tensor = field(init=False)
 
+    forward = uncompiled(BatchNorm.forward)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.ramps = (Ramp("warmup", self.warmup_share, self.warmup_steps),)
+
     def keep_rows(self, rows: int) -> None:
         self.register_buffer("running_mean", torch.zeros(rows, self.dim))
         self.register_buffer("running_std", torch.ones(rows, self.dim))
 
-    forward = uncompiled(BatchNorm.forward)
+    def formula(self, x: Tensor, mean: Tensor, var: Tensor) -> Tensor:
+        return (x - mean) * var.rsqrt()  # eps is part of the running deviation
 
-    def formula(self, x: Grouped, m: Moments) -> Grouped:
-        std, (r_max, d_max) = self.deviation(m.var), self.bounds
-        mean, running = self.running_mean.to(std), self.running_std.to(std)
-        r = (std.detach() / running).clamp(1 / r_max, r_max)
-        d = ((m.mean.detach() - mean) / running).clamp(-d_max, d_max)
-        return (x - m.mean) * (r / std) + d
+    def training_formula(self, x: Tensor, mean: Tensor, var: Tensor) -> Tensor:
+        """Normalize a batch by its own statistics, and move it towards the running ones."""
+        std, (r_max, d_max) = self.deviation(var), self.bounds
+        mu, sigma = self.running_mean.to(std), self.running_std.to(std)
+        r = (std.detach() / sigma).clamp(1 / r_max, r_max)
+        d = ((mean.detach() - mu) / sigma).clamp(-d_max, d_max)
+        return (x - mean) * (r / std) + d
 
     @property
     def bounds(self) -> tuple[float, float]:
@@ -69,9 +73,6 @@ class BatchRenorm(BatchNorm):
         """Return the square root of a variance, plus eps."""
         least = torch.finfo(var.dtype).tiny  # the gradient of a square root at 0 is infinite
         return var.clamp(min=least).sqrt() + self.eps
-
-    def inverse(self, var: Tensor) -> Tensor:
-        return var.rsqrt()  # eps is part of the running deviation
 
     def running_moments(self) -> tuple[Tensor, Tensor]:
         return self.running_mean, self.running_std.square()

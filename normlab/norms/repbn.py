@@ -8,9 +8,11 @@ import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from normlab.norms.base import uncompiled
+from normlab.norms.base import during, fix_at_zero, learn, uncompiled
 from normlab.norms.batch import BatchNorm
-from normlab.norms.pool import ALL, Grouped, Groups, Moments, Stream, widen
+from normlab.norms.moments import widen
+from normlab.norms.ramp import Ramp
+from normlab.norms.tokens import ALL, Tokens
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
@@ -28,12 +30,8 @@ class RepBatchNorm(BatchNorm):
         super().start_gain(value, key=key)
         self.alpha.mul_(value)
 
-    def normalize(self, groups: Groups) -> tuple[Grouped, Moments]:
-        y, moments = super().normalize(groups)
-        return torch.addcmul(y, groups.x, self.alpha.to(y)), moments
-
-    def by_running(self, x: Float[Tensor, "B P D"], rows: slice) -> Float[Tensor, "B P D"]:
-        return torch.addcmul(super().by_running(x, rows), x, self.alpha.to(x))
+    def output(self, z: Tensor, x: Tensor) -> Tensor:
+        return torch.addcmul(self.gain_and_shift(z), x, self.alpha.to(x))
 
     def batch_divisor(self) -> Tensor | None:
         return None  # the `alpha x` part is not divided by anything
@@ -47,7 +45,6 @@ class ProgressiveRepBatchNorm(RepBatchNorm):
     lambda falls linearly from `start` to 0.
     """
 
-    phases: ClassVar[tuple[str, ...]] = ("warmup", "blend")
     once_an_update: ClassVar[bool] = True
 
     start: float
@@ -60,20 +57,22 @@ class ProgressiveRepBatchNorm(RepBatchNorm):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        self._affine("token_weight", torch.ones(self.dim), learned=bool(self.affine))
-        self._affine("token_bias", torch.zeros(self.dim), learned=self.affine is True)
+        warmup = Ramp("warmup", self.warmup_share, self.warmup_steps)
+        self.ramps = (warmup, Ramp("blend", self.blend_share, self.blend_steps))
+        learn(self, "token_weight", torch.ones(self.dim), learned=bool(self.affine))
+        learn(self, "token_bias", torch.zeros(self.dim), learned=self.affine is True)
 
     def forgo_shift(self) -> None:
         super().forgo_shift()
-        self._fix_at_zero("token_bias")
+        fix_at_zero(self, "token_bias")
 
     def start_gain(self, value: float, *, key: str) -> None:
         super().start_gain(value, key=key)
         nn.init.constant_(self.token_weight, value)
 
     def last_steps(self, total: int | None) -> dict[str, int]:
-        found = super().last_steps(total)
-        return {**found, "blend": found["warmup"] + found["blend"]}
+        warmup, blend = super().last_steps(total).values()
+        return {"warmup": warmup, "blend": warmup + blend}
 
     @property
     def blend(self) -> float:
@@ -86,17 +85,19 @@ class ProgressiveRepBatchNorm(RepBatchNorm):
             return 1.0
         return self.start * max(last - step + 1, 0) / max(last - warmup, 1)
 
-    def tokens(self, x: Float[Tensor, "*_ D"]) -> Float[Tensor, "*_ D"]:
+    def of_tokens(self, x: Float[Tensor, "*_ D"]) -> Float[Tensor, "*_ D"]:
         """Return the layer norm of each token."""
         weight, bias = self.token_weight.to(x), self.token_bias.to(x)
         return F.layer_norm(x, (self.dim,), weight, bias, self.eps)
 
     @uncompiled
-    def forward(self, x: Float[Tensor, "B P D"], stream: Stream = ALL) -> Float[Tensor, "B P D"]:
-        if self.regime == "train" and self.clock.step and self.during("warmup"):
-            return self.tokens(*widen(x)).to(x.dtype)
-        return super().forward(x, stream)
+    def forward(self, x: Float[Tensor, "B P D"], tokens: Tokens = ALL) -> Float[Tensor, "B P D"]:
+        if self.regime == "train" and self.clock.step and during(self, "warmup"):
+            return self.of_tokens(*widen(x)).to(x.dtype)
+        return super().forward(x, tokens)
 
-    def normalize(self, groups: Groups) -> tuple[Grouped, Moments]:
-        y, moments = super().normalize(groups)
-        return torch.lerp(y, self.tokens(groups.x), self.blend) if self.blend else y, moments
+    def output(self, z: Tensor, x: Tensor) -> Tensor:
+        """Return RepBN's output, in training blended with layer norm's."""
+        y = super().output(z, x)
+        blends = self.regime != "running" and self.blend
+        return torch.lerp(y, self.of_tokens(x), self.blend) if blends else y

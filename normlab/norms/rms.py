@@ -6,9 +6,9 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from normlab.norms.kernels import root_mean_square
+from normlab.norms import fast
+from normlab.norms.base import learn
 from normlab.norms.layer import TokenNorm
-from normlab.norms.pool import ALL, Stream, widen
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
@@ -43,16 +43,13 @@ class RMSNorm(TokenNorm):
     def gain_and_shift(self, z: Tensor) -> Tensor:
         return z * self.gain.to(z)
 
-    def forward(self, x: Float[Tensor, "B P D"], stream: Stream = ALL) -> Float[Tensor, "B P D"]:
-        if not self.eps_inside or self.share < 1:
-            return super().forward(x, stream)
-        wide, weight = widen(x, self.gain)
-        return root_mean_square(wide, weight, self.eps).to(x.dtype)
-
     def formula(self, x: Float[Tensor, "*_ D"]) -> Float[Tensor, "*_ D"]:
         first = max(1, int(self.dim * self.share))
         root = torch.linalg.vector_norm(x[..., :first], dim=-1, keepdim=True) * first**-0.5
         return x / ((root.square() + self.eps).sqrt() if self.eps_inside else root + self.eps)
+
+
+fast.kernel_of(RMSNorm)(fast.rms_norm)
 
 
 class UnitNorm(TokenNorm):
@@ -66,7 +63,7 @@ class UnitNorm(TokenNorm):
         super().__init__(dim, affine=False)
         self.factor, self.eps = factor, eps
         value = torch.tensor(1.0 if gain is None else gain)
-        self._affine("gain", value, learned=gain is not None)
+        learn(self, "gain", value, learned=gain is not None)
 
     def formula(self, x: Float[Tensor, "*_ D"]) -> Float[Tensor, "*_ D"]:
         length = torch.linalg.vector_norm(x, dim=-1, keepdim=True)

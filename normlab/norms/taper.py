@@ -22,9 +22,11 @@ from msgspec import Meta
 from torch import Tensor
 
 from normlab.distributed.process_group import sum_over_ranks
-from normlab.norms.base import uncompiled
+from normlab.norms.base import learn, uncompiled
 from normlab.norms.layer import TokenNorm
-from normlab.norms.pool import ALL, Stream, widen
+from normlab.norms.moments import widen
+from normlab.norms.ramp import Ramp
+from normlab.norms.tokens import ALL, Tokens
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
@@ -35,7 +37,6 @@ class TaperNorm(TokenNorm):
     The warm-up has at least one step; outside a run g stays as it is.
     """
 
-    phases: ClassVar[tuple[str, ...]] = ("warmup", "taper")
     foldable: ClassVar[bool] = True
 
     eps: float
@@ -51,7 +52,9 @@ class TaperNorm(TokenNorm):
     def __post_init__(self) -> None:
         super().__post_init__()
         self.forgo_shift()
-        self._affine("late", torch.ones(self.dim), learned=bool(self.affine))
+        warmup = Ramp("warmup", self.warmup_share, self.warmup_steps)
+        self.ramps = (warmup, Ramp("taper", self.taper_share, self.taper_steps))
+        learn(self, "late", torch.ones(self.dim), learned=bool(self.affine))
         self.register_buffer("gate", torch.ones(()))
         self.register_buffer("energies", torch.zeros(2))
 
@@ -66,11 +69,11 @@ class TaperNorm(TokenNorm):
         return torch.where(energy > 0, over_root / energy, 1.0)
 
     @uncompiled
-    def forward(self, x: Float[Tensor, "B P D"], stream: Stream = ALL) -> Float[Tensor, "B P D"]:
+    def forward(self, x: Float[Tensor, "B P D"], tokens: Tokens = ALL) -> Float[Tensor, "B P D"]:
         wide, weight, late = widen(x, self.weight, self.late)
         inverse = (wide.square().mean(-1, keepdim=True) + self.eps).rsqrt()
         if self.training and self.clock.step:
-            self.advance(wide, inverse, stream.real(x))
+            self.advance(wide, inverse, tokens.real(x))
         gate, factor = self.gate.to(wide), self.factor.to(wide)
         return (wide * (gate * inverse * weight + (1 - gate) * factor * late)).to(x.dtype)
 

@@ -1,4 +1,4 @@
-"""Admin: post-norm with a learned weight per feature on the stream, initialized from one batch.
+"""Admin: post-norm with a learned weight per feature on the tokens, initialized from one batch.
 
         x ---+--> sub-layer --> dropout --> (+) --> norm --> y
              |                               |
@@ -25,7 +25,9 @@ from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
 from normlab.distributed.process_group import sum_over_ranks
-from normlab.norms.base import Norm, Stream, statistics_kept
+from normlab.norms.base import Norm
+from normlab.norms.running import statistics_kept
+from normlab.norms.tokens import Tokens
 from normlab.placements.base import Branch, NormResidual, Norms, Place
 from normlab.placements.post import Post
 
@@ -33,18 +35,18 @@ from normlab.placements.post import Post
 class AdminResidual(NormResidual):
     """y = norm(omega * x + dropout(branch(x))); `profile` sets omega from the earlier branches."""
 
-    profiler: Callable[["AdminResidual", Tensor, Tensor, Stream], None] | None = None
+    profiler: Callable[["AdminResidual", Tensor, Tensor, Tokens], None] | None = None
 
     def __init__(self, norm: Norm, dropout: float, *, first: bool):
         super().__init__(norm, dropout)
         self.omega = nn.Parameter(torch.ones(norm.dim))
         self.first = first  # whether it is the first in its stack
 
-    def forward(self, x: Tensor, stream: Stream, branch: Branch) -> Tensor:
+    def forward(self, x: Tensor, tokens: Tokens, branch: Branch) -> Tensor:
         added = self.dropout(branch(x))
         if self.profiler is not None:
-            self.profiler(self, x, added, stream)
-        return self.norm(self.omega * x + added, stream)
+            self.profiler(self, x, added, tokens)
+        return self.norm(self.omega * x + added, tokens)
 
 
 class Admin(Post):
@@ -71,12 +73,12 @@ def profile(model: nn.Module, run_batch: Callable[[], object], *, seed: int) -> 
     devices = {parameter.device for parameter in model.parameters() if parameter.is_cuda}
     total = torch.ones((), dtype=torch.float64)
 
-    def take(residual: AdminResidual, x: Tensor, added: Tensor, stream: Stream) -> None:
+    def take(residual: AdminResidual, x: Tensor, added: Tensor, tokens: Tokens) -> None:
         nonlocal total
         if residual.first:
             total = torch.ones((), dtype=torch.float64, device=x.device)
         residual.omega.copy_(total.sqrt())
-        real = stream.real(x)
+        real = tokens.real(x)
         total = variance(residual.omega * x, real) + variance(added, real)
 
     with ExitStack() as stack:

@@ -17,7 +17,8 @@ Transformers"); the initial weights follow the authors' code.
 import torch
 from torch import Tensor
 
-from normlab.norms.base import Norm, Stream
+from normlab.norms.base import Norm
+from normlab.norms.tokens import Tokens
 from normlab.placements.base import Branch, Norms, Place, Residual, Role, Sublayer
 from normlab.placements.post import Post, PostResidual
 
@@ -33,11 +34,11 @@ class B2TResidual(PostResidual):
         self.first, self.last = sublayer == "self", sublayer == "ffn"
         self.streams = 1 if self.last else 2
 
-    def forward(self, x: Tensor, stream: Stream, branch: Branch) -> Tensor:
+    def forward(self, x: Tensor, tokens: Tokens, branch: Branch) -> Tensor:
         x, bottom = (x, x) if self.first else x.chunk(2, dim=-1)
         if self.last:
-            return self.norm(bottom + x + self.dropout(branch(x)), stream)
-        return torch.cat([super().forward(x, stream, branch), bottom], dim=-1)
+            return self.norm(bottom + x + self.dropout(branch(x)), tokens)
+        return torch.cat([super().forward(x, tokens, branch), bottom], dim=-1)
 
 
 class B2T(Post):

@@ -20,8 +20,9 @@ from torch import Tensor, nn
 
 from normlab.dropout import Dropout
 from normlab.errors import UserError
-from normlab.norms.base import Norm, Stream
+from normlab.norms.base import Norm
 from normlab.norms.layer import NoNorm
+from normlab.norms.tokens import Tokens
 
 NormFactory = Callable[[int], Norm]
 """Builds a norm for tensors of the given width."""
@@ -144,7 +145,7 @@ class Residual(nn.Module, ABC):
 
     @abstractmethod
     def forward(
-        self, x: Float[Tensor, "B P D"], stream: Stream, branch: Branch
+        self, x: Float[Tensor, "B P D"], tokens: Tokens, branch: Branch
     ) -> Float[Tensor, "B P D"]:
         """Return the stream after the sub-layer `branch`; `stream` marks which tokens are real."""
 

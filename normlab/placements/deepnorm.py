@@ -21,7 +21,7 @@ torchscale has 1.15, the inverse, in place of .87.
 
 from torch import Tensor
 
-from normlab.norms.base import Stream
+from normlab.norms.tokens import Tokens
 from normlab.placements.base import XAVIER, Branch, NormResidual, Place, Role
 from normlab.placements.post import Post
 
@@ -29,8 +29,8 @@ from normlab.placements.post import Post
 class DeepNormResidual(NormResidual):
     """y = norm(alpha x + dropout(branch(x)))."""
 
-    def forward(self, x: Tensor, stream: Stream, branch: Branch) -> Tensor:
-        return self.norm(self.factor * x + self.dropout(branch(x)), stream)
+    def forward(self, x: Tensor, tokens: Tokens, branch: Branch) -> Tensor:
+        return self.norm(self.factor * x + self.dropout(branch(x)), tokens)
 
 
 class DeepNorm(Post):

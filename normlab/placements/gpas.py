@@ -22,7 +22,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from normlab.norms.base import Norm, Stream
+from normlab.norms.base import Norm
+from normlab.norms.tokens import Tokens
 from normlab.placements.base import Branch, Norms, Place, Residual
 from normlab.placements.pre import Pre, PreResidual
 
@@ -34,8 +35,8 @@ class GPASResidual(PreResidual):
         super().__init__(norm, dropout)
         self.gate = gate
 
-    def forward(self, x: Tensor, stream: Stream, branch: Branch) -> Tensor:
-        x = super().forward(x, stream, branch)
+    def forward(self, x: Tensor, tokens: Tokens, branch: Branch) -> Tensor:
+        x = super().forward(x, tokens, branch)
         return x - F.silu(self.gate) * x.detach()
 
 

@@ -22,7 +22,7 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
-from normlab.norms.base import Stream
+from normlab.norms.tokens import Tokens
 from normlab.placements.base import Branch, NormResidual, Norms, Place, Residual
 from normlab.placements.pre import DepthScaledPre
 
@@ -30,15 +30,15 @@ from normlab.placements.pre import DepthScaledPre
 class PlainResidual(Residual):
     """y = x + dropout(branch(x))."""
 
-    def forward(self, x: Tensor, stream: Stream, branch: Branch) -> Tensor:
+    def forward(self, x: Tensor, tokens: Tokens, branch: Branch) -> Tensor:
         return x + self.dropout(branch(x))
 
 
 class NormedStreamResidual(NormResidual):
     """y = n + dropout(branch(n)), where n = norm(x)."""
 
-    def forward(self, x: Tensor, stream: Stream, branch: Branch) -> Tensor:
-        x = self.norm(x, stream)
+    def forward(self, x: Tensor, tokens: Tokens, branch: Branch) -> Tensor:
+        x = self.norm(x, tokens)
         return x + self.dropout(branch(x))
 
 

@@ -1,4 +1,4 @@
-"""Keel: post-norm with a scaled-up stream, and a second norm inside the branch.
+"""Keel: post-norm with a scaled-up tokens, and a second norm inside the branch.
 
         x ---+--> norm --> sub-layer --> dropout --> (+) --> norm --> y
              |                                        |
@@ -16,7 +16,7 @@ wired as in vit-pytorch. Other ports use a = 1 in the whole first layer, or make
 
 from torch import Tensor
 
-from normlab.norms.base import Stream
+from normlab.norms.tokens import Tokens
 from normlab.placements.base import Branch, Norms, Place, Residual
 from normlab.placements.post import Post
 from normlab.placements.pre import PreResidual
@@ -30,9 +30,9 @@ class KeelResidual(SandwichResidual):
         super().__init__(norms, dim, place, dropout)
         self.factor = place.connections
 
-    def forward(self, x: Tensor, stream: Stream, branch: Branch) -> Tensor:
-        added = self.dropout(branch(self.norm(x, stream)))
-        return self.out_norm(self.factor * x + added, stream)
+    def forward(self, x: Tensor, tokens: Tokens, branch: Branch) -> Tensor:
+        added = self.dropout(branch(self.norm(x, tokens)))
+        return self.out_norm(self.factor * x + added, tokens)
 
 
 class Keel(Post):

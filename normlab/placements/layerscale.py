@@ -17,7 +17,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from normlab.norms.base import Norm, Stream
+from normlab.norms.base import Norm
+from normlab.norms.tokens import Tokens
 from normlab.placements.base import Branch, Place
 from normlab.placements.pre import Pre, PreResidual
 
@@ -29,8 +30,8 @@ class LayerScaleResidual(PreResidual):
         super().__init__(norm, dropout)
         self.gain = nn.Parameter(torch.full((norm.dim,), factor))
 
-    def forward(self, x: Tensor, stream: Stream, branch: Branch) -> Tensor:
-        return x + self.gain * self.dropout(branch(self.norm(x, stream)))
+    def forward(self, x: Tensor, tokens: Tokens, branch: Branch) -> Tensor:
+        return x + self.gain * self.dropout(branch(self.norm(x, tokens)))
 
 
 @dataclass(eq=False, kw_only=True)

@@ -16,15 +16,15 @@ import math
 
 from torch import Tensor
 
-from normlab.norms.base import Stream
+from normlab.norms.tokens import Tokens
 from normlab.placements.base import Branch, NormResidual, Place, Placement
 
 
 class ScaledPreResidual(NormResidual):
     """y = x + dropout(branch(factor * norm(x)))."""
 
-    def forward(self, x: Tensor, stream: Stream, branch: Branch) -> Tensor:
-        return x + self.dropout(branch(self.factor * self.norm(x, stream)))
+    def forward(self, x: Tensor, tokens: Tokens, branch: Branch) -> Tensor:
+        return x + self.dropout(branch(self.factor * self.norm(x, tokens)))
 
 
 class LayerNormScaling(Placement):

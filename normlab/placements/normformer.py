@@ -15,7 +15,7 @@
 Source: Shleifer et al. 2021 ("NormFormer: Improved Transformer Pretraining with Extra
 Normalization"). The paper scales each head before the output projection (`head_gains: mix`); the
 authors' fairseq code instead scales equal parts of the width after it (`out`), one per head. The
-learned gain on the residual stream, which the paper uses in small models, is omitted.
+learned gain on the residual tokens, which the paper uses in small models, is omitted.
 """
 
 from dataclasses import dataclass
@@ -25,7 +25,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from normlab.norms.base import Stream
+from normlab.norms.tokens import Tokens
 from normlab.placements.base import Norms, Place, Residual, Site
 from normlab.placements.pre import Pre
 from normlab.placements.sandwich import SandwichResidual
@@ -38,7 +38,7 @@ class HeadGains(nn.Module):
         super().__init__()
         self.gain = nn.Parameter(torch.ones(heads))
 
-    def forward(self, x: Float[Tensor, "B P D"], stream: Stream) -> Float[Tensor, "B P D"]:
+    def forward(self, x: Float[Tensor, "B P D"], tokens: Tokens) -> Float[Tensor, "B P D"]:
         return (x.unflatten(-1, (len(self.gain), -1)) * self.gain[:, None]).flatten(-2)
 
 

@@ -13,15 +13,15 @@ Source: Vaswani et al. 2017, section 3.1.
 
 from torch import Tensor
 
-from normlab.norms.base import Stream
+from normlab.norms.tokens import Tokens
 from normlab.placements.base import Branch, NormResidual, Placement
 
 
 class PostResidual(NormResidual):
     """y = norm(x + dropout(branch(x)))."""
 
-    def forward(self, x: Tensor, stream: Stream, branch: Branch) -> Tensor:
-        return self.norm(x + self.dropout(branch(x)), stream)
+    def forward(self, x: Tensor, tokens: Tokens, branch: Branch) -> Tensor:
+        return self.norm(x + self.dropout(branch(x)), tokens)
 
 
 class Post(Placement):

@@ -16,7 +16,7 @@ from typing import ClassVar
 
 from torch import Tensor
 
-from normlab.norms.base import Stream
+from normlab.norms.tokens import Tokens
 from normlab.placements.base import Branch, NormResidual, Place, Placement, Role
 
 
@@ -25,8 +25,8 @@ class PreResidual(NormResidual):
 
     branch_norm: ClassVar[str | None] = "norm"
 
-    def forward(self, x: Tensor, stream: Stream, branch: Branch) -> Tensor:
-        return x + self.dropout(branch(self.norm(x, stream)))
+    def forward(self, x: Tensor, tokens: Tokens, branch: Branch) -> Tensor:
+        return x + self.dropout(branch(self.norm(x, tokens)))
 
 
 class Pre(Placement):

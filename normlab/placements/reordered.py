@@ -18,15 +18,15 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
-from normlab.norms.base import Stream
+from normlab.norms.tokens import Tokens
 from normlab.placements.base import Branch, NormResidual, Norms, Place, Placement, Residual
 
 
 class ReorderedResidual(NormResidual):
     """y = x + dropout(norm(branch(x)))."""
 
-    def forward(self, x: Tensor, stream: Stream, branch: Branch) -> Tensor:
-        return x + self.dropout(self.norm(branch(x), stream))
+    def forward(self, x: Tensor, tokens: Tokens, branch: Branch) -> Tensor:
+        return x + self.dropout(self.norm(branch(x), tokens))
 
 
 @dataclass(eq=False, kw_only=True)

@@ -1,4 +1,4 @@
-"""ResiDual: a post-norm stream, plus a second stream that sums all branches, normalized at the end.
+"""ResiDual: a post-norm tokens, plus a second stream that sums all branches, normalized at the end.
 
         x ---+--> sub-layer --> dropout --+--> (+) --> norm --> x'
              |                            |     |
@@ -18,7 +18,8 @@ closing layer norm has an eps of 1e-7; here it is `norm.eps`, as everywhere.
 import torch
 from torch import Tensor, nn
 
-from normlab.norms.base import Norm, Stream
+from normlab.norms.base import Norm
+from normlab.norms.tokens import Tokens
 from normlab.placements.base import Branch, NormResidual, Norms, Placement, StackName
 
 
@@ -27,16 +28,16 @@ class ResiDualResidual(NormResidual):
 
     streams = 2
 
-    def forward(self, x: Tensor, stream: Stream, branch: Branch) -> Tensor:
+    def forward(self, x: Tensor, tokens: Tokens, branch: Branch) -> Tensor:
         x, dual = x.chunk(2, dim=-1)
         added = self.dropout(branch(x))
-        return torch.cat([self.norm(x + added, stream), dual + added], dim=-1)
+        return torch.cat([self.norm(x + added, tokens), dual + added], dim=-1)
 
 
 class Twice(nn.Module):
     """Maps x to (x, x): both streams start as the embedded tokens."""
 
-    def forward(self, x: Tensor, stream: Stream) -> Tensor:
+    def forward(self, x: Tensor, tokens: Tokens) -> Tensor:
         return torch.cat([x, x], dim=-1)
 
 
@@ -47,9 +48,9 @@ class ResiDualEnd(nn.Module):
         super().__init__()
         self.norm = norm
 
-    def forward(self, x: Tensor, stream: Stream) -> Tensor:
+    def forward(self, x: Tensor, tokens: Tokens) -> Tensor:
         x, dual = x.chunk(2, dim=-1)
-        return x + self.norm(dual, stream)
+        return x + self.norm(dual, tokens)
 
 
 class ResiDual(Placement):

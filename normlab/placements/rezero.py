@@ -19,7 +19,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from normlab.norms.base import Stream
+from normlab.norms.tokens import Tokens
 from normlab.placements.base import Branch, Norms, Place, Placement, Residual
 
 
@@ -30,7 +30,7 @@ class ReZeroResidual(Residual):
         super().__init__(dropout)
         self.gain = gain
 
-    def forward(self, x: Tensor, stream: Stream, branch: Branch) -> Tensor:
+    def forward(self, x: Tensor, tokens: Tokens, branch: Branch) -> Tensor:
         return x + self.gain * self.dropout(branch(x))
 
 

@@ -12,13 +12,14 @@ Source: Ding et al. 2021 (CogView), with GPT-2's initial weights. Their layer no
 input by the largest entry, a safeguard for 16-bit arithmetic that is omitted here.
 
 Peri-LN also normalizes the embedded tokens and uses the default initial weights. Each sub-layer
-adds a norm's output to the stream, whose variance grows linearly (Kim et al. 2025, "Peri-LN:
+adds a norm's output to the tokens, whose variance grows linearly (Kim et al. 2025, "Peri-LN:
 Revisiting Normalization Layer in the Transformer Architecture"; no code).
 """
 
 from torch import Tensor
 
-from normlab.norms.base import Norm, Stream
+from normlab.norms.base import Norm
+from normlab.norms.tokens import Tokens
 from normlab.placements.base import Branch, Norms, Place, Residual, StackName
 from normlab.placements.pre import DepthScaledPre, PreResidual
 
@@ -30,8 +31,8 @@ class SandwichResidual(PreResidual):
         super().__init__(norms.at(place.path, dim), dropout)
         self.out_norm = norms.at(f"{place.path}.out", dim)
 
-    def forward(self, x: Tensor, stream: Stream, branch: Branch) -> Tensor:
-        return x + self.dropout(self.out_norm(branch(self.norm(x, stream)), stream))
+    def forward(self, x: Tensor, tokens: Tokens, branch: Branch) -> Tensor:
+        return x + self.dropout(self.out_norm(branch(self.norm(x, tokens)), tokens))
 
 
 class Sandwich(DepthScaledPre):

@@ -12,7 +12,7 @@
     c = sqrt(2 l) in layer l = 1, 2, ... of its stack; both streams start as the embedded tokens
 
     closing norm: norm(norm(x) + norm(y)).
-    at initialization: y grows like a pre-norm stream, and x stays normalized.
+    at initialization: y grows like a pre-norm tokens, and x stays normalized.
 
 Source: Li et al. 2026 ("SiameseNorm: Breaking the Barrier to Reconciling Pre/Post-Norm"), wired as
 in their code for DeiT. The paper, as others quote it, has c = sqrt(l) and returns x + norm(y).
@@ -23,7 +23,7 @@ import math
 import torch
 from torch import Tensor, nn
 
-from normlab.norms.base import Stream
+from normlab.norms.tokens import Tokens
 from normlab.placements.base import Branch, NormResidual, Norms, Place, Placement, StackName
 from normlab.placements.resi_dual import Twice
 
@@ -39,10 +39,10 @@ class SiameseResidual(NormResidual):
         self.x_norm = norms.at(f"{place.path}.x", dim)
         self.y_norm = norms.at(f"{place.path}.y", dim)
 
-    def forward(self, x: Tensor, stream: Stream, branch: Branch) -> Tensor:
+    def forward(self, x: Tensor, tokens: Tokens, branch: Branch) -> Tensor:
         x, y = x.chunk(2, dim=-1)
-        x = self.x_norm(x, stream)
-        z = self.dropout(branch(self.norm(x + self.y_norm(y, stream), stream)))
+        x = self.x_norm(x, tokens)
+        z = self.dropout(branch(self.norm(x + self.y_norm(y, tokens), tokens)))
         return torch.cat([x + z / self.factor, y + z], dim=-1)
 
 
@@ -55,9 +55,9 @@ class SiameseEnd(nn.Module):
         self.x_norm = norms.at(f"{path}.x", dim)
         self.y_norm = norms.at(f"{path}.y", dim)
 
-    def forward(self, x: Tensor, stream: Stream) -> Tensor:
+    def forward(self, x: Tensor, tokens: Tokens) -> Tensor:
         x, y = x.chunk(2, dim=-1)
-        return self.norm(self.x_norm(x, stream) + self.y_norm(y, stream), stream)
+        return self.norm(self.x_norm(x, tokens) + self.y_norm(y, tokens), tokens)
 
 
 class Siamese(Placement):

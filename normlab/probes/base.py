@@ -24,7 +24,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from normlab.norms.base import Stream
+from normlab.norms.tokens import Tokens
 from normlab.probes.sites import ABSENT, Seen, places, recurrent_norms
 
 PREFIX = "stability"
@@ -212,7 +212,7 @@ def _joined(calls: list[Seen]) -> Seen:
     if len(calls) == 1:
         return last
     values, real = zip(*(seen.input for seen in calls), strict=True)
-    given = torch.cat(values, 1), Stream(torch.cat(real, 1))
+    given = torch.cat(values, 1), Tokens(torch.cat(real, 1))
     return Seen(last.site, last.module, given, None)
 
 

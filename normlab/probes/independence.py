@@ -23,7 +23,7 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
-from normlab.norms.base import RunningNorm
+from normlab.norms.running import RunningNorm
 from normlab.probes.base import Probe, Values
 from normlab.probes.sites import Seen
 

@@ -21,7 +21,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from normlab.norms.bounded import FUNCTIONS, BoundedMap
-from normlab.norms.pool import widen
+from normlab.norms.moments import widen
 from normlab.probes.activations import first_stream
 from normlab.probes.base import Probe, Values
 from normlab.probes.sites import Seen

@@ -16,7 +16,8 @@ from torch import Tensor, nn
 
 from normlab.models.attention import AttentionCore
 from normlab.models.base import sublayer
-from normlab.norms.base import Norm, Stream
+from normlab.norms.base import Norm
+from normlab.norms.tokens import Tokens
 from normlab.placements.base import Residual
 
 _SHORTER = (
@@ -109,14 +110,14 @@ def real_values(
 ) -> tuple[Float[Tensor, "B P D"], Bool[Tensor, "B P"]]:
     """Return a module's input or output as `[B, P, D]`, and a mask of the real positions.
 
-    A convolution takes only images, `[B, C, H, W]`; other modules take `[B, P, D]` and its stream.
+    A convolution takes only images, `[B, C, H, W]`; other modules take `[B, P, D]` and its tokens.
     A recurrent layer returns a tuple of values and states.
     """
     values: Tensor = x[0] if isinstance(x, tuple) else x
     if len(given) == 1:
         values = values.flatten(2).transpose(1, 2)
-    stream = given[1] if len(given) > 1 else Stream()
-    return values, stream.real(values)
+    tokens = given[1] if len(given) > 1 else Tokens()
+    return values, tokens.real(values)
 
 
 def layer(parameter: str) -> str:

@@ -52,7 +52,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from normlab.norms.base import RunningNorm
+from normlab.norms.running import RunningNorm
 from normlab.probes.base import Probe, StepView, Values, all_by_site
 from normlab.probes.sites import sites
 
@@ -98,8 +98,8 @@ class StatisticsProbe(Probe):
         for name, norm in self._norms.items():
             if norm.seen is None:
                 continue
-            count, before = norm.seen.count, self._before[name]
-            mean, var = norm.estimates(norm.seen)
+            seen, before = norm.seen(), self._before[name]
+            count, (mean, var) = seen.count, norm.estimates(seen)
             pooled = (count > 1).expand(mean.shape)
             rows = slice(norm.seen_from, norm.seen_from + len(mean))
             kept = [x[pooled] for x in (mean, var, *(table[rows] for table in before))]
@@ -164,7 +164,7 @@ class Padding(Probe):
     def measure(self, seen: StepView) -> Values:
         share = torch.full((), seen.padding_share, dtype=torch.float64, device=seen.loss.device)
         tokens = [
-            norm.seen.count.double().mean() / (norm.dim if "feature" in norm.pools else 1)
+            norm.seen().count.double().mean() / (norm.dim if "feature" in norm.pools else 1)
             for norm in self._norms
             if norm.seen is not None
         ]

@@ -21,7 +21,7 @@ from normlab.data.batching import Batching, BatchStream, eval_batches
 from normlab.distributed.process_group import Shard, gather_objects
 from normlab.errors import UserError
 from normlab.models.base import Spec
-from normlab.norms.base import EvalStats
+from normlab.norms.running import EvalStats
 from normlab.progress import counted
 from normlab.records.record import Score
 

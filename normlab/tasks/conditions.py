@@ -8,8 +8,8 @@ from typing import Any
 from torch import nn
 
 from normlab.models.noise import noisy
-from normlab.norms.base import EvalStats, normalized_by, running_norms
 from normlab.norms.model_norms import recalibrated
+from normlab.norms.running import EvalStats, normalized_by, running_norms
 from normlab.tasks.base import Task
 
 

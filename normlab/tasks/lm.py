@@ -22,7 +22,7 @@ from normlab.errors import UserError
 from normlab.metrics.counts import mean_score, perplexity, unigram_nll
 from normlab.models.base import GeneratesText, Text
 from normlab.models.decoding import SamplingSettings, continuation
-from normlab.norms.base import Stream
+from normlab.norms.tokens import Tokens
 from normlab.progress import counted
 from normlab.records.record import Score
 from normlab.tasks.base import (
@@ -235,7 +235,7 @@ class LanguageModeling(DocumentTask):
 
     def logits(self, model: GeneratesText, batch: WindowBatch) -> Tensor:
         """Return the logits `[N, V]` at the real tokens under teacher forcing."""
-        x = model(batch.ids, Stream(batch.valid))
+        x = model(batch.ids, Tokens(batch.valid))
         return model.project(x.flatten(0, 1).index_select(0, batch.places))
 
     def losses(self, model: GeneratesText, batch: WindowBatch) -> dict[str, Tensor]:

@@ -19,7 +19,7 @@ from normlab.data.segment_pairs import MARKS, Pairs, segment_pairs
 from normlab.data.vocabulary import DocumentTokenizer
 from normlab.metrics.counts import mean_score, perplexity, unigram_nll
 from normlab.models.text import MaskedLM
-from normlab.norms.base import Stream
+from normlab.norms.tokens import Tokens
 from normlab.records.record import Score
 from normlab.tasks.base import Batch, Draw, label_smoothed_cross_entropy, log_probabilities
 from normlab.tasks.lm import SCORED, DocumentTask
@@ -120,7 +120,7 @@ class MaskedLanguageModeling(DocumentTask):
         self, model: MaskedLM, batch: MaskedBatch
     ) -> tuple[Float[Tensor, "N V"], Float[Tensor, "B 2"]]:
         """Return the logits for the masked tokens, row by row, and for the segment pairs."""
-        x = model(batch.ids, Stream(batch.valid), batch.segments)
+        x = model(batch.ids, Tokens(batch.valid), batch.segments)
         return model.token_logits(x, batch.places, batch.real), model.pair_logits(x)
 
     def losses(self, model: MaskedLM, batch: MaskedBatch) -> dict[str, Tensor]:

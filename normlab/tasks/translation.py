@@ -24,7 +24,7 @@ from normlab.metrics.counts import mean_score, perplexity, unigram_nll
 from normlab.models.base import TextToText
 from normlab.models.decoding import SearchSettings, search
 from normlab.models.seq2seq import Seq2Seq
-from normlab.norms.base import Stream
+from normlab.norms.tokens import Tokens
 from normlab.progress import counted
 from normlab.records.files import atomic_write
 from normlab.records.record import Score
@@ -148,7 +148,7 @@ class Translation(Task):
 
     def logits(self, model: Seq2Seq, batch: TranslationBatch) -> Tensor:
         """Return the logits `[N, V]` at the real target tokens under teacher forcing."""
-        x = model(batch.source, Stream(batch.source_valid), batch.tgt_in, Stream(batch.tgt_valid))
+        x = model(batch.source, Tokens(batch.source_valid), batch.tgt_in, Tokens(batch.tgt_valid))
         return model.project(x.flatten(0, 1).index_select(0, batch.places))
 
     def losses(self, model: Seq2Seq, batch: TranslationBatch) -> dict[str, Tensor]:
@@ -161,7 +161,7 @@ class Translation(Task):
 
     @torch.no_grad()
     def stepwise(self, model: Seq2Seq, batch: TranslationBatch) -> tuple[Tensor, Tensor]:
-        source = Stream(batch.source_valid)
+        source = Tokens(batch.source_valid)
         memory, length = model.encode(batch.source, source), batch.tgt_in.shape[1]
         state = model.start_decoding(memory, source, width=1, max_length=length)
         return self.logits(model, batch), step_by_step(model, batch.tgt_in, state)[batch.places]
@@ -226,7 +226,7 @@ class Translation(Task):
     def decode(self, model, batch: TranslationBatch, settings: SearchSettings) -> list[list[int]]:
         """Return the tokens of each sentence's best translation (see `search`)."""
         ids = {"bos_id": Tokenizer.bos_id, "eos_id": Tokenizer.eos_id, "pad_id": Tokenizer.pad_id}
-        best = search(model, batch.source, Stream(batch.source_valid), settings, **ids)
+        best = search(model, batch.source, Tokens(batch.source_valid), settings, **ids)
         return [hypothesis.tokens for hypothesis in best]
 
     def score_lines(

@@ -22,9 +22,9 @@ from normlab.data.cache import cache_key
 from normlab.distributed import process_group
 from normlab.distributed.process_group import Shard
 from normlab.errors import UserError
-from normlab.norms.base import running_norms
 from normlab.norms.batch import BatchNorm, PositionBatchNorm
 from normlab.norms.model_norms import ModelNorms
+from normlab.norms.running import running_norms
 from normlab.progress import PREPARING, Stage, heard_by, say
 from normlab.records.code import Code, followed_by, joint_code, origin
 from normlab.records.files import atomic_write

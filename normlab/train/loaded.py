@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from normlab.config.compose import from_dict, to_dict
 from normlab.errors import UserError
 from normlab.models.folding import fold as fold_norms
-from normlab.norms.base import running_norms
+from normlab.norms.running import running_norms
 from normlab.records.files import atomic_write
 from normlab.records.packed import address_of
 from normlab.records.record import RunRecord, Score

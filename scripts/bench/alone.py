@@ -9,7 +9,8 @@ import torch
 from torch import Tensor
 
 from normlab.config.registry import instantiate
-from normlab.norms.base import Norm, Stream
+from normlab.norms.base import Norm
+from normlab.norms.tokens import Tokens
 from normlab.train.runtime import Runtime
 from normlab.train.speed import Clock, spread
 
@@ -49,7 +50,7 @@ def alone(
         shape.positions // 2, shape.positions + 1, size[:1], generator=generator
     )
     valid = (torch.arange(shape.positions) < lengths[:, None]).to(runtime.device)
-    stream = Stream() if shape.dense else Stream(valid)
+    tokens = Tokens() if shape.dense else Tokens(valid)
     upstream = torch.randn(size, generator=torch.Generator().manual_seed(2)).to(values)
     found: dict[str, list[Candidate]] = {TRAINING: [], EVALUATION: []}
     for name, node in nodes.items():
@@ -57,17 +58,17 @@ def alone(
             norm = instantiate(node, "norm", Norm, dim=shape.features)
             norm = norm.to(runtime.device).train(kind == TRAINING)
             grad = upstream if kind == TRAINING else None
-            candidates.append(Candidate(name, _call(norm, values, stream, grad)))
+            candidates.append(Candidate(name, _call(norm, values, tokens, grad)))
     return found
 
 
-def _call(norm: Norm, values: Tensor, stream: Stream, grad: Tensor | None) -> Callable[[], object]:
+def _call(norm: Norm, values: Tensor, tokens: Tokens, grad: Tensor | None) -> Callable[[], object]:
     x = values.clone().requires_grad_(grad is not None)
 
     def call() -> Tensor:
         x.grad = None
         with torch.set_grad_enabled(grad is not None):
-            y = norm(x, stream)
+            y = norm(x, tokens)
         if grad is not None:
             y.backward(grad)
         return y

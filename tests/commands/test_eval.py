@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from normlab.cli import main
-from normlab.norms.base import running_norms
+from normlab.norms.running import running_norms
 from normlab.records.store import read_record
 from normlab.train.loaded import load_run
 

@@ -13,9 +13,10 @@ from normlab.distributed import process_group
 from normlab.models.base import ModelArchitecture
 from normlab.models.layers import initialize
 from normlab.models.recurrent import Recurrent
-from normlab.norms.base import RunningNorm, Stream, running_norms
 from normlab.norms.make import make_norm
 from normlab.norms.model_norms import ModelNorms
+from normlab.norms.running import RunningNorm, running_norms
+from normlab.norms.tokens import Tokens
 from normlab.placements import admin
 from normlab.placements.base import Norms
 from tests.train.trainers import on_ranks
@@ -47,7 +48,7 @@ def _forward_backward(option, sync, rows):
         x = (data * (1 + step / 10)).requires_grad_()
         norms.begin_step(step, STEPS)
         real = valid & others if sync and step == 3 else valid
-        y = norm(x, Stream(real)) * real[..., None]
+        y = norm(x, Tokens(real)) * real[..., None]
         (y * pull).sum().backward()
         process_group.sum_gradients(norm.parameters())
         norms.commit()
@@ -73,7 +74,7 @@ def _recurrence(option, rows, **values):
     initialize(model, 1)
     model, x = model.double(), x[:, :width].requires_grad_()
     short = valid[:, :width]
-    y = model(x, Stream(short)) * short[..., None]
+    y = model(x, Tokens(short)) * short[..., None]
     (y * pull[:, :width]).sum().backward()
     process_group.sum_gradients(model.parameters())
     room = (0, 0, 0, 7 - width)
@@ -119,7 +120,7 @@ def _short_and_long():
         norm = make_norm(option, 4, momentum=0.5, num_positions=8).double()
         own = x[span].clone().requires_grad_()
         for _ in range(2):
-            y = norm(own, Stream())
+            y = norm(own, Tokens())
         (y * pull[span]).sum().backward()
         found[option] = [y.detach(), own.grad, *norm.running_moments()]
     return found
@@ -185,7 +186,7 @@ def test_ranks_whose_batches_differ_in_length_have_the_same_statistics(several):
         norm = make_norm(option, 4, momentum=0.5, num_positions=8).double()
         whole = x[:, :6].clone().requires_grad_()
         for _ in range(2):
-            y = norm(whole, Stream(valid))
+            y = norm(whole, Tokens(valid))
         (y * pull[:, :6])[valid].sum().backward()
         for own, rows, length in ((first, slice(0, 2), 3), (second, slice(2, 6), 6)):
             y_own, grad, *tables = own[option]

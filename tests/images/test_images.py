@@ -14,8 +14,8 @@ from normlab.data import cifar10
 from normlab.data.images import Augmentation, Digits
 from normlab.models.folding import fold
 from normlab.models.resnet import normalized
-from normlab.norms.base import running_norms
 from normlab.norms.make import make_norm
+from normlab.norms.running import running_norms
 from normlab.train import train
 from normlab.train.build import build_model, build_task
 

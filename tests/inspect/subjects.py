@@ -11,8 +11,8 @@ import torch
 from normlab.config.registry import option_names
 from normlab.inspect.model import Subject, subject_of_config
 from normlab.inspect.question import Finding
-from normlab.norms.base import running_norms
 from normlab.norms.make import make_norm
+from normlab.norms.running import running_norms
 from normlab.records.record import plain
 from tests.tiny_runs import tiny, write_corpus
 

@@ -11,10 +11,11 @@ from normlab.config.registry import option_names
 from normlab.inspect.contract import examine
 from normlab.inspect.question import questions
 from normlab.inspect.subject import BareNorm
-from normlab.norms.base import Axis, Norm, RunningNorm
+from normlab.norms.base import Norm
 from normlab.norms.make import make_norm
-from normlab.norms.pool import ALL as REAL
-from normlab.norms.pool import widen
+from normlab.norms.moments import Axis, widen
+from normlab.norms.running import RunningNorm
+from normlab.norms.tokens import ALL as REAL
 
 BATCH, POSITION, FEATURE = get_args(Axis)
 
@@ -34,16 +35,16 @@ class Right(Norm):
         super().__init__(dim, scale=True, shift=True)
         self.calls = 0
 
-    def forward(self, x, stream=REAL):
+    def forward(self, x, tokens=REAL):
         wide, weight, bias = widen(x, self.weight, self.bias)
-        return (self.map(wide, stream) * weight + bias).to(x.dtype)
+        return (self.map(wide, tokens) * weight + bias).to(x.dtype)
 
-    def map(self, x, stream):
+    def map(self, x, tokens):
         return by_token(x)
 
 
 class Counts(Right):
-    def map(self, x, stream):
+    def map(self, x, tokens):
         self.calls += self.training
         return by_token(x) * self.calls
 
@@ -65,11 +66,11 @@ def wrong(map_=None, base=Right, **own):
     return type("Wrong", (base,), own if map_ is None else {**own, "map": map_})
 
 
-def without_cast(self, x, stream=REAL):
+def without_cast(self, x, tokens=REAL):
     return widen(by_token(x))[0] * self.weight + self.bias
 
 
-def without_widening(self, x, stream=REAL):
+def without_widening(self, x, tokens=REAL):
     return ((x - x.mean(-1, keepdim=True)) * self.weight + self.bias).to(x.dtype)
 
 
@@ -96,7 +97,7 @@ WRONG = {
     "padding": (
         wrong(lambda self, x, s: x / root(x, 1), pools=frozenset({POSITION})),
         "padding",
-        "in training padding changes the outputs and gradients of real tokens.*stream.valid",
+        "in training padding changes the outputs and gradients of real tokens.*tokens.valid",
     ),
     "alone": (
         wrong(lambda self, x, s: x / root(x, (0, 1)), pools=ALL, batch_independent=True),
@@ -106,7 +107,7 @@ WRONG = {
     "start": (
         wrong(lambda self, x, s: by_token(x) * places(x.shape[1], 1)),
         "independent",
-        "`incremental` is True.*stream.start",
+        "`incremental` is True.*tokens.start",
     ),
     "slow for nothing": (wrong(incremental=False), "independent", "the same output token by token"),
     "detached": (wrong(lambda self, x, s: x / root(x, -1).detach()), "gradient", "exact_gradient"),

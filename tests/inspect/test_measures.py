@@ -18,7 +18,7 @@ from normlab.inspect.model import Pass, by_how_much, look
 from normlab.inspect.padding import same_lengths
 from normlab.inspect.question import questions
 from normlab.models.attention import AttentionCore
-from normlab.norms.base import Stream
+from normlab.norms.tokens import Tokens
 from normlab.probes.sites import sites
 from tests.inspect.subjects import subject, trained
 
@@ -85,10 +85,10 @@ def test_derivative_by_hand():
     e, f = (torch.randn(2, 2, 5, dtype=torch.float64, requires_grad=True) for _ in range(2))
     last = torch.zeros(2, 2, 5, dtype=torch.float64)
     last = last + (e[0, 0] + 2 * e[0, 1] + 3 * e[1, 0] + 4 * f[1, 1] + 9 * f[0, 1])
-    stream = Stream(torch.ones(2, 2, dtype=torch.bool))
+    tokens = Tokens(torch.ones(2, 2, dtype=torch.bool))
     seen = Pass()
-    seen.calls["stack"] = {"one": [((e, stream), last)]}
-    seen.entered = {"one": (e, stream), "two": (f, stream)}
+    seen.calls["stack"] = {"one": [((e, tokens), last)]}
+    seen.entered = {"one": (e, tokens), "two": (f, tokens)}
     found = derivative("one", seen, seed=3)
     assert found["later"] == pytest.approx(2)
     assert found["others"] == pytest.approx(math.hypot(3, 4))

@@ -13,8 +13,10 @@ from normlab.models.base import Text, TextToText
 from normlab.models.layers import initialize
 from normlab.models.seq2seq import Architecture
 from normlab.models.text import TextArchitecture
-from normlab.norms.base import Norm, RunningNorm, Stream
+from normlab.norms.base import Norm
 from normlab.norms.make import make_norm
+from normlab.norms.running import RunningNorm
+from normlab.norms.tokens import Tokens
 from normlab.placements.base import Norms, Placement, Residual
 from normlab.tasks.translation import Translation
 
@@ -134,10 +136,10 @@ def sentences(lengths, *, seed=0, vocab=VOCAB, first=None, width=None):
         ids[row, :length] = torch.randint(UNK, vocab, (length,), generator=generator)
     if first is not None:
         ids[:, 0] = first
-    return ids, Stream(ids != PAD)
+    return ids, Tokens(ids != PAD)
 
 
 def logits(model, source_ids, target_ids):
     """Return teacher-forced logits [B, P, V]."""
-    source, target = Stream(source_ids != PAD), Stream(target_ids != PAD)
+    source, target = Tokens(source_ids != PAD), Tokens(target_ids != PAD)
     return model.project(model(source_ids, source, target_ids, target))

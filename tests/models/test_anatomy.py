@@ -61,8 +61,8 @@ def outputs_and_gradients(place, *, compiled):
     if compiled:
         for layer in model.decoder.layers:
             layer.compile(backend="eager", fullgraph=True, dynamic=False)
-    ids, stream = sentences([6, 4, 5], seed=1)
-    y = model(ids, stream)[stream.valid]
+    ids, tokens = sentences([6, 4, 5], seed=1)
+    y = model(ids, tokens)[tokens.valid]
     (y * y.detach().cos()).sum().backward()
     return {"output": y.detach(), **{name: p.grad for name, p in model.named_parameters()}}
 

@@ -8,8 +8,8 @@ from transformers import BertConfig, BertForPreTraining
 
 from normlab.models.base import Text
 from normlab.models.layers import initialize
-from normlab.norms.base import Stream
 from normlab.norms.make import make_norm
+from normlab.norms.tokens import Tokens
 from tests.models.small import norms, placement, text_architecture
 
 SIZES = text_architecture()
@@ -83,7 +83,7 @@ def test_logits_are_those_of_hugging_face():
     ids[~valid] = 0
     segments = (torch.arange(LENGTH)[None] > 3).long() * valid
     expected = theirs(ids, attention_mask=valid.long(), token_type_ids=segments)
-    x = model(ids, Stream(valid), segments)
+    x = model(ids, Tokens(valid), segments)
     places = torch.tensor([[2, 5, 11], [0, 4, 0], [8, 0, 0]])
     masked = torch.tensor([[True, True, True], [True, True, False], [True, False, False]])
     rows, real = masked.nonzero()[:, 0], masked.flatten().nonzero()[:, 0]

@@ -16,8 +16,9 @@ from normlab.models.folding import fold
 from normlab.models.layers import FeedForward, Linear, initialize
 from normlab.models.rotary import Rope, Rotary
 from normlab.models.text import TextArchitecture
-from normlab.norms.base import Norm, Stream
+from normlab.norms.base import Norm
 from normlab.norms.make import make_norm
+from normlab.norms.tokens import Tokens
 from normlab.placements.base import Place
 from normlab.probes.activations import describe_attention
 from normlab.records.record import fingerprint
@@ -70,7 +71,7 @@ def config(*overrides):
 
 
 def whole(model, ids):
-    return model.project(model(ids, Stream(ids != PAD)))
+    return model.project(model(ids, Tokens(ids != PAD)))
 
 
 # Positions ----------------------------------------------------------------------------------------
@@ -154,9 +155,9 @@ def test_full_qk_norm_is_that_of_a_single_head_and_couples_several():
     x, changed = double(1, 3, 16), {}
     for kind in ("rms_full", "rms"):
         attention = block("ln", qk_norm=kind, num_heads=4).decoder.layers[0].self_attention
-        before, _, _ = attention.project(x, Stream())
+        before, _, _ = attention.project(x, Tokens())
         attention.qkv_proj.weight[:4] *= 3  # the queries of the first head
-        after, _, _ = attention.project(x, Stream())
+        after, _, _ = attention.project(x, Tokens())
         changed[kind] = not torch.allclose(before[:, 1:], after[:, 1:])
     assert changed == {"rms_full": True, "rms": False}
 
@@ -186,14 +187,14 @@ def test_caps_bound_scores_and_logits():
 
 @torch.no_grad()
 def test_reordered_adds_the_normalized_branch_and_is_the_identity_with_gains_of_zero():
-    x, stream = double(2, 3, 16), Stream()
+    x, tokens = double(2, 3, 16), Tokens()
     residual = block("rms", "reordered").decoder.layers[0].ffn_residual
-    assert_close(residual(x, stream, torch.sin), x + residual.norm(x.sin(), stream))
+    assert_close(residual(x, tokens, torch.sin), x + residual.norm(x.sin(), tokens))
     for norm, values in (("rms", {}), ("rms", {"one_plus": True}), ("repbn", {}), ("prepbn", {})):
         place = placement("reordered", zero_start=True)
         given = Place(stack="decoder", layer=0, layers=1, sublayer="ffn")
         started = place.residual(norms(norm, **values), 16, given).double()
-        assert torch.equal(started(x, stream, torch.sin), x)
+        assert torch.equal(started(x, tokens, torch.sin), x)
     for norm in ("none", "scale"):
         with pytest.raises(ValueError, match=r"placement\.zero_start=true: .* learns no gain"):
             place.residual(norms(norm), 16, given)
@@ -205,13 +206,13 @@ def test_reordered_adds_the_normalized_branch_and_is_the_identity_with_gains_of_
 def test_gate_and_value_are_the_halves_of_fc1():
     model = block("bn", "pre", ("*.inner", partial(make_norm, "ln")), num_layers=1)
     layer = model.decoder.layers[0].feed_forward
-    x, stream = double(2, 3, 16), Stream()
+    x, tokens = double(2, 3, 16), Tokens()
     gate, value = layer.fc1(x).chunk(2, dim=-1)
-    hidden = F.silu(layer.inner_norm(gate, stream)) * value
-    assert_close(layer(x, stream), layer.fc2(hidden))
+    hidden = F.silu(layer.inner_norm(gate, tokens)) * value
+    assert_close(layer(x, tokens), layer.fc2(hidden))
     with torch.no_grad():
         layer.fc1.weight.copy_(layer.fc1.weight.roll(24, 0))
-    assert not torch.allclose(layer(x, stream), layer.fc2(hidden))
+    assert not torch.allclose(layer(x, tokens), layer.fc2(hidden))
 
 
 def test_a_gated_layer_has_about_as_many_parameters_as_a_plain_one():

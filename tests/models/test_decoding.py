@@ -10,7 +10,7 @@ import torch
 from normlab.models.base import incremental
 from normlab.models.cache import CachedDecoding, PrefixDecoding
 from normlab.models.decoding import Hypothesis, SearchSettings, search
-from normlab.norms.base import Stream
+from normlab.norms.tokens import Tokens
 from tests.models.small import (
     BOS,
     EOS,
@@ -39,7 +39,7 @@ def teacher_forced(model, source_ids, target_ids):
 @torch.no_grad()
 def stepped(model, source_ids, target_ids):
     """Return the logits after each step of decoding, [B, P, V], and the state."""
-    source = Stream(source_ids != PAD)
+    source = Tokens(source_ids != PAD)
     memory = model.encode(source_ids, source)
     state = model.start_decoding(memory, source, width=1, max_length=target_ids.shape[1])
     steps = [model.decode_step(target_ids[:, t], state) for t in range(target_ids.shape[1])]
@@ -79,7 +79,7 @@ def test_a_language_model_is_fed_token_by_token_as_far_as_its_norms_allow(norm, 
     ids, _ = sentences([9, 9])
 
     def whole(ids):
-        return model.project(model(ids, Stream(ids != PAD)))
+        return model.project(model(ids, Tokens(ids != PAD)))
 
     state = model.start_decoding(2, max_length=9)
     found = torch.stack([model.decode_step(ids[:, t], state) for t in range(9)], dim=1)
@@ -96,7 +96,7 @@ def sharpened(model, factor):
 
 
 def run(model, ids, settings):
-    return search(model, ids, Stream(ids != PAD), settings, bos_id=BOS, eos_id=EOS, pad_id=PAD)
+    return search(model, ids, Tokens(ids != PAD), settings, bos_id=BOS, eos_id=EOS, pad_id=PAD)
 
 
 def log_probabilities(model, source, target):

@@ -6,9 +6,11 @@ import pytest
 import torch
 
 from normlab.models.folding import fixed_map, fold
-from normlab.norms.base import Norm, RunningNorm, Stream
+from normlab.norms.base import Norm
 from normlab.norms.layer import NoNorm
 from normlab.norms.make import make_norm
+from normlab.norms.running import RunningNorm
+from normlab.norms.tokens import Tokens
 from normlab.placements.base import Residual
 from tests.models.small import BOS, GRID, PAD, PLACEMENTS, assert_close, sentences, seq2seq
 
@@ -26,9 +28,9 @@ def read_by_products_alone(model):
 def outputs(model):
     source, _ = sentences([6, 3, 5], seed=1)
     target, _ = sentences([7, 4, 5], seed=2, first=BOS)
-    streams = Stream(source != PAD), Stream(target != PAD)
-    stream = model(source, streams[0], target, streams[1])
-    return model.project(stream)[target != PAD]
+    streams = Tokens(source != PAD), Tokens(target != PAD)
+    tokens = model(source, streams[0], target, streams[1])
+    return model.project(tokens)[target != PAD]
 
 
 @pytest.mark.parametrize(("norm", "place"), GRID)

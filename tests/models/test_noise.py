@@ -42,14 +42,14 @@ def test_noise_on_an_input_has_the_deviation_asked_for_and_begins_anew():
 @pytest.mark.parametrize("unit", [False, True])
 def test_noise_on_tokens_is_in_deviations_of_their_table_and_leaves_padding(unit):
     embedding = (model := seq2seq(dim=64, vocab=50, fixnorm=unit)).encoder.embedding
-    ids, stream = sentences([15] * 200, vocab=50, width=20)
-    plain = embedding(ids, stream)
+    ids, tokens = sentences([15] * 200, vocab=50, width=20)
+    plain = embedding(ids, tokens)
     with noisy(model, 0.5):
-        added = (embedding(ids, stream) - plain).detach() / embedding.scale
+        added = (embedding(ids, tokens) - plain).detach() / embedding.scale
     assert not added[:, 15:].any()
     spread = embedding.tokens.table[1:].std().item()
     assert added[:, :15].std().item() / spread == pytest.approx(0.5, rel=0.02)
-    assert torch.equal(embedding(ids, stream), plain)
+    assert torch.equal(embedding(ids, tokens), plain)
 
 
 def test_a_test_is_repeated_under_noise_and_statistics_are_estimated_without_it(tmp_path):

@@ -10,8 +10,8 @@ from torch.nn.functional import silu
 
 from normlab.config.compose import compose
 from normlab.models.attention import HeadNorm
-from normlab.norms.base import Stream
 from normlab.norms.layer import NoNorm
+from normlab.norms.tokens import Tokens
 from normlab.placements.admin import AdminResidual, profile
 from normlab.placements.base import XAVIER, Place, Residual
 from normlab.placements.post import PostResidual
@@ -83,7 +83,7 @@ EQUATIONS["mixln"] = EQUATIONS["pre"]
 @pytest.mark.parametrize("place", EQUATIONS)
 def test_the_last_of_four_layers_is_the_equation(place):
     layer = lm("none" if place == "rezero" else "ln", place, layers=4).decoder.layers[3]
-    x, every = x_of(), Stream(torch.ones(3, 6, dtype=torch.bool))
+    x, every = x_of(), Tokens(torch.ones(3, 6, dtype=torch.bool))
 
     def part(residual):
         """The residual's parts, its norms as functions of x alone."""
@@ -223,7 +223,7 @@ def test_rezero_begins_as_the_identity_with_one_gain_a_layer():
 @torch.no_grad()
 def test_normformer_of_the_paper_scales_heads_before_the_projection():
     layer = lm("ln", "normformer", values={"head_gains": "mix"}).decoder.layers[1]
-    x, every, attention = x_of(), Stream(torch.ones(3, 6, dtype=torch.bool)), layer.self_attention
+    x, every, attention = x_of(), Tokens(torch.ones(3, 6, dtype=torch.bool)), layer.self_attention
     gains = torch.tensor([0.5, 2.0], dtype=torch.double)
     attention.mix_norm.gain.copy_(gains)
     y = attention(x, every)
@@ -289,13 +289,13 @@ def test_admin_weighs_the_stream_by_the_variances_of_what_came_before():
         if isinstance(module, AdminResidual):
             hooks.append(module.register_forward_pre_hook(lambda _, args: inputs.append(args)))
             hooks.append(module.dropout.register_forward_hook(look))
-    target, stream = sentences([5, 3, 6], seed=2)
-    profile(model, lambda: model(IDS, STREAM, target, stream), seed=3)
+    target, tokens = sentences([5, 3, 6], seed=2)
+    profile(model, lambda: model(IDS, STREAM, target, tokens), seed=3)
     found = [[m.omega for m in s.modules() if isinstance(m, AdminResidual)] for s in stacks]
     assert [len(omegas) for omegas in found] == [2 * 2, 2 * 3]
 
-    def variance(x, stream):
-        return x[stream.valid].var(correction=0)
+    def variance(x, tokens):
+        return x[tokens.valid].var(correction=0)
 
     for omegas, start in zip(found, (0, 4), strict=True):
         expected = torch.ones(())

@@ -21,7 +21,7 @@ from transformers import (
 
 from normlab.any_model.float64 import widened
 from normlab.config.compose import compose, to_dict
-from normlab.norms.base import Stream
+from normlab.norms.tokens import Tokens
 from normlab.train.build import build_model
 from tests.models.test_block import LM, VOCAB
 
@@ -146,7 +146,7 @@ def test_logits_gradients_and_steps_are_those_of_transformers(name):
     model, twin = ours(name), theirs(name)
     pairs = copy(name, model, twin)
     ids = torch.randint(1, VOCAB, (3, LENGTH), generator=torch.Generator().manual_seed(2))
-    found = model.project(model(ids, Stream()))
+    found = model.project(model(ids, Tokens()))
     weighing = torch.randn_like(found)
     with widened():
         expected = twin(ids).logits

@@ -11,9 +11,10 @@ from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 from normlab.config.compose import compose, to_dict
 from normlab.models.base import Image, Text, TextToText
 from normlab.models.recurrent import Noise, StateDecoding
-from normlab.norms.base import Stream, running_norms
 from normlab.norms.make import make_norm
 from normlab.norms.model_norms import ModelNorms
+from normlab.norms.running import running_norms
+from normlab.norms.tokens import Tokens
 from normlab.train.build import build_model
 from tests.models.small import PAD, VOCAB, Words, assert_close, sentences, unsettle
 
@@ -46,7 +47,7 @@ def inputs(lengths=LENGTHS, width=DIM):
     generator = torch.Generator().manual_seed(4)
     x = torch.randn(len(lengths), max(lengths), width, generator=generator, dtype=torch.double)
     valid = torch.arange(max(lengths)) < torch.tensor(lengths)[:, None]
-    return x, Stream(valid)
+    return x, Tokens(valid)
 
 
 def by_torch(name, weight):
@@ -73,13 +74,13 @@ def test_without_norms_it_is_torchs_forward_and_backward_padding_and_all(name):
         kinds = ("weight_ih", "weight_hh", "bias_ih", "bias_hh")
         for kind, part in zip(kinds, parts, strict=True):
             getattr(twin, f"{kind}_l{number}").data.copy_(part)
-    x, stream = inputs()
+    x, tokens = inputs()
     packed = pack_padded_sequence(x, torch.tensor(LENGTHS), batch_first=True, enforce_sorted=False)
-    found = ours(x, stream)
+    found = ours(x, tokens)
     theirs, _ = pad_packed_sequence(twin(packed)[0], batch_first=True)
-    assert_close(found[stream.valid], theirs[stream.valid])
+    assert_close(found[tokens.valid], theirs[tokens.valid])
     assert_close(found[1, 2:], found[1, 1].expand(4, DIM))  # what padding leaves as it was
-    (found * stream.valid[..., None]).square().sum().backward()
+    (found * tokens.valid[..., None]).square().sum().backward()
     theirs.square().sum().backward()
     first = ours.layers[0]
     for mine, other in (
@@ -105,7 +106,7 @@ def test_a_normalized_lstm_is_the_published_formula(norm, dim, gain, shifts):
         assert_close(part.weight, torch.full_like(part.weight, gain), rtol=1e-6)
     assert [isinstance(part.bias, nn.Parameter) for part in norms] == [shifts, shifts, True]
     unsettle(cell, 2)
-    x, stream = inputs([5] * 4)
+    x, tokens = inputs([5] * 4)
     h = c = torch.zeros(4, DIM, dtype=torch.double)
     expected = []
     for t in range(5):
@@ -117,18 +118,18 @@ def test_a_normalized_lstm_is_the_published_formula(norm, dim, gain, shifts):
         c = f.sigmoid() * c + i.sigmoid() * g.tanh()
         h = o.sigmoid() * normalized(c, dim, cell.cell_norm.weight, cell.cell_norm.bias).tanh()
         expected.append(h)
-    assert_close(whole(x, stream), torch.stack(expected, 1))
+    assert_close(whole(x, tokens), torch.stack(expected, 1))
 
 
 def test_each_step_keeps_statistics_of_its_own_and_padding_has_no_part_in_them():
     cell = network("norm=bn_position", "norm.momentum=1", "norm.unbiased=false").recurrent
-    x, stream = inputs()
+    x, tokens = inputs()
     norm = cell.layers[0].input_norm
-    cell(x, stream)
+    cell(x, tokens)
     product = x @ cell.layers[0].input_weight.T
     mean, var = norm.running_moments()
     for t in range(5):  # at the last position is one value, which has no spread
-        there = product[stream.valid[:, t], t]
+        there = product[tokens.valid[:, t], t]
         assert_close(mean[t], there.mean(0))
         assert_close(var[t], there.var(0, correction=0))
     assert not mean[5:].any() and (var[5:] == 1).all()
@@ -138,12 +139,12 @@ def test_each_step_keeps_statistics_of_its_own_and_padding_has_no_part_in_them()
 
 def test_one_row_for_all_steps_takes_them_together_once_an_update():
     model = network("norm=bn", "norm.momentum=1", "norm.unbiased=false").recurrent
-    x, stream = inputs()
+    x, tokens = inputs()
     norms = ModelNorms(model)
     norms.begin_step(1, 1)
-    model(x, stream)
+    model(x, tokens)
     norms.commit()
-    product = (x @ model.layers[0].input_weight.T)[stream.valid]
+    product = (x @ model.layers[0].input_weight.T)[tokens.valid]
     mean, var = model.layers[0].input_norm.running_moments()
     assert_close(mean[0], product.mean(0))
     assert_close(var[0], product.var(0, correction=0))
@@ -152,23 +153,23 @@ def test_one_row_for_all_steps_takes_them_together_once_an_update():
 def test_sequence_wise_statistics_are_those_of_the_whole_input_product():
     overrides = ("norm=none", "norm@input_norm=bn", "model.gain=1")
     model = network(*overrides, "model.input_statistics=sequence").recurrent
-    x, stream = inputs()
+    x, tokens = inputs()
     (cell,) = model.layers
-    product = (x @ cell.input_weight.T)[stream.valid]
-    found = cell.inputs(x, stream, [])[stream.valid] - cell.bias
+    product = (x @ cell.input_weight.T)[tokens.valid]
+    found = cell.inputs(x, tokens, [])[tokens.valid] - cell.bias
     assert_close(found, normalized(product, 0))
     by_step = network(*overrides).recurrent
-    assert not torch.allclose(by_step(x, stream), model(x, stream))
+    assert not torch.allclose(by_step(x, tokens), model(x, tokens))
 
 
 @pytest.mark.parametrize("norm", ["ln", "seqn", "bn", "bn_position"])
 def test_every_norm_trains_and_tells_tokens_one_by_one(norm):
     model = network(f"norm={norm}", model="gru" if norm == "ln" else "lstm")
-    ids, stream = sentences([9, 7, 9, 1])
+    ids, tokens = sentences([9, 7, 9, 1])
     norms = ModelNorms(model)
     for step in (1, 2):
         norms.begin_step(step, 2)
-        model.project(model(ids, stream)).square().sum().backward()
+        model.project(model(ids, tokens)).square().sum().backward()
         norms.commit()
     assert all(p.grad is not None and p.grad.isfinite().all() for p in model.parameters())
     unsettle(model.eval(), 1)
@@ -176,7 +177,7 @@ def test_every_norm_trains_and_tells_tokens_one_by_one(norm):
         state = model.start_decoding(4, max_length=9)
         assert isinstance(state, StateDecoding)
         found = torch.stack([model.decode_step(ids[:, t], state) for t in range(9)], dim=1)
-        expected = model.project(model(ids, Stream(torch.ones_like(stream.valid))))
+        expected = model.project(model(ids, Tokens(torch.ones_like(tokens.valid))))
         assert_close(found, expected)
 
 
@@ -196,8 +197,8 @@ def test_the_first_values_are_those_of_other_norms_and_as_asked_for():
 
 def test_a_learned_start_begins_at_zero_and_moves():
     plain, learned = network(), network("model.learned_start=true")
-    ids, stream = sentences(LENGTHS)
-    first = [each(ids, stream) for each in (plain, learned)]
+    ids, tokens = sentences(LENGTHS)
+    first = [each(ids, tokens) for each in (plain, learned)]
     assert torch.equal(*first)
     first[1].square().sum().backward()
     (cell,) = learned.recurrent.cells

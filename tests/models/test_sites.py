@@ -126,8 +126,8 @@ def test_qk_norm_multiplies_cosines_by_a_scale_that_henrys_learns(kind, scale):
     assert isinstance(query, UnitNorm) and isinstance(key, UnitNorm)
     learned = [*query.parameters(), *key.parameters()]
     assert [g.item() for g in learned] == ([pytest.approx(scale)] if kind == "l2" else [])
-    x, stream = torch.randn(2, 3, 16, dtype=torch.float64), sentences([3, 2])[1]
-    q, k, _ = attention.project(x, stream)
+    x, tokens = torch.randn(2, 3, 16, dtype=torch.float64), sentences([3, 2])[1]
+    q, k, _ = attention.project(x, tokens)
     by_hand = [
         torch.nn.functional.normalize(attention.split(part), dim=-1)
         for part in attention.qkv_proj(x).chunk(3, -1)[:2]

@@ -29,6 +29,6 @@ def test_more_padding_changes_no_real_output(norm, place, training):
 
 def test_a_sentence_beyond_the_positions_is_refused():
     model = seq2seq(max_positions=5)
-    ids, stream = sentences([6])
+    ids, tokens = sentences([6])
     with pytest.raises(ValueError, match=r"has only 5: raise model.max_positions"):
-        model.encode(ids, stream)
+        model.encode(ids, tokens)

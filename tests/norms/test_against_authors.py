@@ -8,9 +8,12 @@ from normlab.models.attention import SelfAttention, qk_sites
 from normlab.models.layers import Linear
 from normlab.models.seq2seq import Layer
 from normlab.models.stack_builder import StackBuilder
-from normlab.norms.base import Clock, Norm, RunningNorm, Stream
+from normlab.norms.base import Norm
 from normlab.norms.make import make_norm
 from normlab.norms.model_norms import ModelNorms
+from normlab.norms.ramp import Clock
+from normlab.norms.running import RunningNorm
+from normlab.norms.tokens import Tokens
 from normlab.placements.base import Place
 from scripts.parity import TRACES, trace
 from scripts.parity_subjects import HEADS, HIDDEN, SHAPE, SUBJECTS, Driver
@@ -26,8 +29,8 @@ class Centered(nn.Module):
         self.linear.centered = True
         self.norm = norm
 
-    def forward(self, x, stream):
-        return self.norm(self.linear(x), stream)
+    def forward(self, x, tokens):
+        return self.norm(self.linear(x), tokens)
 
 
 class Heads(nn.Module):
@@ -38,9 +41,9 @@ class Heads(nn.Module):
         self.norm = sites["q"].norm
         self.sites = sites
 
-    def forward(self, x, stream):
+    def forward(self, x, tokens):
         heads = x.unflatten(-1, (HEADS, -1)).transpose(1, 2)
-        return self.sites["q"](heads, stream).transpose(1, 2).flatten(2)
+        return self.sites["q"](heads, tokens).transpose(1, 2).flatten(2)
 
 
 def _sites(option):
@@ -86,11 +89,11 @@ class Residuals(nn.Module):
         self.linears = nn.ModuleList(Linear(dim, dim) for _ in self.residuals)
         self.final = wiring.final(given, dim, "encoder")
 
-    def forward(self, x, stream):
-        x = self.opening(x, stream)
+    def forward(self, x, tokens):
+        x = self.opening(x, tokens)
         for residual, linear in zip(self.residuals, self.linears, strict=True):
-            x = residual(x, stream, linear)
-        return self.final(x, stream)
+            x = residual(x, tokens, linear)
+        return self.final(x, tokens)
 
 
 def _ours(subject):
@@ -124,7 +127,7 @@ def _penalty(module):
 
 
 OURS = Driver(
-    forward=lambda norm, x, valid: norm(x, Stream(valid)),
+    forward=lambda norm, x, valid: norm(x, Tokens(valid)),
     begin=_begin,
     penalty=_penalty,
 )

@@ -9,7 +9,7 @@ from torch import nn
 import normlab
 from normlab.norms.base import Norm
 from normlab.norms.make import make_norm
-from normlab.norms.pool import Stream
+from normlab.norms.tokens import Tokens
 
 NAMES = ("bn", "ln", "none", "dyt", "rms", "in", "pn")
 
@@ -37,7 +37,7 @@ def encoder(name, **given):
 def test_all_tokens_are_real_unless_a_stream_says_otherwise(name):
     norm, x = make_norm(name, 16), torch.randn(3, 5, 16)
     alone = copy.deepcopy(norm)(x)
-    torch.testing.assert_close(alone, norm(x, Stream(torch.ones(3, 5, dtype=torch.bool))))
+    torch.testing.assert_close(alone, norm(x, Tokens(torch.ones(3, 5, dtype=torch.bool))))
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -4,8 +4,8 @@ import pytest
 import torch
 from torch import nn
 
-from normlab.norms.base import Stream
 from normlab.norms.make import make_norm
+from normlab.norms.tokens import Tokens
 
 DIM, LENGTHS = 6, torch.tensor([9, 3, 5, 1, 7])
 VALID = torch.arange(9)[None] < LENGTHS[:, None]
@@ -19,7 +19,7 @@ def tensors():
 
 def compare(ours, theirs, x, pull):
     """Outputs at real tokens, and the gradients of a weighted sum of them, agree."""
-    y, expected = ours(x, Stream(VALID))[VALID], theirs(x)
+    y, expected = ours(x, Tokens(VALID))[VALID], theirs(x)
     torch.testing.assert_close(y, expected, rtol=1e-9, atol=1e-9)
     grads = [torch.autograd.grad((z * pull[VALID]).sum(), x)[0] for z in (y, expected)]
     torch.testing.assert_close(*grads, rtol=1e-8, atol=1e-9)
@@ -64,7 +64,7 @@ def test_norms_on_real_tokens_are_those_of_torch(option, reference):
 def test_sequence_norm_pools_positions_and_features():
     norm, (x, _) = make_norm("seqn", DIM).double(), tensors()
     mean, var = x.mean((1, 2), keepdim=True), x.var((1, 2), unbiased=False, keepdim=True)
-    torch.testing.assert_close(norm(x, Stream()), (x - mean) / (var + norm.eps).sqrt())
+    torch.testing.assert_close(norm(x, Tokens()), (x - mean) / (var + norm.eps).sqrt())
 
 
 def test_norms_that_pool_positions_in_eval_see_the_future():

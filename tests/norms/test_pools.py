@@ -6,10 +6,13 @@ import pytest
 import torch
 
 from normlab.config.registry import option_names
-from normlab.norms.base import Clock, RunningNorm, Stream
 from normlab.norms.batch import BatchNorm
+from normlab.norms.fast import FAST
 from normlab.norms.make import make_norm
-from normlab.norms.pool import Padding
+from normlab.norms.moments import Padding
+from normlab.norms.ramp import Clock
+from normlab.norms.running import RunningNorm
+from normlab.norms.tokens import Tokens
 
 MADE = {name: make_norm(name, 8) for name in option_names("norm")}
 POOLED = [name for name, norm in MADE.items() if norm.pools & {"batch", "position"}]
@@ -60,19 +63,20 @@ def _plain(x, valid, groups, *, padding, pools):
 @pytest.mark.parametrize("ghost", GHOSTS)
 @pytest.mark.parametrize("padding", get_args(Padding))
 @pytest.mark.parametrize("option", FAMILY)
-def test_batch_norms_and_their_kernel_equal_a_plain_formula_in_every_pool(
+def test_batch_norms_with_and_without_a_kernel_equal_a_plain_formula_in_every_pool(
     option, padding, ghost, kernel, monkeypatch
 ):
-    monkeypatch.setattr(BatchNorm, "kernel", kernel)
+    if not kernel:
+        monkeypatch.delitem(FAST, BatchNorm)
     x, valid = _batch()
     rows = {"num_positions": 6} if "position" not in MADE[option].pools else {}
     norm = make_norm(option, 8, padding=padding, ghost=ghost, **rows).double()
     norm.weight.data.copy_(torch.linspace(0.5, 2, 8))
     pull = _batch(5)[0] * valid[..., None]
     learned = (x.requires_grad_(), norm.weight)
-    y = norm(x, Stream(valid))
+    y = norm(x, Tokens(valid))
     of_x, of_weight = torch.autograd.grad((y * pull).sum(), learned)
-    found = [y[valid], of_x[valid], of_weight, norm.eval()(x, Stream(valid))[valid]]
+    found = [y[valid], of_x[valid], of_weight, norm.eval()(x, Tokens(valid))[valid]]
     z, mean, var = _plain(x, valid, GHOSTS[ghost], padding=padding, pools=norm.pools)
     of_x, of_weight = torch.autograd.grad((norm.weight * z * pull).sum(), learned)
     by_row = (x - mean[:, None].transpose(0, 1)) / (var[:, None].transpose(0, 1) + 1e-5).sqrt()
@@ -96,7 +100,7 @@ def test_a_nan_at_padding_reaches_no_real_token_and_no_table(option, padding):
             x, valid = _batch(seed)
             x[~valid] = filler
             norm.zero_grad()
-            y = norm(x.requires_grad_(), Stream(valid))
+            y = norm(x.requires_grad_(), Tokens(valid))
             (y * y.detach().cos())[valid].sum().backward()
         learned = [parameter.grad for parameter in norm.parameters()]
         found.append([y[valid], x.grad[valid], *learned, *dict(norm.named_buffers()).values()])
@@ -112,13 +116,13 @@ def test_a_batch_without_a_real_token_changes_no_statistics(option, monkeypatch)
     norm.clock = Clock(9, 9)  # past each warm-up
     for seed in (1, 2, 3):
         x, valid = _batch(seed)
-        (norm(x.requires_grad_(), Stream(valid)) ** 2)[valid].sum().backward()
+        (norm(x.requires_grad_(), Tokens(valid)) ** 2)[valid].sum().backward()
     before = _remembered(norm)
-    empty = Stream(torch.zeros_like(valid))
+    empty = Tokens(torch.zeros_like(valid))
     if "position" in norm.pools:
         with pytest.raises(ValueError, match="batch of 0 token"):
             norm(x, empty)
-    monkeypatch.setattr(Stream, "known_tokens", lambda self, x: None)
+    monkeypatch.setattr(Tokens, "known", lambda self, x: None)
     norm(x, empty).sum().backward()
     torch.testing.assert_close(_remembered(norm), before, rtol=0, atol=0)
 
@@ -135,7 +139,7 @@ def _remembered(norm):
 
 def _output_and_gradient(norm, x, valid):
     x = x.clone().requires_grad_()
-    y = norm(x, Stream(valid)) * valid[..., None]
+    y = norm(x, Tokens(valid)) * valid[..., None]
     (gradient,) = torch.autograd.grad((y * torch.sin(x.detach())).sum(), x)
     return y.detach(), gradient
 
@@ -150,10 +154,10 @@ def test_ghost_batches_are_computed_alone_and_remembered_together(option):
         expected = _output_and_gradient(alone, x[group], valid[group])
         for ours, theirs in zip(found, expected, strict=True):
             torch.testing.assert_close(ours[group], theirs, rtol=1e-9, atol=1e-10)
-    whole(x, Stream(valid))
+    whole(x, Tokens(valid))
     of_batch = {n: t for n, t in whole.tables.items() if "gradient" not in n}
     torch.testing.assert_close({n: ghosts.tables[n] for n in of_batch}, of_batch)
-    for ours, theirs in zip(ghosts.seen, whole.seen, strict=True):
+    for ours, theirs in zip(ghosts.seen(), whole.seen(), strict=True):
         torch.testing.assert_close(ours, theirs)
 
 
@@ -167,5 +171,5 @@ def test_the_gradient_is_that_of_the_function(option, padding):
     x = torch.randn(3, 4, 3, dtype=torch.float64, requires_grad=True)
     valid = torch.arange(4)[None] < torch.tensor([4, 2, 3])[:, None]
     assert torch.autograd.gradcheck(
-        lambda x: norm(x, Stream(valid)) * valid[..., None], x, atol=1e-6, fast_mode=True
+        lambda x: norm(x, Tokens(valid)) * valid[..., None], x, atol=1e-6, fast_mode=True
     )

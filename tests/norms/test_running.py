@@ -6,13 +6,16 @@ import pytest
 import torch
 
 from normlab.config.registry import option_names
-from normlab.norms.base import Clock, RunningNorm, Stream
+from normlab.norms.base import during
 from normlab.norms.make import make_norm
 from normlab.norms.model_norms import ModelNorms, recalibrated
+from normlab.norms.ramp import Clock
+from normlab.norms.running import RunningNorm
+from normlab.norms.tokens import Tokens
 from tests.train.trainers import on_ranks
 
 RUNNING = [n for n in option_names("norm") if isinstance(make_norm(n, 8), RunningNorm)]
-WARMUPS = [n for n in RUNNING if make_norm(n, 8).phases]
+WARMUPS = [n for n in RUNNING if make_norm(n, 8).ramps]
 PAST = 12  # steps: past the end of every warm-up
 VALID = torch.arange(6)[None] < torch.tensor([6, 2, 4, 5])[:, None]
 
@@ -20,14 +23,14 @@ VALID = torch.arange(6)[None] < torch.tensor([6, 2, 4, 5])[:, None]
 def _batch(seed=0):
     generator = torch.Generator().manual_seed(seed)
     x = torch.randn(4, 6, 8, generator=generator, dtype=torch.float64) * 3 + 2
-    return x, Stream(VALID)
+    return x, Tokens(VALID)
 
 
 def _step(norm, step, *, total=PAST, seed=None):
-    x, stream = _batch(step if seed is None else seed)
+    x, tokens = _batch(step if seed is None else seed)
     x.requires_grad_()
     norm.clock = Clock(step, total)
-    y = norm(x, stream) * stream.valid[..., None]
+    y = norm(x, tokens) * tokens.valid[..., None]
     (y * y.detach().cos()).sum().backward()
     return y.detach(), x.grad
 
@@ -48,17 +51,17 @@ def test_frozen_statistics_stay_and_training_computes_what_inference_does(option
     norm = _trained(option, 3)
     norms = _model_norms(norm, freeze_statistics=0.5)
     assert norms.milestones(4)["freeze_statistics"] == 2
-    x, stream = _batch(9)
+    x, tokens = _batch(9)
     moved = []
     for step in (2, 3):
         before = {name: table.clone() for name, table in norm.tables.items()}
         norms.begin_step(step, 4)
-        y = norm.train()(x.requires_grad_(), stream)
+        y = norm.train()(x.requires_grad_(), tokens)
         y[VALID].sum().backward()
         norms.commit()
         moved.append(any(not torch.equal(before[name], t) for name, t in norm.tables.items()))
     assert moved == [True, False]
-    assert torch.equal(y[VALID], norm.eval()(x, stream)[VALID])
+    assert torch.equal(y[VALID], norm.eval()(x, tokens)[VALID])
 
 
 def test_statistics_are_frozen_only_at_a_known_step():
@@ -92,7 +95,7 @@ def test_no_norm_loads_the_compiler_unless_something_is_compiled(monkeypatch):
 
 def test_a_batch_of_one_token_and_a_position_beyond_the_rows_are_refused():
     with pytest.raises(ValueError, match="batch of 1 token"):
-        make_norm("bn", 8)(torch.randn(1, 3, 8), Stream(torch.tensor([[True, False, False]])))
+        make_norm("bn", 8)(torch.randn(1, 3, 8), Tokens(torch.tensor([[True, False, False]])))
     with pytest.raises(ValueError, match="num_positions=4"):
         make_norm("bn_position", 8, num_positions=4).double()(*_batch())
 
@@ -116,7 +119,7 @@ def test_a_warm_up_is_a_share_of_the_run_unless_it_is_given_in_steps(option):
     norm = make_norm(option, 8, warmup_steps=7)
     for step in (7, 8):
         norm.clock = Clock(step, 40)
-        assert norm.during("warmup") == (step == 7)
+        assert during(norm, "warmup") == (step == 7)
     with pytest.raises(ValueError, match=r"norm\.\w+_share=.*budget\.steps.*norm\.\w+_steps"):
         make_norm(option, 8).last_steps(None)
     with pytest.raises(ValueError, match=r"norm\.warmup_share=2\.0"):
@@ -132,7 +135,7 @@ def test_two_forwards_before_one_backward_have_the_gradients_of_each(option):
         norm.load_state_dict(state)
         xs, sums = [_batch(seed)[0].requires_grad_() for seed in (50, 51)], []
         for x in xs:
-            sums.append((norm(x, Stream(VALID)) * VALID[..., None]).square().sum())
+            sums.append((norm(x, Tokens(VALID)) * VALID[..., None]).square().sum())
             if order == "apart":
                 kept = {name: table.clone() for name, table in norm.tables.items()}
                 sums[-1].backward()
@@ -160,12 +163,12 @@ def test_a_saved_norm_resumes_bitwise(option, saved):
 def test_micro_batches_of_an_update_enter_the_statistics_as_one_batch(option, past):
     found = []
     for size in (4, 2):
-        norm, (x, stream) = _trained(option, past), _batch(40)
+        norm, (x, tokens) = _trained(option, past), _batch(40)
         norms = _model_norms(norm)
         norms.begin_step(past + 1, PAST)
         before = [moment.clone() for moment in norm.running_moments()]
-        for part, valid in zip(x.split(size), stream.valid.split(size), strict=True):
-            norm(part.requires_grad_(), Stream(valid)).sum().backward()
+        for part, valid in zip(x.split(size), tokens.valid.split(size), strict=True):
+            norm(part.requires_grad_(), Tokens(valid)).sum().backward()
             torch.testing.assert_close(list(norm.running_moments()), before, rtol=0, atol=0)
         norms.commit()
         found.append([*norm.running_moments(), norm.get_extra_state()])
@@ -187,11 +190,11 @@ def test_two_micro_batches_are_one_batch_to_power_norm_after_its_warm_up(ghost):
     found = []
     for size in (4, 2):
         norm = _trained("pn", 8, backward="paper", ghost=ghost)
-        norms, (x, stream) = _model_norms(norm), _batch(40)
+        norms, (x, tokens) = _model_norms(norm), _batch(40)
         norms.begin_step(9, PAST)
         outputs, grads = [], []
-        for part, valid in zip(x.split(size), stream.valid.split(size), strict=True):
-            y = norm(part.requires_grad_(), Stream(valid)) * valid[..., None]
+        for part, valid in zip(x.split(size), tokens.valid.split(size), strict=True):
+            y = norm(part.requires_grad_(), Tokens(valid)) * valid[..., None]
             (grad,) = torch.autograd.grad((y * part.detach().cos()).sum(), part)
             outputs.append(y.detach())
             grads.append(grad)
@@ -210,20 +213,20 @@ def test_the_backward_pass_of_the_paper_and_of_the_code_agree_in_the_warm_up_onl
 
 
 def test_pn_v_is_batch_norm_of_tokens_whose_mean_is_zero():
-    x, stream = _batch()
+    x, tokens = _batch()
     x = x - x[VALID].mean(0)
-    y = make_norm("pn_v", 8, groups=None).double()(x, stream)
-    torch.testing.assert_close(y, make_norm("bn", 8).double()(x, stream))
+    y = make_norm("pn_v", 8, groups=None).double()(x, tokens)
+    torch.testing.assert_close(y, make_norm("bn", 8).double()(x, tokens))
 
 
 def test_noisy_batch_norm_moves_all_tokens_together_by_step_and_place():
     norm = make_norm("bn_noisy", 8, noise_shift=0.5, noise_scale=1.25).double()
     norm.initialize(torch.Generator().manual_seed(1))
-    plain, (x, stream) = make_norm("bn", 8).double(), _batch()
-    z, moves = plain(x, stream)[VALID], []
+    plain, (x, tokens) = make_norm("bn", 8).double(), _batch()
+    z, moves = plain(x, tokens)[VALID], []
     for step in (1, 2, 1):
         norm.clock = Clock(step)
-        moved = norm(x, stream)[VALID]
+        moved = norm(x, tokens)[VALID]
         scale = moved.std(0) / z.std(0)
         shift = (moved - z * scale).mean(0)
         torch.testing.assert_close(moved, z * scale + shift)
@@ -237,14 +240,14 @@ def test_the_penalty_draws_on_the_batch_and_is_given_once_and_only_in_training()
     norm = make_norm("rbn", 8, penalty_mean=0.5, penalty_var=0.0, momentum=0.25).double()
     norms = _model_norms(norm, make_norm("bn", 8))
     assert norms.penalty() is None
-    x, stream = _batch()
-    norm(x.requires_grad_(), stream)
+    x, tokens = _batch()
+    norm(x.requires_grad_(), tokens)
     penalty = norms.penalty()
     # The batch has entered: of a distance of mu to a running mean of 0, three quarters are left.
     torch.testing.assert_close(penalty, 0.5 * (0.75 * x[VALID].mean(0)).square().sum())
     (grad,) = torch.autograd.grad(penalty, x)
     assert grad[VALID].abs().min() > 0 and not grad[~VALID].any()
-    norm.eval()(x, stream)
+    norm.eval()(x, tokens)
     assert norms.penalty() is None
 
 

@@ -8,9 +8,10 @@ import torch
 import torch.nn.functional as F
 
 from normlab.models.folding import fold
-from normlab.norms.base import Clock, Stream
 from normlab.norms.make import make_norm
 from normlab.norms.model_norms import ModelNorms
+from normlab.norms.ramp import Clock
+from normlab.norms.tokens import Tokens
 from tests.models.small import BOS, PAD, logits, sentences, seq2seq
 
 DIM = 12
@@ -29,7 +30,7 @@ def trained(last, **values):
     norm = make_norm("taper", DIM, **{**STEPS, **values}).double()
     for step in range(1, last + 1):
         norm.clock = Clock(step)
-        norm(batch(step).masked_fill(~VALID[..., None], 1e3), Stream(VALID))
+        norm(batch(step).masked_fill(~VALID[..., None], 1e3), Tokens(VALID))
         if step == 1:
             norm.weight.copy_(torch.linspace(0.5, 2, DIM))
     return norm

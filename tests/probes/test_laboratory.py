@@ -11,9 +11,9 @@ from torch import Tensor, nn
 from normlab.models.layers import initialize
 from normlab.models.recurrent import LstmArchitecture, Recurrent
 from normlab.models.resnet import Convolution
-from normlab.norms.base import Stream
 from normlab.norms.layer import NoNorm
 from normlab.norms.make import make_norm
+from normlab.norms.tokens import Tokens
 from normlab.placements.base import Norms, Residual
 from normlab.probes.activations import (
     Activations,
@@ -200,7 +200,7 @@ def test_a_recurrence_is_seen_at_its_cell_and_at_all_steps_of_its_norms():
     for step in (1, 2):
         cells.clear()
         group.before_forward(step)
-        out = model["recurrent"](torch.randn(4, 3, 3), Stream(valid))
+        out = model["recurrent"](torch.randn(4, 3, 3), Tokens(valid))
         group.before_update(view(step, model))
     row = group.metrics()
     real = torch.cat(cells, 1)[valid].detach()
@@ -366,7 +366,7 @@ def test_the_discrepancy_of_a_model_is_with_the_statistics_before_the_batch():
     before = norm.running_mean.clone(), norm.running_var.clone()
     row = observed(TrainInferenceDiscrepancy(every=1, eps=1e-5), model)
     assert norm.seen is not None
-    gap = norm.seen.mean.flatten() - before[0].flatten()
+    gap = norm.seen().mean.flatten() - before[0].flatten()
     expected = float(gap.norm() / before[1].sqrt().norm())
     assert row["mean/encoder.final"] == pytest.approx(expected)
     sited = [value for name, value in row.items() if name.startswith("mean/")]
@@ -417,10 +417,10 @@ def test_the_gradient_through_statistics_is_that_of_autograd(option: str, paddin
     x = torch.randn(3, 5, 4, dtype=torch.float64, generator=torch.Generator().manual_seed(1))
     valid = torch.arange(5)[None] < torch.tensor([5, 2, 4])[:, None]
     weigh = torch.randn(3, 5, 4, dtype=torch.float64) * valid[..., None]
-    (norm(x, Stream(valid)) * weigh).sum().backward()
+    (norm(x, Tokens(valid)) * weigh).sum().backward()
     assert norm.seen is not None
-    mean = norm.seen.mean.clone().requires_grad_()
-    var = norm.seen.var.clone().requires_grad_()
+    mean = norm.seen().mean.clone().requires_grad_()
+    var = norm.seen().var.clone().requires_grad_()
     plain = norm.weight.detach() * (x - mean) / (var + norm.eps).sqrt() + norm.bias.detach()
     (plain * weigh).sum().backward()
     found = statistics_gradient(norm)
@@ -456,7 +456,7 @@ def test_statistics_gradients_are_of_norms_that_pool_all_tokens_and_have_paramet
 def test_tokens_of_a_statistic(option: str, values: dict, tokens: float):
     norm = make_norm(option, 4, **values)
     valid = torch.arange(5)[None] < torch.tensor([5, 2, 4])[:, None]
-    norm(torch.randn(3, 5, 4), Stream(valid))
+    norm(torch.randn(3, 5, 4), Tokens(valid))
     probe = Padding()
     probe.attach(nn.Sequential(norm))
     seen = view(1, norm)

@@ -7,8 +7,8 @@ import pytest
 import torch
 from torch import nn
 
-from normlab.norms.base import Stream
 from normlab.norms.make import make_norm
+from normlab.norms.tokens import Tokens
 from normlab.probes.base import Probe, StepView
 from normlab.probes.loss import GradNorm, LengthChangeProbe, LossSpikes
 
@@ -93,7 +93,7 @@ def test_statistics_that_no_longer_fit_are_seen():
     for step in range(1, 35):
         x = torch.randn(4, 6, 8, generator=generator) + (3.0 if step > 30 else 0.0)
         probe.before_forward(step)
-        norm(x, Stream(torch.ones(4, 6, dtype=torch.bool)))
+        norm(x, Tokens(torch.ones(4, 6, dtype=torch.bool)))
         one = torch.tensor(1.0)
         probe.before_update(StepView(step, norm, one, one, 0.1, 0.0))
     found = probe.summary()

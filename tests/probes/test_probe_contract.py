@@ -10,8 +10,8 @@ from torch import nn
 
 from normlab.config.folders import CONFIG_DIR
 from normlab.config.registry import instantiate
-from normlab.norms.base import Stream
 from normlab.norms.make import make_norm
+from normlab.norms.tokens import Tokens
 from normlab.probes.base import Probe, ProbeGroup, StepView, Values
 from normlab.probes.sites import Seen
 from tests.models.small import logits, sentences, seq2seq
@@ -149,7 +149,7 @@ def test_a_probe_says_only_where_and_what_it_measures():
     valid = torch.tensor([[True, False]])
     for step, largest in ((1, 9.0), (2, 3.0), (4, 2.0), (6, float("nan"))):
         group.before_forward(step)
-        norm(torch.tensor([[[1.0, -largest, 0.0, 1.0], [50.0, 0.0, 0.0, 1.0]]]), Stream(valid))
+        norm(torch.tensor([[[1.0, -largest, 0.0, 1.0], [50.0, 0.0, 0.0, 1.0]]]), Tokens(valid))
         group.before_update(view(step))
     assert group.summary() == {"stability/s/size": 3.0, "stability/s/size/final": 3.0}
     assert group.notice == "probes that do not apply: none (the model has no norms)"

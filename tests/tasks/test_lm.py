@@ -10,7 +10,7 @@ from normlab.data.vocabulary import DocumentTokenizer
 from normlab.distributed.process_group import Shard
 from normlab.models.decoding import SamplingSettings, continuation
 from normlab.models.text import CausalLM
-from normlab.norms.base import Stream
+from normlab.norms.tokens import Tokens
 from normlab.tasks.lm import LanguageModeling, LengthChange
 from tests.tasks.sentences import SmallDocuments, text_model, values_of
 
@@ -131,7 +131,7 @@ def forced(task, model, prompt, count):
     ids = prompt_ids(task, prompt)
     for _ in range(count):
         row = torch.tensor([ids])
-        logits = model.project(model(row, Stream(torch.ones_like(row, dtype=torch.bool))))[0, -1]
+        logits = model.project(model(row, Tokens(torch.ones_like(row, dtype=torch.bool))))[0, -1]
         logits[[i for i in range(DocumentTokenizer.first_ordinary) if i != EOS]] = -math.inf
         if int(logits.argmax()) == EOS:
             break

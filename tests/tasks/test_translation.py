@@ -13,7 +13,7 @@ from normlab.data.encoded import EncodedPairs, EncodedText
 from normlab.distributed.process_group import Shard
 from normlab.models.decoding import SearchSettings
 from normlab.models.layers import initialize
-from normlab.norms.base import Stream
+from normlab.norms.tokens import Tokens
 from normlab.tasks import base
 from normlab.tasks import translation as module
 from tests.models.small import architecture, norms, placement, unsettle
@@ -53,7 +53,7 @@ def test_a_batch_by_hand(task):
 
 def forced(model, batch):
     """Return teacher-forced log-probabilities [B, P, V], padding included."""
-    source, target = Stream(batch.source_valid), Stream(batch.tgt_valid)
+    source, target = Tokens(batch.source_valid), Tokens(batch.tgt_valid)
     return model.project(model(batch.source, source, batch.tgt_in, target)).log_softmax(-1)
 
 

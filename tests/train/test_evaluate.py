@@ -8,7 +8,7 @@ import torch
 import normlab
 from normlab.config.compose import compose, to_dict
 from normlab.distributed.process_group import Shard
-from normlab.norms.base import running_norms
+from normlab.norms.running import running_norms
 from normlab.train.build import build_evaluator, build_model, build_task
 from normlab.train.evaluate import Weights, whole
 from normlab.train.runtime import Runtime

@@ -8,8 +8,8 @@ import torch
 from normlab.config.compose import compose, to_dict
 from normlab.config.registry import option_names
 from normlab.distributed.process_group import Shard
-from normlab.norms.base import RunningNorm, running_norms
 from normlab.norms.make import make_norm
+from normlab.norms.running import RunningNorm, running_norms
 from normlab.records.record import RunRecord
 from normlab.train import train
 from normlab.train.checkpoint import load_checkpoint

@@ -13,7 +13,7 @@ import normlab
 from normlab.config.compose import to_dict
 from normlab.config.folders import CONFIG_DIR
 from normlab.config.registry import instantiate, option_names
-from normlab.norms.base import running_norms
+from normlab.norms.running import running_norms
 from normlab.probes.base import Probe, ProbeGroup, StepView
 from normlab.train.build import optimizer_kinds
 from normlab.train.checkpoint import load_checkpoint

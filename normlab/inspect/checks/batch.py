@@ -156,7 +156,7 @@ def _in_step(x: Float[Tensor, "B P D"]) -> Float[Tensor, "B P D"]:
     def half(rank: int) -> Tensor:
         norm = new_norm("bn")
         assert isinstance(norm, BatchNorm)
-        norm.summed = partial(summed, rank)
+        norm.pool.summed = partial(summed, rank)
         return run(norm, x.chunk(2)[rank])
 
     with ThreadPoolExecutor(2) as pool:

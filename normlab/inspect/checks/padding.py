@@ -52,7 +52,8 @@ def _batch_moments(padded: Float[Tensor, " P"], padding: str) -> tuple[float, fl
     valid = (torch.arange(len(padded)) < len(FIVE))[None]
     run(norm, padded[None, :, None].expand(-1, -1, WIDTH), valid)
     assert isinstance(norm, BatchNorm) and norm.seen is not None
-    return float(norm.seen.mean.flatten()[0]), float(norm.seen.var.flatten()[0])
+    found = norm.seen()
+    return float(found.mean.flatten()[0]), float(found.var.flatten()[0])
 
 
 @question("padding.spares", of="claim")

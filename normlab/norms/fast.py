@@ -1,0 +1,104 @@
+"""Faster kernels for norms, by exact class: a subclass never meets its parent's.
+
+Each computes what the norm's `formula` does (`tests/norms/test_fast.py`), and returns None where it
+does not apply.
+"""
+
+from collections.abc import Callable
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import torch
+import torch.nn.functional as F
+from jaxtyping import Float
+from torch import Tensor
+
+from normlab.norms.moments import Moments, unchanged, widen
+from normlab.norms.tokens import Tokens
+
+if TYPE_CHECKING:
+    from normlab.norms.base import Norm
+    from normlab.norms.batch import BatchNorm
+    from normlab.norms.layer import LayerNorm
+    from normlab.norms.rms import RMSNorm
+
+FAST: dict[type, Callable[[Any, Tensor, Tokens], Tensor | None]] = {}
+
+
+def kernel_of(norm: type) -> Callable[[Any], Any]:
+    """Register a function as the kernel of one class of norms."""
+
+    def register(function: Callable[[Any, Tensor, Tokens], Tensor | None]) -> Any:
+        FAST[norm] = function
+        return function
+
+    return register
+
+
+def output(norm: "Norm", x: Float[Tensor, "B P D"], tokens: Tokens) -> Tensor | None:
+    """Return the norm's output, computed by its kernel; None if there is none that applies."""
+    kernel = FAST.get(type(norm))
+    return None if kernel is None else kernel(norm, x, tokens)
+
+
+def layer_norm(norm: "LayerNorm", x: Tensor, tokens: Tokens) -> Tensor | None:
+    """Layer norm by torch, unless its gradient is another."""
+    if norm.detach != "none":
+        return None
+    wide, weight, bias = widen(x, norm.weight, norm.bias)
+    return F.layer_norm(wide, (norm.dim,), weight, bias, norm.eps).to(x.dtype)
+
+
+def rms_norm(norm: "RMSNorm", x: Tensor, tokens: Tokens) -> Tensor | None:
+    """RMS norm by torch, if eps is in the root and all features count."""
+    if not norm.eps_inside or norm.share < 1:
+        return None
+    wide, gain = widen(x, norm.gain)
+    return F.rms_norm(wide, (norm.dim,), gain, norm.eps).to(x.dtype)
+
+
+def batch_norm(norm: "BatchNorm", x: Tensor, tokens: Tokens) -> Tensor | None:
+    """Batch norm by torch, if all real tokens of one process share their statistics."""
+    pool, count = norm.pool, tokens.known(x)
+    (wide,) = widen(x)
+    weight, bias = norm.weight.to(wide), norm.bias.to(wide)
+    mean, var = norm.running_mean[0], norm.running_var[0]
+    if norm.regime == "running":
+        y = F.batch_norm(_image(wide.flatten(0, 1)), mean, var, weight, bias, False, 0.0, norm.eps)
+        return _tokens(y).view(x.shape).to(x.dtype)
+    if count is None or count < 2 or not pool.plain or norm.padding == "fill":
+        return None
+    if pool.over_group is not unchanged or pool.divided:
+        return None
+    packed = tokens.pack(wide)
+    enters = norm.regime == "train" and not norm.watchers and not norm.by_position
+    enters = enters and norm.unbiased and mean.dtype == wide.dtype
+    if enters:  # torch's running variance is the unbiased one
+        y, *found = torch.ops.aten._native_batch_norm_legit(
+            _image(packed), weight, bias, mean, var, True, norm.momentum, norm.eps
+        )
+        norm.seen, norm.seen_from = partial(moments, *found, norm.eps, count), 0
+    else:
+        y, *found = torch.ops.aten._native_batch_norm_legit.no_stats(
+            _image(packed), weight, bias, True, 0.0, norm.eps
+        )
+        mean, inverse = found
+        norm.see(moments(mean, inverse, norm.eps, count))
+    return tokens.unpack(_tokens(y).to(x.dtype), x.shape)
+
+
+def _image(tokens: Float[Tensor, "N D"]) -> Float[Tensor, "1 D N 1"]:
+    """View tokens as the pixels of an image whose channels come last: no copy."""
+    return tokens[None, :, None].permute(0, 3, 1, 2)
+
+
+def _tokens(image: Float[Tensor, "1 D N 1"]) -> Float[Tensor, "N D"]:
+    return image.permute(0, 2, 3, 1)[0, :, 0]
+
+
+@torch.no_grad()
+def moments(mean: Tensor, inverse: Tensor, eps: float, count: int) -> Moments:
+    """Return the moments `[1, D]` of a batch, given the inverse of its deviation."""
+    var = (inverse.square().reciprocal() - eps).clamp_(min=0)
+    counted = mean.new_full((1, 1), count)
+    return Moments(mean[None].detach(), var[None].detach(), counted, counted)

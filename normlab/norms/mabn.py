@@ -1,0 +1,144 @@
+"""MABN: moving average batch norm (Yan et al. 2020)."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+import torch
+from jaxtyping import Bool, Float
+from torch import Tensor
+
+from normlab.norms.base import during
+from normlab.norms.gradient import projected
+from normlab.norms.moments import Moments
+from normlab.norms.ramp import Ramp
+from normlab.norms.square import GradientNorm
+from normlab.norms.window import Window
+
+Rows = Float[Tensor, "G D"]
+Multiple = Callable[[Rows], Rows]
+_CLIP = 5.0  # the correction of MABN and Unified Norm lies between 1/5 and 5
+
+
+class Entry(NamedTuple):
+    """How a batch, or each of its G ghost batches, enters the windows.
+
+    `slot` is its row in the windows, `stored` the mean square that goes there, and `square` the
+    mean square to divide by. If `full`, moments come from the windows, and the warm-up has ended.
+    """
+
+    slot: int
+    full: bool
+    outlier: Bool[Tensor, "G 1"]
+    stored: Rows
+    square: Rows
+
+
+@dataclass(eq=False, repr=False, kw_only=True)
+class MovingAverageBatchNorm(GradientNorm):
+    """MABN: divides by the root mean square over a window of batches (Yan et al. 2020).
+
+        y = weight r z + bias        dz' = dz - z mean over the window of mean(dz z)
+        r = sqrt((square + eps) / (running square + eps)), clipped to 1/5 and 5
+
+    with the running square from before the batch. In the warm-up, and until the window is full, the
+    moments are the batch's own; r is 1 until `correction_share` of the run has passed.
+
+    The norm subtracts no mean. Instead, with `center_weights`, each weight row of the linear layers
+    before it is centered (`normlab.models.seq2seq.Layer._center`).
+    """
+
+    window: int
+    correction_share: float
+    correction_steps: int | None
+    center_weights: bool = False
+    squares: Tensor = field(init=False)
+    gradient_moments: Tensor = field(init=False)
+    last: Entry = field(init=False)  # the entry of the latest batch
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.ramps += (Ramp("correction", self.correction_share, self.correction_steps),)
+        self.register_buffer("squares", torch.zeros(self.window, self.dim))
+        self.register_buffer("gradient_moments", torch.zeros(self.window, self.dim))
+
+    def last_steps(self, total: int | None) -> dict[str, int]:
+        warmup, correction = super().last_steps(total).values()
+        return {"warmup": warmup, "correction": max(correction, warmup)}
+
+    def training_formula(self, x: Tensor, mean: Tensor, var: Tensor) -> Tensor:
+        """Divide by the window's square, project its moment out of the gradient, and correct."""
+        with torch.no_grad():
+            entry = self.entry(var.flatten(0, -2))
+            r = self.correction(entry).view_as(mean).to(x)
+        z = self.formula(x, mean, entry.square.view_as(mean).to(x))
+        if torch.is_grad_enabled():
+            z = projected(z, self.gradient(entry))
+        return self.corrected(z, r)
+
+    def corrected(self, z: Tensor, r: Tensor) -> Tensor:
+        """Return the normalized values, given the correction `r` of each group."""
+        return z * r
+
+    def entry(self, newest: Rows) -> Entry:
+        """Return the entry of the next batch, given its mean square."""
+        window = Window(self.squares)
+        slot = window.slot(self.batches)
+        full = window.full(self.batches) and not during(self, "warmup")
+        windows = window.with_newest(newest, slot)
+        outlier = self.outliers(windows)
+        by_window = self.average(windows).to(newest) if full else newest
+        square = torch.where(outlier, newest, by_window)
+        return Entry(slot, full, outlier, torch.where(outlier, self.running_square, newest), square)
+
+    def average(self, windows: Float[Tensor, "G K D"]) -> Rows:
+        """Return the mean square of each window."""
+        return windows.mean(1)
+
+    def outliers(self, windows: Float[Tensor, "G K D"]) -> Bool[Tensor, "G 1"]:
+        """Return, for each ghost batch, whether the windows leave it out."""
+        return windows.new_zeros(len(windows), 1, dtype=torch.bool)
+
+    def correction(self, entry: Entry) -> Rows:
+        """Return `r`, which is 1 for an outlier."""
+        r = torch.ones_like(entry.square)
+        if not during(self, "correction"):
+            running = self.running_square.to(entry.square)
+            r = ((entry.square + self.eps) / (running + self.eps)).sqrt().clamp(1 / _CLIP, _CLIP)
+        return torch.where(entry.outlier, 1.0, r)
+
+    def update(self, found: Moments, first: int = 0) -> None:
+        self.last = entry = self.entry(self.entering(found.count, found.var))
+        self.batches += 1
+        self.squares[entry.slot] = entry.stored[0]
+        self.running_square.lerp_(self.entering(found.count, entry.square), self.momentum)
+
+    def gradient(self, entry: Entry) -> Callable[[Tensor, Tensor], Tensor]:
+        """Return the backward pass of z: it subtracts a multiple of z and records the moment."""
+        trains, counted = self.regime == "train", self.counted
+        multiple = self.multiple(entry)
+
+        def backward(g: Tensor, z: Tensor) -> Tensor:
+            mean, tokens = counted.mean(g * z, counted.var_count, by=self.pool.over_group)
+            out = multiple(mean.flatten(0, -2).to(self.gradient_moments)).view_as(mean).to(g)
+            if trains:
+                self.see_gradient(mean, tokens)
+            return torch.addcmul(g, out, z, value=-1)
+
+        return backward
+
+    def multiple(self, entry: Entry) -> Multiple:
+        """Return a function of this batch's moment, mean(dz z): the multiple of z to subtract.
+
+        It is the mean of the window once that is full, as of the forward pass; else the moment.
+        """
+        window = Window(self.gradient_moments).frozen()
+
+        def multiple(newest: Rows) -> Rows:
+            return window.with_newest(newest, entry.slot).mean(1) if entry.full else newest
+
+        return multiple
+
+    def enter_gradient(self, found: Moments) -> None:
+        moment = self.gradient_moments[self.last.slot]
+        moment.copy_(torch.where(found.count > 0, found.mean.to(moment), moment)[0])

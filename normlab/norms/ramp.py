@@ -1,0 +1,31 @@
+"""How long a phase of a run lasts: a share of its steps, or a number of steps."""
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from normlab.errors import UserError
+
+
+class Clock(NamedTuple):
+    """The current step of a run (from 1; 0 outside a run), and the number of steps if known."""
+
+    step: int = 0
+    total: int | None = None
+
+
+@dataclass(frozen=True)
+class Ramp:
+    """The length of a phase: `share` of the run's steps unless `steps` are given."""
+
+    name: str
+    share: float
+    steps: int | None
+
+    def length(self, total: int | None) -> int:
+        """Return the length in steps; UserError if that needs `total` but it is None."""
+        if self.steps is None and total is None:
+            raise UserError(
+                f"norm.{self.name}_share={self.share} needs budget.steps: set it, or "
+                f"norm.{self.name}_steps"
+            )
+        return round(self.share * total) if self.steps is None and total else self.steps or 0

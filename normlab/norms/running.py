@@ -1,0 +1,263 @@
+"""Norms that use batch statistics in training, and running statistics at inference."""
+
+from abc import abstractmethod
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from copy import deepcopy
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any, ClassVar, Literal
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from normlab.distributed.process_group import world
+from normlab.errors import UserError
+from normlab.norms import fast
+from normlab.norms.base import Affine, Norm
+from normlab.norms.moments import Moments, Pool, Values, widen
+from normlab.norms.ramp import Clock
+from normlab.norms.tokens import ALL, Tokens
+
+EvalStats = Literal["running", "batch", "recalibrated"]
+
+
+class Update:
+    """What a norm has measured in an update and enters into its tables at the end of it.
+
+    Outside of a run nothing waits: moments enter at once.
+    """
+
+    def __init__(self) -> None:
+        self.begun = False
+        self.waiting: dict[Callable[[Moments], None], list[Moments]] = {}
+
+    def begin(self) -> None:
+        """Let moments wait from now on."""
+        self.begun, self.waiting = True, {}
+
+    def add(self, enter: Callable[[Moments], None], found: Moments) -> None:
+        """Call `enter` with the moments now, or at the end with those of the whole update."""
+        if self.begun:
+            self.waiting.setdefault(enter, []).append(found)
+        else:
+            enter(found)
+
+    def commit(self) -> None:
+        """Enter what has waited, the moments of all micro-batches pooled as one batch."""
+        waiting, self.begun, self.waiting = self.waiting, False, {}
+        for enter, batches in waiting.items():
+            found = batches[0]
+            if batches[1:]:
+                sums = torch.stack([moments.sums() for moments in batches]).sum(0)
+                found = Moments.pooled(sums, found.mean.dtype)
+            enter(found)
+
+
+@dataclass(eq=False, repr=False, kw_only=True)
+class BatchStatistics(Norm):
+    """A norm whose statistics in training are those of the batch.
+
+    `formula` normalizes, in training and at inference. A norm that differs in training overrides
+    `training_formula` and says so. Both take plain tensors: `x` is `[N, D]`, the real tokens of the
+    batch, or `[B, P, D]`; `mean` and `var` have the same number of dimensions and broadcast.
+
+    `eval_stats` names the statistics for eval mode. With `sync`, batch statistics span all
+    processes. `ghost` is the number of sequences per ghost batch; None for the whole batch.
+    """
+
+    dim: int = field(kw_only=False)
+    eps: float
+    momentum: float
+    affine: Affine
+    eval_stats: EvalStats
+    sync: bool
+    padding: Any  # which tokens count: a Literal in each subclass
+    ghost: int | None = None
+
+    def __post_init__(self) -> None:
+        super().__init__(self.dim, scale=bool(self.affine), shift=self.affine is True)
+        self.pool = Pool(self.pools, self.ghost, self.sync)
+        self.frozen = False  # training uses running statistics; gain and shift still learn
+
+    def prepare(self, x: Float[Tensor, "B P D"]) -> Float[Tensor, "B P D"]:
+        """Return the values to take statistics of and to normalize: `x` itself."""
+        return x
+
+    @abstractmethod
+    def formula(self, x: Tensor, mean: Tensor, var: Tensor) -> Tensor:
+        """Normalize `x`, without gain and shift."""
+
+    def training_formula(self, x: Tensor, mean: Tensor, var: Tensor) -> Tensor:
+        """Normalize a training batch: as `formula`, unless a norm's paper says otherwise."""
+        return self.formula(x, mean, var)
+
+    def output(self, z: Tensor, x: Tensor) -> Tensor:
+        """Return the norm's output, given the normalized and the prepared values."""
+        return self.gain_and_shift(z)
+
+    def moments(self, values: Values) -> Moments:
+        """Return the statistics of each group of a batch."""
+        return self.pool.moments(values)
+
+    def rows_of(self, start: int, length: int) -> slice:
+        """Return the rows of the statistics for `length` positions starting at `start`."""
+        return slice(0, 1)
+
+    @property
+    def regime(self) -> Literal["train", "batch", "running"]:
+        """The statistics in use: the batch's (updating the tables or not), or the running ones."""
+        if self.training:
+            return "running" if self.frozen else "train"
+        return "batch" if self.eval_stats == "batch" else "running"
+
+    @property
+    def batch_independent(self) -> bool:
+        return self.eval_stats != "batch"
+
+    @property
+    def sees_future(self) -> bool:
+        return "position" in self.pools and not self.batch_independent
+
+
+@dataclass(eq=False, repr=False, kw_only=True)
+class RunningNorm(BatchStatistics):
+    """A norm that remembers its statistics from batch to batch, in tables.
+
+    A subclass registers its tables as persistent buffers, and says what `running_moments` they
+    stand for and how a batch's moments `enter` them. `momentum` is the weight of the newest batch,
+    as in torch. What must wait for the other micro-batches of an update waits in `pending` until
+    the training loop calls `pending.commit`.
+    """
+
+    foldable: ClassVar[bool] = True
+    once_an_update: ClassVar[bool] = False
+    """Whether moments from all calls of an update enter the tables together at its end; those of
+    recurrent positions that share a row always do."""
+    fewest: ClassVar[int] = 2  # values needed: two for a variance, one for a mean square
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.batches = 0  # updates that have entered the tables; only `SquareNorm` counts them
+        self.pending = Update()
+        self.seen: Callable[[], Moments] | None = None  # those of the last training batch
+        self.seen_from = 0  # the row that they start at
+        self.watchers: list[Callable[[Moments, int], None]] = []  # called with each batch's moments
+
+    def forward(self, x: Float[Tensor, "B P D"], tokens: Tokens = ALL) -> Float[Tensor, "B P D"]:
+        """Normalize `x` with batch statistics or running statistics, depending on `regime`.
+
+        Raises UserError for a batch with too few tokens, or more positions than the tables have.
+        """
+        rows = self.rows_of(tokens.start, x.shape[1])
+        tokens = ALL if self.padding == "include" else tokens
+        if (quick := fast.output(self, x, tokens)) is not None:
+            return quick
+        wide = self.prepare(*widen(x))
+        if self.regime == "running":
+            mean, var = (moment[rows].to(wide) for moment in self.running_moments())
+            return self.output(self.formula(wide, mean, var), wide).to(x.dtype)
+        require_tokens(self, tokens.known(x))
+        values = self.pool.cut(wide, tokens, self.padding)
+        found = self.moments(values)
+        here = found.at(values.x.shape[-2]) if self.pool.rows > 1 else found
+        z = self.training_formula(values.x, here.mean, here.var)
+        y = self.output(z, values.x)
+        self.see(found, rows.start)
+        return self.pool.join(y, tokens, like=x)
+
+    @abstractmethod
+    def running_moments(self) -> tuple[Tensor, Tensor]:
+        """Return the mean and variance used at inference, `[rows, columns]` each."""
+
+    @abstractmethod
+    def enter(self, rows: slice, mean: Tensor, var: Tensor, share: Tensor) -> None:
+        """Move table rows towards a mean and a variance by the fraction `share`, from 0 to 1."""
+
+    @property
+    def tables(self) -> dict[str, Tensor]:
+        """The running statistics by name: the buffers themselves, not copies."""
+        constants = self._non_persistent_buffers_set
+        return {name: table for name, table in self.named_buffers() if name not in constants}
+
+    @torch.no_grad()
+    def see(self, groups: Moments, first: int = 0) -> None:
+        """Pool the groups' moments; pass them to watchers and to the table rows from `first` on."""
+        found = self.pool.whole(groups)
+        for watcher in self.watchers:
+            watcher(found, first)
+        if self.regime == "train":
+            self.seen, self.seen_from = partial(Moments, *found), first
+            if self.once_an_update or (self.by_position and self.pool.rows == 1):
+                self.pending.add(self.update, found)
+            else:
+                self.update(found, first)
+
+    def update(self, found: Moments, first: int = 0) -> None:
+        """Update the table rows from `first` on where the batch has enough values."""
+        mean, var = self.estimates(found)
+        share = self.momentum * (found.count >= self.fewest).to(mean)
+        self.enter(slice(first, first + mean.shape[0]), mean, var, share)
+
+    def estimates(self, found: Moments) -> tuple[Tensor, Tensor]:
+        """Return the mean and variance to update the tables with, `[rows, columns]` each."""
+        mean, _ = self.running_moments()
+        return found.mean.to(mean), found.var.to(mean)
+
+    def batch_divisor(self) -> Tensor | None:
+        """Return the deviation `[columns]` that divided the last training batch.
+
+        None if there is no such single deviation (ghost batches, batch renorm, RepBN).
+        """
+        return None
+
+    def get_extra_state(self) -> Tensor:
+        """Return step, number of steps (-1 if unknown) and `batches`, as an integer tensor."""
+        step, total = self.clock
+        return torch.tensor([step, -1 if total is None else total, self.batches])
+
+    def set_extra_state(self, state: Tensor) -> None:
+        step, total, self.batches = (int(number) for number in state.tolist())
+        self.clock = Clock(step, None if total < 0 else total)
+
+
+def require_tokens(norm: RunningNorm, known: int | None) -> None:
+    """Raise UserError if a single process trains a norm on a batch with too few tokens."""
+    fewest = 1 if norm.by_position or "position" not in norm.pools else norm.fewest
+    if norm.training and known is not None and known < fewest and world().size == 1:
+        raise UserError(
+            f"{type(norm).__name__} cannot train on a batch of {known} token(s): "
+            f"it needs at least {('one', 'two')[fewest - 1]}; raise batch_size or max_tokens"
+        )
+
+
+def running_norms(model: nn.Module) -> list[RunningNorm]:
+    """Return the model's norms that keep running statistics."""
+    return [module for module in model.modules() if isinstance(module, RunningNorm)]
+
+
+@contextmanager
+def normalized_by(model: nn.Module, eval_stats: EvalStats) -> Iterator[None]:
+    """Put the model in eval mode, with its norms using batch statistics or running statistics.
+
+    With `batch` the model computes the same as in training, but without dropout and without
+    updating the tables. All modes are restored on exit.
+    """
+    with ExitStack() as stack:
+        for module in model.modules():
+            stack.callback(setattr, module, "training", module.training)
+        for norm in running_norms(model):
+            stack.callback(setattr, norm, "eval_stats", norm.eval_stats)
+            norm.eval_stats = eval_stats
+        model.eval()
+        yield
+
+
+@contextmanager
+def statistics_kept(model: nn.Module) -> Iterator[None]:
+    """Restore the running statistics of the model's norms on exit."""
+    with ExitStack() as stack:
+        for norm in running_norms(model):
+            stack.callback(norm.load_state_dict, deepcopy(norm.state_dict()))
+        yield

@@ -1,0 +1,112 @@
+"""Norms that divide by a root mean square of the batch and subtract no mean; PN-V."""
+
+from dataclasses import dataclass, field
+from typing import ClassVar, Literal
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from normlab.norms.base import require_divisor, uncompiled
+from normlab.norms.moments import Axis, Moments, Values
+from normlab.norms.ramp import Ramp
+from normlab.norms.running import RunningNorm
+
+SquarePadding = Literal["exclude", "include", "forward"]
+
+
+@dataclass(eq=False, repr=False, kw_only=True)
+class SquareNorm(RunningNorm):
+    """A norm that divides by the batch's root mean square or, at inference, by the running one.
+
+    The mean is 0 and `var` the mean square. With `groups`, each group of a token's features is
+    first divided by its own root mean square (as in the appendix of the PowerNorm paper and all of
+    its code), so inference is not affine. `padding` chooses which tokens count: `exclude` only real
+    tokens, `include` all tokens, and `forward` real tokens in the forward pass but all in the
+    gradient moment, as in published code.
+    """
+
+    pools: ClassVar[frozenset[Axis]] = frozenset({"batch", "position"})
+    once_an_update: ClassVar[bool] = True
+    fewest: ClassVar[int] = 1
+
+    padding: SquarePadding
+    groups: int | None = field(init=False, default=None)
+    warmup_share: float
+    warmup_steps: int | None
+    running_square: Tensor = field(init=False)
+    counted: Values = field(init=False)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        require_divisor(self.groups or 1, self.dim)
+        self.ramps = (Ramp("warmup", self.warmup_share, self.warmup_steps),)
+        self.register_buffer("running_square", torch.ones(1, self.dim))
+
+    forward = uncompiled(RunningNorm.forward)
+
+    def prepare(self, x: Float[Tensor, "B P D"]) -> Float[Tensor, "B P D"]:
+        """Scale each feature group of each token to a mean square of 1."""
+        if self.groups is None:
+            return x
+        grouped = x.unflatten(-1, (self.groups, -1))
+        square = grouped.square().mean(-1, keepdim=True)
+        return (grouped * (square + self.eps).rsqrt()).flatten(-2)
+
+    def formula(self, x: Tensor, mean: Tensor, var: Tensor) -> Tensor:
+        return x * (var + self.eps).rsqrt()
+
+    def moments(self, values: Values) -> Moments:
+        self.counted = values._replace(x=values.count)  # for the moment of the gradient
+        with torch.set_grad_enabled(self.exact_gradient and torch.is_grad_enabled()):
+            squares = values.clear(values.x.square())
+            square, count = values.mean(squares, values.count, by=self.pool.over_group)
+        return Moments(torch.zeros_like(square), square, count, count)
+
+    def entering(self, count: Tensor, square: Tensor) -> Float[Tensor, "1 D"]:
+        """Return the batch's mean square, or the running one if the batch has no tokens."""
+        return torch.where(count > 0, square.to(self.running_square), self.running_square)
+
+    def update(self, found: Moments, first: int = 0) -> None:
+        """Move the running mean square towards a batch's.
+
+        In the warm-up it is first set to the average over all batches, as in the authors' code.
+        """
+        self.batches += 1
+        step, total = self.clock
+        square = self.entering(found.count, found.var)
+        if step == 0 or step < self.last_steps(total)["warmup"]:
+            self.running_square.lerp_(square, 1 / self.batches)
+        self.running_square.lerp_(square, self.momentum)
+
+    def running_moments(self) -> tuple[Tensor, Tensor]:
+        return torch.zeros_like(self.running_square), self.running_square
+
+    def enter(self, rows: slice, mean: Tensor, var: Tensor, share: Tensor) -> None:
+        self.running_square[rows].lerp_(var, share)
+
+
+class GradientNorm(SquareNorm):
+    """A norm that projects a moment out of its gradient, and remembers it."""
+
+    exact_gradient: ClassVar[bool] = False
+
+    @torch.no_grad()
+    def see_gradient(self, mean: Tensor, count: Tensor) -> None:
+        """Enter a training batch's gradient moment now or at the update's end."""
+        found = self.pool.whole(Moments(mean, torch.zeros_like(mean), count, count))
+        self.pending.add(self.enter_gradient, found)
+
+    def enter_gradient(self, found: Moments) -> None:
+        """Enter the last batch's gradient moment into the tables, unless it had no tokens."""
+        raise NotImplementedError
+
+
+@dataclass(eq=False, repr=False, kw_only=True)
+class PowerNormV(SquareNorm):
+    """PN-V (Shen et al. 2020): divides by the batch's root mean square, with exact gradients.
+
+    The authors published no code for it. With `padding=forward` it is the same as with `exclude`.
+    """
+
+    groups: int | None
