@@ -20,7 +20,7 @@ from normlab.any_model.movement import over, percent, rms
 from normlab.config.compose import compose, to_dict
 from normlab.errors import UserError
 from normlab.inspect.question import Finding, Findings, Question, questions
-from normlab.models.attention import AttentionCore
+from normlab.models.attention import AttentionCore, visible_keys
 from normlab.models.base import stacks
 from normlab.norms.running import normalized_by, running_norms
 from normlab.placements.base import Residual
@@ -220,9 +220,9 @@ class Pass:
     def attentions(self) -> dict[str, Attention]:
         """The inputs of each attention; the mask of real queries comes from the residual."""
         found: dict[str, Attention] = {}
-        for name, [*_, ((query, key, _, visible), _)] in self.calls["attention"].items():
+        for name, [*_, ((query, key, _, *mask), _)] in self.calls["attention"].items():
             (x, tokens, *_), _ = self.calls["residual"][name][-1]
-            found[name] = Attention(query, key, visible, tokens.real(x))
+            found[name] = Attention(query, key, visible_keys(query, *mask), tokens.real(x))
         return found
 
 

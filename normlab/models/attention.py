@@ -26,7 +26,6 @@ import torch
 import torch.nn.functional as F
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
-from torch.autograd.function import once_differentiable
 
 from normlab.dropout import Dropout
 from normlab.errors import UserError
@@ -41,34 +40,6 @@ from normlab.norms.tokens import Tokens
 from normlab.placements.base import Site
 
 _COSINES = 10.0
-
-
-class _Weights(torch.autograd.Function):
-    """softmax(scale * scores) over visible keys in float32, which is also faster for short rows.
-
-    A hidden key has weight 0 and so gets no gradient; the backward pass needs no mask.
-    """
-
-    @staticmethod
-    def forward(ctx: Any, scores: Tensor, scale: float, visible: Tensor | None) -> Tensor:
-        if visible is None:
-            wide = scale * scores.to(torch.promote_types(scores.dtype, torch.float32))
-        else:  # add a float32 table, because `masked_fill` is slow with a broadcast mask
-            hidden = torch.where(visible, 0.0, float("-inf"))
-            wide = torch.add(hidden, scores, alpha=scale)
-        weights = wide.softmax(-1).to(scores.dtype)
-        ctx.save_for_backward(weights)
-        ctx.scale = scale
-        return weights
-
-    @staticmethod
-    @once_differentiable
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None]:
-        (weights,) = ctx.saved_tensors
-        wide = weights.to(torch.promote_types(weights.dtype, torch.float32))
-        pull = ctx.scale * wide * grad
-        slope = torch.addcmul(pull, wide, pull.sum(-1, keepdim=True), value=-1)
-        return slope.to(grad.dtype), None, None
 
 
 class AttentionCore(nn.Module):
@@ -88,22 +59,33 @@ class AttentionCore(nn.Module):
         key: Float[Tensor, "B H S K"],
         value: Float[Tensor, "B H S K"],
         visible: Bool[Tensor, "..."] | None,
+        causal: bool = False,
     ) -> Float[Tensor, "B H P K"]:
         """Return the values averaged with the attention weights.
 
         `visible` is True where a query may attend to a key, and broadcasts to `B H P S`; None lets
-        every query attend to every key.
+        every query attend to every key, or to the keys up to its own position if `causal`.
         """
         if not query.is_cpu and self.cap is None:
             rate = self.dropout.p if self.training else 0.0
             return F.scaled_dot_product_attention(
-                query, key, value, attn_mask=visible, dropout_p=rate
+                query, key, value, attn_mask=visible, dropout_p=rate, is_causal=causal
             )
-        scores, scale = query @ key.transpose(-1, -2), query.shape[-1] ** -0.5
-        if self.cap is not None:
-            scores, scale = soft_cap(scores * scale, self.cap), 1.0
-        weights = _Weights.apply(scores, scale, visible)
-        return self.dropout(weights) @ value
+        scores = soft_cap((query @ key.transpose(-1, -2)) * query.shape[-1] ** -0.5, self.cap)
+        wide = scores.to(torch.promote_types(scores.dtype, torch.float32))
+        if (mask := visible_keys(query, visible, causal)) is not None:
+            wide = wide.masked_fill(~mask, float("-inf"))
+        return self.dropout(wide.softmax(-1).to(value.dtype)) @ value
+
+
+def visible_keys(
+    query: Float[Tensor, "B H P K"], visible: Bool[Tensor, "..."] | None, causal: bool = False
+) -> Bool[Tensor, "..."] | None:
+    """Return the mask of an `AttentionCore` called with these arguments."""
+    if not causal:
+        return visible
+    size = query.shape[-2]
+    return torch.ones(size, size, dtype=torch.bool, device=query.device).tril()
 
 
 class HeadNorm(nn.Module):
@@ -175,9 +157,10 @@ class Attention(nn.Module):
         key: Float[Tensor, "B H S K"],
         value: Float[Tensor, "B H S K"],
         visible: Bool[Tensor, "..."] | None,
+        causal: bool = False,
     ) -> Float[Tensor, "B P D"]:
         """Return the attention output with the heads concatenated."""
-        return self.core(query, key, value, visible).transpose(1, 2).flatten(2)
+        return self.core(query, key, value, visible, causal).transpose(1, 2).flatten(2)
 
     def project_mix(self, mixed: Float[Tensor, "B P D"], tokens: Tokens) -> Float[Tensor, "B P D"]:
         """Apply the output projection and the norms before and after it."""
@@ -220,14 +203,14 @@ class SelfAttention(Attention):
         With a cache, `x` is the next position and attends to all cached positions and itself.
         """
         query, key, value = self.project(x, tokens)
+        visible, causal = tokens.keys, self.causal
         if cache is not None:
             query, key, value, visible = cache.extended(query, key, value)
-        elif self.causal:  # padding comes last, so no real position sees it
-            size = x.shape[1]
-            visible = torch.ones(size, size, dtype=torch.bool, device=x.device).tril()
-        else:
-            visible = tokens.keys
-        return self.project_mix(self.mix(query, key, value, visible).view(x.shape), tokens)
+            causal = False
+        elif causal:
+            visible = None  # padding comes last, so no real position sees it
+        mixed = self.mix(query, key, value, visible, causal)
+        return self.project_mix(mixed.view(x.shape), tokens)
 
 
 class CrossAttention(Attention):

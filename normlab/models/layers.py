@@ -209,7 +209,8 @@ class StreamEmbedding(nn.Module):
         x = self.tokens(ids) * self.scale
         if self.positions is not None:
             x = x + self.positions.weight[tokens.start : end]
-        x = (x if added is None else x + added) * tokens.real(ids)[..., None]
+        x = x if added is None else x + added
+        x = x if tokens.valid is None else x * tokens.valid[..., None]
         return self.dropout(self.norm(x, tokens))
 
 

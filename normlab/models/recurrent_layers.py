@@ -26,6 +26,7 @@ from torch import Tensor, nn
 from normlab.errors import UserError
 from normlab.models.layers import orthogonal_, xavier_
 from normlab.norms.base import Norm
+from normlab.norms.running import RunningNorm
 from normlab.norms.tokens import Tokens
 from normlab.placements.base import Norms
 
@@ -115,6 +116,8 @@ class CellNorms:
             norm.forgo_shift()
         if not self.takes_sequence(place, norm):
             norm.by_position = True
+            if isinstance(norm, RunningNorm):
+                norm.pool.one_position = True
         return norm
 
     def inside(self, part: str) -> "CellNorms":

@@ -133,7 +133,7 @@ class MaskedLM(nn.Module):
         masked = torch.zeros_like(places, dtype=torch.bool)
         masked.view(-1).index_fill_(0, real, True)
         chosen = x.gather(1, places.unsqueeze(-1).expand(-1, -1, x.shape[-1]))
-        hidden = self.token_norm(F.gelu(self.token_head(chosen)), Tokens(masked))
+        hidden = self.token_norm(F.gelu(self.token_head(chosen)), Tokens(masked, rows=real))
         hidden = hidden.flatten(0, 1).index_select(0, real)
         output = self.output
         table = self.encoder.embedding.tokens.table if output is None else output.weight

@@ -12,6 +12,7 @@ import torch
 import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor
+from torch.autograd.function import once_differentiable
 
 from normlab.norms.moments import Moments, unchanged, widen
 from normlab.norms.tokens import Tokens
@@ -54,7 +55,42 @@ def rms_norm(norm: "RMSNorm", x: Tensor, tokens: Tokens) -> Tensor | None:
     if not norm.eps_inside or norm.share < 1:
         return None
     wide, gain = widen(x, norm.gain)
-    return F.rms_norm(wide, (norm.dim,), gain, norm.eps).to(x.dtype)
+    return root_mean_square(wide, gain, norm.eps).to(x.dtype)
+
+
+def root_mean_square(x: Tensor, weight: Tensor | None, eps: float) -> Tensor:
+    """Return `weight x / sqrt(mean(x^2) + eps)` over the last axis.
+
+    torch has a kernel for it on CUDA alone; elsewhere it takes many small operators.
+    """
+    if x.is_cuda or torch.compiler.is_compiling():
+        return F.rms_norm(x, x.shape[-1:], weight, eps)
+    return _RootMeanSquare.apply(x, weight, eps)
+
+
+class _RootMeanSquare(torch.autograd.Function):
+    """RMS norm by the backward pass of torch's layer norm.
+
+    Given a mean of 0, that returns RMS norm's gradient minus a mean over features, which is added.
+    """
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, weight: Tensor | None, eps: float) -> Tensor:
+        inverse = (x.square().mean(-1, keepdim=True) + eps).rsqrt()
+        ctx.save_for_backward(x, weight, inverse)
+        y = x * inverse
+        return y if weight is None else y.mul_(weight)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, Tensor | None, None]:
+        x, weight, inverse = ctx.saved_tensors
+        zero, needed = torch.zeros_like(inverse), [True, weight is not None, False]
+        dx, dweight, _ = torch.ops.aten.native_layer_norm_backward(
+            grad.contiguous(), x, x.shape[-1:], zero, inverse, weight, None, needed
+        )
+        pull = (grad if weight is None else grad * weight).mean(-1, keepdim=True)
+        return dx.add_(inverse * pull), dweight, None
 
 
 def batch_norm(norm: "BatchNorm", x: Tensor, tokens: Tokens) -> Tensor | None:
@@ -93,7 +129,7 @@ def _image(tokens: Float[Tensor, "N D"]) -> Float[Tensor, "1 D N 1"]:
 
 
 def _tokens(image: Float[Tensor, "1 D N 1"]) -> Float[Tensor, "N D"]:
-    return image.permute(0, 2, 3, 1)[0, :, 0]
+    return image.permute(0, 2, 3, 1).view(-1, image.shape[1])
 
 
 @torch.no_grad()

@@ -12,6 +12,7 @@ from jaxtyping import Float
 from msgspec import Meta
 from torch import Tensor
 
+from normlab.norms import fast
 from normlab.norms.base import learn, require_divisor
 from normlab.norms.layer import TokenNorm
 from normlab.norms.moments import widen
@@ -43,7 +44,7 @@ class SeeDNorm(TokenNorm):
         wide, weight, alpha, beta = widen(x, self.weight, self.alpha, self.beta)
         products = (wide * beta).unflatten(-1, (self.groups, -1)).sum(-1)
         moved = products.tanh().repeat_interleave(self.dim // self.groups, dim=-1)
-        normalized = F.rms_norm(wide, (self.dim,), None, self.eps)
+        normalized = fast.root_mean_square(wide, None, self.eps)
         return (torch.addcmul(weight, alpha, moved) * normalized).to(x.dtype)
 
 
@@ -78,6 +79,6 @@ class GatedNorm(TokenNorm):
 
     def forward(self, x: Float[Tensor, "B P D"], tokens: Tokens = ALL) -> Float[Tensor, "B P D"]:
         wide, weight, down, up = widen(x, self.weight, self.down, self.up)
-        y = F.rms_norm(wide, (self.dim,), weight, self.eps)
+        y = fast.root_mean_square(wide, weight, self.eps)
         gate = F.linear(F.silu(F.linear(y, down)), up).sigmoid()
         return (self.factor * gate * y).to(x.dtype)

@@ -42,6 +42,7 @@ class Values(NamedTuple):
         axes: the dimensions of `x` that a group spans.
         count: how many values each mean divides by, and `var_count` each variance: of the shape of
             the moments.
+        packed: whether `x` holds the real tokens alone.
     """
 
     x: Tensor
@@ -49,6 +50,7 @@ class Values(NamedTuple):
     axes: tuple[int, ...]
     count: Tensor
     var_count: Tensor
+    packed: bool = False
 
     def clear(self, values: Tensor) -> Tensor:
         """Return `values` with 0 where a token does not count."""
@@ -65,6 +67,9 @@ class Values(NamedTuple):
         if by is not unchanged:
             widths = [*(1 for _ in counts), sums.shape[-1]]
             *reduced, sums = by(torch.cat([*counts, sums], -1)).split(widths, -1)
+        if self.packed and by is unchanged:  # the count is known here
+            count = max(values.shape[0], 1) * (values.shape[1] if self.axes[1:] else 1)
+            return sums / count, *reduced
         return sums / reduced[0].clamp(min=1), *reduced
 
 
@@ -111,6 +116,7 @@ class Pool:
     ghost: int | None = None
     sync: bool = False
     rows: int = 1  # of a table of statistics, if positions have their own
+    one_position: bool = False  # per call, the same one in all processes
     groups: int = 1  # of neighboring features; 1 if the batch is pooled
     summed: AllReduce | None = None  # replaces the sum over processes if set
 
@@ -136,7 +142,7 @@ class Pool:
 
     def _sum_over_processes(self, table: Tensor) -> Tensor:
         """Sum a table `[..., R, d]`, padded to all rows because lengths may differ by process."""
-        if self.rows > 1:
+        if self.rows > 1 and not self.one_position:
             table = F.pad(table, (0, 0, 0, self.rows - table.shape[-2]))
         return sum_over_ranks(table)
 
@@ -150,7 +156,7 @@ class Pool:
         if self.plain and not counts_padding:
             packed, axes = tokens.pack(x), (0, 1) if "feature" in self.axes else (0,)
             count = packed.new_full((1, 1), packed.shape[0] * (x.shape[2] if axes[1:] else 1))
-            return Values(packed, None, axes, count, count)
+            return Values(packed, None, axes, count, count, packed=True)
         full = tokens.known(x) == x.shape[0] * x.shape[1]
         real = None if full else tokens.real(x)[..., None].to(x)
         every = None
@@ -193,12 +199,13 @@ class Pool:
         size = min(self.ghost, len(x))
         return F.pad(x, (0, 0, 0, 0, 0, -len(x) % size)).unflatten(0, (-1, size))
 
-    def join(self, y: Tensor, tokens: Tokens, like: Float[Tensor, "B P D"]) -> Tensor:
+    def join(
+        self, y: Tensor, values: Values, tokens: Tokens, like: Float[Tensor, "B P D"]
+    ) -> Tensor:
         """Undo `cut`, in the shape and dtype of `like`."""
         y = y.to(like.dtype)
-        if self.plain:
-            whole = y.shape[0] == like.shape[0] * like.shape[1]
-            return y.view(like.shape) if whole else tokens.unpack(y, like.shape)
+        if values.packed:
+            return tokens.unpack(y, like.shape)
         if self.ghost is not None:
             y = y.flatten(0, 1)[: len(like)]
         return y.reshape(like.shape)

@@ -43,9 +43,9 @@ class PowerNorm(GradientNorm):
             return z
         factor = None
         if not by_batch and self.backward == "code":
-            one = torch.ones_like(var)
-            factor = self.formula(one, mean, var) / self.formula(one, mean, square)
-        trains, nu = self.regime == "train", self.gradient_moment.to(z).clone()
+            factor = ((square + self.eps) / (var + self.eps)).sqrt()
+        trains, nu = self.regime == "train", self.gradient_moment.to(z)
+        nu = nu if self.pending.begun else nu.clone()  # in a run it moves after the backward pass
         values, count = self.counted, self.counted.var_count
 
         def gradient(g: Tensor, z: Tensor) -> Tensor:

@@ -165,7 +165,7 @@ class RunningNorm(BatchStatistics):
         z = self.training_formula(values.x, here.mean, here.var)
         y = self.output(z, values.x)
         self.see(found, rows.start)
-        return self.pool.join(y, tokens, like=x)
+        return self.pool.join(y, values, tokens, like=x)
 
     @abstractmethod
     def running_moments(self) -> tuple[Tensor, Tensor]:

@@ -7,6 +7,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from normlab.norms import fast
 from normlab.norms.base import require_divisor, uncompiled
 from normlab.norms.moments import Axis, Moments, Values
 from normlab.norms.ramp import Ramp
@@ -35,6 +36,7 @@ class SquareNorm(RunningNorm):
     warmup_share: float
     warmup_steps: int | None
     running_square: Tensor = field(init=False)
+    zero: Tensor = field(init=False)  # the mean
     counted: Values = field(init=False)
 
     def __post_init__(self) -> None:
@@ -42,6 +44,7 @@ class SquareNorm(RunningNorm):
         require_divisor(self.groups or 1, self.dim)
         self.ramps = (Ramp("warmup", self.warmup_share, self.warmup_steps),)
         self.register_buffer("running_square", torch.ones(1, self.dim))
+        self.register_buffer("zero", torch.zeros(1, self.dim), persistent=False)
 
     forward = uncompiled(RunningNorm.forward)
 
@@ -50,8 +53,7 @@ class SquareNorm(RunningNorm):
         if self.groups is None:
             return x
         grouped = x.unflatten(-1, (self.groups, -1))
-        square = grouped.square().mean(-1, keepdim=True)
-        return (grouped * (square + self.eps).rsqrt()).flatten(-2)
+        return fast.root_mean_square(grouped, None, self.eps).flatten(-2)
 
     def formula(self, x: Tensor, mean: Tensor, var: Tensor) -> Tensor:
         return x * (var + self.eps).rsqrt()
@@ -61,7 +63,7 @@ class SquareNorm(RunningNorm):
         with torch.set_grad_enabled(self.exact_gradient and torch.is_grad_enabled()):
             squares = values.clear(values.x.square())
             square, count = values.mean(squares, values.count, by=self.pool.over_group)
-        return Moments(torch.zeros_like(square), square, count, count)
+        return Moments(self.zero.to(square).expand_as(square), square, count, count)
 
     def entering(self, count: Tensor, square: Tensor) -> Float[Tensor, "1 D"]:
         """Return the batch's mean square, or the running one if the batch has no tokens."""
@@ -80,7 +82,7 @@ class SquareNorm(RunningNorm):
         self.running_square.lerp_(square, self.momentum)
 
     def running_moments(self) -> tuple[Tensor, Tensor]:
-        return torch.zeros_like(self.running_square), self.running_square
+        return self.zero, self.running_square
 
     def enter(self, rows: slice, mean: Tensor, var: Tensor, share: Tensor) -> None:
         self.running_square[rows].lerp_(var, share)

@@ -60,6 +60,11 @@ class Tokens:
         )
         return len(self.rows) if on_hand else None
 
+    def sequences(self, x: Shaped[Tensor, "B P *_"]) -> Int[Tensor, "N"]:
+        """Return the number of the sequence that each packed token of `x` belongs to."""
+        every = torch.arange(x.shape[0] * x.shape[1], device=x.device)
+        return (every if self.valid is None else self.rows) // x.shape[1]
+
     def pack(self, x: Float[Tensor, "B P D"]) -> Float[Tensor, "N D"]:
         """Return the real tokens, one below the other."""
         flat = x.flatten(0, 1)

@@ -56,6 +56,7 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
+from normlab.models.attention import visible_keys
 from normlab.models.layers import soft_cap
 from normlab.probes.base import Probe, Values, all_by_site
 from normlab.probes.sites import Seen, places
@@ -279,6 +280,7 @@ class Attention(Probe):
     def measure(self, seen: Seen) -> Values:
         if self._queries is None:
             return {}
-        query, key, _, visible = seen.given
+        query, key, _, *mask = seen.given
+        visible = visible_keys(query, *mask)
         cap, at = cast("float | None", seen.module.cap), self._threshold
         return describe_attention(query, key, visible, self._queries, threshold=at, cap=cap)

@@ -7,6 +7,7 @@ which are first summed over all micro-batches and ranks.
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import reduce
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple
@@ -22,6 +23,7 @@ from normlab.distributed.process_group import Shard, gather_objects
 from normlab.errors import UserError
 from normlab.models.base import Spec
 from normlab.norms.running import EvalStats
+from normlab.norms.tokens import Tokens
 from normlab.progress import counted
 from normlab.records.record import Score
 
@@ -46,8 +48,13 @@ class Batch:
 
     def to(self, device: torch.device) -> Any:
         """Return the batch on a device."""
-        tensors = {name: value for name, value in vars(self).items() if torch.is_tensor(value)}
-        return replace(self, **{k: x.to(device, non_blocking=True) for k, x in tensors.items()})
+        moved: dict[str, Any] = {}
+        for name, value in vars(self).items():
+            if isinstance(value, Tokens):
+                moved[name] = value.to(device)
+            elif torch.is_tensor(value):
+                moved[name] = value.to(device, non_blocking=True)
+        return replace(self, **moved)
 
 
 class Draw(NamedTuple):
@@ -277,10 +284,10 @@ def spread(total: int, limit: int | None) -> np.ndarray:
     return np.linspace(0, total - 1, count).round().astype(np.int64)
 
 
-def step_by_step(model: Any, ids: Int[Tensor, "B P"], state: Any) -> Float[Tensor, "B*P V"]:
-    """Feed tokens one position at a time; return the logits after each token, row by row."""
+def step_by_step(model: Any, ids: Int[Tensor, "B P"], state: Any) -> Float[Tensor, "B P V"]:
+    """Feed tokens one position at a time; return the logits after each token."""
     steps = [model.decode_step(column, state) for column in ids.unbind(1)]
-    return torch.stack(steps, dim=1).flatten(0, 1)
+    return torch.stack(steps, dim=1)
 
 
 def label_smoothed_cross_entropy(
@@ -316,7 +323,7 @@ class _LabelSmoothedCrossEntropy(torch.autograd.Function):
         rows, vocab = logits.shape
         size = max(1, _CACHE_ELEMENTS // vocab if logits.is_cpu else rows)
         work, gradient = torch.promote_types(logits.dtype, torch.float32), torch.empty_like(logits)
-        loss, nll = logits.new_zeros((), dtype=work), logits.new_zeros((), dtype=work)
+        losses, nlls = [], []
         parts = (x.split(size) for x in (logits, targets[:, None], gradient))
         for part, wanted, slope in zip(*parts, strict=True):
             scores = part.to(work)
@@ -324,12 +331,14 @@ class _LabelSmoothedCrossEntropy(torch.autograd.Function):
             # The largest softmax value is 1 / sum(exp(scores - largest)).
             share = scores.softmax(-1)
             log_total = scores.amax(-1) - share.amax(-1).log()
-            nll += (log_total - picked).sum()
-            loss += (log_total - (1 - smoothing) * picked - smoothing * scores.mean(-1)).sum()
+            nlls.append((log_total - picked).sum())
+            smooth = (1 - smoothing) * picked + smoothing * scores.mean(-1)
+            losses.append((log_total - smooth).sum())
             if logits.requires_grad:
                 pull = torch.full_like(wanted, smoothing - 1, dtype=work)
                 slope.copy_(share.sub_(smoothing / vocab).scatter_add_(1, wanted, pull))
         ctx.save_for_backward(gradient)
+        loss, nll = (reduce(torch.add, sums) for sums in (losses, nlls))
         ctx.mark_non_differentiable(nll)
         return loss, nll
 

@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 import torch
-from jaxtyping import Bool, Int
+from jaxtyping import Int
 from torch import Tensor
 
 from normlab.data.batching import BatchStream
@@ -189,12 +189,11 @@ class DocumentTask(Task):
 class WindowBatch(Batch):
     """Windows of text as tensors.
 
-    `places` holds the flat indices of the real tokens, `tgt_out` the token that follows each.
+    `tgt_out` holds the token that follows each of the `real_tokens`.
     """
 
     ids: Int[Tensor, "B P"]
-    valid: Bool[Tensor, "B P"]
-    places: Int[Tensor, "N"]
+    real_tokens: Tokens
     tgt_out: Int[Tensor, "N"]
     characters: Tensor
 
@@ -220,23 +219,21 @@ class LanguageModeling(DocumentTask):
         windows = self.drawn(split, draw)
         text = windows.batch(self.split(split), indices, padding=padding)
         valid = torch.from_numpy(text.valid)
-        places = valid.flatten().nonzero()[:, 0]
+        tgt_out = torch.from_numpy(text.next_ids)[valid]
         return WindowBatch(
             ids=torch.from_numpy(text.ids),
-            valid=valid,
-            places=places,
-            tgt_out=torch.from_numpy(text.next_ids).flatten()[places],
+            real_tokens=Tokens.collated(valid),
+            tgt_out=tgt_out,
             characters=torch.from_numpy(windows.characters[indices]),
-            counts={"loss": len(places)},
-            tokens=len(places),
+            counts={"loss": len(tgt_out)},
+            tokens=len(tgt_out),
             positions=text.ids.size,
-            padding=text.ids.size - len(places),
+            padding=text.ids.size - len(tgt_out),
         )
 
     def logits(self, model: GeneratesText, batch: WindowBatch) -> Tensor:
         """Return the logits `[N, V]` at the real tokens under teacher forcing."""
-        x = model(batch.ids, Tokens(batch.valid))
-        return model.project(x.flatten(0, 1).index_select(0, batch.places))
+        return model.project(batch.real_tokens.pack(model(batch.ids, batch.real_tokens)))
 
     def losses(self, model: GeneratesText, batch: WindowBatch) -> dict[str, Tensor]:
         logits = self.logits(model, batch)
@@ -245,13 +242,14 @@ class LanguageModeling(DocumentTask):
     @torch.no_grad()
     def stepwise(self, model: GeneratesText, batch: WindowBatch) -> tuple[Tensor, Tensor]:
         state = model.start_decoding(len(batch.ids), max_length=batch.ids.shape[1])
-        return self.logits(model, batch), step_by_step(model, batch.ids, state)[batch.places]
+        stepwise = step_by_step(model, batch.ids, state)
+        return self.logits(model, batch), batch.real_tokens.pack(stepwise)
 
     def tally(self, model: GeneratesText, batch: WindowBatch) -> dict[str, Tensor]:
         nll = -log_probabilities(self.logits(model, batch), batch.tgt_out)
-        row = batch.places // batch.ids.shape[1]
+        row = batch.real_tokens.sequences(batch.ids)
         return {
-            "tokens": batch.valid.sum(1),
+            "tokens": batch.real_tokens.real(batch.ids).sum(1),
             "nll": torch.bincount(row, nll.double(), len(batch.ids)),
             "characters": batch.characters,
         }

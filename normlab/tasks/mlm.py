@@ -10,7 +10,7 @@ from typing import ClassVar
 
 import numpy as np
 import torch
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Float, Int
 from torch import Tensor
 
 from normlab.data.dice import dice
@@ -37,7 +37,7 @@ class MaskedBatch(Batch):
     """
 
     ids: Int[Tensor, "B P"]
-    valid: Bool[Tensor, "B P"]
+    real_tokens: Tokens
     segments: Int[Tensor, "B P"]
     places: Int[Tensor, "B M"]
     real: Int[Tensor, "N"]
@@ -101,7 +101,7 @@ class MaskedLanguageModeling(DocumentTask):
         return MaskedBatch(
             ids=torch.from_numpy(masked.ids),
             segments=torch.from_numpy(whole.segments),
-            valid=torch.from_numpy(whole.valid),
+            real_tokens=Tokens.collated(torch.from_numpy(whole.valid)),
             places=torch.from_numpy(masked.places),
             real=torch.from_numpy(np.flatnonzero(masked.chosen)),
             labels=torch.from_numpy(masked.labels),
@@ -120,7 +120,7 @@ class MaskedLanguageModeling(DocumentTask):
         self, model: MaskedLM, batch: MaskedBatch
     ) -> tuple[Float[Tensor, "N V"], Float[Tensor, "B 2"]]:
         """Return the logits for the masked tokens, row by row, and for the segment pairs."""
-        x = model(batch.ids, Tokens(batch.valid), batch.segments)
+        x = model(batch.ids, batch.real_tokens, batch.segments)
         return model.token_logits(x, batch.places, batch.real), model.pair_logits(x)
 
     def losses(self, model: MaskedLM, batch: MaskedBatch) -> dict[str, Tensor]:

@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 import torch
-from jaxtyping import Bool, Int
+from jaxtyping import Int
 from torch import Tensor
 
 from normlab.data.batching import eval_batches
@@ -33,13 +33,12 @@ from normlab.tasks.base import Batch, Draw, Task, label_smoothed_cross_entropy, 
 
 @dataclass(frozen=True, kw_only=True)
 class TranslationBatch(Batch):
-    """Sentence pairs as tensors; `places` holds the flat indices of the real target tokens."""
+    """Sentence pairs as tensors; `tgt_out` holds the real target tokens alone."""
 
     source: Int[Tensor, "B S"]
-    source_valid: Bool[Tensor, "B S"]
+    source_tokens: Tokens
     tgt_in: Int[Tensor, "B P"]
-    tgt_valid: Bool[Tensor, "B P"]
-    places: Int[Tensor, "N"]
+    tgt_tokens: Tokens
     tgt_out: Int[Tensor, "N"]
 
 
@@ -54,15 +53,14 @@ def padded(pairs: EncodedPairs, indices: np.ndarray, *, padding: float = 0.0) ->
     tgt_out = pairs.target.padded(indices, **options)
     tgt_in = torch.nn.functional.pad(tgt_out[:, :-1], (1, 0), value=Tokenizer.bos_id)
     source_valid, tgt_valid = source != pad_id, tgt_out != pad_id
-    places = tgt_valid.flatten().nonzero()[:, 0]
-    tokens, positions = len(places), source.numel() + tgt_in.numel()
+    tgt_out = tgt_out[tgt_valid]
+    tokens, positions = len(tgt_out), source.numel() + tgt_in.numel()
     return TranslationBatch(
         source=source,
-        source_valid=source_valid,
+        source_tokens=Tokens.collated(source_valid),
         tgt_in=tgt_in,
-        tgt_valid=tgt_valid,
-        places=places,
-        tgt_out=tgt_out.flatten()[places],
+        tgt_tokens=Tokens.collated(tgt_valid),
+        tgt_out=tgt_out,
         counts={"loss": tokens},
         tokens=tokens,
         positions=positions,
@@ -148,11 +146,14 @@ class Translation(Task):
 
     def logits(self, model: Seq2Seq, batch: TranslationBatch) -> Tensor:
         """Return the logits `[N, V]` at the real target tokens under teacher forcing."""
-        x = model(batch.source, Tokens(batch.source_valid), batch.tgt_in, Tokens(batch.tgt_valid))
-        return model.project(x.flatten(0, 1).index_select(0, batch.places))
+        x = model(batch.source, batch.source_tokens, batch.tgt_in, batch.tgt_tokens)
+        return model.project(batch.tgt_tokens.pack(x))
 
     def losses(self, model: Seq2Seq, batch: TranslationBatch) -> dict[str, Tensor]:
-        return {"loss": self.tally(model, batch)["loss"][0]}
+        logits = self.logits(model, batch)
+        return {
+            "loss": label_smoothed_cross_entropy(logits, batch.tgt_out, self.label_smoothing)[0]
+        }
 
     def tally(self, model: Seq2Seq, batch: TranslationBatch) -> dict[str, Tensor]:
         logits, smoothing = self.logits(model, batch), self.label_smoothing
@@ -161,10 +162,11 @@ class Translation(Task):
 
     @torch.no_grad()
     def stepwise(self, model: Seq2Seq, batch: TranslationBatch) -> tuple[Tensor, Tensor]:
-        source = Tokens(batch.source_valid)
+        source = batch.source_tokens
         memory, length = model.encode(batch.source, source), batch.tgt_in.shape[1]
         state = model.start_decoding(memory, source, width=1, max_length=length)
-        return self.logits(model, batch), step_by_step(model, batch.tgt_in, state)[batch.places]
+        stepwise = step_by_step(model, batch.tgt_in, state)
+        return self.logits(model, batch), batch.tgt_tokens.pack(stepwise)
 
     def scores(self, sums: Mapping[str, Any]) -> dict[str, Score]:
         tokens = int(sums["tokens"])
@@ -226,7 +228,7 @@ class Translation(Task):
     def decode(self, model, batch: TranslationBatch, settings: SearchSettings) -> list[list[int]]:
         """Return the tokens of each sentence's best translation (see `search`)."""
         ids = {"bos_id": Tokenizer.bos_id, "eos_id": Tokenizer.eos_id, "pad_id": Tokenizer.pad_id}
-        best = search(model, batch.source, Tokens(batch.source_valid), settings, **ids)
+        best = search(model, batch.source, batch.source_tokens, settings, **ids)
         return [hypothesis.tokens for hypothesis in best]
 
     def score_lines(

@@ -26,7 +26,6 @@ from normlab.errors import UserError
 from normlab.models.folding import fold
 from normlab.norms.base import Norm
 from normlab.norms.running import running_norms
-from normlab.norms.tokens import Tokens
 from normlab.tasks.images import Classification, ImageBatch
 from normlab.tasks.translation import Translation, TranslationBatch
 from normlab.train.build import build_model, make_fast
@@ -163,7 +162,7 @@ def reading(
             if isinstance(task, Classification):
                 return task.logits(model, cast("ImageBatch", batch))
             text = cast("TranslationBatch", batch)
-            source, target = Tokens(text.source_valid), Tokens(text.tgt_valid)
+            source, target = text.source_tokens, text.tgt_tokens
             return model.project(model(text.source, source, text.tgt_in, target))
 
     return call

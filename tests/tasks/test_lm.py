@@ -62,7 +62,8 @@ def test_a_batch_holds_its_windows():
     ends = task.data.splits["test"].text.offsets[task.data.splits["test"].documents]
     first, second = tokens[: ends[1]], tokens[ends[1] :]
     batch = task.batch("test", [1, 0])
-    assert [x[valid].tolist() for x, valid in zip(batch.ids, batch.valid, strict=True)] == [
+    real = batch.real_tokens.real(batch.ids)
+    assert [x[valid].tolist() for x, valid in zip(batch.ids, real, strict=True)] == [
         [BOS, *second],
         [BOS, *first],
     ]

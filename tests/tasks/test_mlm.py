@@ -94,11 +94,11 @@ def test_a_batch_holds_its_masked_examples(task):
     whole = pairs.batch(task.data.splits["valid"], np.arange(12))
     assert restored(batch).tolist() == whole.ids.tolist()
     assert batch.segments.tolist() == whole.segments.tolist()
-    assert batch.valid.tolist() == whole.valid.tolist()
+    assert batch.real_tokens.real(batch.ids).tolist() == whole.valid.tolist()
     assert (batch.ids == DocumentTokenizer.mask_id).any()
     assert batch.is_random_next.tolist() == [int(not follows) for follows in pairs.is_next[:12]]
     assert batch.counts == {"mlm": len(batch.real), "nsp": 12}
-    assert batch.tokens == pairs.lengths[:12].sum() == batch.valid.sum()
+    assert batch.tokens == pairs.lengths[:12].sum() == batch.real_tokens.real(batch.ids).sum()
     assert batch.positions == batch.ids.numel() == batch.tokens + batch.padding
 
 

@@ -13,7 +13,6 @@ from normlab.data.encoded import EncodedPairs, EncodedText
 from normlab.distributed.process_group import Shard
 from normlab.models.decoding import SearchSettings
 from normlab.models.layers import initialize
-from normlab.norms.tokens import Tokens
 from normlab.tasks import base
 from normlab.tasks import translation as module
 from tests.models.small import architecture, norms, placement, unsettle
@@ -42,10 +41,11 @@ def test_a_batch_by_hand(task):
     )
     batch = module.padded(pairs, np.array([2, 1]))
     assert batch.source.tolist() == [[8, 9, EOS, PAD], [5, 6, 7, EOS]]
-    assert batch.source_valid.tolist() == [[True, True, True, False], [True] * 4]
+    real = batch.source_tokens.real(batch.source)
+    assert real.tolist() == [[True, True, True, False], [True] * 4]
     assert batch.tgt_in.tolist() == [[BOS, 14, 15, 16], [BOS, 13, EOS, PAD]]
-    assert batch.tgt_valid.tolist() == [[True] * 4, [True, True, False, False]]
-    assert batch.places.tolist() == [0, 1, 2, 3, 4, 5]
+    assert batch.tgt_tokens.real(batch.tgt_in).tolist() == [[True] * 4, [True, True, False, False]]
+    assert batch.tgt_tokens.rows.tolist() == [0, 1, 2, 3, 4, 5]
     assert batch.tgt_out.tolist() == [14, 15, 16, EOS, 13, EOS]
     assert batch.counts == {"loss": 6} and batch.tokens == 6
     assert batch.positions == 2 * 4 + 2 * 4 and batch.padding == 1 + 2
@@ -53,14 +53,14 @@ def test_a_batch_by_hand(task):
 
 def forced(model, batch):
     """Return teacher-forced log-probabilities [B, P, V], padding included."""
-    source, target = Tokens(batch.source_valid), Tokens(batch.tgt_valid)
+    source, target = batch.source_tokens, batch.tgt_tokens
     return model.project(model(batch.source, source, batch.tgt_in, target)).log_softmax(-1)
 
 
 def test_the_loss_sums_over_real_tokens(task):
     model = built(task)
     batch = next(task.train_batches(Shard(0, 1), 1))
-    tables = forced(model, batch)[batch.tgt_valid]
+    tables = forced(model, batch)[batch.tgt_tokens.real(batch.tgt_in)]
     picked = tables.gather(1, batch.tgt_out[:, None])
     expected = -(0.9 * picked.sum() + 0.1 * tables.mean(-1).sum())
     assert task.losses(model, batch)["loss"].item() == pytest.approx(expected.item(), rel=1e-12)

@@ -85,8 +85,8 @@ def test_each_micro_batch_is_counted_once_by_running_statistics(corpus: Path, tm
     means = []
 
     def note(module, arguments):
-        x, stream = arguments
-        means.append(x[stream.valid].mean(0))
+        x, tokens = arguments
+        means.append(tokens.pack(x).mean(0))
 
     norm.register_forward_pre_hook(note)
     trainer.step()
