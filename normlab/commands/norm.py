@@ -60,9 +60,8 @@ from jaxtyping import Float
 from torch import Tensor
 
 from normlab.norms.base import Norm
-from normlab.norms.moments import Axis
+from normlab.norms.moments import Axis, widen
 from normlab.norms.tokens import ALL, Tokens
-from normlab.norms.moments import widen
 
 
 class {title}(Norm):
@@ -76,8 +75,8 @@ class {title}(Norm):
         super().__init__(dim, scale=True, shift=True)
         self.eps = eps
 
-    def forward(self, x: Float[Tensor, "B P D"], stream: Tokens = ALL) -> Float[Tensor, "B P D"]:
-        """Return `x` normalized; `stream.real(x)` is true at tokens, false at padding."""
+    def forward(self, x: Float[Tensor, "B P D"], tokens: Tokens = ALL) -> Float[Tensor, "B P D"]:
+        """Return `x` normalized; `tokens.real(x)` is true at tokens, false at padding."""
         wide, weight, bias = widen(x, self.weight, self.bias)  # float32, also under bf16
         square = wide.square().mean(-1, keepdim=True)
         return (wide * (square + self.eps).rsqrt() * weight + bias).to(x.dtype)

@@ -9,6 +9,7 @@ import traceback
 from collections.abc import Iterator, Mapping
 from itertools import product
 from pathlib import Path
+from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
@@ -29,7 +30,10 @@ from normlab.inspect.subject import (
     train_step,
     with_padding,
 )
+from normlab.norms.batch import BatchNorm
+from normlab.norms.layer import TokenNorm
 from normlab.norms.model_norms import recalibrated
+from normlab.norms.ramp import Clock
 from normlab.norms.running import RunningNorm, normalized_by
 
 BATCH, POSITION, FEATURE = AXES
@@ -189,6 +193,51 @@ def gradient(norm: BareNorm) -> str:
     )
     must(right, "the backward pass is not exact: if intended, declare exact_gradient = False")
     return f"{reached}, and it is exact"
+
+
+@question("formula", of="norm")
+def formula(norm: BareNorm) -> str | Finding:
+    """Is the norm's `formula` what runs, both in training and in eval?
+
+    With momentum 1 the running statistics are the batch's, so eval repeats the training output.
+    Another formula must change both outputs.
+    """
+    kind = type(norm.new())
+    if getattr(kind, "formula", TokenNorm.formula) is TokenNorm.formula:
+        return Finding.none("it has no `formula`")
+    x = norm.values(4, 6)
+    plain = _in_both_modes(norm, x)
+    if issubclass(kind, RunningNorm) and kind.same_in_training:
+        same = torch.allclose(*plain, rtol=1e-9, atol=1e-9)
+        must(
+            same,
+            "with momentum 1 the same batch has another output in eval than in training: use one "
+            "`formula` in both, or declare same_in_training = False",
+        )
+    doubled = _in_both_modes(norm, x, "formula")
+    moved = [not torch.equal(y, z) for y, z in zip(plain, doubled, strict=True)]
+    if not moved[0] and issubclass(kind, RunningNorm):
+        moved[0] = not torch.equal(plain[0], _in_both_modes(norm, x, "training_formula")[0])
+    for changes, mode in zip(moved, ("training", "eval"), strict=True):
+        must(changes, f"another `formula` leaves the output in {mode} as it is: use it there")
+    return "the formula is what runs in training and in eval"
+
+
+def _in_both_modes(norm: BareNorm, x: Tensor, doubled: str = "") -> tuple[Tensor, Tensor]:
+    """Return a batch's output in training, then in eval; a method may return twice its value."""
+    own = norm.new()
+    if own.ramps:
+        own.clock = Clock(STEPS, STEPS)  # the last step of a run
+    if isinstance(own, RunningNorm):
+        own.momentum = 1.0
+    if isinstance(own, BatchNorm):
+        own.unbiased = False  # a batch is normalized by its biased variance
+    if doubled:
+        kind, method = type(own), getattr(type(own), doubled)
+        twice = {doubled: lambda self, *given: 2 * method(self, *given)}
+        cast("Any", own).__class__ = type(kind.__name__, (kind,), twice)
+    with torch.no_grad():
+        return call(own, x), call(own.eval(), x)
 
 
 @question("saved", of="norm")

@@ -8,11 +8,10 @@ from typing import Any, NamedTuple, get_args
 
 import torch
 import torch.nn.functional as F
-import yaml
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
-from normlab.config.registry import Option
+from normlab.config.registry import Option, option_settings
 from normlab.norms.base import Norm
 from normlab.norms.make import make_norm
 from normlab.norms.model_norms import ModelNorms
@@ -108,7 +107,7 @@ def on_table(option: Option) -> OnTable:
     replaced by the first value that fits. Half the width is tried first, because group norm with
     one feature per group would erase all values. Raises the norm's own error if nothing fits.
     """
-    node = yaml.safe_load(option.path.read_text(encoding="utf-8"))
+    node = option_settings("norm", option.name, "norm")
     settings = {name: value for name, value in node.items() if not name.startswith("_")}
     whole = [name for name, value in settings.items() if type(value) is int]
     tries = [{}, *({name: n} for name in whole for n in (WIDTH // 2, WIDTH, 1))]

@@ -51,6 +51,7 @@ class AttentionCore(nn.Module):
     def __init__(self, dropout: float, cap: float | None = None):
         super().__init__()
         self.dropout = Dropout(dropout)
+        self.path = ""
         self.cap = cap  # limit of the scores, for `soft_cap`; None for none
 
     def forward(
@@ -127,6 +128,7 @@ class Attention(nn.Module):
     """
 
     sublayer: ClassVar[str] = "attention"
+    path: str = ""
 
     def __init__(
         self,

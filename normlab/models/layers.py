@@ -231,6 +231,7 @@ class FeedForward(nn.Module):
     """
 
     sublayer: ClassVar[str] = "feed_forward"
+    path: str = ""
 
     def __init__(
         self,

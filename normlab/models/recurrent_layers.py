@@ -145,6 +145,7 @@ class Cell(nn.Module, ABC):
         super().__init__()
         self.shape = shape
         self.norms = norms
+        self.path = norms.path
         rows = self.blocks * shape.dim
         self.input_weight = nn.Parameter(torch.empty(rows, in_features))
         self.hidden_weight = nn.Parameter(torch.empty(rows, shape.dim))

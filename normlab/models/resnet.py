@@ -34,6 +34,7 @@ class Convolution(nn.Conv2d):
     """A 3 x 3 or 1 x 1 convolution without bias, padded so that stride 1 keeps the size."""
 
     sublayer: ClassVar[str] = "convolution"
+    path: str = ""
 
     def __init__(self, channels: int, filters: int, *, size: int, stride: int = 1):
         nn.Module.__init__(self)
@@ -66,6 +67,7 @@ class ConvNorm(nn.Module):
         super().__init__()
         self.convolution = convolution
         self.norm = norm
+        convolution.path = norm.path
 
     def forward(self, x: Float[Tensor, "B C H W"]) -> Float[Tensor, "B F h w"]:
         """Return the normalized output of the convolution."""

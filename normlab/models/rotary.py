@@ -48,14 +48,28 @@ class Rotary(nn.Module):
         if dim % 2:
             raise UserError(f"model.positions=rope needs heads of an even width, not {dim}")
         self.axis = -1 if pairs == "interleaved" else -2
+        self._tables: tuple[Tensor, int, Tensor, Tensor] | None = None
         powers = torch.arange(0, dim, 2, dtype=torch.float64) / dim
         self.register_buffer("frequencies", base**-powers, persistent=False)
 
     def forward(self, heads: Float[Tensor, "B H P K"], start: int) -> Float[Tensor, "B H P K"]:
         """Return the rotated heads; the first column is at position `start`."""
-        positions = torch.arange(start, start + heads.shape[2], device=heads.device)
-        angles = positions[:, None] * self.frequencies
-        cos, sin = angles.cos().to(heads), angles.sin().to(heads)
+        end = start + heads.shape[2]
+        cos, sin = (table[start:end] for table in self.angles(end, heads))
         shape = (2, -1) if self.axis == -2 else (-1, 2)
         a, b = heads.unflatten(-1, shape).unbind(self.axis)
         return torch.stack([a * cos - b * sin, a * sin + b * cos], dim=self.axis).flatten(-2)
+
+    def angles(self, count: int, like: Tensor) -> tuple[Float[Tensor, "P K"], Float[Tensor, "P K"]]:
+        """Return the cosines and sines of at least `count` positions; they are computed once."""
+        frequencies, known = self.frequencies, self._tables
+        if known is not None and not torch.compiler.is_compiling():
+            made_of, version, cos, sin = known
+            same = made_of is frequencies and version == frequencies._version
+            if same and len(cos) >= count and (cos.dtype, cos.device) == (like.dtype, like.device):
+                return cos, sin
+        angles = torch.arange(count, device=like.device)[:, None] * frequencies
+        cos, sin = angles.cos().to(like), angles.sin().to(like)
+        if not torch.compiler.is_compiling():
+            self._tables = frequencies, frequencies._version, cos, sin
+        return cos, sin

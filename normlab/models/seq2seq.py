@@ -56,6 +56,11 @@ class Layer(nn.Module):
         self.feed_forward = builder.feed_forward(places[-1])
         self.ffn_residual = last
         self.branches += [(last, self.feed_forward.fc1)]
+        inner = [self.self_attention, *([self.cross_attention] if cross else []), self.feed_forward]
+        for at, residual, sublayer in zip(places, [own, *between, last], inner, strict=True):
+            residual.path = sublayer.path = at.path
+            if isinstance(sublayer, Attention):
+                sublayer.core.path = at.path
         self._center()
 
     def forward(

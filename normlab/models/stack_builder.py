@@ -8,7 +8,7 @@ from typing import Any
 
 from torch import nn
 
-from normlab.models.attention import CrossAttention, HeadNorm, SelfAttention, qk_sites
+from normlab.models.attention import CrossAttention, FullNorm, HeadNorm, SelfAttention, qk_sites
 from normlab.models.base import StackArchitecture
 from normlab.models.layers import (
     Embedding,
@@ -137,6 +137,9 @@ class StackBuilder:
         sites = qk_sites(
             sizes.qk_norm, dim=width, heads=heads, length=sizes.qk_length, eps=sizes.qk_eps
         )
+        for site, around in sites.items():
+            if isinstance(around, HeadNorm | FullNorm) and isinstance(around.norm, Norm):
+                around.norm.path = f"{place.path}.{site}"
         for site in ("q", "k", "v"):
             if (norm := self._inside(site, width, place)) is not None:
                 sites[site] = HeadNorm(norm)

@@ -6,13 +6,13 @@ from typing import ClassVar
 from jaxtyping import Float
 from torch import Tensor
 
-from normlab.norms.layer import TokenNorm
+from normlab.norms.base import Affine, Norm, require_divisor
 from normlab.norms.moments import Axis, Pool, widen
 from normlab.norms.tokens import ALL, Tokens
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
-class InstanceNorm(TokenNorm):
+class InstanceNorm(Norm):
     """Normalizes each feature over the real tokens of its sequence (Ulyanov et al. 2016).
 
     Outputs depend on later tokens. A single token has no variance, so its output is the bias.
@@ -20,21 +20,24 @@ class InstanceNorm(TokenNorm):
 
     pools: ClassVar[frozenset[Axis]] = frozenset({"position"})
 
+    dim: int = field(kw_only=False)
+    affine: Affine
     eps: float
     groups: int = field(init=False, default=1)
 
     def __post_init__(self) -> None:
-        super().__post_init__()
+        super().__init__(self.dim, scale=bool(self.affine), shift=self.affine is True)
+        require_divisor(self.groups, self.dim)
         self.pool = Pool(self.pools, groups=self.groups)
 
     def forward(self, x: Float[Tensor, "B P D"], tokens: Tokens = ALL) -> Float[Tensor, "B P D"]:
         (wide,) = widen(x)
         values = self.pool.cut(wide, tokens)
         mean, var, *_ = self.pool.moments(values)
-        z = self.standardize(values.x, mean, var).reshape(x.shape)
+        z = self.formula(values.x, mean, var).reshape(x.shape)
         return self.gain_and_shift(z).to(x.dtype)
 
-    def standardize(self, x: Tensor, mean: Tensor, var: Tensor) -> Tensor:
+    def formula(self, x: Tensor, mean: Tensor, var: Tensor) -> Tensor:
         """Normalize `x` by the mean and variance of its sequence."""
         return (x - mean) * (var + self.eps).rsqrt()
 

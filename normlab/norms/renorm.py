@@ -26,6 +26,7 @@ class BatchRenorm(BatchNorm):
     """
 
     exact_gradient: ClassVar[bool] = False
+    same_in_training: ClassVar[bool] = False
     once_an_update: ClassVar[bool] = True
 
     r_max: float

@@ -46,6 +46,7 @@ class ProgressiveRepBatchNorm(RepBatchNorm):
     """
 
     once_an_update: ClassVar[bool] = True
+    same_in_training: ClassVar[bool] = False
 
     start: float
     blend_share: float

@@ -76,6 +76,9 @@ class BatchStatistics(Norm):
     padding: Any  # which tokens count: a Literal in each subclass
     ghost: int | None = None
 
+    same_in_training: ClassVar[bool] = True
+    """Whether a batch's output is the same in training as with its own statistics at inference."""
+
     def __post_init__(self) -> None:
         super().__init__(self.dim, scale=bool(self.affine), shift=self.affine is True)
         self.pool = Pool(self.pools, self.ghost, self.sync)

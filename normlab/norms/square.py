@@ -92,6 +92,7 @@ class GradientNorm(SquareNorm):
     """A norm that projects a moment out of its gradient, and remembers it."""
 
     exact_gradient: ClassVar[bool] = False
+    same_in_training: ClassVar[bool] = False
 
     @torch.no_grad()
     def see_gradient(self, mean: Tensor, count: Tensor) -> None:

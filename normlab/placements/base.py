@@ -83,6 +83,8 @@ class Norms:
         ]
         self._unused.difference_update(fitting)
         norm = self.rules[fitting[-1]][1](dim) if fitting else None
+        if norm is not None:
+            norm.path = path
         self.places[path] = norm
         return norm
 
@@ -138,6 +140,8 @@ class Residual(nn.Module, ABC):
 
     branch_norm: ClassVar[str | None] = None
     streams: int = 1
+    path: str = ""
+    """Where the connection is, such as `encoder.0.ffn`; set by the layer it is in."""
 
     def __init__(self, dropout: float):
         super().__init__()

@@ -1,12 +1,10 @@
 """The places in a model that probes measure: their short names, and the data of a module call.
 
-A site is the short name of a norm, residual connection or attention: `encoder.0.self` for
-`encoder.layers.0.self_residual` and everything in it. Parameters are grouped by layer (`encoder.0`)
-and by kind (`attention`). Modules and parameters that do not follow these conventions keep their
-full names and get the kind `other`.
+A site is the `path` of a norm, residual connection, sub-layer or attention, as in the config, such
+as `encoder.0.self`. Parameters are grouped by layer (`encoder.0`) and by kind (`attention`).
+Modules without a path have their name in the model, and other parameters the kind `other`.
 """
 
-import re
 from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Any, TypeVar
@@ -20,14 +18,6 @@ from normlab.norms.base import Norm
 from normlab.norms.tokens import Tokens
 from normlab.placements.base import Residual
 
-_SHORTER = (
-    (re.compile(r"\.layers\."), "."),
-    (re.compile(r"\.feed_forward\.(inner|hidden)_norm$"), r".ffn_\1"),
-    (re.compile(r"_(residual|attention|norm)(\.|$)"), r"\2"),
-    (re.compile(r"\.feed_forward$"), ".ffn"),
-    (re.compile(r"\.(norm|core)$"), ""),
-)
-_LAYER = re.compile(r"^(.*?\.\d+)\.")
 _CLASSES = {"norm": Norm, "residual": Residual, "attention": AttentionCore}
 ABSENT = {
     "norm": "the model has no norms",
@@ -83,20 +73,18 @@ def places(model: nn.Module, kinds: Collection[str]) -> dict[str, tuple[str, nn.
             else:
                 here = kind if isinstance(module, _CLASSES[kind]) else None
             if here is not None:
-                found[site(name)] = here, module
+                found[site(name, module)] = here, module
     return found
 
 
-def site(name: str) -> str:
-    """Return the short name of a module: `encoder.1.ffn` for `encoder.layers.1.ffn_residual`."""
-    for pattern, shorter in _SHORTER:
-        name = pattern.sub(shorter, name)
-    return name
+def site(name: str, module: nn.Module) -> str:
+    """Return the site of a module: its `path`, or its name if it has none."""
+    return getattr(module, "path", "") or name
 
 
 def sites(model: nn.Module, kind: type[M]) -> dict[str, M]:
     """Return the modules of a class by their short names, in the order of the model."""
-    return {site(name): m for name, m in model.named_modules() if isinstance(m, kind)}
+    return {site(name, m): m for name, m in model.named_modules() if isinstance(m, kind)}
 
 
 def recurrent_norms(model: nn.Module) -> set[nn.Module]:
@@ -122,9 +110,9 @@ def real_values(
 
 def layer(parameter: str) -> str:
     """Return the layer of a parameter: `encoder.0`, `decoder.final`, `encoder.embedding`."""
-    module = parameter.rpartition(".")[0]
-    found = _LAYER.match(site(module) + ".")
-    return found[1] if found else ".".join(site(module).split(".")[:2])
+    *module, _ = [part.removesuffix("_norm") for part in parameter.split(".") if part != "layers"]
+    numbers = [place for place, part in enumerate(module) if part.isdecimal()]
+    return ".".join(module[: numbers[0] + 1 if numbers else 2])
 
 
 def sublayer_kinds(model: nn.Module) -> dict[str, str]:

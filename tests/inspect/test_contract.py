@@ -137,3 +137,40 @@ def test_a_wrong_norm_is_told_what_is_wrong(case):
     verdict = dict(examine(BareNorm(norm)))[check]
     assert verdict.holds is False
     assert not phrase or re.search(phrase[0], verdict.answer), verdict.answer
+
+
+class TrainsOnly(type(make_norm("bn", 8))):
+    """Batch norm with another formula that evaluation forgets."""
+
+    def forward(self, x, tokens=REAL):
+        if self.training:
+            return 2 * super().forward(x, tokens)
+        return super().forward(x, tokens)
+
+
+class IgnoresFormula(type(make_norm("bn", 8))):
+    """Batch norm that divides in its own forward pass: its formula is for show."""
+
+    def forward(self, x, tokens=REAL):
+        if not self.training:
+            return super().forward(x, tokens)
+        kernel = make_norm("bn", self.dim, momentum=self.momentum, unbiased=self.unbiased)
+        kernel.to(x).train()
+        kernel.load_state_dict(self.state_dict())
+        y = kernel(x, tokens)
+        self.load_state_dict(kernel.state_dict())
+        return y
+
+
+@pytest.mark.parametrize(
+    ("kind", "told"),
+    [(TrainsOnly, "another output in eval than in training"), (IgnoresFormula, "in training as")],
+)
+def test_a_formula_that_is_used_only_half_is_found(kind, told):
+    def build(dim):
+        norm = make_norm("bn", dim)
+        norm.__class__ = kind
+        return norm
+
+    found = dict(examine(BareNorm(build)))
+    assert found["formula"].holds is False and told in found["formula"].answer

@@ -11,6 +11,8 @@ from torch import Tensor, nn
 from normlab.models.layers import initialize
 from normlab.models.recurrent import LstmArchitecture, Recurrent
 from normlab.models.resnet import Convolution
+from normlab.norms.base import Norm
+from normlab.norms.batch import BatchNorm
 from normlab.norms.layer import NoNorm
 from normlab.norms.make import make_norm
 from normlab.norms.tokens import Tokens
@@ -31,7 +33,7 @@ from normlab.probes.activations import (
 from normlab.probes.base import Probe, ProbeGroup, StepView
 from normlab.probes.gradients import Gradients, Updates
 from normlab.probes.independence import Independence, drawn, intraclass_correlation
-from normlab.probes.sites import layer, site, sites, sublayer_kinds
+from normlab.probes.sites import layer, sites, sublayer_kinds
 from normlab.probes.statistics import (
     Fluctuation,
     Padding,
@@ -41,7 +43,15 @@ from normlab.probes.statistics import (
     discrepancy,
     statistics_gradient,
 )
-from tests.models.small import logits, sentences, seq2seq
+from tests.models.small import (
+    Words,
+    architecture,
+    logits,
+    norms,
+    placement,
+    sentences,
+    seq2seq,
+)
 
 LENGTHS = [4, 5, 2], [3, 6, 4]
 
@@ -74,16 +84,6 @@ def observed(probe: Probe, model: nn.Module, *, steps: int = 1, seed: int = 0) -
 # Names ------------------------------------------------------------------------------------------
 
 
-SITES = {
-    "encoder.layers.0.self_residual.norm": "encoder.0.self",
-    "decoder.layers.11.cross_residual": "decoder.11.cross",
-    "decoder.layers.1.ffn_residual.norm": "decoder.1.ffn",
-    "encoder.layers.0.feed_forward.inner_norm": "encoder.0.ffn_inner",
-    "encoder.layers.0.self_attention.core": "encoder.0.self",
-    "encoder.layers.0.feed_forward": "encoder.0.ffn",
-    "encoder.final_norm": "encoder.final",
-    "decoder.embedding.norm": "decoder.embedding",
-}
 LAYERS = {
     "encoder.layers.0.self_attention.qkv_proj.weight": "encoder.0",
     "decoder.layers.10.feed_forward.fc2.bias": "decoder.10",
@@ -93,8 +93,13 @@ LAYERS = {
 }
 
 
-def test_sites_have_short_names_and_parameters_belong_to_layers():
-    assert {name: site(name) for name in SITES} == SITES
+def test_sites_are_the_paths_of_the_config_and_parameters_belong_to_layers():
+    given = norms("ln", ("*.inner", partial(make_norm, "bn")), ("*.q", partial(make_norm, "rms")))
+    model = architecture().build(Words().spec(), placement("post"), given)
+    found = {path for path, norm in given.places.items() if norm is not None}
+    assert found - set(sites(model, Norm)) == set() and "encoder.0.ffn.inner" in found
+    assert {"decoder.1.cross", "encoder.0.ffn"} <= set(sites(model, Residual))
+    assert all(m.path in repr(m) for m in sites(model, BatchNorm).values())
     assert {name: layer(name) for name in LAYERS} == LAYERS
 
 
