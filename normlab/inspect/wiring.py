@@ -18,9 +18,10 @@ from torch import Tensor
 from normlab.config.registry import Option, instantiate, option_settings
 from normlab.inspect.explain import Explanation, Section
 from normlab.inspect.question import Table
-from normlab.norms.base import Norm, Stream
+from normlab.norms.base import Norm
 from normlab.norms.layer import NoNorm
 from normlab.norms.make import make_norm
+from normlab.norms.tokens import Tokens
 from normlab.placements.base import Norms, Place, Placement, Residual
 
 WIDTH = 4
@@ -95,7 +96,7 @@ def sublayer(
         if isinstance(each, Norm) and not isinstance(each, NoNorm)
     ]
     with torch.no_grad():
-        output = residual(x, Stream(torch.ones(x.shape[:2], dtype=torch.bool)), branch)
+        output = residual(x, Tokens(torch.ones(x.shape[:2], dtype=torch.bool)), branch)
     for handle in handles:
         handle.remove()
     return (steps if "add" in steps else [*steps, "add"]), output
