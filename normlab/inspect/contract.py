@@ -100,7 +100,7 @@ def precision(norm: BareNorm) -> str:
     with torch.autocast("cpu", dtype=torch.bfloat16):
         y = call(own, x, valid).float()[valid]
     close = torch.allclose(y, call(exact, x.float(), valid)[valid], rtol=1e-2, atol=1e-2)
-    cure = "compute them in float32, from `widen(x)` of normlab/norms/pool.py"
+    cure = "compute them in float32, from `widen(x)` of normlab/norms/moments.py"
     must(close, f"statistics of bf16 values with mean 300 are inaccurate: {cure}")
     wrong = [name for name, table in tables(own).items() if table.dtype != torch.float32]
     must(not wrong, f"keeps {', '.join(wrong)} in a dtype other than float32")
