@@ -151,5 +151,5 @@ def test_a_probe_says_only_where_and_what_it_measures():
         group.before_forward(step)
         norm(torch.tensor([[[1.0, -largest, 0.0, 1.0], [50.0, 0.0, 0.0, 1.0]]]), Tokens(valid))
         group.before_update(view(step))
-    assert group.summary() == {"stability/s/size": 3.0, "stability/s/size/final": 3.0}
+    assert group.summary() == {"stability/s/size": 3.0, "stability/s/size/final_norm": 3.0}
     assert group.notice == "probes that do not apply: none (the model has no norms)"
