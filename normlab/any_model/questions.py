@@ -165,7 +165,8 @@ def batch_mates(about: Examination) -> Finding:
 def future(about: Examination) -> Finding:
     """Do later tokens move the output at earlier positions?
 
-    Let y be the output at a row's first half, and y' with other tokens in the second half.
+    Let y be the output at a row's first half, and y' with other tokens in the second half; the same
+    for the first two thirds, and for all but the last position.
     In an encoder-decoder these are the decoder's tokens, if the batch has `decoder_input_ids`.
     Where nothing says whether a model is causal, it is worth a look if it predicts its own inputs.
     """
@@ -182,15 +183,21 @@ def future(about: Examination) -> Finding:
     if not sizes:
         return Finding.none(f"the output {[*y.shape]} has no axis of {n} positions")
     whose = "decoder positions" if example.decoder else "positions"
-    how = f"The first {n // 2} {whose}, with other tokens in the {n - n // 2} after them"
-    overlap = Overlap("right", sizes[0], n // 2)
-    pair = Comparison(example.with_later_tokens(n // 2), about.lead, overlap)
-    comparisons = {"other later tokens": pair}
+    # Blocks that share a summary often end in the middle, so two other places are tried, too.
+    places = [*dict.fromkeys((n // 2, max(1, 2 * n // 3 - 1), n - 1))]
+    numbers = ", ".join(map(str, places))
+    how = f"The first {numbers} {whose}, with other tokens in the rest of {n}"
+    comparisons = {
+        f"other tokens after the first {t}": Comparison(
+            example.with_later_tokens(t), about.lead, Overlap("right", sizes[0], t)
+        )
+        for t in places
+    }
     found = about.all_moved(comparisons)
+    value = max(each.wide for each in found.values())
     causal = about.causal or bool(example.decoder) or is_causal(about.model)
-    if causal or found["other later tokens"].wide <= LEAK:
+    if causal or value <= LEAK:
         return leak(about, found, comparisons, "later tokens", how)
-    value = found["other later tokens"].wide
     text = (
         f"later tokens move the output by {size(value)}, which is right only if the model is not "
     )

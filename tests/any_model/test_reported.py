@@ -1,5 +1,6 @@
 """Faults that public bug reports describe, rebuilt as small models, each with a sound twin."""
 
+import math
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -202,6 +203,91 @@ def placeholders(faulty: bool) -> Case:
     return Case(Images(faulty), [batch | {"features": torch.randn(4, 2, WIDTH)}])
 
 
+class Causal(nn.Module):
+    """A language model of bytes whose positions are mixed by a function that should be causal."""
+
+    def __init__(self, mix: Callable[[Tensor], Tensor]):
+        super().__init__()
+        self.embed, self.head, self.mix = nn.Embedding(256, WIDTH), nn.Linear(WIDTH, 256), mix
+
+    def forward(self, input_ids: Tensor) -> Tensor:
+        x = self.embed(input_ids)
+        return self.head(x + self.mix(x))
+
+
+def causal(sound: Callable[[Tensor], Tensor], wrong: Callable[[Tensor], Tensor]) -> Any:
+    """Return a builder of a pair on rows of 128 bytes."""
+
+    def build(faulty: bool) -> Case:
+        ids = texts(rows=3, length=128, count=1)[0]
+        return Case(Causal(wrong if faulty else sound), [ids], {"causal": True})
+
+    return build
+
+
+def running(x: Tensor) -> Tensor:
+    return x.cumsum(1) / torch.arange(1, x.shape[1] + 1)[:, None]
+
+
+def chunks(size: int) -> Callable[[Tensor], Tensor]:
+    """Return a function that gives each position the mean of its whole chunk."""
+
+    def mix(x: Tensor) -> Tensor:
+        whole = x.shape[1] // size * size
+        means = x[:, :whole].unflatten(1, (-1, size)).mean(2).repeat_interleave(size, 1)
+        return torch.cat([means, x[:, whole:]], 1)
+
+    return mix
+
+
+def filtered(pad: int) -> Callable[[Tensor], Tensor]:
+    """Return a convolution by Fourier transform: causal if it is padded, else it wraps around."""
+
+    def mix(x: Tensor) -> Tensor:
+        n = x.shape[1] + pad * x.shape[1]
+        kernel = 0.9 ** torch.arange(x.shape[1], dtype=x.dtype)
+        y = torch.fft.rfft(x, n, 1) * torch.fft.rfft(kernel, n)[:, None]
+        return torch.fft.irfft(y, n, 1)[:, : x.shape[1]]
+
+    return mix
+
+
+def without_its_mask(faulty: bool) -> Case:
+    def attend(x: Tensor) -> Tensor:  # the other path of an attention forgets the causal mask
+        scores = x @ x.mT / WIDTH
+        later = torch.ones_like(scores).triu(1).bool()
+        return (scores if faulty else scores.masked_fill(later, -math.inf)).softmax(-1) @ x
+
+    return Case(Causal(attend), texts(count=1), {"causal": True})
+
+
+def padding_is_the_unknown_token(faulty: bool) -> Case:
+    def attend(_, x: Tensor, mask: Tensor) -> Tensor:
+        allowed = torch.ones_like(mask) if faulty else mask
+        scores = (x @ x.mT / WIDTH).masked_fill(allowed[:, None] == 0, -math.inf)
+        return scores.softmax(-1) @ x
+
+    return embedded(attend)
+
+
+def slopes_of_positions(faulty: bool) -> Case:
+    def attend(_, x: Tensor, mask: Tensor) -> Tensor:
+        places = torch.arange(x.shape[1]).expand_as(mask) if faulty else mask.cumsum(1)
+        bias = 0.5 * places[:, None].to(x.dtype)  # grows with the position, as in ALiBi
+        scores = (x @ x.mT / WIDTH + bias).masked_fill(mask[:, None] == 0, -math.inf)
+        return scores.softmax(-1) @ x + places[..., None] / 10
+
+    return Case(Embedded(attend), text_batches(side="left"))
+
+
+def reward_at_the_first_padding(faulty: bool) -> Case:
+    def score(_, x: Tensor, mask: Tensor) -> Tensor:
+        last = mask.sum(1) if faulty else mask.sum(1) - 1
+        return x[torch.arange(len(x)), last.clamp(max=x.shape[1] - 1)]
+
+    return embedded(score)
+
+
 def two_convolutions(faulty: bool) -> Case:
     def convolve(m, x: Tensor, mask: Tensor) -> Tensor:
         for conv in (m.first, m.second):
@@ -249,6 +335,16 @@ REPORTS = {
     "noise from a generator of its own": Report(
         lambda faulty: Case(Noisy(faulty), text_batches()), "forward", "from one run to the next"
     ),
+    "means of whole blocks of 64": Report(causal(running, chunks(64)), "future"),
+    "means of whole chunks of 16": Report(causal(running, chunks(16)), "future"),
+    "a spectral filter that wraps around": Report(causal(filtered(1), filtered(0)), "future"),
+    "routing by the sequence's mean": Report(
+        causal(running, lambda x: x.mean(1, keepdim=True).expand_as(x)), "future"
+    ),
+    "a path without the causal mask": Report(without_its_mask, "future"),
+    "mask not honoured": Report(padding_is_the_unknown_token, "padding"),
+    "slopes by position, padded on the left": Report(slopes_of_positions, "padding"),
+    "score at the first padding": Report(reward_at_the_first_padding, "padding"),
     "image placeholders": Report(placeholders, "padding"),
     "two convolutions": Report(two_convolutions, "padding", "first: Conv1d"),
     "mean over rows": Report(cache_of_rows, "batch_mates"),
