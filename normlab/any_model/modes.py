@@ -1,8 +1,10 @@
 """The question what training mode changes, without dropout."""
 
+import random
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import nn
@@ -67,16 +69,16 @@ def _difference(about: Examination) -> tuple[str, Any, float, str | None]:
     try:
         before = about.outputs(about.example)
         after, again = (_trained(about, model.train, seed) for seed in (0, 1))
-        random = _apart(after, again) > LEAK
-        value = _apart(_trained(about, train_norms, 0) if random else after, before)
+        noisy = _apart(after, again) > LEAK
+        value = _apart(_trained(about, train_norms, 0) if noisy else after, before)
     except UserError as error:
         return f"the model cannot be run in training mode: {error}", "look", 0.0, None
-    but = "; other differences are hidden by random numbers" * random
+    but = "; other differences are hidden by random numbers" * noisy
     if value <= about.rounding and not pooling:
         return f"training mode does not move the output, but for dropout{but}", "fine", value, None
     kinds = f"{len(pooling)} norm{'s use' if len(pooling) > 1 else ' uses'} batch statistics"
     text = f"training mode moves the output by {size(value)}"
-    path = None if random else _first_difference(about, pooling)
+    path = None if noisy else _first_difference(about, pooling)
     if path is None:
         return f"{text}: {kinds}, by design{but}", "fine", value, None
     also = f"; {kinds} too, by design" * bool(pooling)
@@ -100,7 +102,8 @@ def _apart(y: Outputs, y0: Outputs) -> float:
 def _trained(about: Examination, change: Callable[[], object], seed: int) -> Outputs:
     """Return the batch's outputs in training mode without dropout, for a seed."""
     with about.runner.changed(change):
-        torch.manual_seed(seed)
+        for each in (torch.manual_seed, np.random.seed, random.seed):
+            each(seed)
         return about.runner(about.example, _NoDropout())
 
 

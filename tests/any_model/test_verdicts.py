@@ -1,5 +1,6 @@
 """What a finding says: of infinity, of training mode, of failure, and of what was compared."""
 
+import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
@@ -59,6 +60,15 @@ def test_a_factor_in_training_mode_is_found_and_dropout_is_spared():
     assert "moves the output by 100 %: 1 (Factor)" in found.answer
     found = finding(nn.Sequential(nn.Linear(WIDTH, WIDTH), nn.Dropout(0.5)), "modes")
     assert found.verdict == "fine" and "does not move the output, but for dropout" in found.answer
+
+
+def test_noise_of_numpy_in_training_mode_is_random():
+    class Noisy(nn.Module):
+        def forward(self, x: Tensor) -> Tensor:
+            return x * (1 + np.random.rand()) if self.training else x
+
+    found = finding(Noisy(), "modes")
+    assert found.verdict == "fine" and "hidden by random numbers" in found.answer
 
 
 def test_norms_that_stay_frozen_use_no_batch_statistics():
