@@ -18,7 +18,7 @@ def test_the_page_of_commands_fits_a_terminal(capsys):
     assert len(lines) <= 24 and max(map(len, lines)) <= 80
     listed = [line.split()[0] for line in lines if line.startswith("  ")]
     assert listed == [name for group in commands.COMMANDS.values() for name in group]
-    assert len(listed) == 15
+    assert len(listed) == 16
     assert all((Path(commands.__file__).parent / f"{name}.py").is_file() for name in listed)
 
 
