@@ -202,7 +202,7 @@ def card(argv: list[str]) -> int:
         raise UserError(f"--publish {results}: no such folder; the board is in results")
     former = None if results is None else _published_card(subject, results)
     if former is not None and not arguments.replace:
-        raise UserError(f"{former}; a published card never changes: give --replace to replace it")
+        raise UserError(f"{former}: a published card never changes; give --replace to replace it")
     subject.check()
     print_prose(f"card of {subject.name}, scale={subject.scale}: {len(asked)} questions")
     found: dict[str, Any] = {}
@@ -229,13 +229,25 @@ def _json(card: dict[str, Any]) -> str:
 
 
 def _published_card(subject: "Examined", results: Path) -> str | None:
-    """Return a line about the card that is published under the same name; None if there is none."""
+    """Return a line with the commits of the card of this name that is published, and of this one.
+
+    None if none is published.
+    """
+    from normlab.records.code import checkout_state
     from normlab.reports.cards import CARD_FILE, FOLDER, read_card
 
     path = results / FOLDER / subject.folder.name / CARD_FILE
     if not path.is_file():
         return None
-    return f"{path.parent} was published from commit {read_card(path)['environment']['commit']}"
+    published, (commit, dirty) = read_card(path)["environment"], checkout_state()
+    return (
+        f"{path.parent}: published is the card of {_code(published['commit'], published['dirty'])}"
+        f", this one is that of {_code(commit, dirty)}"
+    )
+
+
+def _code(commit: str | None, dirty: bool | None) -> str:
+    return f"commit {commit[:10] if commit else 'unknown'}{' with changes' if dirty else ''}"
 
 
 def _publish(subject: "Examined", card: dict[str, Any], results: Path) -> None:

@@ -8,11 +8,15 @@ from pathlib import Path
 import pytest
 
 from normlab.commands.norm import card as make_card
+from normlab.errors import UserError
 from normlab.inspect import card as cards
 from normlab.inspect import short_runs as runs
 from normlab.inspect.card import SCALES, examined, findings
 from normlab.inspect.question import questions
+from normlab.records import code
+from normlab.reports import manifest
 from normlab.reports.cards import baselines_for, board, card_page, read_card, scores
+from normlab.train import runtime
 
 
 def test_every_question_has_a_text_and_a_name_of_its_own():
@@ -186,3 +190,31 @@ def test_the_board_sorts_by_the_short_runs_and_pages_pair_by_seed(tmp_path):
     (tmp_path / "ln" / "card.json").write_text("{}")
     with pytest.raises(ValueError, match=r"card\.json: damaged or not a card"):
         baselines_for(cards["mine"], [tmp_path])
+
+
+def test_a_published_card_never_changes_unless_it_is_replaced(tmp_path, monkeypatch, capsys):
+    results, commit = tmp_path / "results", ["a" * 40]
+    results.mkdir()
+    finding = card_of("rms", [2.0])["examinations"]["translation"]
+    made: list[str] = []  # the questions that were asked
+    monkeypatch.setattr(cards, "findings", lambda *_: made.append("all") or [("cost", finding)])
+    for module in (code, runtime):
+        monkeypatch.setattr(module, "checkout_state", lambda: (commit[0], False))
+    words = ["norm=rms", "--folder", str(tmp_path / "cards"), "--publish", str(results)]
+    assert make_card(words) == 0
+    home = results / "cards" / "rms"
+    before = {path: path.read_bytes() for path in results.rglob("*") if path.is_file()}
+    assert home / "card.json" in before and results / "cards.md" in before
+    commit[0] = "b" * 40
+    with pytest.raises(
+        UserError, match=rf"{home}: .*commit a{{10}}, .*commit b{{10}}: .*--replace"
+    ):
+        make_card(words)
+    assert made == ["all"], "refused before anything is examined"
+    assert before == {path: path.read_bytes() for path in results.rglob("*") if path.is_file()}
+    capsys.readouterr()
+    assert make_card([*words, "--replace"]) == 0
+    (line,) = (line for line in capsys.readouterr().out.splitlines() if "replaced:" in line)
+    assert line.startswith(f"replaced: {home}: published is the card of commit aaaaaaaaaa, ")
+    assert read_card(home / "card.json")["environment"]["commit"] == commit[0]
+    assert not manifest.problems(results)
