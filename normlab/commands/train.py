@@ -99,6 +99,7 @@ def shown_config(argv: Sequence[str]) -> str | None:
     """
     flags = ArgumentParser(add_help=False, allow_abbrev=False)
     flags.add_argument("--cfg", "-c")
+    flags.add_argument("--package", "-p")
     flags.add_argument("--resolve", action="store_true")
     known, overrides = flags.parse_known_args(argv)
     if known.cfg != "job":
@@ -109,7 +110,11 @@ def shown_config(argv: Sequence[str]) -> str | None:
 
     from normlab.config.compose import compose, to_dict
 
-    return OmegaConf.to_yaml(OmegaConf.create(to_dict(compose(overrides))))
+    config = OmegaConf.create(to_dict(compose(overrides)))
+    part = OmegaConf.select(config, known.package) if known.package else config
+    if not OmegaConf.is_config(part):
+        raise UserError(f"--package {known.package}: the config has no such part")
+    return OmegaConf.to_yaml(part)
 
 
 def train_and_say(config: "DictConfig") -> "RunRecord":

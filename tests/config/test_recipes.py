@@ -9,6 +9,7 @@ from omegaconf import OmegaConf
 from normlab.commands import train as train_command
 from normlab.config.compose import compose, to_dict, with_recipe
 from normlab.config.registry import instantiate
+from normlab.errors import UserError
 from normlab.train.schedule import Schedule
 
 SOURCE_50 = {"length_factor": 1.0, "length_offset": 50}
@@ -197,6 +198,8 @@ def test_the_config_that_is_shown_is_the_one_that_runs(capsys):
     assert shown["optim"]["lr"] == 1.5e-3 and shown["schedule"]["warmup"] == 8000
     assert train_command.main([*words, "--cfg", "job", "--package", "validate"]) == 0
     assert yaml.safe_load(capsys.readouterr().out) == shown["validate"]
+    with pytest.raises(UserError, match="--package valid: the config has no such part"):
+        train_command.main([*words, "--cfg", "job", "--package", "valid"])
 
 
 def test_batch_norm_has_the_momentum_of_the_recipe_unless_another_is_written():
