@@ -200,9 +200,14 @@ def decoded(lines: Iterable[bytes], *, origin: str) -> Iterator[str]:
 
 
 def find_text(folder: Path, name: str) -> Path | None:
-    """Return the path of `name` or else `name.gz` in a folder; None if it has neither."""
-    paths = (folder / name, folder / f"{name}.gz")
-    return next((path for path in paths if path.is_file()), None)
+    """Return the path of `name` or `name.gz` in a folder; None if it has neither.
+
+    Raises UserError if it has both, because they may differ.
+    """
+    paths = [path for path in (folder / name, folder / f"{name}.gz") if path.is_file()]
+    if len(paths) > 1:
+        raise UserError(f"{folder} has both {name} and {name}.gz: keep one")
+    return paths[0] if paths else None
 
 
 def files_of(folder: Path, stems: Iterable[str], languages: Sequence[str]) -> dict[str, Path]:

@@ -7,6 +7,7 @@ import lzma
 import pytest
 
 from normlab.data.corpus import FolderCorpus, read_lines, read_parallel
+from normlab.errors import UserError
 
 
 def write_split(folder, split, source, target):
@@ -66,6 +67,13 @@ def test_a_missing_file_is_named(tmp_path):
     write_split(tmp_path, "train", b"a\n", b"x\n")
     with pytest.raises(ValueError, match=r"neither valid\.de nor valid\.de\.gz"):
         read(tmp_path, "valid")
+
+
+def test_a_file_beside_its_packed_one_is_refused_as_they_may_differ(tmp_path):
+    write_split(tmp_path, "train", b"a\n", b"x\n")
+    (tmp_path / "train.de.gz").write_bytes(gzip.compress(b"b\n"))
+    with pytest.raises(UserError, match=r"has both train\.de and train\.de\.gz: keep one"):
+        read(tmp_path)
 
 
 def test_checksums_equal_those_of_the_files(tmp_path):
