@@ -66,6 +66,7 @@ _ALL = [
     *("schedule.warmup=5", "optim.lr=0.01", f"budget.steps={STEPS}"),
     *("precision=fp64", "device=cpu", "observe.threads=1", "observe.log_every=1"),
     *(f"validate.every={STEPS}", "sink=[jsonl]", "probe=[]", "observe.checkpoint_every=1000"),
+    "divergence_factor=1e9",  # twenty steps with this rate are compared, however high the loss
 ]
 SETTINGS = {  # what else they set, and their norms
     "model=lstm": (_RECURRENT, ("none", "ln", "bn", "bn_position")),

@@ -107,7 +107,8 @@ def load_model(place: str, *, trust: bool) -> tuple[Any, Any, Path, str]:
         tokenizer = transformers.AutoTokenizer.from_pretrained(folder, trust_remote_code=trust)
     except Exception as error:  # such as a tokenizer that needs another package
         raise UserError(
-            f"the tokenizer of {place} cannot be loaded: {first_line(error)}"
+            f"the tokenizer of {place} cannot be loaded; are all of its files there? "
+            f"({first_line(error).strip(' :')})"
         ) from error
     tokenizer.pad_token = tokenizer.pad_token or tokenizer.eos_token or tokenizer.unk_token
     return model, tokenizer, folder, note

@@ -19,9 +19,9 @@ _EXAMPLES = """examples:
   normlab explain           all norms on one screen
   normlab explain ln        one norm: drawing, example, padding, modes, state
   normlab explain ln bn     both, then side by side
-  normlab explain bn ln in gn --layout images   what they pool over of images N, C, H, W
-  normlab explain bn ln --table marks           the marks of a class, by subject or by pupil
-  normlab explain placement=pre post            both wirings, and the order of their steps
+  normlab explain bn ln in gn --layout images   what they pool in N, C, H, W
+  normlab explain bn ln --table marks           the marks of a class
+  normlab explain placement=pre post            both wirings
 """
 
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from normlab.records.record import RunRecord
 
 _EXAMPLES = """examples:
-  normlab norm new peak                peak.py and norm/peak.yaml, in this folder
+  normlab norm new peak                peak.py and norm/peak.yaml, here
   normlab norm new peak --in own       own/peak.py and own/norm/peak.yaml
   normlab norm check peak include=own  test the norm contract, in seconds
   normlab norm card peak include=own   make its report card, in minutes

@@ -133,7 +133,7 @@ def options_with(group: str) -> dict[str, list[str]]:
     """Return, for each dotted key that a group's option files set, the options that set it."""
     found: dict[str, list[str]] = {}
     for path in paths(group).values():
-        for key, value in leaves(read_yaml(path)):
+        for key, value in leaves(_settings(path, group)):
             if key != "defaults" and not key.endswith(TARGET) and "${" not in str(value):
                 found.setdefault(key, []).append(path.stem)
     return found

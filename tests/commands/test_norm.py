@@ -21,7 +21,7 @@ def places(tmp_path, monkeypatch):
     ("arguments", "told"),
     [
         (["new", "ln"], "ln.yaml exists"),
-        (["new", "pool"], "pool.py exists"),
+        (["new", "layer"], "layer.py exists"),
         (["new", "../x"], "starting with a letter"),
         (["new", "pass"], "no keyword of Python"),
         (["new", "x" * 41], "at most 40"),
