@@ -34,7 +34,8 @@ PROGRAMS = (
     *("normlab", "pip", "python", "bash", "git", "torchrun", "pytest", ".venv-ray/bin/normlab"),
     *("nvidia-cuda-mps-control", "wandb"),
 )
-ELSEWHERE = "hydra/launcher=ray"  # Ray is installed elsewhere
+# Launchers that run elsewhere: Ray has an environment of its own, and Slurm a cluster.
+ELSEWHERE = ("hydra/launcher=", "hydra.launcher.", "+hydra.launcher.")
 
 
 def called(page, folder):
@@ -114,7 +115,7 @@ def orders(words):
 
 
 def train(words, begun):
-    asked = [word for word in words if word != ELSEWHERE]
+    asked = [word for word in words if not word.startswith(ELSEWHERE)]
     assert main(["train", *asked]) == 0, asked
     assert begun or {"--cfg", "--help"} & {*asked}, asked
     begun.clear()
