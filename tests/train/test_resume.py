@@ -220,7 +220,7 @@ def test_different_data_with_the_same_config_are_refused(
         path.write_text(path.read_text(encoding="utf-8").replace("Hund", "Wolf"), encoding="utf-8")
     refused = place.start(f"data_dir={other}")
     assert refused.status == 1
-    assert "was trained on other data: train.de, train.en differ" in refused.output
+    assert "was trained on other data: " in refused.output
     assert "runs_dir" in refused.output
 
 
