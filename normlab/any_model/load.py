@@ -221,8 +221,8 @@ def loaded(place: str) -> tuple[nn.Module, Any, dict[str, Any]]:
     made_here: Any = _imported(place)
     if not (isinstance(made_here, tuple) and len(made_here) in (2, 3)):
         raise UserError(f"{place}: return a model and its batches, as a tuple")
-    model, batches, options = (*made_here, {})[:3]
-    return model, batches, options
+    options = made_here[2] if len(made_here) == 3 else {}
+    return made_here[0], made_here[1], options
 
 
 def _imported(place: str) -> Any:
