@@ -43,6 +43,16 @@ def _cache(tmp_path_factory):
     os.environ["NORMLAB_CACHE"] = str(tmp_path_factory.mktemp("cache"))
 
 
+@pytest.fixture(autouse=True)
+def _included_folders():
+    """Forget the folders of options that a command of a test included."""
+    before = os.environ.get("NORMLAB_PATH")
+    yield
+    os.environ.pop("NORMLAB_PATH", None)
+    if before is not None:
+        os.environ["NORMLAB_PATH"] = before
+
+
 @pytest.fixture(scope="module")
 def browser():
     api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
