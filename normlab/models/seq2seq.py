@@ -43,6 +43,7 @@ class Layer(nn.Module):
 
     def __init__(self, builder: StackBuilder, place: Place, *, cross: bool):
         super().__init__()
+        self.path = f"{place.stack}.{place.layer}"
         places = [place.at("self"), *([place.at("cross")] if cross else []), place.at("ffn")]
         own, *between, last = builder.residuals(places)
         self.self_attention = builder.self_attention(places[0])
