@@ -3,6 +3,7 @@
 import os
 import re
 import shutil
+import sys
 from pathlib import Path
 
 import hypothesis
@@ -44,13 +45,21 @@ def _cache(tmp_path_factory):
 
 
 @pytest.fixture(autouse=True)
-def _included_folders():
-    """Forget the folders of options that a command of a test included."""
-    before = os.environ.get("NORMLAB_PATH")
+def _included_folders(tmp_path_factory):
+    """Forget the folders of options that a command of a test included, and their modules."""
+    from normlab.config.folders import _own_folders
+
+    variable, path = os.environ.get("NORMLAB_PATH"), [*sys.path]
     yield
     os.environ.pop("NORMLAB_PATH", None)
-    if before is not None:
-        os.environ["NORMLAB_PATH"] = before
+    if variable is not None:
+        os.environ["NORMLAB_PATH"] = variable
+    sys.path[:] = path
+    _own_folders.cache_clear()
+    temporary = str(tmp_path_factory.getbasetemp())
+    for name, module in [*sys.modules.items()]:
+        if str(getattr(module, "__file__", None)).startswith(temporary):
+            del sys.modules[name]
 
 
 @pytest.fixture(scope="module")
