@@ -28,12 +28,17 @@ from typing import Annotated, Any, Literal
 import msgspec
 from msgspec import Meta, Struct
 
-from normlab.claims.endpoint import KINDS
+from normlab.claims.endpoint import Contrast, Document, Gap, Level, Spread, Trains
+from normlab.claims.endpoint_without_runs import Computed, Published, Timing
 from normlab.claims.seeds import Endpoint, Text
 from normlab.config.registry import read_yaml
 from normlab.errors import UserError
 from normlab.studies.load import convert
 
+KINDS: dict[str, type[Endpoint]] = {
+    kind.__name__.lower(): kind
+    for kind in (Contrast, Gap, Spread, Trains, Level, Document, Computed, Timing, Published)
+}
 _Article = Annotated[str, Meta(pattern="^(article [1-5]|a question of our own)$")]
 
 

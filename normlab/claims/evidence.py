@@ -131,6 +131,8 @@ def _may_be(run: Mapping[str, str], key: str, value: object) -> bool:
     """Return whether a planned run may have this value; False if its overrides set another."""
     if key not in run:
         return True
+    if key == "norm" and "sites" in run:  # the label says what is where, such as ln+final_none
+        return True
     if key == "norm":
         chosen = [name for name in run if "@" in name or name in _GROUPS]
         label = norm_label({name.rpartition("@")[2]: run[name] for name in chosen})

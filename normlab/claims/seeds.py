@@ -130,9 +130,10 @@ class StudyEndpoint(Endpoint, frozen=True, kw_only=True):
         """Return why these runs cannot answer the question; None if they can."""
         return None
 
-    def values(self, sample: "Sample") -> dict[int, float]:
-        """Return the value of each seed, by default for the first side."""
-        return sample.figures(next(iter(sample.cells)))
+    def values(self, sample: "Sample", seeds: Sequence[int]) -> dict[int, float]:
+        """Return the value of each of the seeds to judge, by default that of the first side."""
+        figures = sample.figures(next(iter(sample.cells)))
+        return {seed: figures[seed] for seed in seeds}
 
     def of_values(self, values: Sequence[float], look: Look, says: str) -> Judgement:
         """Judge the values if all seeds train."""
@@ -154,7 +155,7 @@ class StudyEndpoint(Endpoint, frozen=True, kw_only=True):
             return (
                 at_look(replace(found, found=trained), look) if found else stuck(NOT_ALL, trained)
             )
-        values = self.values(sample)
+        values = self.values(sample, seeds)
         odd = [str(seed) for seed in seeds if not math.isfinite(values[seed])]
         floors = [low for side in sample.cells if (low := sample.floor(side, seeds)) is not None]
         if floors or odd:

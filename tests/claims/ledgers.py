@@ -4,7 +4,8 @@ from dataclasses import replace
 from typing import Any
 
 from normlab.claims.claim import Claim, Part
-from normlab.claims.endpoint import Computed, Contrast, Published
+from normlab.claims.endpoint import Contrast
+from normlab.claims.endpoint_without_runs import Computed, Published
 from normlab.claims.judge import Judgement
 from normlab.claims.ledger import Entry, Outcome
 from normlab.claims.seeds import Endpoint

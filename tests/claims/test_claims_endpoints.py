@@ -2,6 +2,7 @@
 
 import math
 
+import numpy as np
 import pytest
 
 from normlab.claims.evidence import Plan, Timed, Timings
@@ -80,6 +81,38 @@ def test_a_factor_is_a_difference_of_logarithms(tmp_path):
     assert open_.smallest is not None
     said = float(open_.reason.split()[7])
     assert said == pytest.approx(math.exp(open_.smallest), rel=0.01) and said > 2
+
+
+@pytest.mark.parametrize(
+    ("factor", "says", "verdict"),
+    [
+        (100.0, "difference", "supported"),
+        (100.0, "equality", "contradicted"),
+        (1.0, "difference", "undecided"),
+        (0.005, "difference", "contradicted"),
+    ],
+)
+def test_a_spread_is_decided_by_the_jackknife_of_the_ratio_of_deviations(
+    tmp_path, factor, says, verdict
+):
+    rng = np.random.default_rng(5)
+    narrow, wide = 900 + rng.normal(size=12), 900 + factor * rng.normal(size=12)
+    records = [
+        run(seed, norm, float(value))
+        for norm, values in (("ln", narrow), ("bn", wide))
+        for seed, value in enumerate(values, 1)
+    ]
+    endpoint = {**PLACE, "wider": WORSE, "narrower": BETTER, "margin": 1.5}
+    found = primary(tmp_path, records, part({"spread": endpoint}, says))
+    assert found.verdict == verdict
+    n = found.finding.n  # the look that decides judges the first n seeds alone
+    ratio = wide[:n].std(ddof=1) / narrow[:n].std(ddof=1)
+    others = [
+        np.delete(wide[:n], k).std(ddof=1) / np.delete(narrow[:n], k).std(ddof=1) for k in range(n)
+    ]
+    bias = (n - 1) * (np.mean(np.log(others)) - np.log(ratio))
+    assert found.finding.interval[0] == pytest.approx(ratio * np.exp(-bias))
+    assert found.finding.detail.startswith("standard deviations ")
 
 
 def test_nuisances_are_averaged_within_a_seed_and_a_seed_needs_all_of_them(tmp_path):

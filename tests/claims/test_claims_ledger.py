@@ -154,7 +154,7 @@ def test_the_list_has_each_claim_and_its_answer_in_a_few_lines_of_80_columns(cap
     listed = capsys.readouterr().out.partition("\n\n")[0]
     assert max(map(len, listed.splitlines())) <= 80
     blocks = re.split(r"(?m)^(?=[ \d]\d  \[)", listed)[1:]
-    assert [int(block[:2]) for block in blocks] == list(range(1, 61))
+    assert [int(block[:2]) for block in blocks] == list(range(1, 62))
     assert all(2 <= block.count("\n    ") + 1 <= 5 for block in blocks)
     assert blocks[4].startswith(" 5  [contradicted] BERT with batch norm does not converge")
     assert "\n    - Not true for a small BERT:" in blocks[4]

@@ -1,0 +1,132 @@
+"""The kinds of endpoints in claim files that need no runs: `published`, `computed` and `timing`."""
+
+from dataclasses import replace
+from typing import Annotated, Any, ClassVar, Literal
+
+from msgspec import Meta, field
+
+from normlab.claims.evidence import BENCH, Place, Runs
+from normlab.claims.judge import (
+    FEWEST,
+    Judgement,
+    decide,
+    figures,
+    undecided_by_seen,
+)
+from normlab.claims.seeds import Endpoint, Text
+
+
+class Published(Endpoint, frozen=True):
+    """A verdict from published sources, or the reason why nothing can measure the part yet.
+
+    published: {standing: contradicts, reason: "T5 and LLaMA use RMSNorm."}
+    """
+
+    standing: Literal["supports", "contradicts", "missing"]
+    reason: Text
+
+    def question(self, says: str) -> str:
+        known = self.standing != "missing"
+        return "published code and papers" if known else "nothing measures it yet"
+
+    def judge(self, runs: Runs, says: str) -> Judgement:
+        if self.standing == "missing":
+            return Judgement("not measured", reason=self.reason)
+        verdict = "supported" if self.standing == "supports" else "contradicted"
+        return Judgement(verdict, found=self.reason, grade="D")
+
+
+class Computed(Endpoint, frozen=True):
+    """The findings of a computed check; `only` selects findings by the start of their question.
+
+    computed: {check: batch.mates, only: [bn in training]}
+    """
+
+    check: Annotated[str, Meta(pattern=r"^[a-z_0-9]+\.[a-z_0-9]+$")]
+    only: tuple[str, ...] = ()
+
+    def question(self, says: str) -> str:
+        return f"the check {self.check}" + (f": {'; '.join(self.only)}" if self.only else "")
+
+    def judge(self, runs: Runs, says: str) -> Judgement:
+        pieces = runs.computed.get(self.check, ())
+        chosen = [piece for piece in pieces if piece.question.startswith(self.only or ("",))]
+        if not chosen:
+            known = "; ".join(piece.question for piece in pieces)
+            reason = f"`only` fits no question: {known}" if pieces else "not computed"
+            command = "`normlab claims --compute` (seconds)"
+            return Judgement("not measured", reason=reason, to_measure=command)
+        holds = all(piece.standing == "supports" for piece in chosen)
+        said = ". ".join(f"{piece.question}: {piece.finding}" for piece in chosen)
+        return Judgement("supported" if holds else "contradicted", found=said, grade="D")
+
+
+class Timing(Endpoint, frozen=True):
+    """A comparison of two candidates in a group by their times: is the first faster?
+
+    timing:
+      faster: bn folded
+      than: ln
+      group: "model, 1 sentence"
+      margin: 0.02                 optional: a share of the time
+      report: norms_vit            optional: results/bench/norms_vit.json; default norms.json
+      measured: model=vit          optional: arguments for `python scripts/bench norms`
+      seen: true                   optional: written after this report was seen, which shows but
+                                   does not decide
+
+    Names are those printed by `python scripts/bench norms`. The share of time saved is computed per
+    round within one process, so the interval covers noise, not differences between machines. The p
+    values of a report are corrected together, like those of a study.
+    """
+
+    says: ClassVar[tuple[str, ...]] = ("difference",)
+
+    faster: Text
+    slower: Text = field(name="than")
+    group: Text
+    margin: Annotated[float, Meta(ge=0, lt=1)] = 0.02
+    report: str = "norms"
+    measured: str = ""
+    seen: bool = False
+
+    @property
+    def family(self) -> Place | None:
+        return BENCH, self.report
+
+    def question(self, says: str) -> str:
+        by = f"by more than {self.margin:.0%}"
+        return f"{self.faster} faster than {self.slower} ({self.group}), {by}"
+
+    def judge(self, runs: Runs, says: str) -> Judgement:
+        timings = runs.timings.get(self.report)
+        group = timings.groups.get(self.group, ()) if timings else ()
+        named = {each.name: each for each in group}
+        if timings is None or not named.keys() >= {self.faster, self.slower}:
+            command = f"python scripts/bench norms {self.measured}".strip()
+            command = f"`{command} --json results/{BENCH}/{self.report}.json` (minutes)"
+            return Judgement("not measured", reason="no timings of both", to_measure=command)
+        first, second = named[self.faster], named[self.slower]
+        pairs = zip(first.ratios_to_first, second.ratios_to_first, strict=True)
+        saved = [1 - own / other for own, other in pairs]
+        medians = figures(first.milliseconds["median"], second.milliseconds["median"])
+        where = timings.environment
+        more: dict[str, Any] = {
+            "detail": f"{' against '.join(medians)} ms",
+            "n": len(saved),
+            "repeats": "round",
+            "grade": "C" if self.group.startswith("model") else "D",  # a norm alone
+            "setting": f"{where['device']} {where['precision']}",
+            "records": (timings.path,),
+        }
+        if (n := len(saved)) < FEWEST:
+            return Judgement("not measured", reason=f"too few rounds ({n} of {FEWEST})", **more)
+        found = decide(saved, margin=self.margin, equality=False)
+        if found.interval is not None:
+            mean, low, high = (f"{value:.1%}" for value in found.interval)
+            more["found"] = f"{mean} [{low}, {high}] of the time saved"
+            if found.smallest is not None:
+                unshown = f"these rounds would have shown {found.smallest:.1%} (80 % power)"
+                more["reason"] = found.reason or unshown
+                more["unshown"] = "" if found.p_direction is None else unshown
+        found = replace(found, p_look=found.p, **more)  # there is one look, at all rounds
+        return undecided_by_seen(found) if self.seen else found
