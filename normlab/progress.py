@@ -13,17 +13,27 @@ class Stage(NamedTuple):
     """The current phase and its progress, and in training the loss of the step.
 
     `done` counts steps in training and examples in validation and test; `total` is None if unknown.
+    `spent` is the share of a training budget in tokens, epochs or minutes that has been used.
     """
 
     phase: str
     done: int = 0
     total: int | None = None
     loss: float | None = None
+    spent: float | None = None
+
+    @property
+    def share(self) -> float | None:
+        """Return the share of the phase that is done, 0 to 1; None if unknown."""
+        if self.spent is None and self.total:
+            return self.done / self.total
+        return self.spent
 
     def __str__(self) -> str:
-        if self.total is None:
-            return f"{self.phase} {self.done:,}" if self.done else self.phase
-        return f"{self.phase} {self.done:,}/{self.total:,}"
+        if self.total is not None:
+            return f"{self.phase} {self.done:,}/{self.total:,}"
+        share = "" if self.spent is None else f" ({self.spent:.0%})"
+        return f"{self.phase} {self.done:,}{share}" if self.done else self.phase
 
 
 _LISTENER: ContextVar[Callable[[Stage], object]] = ContextVar("listener", default=lambda _: None)

@@ -109,6 +109,7 @@ def test_a_page_of_runs_shows_what_they_say_as_text(tmp_path, capsys):
         folder.mkdir(parents=True)
         (folder / "config.yaml").write_text(json.dumps({**example().config, "batch_size": 8}))
     now = {"phase": evil, "done": 1e400, "total": [evil], "loss": "nan", "left": {}}
+    now |= {"spent": evil, "trained": evil}
     (store.root / "lines/seed1/progress.json").write_text(json.dumps(now))
     os.mkfifo(store.root / "pipe/seed1/progress.json")
     assert cli(["report", str(store.root), "--out", str(tmp_path / "page")]) == 1

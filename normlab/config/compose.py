@@ -29,7 +29,16 @@ from normlab.config.folders import CONFIG_DIR, folders
 from normlab.config.machine import MOST_THREADS, settled_precision
 from normlab.config.overrides import FromFile, did_you_mean, meant, no_option, typed, written_out
 from normlab.config.registry import START_FILE, TARGET, named
-from normlab.config.schema import LATER, NORM_KEYS, OPTIONS, PARTS, Precision, RunConfig, leaves
+from normlab.config.schema import (
+    LATER,
+    LATER_KEYS,
+    NORM_KEYS,
+    OPTIONS,
+    PARTS,
+    Precision,
+    RunConfig,
+    leaves,
+)
 from normlab.errors import UserError
 
 CONFIG_NAME = "config"
@@ -320,8 +329,16 @@ def error_line(error: Exception) -> str:
 
 
 def to_dict(config: Any) -> dict[str, Any]:
-    """Return a config as plain values, with enumerations as their names."""
-    return cast("Any", OmegaConf.to_container(config, resolve=True, enum_to_str=True))
+    """Return a config as plain values, with enumerations as their names.
+
+    Newer keys at their defaults are left out, so that older runs keep their hash.
+    """
+    plain = cast("Any", OmegaConf.to_container(config, resolve=True, enum_to_str=True))
+    for key, value in LATER_KEYS.items():
+        node, _, name = key.rpartition(".")
+        if plain.get(node, {}).get(name, value) == value:
+            plain.get(node, {}).pop(name, None)
+    return plain
 
 
 def from_dict(plain: Mapping[str, Any], changes: Sequence[str] = ()) -> DictConfig:

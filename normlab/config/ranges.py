@@ -67,7 +67,7 @@ _FACTOR = Range("above 0", Annotated[float, Meta(gt=0)] | Literal["inf"])  # "in
 # Ranges by prefix and key; `norm.` also covers the rules of `sites`, and a star matches any name.
 _TABLE: Sequence[tuple[Range, str, Sequence[str]]] = (
     (_COUNT, "", ("batch_size", "max_tokens", "accumulate", "budget.steps", "budget.tokens")),
-    (_COUNT, "validate.", ("patience", "recalibration_batches")),
+    (_COUNT, "validate.", ("patience", "recalibration_batches", "limit")),
     (_COUNT, "observe.", ("log_every", "checkpoint_every", "probe.*.every", "probe.*.smooth")),
     (_COUNT, "norm.", ("ghost", "window", "groups", "num_positions")),
     (_COUNT, "model.", ("dim", "ffn_dim", "num_heads", "width", "blocks", "patch", "depth")),

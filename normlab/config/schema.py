@@ -67,6 +67,7 @@ class ValidateConfig:
     average: int = 0
     average_statistics: AverageStatistics = AverageStatistics.recalibrate
     recalibration_batches: int = 64
+    limit: int | None = None
 
 
 @dataclass
@@ -136,6 +137,8 @@ LATER: dict[str, Any] = {
 """Keys of `model` that are newer than many runs, with their defaults. They may be typed for any
 model whose class has them, and no config holds one that is at its default, so that older runs keep
 their fingerprints."""
+LATER_KEYS = {"validate.limit": None}
+"""Other such keys, dotted; no plain config holds one that is at its default."""
 REPEATS = {
     "schedule.lr": "optim.lr",
     "schedule.total": "budget.steps",

@@ -142,10 +142,11 @@ def read_record(place: Path, *, mend: str = MEND_RUN) -> RunRecord:
 
 
 def read_progress(run_dir: Path) -> dict[str, Any] | None:
-    """Return an active run's progress: phase, done, total, loss, time left; None if unknown."""
+    """Return an active run's progress (see `normlab.train.sinks.Live`); None if unknown."""
+    keys = ("phase", "done", "total", "loss", "spent", "left", "trained")
     try:
         found = json.loads(read_file(run_dir / PROGRESS_FILE))
-        return {key: found[key] for key in ("phase", "done", "total", "loss", "left")}
+        return {key: found[key] for key in keys}
     except (OSError, ValueError, KeyError, TypeError, RecursionError):
         return None
 

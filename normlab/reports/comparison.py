@@ -31,7 +31,7 @@ NAMED = tuple(
 )
 """The config keys that name a row."""
 # Config keys that set how long a run trains and how it is tested.
-_FIXED = ("budget.", "task.test_search.", "validate.test.", "validate.average.")
+_FIXED = ("budget.", "task.test_search.", "validate.test.", "validate.average.", "validate.limit.")
 _SHOWN = ("norm", "placement", "task", "task/corpus")  # options that name a row
 
 

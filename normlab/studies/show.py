@@ -6,10 +6,12 @@ The progress of each run is read from its folder.
 import math
 import sys
 from collections.abc import Mapping, Sequence
+from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
 from rich.markup import escape
 
+from normlab.progress import Stage
 from normlab.records.store import read_progress
 from normlab.studies.loop import LOG_FILE, Cell, Ended, Plan, Show, carry_out, places
 from normlab.train.console import duration, figure
@@ -33,6 +35,7 @@ class Runs(Show):
         self._live: Any = None
         self._running: Mapping[Cell, float] = {}
         self._progress: dict[Cell, dict[str, Any]] = {}
+        self._training: dict[Cell, float] = {}  # seconds from a run's start to its last step
         self._ended: Sequence[Ended] = ()
         self._count = 0
         self.every = 1.0 if self._console.is_terminal else _PIPE_SECONDS
@@ -65,6 +68,8 @@ class Runs(Show):
         for cell in running:
             if (found := read_progress(cell.folder)) is not None:
                 self._progress[cell] = found
+                if found["left"] is not None and not found["trained"]:
+                    self._training[cell] = running[cell] + found["left"]
         if self._live is not None:
             self._live.refresh()
         else:
@@ -75,32 +80,38 @@ class Runs(Show):
         """Return the phase and progress of a run, and its loss."""
         if (now := self._progress.get(cell)) is None:
             return "starting", ""
-        total = f"/{now['total']:,}" if now["total"] else ""
-        loss = "" if now["loss"] is None else figure(now["loss"])
-        return f"{now['phase']} {now['done']:,}{total}", loss
+        stage = Stage(**{key: now[key] for key in Stage._fields})
+        return str(stage), "" if stage.loss is None else figure(stage.loss)
 
     @property
     def left(self) -> float | None:
-        """The estimated seconds left; None until a run has ended or has its own estimate."""
-        lefts = {
-            cell: now["left"]
-            for cell, now in self._progress.items()
-            if cell in self._running and now["left"] is not None
+        """The estimated seconds left; None if unknown.
+
+        A run takes its training, and as long for its last validation and its test as those that
+        have ended. Until one has, this is the time left of training alone.
+        """
+        known = [done for done in self._ended if done.cell in self._training]
+        tails = [max(0.0, done.seconds - self._training[done.cell]) for done in known]
+        tail = fmean(tails) if tails else 0.0
+        whole = {
+            cell: self._training[cell] + tail for cell in self._running if cell in self._training
         }
-        whole = [self._running[cell] + left for cell, left in lefts.items()]
-        whole += [done.seconds for done in self._ended]
-        if not whole:
+        rest = [max(0.0, seconds - self._running[cell]) for cell, seconds in whole.items()]
+        durations = [*whole.values(), *(done.seconds for done in self._ended)]
+        if not durations:
             return None
         waiting = self._count - len(self._ended) - len(self._running)
-        rest = sum(lefts.values()) + waiting * sum(whole) / len(whole)
-        return max([rest / self._at_a_time, *lefts.values()])
+        return max([(sum(rest) + waiting * fmean(durations)) / self._at_a_time, *rest])
 
     def counts(self) -> str:
         """Return a line with the number of done and failed runs, and the time left."""
         failed, left = sum(done.failed for done in self._ended), self.left
         parts = [f"{len(self._ended)} of {self._count} done"]
         parts += [f"{failed} failed"] if failed else []
-        return ", ".join([*parts, *([f"about {duration(left)} left"] if left else [])])
+        if left:
+            what = "left" if self._ended else "of training left"
+            parts.append(f"about {duration(left)} {what}")
+        return ", ".join(parts)
 
     def table(self) -> "Table":
         """Return a table of current and failed runs, as many as fit on the terminal."""

@@ -65,6 +65,7 @@ def build_evaluator(config: Mapping[str, Any], task: Task, runtime: Runtime) -> 
         noise=[float(value) for value in config["observe"]["test_noise"]],
         test_seen=config["observe"]["test_seen"],
         one_batch=config["observe"]["debug"],
+        limit=config["validate"].get("limit"),
     )
 
 

@@ -1,6 +1,6 @@
 """A run's output on standard error: a progress bar on a terminal, plain lines in a pipe.
 
-The bar shows the phase and its progress, the training time left, the loss and the speed; each
+The bar shows the phase and its progress, the time left (see `Pace`), the loss and the speed; each
 validation and note prints a line above it. In a pipe, each row is one short line, and a status
 line follows if nothing was printed for some seconds; `metrics.jsonl` has all values. Both styles
 end with a summary of at most twelve lines.

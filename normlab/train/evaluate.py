@@ -48,6 +48,7 @@ class Evaluator:
         noise: standard deviations of input noise; the test is repeated with each of them.
         test_seen: how many training examples to score as well, rounded up to whole batches.
         one_batch: score one batch of a split only, and recalibrate with one.
+        limit: how many examples of a split to score at most; None: all.
 
     Attributes:
         conditions: the conditions under which the test is repeated.
@@ -62,12 +63,13 @@ class Evaluator:
         noise: Sequence[float] = (),
         test_seen: int = 0,
         one_batch: bool = False,
+        limit: int | None = None,
     ):
         self.task = task
         self.runtime = runtime
         self.recalibration_batches = 1 if one_batch else recalibration_batches
         self.test_seen = min(test_seen, 1) if one_batch else test_seen
-        self.one_batch = one_batch
+        self.one_batch, self.limit = one_batch, limit
         self.conditions = (*conditions(task), *(Condition(noise=value) for value in noise))
 
     def scores(
@@ -82,7 +84,8 @@ class Evaluator:
     ) -> dict[str, Score]:
         """Return the scores of a split by path, such as `valid/bleu`, or `valid/batch_size_1/bleu`.
 
-        With a `limit`, at most that many examples are scored, spread over the split.
+        With a `limit`, at most that many examples are scored, spread over the split; by default the
+        evaluator's own limit, but a split whose `outputs` are written is scored whole.
 
         A norm's running statistics are recalibrated first if its `eval_stats` says so, or if
         `recalibrate` is true. The model's mode (training or evaluation) is restored afterwards.
@@ -90,6 +93,8 @@ class Evaluator:
         say(Stage(VALIDATING if split == "valid" else TESTING))
         condition = condition or Condition()
         size = condition.batch_size
+        if limit is None and outputs is None:
+            limit = self.limit
         if self.one_batch:
             limit = size or self.task.eval_batch_size
         with self._scoring(model, condition, recalibrate=recalibrate):
@@ -154,15 +159,17 @@ class Evaluator:
     ) -> dict[str, Score]:
         """Load weights and score every test split.
 
-        With `outputs`, the generated text of each split is written to that folder, and `test` is
-        scored again under each of the `conditions` that can change the model's outputs; then the
-        examples of `test_seen` are scored. Without it, only whole splits are scored (see `whole`).
+        With `outputs`, the generated text of each split that the limit does not cut is written to
+        that folder, and `test` is scored again under each of the `conditions` that can change the
+        model's outputs; then the examples of `test_seen` are scored. Without it, only whole splits
+        are scored (see `whole`).
         """
         model.load_state_dict(weights.state)
         score = partial(self.scores, model, recalibrate=weights.recalibrate)
         scores: dict[str, Score] = {}
         for split in self.task.test_splits():
-            kept = None if outputs is None else outputs / hypotheses_file(split)
+            whole_split = self.limit is None or len(self.task.lengths(split)) <= self.limit
+            kept = outputs / hypotheses_file(split) if outputs is not None and whole_split else None
             scores |= score(split, outputs=kept)
         if outputs is None:
             return whole(scores)

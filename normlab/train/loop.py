@@ -141,12 +141,16 @@ class Trainer:
         return self._budget_spent()
 
     def _budget_spent(self) -> str | None:
-        return self.budget.spent(
-            steps=self.progress.step,
-            epochs=self.stream.epochs,
-            tokens=self.progress.tokens,
-            seconds=self.progress.seconds,
-        )
+        return self.budget.spent(**self._used)
+
+    @property
+    def _used(self) -> dict[str, Any]:
+        """What the run has used of its budget."""
+        at = self.progress
+        return {
+            **{"steps": at.step, "epochs": self.stream.epochs},
+            **{"tokens": at.tokens, "seconds": at.seconds},
+        }
 
     def _due(self, every: int | Literal["epoch"]) -> bool:
         return self._epoch_ended if every == "epoch" else self.progress.step % every == 0
@@ -260,7 +264,8 @@ class Trainer:
         at.train_seconds += step["seconds"]
         at.interval = {name: at.interval.get(name, 0) + value for name, value in step.items()}
         self._tick()
-        say(Stage(TRAINING, at.step, self.budget.steps, step["loss"]))
+        spent = min(1.0, max(self.budget.shares(**self._used).values()))
+        say(Stage(TRAINING, at.step, self.budget.steps, step["loss"], spent))
 
     def _log_step(self, last: Row) -> None:
         """Log the means since the last row."""

@@ -206,29 +206,55 @@ def truncate_to(path: Path, step: int) -> int:
 
 
 class Pace:
-    """Estimates the time left from all training steps seen so far, including validation time."""
+    """Estimates the time left: of training until its last step, then of the current phase.
+
+    The time left of training counts the validations on the way; the last validation and the test
+    count only while they run.
+    """
 
     def __init__(self) -> None:
-        self._first: tuple[int, float] | None = None
-        self._last = Stage(TRAINING)
+        self._first: tuple[float, float] | None = None  # a share of the training, and its time
+        self._training = Stage(TRAINING)
+        self._now = self._begun = (Stage(TRAINING), 0.0)  # the stage, and its time
 
     def see(self, stage: Stage) -> None:
-        """Record a stage; only training steps count."""
+        """Record a stage."""
+        self._now, before = (stage, time.monotonic()), self._now[0]
         if stage.phase == TRAINING:
-            self._first = self._first or (stage.done, time.monotonic())
-            self._last = stage
+            self._training = stage
+            if self._first is None and stage.share is not None:
+                self._first = stage.share, self._now[1]
+        elif stage.phase != before.phase or stage.done < before.done:
+            self._begun = self._now
+
+    @property
+    def trained(self) -> bool:
+        """Return whether the last training step has been taken."""
+        return self._training.share is not None and self._training.share >= 1
 
     @property
     def left(self) -> float | None:
-        done, total = self._last.done, self._last.total
-        if self._first is None or total is None or done <= self._first[0]:
+        """Return the estimated seconds left; None if unknown."""
+        if not self.trained:
+            if self._first is None:
+                return None
+            return _remaining(*self._first, self._training.share, time.monotonic())
+        stage, now = self._now
+        if stage.phase == TRAINING:
             return None
-        elapsed = time.monotonic() - self._first[1]
-        return elapsed / (done - self._first[0]) * (total - done)
+        first, begun = self._begun
+        return _remaining(first.share or 0.0, begun, stage.share, now)
+
+
+def _remaining(first: float, begun: float, share: float | None, now: float) -> float | None:
+    """Return the seconds until the whole is done, given the shares at `begun` and `now`."""
+    if share is None or share <= first:
+        return None
+    return (now - begun) / (share - first) * (1 - share)
 
 
 class Live(Sink):
-    """Maintains `progress.json`: phase, done, total, loss, and the seconds of training left.
+    """Maintains `progress.json`: a `Stage`, the seconds left, and whether all steps are taken.
 
     The file is written at most once per second within a phase, and deleted when the run ends.
     """
@@ -246,7 +272,8 @@ class Live(Sink):
         if stage.phase == self._phase and now - self._written < 1.0:
             return
         self._phase, self._written = stage.phase, now
-        said = {**stage._asdict(), "loss": self._loss, "left": self._pace.left}
+        said = {**stage._asdict(), "loss": self._loss}
+        said |= {"left": self._pace.left, "trained": self._pace.trained}
         # Not forced to disk, because it is deleted when the run ends.
         self._partial.write_text(json.dumps(said) + "\n", encoding="utf-8")
         self._partial.replace(self._path)

@@ -29,13 +29,15 @@ class Budget:
     tokens: int | None = None
     minutes: float | None = None
 
-    def spent(self, *, steps: int, epochs: float, tokens: int, seconds: float) -> str | None:
-        """Return the name of the limit that has been reached, or None."""
+    def shares(self, *, steps: int, epochs: float, tokens: int, seconds: float) -> dict[str, float]:
+        """Return which share of each limit has been used, by the limit's name."""
         used = {"steps": steps, "epochs": epochs, "tokens": tokens, "minutes": seconds / 60}
-        for name, limit in vars(self).items():
-            if limit is not None and used[name] >= limit:
-                return name
-        return None
+        limits = {name: limit for name, limit in vars(self).items() if limit is not None}
+        return {name: used[name] / limit for name, limit in limits.items()}
+
+    def spent(self, **used: Any) -> str | None:
+        """Return the name of the limit that has been reached, or None; arguments as in `shares`."""
+        return next((name for name, share in self.shares(**used).items() if share >= 1), None)
 
 
 _NAMES = ("SIGTERM", "SIGINT", "SIGHUP", "SIGUSR1", "SIGXCPU")

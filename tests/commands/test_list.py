@@ -71,6 +71,7 @@ def test_runs_are_listed_with_outcome_or_progress(tmp_path, printed):
     lines = [line.split() for line in printed("runs", *place)]
     assert known in lines and [str(going), "no", "record", "yet"] in lines
     now = {"phase": "training", "done": 1200, "total": 3000, "loss": 2.34567, "left": 600}
+    now |= {"spent": None, "trained": False}
     (going / "progress.json").write_text(json.dumps(now))
     *_, row = printed("runs", "--json", *place)
     assert [*row.values()] == [

@@ -95,6 +95,29 @@ def test_the_time_left_is_by_the_steps_of_this_start(tmp_path, monkeypatch):
     ]
 
 
+@pytest.mark.parametrize("total", [40, None])
+def test_the_time_left_is_that_of_the_test_once_all_steps_are_taken(monkeypatch, total):
+    clock = itertools.count(1000.0, 10.0)
+    monkeypatch.setattr(files, "time", SimpleNamespace(monotonic=lambda: next(clock)))
+    pace = files.Pace()
+    pace.see(Stage("training", 10, total, 2.0, 0.25))
+    pace.see(Stage("training", 20, total, 2.0, 0.5))
+    pace.see(Stage("validating", 3, 7))  # a validation on the way
+    assert not pace.trained and pace.left == 3 * 10 / 0.25 * 0.5
+    pace.see(Stage("training", 40, total, 2.0, 1.0))
+    assert pace.trained and pace.left is None
+    pace.see(Stage("testing"))
+    pace.see(Stage("testing", 0, 200))
+    assert pace.left is None
+    pace.see(Stage("testing", 50, 200))
+    assert pace.left == 2 * 10 / 0.25 * 0.75
+
+
+def test_a_budget_in_tokens_has_a_share_instead_of_a_number_of_steps():
+    assert str(Stage("training", 120, None, 2.0, 0.4)) == "training 120 (40%)"
+    assert str(Stage("training", 120, 300, 2.0, 0.4)) == "training 120/300"
+
+
 def test_a_pipe_is_never_silent_for_long(tmp_path, monkeypatch):
     now = itertools.count(0.0, 2.0)
     monkeypatch.setattr(time, "monotonic", lambda: next(now))

@@ -24,6 +24,7 @@ def shown(tmp_path, count, *, terminal=False):
 
 def progress(folder, **changes):
     said = {"phase": "training", "done": 120, "total": 500, "loss": 5.25, "left": 40.0}
+    said |= {"spent": None, "trained": False}
     (folder / PROGRESS_FILE).write_text(json.dumps({**said, **changes}))
 
 
@@ -43,12 +44,28 @@ def test_a_live_table_fits_the_terminal_and_shows_what_is_running(tmp_path, coun
 
 def test_the_time_left_counts_what_is_to_come(tmp_path, capsys):
     runs, cells, _ = shown(tmp_path, 5)
-    ended = [Ended(cells[0], 0, "", 1.0)]
+    progress(cells[0].folder, left=10.0)
     progress(cells[1].folder)
+    runs.beat({cells[0]: 50.0, cells[1]: 50.0}, [], 5)  # trained after 60 and 90 s
+    assert runs.left == pytest.approx((10 + 40 + 3 * (60 + 90) / 2) / 2)
+    assert capsys.readouterr().out.startswith("0 of 5 done, about 2m 18s of training left | ")
+    ended = [Ended(cells[0], 0, "", 80.0)]  # 20 s of validation and test
     progress(cells[2].folder, left=60.0)
     runs.beat({cells[1]: 60.0, cells[2]: 60.0}, ended, 5)
-    assert runs.left == pytest.approx((40 + 60 + 2 * (100 + 120 + 1) / 3) / 2)
-    assert capsys.readouterr().out.startswith("1 of 5 done, about")
+    assert runs.left == pytest.approx((60 + 80 + 2 * (120 + 140 + 80) / 3) / 2)
+    assert capsys.readouterr().out.startswith("1 of 5 done, about 3m 03s left | ")
+
+
+def test_the_time_left_does_not_grow_while_the_first_runs_are_tested(tmp_path):
+    runs, cells, _ = shown(tmp_path, 6)
+    progress(cells[0].folder, left=1.0)
+    runs.beat({cells[0]: 29.0}, [], 6)
+    before = runs.left
+    for seconds in (31.0, 60.0, 90.0):
+        progress(cells[0].folder, phase="testing", done=1, total=1000, left=50.0, trained=True)
+        runs.beat({cells[0]: seconds}, [], 6)
+        assert runs.left <= before
+    assert "of training left" in runs.counts()
 
 
 def test_runs_of_a_sweep_are_named_by_what_differs():

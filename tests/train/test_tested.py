@@ -84,6 +84,22 @@ def test_without_best_only_the_last_weights_are_tested_and_kept(trained):
     assert [path.name for path in (folder / "checkpoints").iterdir()] == ["last.pt"]
 
 
+def test_a_limit_scores_a_part_of_each_split_and_keeps_no_partial_translations(trained):
+    record, folder, _ = trained("validate.best=false", "validate.limit=3")
+    whole, _, _ = trained("validate.best=false")
+    assert record.scores["test/bleu"].n < whole.scores["test/bleu"].n
+    assert not (folder / "hypotheses.txt").exists()
+    assert of(record, "test") == evaluated(folder, "last")
+    assert "limit" in record.config["validate"] and "limit" not in whole.config["validate"]
+    outputs = folder / "asked.txt"
+    normlab.load_run(folder).evaluate("test", outputs=outputs)
+    assert len(outputs.read_text().splitlines()) == 6
+
+
+def test_a_smoke_run_scores_two_hundred_examples():
+    assert normlab.compose(["scale=smoke"]).validate.limit == 200
+
+
 def test_patience_ends_a_run_without_a_better_validation(trained):
     record, _, _ = trained("validate.patience=1")
     assert (record.outcome.reason, record.outcome.step) == ("patience", 8)
