@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from normlab.openmp import wait_passively
 
 if TYPE_CHECKING:
+    from normlab.any_model.fold import fold_norms as fold_norms
     from normlab.any_model.swap import swap as swap
     from normlab.commands.explain import explain as explain
     from normlab.config.compose import compose as compose
@@ -26,6 +27,7 @@ _HOMES = {
     "Tokens": "norms.tokens",
     "compose": "config.compose",
     "explain": "commands.explain",
+    "fold_norms": "any_model.fold",
     "inspect": "inspect",
     "load_records": "notebook",
     "load_run": "train.loaded",

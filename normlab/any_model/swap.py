@@ -139,7 +139,7 @@ def swap(
     model, batches = model if inplace else copied(model), first_batches(calibrate)
     norms = {path: module for path, module in model.named_modules() if is_norm(module)}
     chosen = _chosen(norms, [sites] if isinstance(sites, str) else sites)
-    run = partial(forward or _forward, model)
+    run = partial(forward or call, model)
     shapes: dict[str, list[Any]] = {}  # of each norm's inputs, in the order of execution
     table, replaced, statistics = [], {}, {}
     with unchanged(model, batches):
@@ -186,7 +186,8 @@ def check_name(norm: str) -> None:
         raise UserError(f"no norm {norm!r} to swap to; choose from {', '.join(NEW)}")
 
 
-def _forward(model: nn.Module, batch: Any) -> Any:
+def call(model: nn.Module, batch: Any) -> Any:
+    """Call a model with a batch: a dict, a tuple or one tensor."""
     if isinstance(batch, Mapping):
         return model(**batch)
     return model(*batch) if isinstance(batch, tuple | list) else model(batch)

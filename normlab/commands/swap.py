@@ -1,4 +1,7 @@
-"""`normlab swap --hf MODEL norm=NAME --text FILE`: other norms in a trained language model."""
+"""`normlab swap --hf MODEL norm=NAME --text FILE`: other norms in a trained language model.
+
+`--fold` replaces no norm by another kind, but folds norms into the weights next to them.
+"""
 
 from argparse import Namespace
 from typing import Any
@@ -15,6 +18,7 @@ examples:
   normlab swap --hf FOLDER norm=gn groups=8 --text lines.txt --train all
   normlab swap --hf FOLDER norm=rms --sites '*.ln_1' --text lines.txt
   normlab swap --hf gpt2 norm=none --text lines.txt --steps 2000 --out FOLDER
+  normlab swap --hf gpt2 --fold --untie
 
 Each new norm is first fitted to the output of the old one. A row is one line of
 the text, cut to 128 tokens. The last tenth of the lines, at most 256, is held
@@ -23,6 +27,10 @@ out.
 --out needs norm=none. A class of transformers has no other norm than its own,
 but does not divide if eps is 1e12 and all gains are multiplied by 1e6. That is
 tried before training; weights are saved in float32.
+
+--fold asks which norms are exactly redundant, without training: gains become
+part of the next products, and layer norms RMS norms, where that leaves the
+float64 outputs as they are.
 """
 _HELD_OUT, _FEWEST = 256, 20  # lines
 _RATES = {"norms": 1e-2, "all": 1e-4}
@@ -34,7 +42,9 @@ def main(argv: list[str]) -> int:
     add = parser.add_argument
     add("settings", nargs="*", metavar="key=value", help="norm=NAME and its settings")
     add("--hf", required=True, metavar="MODEL", help="a folder of transformers, or an id")
-    add("--text", required=True, type=as_path, metavar="FILE", help="lines to train on")
+    add("--text", type=as_path, metavar="FILE", help="lines to train on")
+    add("--fold", action="store_true", help="fold norms into weights, exactly; needs no norm=NAME")
+    add("--untie", action="store_true", help="with --fold: copy weights that embeddings share")
     add("--sites", default="*", metavar="PATTERN", help="paths of norms to replace; default: all")
     add("--train", choices=("norms", "all"), default="norms", help="weights; default: norms")
     add("--steps", type=int, default=200, metavar="N", help="training steps; default: 200")
@@ -50,8 +60,16 @@ def main(argv: list[str]) -> int:
     check_given_once(given.settings)
     check_arguments(given.settings)
     options: Any = OmegaConf.to_container(OmegaConf.from_dotlist(given.settings))
+    if given.fold:
+        if options or given.text or given.out:
+            parser.error("--fold takes only --hf, --untie and --trust-remote-code")
+        return _fold(given)
+    if given.untie:
+        parser.error("--untie needs --fold")
     if not options.get("norm"):
         parser.error("give norm=NAME, such as norm=dyt")
+    if given.text is None:
+        parser.error("give --text FILE: lines to train on")
     given.lr = _RATES[given.train] if given.lr is None else given.lr
     if given.steps < 1 or not 0 <= given.taper < given.steps or not given.lr > 0:
         parser.error("--steps must be at least 1, --taper less than --steps, and --lr above 0")
@@ -62,6 +80,17 @@ def main(argv: list[str]) -> int:
     if given.out and not given.out.absolute().parent.is_dir():
         parser.error(f"--out {given.out}: there is no folder {given.out.parent}")
     return _swap(given, **options)
+
+
+def _fold(given: Namespace) -> int:
+    with at_work("folding the norms"):
+        from normlab.any_model.fold import fold_norms
+        from normlab.any_model.load import load_hf
+
+        loaded = load_hf(given.hf, trust=given.trust_remote_code)
+        folded = fold_norms(loaded.model, loaded.batches, untie=given.untie)
+    print(folded)
+    return 0
 
 
 def _swap(given: Namespace, norm: str, **options: Any) -> int:

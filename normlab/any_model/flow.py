@@ -1,0 +1,257 @@
+"""Records how the features of a model flow from its weights to its norms, and on from them.
+
+One forward pass is run, and every operation noted. Only these matter to a fold, all others being
+`other`: a product with a weight (`product`), a row of a table (`table`), a weight itself
+(`weight`), a norm (`norm`), and operations that leave the features of each position apart from
+each other: those that move positions (`move`), a factor per position (`scale`), a sum (`sum`).
+"""
+
+from collections import defaultdict
+from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any, Literal
+
+import torch
+from torch import Tensor, nn
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
+
+Op = Literal["product", "table", "weight", "norm", "move", "scale", "sum", "other"]
+LINEAR: tuple[Op, ...] = ("move", "scale", "sum")
+"""Operations that map features with mean 0 at each position to such features."""
+_MOVES = {
+    *("view", "_unsafe_view", "reshape", "flatten", "unflatten", "expand", "expand_as", "view_as"),
+    *("transpose", "permute", "unsqueeze", "squeeze", "slice", "select", "narrow", "split"),
+    *("chunk", "unbind", "index", "index_select", "clone", "contiguous", "detach", "alias", "to"),
+    *("_to_copy", "lift_fresh", "dropout", "dropout_", "cat", "stack", "repeat", "type_as"),
+}
+_TURNS = ("t", "transpose", "numpy_T")
+_ALIASES = ("detach", "alias", "to", "lift_fresh")
+
+
+@dataclass(eq=False)
+class Node:
+    """The result of an operation.
+
+    `streams` are the inputs whose features reach the result one by one, `users` the results of
+    operations that have this one as an input. `name` is a norm's path, or a weight's name; a
+    product also has its input `x` and its bias's name. `turned` says that the weight is a matrix
+    [in, out].
+    """
+
+    op: Op
+    said: str  # the operation and the module that ran it, for messages
+    width: int
+    streams: Sequence["Node"] = ()
+    name: str = ""
+    x: "Node | None" = None
+    bias: str | None = None
+    turned: bool = False
+    users: list["Node"] = field(default_factory=list)
+
+
+class Flow(TorchDispatchMode):
+    """The operations of a forward pass of a model, given its norms by path.
+
+    `norms` has the node of each call, by the norm's path; `uses` the nodes that read a weight, by
+    its name; `outputs` the nodes that the model returns.
+    """
+
+    def __init__(self, model: nn.Module, norms: Collection[str]) -> None:
+        super().__init__()
+        self.norms: dict[str, list[Node]] = {path: [] for path in norms}
+        self.uses: dict[str, list[Node]] = defaultdict(list)
+        self.outputs: list[Node] = []
+        self._model, self._paths = model, norms
+        self._nodes: dict[int, Node] = {}
+        self._held: list[Tensor] = []  # an id is a tensor's own only while the tensor lives
+        self._inside: list[str] = []  # paths of the modules that are running
+        self._norm: list[Node] = []  # the input of the norm that is running
+        for name, weight in [*model.named_parameters(), *model.named_buffers()]:
+            if weight.ndim:
+                self._set(weight, Node("weight", name, weight.shape[-1], name=name))
+
+    def run(self, call: Callable[[], Any]) -> None:
+        """Run a forward pass and note its operations."""
+        with ExitStack() as hooks:
+            for path, module in self._model.named_modules():
+                enter, leave = partial(self._enter, path), partial(self._leave, path)
+                before = module.register_forward_pre_hook(enter, with_kwargs=True)
+                after = module.register_forward_hook(leave, with_kwargs=True)
+                hooks.callback(before.remove)
+                hooks.callback(after.remove)
+            with torch.inference_mode(), self:
+                result = call()
+        values = result.values() if isinstance(result, Mapping) else tree_leaves(result)
+        tensors = [x for x in tree_leaves(list(values)) if isinstance(x, Tensor)]
+        self.outputs = [self._nodes[id(x)] for x in tensors if id(x) in self._nodes]
+
+    def ends(self, node: Node, through: Collection[Op] = LINEAR) -> list[Node | None]:
+        """Return the operations other than `through` that read a node; None if it is returned."""
+        found: dict[Node | None, None] = {}
+        waiting, seen = [node], {node}
+        while waiting:
+            at = waiting.pop()
+            if at in self.outputs:
+                found[None] = None
+            for user in at.users:
+                if not (at in user.streams and user.op in through):
+                    found[user] = None
+                elif user not in seen:
+                    seen.add(user)
+                    waiting.append(user)
+        return [*found]
+
+    def sources(self, node: Node, through: Collection[Op] = LINEAR) -> list[Node]:
+        """Return the nodes whose features reach a node by the operations `through` alone."""
+        found: dict[Node, None] = {}
+        waiting, seen = [node], {node}
+        while waiting:
+            at = waiting.pop()
+            if at.op not in through:
+                found[at] = None
+            for each in at.streams if at.op in through else ():
+                if each not in seen:
+                    seen.add(each)
+                    waiting.append(each)
+        return [*found]
+
+    def _enter(self, path: str, module: nn.Module, args: Any, kwargs: Any) -> None:
+        self._inside.append(path)
+        if path in self._paths and not self._norm:
+            given = [x for x in (*args, *kwargs.values()) if isinstance(x, Tensor)]
+            self._norm.append(self._of(given[0]))
+
+    def _leave(self, path: str, module: nn.Module, args: Any, kwargs: Any, result: Any) -> None:
+        self._inside.pop()
+        if path in self._paths and self._norm:
+            x = self._norm.pop()
+            node = Node("norm", path, result.shape[-1], [x], name=path)
+            x.users.append(node)
+            self.norms[path].append(node)
+            self._set(result, node)
+
+    def _of(self, x: Tensor) -> Node:
+        """Return a tensor's node; an input of the model gets one."""
+        if id(x) not in self._nodes:
+            self._set(x, Node("other", "an input of the model", x.shape[-1] if x.ndim else 0))
+        return self._nodes[id(x)]
+
+    def _set(self, x: Tensor, node: Node) -> None:
+        self._held.append(x)
+        self._nodes[id(x)] = node
+
+    def __torch_dispatch__(
+        self, func: Any, types: Any, args: Sequence[Any] = (), kwargs: Any = None
+    ) -> Any:
+        given = [x for x in tree_leaves([*args, *(kwargs or {}).values()]) if isinstance(x, Tensor)]
+        inputs = [self._of(x) for x in given] if not self._norm else []
+        shapes = [x.shape for x in given]
+        result = func(*args, **(kwargs or {}))
+        if not self._norm:
+            name = func.overloadpacket.__name__
+            for out in tree_leaves(result):
+                if isinstance(out, Tensor):
+                    self._note(name, args, inputs, shapes, out)
+        return result
+
+    def _note(
+        self, name: str, args: Any, inputs: list[Node], shapes: list[torch.Size], out: Tensor
+    ) -> None:
+        """Make the node of one result of an operation."""
+        said = f"{name} in {self._inside[-1]}" if self._inside and self._inside[-1] else name
+        node = Node("other", said, out.shape[-1] if out.ndim else 0)
+        names = [x.name for x in inputs if x.op == "weight"]
+        if (turned := _turned(name, inputs, out)) is not None:
+            self._set(out, turned)
+            return
+        if (product := _product(name, inputs, shapes)) is not None:
+            x, weight, bias = product
+            node.op, node.x, node.name = "product", x, weight.name
+            node.bias, node.turned = bias and bias.name, weight.turned
+            x.users.append(node)
+        else:
+            node.op, streams = _classified(name, args, inputs, shapes, out)
+            node.streams = streams
+            node.name = inputs[0].name if node.op == "table" else ""
+            for x in inputs:
+                x.users.append(node)
+        for each in names:
+            self.uses[each].append(node)
+        self._set(out, node)
+
+
+def _turned(name: str, inputs: list[Node], out: Tensor) -> Node | None:
+    """Return the node of a weight's transpose or alias; None if the operation is another."""
+    if len(inputs) != 1 or inputs[0].op != "weight":
+        return None
+    x = inputs[0]
+    if name in _ALIASES:
+        return x
+    if name in _TURNS and out.ndim == 2:
+        return Node("weight", x.said, out.shape[-1], name=x.name, turned=not x.turned)
+    return None
+
+
+def _product(
+    name: str, inputs: list[Node], shapes: list[torch.Size]
+) -> tuple[Node, Node, Node | None] | None:
+    """Return input, weight and bias of a product with a weight; None if it is none.
+
+    The weight of `linear` is [out, in], that of `addmm` and `mm` [in, out].
+    """
+    if name == "linear":
+        x, weight, *bias = inputs
+        flip = False
+    elif name in ("mm", "matmul") and len(inputs) == 2:
+        (x, weight), bias, flip = inputs, [], True
+    elif name == "addmm":
+        first, x, weight = inputs
+        bias, flip = [first], True
+    else:
+        return None
+    if weight.op != "weight" or any(each.op != "weight" for each in bias) or x.op == "weight":
+        return None
+    if len(shapes[inputs.index(weight)]) != 2:
+        return None
+    own = Node("weight", weight.said, weight.width, name=weight.name, turned=weight.turned ^ flip)
+    return x, own, bias[0] if bias else None
+
+
+def _classified(
+    name: str, args: Any, inputs: list[Node], shapes: list[torch.Size], out: Tensor
+) -> tuple[Op, list[Node]]:
+    """Return what an operation does to features, and the inputs whose features it passes on."""
+    width, name = (out.shape[-1] if out.ndim else 0), name.removesuffix("_") or name
+    wide = [n for n, shape in enumerate(shapes) if len(shape) and shape[-1] == width]
+    if name == "embedding" and inputs[0].op == "weight":
+        return "table", []
+    if name in _MOVES and _keeps_features(name, args, shapes, out):
+        return "move", [inputs[n] for n in wide]
+    if name in ("add", "sub") and len(wide) == len(inputs) == 2:
+        return "sum", inputs
+    if name in ("mul", "div") and wide[:1] and width > 1:
+        rest = [n for n in range(len(inputs)) if n != wide[0]]
+        per_position = all(len(shapes[n]) == 0 or shapes[n][-1] == 1 for n in rest)
+        if per_position and (name == "mul" or wide[0] == 0):
+            return "scale", [inputs[wide[0]]]
+    return "other", []
+
+
+def _keeps_features(name: str, args: Any, shapes: list[torch.Size], out: Tensor) -> bool:
+    """Return whether the last axis of an operation's inputs is the last axis of its result."""
+    count = len(shapes[0])
+    if not count or not out.ndim or shapes[0][-1] != out.shape[-1]:
+        return False
+    if name == "transpose":
+        return count - 1 not in (args[1] % count, args[2] % count)
+    if name == "permute":
+        return args[1][-1] % count == count - 1
+    if name in ("cat", "stack", "select", "narrow", "index_select", "unbind", "unsqueeze"):
+        axis = args[1] if len(args) > 1 else 0
+        return axis % out.ndim != out.ndim - 1 if name != "select" else axis % count != count - 1
+    if name == "index":
+        return len(args[1]) < count or args[1][-1] is None
+    return True
