@@ -2,7 +2,8 @@
 
 import argparse
 import shutil
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
 
 from normlab.commands._arguments import as_path, command_parser
 from normlab.commands._terminal import print_prose
@@ -19,6 +20,7 @@ _EXAMPLES = """examples:
   normlab documents 1 --table translation    one of them
   normlab documents 1 --table summary --zh --notes   in the article's Chinese
   normlab documents 1 --latex --notes        for a paper
+  normlab documents --html > page.html       all, sentence by sentence, to play with
   normlab documents 1 --table translation --run scale=smoke
 
 Each cell has the article's words and, under them, what was measured: a mean
@@ -40,6 +42,9 @@ def main(argv: list[str]) -> int:
     arguments = _parser().parse_args(argv)
     articles = load_all(CONFIG_DIR / "document")
     if arguments.article is None:
+        if arguments.form == "html" and not arguments.table and arguments.run is None:
+            print(whole(arguments.results, articles), end="")
+            return 0
         if arguments.table or arguments.run is not None or arguments.form:
             raise UserError(f"name an article, 1 to {max(articles)}: normlab documents 1")
         _list(articles.values(), LANGUAGES[arguments.language])
@@ -94,6 +99,17 @@ def _list(articles: Iterable[Article], language: Language) -> None:
         for name, table in article.tables.items():
             said = f"{name:<12} {table.section:<4} {table.title.text(language)}"
             print("\n".join(f"   {line}" for line in folded(said, room() - 3, hang=18)))
+
+
+def whole(results: Path, articles: Mapping[int, Article] | None = None) -> str:
+    """Return the page of all articles, sentence by sentence, with live pieces (docs/play)."""
+    from normlab.claims.claim import load_all as load_claims
+    from normlab.documents.play import page as page_to_play
+    from normlab.inspect.pieces import pieces
+
+    articles = articles or load_all(CONFIG_DIR / "document")
+    claims = load_claims(CONFIG_DIR / "claim")
+    return page_to_play(articles.values(), Results(results), claims, pieces())
 
 
 def _show(article: Article, names: Sequence[str], arguments: argparse.Namespace) -> None:

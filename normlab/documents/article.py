@@ -1,4 +1,4 @@
-"""The articles' tables in `configs/document`, each cell with what was found on it.
+"""The articles in `configs/document`: their sentences and tables, each with what was found on it.
 
 id: 1                                  the number of the article; the file is named 1.yaml
 title: {zh: ..., en: ...}              every text has the Chinese original and its English
@@ -13,6 +13,13 @@ tables:
           ours: [{part: 1.figure}]     every other cell has what was found, of the kinds in
     below: [...]                       `normlab.documents.evidence.KINDS`, and so has the whole
                                        table, optionally, below it
+sections:                              the article in its own order
+  - title: {zh: ..., en: ...}
+    body:
+      - {zh: ..., en: ..., ours: [...]}   a sentence; `ours` may be left out if it states nothing
+                                          that can be checked, and `try`, a command to type
+      - {table: translation}              one of the tables
+      - {piece: tensor}                   one of the live pieces in `PIECES`
 """
 
 from pathlib import Path
@@ -80,12 +87,38 @@ class Table(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
         return found
 
 
+PIECES = ("tensor", "words", "padding", "marks")
+"""The live pieces of the page to play with, in the order in which it lists them."""
+
+
+class Passage(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """A sentence of an article and what was found on it, or a table, or a live piece.
+
+    `command` is one to try, beside those of what was found.
+    """
+
+    zh: str = ""
+    en: str = ""
+    ours: tuple[Any, ...] = ()
+    command: str = msgspec.field(name="try", default="")
+    table: str = ""
+    piece: str = ""
+
+
+class Section(Struct, frozen=True, forbid_unknown_fields=True):
+    """A section of an article: its title and passages."""
+
+    title: Words
+    body: tuple[Passage, ...]
+
+
 class Article(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """An article: its number in docs/explanation/verdicts.md, its title, its tables by name."""
+    """An article: its number in docs/explanation/verdicts.md, title, tables by name, sections."""
 
     id: int
     title: Words
     tables: dict[str, Table]
+    sections: tuple[Section, ...] = ()
     path: str = ""
 
     def table(self, name: str) -> Table:
@@ -110,7 +143,29 @@ def load(path: Path) -> Article:
             f"{path}: id: is {article.id}, so the file's name must be {article.id}.yaml"
         )
     tables = {name: _table(table, path, f"tables.{name}") for name, table in article.tables.items()}
-    return msgspec.structs.replace(article, path=str(path), tables=tables)
+    sections = tuple(
+        msgspec.structs.replace(
+            section,
+            body=tuple(
+                _passage(passage, article, path, f"sections[{number}].body[{place}]")
+                for place, passage in enumerate(section.body)
+            ),
+        )
+        for number, section in enumerate(article.sections)
+    )
+    return msgspec.structs.replace(article, path=str(path), tables=tables, sections=sections)
+
+
+def _passage(passage: Passage, article: Article, path: Path, key: str) -> Passage:
+    """Return a passage whose items have their kinds; UserError for one that shows nothing."""
+    shows = [bool(passage.zh and passage.en), bool(passage.table), bool(passage.piece)]
+    if sum(shows) != 1:
+        raise UserError(f"{path}: {key}: needs zh and en, or a table, or a piece")
+    if passage.table and passage.table not in article.tables:
+        raise UserError(f"{path}: {key}.table: one of {', '.join(article.tables)}")
+    if passage.piece and passage.piece not in PIECES:
+        raise UserError(f"{path}: {key}.piece: one of {', '.join(PIECES)}")
+    return msgspec.structs.replace(passage, ours=_items(passage.ours, path, f"{key}.ours"))
 
 
 def _table(table: Table, path: Path, key: str) -> Table:

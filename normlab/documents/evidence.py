@@ -216,19 +216,25 @@ class Part(Item, frozen=True, forbid_unknown_fields=True, kw_only=True):
         """Return the numbers of claim and part, such as `2.1`."""
         return f"{self.part.partition('.')[0]}.{results.part(self.part)['part']}"
 
+    def value(self, results: Results, language: Language) -> str:
+        """Return what was found, with its interval; in Chinese the interval alone, or ""."""
+        part = results.part(self.part)
+        if language.code != "zh":
+            return part["found"]
+        return "{value:.3g} [{low:.3g}, {high:.3g}]".format(**part) if "low" in part else ""
+
+    def facts(self, results: Results, language: Language) -> str:
+        """Return what was found and how it was tested; "" if nothing was found."""
+        part, value = results.part(self.part), self.value(results, language)
+        tested = part["test"] if language.code != "zh" else f"n = {part['n']}" if value else ""
+        return language.between.join(filter(None, [value, tested])).rstrip(".")
+
     def note(self, results: Results, language: Language) -> str:
         part = results.part(self.part)
         verdict = language.verdicts[part["verdict"]]
         said = part["chinese"] if language.code == "zh" else part["statement"]
-        if language.code != "zh":
-            facts = [part["found"], part["test"]]
-        elif "low" in part:
-            facts = ["{value:.3g} [{low:.3g}, {high:.3g}]".format(**part), f"n = {part['n']}"]
-        else:
-            facts = []
-        if any(facts):
-            told = language.between.join(filter(None, facts))
-            said += language.found.format(told.rstrip("."))
+        if told := self.facts(results, language):
+            said += language.found.format(told)
         stated = language.about.format(verdict, said)
         return f"[{self.place(results)}] {stated}"
 
@@ -242,22 +248,29 @@ class Check(Item, frozen=True, forbid_unknown_fields=True, kw_only=True):
     check: str
     zh: str
 
+    def verdict(self, results: Results) -> str:
+        return _STANDING[results.check(self.check).standing]
+
     def text(self, results: Results, language: Language) -> str:
-        verdict = language.verdicts[_STANDING[results.check(self.check).standing]]
-        return f"{verdict} [{self.check}]"
+        return f"{language.verdicts[self.verdict(results)]} [{self.check}]"
+
+    def in_chinese(self, results: Results) -> str:
+        """Return the finding in Chinese; UserError if it quotes a number that there is not."""
+        numbers = results.check(self.check).numbers
+        try:
+            return self.zh.format(**numbers)
+        except (LookupError, ValueError):
+            names = ", ".join(numbers) or "none"
+            raise UserError(
+                f"check {self.check}: zh: {self.zh!r}: the finding's numbers are {names}"
+            ) from None
 
     def note(self, results: Results, language: Language) -> str:
         found = results.check(self.check)
-        verdict = language.verdicts[_STANDING[found.standing]]
         said = f"{found.question}: {found.finding}"
         if language.code == "zh":
-            try:
-                said = self.zh.format(**found.numbers)
-            except (LookupError, ValueError):
-                names = ", ".join(found.numbers) or "none"
-                raise UserError(
-                    f"check {self.check}: zh: {self.zh!r}: the finding's numbers are {names}"
-                ) from None
+            said = self.in_chinese(results)
+        verdict = language.verdicts[self.verdict(results)]
         return f"[{self.check}] {language.about.format(verdict, said)}{language.stop}"
 
 

@@ -12,7 +12,8 @@ from normlab.claims.seeds import Text
 class Language:
     """The words around the articles' own: the code of the language, and what is said in it.
 
-    `verdicts` has one for each verdict of a part; texts with braces are formats.
+    `verdicts` has one for each verdict of a part, and for parts that differ; texts with braces are
+    formats.
     """
 
     code: str
@@ -44,6 +45,7 @@ ENGLISH = Language(
         "no difference": "no difference",
         "undecided": "open",
         "not measured": "not tested",
+        "mixed": "holds in part",
     },
     article="article",
     measured="measured",
@@ -74,6 +76,7 @@ CHINESE = Language(
         "no difference": "无实质差别",
         "undecided": "尚无定论",
         "not measured": "未检验",
+        "mixed": "部分成立",
     },
     article="原文",
     measured="实测",

@@ -1,0 +1,227 @@
+"""The page to play with: the articles sentence by sentence, and live pieces computed in the browser.
+
+`page` renders `play/page.html` with the style, the scripts and the words in `play/`, and with the
+data: what was found on each sentence, and what the live pieces start from. It needs no other file.
+"""
+
+import json
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import cached_property
+from importlib.resources import files
+from typing import Any
+
+import msgspec
+import yaml
+
+from normlab.claims.claim import Claim
+from normlab.claims.endpoint import Computed, Published, Timing
+from normlab.claims.ledger import verdict
+from normlab.claims.seeds import Endpoint, StudyEndpoint
+from normlab.documents.article import Article, Cell, Passage, Section, Table
+from normlab.documents.evidence import Check, Item, OfRow, Part, Results
+from normlab.documents.language import CHINESE, ENGLISH, Language
+
+SCRIPTS = (
+    *("norms.js", "dom.js", "asked.js", "reading.js"),
+    *("tensor.js", "words.js", "padding.js", "marks.js", "start.js"),
+)
+"""The scripts in `play/`, in the order in which the page has them."""
+
+
+def page(
+    articles: Iterable[Article],
+    results: Results,
+    claims: Iterable[Claim],
+    pieces: Mapping[str, Any],
+) -> str:
+    """Return the page; `pieces` is the data of the live pieces by name.
+
+    Raises UserError if evidence that an article names does not exist.
+    """
+    answers = Answers(results, list(claims))
+    data = {
+        "articles": [_article(article, answers) for article in articles],
+        "answers": answers.found,
+        "claims": answers.claims,
+        "grades": answers.grades,
+        "pieces": dict(pieces),
+        "words": yaml.safe_load(_text("words.yaml")),
+        "verdicts": {
+            name: [CHINESE.verdicts[name], ENGLISH.verdicts[name]] for name in CHINESE.verdicts
+        },
+    }
+    values = {
+        "style": _text("style.css"),
+        "script": "\n".join(map(_text, SCRIPTS)),
+        "data": _inlined(data),
+    }
+    text = _text("page.html")
+    for name, value in values.items():
+        text = text.replace(f"{{{{ {name} }}}}", value)
+    return text
+
+
+def _text(name: str) -> str:
+    return (files("normlab.documents") / "play" / name).read_text("utf-8")
+
+
+def _inlined(data: object) -> str:
+    """Return data as JSON that can stand in a script: no `<` begins a tag or a comment."""
+    text = json.dumps(data, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+    return text.replace("<", "\\u003c")
+
+
+class Answers:
+    """What was found, each once, numbered in the order in which the articles need it.
+
+    An answer has, unless it lacks it: the verdict `v`; in Chinese and English, what was judged `s`
+    and what was found `f`; how we know `k`, with the check `check`, the number of seeds `n` and the
+    level of the interval `i`, the grade `g` as a number of `grades`, and the study `r`,
+    STUDY/SCALE; what to run first `m`; and the claim `c`.
+    """
+
+    def __init__(self, results: Results, claims: Sequence[Claim]) -> None:
+        self.results = results
+        self.endpoints = {
+            f"{claim.id}.{part.name}": part.endpoint for claim in claims for part in claim.parts
+        }
+        self.found: list[dict[str, Any]] = []
+        self.claims: dict[int, list[str]] = {}
+        self.grades: list[str] = []
+        self._numbers: dict[Item, int] = {}
+
+    @cached_property
+    def claim_of(self) -> dict[str, int]:
+        """The first claim that each computed check decides a part of."""
+        of: dict[str, int] = {}
+        for name, endpoint in self.endpoints.items():
+            if isinstance(endpoint, Computed):
+                of.setdefault(endpoint.check, int(name.partition(".")[0]))
+        return of
+
+    def number(self, item: Item) -> int:
+        """Return the number of what was found on an item; UserError if it does not exist."""
+        item = msgspec.structs.replace(item, about=None)
+        if item not in self._numbers:
+            self._numbers[item] = len(self.found)
+            found = self._answer(item)
+            self.found.append({k: value for k, value in found.items() if value not in ("", None)})
+            if (claim := found.get("c")) is not None:
+                ledger = self.results.claims[claim]
+                told = (ledger["verdict"], ledger["chinese_answer"], ledger["answer"])
+                self.claims[claim] = list(told)
+        return self._numbers[item]
+
+    def reference(self, item: Item) -> list[Any]:
+        """Return the number of what was found on an item and, if given, what it is about."""
+        about = [] if item.about is None else _both(item.about.text)
+        return [self.number(item), *about]
+
+    def verdict(self, items: Iterable[Item]) -> str:
+        """Return the verdict on a sentence: that of the parts and checks it refers to, or ""."""
+        each = [self.found[self.number(item)].get("v") for item in items]
+        judged = [name for name in each if name]
+        return verdict(judged) if judged else ""  # type: ignore[arg-type]
+
+    def _answer(self, item: Item) -> dict[str, Any]:
+        if isinstance(item, Part):
+            return self._part(item)
+        if isinstance(item, Check):
+            return self._check(item)
+        said = _both(lambda language: item.text(self.results, language))
+        return {"f": said, "k": "shown", "r": item.of} if isinstance(item, OfRow) else {"s": said}
+
+    def _part(self, item: Part) -> dict[str, Any]:
+        part = self.results.part(item.part)
+        endpoint = self.endpoints[item.part]
+        kind = _kind(endpoint, part)
+        grade = part["said"].removeprefix(part["verdict"]).strip(" ()")
+        made = kind == "runs" and isinstance(endpoint, StudyEndpoint)
+        study = f"{endpoint.study}/{endpoint.scale}" if made else ""
+        return {
+            "v": part["verdict"],
+            "s": [part["chinese"], part["statement"]],
+            "f": _pair(*(item.value(self.results, each) for each in (CHINESE, ENGLISH))),
+            "m": part["to_measure"] if kind == "missing" else "",
+            "k": kind,
+            "check": endpoint.check if isinstance(endpoint, Computed) else "",
+            "n": part["n"] or "",
+            "i": part.get("confidence", ""),
+            "g": self._grade(grade) if grade else "",
+            "r": study,
+            "c": int(item.part.partition(".")[0]),
+        }
+
+    def _grade(self, grade: str) -> int:
+        if grade not in self.grades:
+            self.grades.append(grade)
+        return self.grades.index(grade)
+
+    def _check(self, item: Check) -> dict[str, Any]:
+        found, name = self.results.check(item.check), item.check.partition(" ")[0]
+        return {
+            "v": item.verdict(self.results),
+            "s": [item.in_chinese(self.results), f"{found.question}: {found.finding}"],
+            "k": "computed",
+            "check": name,
+            "c": self.claim_of.get(name),
+        }
+
+
+def _kind(endpoint: Endpoint, part: Mapping[str, Any]) -> str:
+    """Return how a part is judged: from what kind of evidence."""
+    if part["verdict"] == "not measured":
+        return "missing"
+    kinds = ((Computed, "computed"), (Published, "published"), (Timing, "timing"))
+    return next((name for kind, name in kinds if isinstance(endpoint, kind)), "runs")
+
+
+def _both(text: Callable[[Language], str]) -> list[str]:
+    """Return a text in Chinese and in English, or once if it is the same."""
+    return _pair(text(CHINESE), text(ENGLISH)) or [""]
+
+
+def _pair(zh: str, en: str) -> list[str] | None:
+    """Return both, or one if they are the same, or None if there is neither."""
+    return ([zh] if zh == en else [zh, en]) if zh or en else None
+
+
+def _article(article: Article, answers: Answers) -> dict[str, Any]:
+    return {
+        "id": article.id,
+        "title": _both(article.title.text),
+        "tables": {name: _table(table, answers) for name, table in article.tables.items()},
+        "sections": [_section(section, answers) for section in article.sections],
+    }
+
+
+def _section(section: Section, answers: Answers) -> dict[str, Any]:
+    body = [_passage(passage, answers) for passage in section.body]
+    return {"title": _both(section.title.text), "body": body}
+
+
+def _passage(passage: Passage, answers: Answers) -> dict[str, Any]:
+    if passage.table or passage.piece:
+        name = "table" if passage.table else "piece"
+        return {name: passage.table or passage.piece}
+    own = {"t": [passage.zh, passage.en], **_judged(passage.ours, answers)}
+    return {**own, "c": passage.command} if passage.command else own
+
+
+def _table(table: Table, answers: Answers) -> dict[str, Any]:
+    return {
+        "title": _both(table.title.text),
+        "columns": [_both(words.text) for words in table.columns],
+        "rows": [[_cell(cell, answers) for cell in row] for row in table.rows],
+        "below": list(map(answers.reference, table.below)),
+    }
+
+
+def _cell(cell: Cell, answers: Answers) -> dict[str, Any]:
+    return {"t": _both(cell.text), **_judged(cell.ours, answers)}
+
+
+def _judged(items: Sequence[Item], answers: Answers) -> dict[str, Any]:
+    if not items:
+        return {}
+    return {"v": answers.verdict(items), "a": list(map(answers.reference, items))}

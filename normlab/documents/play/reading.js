@@ -1,0 +1,162 @@
+// An article in its own order: sentences and cells that open to what was found on them.
+
+let article = DATA.articles[0];
+let filter = ""; // a verdict whose sentences stand out, or none
+const openSentences = new Set();
+
+function drawArticle() {
+  const sections = article.sections.map((section, number) => h("section", {},
+    h("h3", {}, prose(both(section.title))),
+    section.body.map((passage, place) => drawPassage(passage, `s${article.id}-${number + 1}-${place + 1}`)),
+  ));
+  document.getElementById("content").replaceChildren(h("h2", {}, both(article.title)), ...sections);
+  document.body.dataset.filter = filter;
+}
+
+function drawPassage(passage, id) {
+  if (passage.piece) return drawPiece(passage.piece);
+  if (passage.table) return drawTable(article.tables[passage.table], id);
+  const text = prose(both(passage.t));
+  if (!passage.a) return h("p", { class: "plain" }, text);
+  const panel = h("div", { class: "answer", id: `${id}-answer`, hidden: true });
+  const button = opener(passage, id, panel, h("span", { class: "said" }, text));
+  return h("div", { class: `passage ${style(passage.v)}`, id }, button, panel);
+}
+
+/** The class of a verdict: its colour and line. */
+function style(verdict) {
+  return verdict ? verdict.replace(" ", "-") : "remark";
+}
+
+/** The button of a sentence or a cell, which shows and hides the panel with its answer. */
+function opener(judged, id, panel, label, select = () => {}) {
+  const mark = MARKS[judged.v] ?? "i";
+  const word = judged.v ? verdictWord(judged.v) : t("remark");
+  const button = h("button", { type: "button", class: "opener", "aria-expanded": "false", "aria-controls": panel.id, title: word },
+    h("span", { class: "mark", "aria-hidden": "true" }, mark), label, h("span", { class: "sr" }, ` (${word})`));
+  const toggle = (show) => {
+    button.setAttribute("aria-expanded", String(show));
+    panel.hidden = !show;
+    if (!show) return openSentences.delete(id);
+    openSentences.add(id);
+    panel.replaceChildren(...answerOf(judged));
+    return select(button);
+  };
+  button.addEventListener("click", () => toggle(button.getAttribute("aria-expanded") !== "true"));
+  button.addEventListener("keydown", (event) => walk(event, button));
+  button.close = () => toggle(false);
+  if (openSentences.has(id)) toggle(true);
+  return button;
+}
+
+/** Arrow keys go from sentence to sentence. */
+function walk(event, button) {
+  const step = { ArrowDown: 1, ArrowUp: -1 }[event.key];
+  if (!step) return;
+  const all = [...document.querySelectorAll("#content .opener")].filter((each) => !filter || each.closest(`.${style(filter)}`));
+  const next = all[all.indexOf(button) + step];
+  if (!next) return;
+  event.preventDefault();
+  next.focus();
+  next.scrollIntoView({ block: "nearest" });
+}
+
+/** What was found: the claims as a whole, each answer with its number and how we know, commands. */
+function answerOf(judged) {
+  const claims = judged.a.map(([number]) => DATA.answers[number].c);
+  const wholes = [...new Set(claims.filter(Boolean))].map((number) => {
+    const [verdict, zh, en] = DATA.claims[number];
+    return h("p", { class: `whole ${style(verdict)}` }, h("b", {}, t("claim", { number })), prose(both([zh, en])));
+  });
+  const tried = judged.c ? [h("div", { class: "found" }, h("p", { class: "how" }, t("try")), command(judged.c))] : [];
+  return [...wholes, ...judged.a.map(drawAnswer), ...tried];
+}
+
+/** An answer by its number, and by what it is about, if the sentence says several things. */
+function drawAnswer([index, ...about]) {
+  const answer = DATA.answers[index];
+  const verdict = answer.v ? [h("b", { class: "verdict" }, `${MARKS[answer.v]} ${verdictWord(answer.v)}`), " "] : [];
+  const named = about.length ? [h("i", {}, both(about)), t("colon")] : [];
+  const lines = [h("p", {}, verdict, named, answer.s ? prose(both(answer.s)) : "")];
+  const number = answer.f && (both(answer.f) || answer.f[1]);
+  const label = (name) => h("span", { class: "label" }, t(name));
+  if (number) lines.push(h("p", { class: "number", lang: number === both(answer.f) ? null : "en" }, label("number"), number));
+  if (answer.k) lines.push(h("p", { class: "how" }, label("how.label"), how(answer)));
+  if (answer.m) lines.push(h("p", { class: "how", lang: "en" }, label("to_measure"), h("code", {}, answer.m)));
+  if (answer.c) lines.push(command(`normlab claims ${answer.c}${answer.k === "computed" ? " --compute" : ""}`));
+  if (answer.r) lines.push(command(`normlab study run ${answer.r.replace("/", " scale=")}`));
+  return h("div", { class: `found ${style(answer.v)}` }, lines);
+}
+
+/** How we know, in words. */
+function how({ k, check, n, i, g, r }) {
+  const percent = i && shown(100 * i, 1).replace(".0", "");
+  const said = prose(t(`how.${k === "runs" && !i ? "counted" : k}`, { check, n: n ?? 0, i: percent }));
+  if (g !== undefined) said.push(t("how.grade", { grade: DATA.grades[g] }));
+  if (r) said.push(t("how.records"), h("code", {}, `results/${r}`));
+  return said;
+}
+
+/** A command to type, with a button that copies it. */
+function command(text) {
+  const code = h("code", {}, text);
+  const button = h("button", { type: "button", class: "copy", onclick: async () => {
+    try {
+      await navigator.clipboard.writeText(text);
+      button.textContent = t("copied");
+    } catch {
+      getSelection().selectAllChildren(code);
+    }
+  } }, t("copy"));
+  return h("p", { class: "command" }, h("span", { "aria-hidden": "true" }, "$ "), code, button);
+}
+
+function drawTable(table, id) {
+  const panel = h("div", { class: "answer", id: `${id}-answer`, hidden: true });
+  let last = null;
+  const cell = (own, row, column) => {
+    if (!own.a) return h(column ? "td" : "th", column ? {} : { scope: "row" }, prose(both(own.t)));
+    const select = (button) => {
+      if (last && last !== button) {
+        const found = [...panel.childNodes];
+        last.close();
+        panel.replaceChildren(...found);
+        panel.hidden = false;
+      }
+      last = button;
+      panel.prepend(h("p", { class: "cell" }, both(table.rows[row][0].t), t("colon"), both(own.t)));
+    };
+    const button = opener(own, `${id}-${row}-${column}`, panel, h("span", { class: "said" }, prose(both(own.t))), select);
+    return h("td", { class: style(own.v) }, button);
+  };
+  const head = h("tr", {}, table.columns.map((words) => h("th", { scope: "col" }, both(words))));
+  const rows = table.rows.map((row, number) => h("tr", {}, row.map((own, column) => cell(own, number, column))));
+  const below = table.below.map(drawAnswer);
+  return h("div", { class: "tabled" },
+    h("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": both(table.title) },
+      h("table", {}, h("caption", {}, both(table.title)), h("thead", {}, head), h("tbody", {}, rows))),
+    panel, below.length ? h("details", {}, h("summary", {}, t("below")), below) : "");
+}
+
+/** The verdicts with their counts in this article; a press lets one of them stand out. */
+function drawLegend() {
+  const judged = article.sections.flatMap((section) => section.body).flatMap((passage) => (passage.table ? article.tables[passage.table].rows.flat() : [passage]));
+  const button = (name) => {
+    const count = judged.filter((each) => each.v === name).length;
+    return h("button", { type: "button", class: style(name), "data-name": name, "aria-pressed": String(filter === name), onclick: () => {
+      filter = filter === name ? "" : name;
+      document.body.dataset.filter = filter;
+      drawLegend();
+    } }, h("span", { class: "mark", "aria-hidden": "true" }, MARKS[name]), h("span", { class: "said" }, verdictWord(name)), ` ${count}`);
+  };
+  const names = ["supported", "mixed", "contradicted", "undecided", "not measured"];
+  redraw(document.getElementById("legend"), names.map(button));
+  document.getElementById("legend").setAttribute("aria-label", t("legend"));
+}
+
+function drawArticleList() {
+  const links = DATA.articles.map((each) => h("a", { href: `#${each.id}`, "aria-current": each === article ? "page" : null, title: both(each.title) }, t("article", { number: each.id })));
+  const nav = document.getElementById("articles");
+  nav.replaceChildren(...links);
+  nav.setAttribute("aria-label", t("articles"));
+}
