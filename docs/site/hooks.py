@@ -56,6 +56,8 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
         there = _PLACES.get(path)
         if there is None and path.is_relative_to(DOCS) and path.suffix in (".md", ".ipynb"):
             there = path.relative_to(DOCS).with_suffix(".md").as_posix()
+        elif there is None and path.is_relative_to(DOCS) and path.suffix == ".html":
+            there = path.relative_to(DOCS).as_posix()
         if there is None:
             return f"{text} (`{path.relative_to(ROOT)}`)"
         return f"[{text}]({os.path.relpath(there, os.path.dirname(place) or '.')}{anchor})"

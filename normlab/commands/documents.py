@@ -2,7 +2,9 @@
 
 import argparse
 import shutil
-from collections.abc import Iterable, Mapping, Sequence
+import sys
+import webbrowser
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from normlab.commands._arguments import as_path, command_parser
@@ -20,7 +22,7 @@ _EXAMPLES = """examples:
   normlab documents 1 --table translation    one of them
   normlab documents 1 --table summary --zh --notes   in the article's Chinese
   normlab documents 1 --latex --notes        for a paper
-  normlab documents --html > page.html       all, sentence by sentence, to play with
+  normlab documents --html                   all, sentence by sentence, in a browser
   normlab documents 1 --table translation --run scale=smoke
 
 Each cell has the article's words and, under them, what was measured: a mean
@@ -32,6 +34,8 @@ and prints their table beside the article's values. It takes the settings of
 command alone shows published runs (results/).
 """
 _RESULTS = CONFIG_DIR.parent / "results"
+PAGE = CONFIG_DIR.parent / "docs" / "play" / "index.html"
+"""The articles as a page to play with, in a checkout; `python scripts/blocks.py` writes it."""
 
 
 def main(argv: list[str]) -> int:
@@ -43,7 +47,7 @@ def main(argv: list[str]) -> int:
     articles = load_all(CONFIG_DIR / "document")
     if arguments.article is None:
         if arguments.form == "html" and not arguments.table and arguments.run is None:
-            print(whole(arguments.results, articles), end="")
+            _play(arguments.results)
             return 0
         if arguments.table or arguments.run is not None or arguments.form:
             raise UserError(f"name an article, 1 to {max(articles)}: normlab documents 1")
@@ -99,17 +103,26 @@ def _list(articles: Iterable[Article], language: Language) -> None:
         for name, table in article.tables.items():
             said = f"{name:<12} {table.section:<4} {table.title.text(language)}"
             print("\n".join(f"   {line}" for line in folded(said, room() - 3, hang=18)))
+    print("\n".join(["", *folded(language.play, room())]))
 
 
-def whole(results: Path, articles: Mapping[int, Article] | None = None) -> str:
+def _play(results: Path) -> None:
+    """Print the page of all articles; on a terminal open it in a browser instead."""
+    if sys.stdout.isatty() and results == _RESULTS and PAGE.is_file():
+        print(PAGE)
+        webbrowser.open(PAGE.as_uri())
+    else:
+        print(whole(results), end="")
+
+
+def whole(results: Path) -> str:
     """Return the page of all articles, sentence by sentence, with live pieces (docs/play)."""
     from normlab.claims.claim import load_all as load_claims
     from normlab.documents.play import page as page_to_play
     from normlab.inspect.pieces import pieces
 
-    articles = articles or load_all(CONFIG_DIR / "document")
-    claims = load_claims(CONFIG_DIR / "claim")
-    return page_to_play(articles.values(), Results(results), claims, pieces())
+    articles = load_all(CONFIG_DIR / "document").values()
+    return page_to_play(articles, Results(results), load_claims(CONFIG_DIR / "claim"), pieces())
 
 
 def _show(article: Article, names: Sequence[str], arguments: argparse.Namespace) -> None:

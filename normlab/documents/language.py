@@ -34,6 +34,7 @@ class Language:
     comma: str
     stop: str
     legend: str
+    play: str
     ends: tuple[str, str]
 
 
@@ -66,6 +67,7 @@ ENGLISH = Language(
         "[2.1] is part 1 of claim 2 (normlab claims 2), other words in brackets are computed "
         "checks; --notes prints what each says, and what was found."
     ),
+    play="Sentence by sentence, with examples to play with: normlab documents --html",
     ends=(" (", ")"),
 )
 CHINESE = Language(
@@ -97,6 +99,7 @@ CHINESE = Language(
         "[2.1] 指论断 2 的第 1 部分（normlab claims 2），方括号中的单词是计算检查；"
         "--notes 逐条列出内容和结果。"
     ),
+    play="逐句检验，附可以动手的例子：normlab documents --html",
     ends=("（", "）"),
 )
 

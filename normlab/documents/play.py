@@ -1,6 +1,6 @@
-"""The page to play with: the articles sentence by sentence, and live pieces computed in the browser.
+"""The page to play with: the articles sentence by sentence, and live pieces.
 
-`page` renders `play/page.html` with the style, the scripts and the words in `play/`, and with the
+`page` renders `page.html` in `templates/` with the style, scripts and words there, and with the
 data: what was found on each sentence, and what the live pieces start from. It needs no other file.
 """
 
@@ -25,7 +25,7 @@ SCRIPTS = (
     *("norms.js", "dom.js", "asked.js", "reading.js"),
     *("tensor.js", "words.js", "padding.js", "marks.js", "start.js"),
 )
-"""The scripts in `play/`, in the order in which the page has them."""
+"""The scripts in `templates/`, in the order in which the page has them."""
 
 
 def page(
@@ -62,7 +62,7 @@ def page(
 
 
 def _text(name: str) -> str:
-    return (files("normlab.documents") / "play" / name).read_text("utf-8")
+    return (files("normlab.documents") / "templates" / name).read_text("utf-8")
 
 
 def _inlined(data: object) -> str:

@@ -49,10 +49,10 @@ def pools(names: Iterable[str], width: int) -> dict[str, dict[str, Any]]:
     return {name: _pool(of_width(name, width)) for name in names}
 
 
-def of_width(name: str, width: int) -> Norm:
-    """Return a new norm as the page has it, in double precision."""
+def of_width(name: str, width: int, **values: Any) -> Norm:
+    """Return a new norm as the page has it, in double precision; `values` override settings."""
     groups = {"groups": GROUPS} if name in ("gn", "gn_sample") else {}
-    return make_norm(name, width, **groups).double()
+    return make_norm(name, width, **groups, **values).double()
 
 
 def _pool(norm: Norm) -> dict[str, Any]:

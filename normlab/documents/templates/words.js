@@ -1,7 +1,7 @@
 // 我 爱 吃: what a norm makes of the 999, and of the attention between the words.
 
 const NAMES = ["我", "爱", "吃"];
-const words = { value: 999, width: 4, norm: "none", projected: false };
+const words = { value: 999, width: 4, norm: "ln", projected: false };
 const drawn = new Map(); // projections by width
 
 piece("words", {

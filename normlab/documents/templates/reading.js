@@ -61,30 +61,32 @@ function walk(event, button) {
   next.scrollIntoView({ block: "nearest" });
 }
 
-/** What was found: the claims as a whole, each answer with its number and how we know, commands. */
+/** What was found: each answer with its number and how we know, the claims as a whole, commands. */
 function answerOf(judged) {
-  const claims = judged.a.map(([number]) => DATA.answers[number].c);
-  const wholes = [...new Set(claims.filter(Boolean))].map((number) => {
-    const [verdict, zh, en] = DATA.claims[number];
-    return h("p", { class: `whole ${style(verdict)}` }, h("b", {}, t("claim", { number })), prose(both([zh, en])));
+  const answers = judged.a.map(([number]) => DATA.answers[number]);
+  const wholes = [...new Set(answers.map((answer) => answer.c).filter(Boolean))].map((number) => {
+    const [, zh, en] = DATA.claims[number];
+    return h("p", { class: "whole" }, h("span", { class: "label" }, t("claim", { number })), prose(both([zh, en])));
   });
-  const tried = judged.c ? [h("div", { class: "found" }, h("p", { class: "how" }, t("try")), command(judged.c))] : [];
-  return [...wholes, ...judged.a.map(drawAnswer), ...tried];
+  const commands = [...new Set([judged.c, ...answers.flatMap(commandsOf)].filter(Boolean))];
+  return [...judged.a.map(drawAnswer), ...wholes, commands.length ? h("p", { class: "how" }, t("try")) : "", ...commands.map(command)].filter((each) => each !== "");
+}
+
+function commandsOf({ c, k, r }) {
+  return [c && `normlab claims ${c}${k === "computed" ? " --compute" : ""}`, r && `normlab study run ${r.replace("/", " scale=")}`];
 }
 
 /** An answer by its number, and by what it is about, if the sentence says several things. */
 function drawAnswer([index, ...about]) {
   const answer = DATA.answers[index];
-  const verdict = answer.v ? [h("b", { class: "verdict" }, `${MARKS[answer.v]} ${verdictWord(answer.v)}`), " "] : [];
-  const named = about.length ? [h("i", {}, both(about)), t("colon")] : [];
-  const lines = [h("p", {}, verdict, named, answer.s ? prose(both(answer.s)) : "")];
+  const verdict = answer.v ? [h("b", { class: "verdict" }, `${MARKS[answer.v]} ${verdictWord(answer.v)}`), t("colon")] : [];
+  const named = about.length ? [h("i", {}, both(about)), " · "] : [];
+  const lines = [h("p", {}, named, verdict, answer.s ? prose(both(answer.s)) : "")];
   const number = answer.f && (both(answer.f) || answer.f[1]);
   const label = (name) => h("span", { class: "label" }, t(name));
   if (number) lines.push(h("p", { class: "number", lang: number === both(answer.f) ? null : "en" }, label("number"), number));
   if (answer.k) lines.push(h("p", { class: "how" }, label("how.label"), how(answer)));
   if (answer.m) lines.push(h("p", { class: "how", lang: "en" }, label("to_measure"), h("code", {}, answer.m)));
-  if (answer.c) lines.push(command(`normlab claims ${answer.c}${answer.k === "computed" ? " --compute" : ""}`));
-  if (answer.r) lines.push(command(`normlab study run ${answer.r.replace("/", " scale=")}`));
   return h("div", { class: `found ${style(answer.v)}` }, lines);
 }
 

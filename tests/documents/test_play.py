@@ -1,0 +1,265 @@
+"""The page to play with, in a real browser: its numbers, its verdicts, its keys and its sizes."""
+
+import json
+import re
+import sys
+import webbrowser
+from itertools import combinations, product
+
+import pytest
+import torch
+import yaml
+
+from normlab.cli import main
+from normlab.commands.documents import PAGE, whole
+from normlab.config.folders import CONFIG_DIR
+from normlab.documents.article import PIECES, load_all
+from normlab.documents.language import LANGUAGES
+from normlab.inspect.pieces import of_width
+from normlab.inspect.subject import run
+from tests.docs.pages import PAGES
+
+ROOT = CONFIG_DIR.parent
+SMALLEST, PHONE = 1e-6, 390
+TYPED = {
+    passage.command
+    for article in load_all(CONFIG_DIR / "document").values()
+    for section in article.sections
+    for passage in section.body
+    if passage.command
+}
+OUTPUTS = """([name, norm, x, real]) => {
+  const found = DATA.pieces[name].norms[norm];
+  return normalized(x, found, real);
+}"""
+SHOWN = "root => [...root.querySelectorAll('[data-output]')].map(e => Number(e.dataset.output))"
+SENTENCE = """options => {
+  const { x, y } = sentenceOf(options);
+  const { logits, weights, slopes } = attention(y, options.width, false);
+  return { x, y, logits, weights, slopes };
+}"""
+
+LINES = """() => Object.fromEntries([...document.querySelectorAll('#legend .said')].map(
+  said => [said.textContent, getComputedStyle(said).textDecorationStyle]))"""
+
+
+@pytest.fixture(scope="module")
+def path():
+    return PAGE
+
+
+@pytest.fixture(scope="module")
+def data():
+    text = re.search(r'id="data">(.*?)</script>', PAGE.read_text("utf-8"), re.DOTALL)
+    return json.loads(text[1])
+
+
+@pytest.fixture
+def page(visit):
+    return visit()
+
+
+def piece(page, name):
+    """Open a live piece without a guess; return it."""
+    page.evaluate("name => { location.hash = name; }", name)
+    box = page.locator(f"#{name}")
+    box.locator(".skip-question").click()
+    return box
+
+
+def by_norm(name, x, real=None):
+    x = torch.tensor(x, dtype=torch.float64)
+    return run(of_width(name, x.shape[-1]).train(), x, real)
+
+
+def test_the_committed_page_is_what_is_generated_and_small():
+    assert PAGE.read_text("utf-8") == whole(ROOT / "results"), "run: python scripts/blocks.py"
+    assert PAGE.stat().st_size < 250_000
+
+
+def test_every_piece_stands_in_an_article_and_every_word_in_both_languages(data):
+    bodies = [s["body"] for article in data["articles"] for s in article["sections"]]
+    assert sorted(p["piece"] for body in bodies for p in body if "piece" in p) == sorted(PIECES)
+    texts = [p["t"] for body in bodies for p in body if "t" in p]
+    assert all(len(text) == 2 and all(text) for text in texts) and len(texts) > 150
+    chinese = re.compile("[\u4e00-\u9fff]")
+
+    def check(node, key):
+        if isinstance(node, dict):
+            for name, each in node.items():
+                check(each, f"{key}.{name}")
+        elif isinstance(node[0], list):
+            for each in node:
+                check(each, key)
+        else:
+            assert len(node) == 2 and all(isinstance(text, str) for text in node), key
+            names = [sorted(re.findall(r"\{\w+\}", text)) for text in node]
+            assert names[0] == names[1], key
+            assert not chinese.search(re.sub("[我爱吃]", "", node[1])), key
+
+    words = ROOT / "normlab" / "documents" / "templates" / "words.yaml"
+    check(yaml.safe_load(words.read_text("utf-8")), "words")
+
+
+def test_each_sentence_has_the_verdict_of_the_ledger(data):
+    ledger = json.loads((ROOT / "results" / "claims.json").read_text("utf-8"))
+    known = {p["statement"]: p["verdict"] for claim in ledger for p in claim["parts"]}
+    judged = [answer for answer in data["answers"] if answer.get("k") in ("runs", "computed")]
+    parts = [answer for answer in judged if answer["s"][-1] in known]
+    assert len(parts) > 80 and all(known[a["s"][-1]] == a["v"] for a in parts)
+
+
+def test_a_command_to_try_runs_or_is_one_of_a_page_that_is_tested(capsys):
+    pages = "".join(page.read_text("utf-8") for page in PAGES)
+    for command in sorted(TYPED):
+        program, verb, *words = command.split()
+        assert program == "normlab"
+        assert command in pages or (verb == "explain" and main([verb, *words]) == 0), command
+    capsys.readouterr()
+
+
+def test_its_norms_are_those_of_make_norm(page, data):
+    tensor, marks = data["pieces"]["tensor"], data["pieces"]["marks"]
+    cases = [("tensor", norm, tensor["x"], None) for norm in tensor["norms"]]
+    cases += [("marks", norm, [marks["x"]], None) for norm in marks["norms"]]
+    for case in cases:
+        found = torch.tensor(page.evaluate(OUTPUTS, list(case)), dtype=torch.float64)
+        assert (found - by_norm(case[1], case[2])).abs().max() < SMALLEST, case[:2]
+
+
+def test_its_padded_batches_are_those_of_make_norm(page, data):
+    padded = data["pieces"]["padding"]
+    batches = [[*others, 2] for n in range(3) for others in combinations((0, 1), n)]
+    batch = "options => { const { x, real, y } = batchOf(options); return { x, real, y }; }"
+    for sentences in batches:
+        for name in padded["norms"]:
+            for count in (False, True):
+                options = {"sentences": sentences, "norm": name, "count": count}
+                made = page.evaluate(batch, options)
+                real = torch.tensor(made["real"])
+                x = torch.tensor(made["x"], dtype=torch.float64)
+                settings = {"padding": "include"} if count and name.startswith("bn") else {}
+                wanted = run(of_width(name, x.shape[-1], **settings).train(), x, real)
+                off = (torch.tensor(made["y"], dtype=torch.float64) - wanted)[real].abs().max()
+                assert off < SMALLEST, options
+
+
+def test_its_words_and_their_attention_are_those_of_torch(page):
+    for width, norm in product((4, 64), ("none", "ln", "rms", "bn")):
+        options = {"value": 999, "width": width, "norm": norm}
+        found = {
+            name: torch.tensor(values, dtype=torch.float64)
+            for name, values in page.evaluate(SENTENCE, options).items()
+        }
+        y = by_norm(norm, found["x"][None].tolist())[0]
+        weights = (y @ y.T / width**0.5).softmax(-1)
+        assert (found["y"] - y).abs().max() < SMALLEST, options
+        assert (found["weights"] - weights).abs().max() < SMALLEST, options
+        slopes = 1 - weights.square().sum(-1)
+        assert (found["slopes"] - slopes).abs().max() < SMALLEST, options
+
+
+def test_a_question_comes_before_each_piece_and_the_guess_is_judged(page):
+    for name in PIECES:
+        page.evaluate("name => { location.hash = name; }", name)
+        box = page.locator(f"#{name}")
+        assert box.locator(".live").count() == 0
+        right = page.evaluate("name => PIECES[name].right()", name)
+        options = box.locator(".options button")
+        options.nth((right + 1) % options.count()).click()
+        assert box.locator(".live").count() == 1
+        assert box.locator(".wrong").count() == box.locator(".right").count() == 1
+        assert "NaN" not in box.inner_text() and "undefined" not in box.inner_text()
+    assert page.locator("#pieces li").all_inner_texts()[0].endswith("✗")
+
+
+def test_a_cell_of_the_tensor_shows_its_pool_mean_and_variance_by_mouse_and_by_keys(page, data):
+    x = torch.tensor(data["pieces"]["tensor"]["x"], dtype=torch.float64)
+    box = piece(page, "tensor")
+    box.locator('[data-name="ln"]').click()
+    box.locator('[data-cell="1,2,3"]').hover()
+    moments = box.locator("[data-mean]")
+    assert float(moments.get_attribute("data-mean")) == float(x[1, 2].mean())
+    assert box.locator(".pooled").count() == 4
+    box.locator('[data-cell="1,2,3"]').focus()
+    page.keyboard.press("ArrowUp")
+    page.keyboard.press("ArrowLeft")
+    assert page.evaluate("document.activeElement.dataset.cell") == "1,1,2"
+    found = float(box.locator("[data-variance]").get_attribute("data-variance"))
+    assert found == pytest.approx(float(x[1, 1].var(correction=0)))
+
+
+def test_editing_the_999_keeps_the_place_in_the_field_and_changes_the_attention(page):
+    box = piece(page, "words")
+    box.locator('.choice [data-name="none"]').click()
+    field = box.locator('[data-name="value"]')
+    before = box.evaluate(SHOWN)
+    field.click()
+    for key in ("End", "Backspace", "Backspace", "5"):
+        page.keyboard.press(key)
+    assert field.input_value() == "95"
+    assert page.evaluate("document.activeElement.dataset.name") == "value"
+    after = box.evaluate(SHOWN)
+    assert before[2] == 999 and after[2] == 95
+    slope = box.locator("[data-slope]").first
+    assert float(slope.get_attribute("data-slope")) < SMALLEST
+
+
+def test_sentences_are_dragged_or_pressed_into_the_batch(page):
+    box = piece(page, "padding")
+    moved = lambda: float(box.locator("[data-moved]").get_attribute("data-moved"))  # noqa: E731
+    two = moved()
+    box.locator(".out .chip").drag_to(box.locator(".shelf.in"))
+    assert box.locator(".in .chip").count() == 3 and moved() != two
+    box.locator(".in .chip").first.focus()
+    page.keyboard.press("Enter")
+    assert box.locator(".in .chip").count() == 2 and moved() == pytest.approx(two)
+    box.locator('[data-name="ln"]').click()
+    assert moved() < SMALLEST
+
+
+def test_sentences_open_by_keyboard_and_lines_differ_by_verdict(page, data):
+    lines = page.evaluate(LINES)
+    assert len(set(lines.values())) == len(lines) == 5
+    first = page.locator("#content .opener").first
+    first.focus()
+    page.keyboard.press("Enter")
+    answer = page.locator("#content .answer").first
+    assert answer.is_visible() and "normlab claims" in answer.inner_text()
+    page.keyboard.press("ArrowDown")
+    page.keyboard.press("Space")
+    assert page.locator("#content .answer:visible").count() == 2
+    page.keyboard.press("Space")
+    assert page.locator("#content .answer:visible").count() == 1
+    page.locator('[data-name="contradicted"]').press("Enter")
+    faded = page.locator(".passage.supported > .opener").first
+    assert faded.evaluate("e => getComputedStyle(e).opacity") != "1"
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_a_phone_shows_all_articles_in_both_languages_without_scrolling_aside(visit, data, scheme):
+    page = visit(PHONE, scheme=scheme)
+    words = [language.verdicts["contradicted"] for language in LANGUAGES.values()]
+    for number, language in enumerate(("zh-CN", "en")):
+        page.locator(f'[data-language="{number}"]').click()
+        assert page.evaluate("document.documentElement.lang") == language
+        assert page.locator("#legend").inner_text().count(words[1 - number]) == 1
+        for article in data["articles"]:
+            page.evaluate("id => { location.hash = id; }", article["id"])
+            page.locator("#content .opener").first.click()
+            while page.locator(".skip-question").count():
+                page.locator(".skip-question").first.click()
+            assert page.evaluate("document.documentElement.scrollWidth") <= PHONE
+    colour = page.evaluate("getComputedStyle(document.body).backgroundColor")
+    assert (sum(map(int, re.findall(r"\d+", colour))) < 200) == (scheme == "dark")
+
+
+def test_the_command_opens_the_page_on_a_terminal_and_prints_it_in_a_pipe(capsys, monkeypatch):
+    opened = []
+    monkeypatch.setattr(webbrowser, "open", opened.append)
+    assert main(["documents", "--html"]) == 0
+    assert capsys.readouterr().out.startswith("<!doctype html>") and not opened
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True, raising=False)
+    assert main(["documents", "--html"]) == 0
+    assert opened == [PAGE.as_uri()] and capsys.readouterr().out == f"{PAGE}\n"
+    assert main(["documents"]) == 0 and "normlab documents --html" in capsys.readouterr().out
