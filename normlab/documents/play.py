@@ -14,7 +14,7 @@ import msgspec
 import yaml
 
 from normlab.claims.claim import Claim
-from normlab.claims.endpoint import Computed, Published, Timing
+from normlab.claims.endpoint_without_runs import Computed, Published, Timing
 from normlab.claims.ledger import verdict
 from normlab.claims.seeds import Endpoint, StudyEndpoint
 from normlab.documents.article import Article, Cell, Passage, Section, Table
