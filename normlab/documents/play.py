@@ -128,7 +128,7 @@ class Answers:
             return self._part(item)
         if isinstance(item, Check):
             return self._check(item)
-        said = _both(lambda language: item.text(self.results, language))
+        said = _both(lambda language: item.text(self.results, language).replace("+-", "\u00b1"))
         return {"f": said, "k": "shown", "r": item.of} if isinstance(item, OfRow) else {"s": said}
 
     def _part(self, item: Part) -> dict[str, Any]:
@@ -138,19 +138,39 @@ class Answers:
         grade = part["said"].removeprefix(part["verdict"]).strip(" ()")
         made = kind == "runs" and isinstance(endpoint, StudyEndpoint)
         study = f"{endpoint.study}/{endpoint.scale}" if made else ""
+        computed = isinstance(endpoint, Computed)
+        zh = self._findings(endpoint) if computed else item.value(self.results, CHINESE)
+        measured = part["verdict"] != "not measured"
         return {
             "v": part["verdict"],
             "s": [part["chinese"], part["statement"]],
-            "f": _pair(*(item.value(self.results, each) for each in (CHINESE, ENGLISH))),
+            "f": _pair(zh, item.value(self.results, ENGLISH)) if measured else None,
             "m": part["to_measure"] if kind == "missing" else "",
             "k": kind,
-            "check": endpoint.check if isinstance(endpoint, Computed) else "",
+            "check": endpoint.check if computed else "",
             "n": part["n"] or "",
             "i": part.get("confidence", ""),
             "g": self._grade(grade) if grade else "",
             "r": study,
             "c": int(item.part.partition(".")[0]),
         }
+
+    def _findings(self, endpoint: Computed) -> str:
+        """Return the findings of a check that decide a part, in Chinese."""
+        found = zip(
+            self.results.checks.get(endpoint.check, ()), self._chinese[endpoint.check], strict=True
+        )
+        chosen = [
+            text.format(**piece.numbers)
+            for piece, text in found
+            if piece.question.startswith(endpoint.only or ("",))
+        ]
+        return CHINESE.between.join(chosen)
+
+    @cached_property
+    def _chinese(self) -> dict[str, list[str]]:
+        """The findings of each computed check in Chinese, with braces for their numbers."""
+        return yaml.safe_load(_text("findings.yaml"))
 
     def _grade(self, grade: str) -> int:
         if grade not in self.grades:

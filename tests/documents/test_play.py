@@ -109,6 +109,14 @@ def test_each_sentence_has_the_verdict_of_the_ledger(data):
     assert len(parts) > 80 and all(known[a["s"][-1]] == a["v"] for a in parts)
 
 
+def test_what_is_computed_is_said_in_chinese_too(data):
+    computed = [each for each in data["answers"] if each.get("k") == "computed"]
+    assert len(computed) > 60
+    for answer in computed:
+        for said in (answer["s"], answer.get("f", answer["s"])):
+            assert re.search("[\u4e00-\u9fff]", said[0]), said
+
+
 def test_a_command_to_try_runs_or_is_one_of_a_page_that_is_tested(capsys):
     pages = "".join(page.read_text("utf-8") for page in PAGES)
     for command in sorted(TYPED):

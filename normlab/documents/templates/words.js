@@ -59,8 +59,7 @@ function drawWords(root) {
   const edit = field("value", words.value, t("words.edit"), (value) => update({ value }));
   const vectors = h("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": t("words.vectors") }, h("table", { class: "numbers" }, h("caption", {}, t("words.vectors")),
     h("tbody", {}, x.map((features, row) => h("tr", {}, h("th", { scope: "row" }, NAMES[row]),
-      features.slice(0, 4).map((each, d) => h("td", {}, row === 0 && d === 2 ? edit : plain(each), h("br"), h("b", { "data-output": y[row][d] }, `→ ${shown(y[row][d])}`))),
-      words.width > 4 ? h("td", {}, t("words.more", { count: words.width - 4 })) : "")))));
+      features.slice(0, 4).map((each, d) => h("td", {}, row === 0 && d === 2 ? edit : plain(each), h("br"), h("b", { "data-output": y[row][d] }, `→ ${shown(y[row][d])}`))))))));
   const rows = weights.map((row, from) => h("tr", {}, h("th", { scope: "row" }, t("words.from", { word: NAMES[from] })),
     row.map((weight, to) => h("td", { class: "heat", style: `--heat:${(100 * weight).toFixed(0)}%`, "data-logit": logits[from][to], "data-weight": weight },
       h("b", {}, shown(weight, 3)), h("small", {}, t("words.logit", { value: shown(logits[from][to], 1) })))),
@@ -73,6 +72,6 @@ function drawWords(root) {
     h("p", { class: "quiet" }, both(DATA.words.norms[words.norm])),
     h("div", { class: "controls" }, h("span", {}, t("words.width")), choice(t("words.width"), widths.map((width) => [width, String(width)]), words.width, (width) => update({ width }))),
     h("label", {}, h("input", { type: "checkbox", "data-name": "projected", checked: words.projected, onchange: (event) => update({ projected: event.target.checked }) }), t("words.projected")),
-    vectors, looks,
+    vectors, words.width > 4 ? h("p", { class: "quiet" }, t("words.more", { count: words.width - 4 })) : "", looks,
     h("p", { class: "readout", "aria-live": "polite" }, t(words.norm === "ln" && !words.projected ? "words.artefact" : "words.read", { bound: shown(Math.sqrt(words.width - 1)), root: shown(Math.sqrt(words.width), 1) })));
 }
