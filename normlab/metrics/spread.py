@@ -22,6 +22,10 @@ UNITS = 0.5
 NOT_CLEAR = "not clearly better than the untrained baseline"
 CLEAR = f"a loss by {NATS:g} nat, an accuracy by {100 * POINTS:g} points"
 """How tables, pages and messages describe runs that fail `clear_of`, and its thresholds."""
+BAND = 0.15
+ON_PLATEAU = "on a plateau"
+PLATEAU = f"test/loss within {BAND:g} nats of a model that knows only how frequent its targets are"
+"""How runs are described that have learned nothing but frequencies, and the rule."""
 
 
 class Interval(NamedTuple):
@@ -132,6 +136,25 @@ def fisher(first: tuple[int, int], second: tuple[int, int]) -> float:
 def flat(record: RunRecord) -> bool:
     """Return whether a run finished near the untrained baseline, as `at_baseline` judges probes."""
     return record.finished and at_baseline([record], "stability/") is not None
+
+
+def on_plateau(record: RunRecord) -> bool:
+    """Return whether a run ended where it knows nothing but how frequent its targets are.
+
+    A language model there predicts each token with its share of the text: its loss is the unigram
+    entropy, which it leaves only when it begins to use the context.
+    """
+    floor, score = record.floors.get("loss"), record.scores.get("test/loss")
+    if floor is None or score is None or not record.finished:
+        return False
+    return abs(score.value - floor) <= BAND
+
+
+def failing(record: RunRecord) -> str:
+    """Return what is wrong with a finished run's learning, in words; empty if nothing is."""
+    if on_plateau(record):
+        return f"{ON_PLATEAU} ({PLATEAU})"
+    return f"{NOT_CLEAR} ({CLEAR})" if flat(record) else ""
 
 
 def at_baseline(records: Sequence[RunRecord], score: str) -> str | None:

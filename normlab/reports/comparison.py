@@ -13,10 +13,12 @@ from typing import Any, NamedTuple, TypeVar
 
 from normlab.metrics.spread import (
     NOT_CLEAR,
+    ON_PLATEAU,
     Interval,
     at_baseline,
     flat,
     holm,
+    on_plateau,
     p_value,
     paired_interval,
 )
@@ -139,6 +141,8 @@ def marks(row: Experiment) -> list[str]:
     """Return warnings on a row: how many runs are near the baseline, and `sees the future`."""
     count = sum(map(flat, row.records))
     found = [f"{count}/{len(row.records)} {NOT_CLEAR}"] if count else []
+    if stuck := sum(map(on_plateau, row.records)):
+        found.append(f"{stuck}/{len(row.records)} {ON_PLATEAU}")
     return [*found, "sees the future"] if any(r.sees_future for r in row.records) else found
 
 

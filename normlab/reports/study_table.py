@@ -14,7 +14,7 @@ from itertools import combinations
 from statistics import median
 
 from normlab.errors import UserError
-from normlab.metrics.spread import CLEAR, NOT_CLEAR, at_baseline
+from normlab.metrics.spread import CLEAR, NOT_CLEAR, ON_PLATEAU, PLATEAU, at_baseline, on_plateau
 from normlab.records.pairs import Experiment, same_code
 from normlab.records.record import RunRecord
 from normlab.records.store import SPIKE_COUNT
@@ -177,6 +177,8 @@ def _untrained(rows: Mapping[str, Experiment], columns: Sequence[str]) -> Iterat
     if low or flat:
         which = f", so a difference says nothing: {'; '.join(low)}" if low else ""
         yield f"{NOT_CLEAR} ({CLEAR}){which}"
+    if any(on_plateau(record) for row in rows.values() for record in row.records):
+        yield f"{ON_PLATEAU}: {PLATEAU}"
 
 
 def _differences(study: Study, rows: Sequence[Row], rules: Rules) -> Iterator[str]:

@@ -20,7 +20,7 @@ from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedCo
 from rich.table import Column
 from rich.text import Text
 
-from normlab.metrics.spread import CLEAR, NOT_CLEAR, flat
+from normlab.metrics.spread import failing
 from normlab.progress import TRAINING, Stage
 from normlab.records.record import RunRecord, Score
 from normlab.records.store import HYPOTHESES_FILE, RECORD_FILE, run_id
@@ -140,7 +140,7 @@ def _page(record: RunRecord, folder: Path) -> list[Text]:
     """Return the summary: outcome, main scores, the record's path, what to type next."""
     outcome, budget, unit = record.outcome, record.budget, record.unit
     where = " in ".join(part for part in (outcome.reason, outcome.layer) if part)
-    but = f", but {NOT_CLEAR} ({CLEAR})," if flat(record) else ""
+    but = f", but {why}," if (why := failing(record)) else ""
     lines = [
         Text.assemble(
             (outcome.status + but, f"bold {_COLORS.get(outcome.status, 'red')}"),

@@ -7,7 +7,7 @@ import math
 import pytest
 from msgspec.structs import replace
 
-from normlab.metrics.spread import NOT_CLEAR
+from normlab.metrics.spread import NOT_CLEAR, ON_PLATEAU
 from normlab.reports.page import study_page
 from normlab.reports.study_table import build
 from normlab.reports.table import comma_separated, figure, latex, markdown
@@ -187,6 +187,8 @@ def test_a_run_that_never_learned_and_one_that_sees_the_future_are_marked_next_t
     found = build(study(), "smoke", made_of)
     ln, bn = (row.stability.split("; ") for row in found.rows)
     assert f"1/2 {NOT_CLEAR}" in ln and "sees the future" not in ln
+    assert f"1/2 {ON_PLATEAU}" in ln and not any(ON_PLATEAU in part for part in bn)
+    assert note_of(found, f"{ON_PLATEAU}: ").startswith(f"{ON_PLATEAU}: test/loss within 0.15 nats")
     assert "sees the future" in bn and not any(NOT_CLEAR in part for part in bn)
     assert note_of(found, "sees the future").startswith("sees the future: bn (InstanceNorm): ")
 

@@ -9,7 +9,7 @@ import pytest
 from rich.console import Console as RichConsole
 
 from normlab.commands.train import summary
-from normlab.metrics.spread import flat
+from normlab.metrics.spread import flat, on_plateau
 from normlab.progress import Stage
 from normlab.records.record import BudgetUsed, Outcome, Score
 from normlab.train import sinks as files
@@ -133,6 +133,17 @@ def test_figures_and_durations():
     figures = (3.0, 0.00051234, 1234.6, -1.5, math.nan, math.inf, 0.0)
     assert [*map(figure, figures)] == ["3", "0.0005123", "1,235", "-1.5", "nan", "inf", "0"]
     assert [*map(duration, (0.4, 59.4, 59.6, 7620))] == ["0s", "59s", "1m 00s", "2h 07m"]
+
+
+@pytest.mark.parametrize(
+    ("loss", "known"), [(6.90, False), (6.86, True), (6.61, True), (6.59, False), (2.0, False)]
+)
+def test_a_run_that_knows_only_frequencies_is_said_to_be_on_a_plateau(tmp_path, loss, known):
+    """The loss is within 0.15 nats of the unigram entropy, above or below it."""
+    end = record(scores={"test/loss": Score(loss, False, 100)}, floors={"loss": 6.7449})
+    for said in (show(tmp_path, terminal=False, end=end), summary(end)):
+        assert ("but on a plateau" in said) == known
+    assert not on_plateau(record(scores=end.scores, floors=end.floors, outcome=Outcome("diverged", 5)))
 
 
 @pytest.mark.parametrize(
