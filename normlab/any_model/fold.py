@@ -263,10 +263,10 @@ def _norms(model: nn.Module, run: Callable[[], Any]) -> dict[str, _Norm]:
 
 def _norm_of(module: nn.Module, width: int) -> _Norm | None:
     """Return what a norm computes, found by experiment; None if it is something else."""
-    weights = dict(module.named_parameters(recurse=False))
+    weights = dict(module.named_parameters())
     names = list(weights)
     if len(names) > 2 or any(w.shape != (width,) for w in weights.values()):
-        return None
+        return None  # such as a layer of convolutions whose class is called after a norm
     bias = next((name for name in names if "bias" in name or "beta" in name), None)
     weight = next((name for name in names if name != bias), None)
     x = torch.randn(2, 3, width, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
