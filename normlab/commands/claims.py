@@ -9,6 +9,7 @@ from typing import Any
 
 from normlab.commands._arguments import as_path, command_parser
 from normlab.commands._terminal import at_work, complain, print_prose
+from normlab.commands.documents import PAGE, whole
 from normlab.config.folders import CONFIG_DIR
 from normlab.errors import UserError
 
@@ -42,7 +43,7 @@ def main(argv: list[str]) -> int:
     for name, text in (
         ("compute", "judge again, from the records and the checks of the norms"),
         ("verify", "verify that the committed pages match the records; exit status 1 if not"),
-        ("write", "write the ledger, its plain-language summary, and the values of the checks"),
+        ("write", "write the ledger, its summary, docs/play, and the values of the checks"),
     ):
         what.add_argument(f"--{name}", action="store_true", help=text)
     add("--json", action="store_true", help="print JSON")
@@ -136,6 +137,9 @@ def _write(pages: Mapping[Path, str], results: Path) -> None:
     if published and (wrong := [*manifest.problems(results).values()]):
         raise UserError(f"{wrong[0]}: nothing is written; normlab study verify lists all problems")
     manifest.write_files(pages)
+    if results == _RESULTS and PAGE.is_file():
+        pages = {**pages, PAGE: whole(results)}
+        manifest.write_files({PAGE: pages[PAGE]})
     print("\n".join(f"wrote {path}" for path in pages))
     if published:
         manifest.accept(results, [results / _COMPUTED])

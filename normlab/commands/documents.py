@@ -35,7 +35,7 @@ command alone shows published runs (results/).
 """
 _RESULTS = CONFIG_DIR.parent / "results"
 PAGE = CONFIG_DIR.parent / "docs" / "play" / "index.html"
-"""The articles as a page to play with, in a checkout; `python scripts/blocks.py` writes it."""
+"""The articles as a page to play with, in a checkout; `normlab claims --write` writes it, too."""
 
 
 def main(argv: list[str]) -> int:
