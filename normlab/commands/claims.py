@@ -9,7 +9,6 @@ from typing import Any
 
 from normlab.commands._arguments import as_path, command_parser
 from normlab.commands._terminal import at_work, complain, print_prose
-from normlab.commands.documents import PAGE, whole
 from normlab.config.folders import CONFIG_DIR
 from normlab.errors import UserError
 
@@ -130,7 +129,8 @@ def _judged(results: Path, *, compute: bool) -> tuple[dict[Path, str], list[str]
 
 
 def _write(pages: Mapping[Path, str], results: Path) -> None:
-    """Write all the pages, or none if published evidence was altered."""
+    """Write all the pages, or none if published evidence was altered; docs/play after them."""
+    from normlab.commands.documents import PAGE, whole
     from normlab.reports import manifest
 
     published = (results / manifest.MANIFEST).is_file()

@@ -217,7 +217,7 @@ class Part(Item, frozen=True, forbid_unknown_fields=True, kw_only=True):
         return f"{self.part.partition('.')[0]}.{results.part(self.part)['part']}"
 
     def value(self, results: Results, language: Language) -> str:
-        """Return what was found, with its interval; in Chinese the interval alone, or ""."""
+        """Return what was found, with its interval; in Chinese the numbers alone, or ""."""
         part = results.part(self.part)
         if language.code != "zh":
             return part["found"]

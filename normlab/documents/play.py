@@ -139,7 +139,7 @@ class Answers:
         made = kind == "runs" and isinstance(endpoint, StudyEndpoint)
         study = f"{endpoint.study}/{endpoint.scale}" if made else ""
         computed = isinstance(endpoint, Computed)
-        zh = self._findings(endpoint) if computed else item.value(self.results, CHINESE)
+        zh = self._findings(endpoint) if computed else _interval(part, endpoint)
         measured = part["verdict"] != "not measured"
         return {
             "v": part["verdict"],
@@ -186,6 +186,16 @@ class Answers:
             "check": name,
             "c": self.claim_of.get(name),
         }
+
+
+def _interval(part: Mapping[str, Any], endpoint: Endpoint) -> str:
+    """Return what was found as a number with its interval, for Chinese; "" without one."""
+    if "low" not in part:
+        return ""
+    if isinstance(endpoint, Timing):
+        return "节省时间 {value:.1%} [{low:.1%}, {high:.1%}]".format(**part)
+    factor = "倍数 " if getattr(endpoint, "ratio", False) else ""
+    return factor + "{value:.3g} [{low:.3g}, {high:.3g}]".format(**part)
 
 
 def _kind(endpoint: Endpoint, part: Mapping[str, Any]) -> str:
