@@ -5,6 +5,7 @@ data: what was found on each sentence, and what the live pieces start from. It n
 """
 
 import json
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cached_property
 from importlib.resources import files
@@ -51,8 +52,8 @@ def page(
         },
     }
     values = {
-        "style": _text("style.css"),
-        "script": "\n".join(map(_text, SCRIPTS)),
+        "style": _unindented(_text("style.css")),
+        "script": _unindented("\n".join(map(_text, SCRIPTS))),
         "data": _inlined(data),
     }
     text = _text("page.html")
@@ -65,10 +66,24 @@ def _text(name: str) -> str:
     return (files("normlab.documents") / "templates" / name).read_text("utf-8")
 
 
+def _unindented(code: str) -> str:
+    """Return style or scripts without indentation, which is a tenth of their size."""
+    return re.sub("^ +", "", code, flags=re.MULTILINE)
+
+
 def _inlined(data: object) -> str:
     """Return data as JSON that can stand in a script: no `<` begins a tag or a comment."""
-    text = json.dumps(data, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
-    return text.replace("<", "\\u003c")
+    return _in_lines(data, 3).replace("<", "\\u003c")
+
+
+def _in_lines(data: object, depth: int) -> str:
+    """Return data as JSON with a line for each element down to a depth, so that changes merge."""
+    if depth and isinstance(data, dict):
+        rows = [f"{json.dumps(str(key))}:{_in_lines(data[key], depth - 1)}" for key in data]
+        return "{\n" + ",\n".join(rows) + "}"
+    if depth and isinstance(data, list):
+        return "[\n" + ",\n".join(_in_lines(each, depth - 1) for each in data) + "]"
+    return json.dumps(data, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
 
 
 class Answers:
