@@ -256,6 +256,11 @@ def _at(error: Exception) -> str:
     return f" ({line})" if line else ""
 
 
+def class_of(node: object, key: str, kind: type[_Kind]) -> type[_Kind]:
+    """Return the class of a node, which must be a `kind`; UserError otherwise."""
+    return _target(str(settings_of(node, key).get(TARGET)), key, kind)
+
+
 def _target(name: str, key: str, kind: type) -> type:
     module, _, attribute = name.rpartition(".")
     try:

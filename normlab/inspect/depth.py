@@ -12,7 +12,7 @@ from normlab.inspect.question import Finding, Table, question
 from normlab.norms.running import normalized_by
 from normlab.probes.gradients import gradient_norms
 from normlab.tasks.base import Batch
-from normlab.train.build import build_optimizer
+from normlab.train.optimizer import build_optimizer
 
 MOST_SENTENCES = 32  # so that 50 layers fit in a laptop's memory
 _SECOND_WEIGHT = "feed_forward.fc2.weight"

@@ -87,6 +87,10 @@ class Linear(nn.Linear):
             self.bias.zero_()
 
 
+class OutputLayer(Linear):
+    """The linear layer whose outputs are a model's logits: of tokens, or of classes."""
+
+
 MakeLinear = Callable[..., Linear]
 """Builds a linear layer from its two widths and the role (`fc1`) of each block of its rows."""
 

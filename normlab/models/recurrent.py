@@ -24,7 +24,7 @@ from normlab.models.base import (
     Text,
 )
 from normlab.models.cache import PrefixDecoding
-from normlab.models.layers import Embedding, Linear
+from normlab.models.layers import Embedding, OutputLayer
 from normlab.models.recurrent_layers import (
     Cell,
     CellNorms,
@@ -205,7 +205,7 @@ class RecurrentLM(GeneratesText):
         self.max_positions = None
         self.embedding = Embedding(spec.vocab, sizes.dim, padding_idx=spec.pad_id)
         self.recurrent = Recurrent(sizes, norms, sizes.dim)
-        self.output = Linear(sizes.dim, spec.vocab)
+        self.output = OutputLayer(sizes.dim, spec.vocab)
 
     def forward(self, ids: Int[Tensor, "B P"], tokens: Tokens) -> Float[Tensor, "B P D"]:
         return self.recurrent(self.embedding(ids), tokens)
@@ -248,7 +248,7 @@ class RecurrentClassifier(nn.Module):
         by_rows = sizes.read == "rows"
         features = spec.channels * (spec.width if by_rows else 1)
         self.recurrent = Recurrent(sizes, norms, features)
-        self.classes = Linear(sizes.dim, spec.classes)
+        self.classes = OutputLayer(sizes.dim, spec.classes)
         generator = torch.Generator().manual_seed(sizes.permutation_seed)
         self.register_buffer("order", torch.randperm(pixels, generator=generator), persistent=False)
 

@@ -21,7 +21,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from normlab.models.base import Anatomy, Fold, Image, ModelArchitecture, Stack
-from normlab.models.layers import Linear
+from normlab.models.layers import OutputLayer
 from normlab.norms.base import Norm
 from normlab.norms.tokens import Tokens
 from normlab.placements.base import Norms, Placement
@@ -156,7 +156,7 @@ class ResNet(Stack):
             for number, (channels, filters) in enumerate(zip(before, widths, strict=True))
         )
         self.dropout = nn.Dropout(sizes.dropout)
-        self.classes = Linear(widths[-1], spec.classes)
+        self.classes = OutputLayer(widths[-1], spec.classes)
 
     def forward(self, pixels: Float[Tensor, "B H W C"]) -> Float[Tensor, "B K"]:
         """Return a logit for each class."""

@@ -14,6 +14,7 @@ from normlab.models.layers import (
     Embedding,
     FeedForward,
     Linear,
+    OutputLayer,
     Sinusoids,
     StreamEmbedding,
     position_table,
@@ -89,9 +90,9 @@ class StackBuilder:
         half = None if self.deviation is None else self.deviation / 2
         return position_table(self.sizes.positions, count, self.sizes.dim, half)
 
-    def output(self, vocab: int) -> Linear:
-        """Build an output layer that is not tied to the token embedding."""
-        return Linear(self.sizes.dim, vocab, bias=False, deviation=self.deviation)
+    def output(self, count: int, *, bias: bool = False) -> OutputLayer:
+        """Build an output layer of its own for `count` tokens or classes."""
+        return OutputLayer(self.sizes.dim, count, bias=bias, deviation=self.deviation)
 
     def vectors(self, count: int) -> Embedding:
         """Build learned vectors that are added to the tokens or stand beside them."""

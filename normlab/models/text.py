@@ -114,7 +114,7 @@ class MaskedLM(nn.Module):
         self.logit_cap = sizes.logit_cap
         self.token_bias = nn.Parameter(torch.zeros(spec.vocab))
         self.pooler = builder.head(dim, dim)
-        self.pair_head = builder.head(dim, 2)
+        self.pair_head = builder.output(2, bias=True)
 
     def forward(
         self, ids: Int[Tensor, "B P"], tokens: Tokens, segments: Int[Tensor, "B P"]

@@ -88,7 +88,7 @@ class ViT(nn.Module):
         entry = PatchEmbedding(sizes, spec, builder)
         self.encoder = TransformerStack(entry, builder, "encoder", num_layers=sizes.num_layers)
         self.pool: Pool = sizes.pool
-        self.classes = builder.head(sizes.dim, spec.classes)
+        self.classes = builder.output(spec.classes, bias=True)
         self.logit_cap = sizes.logit_cap
 
     def forward(self, pixels: Float[Tensor, "B H W C"]) -> Float[Tensor, "B K"]:

@@ -1,9 +1,8 @@
 """Builds the parts of a run from its config: norm, task, model, optimizer, trainer."""
 
-from collections.abc import Iterator, Mapping
-from typing import Any, Literal, get_args
+from collections.abc import Mapping
+from typing import Any
 
-import msgspec
 import torch
 from torch import nn
 
@@ -21,21 +20,19 @@ from normlab.tasks.base import Task
 from normlab.train.checkpoint import Checkpoints
 from normlab.train.evaluate import Evaluator
 from normlab.train.loop import Trainer
+from normlab.train.optimizer import build_optimizer, group_settings, own_keys
 from normlab.train.runtime import Runtime
 from normlab.train.schedule import Schedule
 from normlab.train.sinks import Sink, SinkGroup
-
-Kind = Literal["norm", "bias", "embedding", "other"]
-Setting = Literal["rate", "weight_decay"]
 
 
 def check_nodes(config: Mapping[str, Any]) -> None:
     """Raise UserError if a node of a plain config cannot be built; builds nothing."""
     nodes: dict[str, tuple[Any, type, tuple[str, ...]]] = {
         "task": (config["task"], Task, ()),
-        "model": (_own(config, "model"), ModelArchitecture, ()),
+        "model": (own_keys(config, "model"), ModelArchitecture, ()),
         "placement": (config["placement"], Placement, ("dropout",)),
-        "optim": (_own(config, "optim"), torch.optim.Optimizer, ("params",)),
+        "optim": (own_keys(config, "optim"), torch.optim.Optimizer, ("params",)),
         "schedule": (config["schedule"], Schedule, ()),
     }
     nodes |= {
@@ -115,7 +112,7 @@ def build_model(config: Mapping[str, Any], task: Task) -> nn.Module:
     Raises:
         UserError: the model does not fit the task, or has no place for one of the given norms.
     """
-    sizes = instantiate(_own(config, "model"), "model", ModelArchitecture)
+    sizes = instantiate(own_keys(config, "model"), "model", ModelArchitecture)
     placement = instantiate(config["placement"], "placement", Placement, dropout=sizes.dropout)
     norms = _norms(config)
     model = sizes.build(task.spec(), placement, norms)
@@ -169,55 +166,6 @@ def calibrate_model(
             )
 
 
-def build_optimizer(config: Mapping[str, Any], model: nn.Module) -> torch.optim.Optimizer:
-    """Build the optimizer of a plain config over a model's parameters.
-
-    `optim.groups` sets, per kind of parameter, the weight decay and a factor on the learning rate;
-    BERT, for example, uses no weight decay for norms and biases. Kinds with equal settings share a
-    parameter group, and kinds without settings are in the first one. Without the key there is a
-    single group.
-    """
-    node, settings = _own(config, "optim"), group_settings(config["optim"])
-    if not settings:
-        return instantiate(node, "optim", torch.optim.Optimizer, params=model.parameters())
-    groups: dict[tuple[tuple[str, float], ...], list[nn.Parameter]] = {(): []}
-    for parameter, kind in optimizer_kinds(model):
-        groups.setdefault(tuple(sorted(settings.get(kind, {}).items())), []).append(parameter)
-    filled = [{"params": params, **dict(own)} for own, params in groups.items() if params]
-    return instantiate(node, "optim", torch.optim.Optimizer, params=filled)
-
-
-def group_settings(optim: Mapping[str, Any]) -> dict[Kind, dict[Setting, float]]:
-    """Return the settings of `optim.groups` by kind; UserError if they are invalid."""
-    try:
-        return msgspec.convert(optim.get("groups") or {}, dict[Kind, dict[Setting, float]])
-    except msgspec.ValidationError as error:
-        raise UserError(
-            f"optim.groups={optim['groups']!r:.60}: {error}; give settings "
-            f"({', '.join(get_args(Setting))}) for kinds ({', '.join(get_args(Kind))}), such as "
-            "'+optim.groups={norm: {weight_decay: 0, rate: 0.5}}'"
-        ) from None
-
-
-def optimizer_kinds(model: nn.Module) -> Iterator[tuple[nn.Parameter, Kind]]:
-    """Yield each parameter of a model once, in the model's order, with its kind.
-
-    All parameters of norms are `norm`, all other biases `bias`. Embeddings are `embedding`, also if
-    the output layer shares them.
-    """
-    owners: dict[type[nn.Module], Kind] = {Norm: "norm", nn.Embedding: "embedding"}
-    kinds: dict[int, Kind] = {
-        id(parameter): kind
-        for owner, kind in owners.items()
-        for module in model.modules()
-        if isinstance(module, owner)
-        for parameter in module.parameters()
-    }
-    for name, parameter in model.named_parameters():
-        kind: Kind = "bias" if name.endswith("bias") else "other"
-        yield parameter, kinds.get(id(parameter), kind)
-
-
 def make_fast(model: nn.Module) -> None:
     """Compile the blocks of a model, for all input sizes (`observe.fast`).
 
@@ -230,13 +178,3 @@ def make_fast(model: nn.Module) -> None:
         )
     for block in blocks:
         block.compile(dynamic=True)
-
-
-def _own(config: Mapping[str, Any], key: str) -> Any:
-    """Return a node without the keys that its class does not take.
-
-    `model.depth` has already set the numbers of layers; `build_optimizer` reads `optim.groups`.
-    """
-    if not isinstance(node := config[key], dict):
-        return node  # `check` raises for it
-    return {name: value for name, value in node.items() if name not in ("depth", "groups")}

@@ -7,13 +7,8 @@ import pytest
 from normlab.config.compose import compose, to_dict
 from normlab.tasks.lm import DocumentTask
 from normlab.train import train
-from normlab.train.build import (
-    build_model,
-    build_optimizer,
-    build_task,
-    check_nodes,
-    optimizer_kinds,
-)
+from normlab.train.build import build_model, build_task, check_nodes
+from normlab.train.optimizer import build_optimizer, optimizer_kinds
 
 PUBLISHED = {
     # BERT-base (Devlin et al. 2019): text, model, batch, masking.
@@ -142,7 +137,7 @@ def test_weight_decay_leaves_norms_and_biases_alone(text, monkeypatch):
 @pytest.mark.parametrize(
     ("wrong", "message"),
     [
-        ("{gain: {rate: 1}}", r"optim\.groups=.*gain.*norm, bias, embedding, other"),
+        ("{gain: {rate: 1}}", r"optim\.groups=.*gain.*norm, bias, embedding, output, other"),
         ("norm", r"optim\.groups='norm'"),
         ("{norm: 0}", r"optim\.groups={'norm': 0}"),
         ("{norm: {decay: 0}}", r"optim\.groups=.*decay.*rate, weight_decay"),

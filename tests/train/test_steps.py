@@ -15,8 +15,8 @@ from normlab.config.folders import CONFIG_DIR
 from normlab.config.registry import instantiate, option_names
 from normlab.norms.running import running_norms
 from normlab.probes.base import Probe, ProbeGroup, StepView
-from normlab.train.build import optimizer_kinds
 from normlab.train.checkpoint import load_checkpoint
+from normlab.train.optimizer import optimizer_kinds
 from tests.tiny_runs import QUICK, tiny
 from tests.train.trainers import (
     EXACT,

@@ -1,0 +1,146 @@
+"""The optimizer of a run: its groups of parameters, and Muon with AdamW."""
+
+from collections.abc import Iterator, Mapping
+from typing import Any, Literal, get_args
+
+import msgspec
+import torch
+from torch import nn
+
+from normlab.config.registry import class_of, instantiate
+from normlab.errors import UserError
+from normlab.models.layers import OutputLayer
+from normlab.norms.base import Norm
+
+Kind = Literal["norm", "bias", "embedding", "output", "other"]
+Setting = Literal["rate", "weight_decay"]
+
+
+class Muon(torch.optim.Optimizer):
+    """Muon for the matrices of hidden layers, AdamW for all other parameters.
+
+    The two are `torch.optim.Muon` and `torch.optim.AdamW`, with one learning rate and one weight
+    decay; `adjust_lr_fn=match_rms_adamw` (Liu et al. 2025, arXiv 2502.16982) scales Muon's update
+    to the size of AdamW's, so that a rate for AdamW serves both. `params` are groups; those with
+    `hidden=True` are Muon's.
+    """
+
+    def __init__(
+        self,
+        params: list[dict[str, Any]],
+        *,
+        lr: float,
+        weight_decay: float,
+        momentum: float = 0.95,
+        nesterov: bool = True,
+        ns_steps: int = 5,
+        adjust_lr_fn: Literal["original", "match_rms_adamw"] = "match_rms_adamw",
+        betas: tuple[float, float] = (0.9, 0.98),
+        eps: float = 1e-8,
+    ):
+        hidden = [group for group in params if group["hidden"]]
+        others = [group for group in params if not group["hidden"]]
+        if not hidden:
+            raise UserError(
+                "optim=muon: this model has no matrices in hidden layers (convolutions are not "
+                "matrices); use optim=adam or optim=sgd"
+            )
+        self.matrices = torch.optim.Muon(
+            hidden,
+            lr=lr,
+            weight_decay=weight_decay,
+            momentum=momentum,
+            nesterov=nesterov,
+            ns_steps=ns_steps,
+            adjust_lr_fn=adjust_lr_fn,
+        )
+        self.others = torch.optim.AdamW(
+            others, lr=lr, weight_decay=weight_decay, betas=betas, eps=eps, fused=True
+        )
+        super().__init__([*self.matrices.param_groups, *self.others.param_groups], {})
+        self._share_groups()
+
+    def _share_groups(self) -> None:
+        """Let changes of a group, such as its learning rate, reach the optimizer that uses it."""
+        self.param_groups = [*self.matrices.param_groups, *self.others.param_groups]
+
+    def step(self, closure: None = None) -> None:
+        """Update all parameters once."""
+        self.matrices.step()
+        self.others.step()
+
+    def state_dict(self) -> dict[str, Any]:
+        return {"matrices": self.matrices.state_dict(), "others": self.others.state_dict()}
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        self.matrices.load_state_dict(state_dict["matrices"])
+        self.others.load_state_dict(state_dict["others"])
+        self._share_groups()
+
+
+def build_optimizer(config: Mapping[str, Any], model: nn.Module) -> torch.optim.Optimizer:
+    """Build the optimizer of a plain config over a model's parameters.
+
+    `optim.groups` sets, per kind of parameter, the weight decay and a factor on the learning rate;
+    BERT, for example, uses no weight decay for norms and biases. Kinds with equal settings share a
+    parameter group, and kinds without settings are in the first one. Without the key there is a
+    single group. With Muon, hidden matrices have groups of their own.
+    """
+    node, settings = own_keys(config, "optim"), group_settings(config["optim"])
+    muon = issubclass(class_of(node, "optim", torch.optim.Optimizer), Muon)
+    if not settings and not muon:
+        return instantiate(node, "optim", torch.optim.Optimizer, params=model.parameters())
+    groups: dict[tuple[tuple[str, float], ...], list[nn.Parameter]] = {(): []}
+    for parameter, kind in optimizer_kinds(model):
+        own: dict[str, float] = {**settings.get(kind, {})}
+        if muon:
+            own["hidden"] = kind == "other" and parameter.ndim == 2
+        groups.setdefault(tuple(sorted(own.items())), []).append(parameter)
+    filled = [{"params": params, **dict(own)} for own, params in groups.items() if params]
+    return instantiate(node, "optim", torch.optim.Optimizer, params=filled)
+
+
+def group_settings(optim: Mapping[str, Any]) -> dict[Kind, dict[Setting, float]]:
+    """Return the settings of `optim.groups` by kind; UserError if they are invalid."""
+    try:
+        return msgspec.convert(optim.get("groups") or {}, dict[Kind, dict[Setting, float]])
+    except msgspec.ValidationError as error:
+        raise UserError(
+            f"optim.groups={optim['groups']!r:.60}: {error}; give settings "
+            f"({', '.join(get_args(Setting))}) for kinds ({', '.join(get_args(Kind))}), such as "
+            "'+optim.groups={norm: {weight_decay: 0, rate: 0.5}}'"
+        ) from None
+
+
+def optimizer_kinds(model: nn.Module) -> Iterator[tuple[nn.Parameter, Kind]]:
+    """Yield each parameter of a model once, in the model's order, with its kind.
+
+    All parameters of norms are `norm`, all other biases `bias`. Embeddings are `embedding`, also if
+    the output layer shares them; the weights of an output layer of its own are `output`.
+    """
+    owners: dict[type[nn.Module], Kind] = {
+        OutputLayer: "output",
+        Norm: "norm",
+        nn.Embedding: "embedding",
+    }
+    kinds: dict[int, Kind] = {
+        id(parameter): kind
+        for owner, kind in owners.items()
+        for module in model.modules()
+        if isinstance(module, owner)
+        for name, parameter in module.named_parameters()
+        if owner is not OutputLayer or name != "bias"
+    }
+    for name, parameter in model.named_parameters():
+        kind: Kind = "bias" if name.endswith("bias") else "other"
+        yield parameter, kinds.get(id(parameter), kind)
+
+
+def own_keys(config: Mapping[str, Any], key: str) -> Any:
+    """Return a node without the keys that its class does not take.
+
+    `model.depth` has already set the numbers of layers; `build_optimizer` reads `optim.groups`.
+    """
+    if not isinstance(node := config[key], dict):
+        return node  # `check` raises for it
+    return {name: value for name, value in node.items() if name not in ("depth", "groups")}
