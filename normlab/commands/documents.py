@@ -66,7 +66,8 @@ def main(argv: list[str]) -> int:
     for name in names:
         article.table(name)  # before anything is printed
     if not names:
-        where = f'its claims: normlab claims "article {article.id}"'
+        where = f'its claims: normlab claims "article {article.id}"; sentence by sentence: '
+        where += "normlab documents --html"
         print_prose(f"article {article.id} has no tables; {where}")
         return 0
     _show(article, names, arguments)

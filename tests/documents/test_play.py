@@ -101,7 +101,7 @@ def test_every_piece_stands_in_an_article_and_every_word_in_both_languages(data)
     check(yaml.safe_load(words.read_text("utf-8")), "words")
 
 
-def test_each_sentence_has_the_verdict_of_the_ledger(data):
+def test_each_answer_has_the_verdict_of_the_ledger(data):
     ledger = json.loads((ROOT / "results" / "claims.json").read_text("utf-8"))
     known = {p["statement"]: p["verdict"] for claim in ledger for p in claim["parts"]}
     judged = [answer for answer in data["answers"] if answer.get("k") in ("runs", "computed")]

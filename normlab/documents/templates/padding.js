@@ -76,7 +76,7 @@ function drawPadding(root) {
     const counted = real || padding.count;
     return h("td", { class: [real ? "real" : "pad", counted ? "counted" : "", changed ? "moved" : ""].join(" ") },
       h("b", {}, real ? all.words[number][at] : "PAD"),
-      batch.y[row][at].map((value) => h("span", { "data-output": value }, shown(value, 1))));
+      real ? batch.y[row][at].map((value) => h("span", { "data-output": value }, shown(value, 1))) : "");
   };
   const rows = batch.sentences.map((_, row) => h("tr", {}, Array.from({ length: batch.length }, (__, at) => token(row, at))));
   const named = Object.keys(all.norms).map((name) => [name, name, both(DATA.words.norms[name])]);
