@@ -11,6 +11,7 @@ import torch
 import yaml
 
 from normlab.cli import main
+from normlab.commands import claims, documents
 from normlab.commands.documents import PAGE, whole
 from normlab.config.folders import CONFIG_DIR
 from normlab.documents.article import PIECES, load_all
@@ -271,3 +272,13 @@ def test_the_command_opens_the_page_on_a_terminal_and_prints_it_in_a_pipe(capsys
     assert main(["documents", "--html"]) == 0
     assert opened == [PAGE.as_uri()] and capsys.readouterr().out == f"{PAGE}\n"
     assert main(["documents"]) == 0 and "normlab documents --html" in capsys.readouterr().out
+
+
+def test_writing_the_ledger_writes_the_page_after_it(tmp_path, monkeypatch, capsys):
+    ledger, page = tmp_path / "claims.json", tmp_path / "index.html"
+    page.write_text("old")
+    monkeypatch.setattr(claims, "_RESULTS", tmp_path)
+    monkeypatch.setattr(documents, "PAGE", page)
+    monkeypatch.setattr(documents, "whole", lambda results: (results / "claims.json").read_text())
+    claims._write({ledger: "new"}, tmp_path)
+    assert page.read_text() == "new" and f"wrote {page}" in capsys.readouterr().out
