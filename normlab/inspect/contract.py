@@ -227,7 +227,7 @@ def _in_both_modes(norm: BareNorm, x: Tensor, doubled: str = "") -> tuple[Tensor
     """Return a batch's output in training, then in eval; a method may return twice its value."""
     own = norm.new()
     if own.ramps:
-        own.clock = Clock(STEPS, STEPS)  # the last step of a run
+        own.begin_step(Clock(STEPS, STEPS))  # the last step of a run
     if isinstance(own, RunningNorm):
         own.momentum = 1.0
     if isinstance(own, BatchNorm):

@@ -95,9 +95,10 @@ class OnTable:
         """Return a new norm in training mode; `values` override its config."""
         with _seeded():
             norm = make_norm(self.option.name, WIDTH, **{**self.changed, **values})
+        norm = norm.double().train()
         if self.step:
-            norm.clock = Clock(self.step, LONG_RUN)
-        return norm.double().train()
+            norm.begin_step(Clock(self.step, LONG_RUN))
+        return norm
 
 
 def on_table(option: Option) -> OnTable:

@@ -3,7 +3,7 @@
 import inspect
 import sys
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import wraps
 from typing import Any, ClassVar, Literal, TypeVar, cast
 
@@ -51,7 +51,9 @@ class Norm(nn.Module, ABC):
     path: str = ""
     """Where the norm is in its model, such as `encoder.0.ffn.inner`; set where it is built."""
     clock: Clock = Clock()
-    """Set by the run before each step."""
+    """The step that `begin_step` has begun."""
+    phases: Mapping[str, bool] = {}
+    """Whether each phase lasts at this step; empty outside a run."""
     ramps: tuple[Ramp, ...] = ()
     """The phases of a run in which the norm behaves differently, one after the other."""
     extra_loss: Tensor | None = None
@@ -105,6 +107,16 @@ class Norm(nn.Module, ABC):
             )
         nn.init.constant_(self.weight, value)
 
+    def begin_step(self, clock: Clock) -> None:
+        """Set the step of the run.
+
+        A forward pass reads phases as Python values, so a compiled layer is compiled again when one
+        ends. What changes at every step must be in tensors before the forward pass: a subclass
+        writes it there.
+        """
+        last = self.last_steps(clock.total) if clock.step else {}
+        self.clock, self.phases = clock, {name: clock.step <= end for name, end in last.items()}
+
     def last_steps(self, total: int | None) -> dict[str, int]:
         """Return the last step of each phase; UserError if that needs `total` but it is None."""
         return {ramp.name: ramp.length(total) for ramp in self.ramps}
@@ -147,5 +159,4 @@ def fix_at_zero(norm: Norm, name: str) -> None:
 
 def during(norm: Norm, phase: str) -> bool:
     """Return whether a phase of a norm has not ended at this step; always true outside a run."""
-    step, total = norm.clock
-    return step == 0 or step <= norm.last_steps(total)[phase]
+    return norm.phases.get(phase, True)

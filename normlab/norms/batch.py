@@ -12,8 +12,8 @@ from torch import Tensor
 
 from normlab.errors import UserError
 from normlab.norms import fast
-from normlab.norms.base import uncompiled
 from normlab.norms.moments import Axis, Moments, Padding
+from normlab.norms.ramp import Clock
 from normlab.norms.running import RunningNorm
 
 _DRAWN_AT_ONCE = 64  # steps of noise
@@ -141,12 +141,25 @@ class NoisyBatchNorm(BatchNorm):
 
     noise_shift: float
     noise_scale: float
+    noise: Float[Tensor, "2 D"] = field(init=False)  # the random numbers of this step
     _seed = 0  # not a field
     _drawn: tuple[int, Tensor] | None = None  # the first of some steps, and their random numbers
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.register_buffer("noise", self.no_noise(), persistent=False)
+
+    def no_noise(self) -> Float[Tensor, "2 D"]:
+        """Return the random numbers that change nothing."""
+        return torch.tensor([[0.5], [0.0]]).repeat(1, self.dim)
 
     def initialize(self, generator: torch.Generator) -> None:
         """Draw the seed of this norm's noise."""
         self._seed, self._drawn = int(torch.randint(2**62, (), generator=generator)), None
+
+    def begin_step(self, clock: Clock) -> None:
+        super().begin_step(clock)
+        self.noise.copy_(self.drawn(clock.step, self.noise) if clock.step else self.no_noise())
 
     def drawn(self, step: int, like: Tensor) -> Float[Tensor, "2 D"]:
         """Return the random numbers of a step; they are sent to a GPU for many steps at once."""
@@ -160,13 +173,12 @@ class NoisyBatchNorm(BatchNorm):
             self._drawn = first, torch.stack(numbers).to(like.device, non_blocking=True)
         return self._drawn[1][step - first].to(like)
 
-    @uncompiled
     def training_formula(self, x: Tensor, mean: Tensor, var: Tensor) -> Tensor:
         """Normalize and add the noise of this update."""
         z = self.formula(x, mean, var)
-        if self.regime != "train" or self.clock.step == 0:
+        if self.regime != "train":
             return z
-        shift, scale = self.drawn(self.clock.step, x)
+        shift, scale = self.noise.to(z)
         return torch.addcmul(
             self.noise_shift * (2 * shift - 1), z, 1 + (self.noise_scale - 1) * scale
         )

@@ -1,6 +1,5 @@
 """MABN: moving average batch norm (Yan et al. 2020)."""
 
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -9,26 +8,25 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 
 from normlab.norms.base import during
-from normlab.norms.gradient import projected
 from normlab.norms.moments import Moments
 from normlab.norms.ramp import Ramp
 from normlab.norms.square import GradientNorm
 from normlab.norms.window import Window
 
 Rows = Float[Tensor, "G D"]
-Multiple = Callable[[Rows], Rows]
 _CLIP = 5.0  # the correction of MABN and Unified Norm lies between 1/5 and 5
 
 
 class Entry(NamedTuple):
     """How a batch, or each of its G ghost batches, enters the windows.
 
-    `slot` is its row in the windows, `stored` the mean square that goes there, and `square` the
-    mean square to divide by. If `full`, moments come from the windows, and the warm-up has ended.
+    `slot` is true at its row in the windows, `stored` the mean square that goes there, and `square`
+    the mean square to divide by. If `full`, moments come from the windows, and the warm-up has
+    ended.
     """
 
-    slot: int
-    full: bool
+    slot: Bool[Tensor, "K 1"]
+    full: Bool[Tensor, ""]
     outlier: Bool[Tensor, "G 1"]
     stored: Rows
     square: Rows
@@ -71,9 +69,10 @@ class MovingAverageBatchNorm(GradientNorm):
         with torch.no_grad():
             entry = self.entry(var.flatten(0, -2))
             r = self.correction(entry).view_as(mean).to(x)
+            fixed, share = self.multiple(entry)
         z = self.formula(x, mean, entry.square.view_as(mean).to(x))
         if torch.is_grad_enabled():
-            z = projected(z, self.gradient(entry))
+            z = self.project(z, fixed=spread(fixed, mean).to(x), share=spread(share, mean).to(x))
         return self.corrected(z, r)
 
     def corrected(self, z: Tensor, r: Tensor) -> Tensor:
@@ -83,11 +82,13 @@ class MovingAverageBatchNorm(GradientNorm):
     def entry(self, newest: Rows) -> Entry:
         """Return the entry of the next batch, given its mean square."""
         window = Window(self.squares)
-        slot = window.slot(self.batches)
-        full = window.full(self.batches) and not during(self, "warmup")
+        slot = window.slot(self.updates)
+        full = window.full(self.updates)
+        if during(self, "warmup"):
+            full = torch.zeros_like(full)
         windows = window.with_newest(newest, slot)
         outlier = self.outliers(windows)
-        by_window = self.average(windows).to(newest) if full else newest
+        by_window = torch.where(full, self.average(windows).to(newest), newest)
         square = torch.where(outlier, newest, by_window)
         return Entry(slot, full, outlier, torch.where(outlier, self.running_square, newest), square)
 
@@ -109,36 +110,23 @@ class MovingAverageBatchNorm(GradientNorm):
 
     def update(self, found: Moments, first: int = 0) -> None:
         self.last = entry = self.entry(self.entering(found.count, found.var))
-        self.batches += 1
-        self.squares[entry.slot] = entry.stored[0]
+        self.updates.add_(1)
+        self.squares.copy_(torch.where(entry.slot, entry.stored, self.squares))
         self.running_square.lerp_(self.entering(found.count, entry.square), self.momentum)
 
-    def gradient(self, entry: Entry) -> Callable[[Tensor, Tensor], Tensor]:
-        """Return the backward pass of z: it subtracts a multiple of z and records the moment."""
-        trains, counted = self.regime == "train", self.counted
-        multiple = self.multiple(entry)
-
-        def backward(g: Tensor, z: Tensor) -> Tensor:
-            mean, tokens = counted.mean(g * z, counted.var_count, by=self.pool.over_group)
-            out = multiple(mean.flatten(0, -2).to(self.gradient_moments)).view_as(mean).to(g)
-            if trains:
-                self.see_gradient(mean, tokens)
-            return torch.addcmul(g, out, z, value=-1)
-
-        return backward
-
-    def multiple(self, entry: Entry) -> Multiple:
-        """Return a function of this batch's moment, mean(dz z): the multiple of z to subtract.
+    def multiple(self, entry: Entry) -> tuple[Rows, Tensor]:
+        """Return `fixed` and `share`: the multiple of z to subtract is `fixed + share mean(dz z)`.
 
         It is the mean of the window once that is full, as of the forward pass; else the moment.
         """
-        window = Window(self.gradient_moments).frozen()
+        return Window(self.gradient_moments).mean_of_others(entry.slot, entry.full)
 
-        def multiple(newest: Rows) -> Rows:
-            return window.with_newest(newest, entry.slot).mean(1) if entry.full else newest
+    def enter_gradient(self, moment: Tensor, counts: Tensor) -> None:
+        enters = self.last.slot & counts
+        self.gradient_moments.copy_(torch.where(enters, moment, self.gradient_moments))
 
-        return multiple
 
-    def enter_gradient(self, found: Moments) -> None:
-        moment = self.gradient_moments[self.last.slot]
-        moment.copy_(torch.where(found.count > 0, found.mean.to(moment), moment)[0])
+def spread(rows: Float[Tensor, "_ C"], like: Float[Tensor, "*groups D"]) -> Tensor:
+    """Return one row per ghost batch, or one for all, in the shape of the batch's moments."""
+    groups = like.shape[:-1]
+    return rows.expand(groups.numel(), -1).view(*groups, -1)

@@ -48,7 +48,7 @@ class ModelNorms:
         """Set the clock of all norms (`total` may be unknown) and freeze statistics if due."""
         last = self._last_unfrozen(total)
         for norm in self._named.values():
-            norm.clock = Clock(step, total)
+            norm.begin_step(Clock(step, total))
         for norm in self._running:
             norm.frozen = last is not None and step > last
             norm.pending.begin()
@@ -64,13 +64,15 @@ class ModelNorms:
     def commit(self) -> None:
         """Enter the moments that norms collected during an update into their running statistics."""
         for norm in self._running:
-            norm.pending.commit()
+            norm.commit()
 
     def penalty(self) -> Float[Tensor, ""] | None:
         """Return and clear the sum of the norms' extra losses on the last micro-batch, if any.
 
         Add it to the summed loss before the backward pass: it has a gradient.
         """
+        for norm in self._running:
+            norm.pending.collect()
         terms = [norm.extra_loss for norm in self._named.values() if norm.extra_loss is not None]
         for norm in self._named.values():
             norm.extra_loss = None

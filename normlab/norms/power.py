@@ -7,8 +7,6 @@ import torch
 from torch import Tensor
 
 from normlab.norms.base import during
-from normlab.norms.gradient import projected
-from normlab.norms.moments import Moments
 from normlab.norms.square import GradientNorm
 
 
@@ -44,17 +42,8 @@ class PowerNorm(GradientNorm):
         factor = None
         if not by_batch and self.backward == "code":
             factor = ((square + self.eps) / (var + self.eps)).sqrt()
-        trains, nu = self.regime == "train", self.gradient_moment.to(z)
-        nu = nu if self.pending.begun else nu.clone()  # in a run it moves after the backward pass
-        values, count = self.counted, self.counted.var_count
+        nu = self.backward_momentum * self.gradient_moment.to(z)
+        return self.project(z, fixed=nu, share=None, factor=factor)
 
-        def gradient(g: Tensor, z: Tensor) -> Tensor:
-            left = torch.addcmul(g, nu, z, value=-self.backward_momentum)
-            if trains:
-                self.see_gradient(*values.mean(left * z, count, by=self.pool.over_group))
-            return left if factor is None else left * factor
-
-        return projected(z, gradient)
-
-    def enter_gradient(self, found: Moments) -> None:
-        self.gradient_moment.add_(found.mean.to(self.gradient_moment))
+    def enter_gradient(self, moment: Tensor, counts: Tensor) -> None:
+        self.gradient_moment.add_(moment)  # 0 if nothing counts

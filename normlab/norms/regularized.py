@@ -8,7 +8,6 @@ from torch import Tensor
 from torch.nn.functional import cosine_similarity
 
 from normlab.distributed.process_group import world
-from normlab.norms.base import uncompiled
 from normlab.norms.batch import BatchNorm
 from normlab.norms.moments import Moments
 
@@ -33,8 +32,6 @@ class RegularizedBatchNorm(BatchNorm):
     penalty_mean: float
     penalty_var: float
     unbiased: bool = field(init=False, default=False)
-
-    forward = uncompiled(BatchNorm.forward)
 
     def formula(self, x: Tensor, mean: Tensor, var: Tensor) -> Tensor:
         return (x - mean) * var.clamp(min=self.eps).rsqrt()

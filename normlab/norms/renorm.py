@@ -4,11 +4,11 @@ from dataclasses import dataclass, field
 from typing import ClassVar
 
 import torch
+from jaxtyping import Float
 from torch import Tensor
 
-from normlab.norms.base import uncompiled
 from normlab.norms.batch import BatchNorm
-from normlab.norms.ramp import Ramp
+from normlab.norms.ramp import Clock, Ramp
 
 _PLAIN = 1 / 8  # share of the warm-up that is plain batch norm (5,000 of 40,000 steps)
 _SHIFT = 1 / 2  # share of the warm-up in which `d_max` then grows (to step 25,000 of 40,000)
@@ -35,12 +35,12 @@ class BatchRenorm(BatchNorm):
     warmup_steps: int | None
     unbiased: bool = field(init=False, default=False)
     running_std: Tensor = field(init=False)
-
-    forward = uncompiled(BatchNorm.forward)
+    bounds: Float[Tensor, "2"] = field(init=False)  # `r_max` and `d_max` at this step
 
     def __post_init__(self) -> None:
         super().__post_init__()
         self.ramps = (Ramp("warmup", self.warmup_share, self.warmup_steps),)
+        self.register_buffer("bounds", torch.tensor([1.0, 0.0]), persistent=False)
 
     def keep_rows(self, rows: int) -> None:
         self.register_buffer("running_mean", torch.zeros(rows, self.dim))
@@ -51,16 +51,20 @@ class BatchRenorm(BatchNorm):
 
     def training_formula(self, x: Tensor, mean: Tensor, var: Tensor) -> Tensor:
         """Normalize a batch by its own statistics, and move it towards the running ones."""
-        std, (r_max, d_max) = self.deviation(var), self.bounds
+        std, (r_max, d_max) = self.deviation(var), self.bounds.to(var)
         mu, sigma = self.running_mean.to(std), self.running_std.to(std)
-        r = (std.detach() / sigma).clamp(1 / r_max, r_max)
+        r = (std.detach() / sigma).clamp(r_max.reciprocal(), r_max)
         d = ((mean.detach() - mu) / sigma).clamp(-d_max, d_max)
         return (x - mean) * (r / std) + d
 
-    @property
-    def bounds(self) -> tuple[float, float]:
-        """The bounds of `r` and `d` at this step."""
-        step, total = self.clock
+    def begin_step(self, clock: Clock) -> None:
+        super().begin_step(clock)
+        for bound, value in zip(self.bounds, self.bounds_at(clock), strict=True):
+            bound.fill_(value)
+
+    def bounds_at(self, clock: Clock) -> tuple[float, float]:
+        """Return the bounds of `r` and `d` at a step."""
+        step, total = clock
         if step == 0:
             return 1.0, 0.0
         warmup = self.last_steps(total)["warmup"]

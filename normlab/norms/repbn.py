@@ -8,10 +8,10 @@ import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from normlab.norms.base import during, fix_at_zero, learn, uncompiled
+from normlab.norms.base import during, fix_at_zero, learn
 from normlab.norms.batch import BatchNorm
 from normlab.norms.moments import widen
-from normlab.norms.ramp import Ramp
+from normlab.norms.ramp import Clock, Ramp
 from normlab.norms.tokens import ALL, Tokens
 
 
@@ -55,11 +55,13 @@ class ProgressiveRepBatchNorm(RepBatchNorm):
     warmup_steps: int | None
     token_weight: Tensor = field(init=False)
     token_bias: Tensor = field(init=False)
+    blend: Float[Tensor, ""] = field(init=False)  # lambda at this step
 
     def __post_init__(self) -> None:
         super().__post_init__()
         warmup = Ramp("warmup", self.warmup_share, self.warmup_steps)
         self.ramps = (warmup, Ramp("blend", self.blend_share, self.blend_steps))
+        self.register_buffer("blend", torch.tensor(float(self.start)), persistent=False)
         learn(self, "token_weight", torch.ones(self.dim), learned=bool(self.affine))
         learn(self, "token_bias", torch.zeros(self.dim), learned=self.affine is True)
 
@@ -75,30 +77,32 @@ class ProgressiveRepBatchNorm(RepBatchNorm):
         warmup, blend = super().last_steps(total).values()
         return {"warmup": warmup, "blend": warmup + blend}
 
-    @property
-    def blend(self) -> float:
-        """Lambda at the current step: 1 in the warm-up, `start` outside a run."""
-        step, total = self.clock
-        if step == 0:
+    def begin_step(self, clock: Clock) -> None:
+        super().begin_step(clock)
+        self.blend.fill_(self.blend_at(clock))
+
+    def blend_at(self, clock: Clock) -> float:
+        """Return lambda at a step: 1 in the warm-up, `start` outside a run."""
+        if clock.step == 0:
             return self.start
-        warmup, last = self.last_steps(total).values()
-        if step <= warmup:
+        warmup, last = self.last_steps(clock.total).values()
+        if clock.step <= warmup:
             return 1.0
-        return self.start * max(last - step + 1, 0) / max(last - warmup, 1)
+        return self.start * max(last - clock.step + 1, 0) / max(last - warmup, 1)
 
     def of_tokens(self, x: Float[Tensor, "*_ D"]) -> Float[Tensor, "*_ D"]:
         """Return the layer norm of each token."""
         weight, bias = self.token_weight.to(x), self.token_bias.to(x)
         return F.layer_norm(x, (self.dim,), weight, bias, self.eps)
 
-    @uncompiled
     def forward(self, x: Float[Tensor, "B P D"], tokens: Tokens = ALL) -> Float[Tensor, "B P D"]:
-        if self.regime == "train" and self.clock.step and during(self, "warmup"):
+        if self.regime == "train" and self.phases.get("warmup", False):
             return self.of_tokens(*widen(x)).to(x.dtype)
         return super().forward(x, tokens)
 
     def output(self, z: Tensor, x: Tensor) -> Tensor:
         """Return RepBN's output, in training blended with layer norm's."""
         y = super().output(z, x)
-        blends = self.regime != "running" and self.blend
-        return torch.lerp(y, self.of_tokens(x), self.blend) if blends else y
+        if self.regime == "running" or self.start == 0 or not during(self, "blend"):
+            return y
+        return torch.lerp(y, self.of_tokens(x), self.blend.to(y))

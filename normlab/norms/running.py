@@ -9,13 +9,13 @@ from functools import partial
 from typing import Any, ClassVar, Literal
 
 import torch
-from jaxtyping import Float
+from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from normlab.distributed.process_group import world
 from normlab.errors import UserError
 from normlab.norms import fast
-from normlab.norms.base import Affine, Norm
+from normlab.norms.base import Affine, Norm, uncompiled
 from normlab.norms.moments import Moments, Pool, Values, widen
 from normlab.norms.ramp import Clock
 from normlab.norms.tokens import ALL, Tokens
@@ -24,35 +24,38 @@ EvalStats = Literal["running", "batch", "recalibrated"]
 
 
 class Update:
-    """What a norm has measured in an update and enters into its tables at the end of it.
+    """The moments that a norm measures in an update, and enters into its tables at the end of it.
 
     Outside of a run nothing waits: moments enter at once.
     """
 
     def __init__(self) -> None:
         self.begun = False
-        self.waiting: dict[Callable[[Moments], None], list[Moments]] = {}
+        self.arrived: list[Moments] = []  # empty before each micro-batch: compiled code checks it
+        self.collected: list[Moments] = []
 
     def begin(self) -> None:
         """Let moments wait from now on."""
-        self.begun, self.waiting = True, {}
+        self.begun, self.arrived, self.collected = True, [], []
 
-    def add(self, enter: Callable[[Moments], None], found: Moments) -> None:
-        """Call `enter` with the moments now, or at the end with those of the whole update."""
-        if self.begun:
-            self.waiting.setdefault(enter, []).append(found)
-        else:
-            enter(found)
+    @property
+    def empty(self) -> bool:
+        """Whether nothing waits."""
+        return not (self.arrived or self.collected)
 
-    def commit(self) -> None:
-        """Enter what has waited, the moments of all micro-batches pooled as one batch."""
-        waiting, self.begun, self.waiting = self.waiting, False, {}
-        for enter, batches in waiting.items():
-            found = batches[0]
-            if batches[1:]:
-                sums = torch.stack([moments.sums() for moments in batches]).sum(0)
-                found = Moments.pooled(sums, found.mean.dtype)
-            enter(found)
+    def collect(self) -> None:
+        """Put the moments of a micro-batch to those of earlier ones."""
+        self.collected += self.arrived
+        self.arrived = []
+
+    def end(self) -> Moments | None:
+        """Return the moments of all micro-batches pooled as one batch; None if there are none."""
+        self.collect()
+        batches, self.begun, self.collected = self.collected, False, []
+        if not batches[1:]:
+            return batches[0] if batches else None
+        sums = torch.stack([moments.sums() for moments in batches]).sum(0)
+        return Moments.pooled(sums, batches[0].mean.dtype)
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
@@ -131,7 +134,7 @@ class RunningNorm(BatchStatistics):
     A subclass registers its tables as persistent buffers, and says what `running_moments` they
     stand for and how a batch's moments `enter` them. `momentum` is the weight of the newest batch,
     as in torch. What must wait for the other micro-batches of an update waits in `pending` until
-    the training loop calls `pending.commit`.
+    the training loop calls `commit`.
     """
 
     foldable: ClassVar[bool] = True
@@ -139,11 +142,13 @@ class RunningNorm(BatchStatistics):
     """Whether moments from all calls of an update enter the tables together at its end; those of
     recurrent positions that share a row always do."""
     fewest: ClassVar[int] = 2  # values needed: two for a variance, one for a mean square
+    updates: Int[Tensor, ""] = field(init=False)
+    """How many have entered the tables; only `SquareNorm` counts them."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        self.batches = 0  # updates that have entered the tables; only `SquareNorm` counts them
         self.pending = Update()
+        self.register_buffer("updates", torch.zeros((), dtype=torch.int64), persistent=False)
         self.seen: Callable[[], Moments] | None = None  # those of the last training batch
         self.seen_from = 0  # the row that they start at
         self.watchers: list[Callable[[Moments, int], None]] = []  # called with each batch's moments
@@ -188,14 +193,26 @@ class RunningNorm(BatchStatistics):
     def see(self, groups: Moments, first: int = 0) -> None:
         """Pool the groups' moments; pass them to watchers and to the table rows from `first` on."""
         found = self.pool.whole(groups)
-        for watcher in self.watchers:
-            watcher(found, first)
+        if self.watchers:
+            self.show(found, first)
         if self.regime == "train":
             self.seen, self.seen_from = partial(Moments, *found), first
-            if self.once_an_update or (self.by_position and self.pool.rows == 1):
-                self.pending.add(self.update, found)
+            waits = self.once_an_update or (self.by_position and self.pool.rows == 1)
+            if waits and self.pending.begun:
+                self.pending.arrived.append(found)
             else:
                 self.update(found, first)
+
+    @uncompiled
+    def show(self, found: Moments, first: int) -> None:
+        """Pass a batch's moments to watchers."""
+        for watcher in self.watchers:
+            watcher(found, first)
+
+    def commit(self) -> None:
+        """End an update: enter the moments that have waited."""
+        if (found := self.pending.end()) is not None:
+            self.update(found)
 
     def update(self, found: Moments, first: int = 0) -> None:
         """Update the table rows from `first` on where the batch has enough values."""
@@ -216,13 +233,17 @@ class RunningNorm(BatchStatistics):
         return None
 
     def get_extra_state(self) -> Tensor:
-        """Return step, number of steps (-1 if unknown) and `batches`, as an integer tensor."""
+        """Return step, number of steps (-1 if unknown) and updates, as an integer tensor.
+
+        Only `SquareNorm` counts the updates.
+        """
         step, total = self.clock
-        return torch.tensor([step, -1 if total is None else total, self.batches])
+        return torch.tensor([step, -1 if total is None else total, int(self.updates)])
 
     def set_extra_state(self, state: Tensor) -> None:
-        step, total, self.batches = (int(number) for number in state.tolist())
-        self.clock = Clock(step, None if total < 0 else total)
+        step, total, updates = (int(number) for number in state.tolist())
+        self.begin_step(Clock(step, None if total < 0 else total))
+        self.updates.fill_(updates)
 
 
 def require_tokens(norm: RunningNorm, known: int | None) -> None:

@@ -4,13 +4,14 @@ from dataclasses import dataclass, field
 from typing import ClassVar, Literal
 
 import torch
-from jaxtyping import Float
+from jaxtyping import Bool, Float
 from torch import Tensor
 
 from normlab.norms import fast
-from normlab.norms.base import require_divisor, uncompiled
+from normlab.norms.base import require_divisor
+from normlab.norms.gradient import Projection, projected
 from normlab.norms.moments import Axis, Moments, Values
-from normlab.norms.ramp import Ramp
+from normlab.norms.ramp import Clock, Ramp
 from normlab.norms.running import RunningNorm
 
 SquarePadding = Literal["exclude", "include", "forward"]
@@ -43,10 +44,9 @@ class SquareNorm(RunningNorm):
         super().__post_init__()
         require_divisor(self.groups or 1, self.dim)
         self.ramps = (Ramp("warmup", self.warmup_share, self.warmup_steps),)
+        self.averages = True  # running square: over all batches so far
         self.register_buffer("running_square", torch.ones(1, self.dim))
         self.register_buffer("zero", torch.zeros(1, self.dim), persistent=False)
-
-    forward = uncompiled(RunningNorm.forward)
 
     def prepare(self, x: Float[Tensor, "B P D"]) -> Float[Tensor, "B P D"]:
         """Scale each feature group of each token to a mean square of 1."""
@@ -65,6 +65,10 @@ class SquareNorm(RunningNorm):
             square, count = values.mean(squares, values.count, by=self.pool.over_group)
         return Moments(self.zero.to(square).expand_as(square), square, count, count)
 
+    def begin_step(self, clock: Clock) -> None:
+        super().begin_step(clock)
+        self.averages = not clock.step or clock.step < self.last_steps(clock.total)["warmup"]
+
     def entering(self, count: Tensor, square: Tensor) -> Float[Tensor, "1 D"]:
         """Return the batch's mean square, or the running one if the batch has no tokens."""
         return torch.where(count > 0, square.to(self.running_square), self.running_square)
@@ -74,11 +78,10 @@ class SquareNorm(RunningNorm):
 
         In the warm-up it is first set to the average over all batches, as in the authors' code.
         """
-        self.batches += 1
-        step, total = self.clock
+        self.updates.add_(1)
         square = self.entering(found.count, found.var)
-        if step == 0 or step < self.last_steps(total)["warmup"]:
-            self.running_square.lerp_(square, 1 / self.batches)
+        if self.averages:
+            self.running_square.lerp_(square, self.updates.to(square).reciprocal())
         self.running_square.lerp_(square, self.momentum)
 
     def running_moments(self) -> tuple[Tensor, Tensor]:
@@ -88,21 +91,56 @@ class SquareNorm(RunningNorm):
         self.running_square[rows].lerp_(var, share)
 
 
+@dataclass(eq=False, repr=False, kw_only=True)
 class GradientNorm(SquareNorm):
-    """A norm that projects a moment out of its gradient, and remembers it."""
+    """A norm that projects a moment out of its gradient, and remembers it.
+
+    The backward pass adds up the moment's sums over tokens, and their number, which enter the
+    tables at the end of the update; outside of a run, at once.
+    """
 
     exact_gradient: ClassVar[bool] = False
     same_in_training: ClassVar[bool] = False
 
-    @torch.no_grad()
-    def see_gradient(self, mean: Tensor, count: Tensor) -> None:
-        """Enter a training batch's gradient moment now or at the update's end."""
-        found = self.pool.whole(Moments(mean, torch.zeros_like(mean), count, count))
-        self.pending.add(self.enter_gradient, found)
+    gradient_sums: Float[Tensor, "1 columns"] = field(init=False)
 
-    def enter_gradient(self, found: Moments) -> None:
-        """Enter the last batch's gradient moment into the tables, unless it had no tokens."""
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.register_buffer("gradient_sums", torch.zeros(1, self.dim + 1), persistent=False)
+
+    def commit(self) -> None:
+        measured = not self.pending.empty
+        super().commit()
+        if measured:
+            self.commit_gradient()
+
+    @torch.no_grad()
+    def commit_gradient(self) -> None:
+        """Enter the gradient's moment, of all backward passes since the last time."""
+        sums = self.gradient_sums
+        if self.pool.divided:
+            sums = self.pool.over_processes(sums)
+        moment, count = sums[:, :-1], sums[:, -1:]
+        self.enter_gradient((moment / count.clamp(min=1)).to(self.running_square), count > 0)
+        self.gradient_sums.zero_()
+
+    def enter_gradient(self, moment: Float[Tensor, "1 D"], counts: Bool[Tensor, "1 1"]) -> None:
+        """Enter the last batch's gradient moment into the tables where it `counts`."""
         raise NotImplementedError
+
+    def project(
+        self, z: Tensor, *, fixed: Tensor, share: Tensor | None, factor: Tensor | None = None
+    ) -> Tensor:
+        """Return `z`, with a moment projected out of its gradient (see `Projection`)."""
+        trains, waits = self.regime == "train", self.pending.begun
+        by = Projection(
+            fixed=fixed,
+            share=share,
+            factor=factor,
+            sums=self.gradient_sums if trains else None,
+            after=self.commit_gradient if trains and not waits else None,
+        )
+        return projected(z, by, self.counted, self.pool.over_group)
 
 
 @dataclass(eq=False, repr=False, kw_only=True)

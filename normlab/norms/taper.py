@@ -22,10 +22,10 @@ from msgspec import Meta
 from torch import Tensor
 
 from normlab.distributed.process_group import sum_over_ranks
-from normlab.norms.base import learn, uncompiled
+from normlab.norms.base import learn
 from normlab.norms.layer import TokenNorm
 from normlab.norms.moments import widen
-from normlab.norms.ramp import Ramp
+from normlab.norms.ramp import Clock, Ramp
 from normlab.norms.tokens import ALL, Tokens
 
 
@@ -68,29 +68,31 @@ class TaperNorm(TokenNorm):
         over_root, energy = self.energies
         return torch.where(energy > 0, over_root / energy, 1.0)
 
-    @uncompiled
+    @torch.no_grad()
+    def begin_step(self, clock: Clock) -> None:
+        """Set g for this step, and copy the gain after the warm-up."""
+        super().begin_step(clock)
+        if clock.step:
+            warmup, last = self.last_steps(clock.total).values()
+            past = min(max(clock.step - warmup, 0) / max(last - warmup, 1), 1.0)
+            self.gate.fill_((1 + math.cos(math.pi * past)) / 2)
+            if clock.step == warmup + 1:
+                self.late.copy_(self.weight)
+
     def forward(self, x: Float[Tensor, "B P D"], tokens: Tokens = ALL) -> Float[Tensor, "B P D"]:
         wide, weight, late = widen(x, self.weight, self.late)
         inverse = (wide.square().mean(-1, keepdim=True) + self.eps).rsqrt()
-        if self.training and self.clock.step:
-            self.advance(wide, inverse, tokens.real(x))
+        if self.training and self.phases.get("warmup", False):
+            self.measure(wide, inverse, tokens.real(x))
         gate, factor = self.gate.to(wide), self.factor.to(wide)
         return (wide * (gate * inverse * weight + (1 - gate) * factor * late)).to(x.dtype)
 
     @torch.no_grad()
-    def advance(
+    def measure(
         self, x: Float[Tensor, "B P D"], inverse: Float[Tensor, "B P 1"], real: Bool[Tensor, "B P"]
     ) -> None:
-        """Set g for this step; average in the warm-up, and copy the gain after it."""
-        step = self.clock.step
-        warmup, last = self.last_steps(self.clock.total).values()
-        past = min(max(step - warmup, 0) / max(last - warmup, 1), 1.0)
-        # not in place: a backward pass may still need the last gate
-        self.gate = torch.full_like(self.gate, (1 + math.cos(math.pi * past)) / 2)
-        if step <= warmup:
-            energy = (x * self.weight.to(x)).square().sum(-1)
-            values = torch.stack([energy * inverse.squeeze(-1), energy, torch.ones_like(energy)])
-            sums = sum_over_ranks(values.where(real, 0.0).sum((1, 2)))
-            self.energies.lerp_((sums[:2] / sums[2].clamp(min=1)).to(self.energies), self.momentum)
-        elif step == warmup + 1:
-            self.late.data.copy_(self.weight)
+        """Move the averages behind c towards those of a batch."""
+        energy = (x * self.weight.to(x)).square().sum(-1)
+        values = torch.stack([energy * inverse.squeeze(-1), energy, torch.ones_like(energy)])
+        sums = sum_over_ranks(values.where(real, 0.0).sum((1, 2)))
+        self.energies.lerp_((sums[:2] / sums[2].clamp(min=1)).to(self.energies), self.momentum)

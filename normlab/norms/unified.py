@@ -7,10 +7,8 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 
 from normlab.norms.base import during
-from normlab.norms.gradient import projected
-from normlab.norms.mabn import Entry, MovingAverageBatchNorm, Multiple, Rows
-from normlab.norms.moments import Moments
-from normlab.norms.window import Window
+from normlab.norms.gradient import scaled
+from normlab.norms.mabn import Entry, MovingAverageBatchNorm, Rows
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
@@ -40,8 +38,7 @@ class UnifiedNorm(MovingAverageBatchNorm):
     def output(self, z: Tensor, x: Tensor) -> Tensor:
         product = z * self.weight.to(z)
         if self.regime != "running" and torch.is_grad_enabled():
-            r = self.r
-            product = projected(product, lambda g, _: g * r)
+            product = scaled(product, self.r)
         return product + self.bias.to(z)
 
     def average(self, windows: Float[Tensor, "G K D"]) -> Rows:
@@ -53,29 +50,17 @@ class UnifiedNorm(MovingAverageBatchNorm):
         allowed = self.window * self.squares.sqrt().var()
         return (windows.mean(1) - self.average(windows) > allowed).any(-1, keepdim=True)
 
-    def multiple(self, entry: Entry) -> Multiple:
-        frozen = Window(self.gradient_moments).frozen()
-        nu, momentum = self.gradient_moment.clone(), self.momentum
+    def multiple(self, entry: Entry) -> tuple[Rows, Tensor]:
+        others, share = super().multiple(entry)
+        fixed = self.gradient_moment.lerp(others, self.momentum)
+        fixed = torch.where(entry.outlier, 0.0, fixed)
+        return fixed, torch.where(entry.outlier, 1.0, self.momentum * share)
 
-        def multiple(newest: Rows) -> Rows:
-            _, mean = gradient_mean(newest, entry, frozen, nu)
-            return torch.where(entry.outlier, mean, nu.lerp(mean, momentum))
-
-        return multiple
-
-    def enter_gradient(self, found: Moments) -> None:
-        window, nu = Window(self.gradient_moments), self.gradient_moment
-        newest = torch.where(found.count > 0, found.mean.to(nu), nu)
-        stored, towards = gradient_mean(newest, self.last, window, nu)
-        self.gradient_moments[self.last.slot] = stored[0]
-        nu.lerp_(torch.where(found.count > 0, towards, nu), self.momentum)
-
-
-def gradient_mean(newest: Rows, entry: Entry, window: Window, nu: Tensor) -> tuple[Rows, Rows]:
-    """Return the moment to store in the window, and the value that `nu` moves to.
-
-    `newest` is the moment of the batch, and `nu` the running one.
-    """
-    stored = torch.where(entry.outlier, nu, newest)
-    mean = window.with_newest(stored, entry.slot).mean(1) if entry.full else stored
-    return stored, torch.where(entry.outlier, newest, mean)
+    def enter_gradient(self, moment: Tensor, counts: Tensor) -> None:
+        nu, outlier = self.gradient_moment, self.last.outlier
+        newest = torch.where(counts, moment, nu)
+        stored = torch.where(outlier, nu, newest)
+        others, share = super().multiple(self.last)
+        towards = torch.where(outlier, newest, others + share * stored)
+        super().enter_gradient(stored, torch.ones_like(counts))
+        nu.lerp_(torch.where(counts, towards, nu), self.momentum)

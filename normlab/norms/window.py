@@ -1,6 +1,7 @@
 """The last values of a statistic: the window that MABN and Unified Norm average over."""
 
-from jaxtyping import Float
+import torch
+from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 
@@ -10,20 +11,28 @@ class Window:
     def __init__(self, rows: Float[Tensor, "K D"]) -> None:
         self.rows = rows
 
-    def slot(self, batches: int) -> int:
-        """Return the row of the next batch after a number of batches."""
-        return (batches + 1) % len(self.rows)
+    def slot(self, updates: Int[Tensor, ""]) -> Bool[Tensor, "K 1"]:
+        """Return a mask with the row of the next batch after a number of updates."""
+        every = torch.arange(len(self.rows), device=updates.device)
+        return (every == (updates + 1) % len(self.rows))[:, None]
 
-    def full(self, batches: int) -> bool:
-        """Return whether every row has a value after a number of batches."""
-        return batches >= len(self.rows)
+    def full(self, updates: Int[Tensor, ""]) -> Bool[Tensor, ""]:
+        """Return whether every row has a value after a number of updates."""
+        return updates >= len(self.rows)
 
-    def with_newest(self, newest: Float[Tensor, "G D"], slot: int) -> Float[Tensor, "G K D"]:
+    def with_newest(
+        self, newest: Float[Tensor, "G D"], slot: Bool[Tensor, "K 1"]
+    ) -> Float[Tensor, "G K D"]:
         """Return one copy of the window per ghost batch, with its newest value at `slot`."""
-        windows = self.rows.expand(len(newest), -1, -1).clone()
-        windows[:, slot] = newest.to(windows)
-        return windows
+        return torch.where(slot, newest[:, None].to(self.rows), self.rows)
 
-    def frozen(self) -> "Window":
-        """Return a copy that later batches do not change."""
-        return Window(self.rows.clone())
+    def mean_of_others(
+        self, slot: Bool[Tensor, "K 1"], full: Bool[Tensor, ""]
+    ) -> tuple[Float[Tensor, "1 D"], Float[Tensor, "1 1"]]:
+        """Return `a` and `b`: the mean of the window with a newest value v is `a + b v`.
+
+        While the window is not `full`, its mean is the newest value: `a` is 0 and `b` 1.
+        """
+        others = torch.where(slot | ~full, 0.0, self.rows).mean(0, keepdim=True)
+        share = torch.where(full, 1 / len(self.rows), self.rows.new_ones(1, 1))
+        return others, share

@@ -116,9 +116,9 @@ def _norms(module):
 def _begin(module, step):
     """Set the clock to `step` and the number of batches to `step - 1`."""
     for norm in _norms(module):
-        norm.clock = Clock(step)
+        norm.begin_step(Clock(step))
         if isinstance(norm, RunningNorm):
-            norm.batches = step - 1
+            norm.updates.fill_(step - 1)
 
 
 def _penalty(module):

@@ -57,7 +57,7 @@ def test_a_subclass_is_computed_by_its_own_formula_in_training_and_eval(option):
 
 def test_the_noise_of_a_noisy_batch_norm_is_rounded_once_in_bf16():
     norm = make_norm("bn_noisy", 8)
-    norm.clock = Clock(3)
+    norm.begin_step(Clock(3))
     x = torch.randn(4, 6, 8).bfloat16()
     wide = copy.deepcopy(norm)(x.float())
     assert torch.equal(norm(x), wide.bfloat16())

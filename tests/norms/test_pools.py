@@ -113,7 +113,7 @@ def test_a_batch_without_a_real_token_changes_no_statistics(option, monkeypatch)
     """The batch is refused, or ignored if the number of tokens is known only on the device."""
     windows = {"window": 2} if option in ("mabn", "un") else {}
     norm = make_norm(option, 8, **windows).double()
-    norm.clock = Clock(9, 9)  # past each warm-up
+    norm.begin_step(Clock(9, 9))  # past each warm-up
     for seed in (1, 2, 3):
         x, valid = _batch(seed)
         (norm(x.requires_grad_(), Tokens(valid)) ** 2)[valid].sum().backward()

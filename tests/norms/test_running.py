@@ -29,7 +29,7 @@ def _batch(seed=0):
 def _step(norm, step, *, total=PAST, seed=None):
     x, tokens = _batch(step if seed is None else seed)
     x.requires_grad_()
-    norm.clock = Clock(step, total)
+    norm.begin_step(Clock(step, total))
     y = norm(x, tokens) * tokens.valid[..., None]
     (y * y.detach().cos()).sum().backward()
     return y.detach(), x.grad
@@ -118,7 +118,7 @@ def test_a_warm_up_is_a_share_of_the_run_unless_it_is_given_in_steps(option):
     assert make_norm(option, 8, warmup_share=0.5).last_steps(40)["warmup"] == 20
     norm = make_norm(option, 8, warmup_steps=7)
     for step in (7, 8):
-        norm.clock = Clock(step, 40)
+        norm.begin_step(Clock(step, 40))
         assert during(norm, "warmup") == (step == 7)
     with pytest.raises(ValueError, match=r"norm\.\w+_share=.*budget\.steps.*norm\.\w+_steps"):
         make_norm(option, 8).last_steps(None)
@@ -225,7 +225,7 @@ def test_noisy_batch_norm_moves_all_tokens_together_by_step_and_place():
     plain, (x, tokens) = make_norm("bn", 8).double(), _batch()
     z, moves = plain(x, tokens)[VALID], []
     for step in (1, 2, 1):
-        norm.clock = Clock(step)
+        norm.begin_step(Clock(step))
         moved = norm(x, tokens)[VALID]
         scale = moved.std(0) / z.std(0)
         shift = (moved - z * scale).mean(0)

@@ -29,7 +29,7 @@ def trained(last, **values):
     """Return the norm after some steps, its gain moved after the first."""
     norm = make_norm("taper", DIM, **{**STEPS, **values}).double()
     for step in range(1, last + 1):
-        norm.clock = Clock(step)
+        norm.begin_step(Clock(step))
         norm(batch(step).masked_fill(~VALID[..., None], 1e3), Tokens(VALID))
         if step == 1:
             norm.weight.copy_(torch.linspace(0.5, 2, DIM))

@@ -44,7 +44,9 @@ def test_warm_up_and_statistics_count_updates(corpus, tmp_path):
     for _ in range(3):
         trainer.step()
     for norm in running_norms(trainer.model):
-        assert (norm.clock, norm.batches) == ((3, 8), 3) and norm.last_steps(8) == {"warmup": 4}
+        assert (norm.clock, int(norm.updates)) == ((3, 8), 3) and norm.last_steps(8) == {
+            "warmup": 4
+        }
 
 
 def test_a_run_that_ends_within_a_phase_says_so():
