@@ -7,31 +7,33 @@ vocabulary is the pieces of the training text, and decoding joins them at `@@ `.
 
 Language models. `wordpiece` is BERT's (Devlin et al. 2019): punctuation is split off, `##` marks a
 piece that continues a word, and a word with a rare character becomes the unknown token. `bpe` is
-byte-level byte-pair encoding (Radford et al. 2019), which can encode any text.
+byte-level byte-pair encoding (Radford et al. 2019), which can encode any text. `characters` has one
+piece per character of the training text.
 """
 
 import json
 import re
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, ClassVar, Literal, SupportsInt
 
+from tokenizers import Regex, decoders, models, normalizers, pre_tokenizers, trainers
 from tokenizers import Tokenizer as Segmenter
-from tokenizers import decoders, models, normalizers, pre_tokenizers, trainers
 
 from normlab.data.corpus import Form
 from normlab.data.languages import Language
 from normlab.errors import UserError
 
-Pieces = Literal["wordpiece", "bpe"]
+Pieces = Literal["wordpiece", "bpe", "characters"]
 
 # No piece of a sentence contains a space, so "</s>" or "<unk>" in a text is never one of these.
 PAIR_SPECIALS = ("< pad >", "< s >", "< /s >", "< unk >")
 # WordPiece and byte-level BPE split off punctuation, so no piece of a text equals one of these.
 SPECIALS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "[BOS]", "[EOS]")
 CONTINUES = "##"
+LINE_BREAK = "\u2424"  # stands for a line break, as prepared text has a sentence per line
 SPACE, STAND_IN = (
     "\u2581",
     "\ufdd0",
@@ -151,7 +153,7 @@ class DocumentTokenizer(_Vocabulary):
         `lowercase` also removes accents if `pieces` is `wordpiece`, as BERT does. Raises UserError
         if `vocab_size` is too small for the special tokens and the single characters.
         """
-        train = _train_wordpiece if pieces == "wordpiece" else _train_bytes
+        train = _TRAIN[pieces]
         return cls(_checked(train(sentences, vocab_size, lowercase), vocab_size))
 
     @property
@@ -240,6 +242,28 @@ def _train_wordpiece(sentences: Sequence[str], vocab_size: int, lowercase: bool)
     options = {"vocab_size": vocab_size, "special_tokens": [*SPECIALS, *continuing]}
     options |= {"limit_alphabet": MAX_ALPHABET, "continuing_subword_prefix": CONTINUES}
     return _learned(segmenter, texts, trainers.WordPieceTrainer, **options)
+
+
+def _train_characters(sentences: Sequence[str], vocab_size: int, lowercase: bool) -> Segmenter:
+    steps = [normalizers.NFC(), normalizers.Lowercase()][: 1 + lowercase]
+    normalizer = normalizers.Sequence(steps)
+    characters: set[str] = set()
+    for sentence in sentences:
+        characters.update(normalizer.normalize_str(sentence))
+    names = [*SPECIALS, *sorted(characters)]
+    vocabulary = {name: number for number, name in enumerate(names)}
+    segmenter = Segmenter(models.WordLevel(vocabulary, unk_token=SPECIALS[1]))
+    segmenter.normalizer = normalizer
+    segmenter.pre_tokenizer = pre_tokenizers.Split(Regex(r"[\s\S]"), "isolated")
+    segmenter.decoder = decoders.Sequence([decoders.Fuse(), decoders.Replace(LINE_BREAK, "\n")])
+    return segmenter
+
+
+_TRAIN: Mapping[Pieces, Callable[[Sequence[str], int, bool], Segmenter]] = {
+    "wordpiece": _train_wordpiece,
+    "bpe": _train_bytes,
+    "characters": _train_characters,
+}
 
 
 def join_pieces(line: str) -> str:

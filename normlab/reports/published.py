@@ -20,6 +20,7 @@ from normlab.reports import manifest
 from normlab.reports.cards import BOARD, FOLDER, card_pages
 from normlab.reports.gather import Run, rows_of_run, thinned
 from normlab.reports.manifest import MANIFEST, PAGE, accept, stale, write_files
+from normlab.reports.others import OTHERS, others_page
 from normlab.reports.page import study_page
 from normlab.reports.study_table import build
 from normlab.reports.table import comma_separated, latex, markdown
@@ -173,6 +174,8 @@ def publish(
             known.hypotheses | {key: each.hypotheses for key, each in added.items()},
         )
         write_files(rendered(study, folder))
+        if study.published and (root / OTHERS).is_file():
+            write_files({root / OTHERS: others_page(root, read)})
         accept(root, [folder / name for name in PACK], named=False)
     if replacing is not None:
         for line in changed.values():
@@ -249,7 +252,7 @@ def verify(
         wrong.append(manifest.restore_or_accept(root))
     for name in _unchanged(root, changed, study) if known else ():
         try:
-            files = card_pages(root) if name == root / BOARD else rendered(None, name)
+            files = _files_of(root, name)
         except UserError as error:
             wrong += str(error).splitlines()
             continue
@@ -263,6 +266,13 @@ def verify(
             states = {p: "does not match its records" if p.is_file() else "missing" for p in late}
             wrong += [f"{path}: {state}; {again}" for path, state in states.items()]
     return said, wrong
+
+
+def _files_of(root: Path, name: Path) -> dict[Path, str]:
+    """Return the text of generated files, by path: of all cards, of `OTHERS`, or of a study."""
+    if name == root / BOARD:
+        return card_pages(root)
+    return {name: others_page(root, read)} if name == root / OTHERS else rendered(None, name)
 
 
 def _unchanged(root: Path, changed: Collection[Path], study: str | None) -> list[Path]:
@@ -282,4 +292,6 @@ def _unchanged(root: Path, changed: Collection[Path], study: str | None) -> list
     found = [folder for folder in folders if folder not in touched]
     if study is None and (root / FOLDER).is_dir() and root / FOLDER not in touched:
         found.append(root / BOARD)
+    if study is None and root / OTHERS not in touched and (root / OTHERS).is_file():
+        found.append(root / OTHERS)
     return found

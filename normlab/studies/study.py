@@ -73,6 +73,26 @@ class Scale(Struct, frozen=True, forbid_unknown_fields=True):
         return _entries(self.rates, row, point)
 
 
+class Published(Struct, frozen=True, forbid_unknown_fields=True):
+    """A number that others measured: `what` it is, its `source` with a version, and its range.
+
+    It belongs to a score of a row at a scale and point; with `minus`, to the difference from
+    another row, paired by seed. `by: sign` says that only the sign can be expected at our size.
+    `why` says why it has not been run, or what differs.
+    """
+
+    what: Text
+    source: Text
+    number: Annotated[tuple[float, ...], Meta(min_length=1, max_length=2)]
+    row: Text
+    column: Column
+    scale: Text
+    minus: str = ""
+    at: str = ""
+    by: Literal["value", "sign"] = "value"
+    why: str = ""
+
+
 class Planned(NamedTuple):
     """A run of a study: its row, point in the grid, seed, and all overrides."""
 
@@ -92,7 +112,8 @@ class Study:
 
     `figures` are the article's values by row and column, or by row and `stability`; `document_data`
     names the data on which the article measured them. `at` maps "row @ axis=value ..." to further
-    overrides of the row at these points of the grid.
+    overrides of the row at these points of the grid. `published` are numbers of others, which
+    `results/published.md` compares with ours.
     """
 
     name: str
@@ -107,6 +128,7 @@ class Study:
     figures: dict[str, dict[str, float | str]] = dataclasses.field(default_factory=dict)
     document_data: Text = "its own data"
     at: Mapping[str, Overrides] = dataclasses.field(default_factory=dict)
+    published: tuple[Published, ...] = ()
 
     @property
     def baseline(self) -> str:

@@ -1,0 +1,68 @@
+"""A text read as one sequence of characters, line breaks included, for `task.pieces=characters`."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from unicodedata import normalize
+
+from normlab.data.cache import file_checksum
+from normlab.data.corpus import stream_lines
+from normlab.data.documents import Document, DocumentCorpus
+from normlab.data.vocabulary import LINE_BREAK
+from normlab.errors import UserError
+
+
+@dataclass(kw_only=True, eq=False)
+class CharacterText(DocumentCorpus):
+    """One text file, UTF-8, plain or `.gz`, whose end is held out.
+
+    The last `test_share` of the characters is the test, the `valid_share` before it the validation.
+    A split is one document of one sentence; line breaks are the character `LINE_BREAK`. `data_dir`
+    is the file, or a folder with `file`, which `url` offers.
+    """
+
+    data_dir: str | None
+    name: str
+    file: str
+    url: str | None
+    licence: str
+    valid_share: float
+    test_share: float
+    language: str = "en"
+
+    def __post_init__(self) -> None:
+        self.label = self.name
+        if self.data_dir is None:
+            raise UserError(f"set data_dir to {self.file}, or to its folder{self._offer}")
+        if not self._path.is_file():
+            raise UserError(f"data_dir={self._path} does not exist{self._offer}")
+
+    @property
+    def _offer(self) -> str:
+        return "" if self.url is None else f"; download it from {self.url}"
+
+    @property
+    def _path(self) -> Path:
+        place = Path(str(self.data_dir)).expanduser()
+        return place / self.file if place.is_dir() else place
+
+    @cached_property
+    def _text(self) -> str:
+        lines = (line.rstrip("\r\n") for line in stream_lines(self._path))
+        return normalize("NFC", LINE_BREAK.join(lines))
+
+    def files(self) -> Mapping[str, Path]:
+        return {self._path.name: self._path}
+
+    def key(self) -> str:
+        shares = f"{self.valid_share} {self.test_share}"
+        return f"{self.name} {file_checksum(self._path)} {shares} normlab.characters/1"
+
+    def documents(self) -> Iterator[tuple[str, Document]]:
+        text = self._text
+        end = len(text) - round(self.test_share * len(text))
+        middle = end - round(self.valid_share * len(text))
+        for split, part in (("test", text[end:]), ("valid", text[middle:end])):
+            yield split, [part]
+        yield "train", [text[:middle]]
