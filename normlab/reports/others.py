@@ -18,9 +18,10 @@ PREFIX = "published_"
 _HEAD = """\
 # What others measured, and what we get
 
-Each row is a number that others published, with its source; the number that normlab measures in the same setting, with its 95 % t interval over
-seeds; and whether the interval holds the published number. Where our model is smaller than theirs, only the sign of a difference is compared. The file
-of each study, `configs/study/published_*.yaml`, has the settings and what differs from theirs.
+Each row is a number that others published, with its source; the number that normlab measures in the
+same setting, with its 95 % t interval over seeds; and whether the interval holds the published
+number. Where our model is smaller than theirs, only the sign of a difference is compared. The file
+of each study, `configs/study/published_*.yaml`, has the settings, and what differs from theirs.
 
 | what, and where | theirs | ours | verdict |
 | --- | --- | --- | --- |
@@ -62,7 +63,8 @@ def _row(study: Study, each: Published, values: Values) -> str:
     theirs = " to ".join(f"{number:g}" for number in each.number)
     where = f"{each.what} ({each.source}; `{study.name}`)"
     interval = t_interval(ours) if len(ours) > 1 else None
-    return f"| {in_markdown(where)} | {theirs} | {_ours(ours, interval)} | {_said(study, each, ours, interval)} |\n"
+    cells = (in_markdown(where), theirs, _ours(ours, interval), _said(study, each, ours, interval))
+    return f"| {' | '.join(cells)} |\n"
 
 
 def _ours(ours: Sequence[float], interval: Interval | None) -> str:

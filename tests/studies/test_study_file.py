@@ -9,6 +9,7 @@ import yaml
 from normlab.config.compose import compose, to_dict
 from normlab.config.folders import CONFIG_DIR
 from normlab.config.registry import instantiate, option_names, options
+from normlab.errors import UserError
 from normlab.studies.load import load_study, tuning_of
 from normlab.studies.study import Tuning
 from normlab.train.schedule import Schedule
@@ -191,6 +192,16 @@ def test_an_unknown_study_or_scale_names_those_there_are(written):
         load_study("BERT_norm")
     with pytest.raises(ValueError, match="study good has no scale=paper; choose from smoke, small"):
         written().planned("paper")
+
+
+def test_a_published_number_of_a_row_that_does_not_exist_is_named(written):
+    number = {"what": "BLEU", "source": "a paper", "number": [35], "column": "test/bleu"}
+    number |= {"scale": "small", "at": "placement=pre batch_size=8"}
+    right = written(lambda node: node.update(published=[{**number, "row": "bn", "minus": "ln"}]))
+    assert right.published[0].number == (35.0,)
+    for wrong in ({"row": "bm"}, {"row": "bn", "minus": "lm"}, {"row": "bn", "at": "placement=x"}):
+        with pytest.raises(UserError, match=r"good.yaml: published"):
+            written(lambda node, wrong=wrong: node.update(published=[{**number, **wrong}]))
 
 
 def within(*keys):
