@@ -23,6 +23,7 @@ _SHIFT = "after Ioffe and Szegedy 2015"
 _PAPINENI = "Papineni et al. 2002"
 _DEVLIN = "Devlin et al. 2019"
 _DETTMERS = "after Dettmers et al. 2022"
+_PARK = "Park et al. 2025"
 _NLL = "negative log-likelihood"
 _PER = "nats per token and weight"
 _LESS = {
@@ -54,6 +55,11 @@ _PROBES = {
     "activations/var": ("of the values, squared", "variance of a norm's input"),
     "activations/largest": ("of the values", "largest magnitude of a norm's input"),
     "activations/over_median": ("ratio", "largest over median magnitude of a norm's input"),
+    "activations/kurtosis": (
+        "0 if normal",
+        "excess kurtosis of a norm's input",
+        "Park et al. 2025",
+    ),
     "activations/outliers": ("share of features", "features with outlying values", _DETTMERS),
     "attention/entropy": ("share of log n", "entropy of a row: 1 is uniform, 0 a single key"),
     "attention/largest": ("logit", "largest magnitude of a logit"),

@@ -7,6 +7,8 @@ positions are measured together.
 `outliers`, the share of features whose root mean square over tokens is more than `threshold` times
 the root mean square of all values. This is our own definition of outlier features (Dettmers et al.
 2022) and does not depend on the activations' scale. At width D the ratio is at most sqrt(D).
+`kurtosis` is the excess kurtosis of all values, E[(x - mean)^4] / var^2 - 3: 0 for a normal
+distribution, above 1000 for models with massive activations (Park et al. 2025, arXiv 2506.19697).
 `over_median` is the largest magnitude over the median magnitude. Sun et al. 2024 call activations
 above 100 massive if they are also about 1000 times the median; small models rarely reach 100.
 
@@ -82,9 +84,12 @@ def describe(
         sizes = wide.abs()
         median = sizes.masked_fill(~tokens, math.nan).nanmedian()
         place = sizes.flatten().argmax()
+        var = centered.square().mean(-1).sum() / count
+        z = centered * var.clamp(min=torch.finfo(var.dtype).tiny).rsqrt()
         return {
             "mean": mean,
-            "var": centered.square().mean(-1).sum() / count,
+            "var": var,
+            "kurtosis": z.square().square().mean(-1).sum() / count - 3,
             "largest": sizes.amax(),
             "over_median": sizes.amax() / median,
             "feature": place % x.shape[2],

@@ -6,6 +6,7 @@ from functools import partial
 
 import pytest
 import torch
+from scipy.stats import kurtosis
 from torch import Tensor, nn
 
 from normlab.models.layers import initialize
@@ -268,6 +269,7 @@ def test_activations_are_those_of_real_tokens():
     values = torch.tensor([1.0, 3.0, -5.0, 1.0, 0.0, 2.0])
     assert float(found["mean"]) == pytest.approx(float(values.mean()))
     assert float(found["var"]) == pytest.approx(float(values.var(correction=0)))
+    assert float(found["kurtosis"]) == pytest.approx(kurtosis(values.numpy()))
     assert float(found["largest"]) == 5.0
     # Root mean squares: sqrt(26/3) and sqrt(14/3), of all sqrt(20/3): only the first is 1.1 times.
     assert float(found["outliers"]) == 0.0
