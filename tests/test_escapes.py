@@ -10,8 +10,9 @@ from normlab.commands._terminal import complain, print_table
 from normlab.records.labels import in_markdown, in_sheet, one_line, printable
 from normlab.records.record import Outcome
 from normlab.records.store import RunStore
+from normlab.reports.latex import latex
 from normlab.reports.study_table import build
-from normlab.reports.table import comma_separated, latex, markdown
+from normlab.reports.table import comma_separated, markdown
 from tests.records.examples import changed, record
 from tests.reports.tables import runs, study
 

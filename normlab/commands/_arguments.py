@@ -74,12 +74,18 @@ def add_run(parser: argparse.ArgumentParser, run: str) -> None:
 
 
 def add_compared(parser: argparse.ArgumentParser) -> None:
-    """Add the runs to compare, `--baseline`, `--score` and `--data-dir`."""
+    """Add the runs to compare, `--baseline`, `--columns`, LaTeX flags and `--data-dir`."""
     add = parser.add_argument
     add("runs", nargs="*", type=as_run, default=[_RUNS], metavar="RUN", help="default: all in runs")
     add("--baseline", metavar="ROW", help="the row (or its norm) to compare with; default: ln")
-    text = "a column for this score; may be repeated"
-    add("--score", action="append", default=[], metavar="NAME", help=text)
+    text = "the columns, in order, with their names: test/bleu=BLEU valid/loss"
+    add("--columns", nargs="+", default=[], metavar="SCORE", help=text)
+    add("--latex", action="store_true", help="the table in LaTeX (booktabs)")
+    marks = parser.add_mutually_exclusive_group()
+    for name, what in (("stars", "stars for p values"), ("intervals", "differences, intervals")):
+        text = f"in LaTeX: {what}"
+        marks.add_argument(f"--{name}", dest="marks", action="store_const", const=name, help=text)
+    parser.set_defaults(marks="")
     add("--data-dir", type=as_path, metavar="FOLDER", help="folder of the test text, if moved")
 
 
@@ -110,6 +116,16 @@ def conditions(where: Iterable[str]) -> dict[str, str]:
             raise UserError(f"--where {text}: expected KEY=VALUE, such as --where norm=bn")
         found[key] = value
     return found
+
+
+def named_columns(arguments: argparse.Namespace) -> dict[str, str]:
+    """Return the headings of `--columns SCORE[=HEADING] ...` by score; "" without a heading.
+
+    Raises UserError for a flag of LaTeX without `--latex`.
+    """
+    if arguments.marks and not arguments.latex:
+        raise UserError(f"--{arguments.marks} is about LaTeX: add --latex")
+    return {name: text for name, _, text in (word.partition("=") for word in arguments.columns)}
 
 
 # The runs at paths or addresses -------------------------------------------------------------------

@@ -2,14 +2,22 @@
 
 import argparse
 import shutil
+from dataclasses import replace
 
-from normlab.commands._arguments import add_compared, command_parser, conditions, none_below
+from normlab.commands._arguments import (
+    add_compared,
+    command_parser,
+    conditions,
+    named_columns,
+    none_below,
+)
 from normlab.commands._terminal import complain, folded, print_prose, print_table
 from normlab.errors import UserError
 from normlab.metrics.spread import NOT_CLEAR, p_value, paired_interval
 from normlab.records.labels import in_prose, one_line
 from normlab.records.store import select
 from normlab.reports.gather import Arranged, arranged, by_setting, read_runs
+from normlab.reports.latex import latex
 from normlab.reports.study_table import BOLD, build
 from normlab.reports.table import Table, markdown, pipes
 from normlab.reports.translations import bootstrap, side_by_side
@@ -18,6 +26,7 @@ _EXAMPLES = """examples:
   normlab compare                                  all runs below runs/
   normlab compare --where task=toy --where norm=bn
   normlab compare runs/toy-ln-pre-* runs/toy-bn-pre-* --baseline bn
+  normlab compare --columns test/bleu=BLEU test/chrf --latex --stars
   normlab compare runs/iwslt-ln-post-* runs/iwslt-bn-post-* --bootstrap
   normlab compare runs/iwslt-ln-post-* runs/iwslt-bn-post-* --samples 3
 
@@ -54,7 +63,8 @@ def main(argv: list[str]) -> int:
         raise UserError(f"--samples {arguments.samples}: must be at least 1")
     read, problems = read_runs(arguments.runs, ended=True)
     found = select(read, conditions(arguments.where), lambda run: run.record)
-    runs = arranged(found, baseline=arguments.baseline, scores=arguments.score) if found else None
+    columns = named_columns(arguments)
+    runs = arranged(found, baseline=arguments.baseline, scores=[*columns]) if found else None
     if runs is None:
         where = " ".join(f"--where {each}" for each in arguments.where)
         which = f" that matches {where}" if where and read else ""
@@ -64,8 +74,10 @@ def main(argv: list[str]) -> int:
     elif arguments.samples is not None:
         show_samples(runs, arguments)
     else:
-        table = build(*runs, found=True)
-        if arguments.markdown:
+        table = replace(build(*runs, found=True), names=columns)
+        if arguments.latex:
+            print(latex(table, baseline=runs.study.baseline, marks=arguments.marks), end="")
+        elif arguments.markdown:
             print(markdown(table), end="")
         else:
             show_table(table, runs.study.baseline)
@@ -76,7 +88,7 @@ def main(argv: list[str]) -> int:
 
 
 def show_table(table: Table, baseline: str) -> None:
-    """Print the scores of a table, then the differences from the baseline, then the notes.
+    """Print a table's answer and scores, then the differences from the baseline, then the notes.
 
     A star marks what is bold in Markdown.
     """
@@ -91,8 +103,11 @@ def show_table(table: Table, baseline: str) -> None:
             gaps.append([*names, *(each.gap or "-" for each in entries)])
     notes = [note.replace("bold", "*", 1) if note == BOLD else note for note in table.notes]
     head = [*table.head[:labels], *table.head[2:]]
+    if table.answer:
+        print_prose(table.answer)
+        print()
     print_prose(table.title)
-    columns = table.columns
+    columns = head[labels : labels + len(table.columns)]
     print_table(head, scores, numeric=columns, labels=labels, notes=[] if gaps else notes)
     if gaps:
         print()
@@ -137,8 +152,8 @@ def show_bootstrap(runs: Arranged, arguments: argparse.Namespace) -> None:
     A difference is the other row minus the baseline. Raises UserError unless there are exactly two
     experiments, or if they cannot be compared, with the reason.
     """
-    if arguments.score:
-        raise UserError("--bootstrap always compares test/bleu; omit --score")
+    if arguments.columns:
+        raise UserError("--bootstrap always compares test/bleu; omit --columns")
     sides = {" ".join(place).strip(): own for place, own in by_setting(runs.runs).items()}
     if len(sides) != 2:
         there = f"got {len(sides)}: {', '.join(sides)}"

@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from normlab.records.files import atomic_write
 from normlab.records.labels import one_line
 from normlab.records.store import series
-from normlab.reports.comparison import grouped
 from normlab.reports.gather import Run, by_setting
 from normlab.reports.panels import (
     DASHES,
@@ -31,6 +30,7 @@ from normlab.reports.panels import (
     Theme,
     looks_of,
 )
+from normlab.reports.sweep import by_axis
 from normlab.reports.table import Table
 from normlab.studies.study import Study
 
@@ -39,7 +39,6 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 TRAIN, VALID = "train/loss", "valid/loss"
-_NUMBER = re.compile(r"-?[\d.]+(e-?\d+)?")
 _LAST = 10**6
 _RANKS = {
     **{"encoder": 0, "decoder": 1, "output": 2, "embedding": -1, "final": _LAST},
@@ -47,7 +46,6 @@ _RANKS = {
 }
 """The order in which parts of a model are drawn, in addition to layer numbers."""
 _LOSS_LOG_FROM = 3.0  # low, because differences appear only after the first steep fall
-_AXES = {"batch_size": "batch size (sequences)", "model.depth": "depth (layers per stack)"}
 _UNSHOWN = "train/tokens_per_second"  # depends on the machine
 _TITLES = {
     TRAIN: ("Training loss", "nats"),
@@ -98,7 +96,8 @@ def over_training(study: Study, runs: Sequence[Run]) -> dict[str, list[Panel]]:
             if name not in (TRAIN, VALID, _UNSHOWN)
         )
         made = (_curves(runs, name) for name in dict.fromkeys([*first, *rest]))
-        return [panel for panel in made if panel.series]
+        # A single point is no curve.
+        return [p for p in made if any(len(line.x) > 1 or line.lost for line in p.series)]
 
     columns = [f"valid/{column.partition('/')[2]}" for column in study.columns]
     return {
@@ -131,37 +130,6 @@ def _curves(runs: Iterable[Run], name: str) -> Panel:
         log_from = _LOSS_LOG_FROM
     drawn = tuple(line for line in lines if line.x or line.lost)
     return Panel(name, title, unit, drawn, log_from=log_from)
-
-
-def by_axis(study: Study, table: Table) -> dict[str, list[Panel]]:
-    """Return charts of the table's scores over each numeric grid axis, under the key `by AXIS`."""
-    found: dict[str, list[Panel]] = {}
-    for axis, values in study.grid.items():
-        if all(_NUMBER.fullmatch(value) for value in values):
-            panels = [_over_axis(axis, table, column) for column in table.columns]
-            if shown := [panel for panel in panels if len(panel.ticks) > 1]:
-                found[f"by {axis}"] = shown
-    return found
-
-
-def _over_axis(axis: str, table: Table, column: str) -> Panel:
-    """Return the chart of a score over an axis: a line per row, a facet per other grid point."""
-    found: list[tuple[tuple[str, str], tuple[float, str, float, float, float, int]]] = []
-    for row in table.rows:
-        entry = row.entries[column]
-        values, words = entry.values, row.point.split()
-        own = [word for word in words if word.startswith(f"{axis}=")]
-        if entry.summary is not None and own and all(map(math.isfinite, values)):
-            facet = " ".join(word for word in words if word not in own)
-            x, mean, n = float(own[0].partition("=")[2]), entry.summary.mean, entry.summary.n
-            point = (x, row.point, mean, min(values), max(values), n)
-            found.append(((row.name, facet), point))
-    made: list[Series] = []
-    for place, points in grouped(found).items():
-        x, at, mean, low, high, n = zip(*sorted(points), strict=True)
-        made.append(Series(*place, at, x, mean, low, high, n))
-    ticks = tuple(sorted({x for line in made for x in line.x}))
-    return Panel(column, column, "", tuple(made), _AXES.get(axis, axis), ticks, log_from=None)
 
 
 class Kind(NamedTuple):
@@ -273,20 +241,34 @@ def drawing(theme: Theme = LIGHT) -> Iterator[None]:
 
 
 def write(figure: "Figure", path: Path, *, title: str) -> None:
-    """Write a figure as `.svg` or `.png`, by the path's suffix; the bytes are reproducible."""
+    """Write a figure as `.svg`, `.pdf` or `.png`, by its suffix; the bytes are reproducible."""
     form = path.suffix.removeprefix(".")
     # A date or a library version would change the bytes.
-    nothing = {"svg": {"Date": None, "Creator": None}, "png": {"Software": None}}
+    nothing = {
+        "svg": {"Date": None, "Creator": None},
+        "png": {"Software": None},
+        "pdf": {"CreationDate": None, "Creator": None, "Producer": None},
+    }
     path.parent.mkdir(parents=True, exist_ok=True)
     with drawing(), atomic_write(path, "wb") as file:
         figure.savefig(file, format=form, dpi=200, metadata={**nothing[form], "Title": title})
 
 
-def draw_all(runs: Sequence[Run], out: Path, form: str) -> tuple[list[Path], list[str]]:
-    """Draw every possible figure; return the files, and why the other figures are missing."""
+def draw_all(
+    runs: Sequence[Run], table: Table, out: Path, form: str
+) -> tuple[list[Path], list[str]]:
+    """Draw every possible figure; return the files, and why the other figures are missing.
+
+    A score over an axis of the table is a figure of its own, such as `bleu_by_batch_size`.
+    """
     looks = row_looks(runs)
     paths: list[Path] = []
     lacking: list[str] = []
+    for axis, panels in by_axis(table).items():
+        for panel in panels:
+            title = f"{panel.title} by {axis.name}"
+            paths.append(out / f"{re.sub(r'[^a-z0-9]+', '_', title.lower()).strip('_')}.{form}")
+            write(draw([panel], looks, LIGHT), paths[-1], title=title)
     for name, kind in KINDS.items():
         if panels := kind.panels(runs):
             paths.append(out / f"{name}.{form}")
@@ -343,12 +325,22 @@ def _draw_facet(
         look = looks[line.row]
         if any(n > 1 for n in line.n):
             band = {"color": theme.hues[look.hue], "alpha": 0.15, "linewidth": 0}
-            axes.fill_between(line.x, line.low, line.high, **band, label=_BAND)
+            if panel.joined and len(line.x) > 1:
+                axes.fill_between(line.x, line.low, line.high, **band, label=_BAND)
+            else:  # a band of no width would not be seen
+                band |= {"alpha": 0.5, "linewidth": 1.2}
+                axes.vlines(line.x, line.low, line.high, **band, label=_BAND)
         # Different first markers, so that those of coinciding lines do not overlap.
-        every = (0.05 * MARKS.index(look.mark), 0.3)
-        style = {"linestyle": _STROKES[look.dashes], "marker": _MARKS[look.mark]}
-        style |= {"color": theme.hues[look.hue], "label": one_line(look.name)}
-        axes.plot(line.x, line.mean, **style, markevery=every)
+        every = (0.05 * MARKS.index(look.mark), 0.3) if panel.across == STEP else None
+        axes.plot(
+            line.x,
+            line.mean,
+            linestyle=_STROKES[look.dashes] if panel.joined else "none",
+            marker=_MARKS[look.mark],
+            markevery=every,
+            color=theme.hues[look.hue],
+            label=one_line(look.name),
+        )
         for _, step, value in line.lost:  # draw a cross, at the top if the loss is unknown
             where = axes.get_xaxis_transform() if value is None else axes.transData
             cross = {"color": theme.hues[look.hue], "marker": "X", "markersize": 7.0}
@@ -356,6 +348,11 @@ def _draw_facet(
             y = 1.0 if value is None else value
             axes.plot([step], [y], **cross, **style, label="divergence")
     axes.set_ylabel(panel.unit)
+    if not panel.joined:
+        axes.set_xlim(min(panel.ticks) - 0.5, max(panel.ticks) + 0.5)
+        axes.set_xticks(panel.ticks, [*map(one_line, panel.tick_names)])
+        axes.set_xlabel(panel.across)
+        return
     if panel.tick_names:  # with many layers, label every second or third
         xs = sorted({x for line in lines for x in line.x})
         names = dict(zip(panel.ticks, panel.tick_names, strict=True))
@@ -366,5 +363,9 @@ def _draw_facet(
     if panel.across == STEP:
         axes.set_xlim(left=0)
         axes.xaxis.set_major_formatter("{x:,.0f}")
-    else:
-        axes.set_xticks(panel.ticks)
+        return
+    if panel.logarithmic_across:
+        axes.set_xscale("log")
+        axes.minorticks_off()
+    labels = [f"{x:,g}" if x < 1e6 else f"{x:.3g}" for x in panel.ticks]
+    axes.set_xticks(panel.ticks, labels)

@@ -11,6 +11,7 @@ from itertools import combinations
 from statistics import fmean
 from typing import Any, NamedTuple, TypeVar
 
+from normlab.config.schema import REPEATS
 from normlab.metrics.spread import (
     NOT_CLEAR,
     ON_PLATEAU,
@@ -93,14 +94,34 @@ def difference(row: Experiment, baseline: Experiment, score: str, rules: Rules) 
 
     Returns None for fewer than two pairs, or if the rows or their scores are not comparable.
     """
+    both = _paired_values(row, baseline, score, rules)
+    if len(both) < 2:
+        return None
+    left, right = ({seed: pair[side] for seed, pair in both.items()} for side in (0, 1))
+    return paired_interval(left, right)
+
+
+def bare_difference(
+    row: Experiment, baseline: Experiment, score: str, rules: Rules
+) -> float | None:
+    """Return `row - baseline` if exactly one seed can be paired; otherwise None."""
+    both = _paired_values(row, baseline, score, rules)
+    if len(both) != 1:
+        return None
+    ((own, other),) = both.values()
+    return own - other
+
+
+def _paired_values(
+    row: Experiment, baseline: Experiment, score: str, rules: Rules
+) -> dict[int, tuple[float, float]]:
+    """Return the score of both runs of each pair, by seed; empty if it is not comparable."""
     seeds, obstacle = pairs(row, baseline, rules)
     left, right = row.values(score), baseline.values(score)
-    common = [seed for seed in seeds if seed in left and seed in right]
-    finite = all(math.isfinite(side[seed]) for side in (left, right) for seed in common)
+    found = {seed: (left[seed], right[seed]) for seed in seeds if seed in left and seed in right}
+    finite = all(math.isfinite(value) for pair in found.values() for value in pair)
     same_way = row.signature(score) == baseline.signature(score)
-    if obstacle or len(common) < 2 or not finite or not same_way:
-        return None
-    return paired_interval({n: left[n] for n in common}, right)
+    return {} if obstacle or not finite or not same_way else found
 
 
 def best(rows: Sequence[Experiment], score: str, rules: Rules) -> Experiment | None:
@@ -170,14 +191,15 @@ def told_apart(configs: Sequence[Mapping[str, Any]]) -> dict[str, list[Any]]:
     """Return the settings in which experiments differ, each with its value in every experiment.
 
     Options of config groups come first, then dotted keys. An option covers all keys below it. A key
-    that has the same values as an earlier one is left out, such as `schedule.lr`, which repeats
-    `optim.lr`.
+    that has the same values as an earlier one is left out, and so is one that repeats another key
+    by its option (`REPEATS`), such as `model.encoder_layers`, which repeats `model.depth`.
     """
     chosen = [config.get("choices", {}) for config in configs]
     groups = sorted({key for each in chosen for key in each} - {*_SHOWN})
     every = {key: [each.get(key) for each in chosen] for key in groups}
     options = {key: values for key, values in every.items() if len({*values}) > 1}
     apart = varying([parts(config) for config in configs])
+    apart = {k: v for k, v in apart.items() if k not in REPEATS or apart.get(REPEATS[k]) != v}
     first: dict[tuple[str, str], str] = {}
     for key, values in apart.items():
         first.setdefault((key.rpartition(".")[2], repr(values)), key)

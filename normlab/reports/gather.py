@@ -1,8 +1,8 @@
 """Runs for reports: read from disk, named as rows of a table, and arranged in a grid.
 
-For runs without a plan, a row is an experiment with its seeds joined. If numeric settings are
-crossed with something else, as in a sweep over norms and batch sizes, they become the axes of a
-grid, and a row is compared with the baseline at the same grid point. If the runs have several
+For runs without a plan, a row is an experiment with its seeds joined. If numeric settings or
+placements are crossed with norms, as in a sweep over norms and batch sizes, they become the axes
+of a grid, and a row is compared with the baseline at the same grid point. If the runs have several
 tasks, the task is the grid axis.
 """
 
@@ -40,6 +40,7 @@ _TESTS = (
     *("test/bits_per_character", "test/accuracy"),
 )
 _IN_NAMES = 3  # most distinct keys that the row names may use together
+_PLACEMENT = "placement"
 _BATCH = {"batch_size", "max_tokens"}
 Settings = Mapping[str, Any]
 _Place = tuple[str, dict[str, Any]]  # a row, and its value on each axis
@@ -236,7 +237,7 @@ def _columns(runs: Sequence[Run], scores: Sequence[str]) -> list[str]:
     known = dict.fromkeys(name for record in records for name in record.scores)
     for name in scores:
         if name not in known:
-            raise UserError(f"--score {name}: no run has this score{_said(name, sorted(known))}")
+            raise UserError(f"--columns {name}: no run has this score{_said(name, sorted(known))}")
     return list(scores) or [*main_tests(known), "valid/loss"]
 
 
@@ -265,25 +266,44 @@ def _places(configs: Sequence[Settings], baseline: str | None) -> list[_Place]:
         return [found[n] for n in range(len(configs))]
     plain: list[_Place] = [(row, {}) for row in names(configs)]
     apart = told_apart(configs)
-    axes = _axes(configs, apart)
+    values = {**apart, _PLACEMENT: [_label(config)[1] for config in configs]}
+    every = _axes(configs, apart)
+    axes = [key for key in every if not _follows(key, every, values)]
     if not axes or baseline in dict(plain):
         return plain
-    points = [{key: apart[key][n] for key in axes} for n in range(len(configs))]
-    places = [*zip(names(configs, axes), points, strict=True)]
+    points = [{key: values[key][n] for key in axes} for n in range(len(configs))]
+    places = [*zip(names(configs, every), points, strict=True)]
     rows = {row for row, _ in places}
     filled = any(all((row, at) in places for at in points) for row in rows)
     return places if filled and len(rows) > 1 else plain
 
 
 def _axes(configs: Sequence[Settings], apart: Mapping[str, Sequence[Any]]) -> list[str]:
-    """Return the numeric keys with several values for one norm, placement and task."""
+    """Return the numeric keys with several values for one norm, placement and task.
+
+    Placement is an axis too if each norm has the same ones, and there are several norms.
+    """
     labels = [_label(config)[:3] for config in configs]
-    return [
+    found = [
         key
         for key, values in apart.items()
         if {*map(type, values)} <= {int, float}
         and len({*zip(labels, values, strict=True)}) > len({*labels})
     ]
+    placements = grouped(dict.fromkeys(label[:2] for label in labels))
+    crossed = len(placements) > 1 and len({frozenset(own) for own in placements.values()}) == 1
+    if crossed and all(len(own) > 1 for own in placements.values()):
+        found.append(_PLACEMENT)
+    return found
+
+
+def _follows(key: str, axes: Sequence[str], values: Mapping[str, Sequence[Any]]) -> bool:
+    """Return whether an earlier axis, or the batch size, sets a key's values, as tuned rates."""
+    earlier = [*axes[: axes.index(key)], *(_BATCH & {*axes})]
+    return key not in _BATCH and any(
+        len({*zip(values[other], values[key], strict=True)}) == len({*values[other]})
+        for other in earlier
+    )
 
 
 def names(configs: Sequence[Settings], axes: Sequence[str] = ()) -> list[str]:
@@ -292,17 +312,19 @@ def names(configs: Sequence[Settings], axes: Sequence[str] = ()) -> list[str]:
     If more than three keys differ, they are added only to names that would otherwise be equal.
     """
     labels = [_label(config)[: 3 if _BATCH & {*axes} else 4] for config in configs]
-    vary = [n for n in range(1, 4) if len({each[n : n + 1] for each in labels}) > 1]
+    shown = (2, 3) if _PLACEMENT in axes else (1, 2, 3)
+    vary = [n for n in shown if len({each[n : n + 1] for each in labels}) > 1]
     found = [" ".join([own[0], *(own[n] for n in vary)]) for own in labels]
     apart = told_apart(configs)
     keys = [key for key in apart if key not in axes and not f"{key}.".startswith(NAMED)]
     for key in keys if len(keys) <= _IN_NAMES else ():
         said = ["" if value == ABSENT else f" {key}={value}" for value in apart[key]]
         found = [name + more for name, more in zip(found, said, strict=True)]
+    below = tuple(f"{axis}." for axis in axes)
     for same in grouped((label, n) for n, label in enumerate(found)).values():
         for key, values in told_apart([configs[n] for n in same]).items():
             for n, value in zip(same, values, strict=True):
-                found[n] += "" if key in axes else f" {key}={value}"
+                found[n] += "" if f"{key}.".startswith(below) else f" {key}={value}"
     return found
 
 

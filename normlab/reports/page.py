@@ -20,11 +20,12 @@ from urllib.parse import quote
 from normlab.records.labels import one_line
 from normlab.records.record import RunRecord, parts
 from normlab.records.store import record_file
-from normlab.reports.charts import by_axis, over_training, row_looks
+from normlab.reports.charts import over_training, row_looks
 from normlab.reports.comparison import grouped
 from normlab.reports.gather import Run
 from normlab.reports.panels import DARK, LIGHT, Theme, data
 from normlab.reports.study_table import data_name
+from normlab.reports.sweep import by_axis
 from normlab.reports.table import Table, figure
 from normlab.studies.study import Study
 
@@ -138,11 +139,15 @@ def study_page(
     """
     records = [run.record for run in runs if run.record is not None]
     looks = row_looks(runs, dict.fromkeys(row.name for row in table.rows))
-    groups = {**by_axis(study, table), **over_training(study, runs)}
+    axes = by_axis(table)
+    scores = {axis.name: panels for axis, panels in axes.items()}
+    first = next(iter(scores.values()), [])[:1]
+    groups = over_training(study, runs)
+    panels = [panel for group in (*scores.values(), *groups.values()) for panel in group]
     units = {record.unit for record in records}
     return page(
         template,
-        data([panel for group in groups.values() for panel in group], looks),
+        data(panels, looks),
         study=study,
         scale=scale,
         table=table,
@@ -151,6 +156,10 @@ def study_page(
         settings=[asdict(look) for look in looks.values()],
         points=list(dict.fromkeys(row.point for row in table.rows)),
         overview=_overview(runs, records),
+        first=first,
+        scores={
+            name: [panel for panel in own if panel not in first] for name, own in scores.items()
+        },
         groups=groups,
         unit=units.pop() if len(units) == 1 else "units",
         without=[run.record.run_id for run in runs if run.record is not None and not run.rows],

@@ -117,7 +117,9 @@ class Panel:
     """The content of one chart.
 
     `ticks` are positions on the horizontal axis, `tick_names` their labels, if any. The vertical
-    axis is logarithmic if the ratio of largest to smallest value reaches `log_from` (None: never).
+    axis is logarithmic if the ratio of largest to smallest value reaches `log_from` (None: never),
+    the horizontal one with `log_across`, or if its ticks reach far. Points that are not `joined`
+    have bars instead of a line with a band.
     """
 
     name: str
@@ -128,6 +130,8 @@ class Panel:
     ticks: tuple[float, ...] = ()
     tick_names: tuple[str, ...] = ()
     log_from: float | None = LOG_FROM
+    log_across: bool = False
+    joined: bool = True
 
     @property
     def id(self) -> str:
@@ -143,14 +147,25 @@ class Panel:
         return self.log_from is not None and _reaches(values, self.log_from)
 
     @property
+    def logarithmic_across(self) -> bool:
+        return self.log_across or (self.joined and _reaches(self.ticks, _LOG_ACROSS))
+
+    @property
     def summary(self) -> str:
         """Return the last value of each line as text, for readers who cannot see the chart."""
         said = ", ".join(
-            f"{f'{line.row} {line.facet}'.strip()} {line.mean[-1]:.4g} at {line.x[-1]:,.10g}"
+            f"{f'{line.row} {line.facet}'.strip()} {line.mean[-1]:.4g} at {self._tick(line.x[-1])}"
             for line in self.series
             if line.x
         )
         return f"{self.title} by {self.across}, one line per setting. At its end: {said}."
+
+    def _tick(self, x: float) -> str:
+        """Return the label of the tick nearest to a position, or the position."""
+        if not self.tick_names:
+            return f"{x:,.10g}"
+        near = min(range(len(self.ticks)), key=lambda n: abs(self.ticks[n] - x))
+        return self.tick_names[near]
 
     def data(self) -> dict[str, Any]:
         """Return the axes, lines and divergences as input for `templates/charts.js`."""
@@ -160,8 +175,10 @@ class Panel:
             "across": self.across,
             "unit": self.unit,
             "facets": self.facets,
-            "log": {"x": _reaches(self.ticks, _LOG_ACROSS), "y": self.logarithmic},
+            "log": {"x": self.logarithmic_across, "y": self.logarithmic},
             "ticks": self.ticks or None,
+            "names": self.tick_names or None,
+            "joined": self.joined,
             "marked": all(len(line.x) <= _POINTS_SHOWN for line in self.series),
             "series": [_columns(line) for line in self.series],
             "ended": [

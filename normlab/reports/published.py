@@ -19,11 +19,12 @@ from normlab.records.store import read_hypotheses
 from normlab.reports import manifest
 from normlab.reports.cards import BOARD, FOLDER, card_pages
 from normlab.reports.gather import Run, rows_of_run, thinned
+from normlab.reports.latex import latex
 from normlab.reports.manifest import MANIFEST, PAGE, accept, stale, write_files
 from normlab.reports.others import OTHERS, others_page
 from normlab.reports.page import study_page
 from normlab.reports.study_table import build
-from normlab.reports.table import comma_separated, latex, markdown
+from normlab.reports.table import comma_separated, markdown
 from normlab.studies.load import load_study
 from normlab.studies.study import Study
 
@@ -203,7 +204,7 @@ def rendered(study: Study | None, folder: Path) -> dict[Path, str]:
     table = build(study, scale, runs)
     return {
         folder / "table.md": markdown(table),
-        folder / "table.tex": latex(table),
+        folder / "table.tex": latex(table, baseline=study.baseline, marks="intervals"),
         folder / "table.csv": comma_separated(table),
         folder / PAGE: study_page(study, scale, table, runs, folder),
     }

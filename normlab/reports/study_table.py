@@ -8,19 +8,22 @@ normal). Whether translations would differ on other sentences is a separate ques
 reason; diverged seeds are counted, never dropped.
 """
 
+import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import combinations
-from statistics import median
+from statistics import fmean, median
 
 from normlab.errors import UserError
 from normlab.metrics.spread import CLEAR, NOT_CLEAR, ON_PLATEAU, PLATEAU, at_baseline, on_plateau
 from normlab.records.pairs import Experiment, same_code
 from normlab.records.record import RunRecord
 from normlab.records.store import SPIKE_COUNT
+from normlab.reports.answer import answer
 from normlab.reports.comparison import (
     SEEDS_TO_DECIDE,
     Rules,
+    bare_difference,
     best,
     difference,
     future_note,
@@ -35,6 +38,7 @@ from normlab.reports.gather import Run, by_setting
 from normlab.reports.table import Entry, Row, Table, figure
 from normlab.studies.study import STABILITY, Study
 
+_SAME_TEXT = 1.1  # amounts of data whose ratio is at most this are called equal
 BOLD = (
     "bold: better than every other row at its point, p below 0.05 after Holm over all pairs of "
     f"rows; all rows have {SEEDS_TO_DECIDE} seeds or more, all of them finished and clearly better "
@@ -64,7 +68,8 @@ def build(study: Study, scale: str, runs: Iterable[Run], *, found: bool = False)
         title = f"{study.table} on {data}{scale and f', scale={scale}'}"
     apart = f"article ({study.document_data})" if any(study.figures.values()) else ""
     notes = tuple(_notes(study, scale, rows, rules))
-    return Table(title, study.columns, tuple(rows), notes, apart)
+    table = Table(title, study.columns, tuple(rows), notes, apart, tuple(study.grid))
+    return replace(table, answer=answer(table, study.baseline))
 
 
 def data_name(study: Study, scale: str, records: Sequence[RunRecord]) -> str:
@@ -106,7 +111,11 @@ def _compared(row: Row, base: Experiment | None, rules: Rules) -> Row:
     if row.own is None or base is None:
         return row
     entries = {
-        column: replace(entry, difference=difference(row.own, base, column, rules))
+        column: replace(
+            entry,
+            difference=difference(row.own, base, column, rules),
+            bare=bare_difference(row.own, base, column, rules),
+        )
         for column, entry in row.entries.items()
     }
     return replace(row, entries=entries, base=base)
@@ -122,6 +131,7 @@ def _notes(study: Study, scale: str, rows: Sequence[Row], rules: Rules) -> Itera
         yield from refused or ["no run has ended"]
         return
     yield _made_of(records)
+    yield from _text_seen(rows)
     if weights := sorted({_weights(record) for record in records if record.finished} - {""}):
         yield f"tested: {', or '.join(weights)}"
     at = " at the same point" if any(row.point for row in rows) else ""
@@ -155,6 +165,40 @@ def _notes(study: Study, scale: str, rows: Sequence[Row], rules: Rules) -> Itera
         alike |= dict.fromkeys(not_alike(here, [*study.grid]))
     yield from alike
     yield from scored_by(experiments, study.columns)
+
+
+def _text_seen(rows: Sequence[Row]) -> Iterator[str]:
+    """Yield whether rows saw equal amounts of data, if their updates or amounts differ."""
+    ended = {
+        row.label: [r for r in row.records if r.finished]
+        for row in rows
+        if any(record.finished for record in row.records)
+    }
+    if not ended:
+        return
+    seen = {label: fmean(r.budget.tokens for r in own) for label, own in ended.items()}
+    steps = {label: fmean(r.budget.steps for r in own) for label, own in ended.items()}
+    units = {record.unit for own in ended.values() for record in own}
+    if len(units) > 1:  # tokens and pictures cannot be compared
+        return
+    (unit,) = units
+    least, most = min(seen, key=lambda k: seen[k]), max(seen, key=lambda k: seen[k])
+    if seen[most] <= _SAME_TEXT * seen[least]:
+        if max(steps.values()) > _SAME_TEXT * min(steps.values()):
+            yield f"equal {unit}: about {_rounded(fmean(seen.values()))} in each run's training"
+        return
+    equal = "in equal updates, " if len({*steps.values()}) == 1 else ""
+    times = seen[most] / seen[least] if seen[least] else math.inf
+    yield (
+        f"UNEQUAL {unit}: {equal}{least} was trained on {_rounded(seen[least])} and {most} on "
+        f"{_rounded(seen[most])}, {times:.1f} times as many; steps=null budget.tokens=N (or "
+        "epochs=N) trains all on equal amounts"
+    )
+
+
+def _rounded(count: float) -> str:
+    """Return a large count with three significant digits: 601,000."""
+    return f"{float(f'{count:.3g}'):,.0f}"
 
 
 def _untrained(rows: Mapping[str, Experiment], columns: Sequence[str]) -> Iterator[str]:

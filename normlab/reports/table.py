@@ -1,6 +1,6 @@
-"""Comparison tables, and their rendering as Markdown, LaTeX (booktabs) and CSV.
+"""Comparison tables, and their rendering as Markdown and CSV.
 
-Pages (`page.py`) and terminals (`normlab compare`) show the same entries.
+Pages (`page.py`), papers (`latex.py`) and terminals (`normlab compare`) show the same entries.
 """
 
 import csv
@@ -10,18 +10,14 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from normlab.metrics.spread import Interval, p_value
-from normlab.records.labels import in_markdown, in_prose, in_sheet, one_line
+from normlab.records.labels import in_markdown, in_prose, in_sheet
 from normlab.records.pairs import Experiment, Summary
 from normlab.records.record import RunRecord, Score
+from normlab.reports.headings import heading
 
 _CSV = (
     *("setting", "at", "score", "mean", "sd", "n", "seeds"),
     *("difference", "low", "high", "p", "document", "best", "outcome", "stability"),
-)
-_LATEX = str.maketrans(
-    {character: rf"\{character}" for character in "%_&#${}"}
-    | {"\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}"}
-    | {"<": "$<$", ">": "$>$", "|": "$|$"}
 )
 
 
@@ -29,13 +25,15 @@ _LATEX = str.maketrans(
 class Entry:
     """A score of a row, by seed, and its difference from the baseline.
 
-    `document` is the value reported by the article, on the article's own data.
+    `bare` is the difference of the only seed that can be paired, which has no interval. `document`
+    is the value reported by the article, on the article's own data.
     """
 
     score: str
     scores: Mapping[int, Score] = field(default_factory=dict[int, Score])
     document: str | float | None = None
     difference: Interval | None = None
+    bare: float | None = None
     best: bool = False
 
     @property
@@ -106,7 +104,8 @@ class Table:
     """A study's table: its title, columns, rows and notes.
 
     `apart` is the heading of the column with the article's values on its own data, or "" if there
-    are none.
+    are none. `axes` are the settings that a grid varies, and `answer` says in a sentence what the
+    first score says (see `normlab.reports.answer`). `names` are the user's own names of columns.
     """
 
     title: str
@@ -114,10 +113,18 @@ class Table:
     rows: tuple[Row, ...]
     notes: tuple[str, ...] = ()
     apart: str = ""
+    axes: tuple[str, ...] = ()
+    answer: str = ""
+    names: Mapping[str, str] = field(default_factory=dict[str, str])
 
     @property
     def head(self) -> list[str]:
-        return ["setting", "at", *self.columns, "stability", *filter(None, [self.apart])]
+        columns = [self.names.get(name) or name for name in self.columns]
+        return ["setting", "at", *columns, "stability", *filter(None, [self.apart])]
+
+    def heading(self, column: str) -> str:
+        """Return a column's name for readers: the user's, or `BLEU` for `test/bleu`."""
+        return self.names.get(column) or heading(column)
 
     @property
     def lines(self) -> list[tuple[Row, list[Entry], list[str]]]:
@@ -157,38 +164,6 @@ def pipes(
     rules = [*["---"] * words, *["---:"] * (len(head) - words)]
     table = ["| " + " | ".join(cells) + " |" for cells in (head, rules, *rows)]
     return [*table, "", *(f"- {note}" for note in notes)]
-
-
-def latex(table: Table) -> str:
-    r"""Return a table in LaTeX; the document needs \usepackage{booktabs}."""
-    out = [
-        r"\begin{table}",
-        r"\centering",
-        rf"\caption{{{escaped(table.title)}}}",
-        rf"\begin{{tabular}}{{ll{'r' * len(table.columns)}l{'l' if table.apart else ''}}}",
-        r"\toprule",
-        " & ".join(map(escaped, table.head)) + r" \\",
-    ]
-    before = None
-    for row, entries, last in table.lines:
-        if before != row.point:
-            out.append(r"\midrule")
-        before = row.point
-        cells = [escaped(row.name), escaped(row.point) or "-"]
-        for each in entries:
-            text = escaped(each.value).replace(" +- ", r" $\pm$ ")
-            text = rf"\textbf{{{text}}}" if each.best else text
-            below = rf"\\{{\scriptsize {escaped(each.gap)}}}"
-            cells.append(rf"\shortstack[r]{{{text}{below}}}" if each.gap else text)
-        out.append(" & ".join([*cells, *map(escaped, last)]) + r" \\")
-    out += [r"\bottomrule", r"\end{tabular}", r"\end{table}"]
-    out += [f"% {one_line(' '.join(note.split()))}" for note in table.notes]
-    return "\n".join(out) + "\n"
-
-
-def escaped(text: str) -> str:
-    """Return text for LaTeX, on one line."""
-    return one_line(text).translate(_LATEX)
 
 
 def comma_separated(table: Table) -> str:

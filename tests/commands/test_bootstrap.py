@@ -131,8 +131,8 @@ def test_what_makes_no_pairs_is_refused(translated):
         main([f"{ln}/seed1", f"{bn}/seed4", "--bootstrap"])
     with pytest.raises(ValueError, match=r"compares two experiments, but got 1: ln"):
         main([f"{ln}/seed1", f"{ln}/seed2", "--bootstrap"])
-    with pytest.raises(ValueError, match="omit --score"):
-        main([ln, bn, "--bootstrap", "--score", "test/bleu"])
+    with pytest.raises(ValueError, match="omit --columns"):
+        main([ln, bn, "--bootstrap", "--columns", "test/bleu"])
 
 
 def test_two_systems_on_chinese_are_tested_by_characters(tmp_path, monkeypatch, capsys):

@@ -65,10 +65,10 @@ def test_where_paths_and_scores_choose_runs_and_columns(runs, capsys):
     assert compare(capsys, str(folder))[3]["ln"][1] == "30.00"
     twice = [str(folder), str(folder / "record.json"), str(folder.parent)]
     assert compare(capsys, *twice)[3]["ln"][1] == "31.00 +- 1.41"
-    out = compare(capsys, "--score", "test/bleu")[1]
+    out = compare(capsys, "--columns", "test/bleu")[1]
     assert "test/bleu" in out and "valid/loss" not in out
-    with pytest.raises(ValueError, match=r"--score test/blue: .*\. Did you mean test/bleu\?"):
-        main(["--score", "test/blue"])
+    with pytest.raises(ValueError, match=r"--columns test/blue: .*\. Did you mean test/bleu\?"):
+        main(["--columns", "test/blue"])
     with pytest.raises(ValueError, match="--where norm: expected KEY=VALUE"):
         main(["--where", "norm"])
 

@@ -67,14 +67,14 @@ def test_a_packed_row_has_a_page_without_control_characters(tmp_path, capsys, mo
 
 
 def test_an_experiment_that_is_named_as_baseline_makes_rows_of_experiments(runs, capsys):
-    wanted = ("--baseline", "bn 32", "--score", "valid/loss")
+    wanted = ("--baseline", "bn 32", "--columns", "valid/loss")
     assert report(capsys, str(runs), *wanted)[0] == 0
     names = [row[0] for row in results_of(runs.parent / "report")[1:]]
     assert names[0] == "bn 32" and len(names) == 4
     with pytest.raises(ValueError, match=r"--baseline gn: no such row; available: bn; ln"):
         main(["runs", "--baseline", "gn"])
-    with pytest.raises(ValueError, match=r"--score test/blue: .* Did you mean test/bleu"):
-        main(["runs", "--score", "test/blue"])
+    with pytest.raises(ValueError, match=r"--columns test/blue: .* Did you mean test/bleu"):
+        main(["runs", "--columns", "test/blue"])
     with pytest.raises(ValueError, match=r"no run that can be read below report"):
         main(["report"])
 
@@ -93,9 +93,21 @@ def test_damaged_runs_are_a_line_each_and_the_rest_goes_on(runs, capsys):
 def test_figures_are_drawn_next_to_the_page(runs, capsys, monkeypatch):
     monkeypatch.setattr("normlab.reports.charts.write", lambda figure, path, title: None)
     code, out, err = report(capsys, "runs", "--figures", "svg")
-    names = ["report/loss.svg", "report/over_training.svg"]
+    scores = [f"report/{name}_by_batch_size.svg" for name in ("bleu", "validation_loss")]
+    names = [*scores, "report/loss.svg", "report/over_training.svg"]
     assert code == 0 and out.splitlines() == ["report/report.html", *names]
     assert "figure gradient_by_layer skipped: no run has its values; " in err
+
+
+def test_a_table_for_a_paper_is_written_next_to_the_page(runs, capsys):
+    columns = ("--columns", "valid/loss=Loss", "test/bleu")
+    code, out, _ = report(capsys, "runs", *columns, "--latex", "--intervals")
+    assert (code, out.splitlines()) == (0, ["report/report.html", "report/table.tex"])
+    text = (runs.parent / "report" / "table.tex").read_text()
+    assert r" & Loss & BLEU \\" in text and r"\textit{batch size 8}" in text
+    assert text.count(r"\begin") == text.count(r"\end") == 2
+    with pytest.raises(ValueError, match="--stars is about LaTeX: add --latex"):
+        main(["runs", "--stars"])
 
 
 def test_watch_rewrites_the_page_and_leaves_one_that_does_not_reload(runs, capsys, monkeypatch):

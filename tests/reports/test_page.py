@@ -82,6 +82,16 @@ def test_curves_are_the_mean_and_the_reach_of_the_seeds_and_a_divergence_is_mark
     assert len(told) == 1 and told[0][5] == "45"
 
 
+def test_the_answer_is_above_the_figure_and_the_figure_above_the_table_with_a_legend(page):
+    answer, figure = page.index('class="answer"'), page.index('id="chart-batch-size-sequences-')
+    legend, table, filters = (
+        page.index(f'class="{name}"') for name in ("legend", "results", "filters")
+    )
+    assert answer < figure < legend < table < filters
+    shown = page.partition('<details class="more">')[0].count('class="chart"')
+    assert shown == 1 and page.count('class="chart"') > 4, "the others are folded, but for two"
+
+
 def test_scores_are_drawn_over_an_axis_of_numbers(page):
     bleu = panel(page, "chart-batch-size-sequences-test-bleu")
     line = next(series for series in bleu["series"] if series["row"] == "ln")
@@ -90,7 +100,7 @@ def test_scores_are_drawn_over_an_axis_of_numbers(page):
     assert bleu["log"]["x"] and bleu["ticks"] == [8, 32]
 
 
-def test_an_axis_of_words_is_no_axis_of_a_chart_and_without_curves_the_page_says_so(tmp_path):
+def test_an_axis_of_words_has_points_without_a_line_and_without_curves_the_page_says_so(tmp_path):
     grid = {"placement": {p: (f"placement={p}",) for p in ("pre", "post")}}
     of = study(grid=grid, description="`a<b` is bn; one ` alone.")
     made_of = [
@@ -98,7 +108,8 @@ def test_an_axis_of_words_is_no_axis_of_a_chart_and_without_curves_the_page_says
         for p in ("pre", "post")
     ]
     text = page_of(publish(tmp_path, of, "smoke", made_of), of)
-    assert charts(text) is None and "By placement" not in text and len(text) < 100_000
+    drawn = panel(text, "chart-placement-test-bleu")
+    assert not drawn["joined"] and drawn["names"] == ["pre", "post"] and len(text) < 100_000
     assert '<p class="lead"><code>a&lt;b</code> is bn; one ` alone.</p>' in text
     read = Text(text)
     assert "training time, all runs 50 s" in read.text

@@ -11,10 +11,11 @@ from normlab.records.packed import CURVES, RECORDS, Key, Pack, write_pack
 from normlab.records.record import portable
 from normlab.records.store import read_hypotheses, read_record
 from normlab.reports.gather import rows_of_run, thinned
+from normlab.reports.latex import latex
 from normlab.reports.manifest import stale
 from normlab.reports.published import publish, read, rendered
 from normlab.reports.study_table import build
-from normlab.reports.table import comma_separated, latex, markdown
+from normlab.reports.table import comma_separated, markdown
 from normlab.train.loaded import rescored
 from tests.records.examples import changed
 from tests.reports.tables import diverged, kept_run, made, run, run_rows, runs, study
@@ -44,7 +45,8 @@ def test_what_is_published_is_read_again_and_makes_the_same_tables(folder, tmp_p
         )
     table = build(study(), "smoke", runs(VALUES))
     assert (folder / "table.md").read_text() == markdown(table)
-    assert (folder / "table.tex").read_text() == latex(table)
+    paper = latex(table, baseline=study().baseline, marks="intervals")
+    assert (folder / "table.tex").read_text() == paper
     assert (folder / "table.csv").read_text() == comma_separated(table)
     assert stale(rendered(study(), folder)) == []
     before = files(tmp_path)

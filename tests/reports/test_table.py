@@ -1,6 +1,7 @@
 """The values of a table by hand and by Student's tables; what it marks, and what it refuses."""
 
 import csv
+import dataclasses
 import io
 import math
 
@@ -8,9 +9,10 @@ import pytest
 from msgspec.structs import replace
 
 from normlab.metrics.spread import NOT_CLEAR, ON_PLATEAU
+from normlab.reports.latex import latex
 from normlab.reports.page import study_page
 from normlab.reports.study_table import build
-from normlab.reports.table import comma_separated, figure, latex, markdown
+from normlab.reports.table import comma_separated, figure, markdown
 from tests.records.examples import SIGNATURE
 from tests.reports.tables import made, run, runs, study
 
@@ -222,14 +224,15 @@ baseline, and the two runs of each pair have the same code
 """  # noqa: E501
 LATEX = r"""\begin{table}
 \centering
-\caption{Translation, on data that is not named (norms, scale=smoke)}
-\begin{tabular}{llrrll}
+\caption{Translation, on data that is not named (norms, scale=smoke). Mean $\pm$ standard deviation over 5 seeds. Bold: better than every other row at its point (Holm). In brackets: difference from ln, paired by seed, 95\,\%}
+\label{tab:translation}
+\begin{tabular}{lrrll}
 \toprule
-setting & at & test/bleu & valid/loss & stability & article (its data) \\
+ & BLEU & validation loss & stability & article (its data) \\
 \midrule
-ln & - & \textbf{30.10 $\pm$ 0.07} & - & finished 5/5; diverged 0; spikes 0 & test/bleu 35.2; stability stable \\
-bn & - & \shortstack[r]{20.20 $\pm$ 0.14\\{\scriptsize -9.90 [-9.99, -9.81], p $<$ 0.001}} & - & finished 5/5; diverged 0; spikes 0 & test/bleu no BLEU \\
-gn & - & - & - & not run & - \\
+ln & \textbf{30.10 $\pm$ 0.07} & -- & finished 5/5; diverged 0; spikes 0 & test/bleu 35.2; stability stable \\
+bn & \shortstack[r]{20.20 $\pm$ 0.14\\{\scriptsize -9.90 [-9.99, -9.81], p $<$ 0.001}} & -- & finished 5/5; diverged 0; spikes 0 & test/bleu no BLEU \\
+gn & -- & -- & not run & - \\
 \bottomrule
 \end{tabular}
 \end{table}
@@ -239,7 +242,7 @@ gn & - & - & - & not run & - \\
 def test_the_bytes_of_markdown_and_latex_and_the_same_bold_value_on_a_page(tmp_path):
     found = table(VALUES, figures=FIGURES, document_data="its data")
     assert markdown(found) == MARKDOWN
-    text = latex(found)
+    text = latex(found, baseline="ln", marks="intervals")
     comments = text.removeprefix(LATEX).splitlines()
     assert text.startswith(LATEX) and len(comments) == 5
     assert all(line.startswith("% ") for line in comments)
@@ -271,11 +274,31 @@ def test_special_characters_are_escaped():
     records.append(run(made("ln", 1, {"test/bleu_tok": 1.0}), "a_b & c%", 1, "a=2"))
     found = build(study(rows=names, columns=("test/bleu_tok",), table="100 %"), "smoke", records)
     text = latex(found)
-    assert text.count(r"\midrule") == 2, "a rule between the points of the grid"
-    assert r"\caption{100 \%, on " in text and r"test/bleu\_tok" in text
-    assert r"a\_b \& c\% & a$<$b$|$c$>$d & 1.00" in text
+    assert text.count(r"\addlinespace") == 1, "space between the points of the grid"
+    assert r"\caption{100 \%, on " in text and "tokenized BLEU" in text
+    assert r"\textit{a$<$b$|$c$>$d}" in text and r"a\_b \& c\% & 1.00" in text
     assert r"\$x\textasciicircum{}2 \#1\textasciitilde{}\{y\}\textbackslash{} & " in text
     assert r"a&lt;b\|c>d | 1.00" in markdown(found)
+
+
+def test_a_paper_gets_a_column_per_batch_size_stars_and_the_columns_that_were_named():
+    sizes = {size: (f"batch_size={size}",) for size in ("8", "128")}
+    values = {("ln", "8"): 30.0, ("bn", "8"): 28.0, ("ln", "128"): 31.0, ("bn", "128"): 31.2}
+    found = [
+        run(made(n, seed, {BLEU: value + (seed % 2) / 10}), n, seed, f"batch_size={size}")
+        for (n, size), value in values.items()
+        for seed in (1, 2, 3)
+    ]
+    found[-1] = run(made("bn", 3, {BLEU: 29.0}), "bn", 3, "batch_size=128")
+    of = study(rows={"ln": ("norm=ln",), "bn": ("norm=bn",)}, grid={"batch_size": sizes})
+    table = build(dataclasses.replace(of, columns=(BLEU,)), "smoke", found)
+    text = latex(table, baseline="ln", marks="stars")
+    assert r"\label{tab:bleu-batch-size}" in text and r"batch size & 8 & 128 \\" in text
+    assert r"ln & 30.07 $\pm$ 0.06 & 31.07 $\pm$ 0.06 \\" in text
+    assert r"bn & 28.07 $\pm$ 0.06$^{***}$ & 30.50 $\pm$ 1.30 \\" in text
+    assert "p<0.05" in text and "p<0.05" not in latex(table)
+    named = dataclasses.replace(build(of, "smoke", found), names={BLEU: "B & C"})
+    assert r" & B \& C & validation loss \\" in latex(named)
 
 
 def test_digits_by_kind_of_score():

@@ -116,11 +116,15 @@ normlab.chart = (() => {
   }
 
   // Draws a line with its band; where the line is smoothed, the original is drawn faintly behind it.
-  function drawLine(plot, points, look, { x, y, marked }) {
+  function drawLine(plot, points, look, { x, y, marked, joined }) {
     const color = `var(--hue-${look.hue})`;
     const places = points.map((point) => at(x.place(point.x), y.place(point.mean)));
     const several = points.filter(({ n }) => n > 1);
-    if (several.length) {
+    for (const point of joined && several.length > 1 ? [] : several) { // a band of no width would not be seen
+      const place = x.place(point.x).toFixed(1);
+      plot.append(make("path", { class: "band", d: `M${place} ${y.place(point.high).toFixed(1)}V${y.place(point.low).toFixed(1)}`, stroke: color, "stroke-width": 2, opacity: 0.45 }));
+    }
+    if (joined && several.length > 1) {
       const above = several.map((point) => at(x.place(point.x), y.place(point.high)));
       const below = several.map((point) => at(x.place(point.x), y.place(point.low))).reverse();
       plot.append(make("path", { class: "band", d: `M${[...above, ...below].join("L")}Z`, fill: color, opacity: 0.13 }));
@@ -130,7 +134,7 @@ normlab.chart = (() => {
       plot.append(make("path", { class: "raw", d: `M${raw.join("L")}`, fill: "none", stroke: color, opacity: 0.3 }));
     }
     const stroke = { stroke: color, "stroke-width": 1.8, "stroke-dasharray": look.dashes, "stroke-linejoin": "round" };
-    plot.append(make("path", { class: "line", d: `M${places.join("L")}`, fill: "none", ...stroke }));
+    if (joined) plot.append(make("path", { class: "line", d: `M${places.join("L")}`, fill: "none", ...stroke }));
     for (const place of marked ? places : []) {
       plot.append(make("path", { d: MARKS[look.mark], transform: `translate(${place})`, fill: color }));
     }
@@ -244,6 +248,7 @@ normlab.chart = (() => {
     const head = several ? 22 : 8;
     const xs = values.map((value) => value.x);
     const given = panel.ticks;
+    const write = panel.names ? (tick) => panel.names[given.indexOf(tick)] : whole;
     const y = upright(height);
     const tall = Math.ceil(facets.length / columns) * (head + height + BELOW);
     const wide = gutter + columns * (width + GAP) - GAP + RIGHT;
@@ -255,15 +260,15 @@ normlab.chart = (() => {
       const here = values.filter((value) => value.facet === facet);
       const reach = given ? xs : here.map((value) => value.x); // runs of one facet may train for longer
       const [from, to] = range ?? [given ? Math.min(...xs) : 0, Math.max(...reach)];
-      const x = scale(from, to, { log: panel.log.x, ticks: given, count: 4, pad: given ? 10 : 0 }, 0, width);
+      const x = scale(from, to, { log: panel.log.x, ticks: given, count: 4, pad: panel.names ? width / (2 * given.length) : given ? 10 : 0 }, 0, width);
       if (several) plot.append(words(facet || "\u2013", { y: -8, "font-size": 12, fill: "var(--ink)" }));
       const clip = `${panel.id}-clip-${number}`;
       const drawn = make("g", range ? { "clip-path": `url(#${clip})` } : {});
       plot.append(make("clipPath", { id: clip }, make("rect", { width, height })));
-      axes(plot, { x, y, width, height, across: panel.across, unit: panel.unit, edge, write: whole, first: number % columns === 0 });
+      axes(plot, { x, y, width, height, across: panel.across, unit: panel.unit, edge, write, first: number % columns === 0 });
       const lines = new Map();
       for (const value of here.filter(({ n }) => n)) lines.set(value.row, [...(lines.get(value.row) ?? []), value]);
-      for (const [row, points] of lines) drawLine(drawn, points, looks.get(row), { x, y, marked: panel.marked });
+      for (const [row, points] of lines) drawLine(drawn, points, looks.get(row), { x, y, marked: panel.marked, joined: panel.joined });
       drawEnds(drawn, here.filter(({ n }) => !n), looks, { x, y });
       plot.append(drawn);
       svg.append(plot);

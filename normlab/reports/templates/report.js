@@ -101,7 +101,7 @@
   const tip = (panel, value, more) => [
     ["setting", value.row],
     ["at", value.at],
-    [panel.across, value.x.toLocaleString("en")],
+    ...(panel.names ? [] : [[panel.across, value.x.toLocaleString("en")]]),
     ...(value.n ? [["mean", exact(value.mean)]] : [["diverged", `seed ${value.seed}`]]),
     ...more,
     ...(value.n > 1 ? [["lowest", exact(value.low)], ["highest", exact(value.high)]] : []),

@@ -1,0 +1,229 @@
+"""The answer of a table in a sentence: how each row's main score compares with the baseline's.
+
+It says what the table's numbers say: a row is above or below the baseline only where the 95 %
+interval of the difference leaves out zero; one seed gives the bare difference, and the sentence
+says that it is one seed. Nothing is said of rows that did not clearly learn.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+from typing import NamedTuple
+
+from normlab.metrics.spread import at_baseline
+from normlab.reports.headings import heading, unit
+from normlab.reports.sweep import Axis, axes_of, values_at
+from normlab.reports.table import Row, Table, figure
+
+_COUNTS = (
+    *("no", "one", "two", "three", "four", "five", "six"),
+    *("seven", "eight", "nine", "ten", "eleven", "twelve"),
+)
+_MOST_ROWS = 4
+_MOST_PARTS = 5
+BELOW, ABOVE, OPEN, UNTRAINED, DIVERGED, UNKNOWN = (
+    *("below", "above", "not clearly different"),
+    *("not compared (near the untrained baseline)", "with diverged seeds", "not compared"),
+)
+"""What can be said of a row at a point."""
+
+
+class Finding(NamedTuple):
+    """What a row's difference from the baseline says at a point; `gap` is None if there is none."""
+
+    point: str
+    kind: str
+    gap: float | None = None
+    interval: tuple[float, float] | None = None
+
+
+def answer(table: Table, baseline: str) -> str:
+    """Return a sentence on a table's first score; "" if no two rows or points can be compared."""
+    column = main_score(table)
+    if column is None:
+        return ""
+    rows = [row for row in table.rows if row.entries[column].scores]
+    words = _Words.of(table, baseline, column)
+    if all(_untrained(row, column) for row in rows):
+        why = f"nothing is clearly better than the untrained baseline in {heading(column)}"
+        return _sentence([f"{why}, so differences say nothing about norms"], rows, column)
+    others = [*dict.fromkeys(row.name for row in table.rows if row.name != baseline)]
+    if not others:
+        return _sentence(words.of_one_row(rows), rows, column)
+    bases = {row.point: row for row in table.rows if row.name == baseline}
+    said: list[str] = []
+    for name in others[:_MOST_ROWS]:
+        own = [row for row in table.rows if row.name == name]
+        found = [_finding(row, bases.get(row.point), column) for row in own]
+        if any(each.kind != UNKNOWN for each in found):
+            said.append(words.of_row(name, found))
+    if said and (more := len(others) - _MOST_ROWS) > 0:
+        said.append(f"{_count(more)} more {'row is' if more == 1 else 'rows are'} in the table")
+    if said and not words.axes:
+        said[0] = f"in {words.score}, {said[0]}"
+    return _sentence(said, rows, column)
+
+
+def main_score(table: Table) -> str | None:
+    """Return the first column that is a score of some row; None if there is none."""
+    columns = (name for name in table.columns if not name.startswith("stability/"))
+    return next((c for c in columns if any(row.entries[c].scores for row in table.rows)), None)
+
+
+def _untrained(row: Row, column: str) -> bool:
+    """Return whether a row's score is not clearly better than the untrained baseline."""
+    ended = [record for record in row.records if record.finished]
+    return bool(ended) and at_baseline(ended, column) is not None
+
+
+def _finding(row: Row, base: Row | None, column: str) -> Finding:
+    """Return what the difference between a row and the baseline at its point says."""
+    if "diverged" in row.outcome:
+        return Finding(row.point, DIVERGED)
+    if base is None or not row.records or not base.records:
+        return Finding(row.point, UNKNOWN)
+    if _untrained(row, column) or _untrained(base, column):
+        return Finding(row.point, UNTRAINED)
+    entry = row.entries[column]
+    if (gap := entry.difference) is not None:
+        kind = ABOVE if gap.low > 0 else BELOW if gap.high < 0 else OPEN
+        return Finding(row.point, kind, gap.mean, (gap.low, gap.high))
+    if entry.bare is None:
+        return Finding(row.point, UNKNOWN)
+    kind = ABOVE if entry.bare > 0 else BELOW if entry.bare < 0 else OPEN
+    return Finding(row.point, kind, entry.bare)
+
+
+# Words --------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class _Words:
+    """Says findings on one score of a table in words.
+
+    `axes` are those with several values, `keys` all keys of the points; `falls`: lower is better.
+    """
+
+    baseline: str
+    column: str
+    axes: Sequence[Axis]
+    keys: Sequence[str]
+    falls: bool
+
+    @classmethod
+    def of(cls, table: Table, baseline: str, column: str) -> "_Words":
+        scores = [score for row in table.rows for score in row.entries[column].scores.values()]
+        falls = not any(score.higher_is_better for score in scores)
+        return cls(baseline, column, axes_of(table), table.axes, falls)
+
+    @property
+    def score(self) -> str:
+        """Return the score's name, and that lower is better if so."""
+        return heading(self.column) + (" (lower is better)" if self.falls else "")
+
+    def of_row(self, name: str, found: Sequence[Finding]) -> str:
+        """Return what the findings of a row say, by value of the axis or as counts."""
+        parts = [[*own] for _, own in groupby(found, key=lambda each: each.kind)]
+        if len(self.axes) == 1 and not self.axes[0].numeric:
+            parts = [[each] for each in found]
+        if len(self.axes) > 1 or len(parts) > _MOST_PARTS:
+            return self._counted(name, found)
+        said: list[str] = []
+        subject, whom = name, self.baseline
+        for part in parts:
+            what = self._said(part, whom)
+            if part[0].kind in (ABOVE, BELOW, OPEN):
+                whom = ""  # the baseline is named once
+            where = self._where([each.point for each in part], first=not said)
+            verb = "has" if part[0].kind == DIVERGED else "is"
+            again = said and verb == "is" and parts[0][0].kind != DIVERGED
+            said.append(where + (what if again else f"{subject} {verb} {what}"))
+            subject = "it"
+        return ", ".join(said)
+
+    def _said(self, part: Sequence[Finding], whom: str) -> str:
+        """Return what is said of neighbouring points with the same kind of finding."""
+        kind = part[0].kind
+        within = f" in {self.score}" if whom and self.axes and not unit(self.column) else ""
+        if kind in (ABOVE, BELOW):
+            return f"{self._sizes(part)} {kind} {whom}".rstrip() + within
+        if kind == DIVERGED:
+            return "seeds that diverged"
+        if kind != OPEN:
+            return kind
+        than = f" from {whom}" if whom else ""
+        return kind + than + within + (self._interval(part[0]) if len(part) == 1 else "")
+
+    def _where(self, points: Sequence[str], *, first: bool) -> str:
+        """Return `at batch size 8 `, then for later points `at 32 to 128 `; "" without an axis."""
+        if len(self.axes) != 1:
+            return ""
+        (axis,) = self.axes
+        values = [values_at(point, self.keys)[axis.key] for point in points]
+        span = " to ".join(_thousands(value) for value in dict.fromkeys((values[0], values[-1])))
+        preposition = "at" if axis.numeric else "with"
+        return f"{preposition} {f'{axis.name} ' if first else ''}{span} "
+
+    def _counted(self, name: str, found: Sequence[Finding]) -> str:
+        """Return at how many points a row is below, above and not clearly different."""
+        said: list[str] = []
+        for kind in dict.fromkeys(each.kind for each in found):
+            own = [each for each in found if each.kind == kind]
+            size = f" (by {self._sizes(own)})" if kind in (ABOVE, BELOW) else ""
+            what = "has seeds that diverged" if kind == DIVERGED else f"is {kind}"
+            said.append(f"{what}{size} at {_count(len(own))}")
+        points = f"of {_count(len(found))} points, {name}"
+        return f"{points} {', '.join(said)}, compared with {self.baseline} in {self.score}"
+
+    def of_one_row(self, rows: Sequence[Row]) -> list[str]:
+        """Return at which point the only row is best and worst."""
+        means = {row.point: own.mean for row in rows if (own := row.entries[self.column].summary)}
+        if len(self.axes) != 1 or len(means) < 2:
+            return []
+        ordered = sorted(means, key=lambda point: means[point], reverse=not self.falls)
+        best, worst = (
+            f"{self._where([point], first=True)}({figure(means[point], self.column)})"
+            for point in (ordered[0], ordered[-1])
+        )
+        return [f"the {heading(self.column)} of {rows[0].name} is best {best} and worst {worst}"]
+
+    def _size(self, gap: float) -> str:
+        """Return the size of a difference: one digit of BLEU or chrF, if that is not zero."""
+        text = f"{abs(gap):.1f}" if unit(self.column) else figure(abs(gap), self.column)
+        return figure(abs(gap), self.column) if float(text.replace(",", "")) == 0 else text
+
+    def _sizes(self, findings: Iterable[Finding]) -> str:
+        """Return the sizes of differences, with their unit: `2.0 BLEU`, `1.2 to 2.0 BLEU`."""
+        sizes = sorted(abs(each.gap) for each in findings if each.gap is not None)
+        ends = dict.fromkeys(self._size(size) for size in (sizes[0], sizes[-1]))
+        return f"{' to '.join(ends)} {unit(self.column) if self.axes else ''}".strip()
+
+    def _interval(self, found: Finding) -> str:
+        """Return a difference with its interval, in brackets: ` (+0.7 [-0.1, +1.5])`."""
+        if found.gap is None:
+            return ""
+        ends = (found.gap, *(found.interval or ()))
+        gap, *bounds = (f"{'-' if x < 0 else '+'}{self._size(x)}" for x in ends)
+        return f" ({gap} [{', '.join(bounds)}])" if bounds else f" ({gap})"
+
+
+def _thousands(value: str) -> str:
+    """Return a whole number with commas: 4,096."""
+    return f"{int(value):,}" if value.isdecimal() else value
+
+
+def _sentence(said: Sequence[str], rows: Sequence[Row], column: str) -> str:
+    """Join the parts of an answer, with the number of seeds; "" without parts."""
+    if not said:
+        return ""
+    counts = sorted({len(row.entries[column].scores) for row in rows})
+    seeds = " to ".join(map(_count, dict.fromkeys((counts[0], counts[-1]))))
+    end = f"{seeds} seed{'' if counts == [1] else 's'}"
+    if counts == [1]:
+        end += ", so another seed may say otherwise"
+    text = "; ".join([*said, end])
+    return f"{text[0].upper()}{text[1:]}."
+
+
+def _count(number: int) -> str:
+    return _COUNTS[number] if number < len(_COUNTS) else f"{number:,}"

@@ -1,0 +1,51 @@
+"""Names of scores and of swept settings as a reader would say them: `BLEU`, `batch size`."""
+
+_SCORES = {
+    **{"bleu": "BLEU", "bleu_tok": "tokenized BLEU", "chrf": "chrF", "nll": "NLL"},
+    **{"mlm_loss": "masked-word loss", "nsp_loss": "sentence-pair loss"},
+    **{"mlm_accuracy": "masked-word accuracy", "nsp_accuracy": "sentence-pair accuracy"},
+    "mlm_accuracy_top5": "masked-word accuracy (top 5)",
+    **{"tid": "TID", "mean": "mean", "var": "variance"},
+}
+_UNITS = ("BLEU", "tokenized BLEU", "chrF")
+"""Scores whose name is also the unit of a difference: 2.0 BLEU."""
+_ALWAYS_NAMED = ("loss", "accuracy", "perplexity", "NLL")
+"""Scores that are called `test loss`, as there is a loss in training and validation too."""
+_SETTINGS = {
+    **{"batch_size": "batch size", "max_tokens": "tokens per batch", "optim.lr": "learning rate"},
+    **{"model.depth": "depth", "model.dim": "width", "model.dropout": "dropout"},
+    **{"schedule.warmup": "warm-up steps", "budget.steps": "steps", "budget.tokens": "tokens"},
+    **{"budget.epochs": "epochs", "task.label_smoothing": "label smoothing"},
+}
+
+
+def heading(score: str) -> str:
+    """Return the name of a score: `BLEU`, `test loss`, `validation chrF`, `TID (mean)`."""
+    split, *conditions, name = score.split("/")
+    if split == "stability":
+        probe, *rest = (*conditions, name)
+        inside = f" ({' '.join(map(_name, rest))})" if rest else ""
+        return f"{_name(probe)}{inside}"
+    if conditions[:1] in (["steps_to"], ["tokens_to"]):
+        target, _, value = name.rpartition("_")
+        return f"{conditions[0].replace('_', ' ')} {_name(target)} {value}"
+    split = {"valid": "validation"}.get(split, split.replace("_", " "))
+    said = _name(name)
+    if split != "test" or said in _ALWAYS_NAMED:
+        said = f"{split} {said}"
+    return ", ".join([said, *(each.replace("_", " ") for each in conditions)])
+
+
+def _name(word: str) -> str:
+    return _SCORES.get(word, word.replace("_", " "))
+
+
+def unit(score: str) -> str:
+    """Return the unit of a difference in a score, such as `BLEU`; "" if it has no name."""
+    name = _name(score.rpartition("/")[2])
+    return name if name in _UNITS else ""
+
+
+def setting(key: str) -> str:
+    """Return the name of a config key: `batch size`, `learning rate`, or the key itself."""
+    return _SETTINGS.get(key, key)

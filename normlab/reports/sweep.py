@@ -1,0 +1,122 @@
+"""Scores over what a sweep varies: its axes, and a chart of each score over each axis.
+
+A line is a row, such as a norm; other axes become facets, a small grid of plots. Values that are
+words, such as placements, are positions without a line between them.
+"""
+
+import math
+import re
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from normlab.reports.comparison import grouped
+from normlab.reports.headings import heading, setting
+from normlab.reports.panels import Panel, Series
+from normlab.reports.table import Row, Table
+
+_NUMBER = re.compile(r"-?[\d.]+(e-?\d+)?")
+_LOGARITHMIC = ("batch_size", "max_tokens", "optim.lr", "budget.tokens", "budget.steps")
+"""Axes on which values are usually multiplied, whatever their range."""
+_UNITS = {"batch_size": " (sequences)", "model.depth": " (layers per stack)"}
+_APART = 0.08  # distance of two rows at a word, in distances of words
+NOT_DRAWN = ("task",)
+"""Axes over which scores are not drawn: a BLEU and an accuracy share no scale."""
+
+
+class Axis(NamedTuple):
+    """A setting that a sweep varies, and its values as words, in order."""
+
+    key: str
+    values: tuple[str, ...]
+
+    @property
+    def numeric(self) -> bool:
+        return all(_NUMBER.fullmatch(value) for value in self.values)
+
+    @property
+    def name(self) -> str:
+        return setting(self.key)
+
+    def position(self, value: str) -> float:
+        """Return the place of a value on the axis: the number, or the index of a word."""
+        return float(value) if self.numeric else float(self.values.index(value))
+
+
+def values_at(point: str, keys: Sequence[str]) -> dict[str, str]:
+    """Return the value of each axis at a point such as `batch_size=8 placement=pre`."""
+    if not keys or not point:
+        return {}
+    parts = re.split(rf"(?:^| )({'|'.join(map(re.escape, keys))})=", point)[1:]
+    return dict(zip(parts[::2], parts[1::2], strict=True))
+
+
+def axes_of(table: Table) -> list[Axis]:
+    """Return the axes with several values in a table: numbers first, then those with more values.
+
+    The first one is the axis of the answer.
+    """
+    points = dict.fromkeys(row.point for row in table.rows)
+    found: list[Axis] = []
+    for key in table.axes:
+        values = dict.fromkeys(values_at(point, table.axes).get(key) for point in points)
+        if None not in values and len(values) > 1:
+            found.append(Axis(key, tuple(str(value) for value in values)))
+    order = [n if axis.numeric else n + len(found) for n, axis in enumerate(found)]
+    return sorted(
+        found, key=lambda axis: (not axis.numeric, -len(axis.values), order[found.index(axis)])
+    )
+
+
+def by_axis(table: Table) -> dict[Axis, list[Panel]]:
+    """Return the charts of the table's scores over each axis, without those that would be empty."""
+    found: dict[Axis, list[Panel]] = {}
+    for axis in axes_of(table):
+        if axis.key not in NOT_DRAWN:
+            panels = (_over_axis(axis, table, column) for column in table.columns)
+            if drawn := [panel for panel in panels if panel.series]:
+                found[axis] = drawn
+    return found
+
+
+def _over_axis(axis: Axis, table: Table, column: str) -> Panel:
+    """Return the chart of a score over an axis: a line per row, a facet per other grid point."""
+    names = [*dict.fromkeys(row.name for row in table.rows)]
+    found: list[tuple[tuple[str, str], tuple[float, str, float, float, float, int]]] = []
+    for row in table.rows:
+        if (place := _place(row, axis, table.axes)) is None:
+            continue
+        entry, (x, facet) = row.entries[column], place
+        values = entry.values
+        if entry.summary is None or not all(map(math.isfinite, values)):
+            continue
+        if not axis.numeric:  # rows at one word are drawn next to each other
+            x += _APART * (names.index(row.name) - (len(names) - 1) / 2)
+        found.append(
+            (
+                (row.name, facet),
+                (x, row.point, entry.summary.mean, min(values), max(values), entry.summary.n),
+            )
+        )
+    made: list[Series] = []
+    for (row, facet), points in grouped(found).items():
+        x, at, mean, low, high, n = zip(*sorted(points), strict=True)
+        made.append(Series(row, facet, at, x, mean, low, high, n))
+    ticks = tuple(sorted({axis.position(value) for value in axis.values}))
+    return Panel(
+        *(column, heading(column), heading(column), tuple(made)),
+        across=axis.name + _UNITS.get(axis.key, ""),
+        ticks=ticks,
+        tick_names=() if axis.numeric else axis.values,
+        log_from=None,
+        log_across=axis.key in _LOGARITHMIC and min(ticks) > 0,
+        joined=axis.numeric,
+    )
+
+
+def _place(row: Row, axis: Axis, keys: Sequence[str]) -> tuple[float, str] | None:
+    """Return a row's place on an axis, and its facet: its values on the other axes."""
+    at = values_at(row.point, keys)
+    if axis.key not in at:
+        return None
+    others = [f"{setting(key)} {value}" for key, value in at.items() if key != axis.key]
+    return axis.position(at[axis.key]), ", ".join(others)
