@@ -16,7 +16,8 @@ from normlab.documents.article import Article, Table
 from normlab.documents.evidence import Results
 from normlab.documents.language import Language
 from normlab.records.labels import in_markdown, in_prose, one_line
-from normlab.reports.latex import escaped, pipes
+from normlab.reports.latex import escaped
+from normlab.reports.table import pipes
 
 _GAP = 2
 _NAME = 18  # columns for the rows' names, at most
