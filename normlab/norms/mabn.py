@@ -52,6 +52,8 @@ class MovingAverageBatchNorm(GradientNorm):
     center_weights: bool = False
     squares: Tensor = field(init=False)
     gradient_moments: Tensor = field(init=False)
+    slot: Bool[Tensor, "K 1"] = field(init=False)  # of the next batch
+    full: Bool[Tensor, ""] = field(init=False)
     last: Entry = field(init=False)  # the entry of the latest batch
 
     def __post_init__(self) -> None:
@@ -59,6 +61,8 @@ class MovingAverageBatchNorm(GradientNorm):
         self.ramps += (Ramp("correction", self.correction_share, self.correction_steps),)
         self.register_buffer("squares", torch.zeros(self.window, self.dim))
         self.register_buffer("gradient_moments", torch.zeros(self.window, self.dim))
+        self.register_buffer("slot", Window(self.squares).slot(self.updates), persistent=False)
+        self.register_buffer("full", Window(self.squares).full(self.updates), persistent=False)
 
     def last_steps(self, total: int | None) -> dict[str, int]:
         warmup, correction = super().last_steps(total).values()
@@ -69,9 +73,9 @@ class MovingAverageBatchNorm(GradientNorm):
         with torch.no_grad():
             entry = self.entry(var.flatten(0, -2))
             r = self.correction(entry).view_as(mean).to(x)
-            fixed, share = self.multiple(entry)
         z = self.formula(x, mean, entry.square.view_as(mean).to(x))
         if torch.is_grad_enabled():
+            fixed, share = self.multiple(entry)
             z = self.project(z, fixed=spread(fixed, mean).to(x), share=spread(share, mean).to(x))
         return self.corrected(z, r)
 
@@ -81,12 +85,10 @@ class MovingAverageBatchNorm(GradientNorm):
 
     def entry(self, newest: Rows) -> Entry:
         """Return the entry of the next batch, given its mean square."""
-        window = Window(self.squares)
-        slot = window.slot(self.updates)
-        full = window.full(self.updates)
+        slot, full = self.slot, self.full
         if during(self, "warmup"):
             full = torch.zeros_like(full)
-        windows = window.with_newest(newest, slot)
+        windows = Window(self.squares).with_newest(newest, slot)
         outlier = self.outliers(windows)
         by_window = torch.where(full, self.average(windows).to(newest), newest)
         square = torch.where(outlier, newest, by_window)
@@ -111,8 +113,18 @@ class MovingAverageBatchNorm(GradientNorm):
     def update(self, found: Moments, first: int = 0) -> None:
         self.last = entry = self.entry(self.entering(found.count, found.var))
         self.updates.add_(1)
+        self.turn()
         self.squares.copy_(torch.where(entry.slot, entry.stored, self.squares))
         self.running_square.lerp_(self.entering(found.count, entry.square), self.momentum)
+
+    def turn(self) -> None:
+        """Point at the windows' row for the next batch."""
+        window = Window(self.squares)
+        self.slot, self.full = window.slot(self.updates), window.full(self.updates)
+
+    def set_extra_state(self, state: Tensor) -> None:
+        super().set_extra_state(state)
+        self.turn()
 
     def multiple(self, entry: Entry) -> tuple[Rows, Tensor]:
         """Return `fixed` and `share`: the multiple of z to subtract is `fixed + share mean(dz z)`.
