@@ -31,6 +31,7 @@ from normlab.inspect.subject import (
     with_padding,
 )
 from normlab.norms.batch import BatchNorm
+from normlab.norms.fast import FAST
 from normlab.norms.layer import TokenNorm
 from normlab.norms.model_norms import recalibrated
 from normlab.norms.ramp import Clock
@@ -207,6 +208,13 @@ def formula(norm: BareNorm) -> str | Finding:
         return Finding.none("it has no `formula`")
     x = norm.values(4, 6)
     plain = _in_both_modes(norm, x)
+    if kind in FAST:
+        agree = map(torch.allclose, plain, _in_both_modes(norm, x, ""))
+        must(
+            all(agree),
+            f"the kernel of {kind.__name__} in normlab/norms/fast.py computes another formula: "
+            "remove `fast.kernel_of` below the class, or change the kernel, too",
+        )
     if issubclass(kind, RunningNorm) and kind.same_in_training:
         same = torch.allclose(*plain, rtol=1e-9, atol=1e-9)
         must(
@@ -223,8 +231,12 @@ def formula(norm: BareNorm) -> str | Finding:
     return "the formula is what runs in training and in eval"
 
 
-def _in_both_modes(norm: BareNorm, x: Tensor, doubled: str = "") -> tuple[Tensor, Tensor]:
-    """Return a batch's output in training, then in eval; a method may return twice its value."""
+def _in_both_modes(norm: BareNorm, x: Tensor, doubled: str | None = None) -> tuple[Tensor, Tensor]:
+    """Return a batch's output in training, then in eval.
+
+    A method may be `doubled`: it returns twice its value. A name of "" doubles none, but computes
+    without the class's kernel, as a subclass does.
+    """
     own = norm.new()
     if own.ramps:
         own.begin_step(Clock(STEPS, STEPS))  # the last step of a run
@@ -232,9 +244,9 @@ def _in_both_modes(norm: BareNorm, x: Tensor, doubled: str = "") -> tuple[Tensor
         own.momentum = 1.0
     if isinstance(own, BatchNorm):
         own.unbiased = False  # a batch is normalized by its biased variance
-    if doubled:
-        kind, method = type(own), getattr(type(own), doubled)
-        twice = {doubled: lambda self, *given: 2 * method(self, *given)}
+    if doubled is not None:
+        kind, method = type(own), getattr(type(own), doubled, None)
+        twice = {doubled: lambda self, *given: 2 * method(self, *given)} if method else {}
         cast("Any", own).__class__ = type(kind.__name__, (kind,), twice)
     with torch.no_grad():
         return call(own, x), call(own.eval(), x)

@@ -25,6 +25,10 @@ from normlab.train.runtime import Runtime
 from normlab.train.schedule import Schedule
 from normlab.train.sinks import Sink, SinkGroup
 
+_GRAPHS = 64
+"""Graphs of the code of blocks: for encoder and decoder, source and target with or without padding,
+training and eval, each phase of the norms. Beyond torch's limit of 8, blocks are not compiled."""
+
 
 def check_nodes(config: Mapping[str, Any]) -> None:
     """Raise UserError if a node of a plain config cannot be built; builds nothing."""
@@ -176,5 +180,8 @@ def make_fast(model: nn.Module) -> None:
         raise UserError(
             f"observe.fast=true: {type(model).__name__} has no blocks to compile; leave it out"
         )
+    from torch._dynamo import config  # takes a second
+
+    config.recompile_limit = _GRAPHS
     for block in blocks:
         block.compile(dynamic=True)

@@ -12,6 +12,8 @@ from normlab.inspect.contract import examine
 from normlab.inspect.question import questions
 from normlab.inspect.subject import BareNorm
 from normlab.norms.base import Norm
+from normlab.norms.batch import BatchNorm
+from normlab.norms.layer import LayerNorm
 from normlab.norms.make import make_norm
 from normlab.norms.moments import Axis, widen
 from normlab.norms.running import RunningNorm
@@ -174,3 +176,11 @@ def test_a_formula_that_is_used_only_half_is_found(kind, told):
 
     found = dict(examine(BareNorm(build)))
     assert found["formula"].holds is False and told in found["formula"].answer
+
+
+@pytest.mark.parametrize(("option", "kind"), [("bn", BatchNorm), ("ln", LayerNorm)])
+def test_a_kernel_that_computes_another_formula_is_found(option, kind, monkeypatch):
+    formula = kind.formula
+    monkeypatch.setattr(kind, "formula", lambda self, *given: 2 * formula(self, *given))
+    found = dict(examine(BareNorm(lambda dim: make_norm(option, dim))))
+    assert found["formula"].holds is False and "fast.kernel_of" in found["formula"].answer

@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+import torch._dynamo
 from torch import nn
 
 from normlab.inspect import leaks
@@ -31,7 +32,9 @@ def test_the_fast_path_compiles_each_block(overrides, number, monkeypatch):
     compiled = []
     monkeypatch.setattr(nn.Module, "compile", lambda self, **_: compiled.append(self))
     subject = about(*overrides)
-    make_fast(subject.model)
+    with torch._dynamo.config.patch(recompile_limit=8):
+        make_fast(subject.model)
+        assert torch._dynamo.config.recompile_limit >= 2 * 4 * 3 + 6, "padding, phases, eval"
     assert len(set(compiled)) == len(compiled) == number
 
 
