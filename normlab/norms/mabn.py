@@ -113,18 +113,13 @@ class MovingAverageBatchNorm(GradientNorm):
     def update(self, found: Moments, first: int = 0) -> None:
         self.last = entry = self.entry(self.entering(found.count, found.var))
         self.updates.add_(1)
-        self.turn()
+        turn(self)
         self.squares.copy_(torch.where(entry.slot, entry.stored, self.squares))
         self.running_square.lerp_(self.entering(found.count, entry.square), self.momentum)
 
-    def turn(self) -> None:
-        """Point at the windows' row for the next batch."""
-        window = Window(self.squares)
-        self.slot, self.full = window.slot(self.updates), window.full(self.updates)
-
     def set_extra_state(self, state: Tensor) -> None:
         super().set_extra_state(state)
-        self.turn()
+        turn(self)
 
     def multiple(self, entry: Entry) -> tuple[Rows, Tensor]:
         """Return `fixed` and `share`: the multiple of z to subtract is `fixed + share mean(dz z)`.
@@ -136,6 +131,12 @@ class MovingAverageBatchNorm(GradientNorm):
     def enter_gradient(self, moment: Tensor, counts: Tensor) -> None:
         enters = self.last.slot & counts
         self.gradient_moments.copy_(torch.where(enters, moment, self.gradient_moments))
+
+
+def turn(norm: MovingAverageBatchNorm) -> None:
+    """Point at the windows' row for the next batch."""
+    window = Window(norm.squares)
+    norm.slot, norm.full = window.slot(norm.updates), window.full(norm.updates)
 
 
 def spread(rows: Float[Tensor, "_ C"], like: Float[Tensor, "*groups D"]) -> Tensor:

@@ -194,7 +194,7 @@ class RunningNorm(BatchStatistics):
         """Pool the groups' moments; pass them to watchers and to the table rows from `first` on."""
         found = self.pool.whole(groups)
         if self.watchers:
-            self.show(found, first)
+            show(self.watchers, found, first)
         if self.regime == "train":
             self.seen, self.seen_from = partial(Moments, *found), first
             waits = self.once_an_update or (self.by_position and self.pool.rows == 1)
@@ -202,12 +202,6 @@ class RunningNorm(BatchStatistics):
                 self.pending.arrived.append(found)
             else:
                 self.update(found, first)
-
-    @uncompiled
-    def show(self, found: Moments, first: int) -> None:
-        """Pass a batch's moments to watchers."""
-        for watcher in self.watchers:
-            watcher(found, first)
 
     def commit(self) -> None:
         """End an update: enter the moments that have waited."""
@@ -244,6 +238,13 @@ class RunningNorm(BatchStatistics):
         step, total, updates = (int(number) for number in state.tolist())
         self.begin_step(Clock(step, None if total < 0 else total))
         self.updates.fill_(updates)
+
+
+@uncompiled
+def show(watchers: list[Callable[[Moments, int], None]], found: Moments, first: int) -> None:
+    """Pass a batch's moments to watchers."""
+    for watcher in watchers:
+        watcher(found, first)
 
 
 def require_tokens(norm: RunningNorm, known: int | None) -> None:
