@@ -75,7 +75,8 @@ def memory() -> list[Evidence]:
     """How many values does batch norm store with one row per position, or one row for all?"""
 
     def size(name: str, **values: Any) -> int:
-        return sum(buffer.numel() for _, buffer in new_norm(name, **values).named_buffers())
+        buffers = new_norm(name, **values).buffers()
+        return sum(buffer.numel() for buffer in buffers if buffer.dim())  # not the count of updates
 
     sizes = {count: size("bn_position", num_positions=count) for count in (64, 128, 256)}
     one = size("bn")
