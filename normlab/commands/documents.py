@@ -22,7 +22,7 @@ _EXAMPLES = """examples:
   normlab documents 1 --table translation    one of them
   normlab documents 1 --table summary --zh --notes   in the article's Chinese
   normlab documents 1 --latex --notes        for a paper
-  normlab documents --html                   all, sentence by sentence, in a browser
+  normlab documents --html                   every sentence, in a browser
   normlab documents 1 --table translation --run scale=smoke
 
 Each cell has the article's words and, under them, what was measured: a mean

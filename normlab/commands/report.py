@@ -24,7 +24,7 @@ _EXAMPLES = """examples:
   normlab report                    a page of all runs: report/report.html
   normlab report runs/toy-ln-* runs/toy-bn-* --baseline ln --out paper
   normlab report --watch            rewrite it while runs train
-  normlab report --figures pdf      also figures: report/bleu_by_batch_size.pdf, ...
+  normlab report --figures pdf      figures, too: report/bleu_by_norm.pdf, ...
 
 RUN is a run folder, a folder of runs (such as that of a sweep) or a
 record.json. The page is one file that opens offline: the answer in a sentence,
