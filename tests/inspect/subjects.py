@@ -65,7 +65,12 @@ def _state(about: Subject) -> list[object]:
     modules, norms = [*about.model.modules()], running_norms(about.model)
     return [
         [
-            (m.training, set(vars(m)) - {"clock"}, len(m._forward_hooks), len(m._forward_pre_hooks))
+            (
+                m.training,
+                set(vars(m)) - {"clock", "phases"},
+                len(m._forward_hooks),
+                len(m._forward_pre_hooks),
+            )
             for m in modules
         ],
         [(p.requires_grad, p.grad) for p in about.model.parameters()],

@@ -39,6 +39,9 @@ def test_every_chart_is_drawn(visit):
     page = visit()
     figures = page.locator("figure.chart")
     assert figures.count() == 7
+    assert sum(figure.is_visible() for figure in figures.all()) <= 4, "the others are folded"
+    for folded in page.locator("details:has(figure.chart)").all():
+        folded.locator("summary").first.press("Enter")
     for n in range(figures.count()):
         figure = drawn(page, f"#{figures.nth(n).get_attribute('id')}")
         assert figure.locator("path.line").count() >= 3
@@ -222,7 +225,7 @@ def test_notes_are_folded_and_a_hint_says_what_is_beyond_the_edge(visit):
     page.locator("#runs .hint", has_text="scroll sideways").wait_for()
     page.locator("#results .hint").wait_for(state="hidden")  # the table of results fits
     page = visit(390)
-    hint, box = page.locator("#results .hint"), page.locator("#results .scroll")
+    hint, box = page.locator("#results .hint"), page.get_by_role("region", name="Table of results")
     page.locator("#results .hint", has_text="more column").wait_for()
     box.evaluate("box => box.scrollTo(box.scrollWidth, 0)")
     pytest.importorskip("playwright.sync_api").expect(hint).to_have_text("")

@@ -17,7 +17,9 @@ from normlab.tasks.translation import Translation
 from normlab.train.run import Run
 from tests.tiny_runs import tiny
 
-INTERFACE = "Tokens UserError compose explain inspect load_records load_run make_norm swap train"
+INTERFACE = (
+    "Tokens UserError compose explain fold_norms inspect load_records load_run make_norm swap train"
+)
 
 
 def test_every_public_name_is_found():
