@@ -93,7 +93,7 @@ defaults:
   - override /model@_global_.model: resnet8
   - override /optim@_global_.optim: sgd
   - _self_
-_target_: normlab.tasks.images.Classification
+_target_: normlab.tasks.images.ImageClassification
 source: {_target_: stripes.Stripes, valid_size: 20}
 augmentation: {_target_: normlab.data.images.Augmentation, shift: 0, flip: false}
 label_smoothing: 0.0

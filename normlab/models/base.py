@@ -76,6 +76,15 @@ class Image(Spec):
     classes: int
 
 
+@dataclass(frozen=True)
+class Features(Spec):
+    """Rows of `count` measurements, for classification."""
+
+    needs: ClassVar[str] = "a model for rows of features, such as model=mlp"
+    count: int
+    classes: int
+
+
 @dataclass(frozen=True, kw_only=True)
 class ModelArchitecture(ABC):
     """Sizes and options of a model.

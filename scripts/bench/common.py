@@ -11,7 +11,7 @@ from normlab.config.compose import compose, to_dict
 from normlab.errors import UserError
 from normlab.records.files import atomic_write
 from normlab.tasks.base import Task
-from normlab.tasks.images import Classification
+from normlab.tasks.images import ImageClassification
 from normlab.tasks.translation import Translation
 from normlab.train.build import build_task
 from normlab.train.runtime import Runtime
@@ -72,7 +72,7 @@ def bench_task(config: Mapping[str, Any], *, pairs: int | None = None) -> Task:
         assert isinstance(task, Translation)
         task.corpus = SyntheticCorpus() if pairs is None else SyntheticCorpus(pairs=pairs)
     if config["choices"]["task"] == "noise":
-        assert isinstance(task, Classification)
+        assert isinstance(task, ImageClassification)
         task.source = SyntheticImages()
     return task
 

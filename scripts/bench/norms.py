@@ -26,7 +26,7 @@ from normlab.errors import UserError
 from normlab.models.folding import fold
 from normlab.norms.base import Norm
 from normlab.norms.running import running_norms
-from normlab.tasks.images import Classification, ImageBatch
+from normlab.tasks.images import ImageBatch, ImageClassification
 from normlab.tasks.translation import Translation, TranslationBatch
 from normlab.train.build import build_model, make_fast
 from normlab.train.runtime import Runtime
@@ -89,12 +89,12 @@ def plan(
     """
     first = next(iter(configs.values()))
     task = bench_task(first)
-    if not isinstance(task, Translation | Classification):
+    if not isinstance(task, Translation | ImageClassification):
         raise UserError(
             f"task={first['choices']['task']}: translation and images are timed; "
             "`python scripts/bench train --norms ln,bn task=lm` times steps of the others"
         )
-    images = isinstance(task, Classification)
+    images = isinstance(task, ImageClassification)
     shape = _first_shape(first, task) if images else Shape(features=first["model"]["dim"])
     unit = "picture" if images else "sentence"
     whole = {name: config for name, config in configs.items() if not name.endswith(FOLDED)}
@@ -119,7 +119,7 @@ def folds(config: Mapping[str, Any]) -> bool:
     return bool(fold(build_model(config, bench_task(config)).eval()))
 
 
-def _first_shape(config: Mapping[str, Any], task: Classification) -> Shape:
+def _first_shape(config: Mapping[str, Any], task: ImageClassification) -> Shape:
     """Return the input shape of the first norm of a model of images."""
     model = build_model(config, task).eval()
     seen: list[torch.Size] = []
@@ -159,7 +159,7 @@ def reading(
 
     def call() -> Tensor:
         with torch.no_grad(), runtime.autocast():
-            if isinstance(task, Classification):
+            if isinstance(task, ImageClassification):
                 return task.logits(model, cast("ImageBatch", batch))
             text = cast("TranslationBatch", batch)
             source, target = text.source_tokens, text.tgt_tokens

@@ -1,0 +1,92 @@
+"""Examples with a class each, and the base class of what they are read from."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from typing import ClassVar, Generic, TypeVar
+
+import numpy as np
+from jaxtyping import Int
+
+from normlab.data.source import DataSource
+from normlab.errors import UserError
+
+_Own = TypeVar("_Own", bound="Labelled")
+
+
+class Labelled(ABC):
+    """Examples and the number of each one's class, int64 [N]."""
+
+    labels: Int[np.ndarray, "N"]
+
+    def __len__(self) -> int:
+        return len(self.labels)
+
+    @abstractmethod
+    def checksum(self) -> str:
+        """Return the SHA-256 of the examples and labels."""
+
+    @abstractmethod
+    def pick(self: _Own, indices: np.ndarray) -> _Own:
+        """Return the examples at `indices`, in that order."""
+
+
+Examples = TypeVar("Examples", bound=Labelled)
+
+
+class LabelledSource(DataSource, Generic[Examples]):
+    """A source of labelled examples.
+
+    Attributes:
+        label, origin: the name of the data in result tables, such as `CIFAR-10 (JPEG)`, and their
+            source in the record; both are set once `published` has returned.
+        unit: what an example is, in the plural, such as `images`.
+        classes: the names of the classes, in the order of their numbers.
+        valid_size: number of published training examples to hold out for validation.
+        train_size: number of other examples to train on, an equal share per class; None for all.
+    """
+
+    label: str
+    origin: str
+    licence: ClassVar[str]
+    unit: ClassVar[str]
+    classes: tuple[str, ...]
+    valid_size: int
+    train_size: int | None = None
+
+    @abstractmethod
+    def published(self) -> Mapping[str, Examples]:
+        """Return the published splits, `train` and `test`.
+
+        Raises UserError if the data are missing (saying where to get them) or damaged.
+        """
+
+    def splits(self) -> dict[str, Examples]:
+        """Return `train`, `valid` and `test`; `valid` takes the same share of each class.
+
+        Raises UserError if `valid_size` or `train_size` is out of range.
+        """
+        published = self.published()
+        train = published["train"]
+        if not 0 < self.valid_size <= len(train) - len(self.classes):
+            raise UserError(
+                f"task.source.valid_size={self.valid_size}: there are {len(train)} training "
+                f"{self.unit}; hold out at least 1, but keep at least 1 per class for training"
+            )
+        valid, train = parted(train, self.valid_size / len(train), seed=0)
+        if self.train_size is not None:
+            if self.train_size > len(train):
+                raise UserError(f"task.source.train_size={self.train_size} exceeds {len(train)}")
+            train, _ = parted(train, self.train_size / len(train), seed=self.train_size)
+        return {"train": train, "valid": valid, "test": published["test"]}
+
+
+def parted(examples: Examples, share: float, *, seed: int) -> tuple[Examples, Examples]:
+    """Draw a share of the examples of each class at random; return them and the rest."""
+    rng = np.random.default_rng([seed, len(examples)])
+    picked = [
+        rng.permutation(members)[: round(share * len(members))]
+        for members in (np.flatnonzero(examples.labels == x) for x in np.unique(examples.labels))
+    ]
+    chosen = np.sort(np.concatenate(picked))
+    rest = np.setdiff1d(np.arange(len(examples)), chosen)
+    return examples.pick(chosen), examples.pick(rest)

@@ -1,0 +1,64 @@
+"""Labelled rows of measurements: features of unlike kind, each in a unit of its own."""
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+import numpy as np
+from jaxtyping import Float32, Int
+
+from normlab.data.labelled import Labelled, LabelledSource, parted
+from normlab.data.samples import read_sample
+
+_LABELS = {"wine": "wine (13 features)", "cancer": "breast cancer (30 features)"}
+_ORIGINS = {"wine": "UCI, Wine", "cancer": "UCI, Breast Cancer Wisconsin (Diagnostic)"}
+
+
+@dataclass(frozen=True)
+class Table(Labelled):
+    """Rows of features, not scaled, and their class numbers."""
+
+    features: Float32[np.ndarray, "N F"]
+    labels: Int[np.ndarray, "N"]
+
+    def checksum(self) -> str:
+        """Return the SHA-256 of the features and labels."""
+        digest = hashlib.sha256(self.features.astype("<f4").tobytes())
+        digest.update(self.labels.astype("<i8").tobytes())
+        return digest.hexdigest()
+
+    def pick(self, indices: np.ndarray) -> "Table":
+        """Return the rows at `indices`, in that order."""
+        return Table(self.features[indices], self.labels[indices])
+
+
+class TableSource(LabelledSource[Table]):
+    """A source of labelled rows."""
+
+    unit = "rows"
+
+
+@dataclass(kw_only=True, eq=False)
+class SampleTable(TableSource):
+    """The wine or cancer data that come with normlab (see `samples`).
+
+    No split is published, so a third of each class is the test split, the same in every run.
+    """
+
+    name: Literal["wine", "cancer"]
+    valid_size: int
+    licence = "CC BY 4.0 (UCI Machine Learning Repository)"
+
+    def __post_init__(self) -> None:
+        self.label, self.origin = _LABELS[self.name], _ORIGINS[self.name]
+        self.classes = read_sample(self.name).classes
+
+    def files(self) -> Mapping[str, Path]:
+        return {}
+
+    def published(self) -> Mapping[str, Table]:
+        sample = read_sample(self.name)
+        test, train = parted(Table(sample.features, sample.labels), 1 / 3, seed=1)
+        return {"train": train, "test": test}

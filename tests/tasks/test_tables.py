@@ -1,0 +1,52 @@
+"""Rows of measurements: the data that come with normlab, and the perceptron for them."""
+
+import numpy as np
+import pytest
+import torch
+
+import normlab
+from normlab.config.compose import to_dict
+from normlab.data.samples import read_sample
+from normlab.data.tables import SampleTable
+from normlab.errors import UserError
+from normlab.train.build import build_model, build_task
+
+
+def built(*words):
+    config = to_dict(normlab.compose(list(words)))
+    task = build_task(config)
+    return task, build_model(config, task)
+
+
+@pytest.mark.parametrize(
+    ("name", "shape", "counts"),
+    [("wine", (178, 13), [59, 71, 48]), ("cancer", (569, 30), [357, 212])],
+)
+def test_a_sample_has_the_published_rows_and_classes(name, shape, counts):
+    sample = read_sample(name)
+    assert sample.features.shape == shape and len(sample.names) == shape[1]
+    assert np.bincount(sample.labels).tolist() == counts
+    splits = SampleTable(name=name, valid_size=24).splits()
+    assert sum(map(len, splits.values())) == shape[0]
+    rows = np.concatenate([table.features for table in splits.values()])
+    assert np.array_equal(np.sort(rows, axis=0), np.sort(sample.features, axis=0))
+
+
+def test_features_keep_their_units_and_the_first_norm_sees_them():
+    task, model = built("task=wine", "norm=bn")
+    batch = task.batch("train", range(32))
+    assert batch.features.mean(0).max() > 500 and batch.features.mean(0).min() < 1
+    sizes = []
+    model.input_norm.register_forward_hook(lambda _, inputs, output: sizes.append(output))
+    model.train()
+    task.logits(model, batch)
+    torch.testing.assert_close(sizes[0].mean((0, 1)), torch.zeros(13), atol=1e-4, rtol=0)
+    names = [name for name, module in model.named_modules() if getattr(module, "path", "")]
+    assert {"input_norm", "layers.0.norm", "layers.1.norm"} <= set(names)
+
+
+def test_rows_need_a_model_for_rows_and_a_batch_size():
+    with pytest.raises(UserError, match="a model for rows of features, such as model=mlp"):
+        built("task=wine", "model=vit")
+    with pytest.raises(UserError, match="measured in rows"):
+        built("task=wine", "max_tokens=100", "batch_size=null")
