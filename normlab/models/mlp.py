@@ -3,7 +3,8 @@
     features -> norm -> [linear -> norm -> ReLU] x num_layers -> linear -> classes
 
 The first norm sees the features in their own units. Batch norm scales each feature by its own
-statistics over the batch; layer norm shares one mean and variance among features of unlike kind.
+statistics over the batch; layer norm shares one mean and variance among features that differ in
+kind.
 """
 
 from dataclasses import dataclass
@@ -14,7 +15,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from normlab.models.base import Anatomy, Features, ModelArchitecture, Stack
-from normlab.models.layers import Linear
+from normlab.models.layers import Linear, OutputLayer
 from normlab.norms.base import Norm
 from normlab.norms.tokens import Tokens
 from normlab.placements.base import Norms, Placement
@@ -63,7 +64,7 @@ class Mlp(Stack):
             for number, inputs in enumerate(widths[:-1])
         )
         self.dropout = nn.Dropout(sizes.dropout)
-        self.classes = Linear(widths[-1], spec.classes)
+        self.classes = OutputLayer(widths[-1], spec.classes)
 
     def forward(self, features: Float[Tensor, "B F"]) -> Float[Tensor, "B K"]:
         """Return a logit for each class; each row is a sequence of one token."""
