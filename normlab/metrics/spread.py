@@ -142,12 +142,13 @@ def on_plateau(record: RunRecord) -> bool:
     """Return whether a run ended where it knows nothing but how frequent its targets are.
 
     A language model there predicts each token with its share of the text: its loss is the unigram
-    entropy, which it leaves only when it begins to use the context.
+    entropy, which it leaves only when it begins to use the context. A classifier with that loss may
+    still name the classes better than chance; then it is not on the plateau.
     """
     floor, score = record.floors.get("loss"), record.scores.get("test/loss")
-    if floor is None or score is None or not record.finished:
+    if floor is None or score is None:
         return False
-    return abs(score.value - floor) <= BAND
+    return flat(record) and abs(score.value - floor) <= BAND
 
 
 def failing(record: RunRecord) -> str:

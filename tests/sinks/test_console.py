@@ -143,6 +143,8 @@ def test_a_run_that_knows_only_frequencies_is_said_to_be_on_a_plateau(tmp_path, 
     end = record(scores={"test/loss": Score(loss, False, 100)}, floors={"loss": 6.7449})
     for said in (show(tmp_path, terminal=False, end=end), summary(end)):
         assert ("but on a plateau" in said) == known
+    classes = {"test/accuracy": Score(0.65, True, 60), **end.scores}  # names classes above chance
+    assert not on_plateau(record(scores=classes, floors={"accuracy": 0.4, **end.floors}))
     lost = Outcome("diverged", 5)
     assert not on_plateau(record(scores=end.scores, floors=end.floors, outcome=lost))
 
