@@ -6,13 +6,7 @@ from typing import Annotated, Any, ClassVar, Literal
 from msgspec import Meta, field
 
 from normlab.claims.evidence import BENCH, Place, Runs
-from normlab.claims.judge import (
-    FEWEST,
-    Judgement,
-    decide,
-    figures,
-    undecided_by_seen,
-)
+from normlab.claims.judge import FEWEST, Judgement, decide, figures, undecided_by_seen
 from normlab.claims.seeds import Endpoint, Text
 
 

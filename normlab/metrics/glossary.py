@@ -58,7 +58,7 @@ _PROBES = {
     "activations/kurtosis": (
         "0 if normal",
         "excess kurtosis of a norm's input",
-        "Park et al. 2025",
+        _PARK,
     ),
     "activations/outliers": ("share of features", "features with outlying values", _DETTMERS),
     "attention/entropy": ("share of log n", "entropy of a row: 1 is uniform, 0 a single key"),

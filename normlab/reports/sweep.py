@@ -61,10 +61,7 @@ def axes_of(table: Table) -> list[Axis]:
         values = dict.fromkeys(values_at(point, table.axes).get(key) for point in points)
         if None not in values and len(values) > 1:
             found.append(Axis(key, tuple(str(value) for value in values)))
-    order = [n if axis.numeric else n + len(found) for n, axis in enumerate(found)]
-    return sorted(
-        found, key=lambda axis: (not axis.numeric, -len(axis.values), order[found.index(axis)])
-    )
+    return sorted(found, key=lambda axis: (not axis.numeric, -len(axis.values)))
 
 
 def by_axis(table: Table) -> dict[Axis, list[Panel]]:
