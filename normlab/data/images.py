@@ -8,9 +8,9 @@ from pathlib import Path
 import numpy as np
 from jaxtyping import Int, UInt8
 
+from normlab.data.bundled import read_bundled
 from normlab.data.dice import dice
 from normlab.data.labelled import Labelled, LabelledSource, parted
-from normlab.data.samples import read_sample
 
 
 @dataclass(frozen=True)
@@ -56,9 +56,9 @@ class Digits(ImageSource):
         return {}
 
     def published(self) -> Mapping[str, Images]:
-        sample = read_sample("digits")
-        pixels = np.rint(sample.features.reshape(-1, 8, 8, 1) * (255 / 16)).astype(np.uint8)
-        test, train = parted(Images(pixels, sample.labels), 1 / 6, seed=1)
+        data = read_bundled("digits")
+        pixels = np.rint(data.features.reshape(-1, 8, 8, 1) * (255 / 16)).astype(np.uint8)
+        test, train = parted(Images(pixels, data.labels), 1 / 6, seed=1)
         return {"train": train, "test": test}
 
 

@@ -9,15 +9,15 @@ from typing import Literal
 import numpy as np
 from jaxtyping import Float32, Int
 
+from normlab.data.bundled import read_bundled
 from normlab.data.labelled import Labelled, LabelledSource, parted
-from normlab.data.samples import read_sample
 
 _LABELS = {"wine": "wine (13 features)", "cancer": "breast cancer (30 features)"}
 _ORIGINS = {"wine": "UCI, Wine", "cancer": "UCI, Breast Cancer Wisconsin (Diagnostic)"}
 
 
 @dataclass(frozen=True)
-class Table(Labelled):
+class FeatureTable(Labelled):
     """Rows of features, not scaled, and their class numbers."""
 
     features: Float32[np.ndarray, "N F"]
@@ -29,20 +29,20 @@ class Table(Labelled):
         digest.update(self.labels.astype("<i8").tobytes())
         return digest.hexdigest()
 
-    def pick(self, indices: np.ndarray) -> "Table":
+    def pick(self, indices: np.ndarray) -> "FeatureTable":
         """Return the rows at `indices`, in that order."""
-        return Table(self.features[indices], self.labels[indices])
+        return FeatureTable(self.features[indices], self.labels[indices])
 
 
-class TableSource(LabelledSource[Table]):
+class TableSource(LabelledSource[FeatureTable]):
     """A source of labelled rows."""
 
     unit = "rows"
 
 
 @dataclass(kw_only=True, eq=False)
-class SampleTable(TableSource):
-    """The wine or cancer data that come with normlab (see `samples`).
+class BundledTable(TableSource):
+    """The wine or cancer data that come with normlab (see `bundled`).
 
     No split is published, so a third of each class is the test split, the same in every run.
     """
@@ -53,12 +53,12 @@ class SampleTable(TableSource):
 
     def __post_init__(self) -> None:
         self.label, self.origin = _LABELS[self.name], _ORIGINS[self.name]
-        self.classes = read_sample(self.name).classes
+        self.classes = read_bundled(self.name).classes
 
     def files(self) -> Mapping[str, Path]:
         return {}
 
-    def published(self) -> Mapping[str, Table]:
-        sample = read_sample(self.name)
-        test, train = parted(Table(sample.features, sample.labels), 1 / 3, seed=1)
+    def published(self) -> Mapping[str, FeatureTable]:
+        data = read_bundled(self.name)
+        test, train = parted(FeatureTable(data.features, data.labels), 1 / 3, seed=1)
         return {"train": train, "test": test}

@@ -28,7 +28,7 @@ BELOW, ABOVE, OPEN, UNTRAINED, DIVERGED, UNKNOWN = (
 """What can be said of a row at a point."""
 
 
-class Finding(NamedTuple):
+class PointDifference(NamedTuple):
     """What a row's difference from the baseline says at a point; `gap` is None if there is none."""
 
     point: str
@@ -76,22 +76,22 @@ def _untrained(row: Row, column: str) -> bool:
     return bool(ended) and at_baseline(ended, column) is not None
 
 
-def _finding(row: Row, base: Row | None, column: str) -> Finding:
+def _finding(row: Row, base: Row | None, column: str) -> PointDifference:
     """Return what the difference between a row and the baseline at its point says."""
     if "diverged" in row.outcome:
-        return Finding(row.point, DIVERGED)
+        return PointDifference(row.point, DIVERGED)
     if base is None or not row.records or not base.records:
-        return Finding(row.point, UNKNOWN)
+        return PointDifference(row.point, UNKNOWN)
     if _untrained(row, column) or _untrained(base, column):
-        return Finding(row.point, UNTRAINED)
+        return PointDifference(row.point, UNTRAINED)
     entry = row.entries[column]
     if (gap := entry.difference) is not None:
         kind = ABOVE if gap.low > 0 else BELOW if gap.high < 0 else OPEN
-        return Finding(row.point, kind, gap.mean, (gap.low, gap.high))
+        return PointDifference(row.point, kind, gap.mean, (gap.low, gap.high))
     if entry.bare is None:
-        return Finding(row.point, UNKNOWN)
+        return PointDifference(row.point, UNKNOWN)
     kind = ABOVE if entry.bare > 0 else BELOW if entry.bare < 0 else OPEN
-    return Finding(row.point, kind, entry.bare)
+    return PointDifference(row.point, kind, entry.bare)
 
 
 # Words --------------------------------------------------------------------------------------------
@@ -121,7 +121,7 @@ class _Words:
         """Return the score's name, and that lower is better if so."""
         return heading(self.column) + (" (lower is better)" if self.falls else "")
 
-    def of_row(self, name: str, found: Sequence[Finding]) -> str:
+    def of_row(self, name: str, found: Sequence[PointDifference]) -> str:
         """Return what the findings of a row say, by value of the axis or as counts."""
         parts = [[*own] for _, own in groupby(found, key=lambda each: each.kind)]
         if len(self.axes) == 1 and not self.axes[0].numeric:
@@ -141,7 +141,7 @@ class _Words:
             subject = "it"
         return ", ".join(said)
 
-    def _said(self, part: Sequence[Finding], whom: str) -> str:
+    def _said(self, part: Sequence[PointDifference], whom: str) -> str:
         """Return what is said of neighbouring points with the same kind of finding."""
         kind = part[0].kind
         within = f" in {self.score}" if whom and self.axes and not unit(self.column) else ""
@@ -164,7 +164,7 @@ class _Words:
         preposition = "at" if axis.numeric else "with"
         return f"{preposition} {f'{axis.name} ' if first else ''}{span} "
 
-    def _counted(self, name: str, found: Sequence[Finding]) -> str:
+    def _counted(self, name: str, found: Sequence[PointDifference]) -> str:
         """Return at how many points a row is below, above and not clearly different."""
         said: list[str] = []
         for kind in dict.fromkeys(each.kind for each in found):
@@ -192,13 +192,13 @@ class _Words:
         text = f"{abs(gap):.1f}" if unit(self.column) else figure(abs(gap), self.column)
         return figure(abs(gap), self.column) if float(text.replace(",", "")) == 0 else text
 
-    def _sizes(self, findings: Iterable[Finding]) -> str:
+    def _sizes(self, findings: Iterable[PointDifference]) -> str:
         """Return the sizes of differences, with their unit: `2.0 BLEU`, `1.2 to 2.0 BLEU`."""
         sizes = sorted(abs(each.gap) for each in findings if each.gap is not None)
         ends = dict.fromkeys(self._size(size) for size in (sizes[0], sizes[-1]))
         return f"{' to '.join(ends)} {unit(self.column) if self.axes else ''}".strip()
 
-    def _interval(self, found: Finding) -> str:
+    def _interval(self, found: PointDifference) -> str:
         """Return a difference with its interval, in brackets: ` (+0.7 [-0.1, +1.5])`."""
         if found.gap is None:
             return ""

@@ -1,4 +1,4 @@
-"""The page "What others measured, and what we get": a row per published number (`Published`)."""
+"""The page "What others measured, and what we get": a row per `PublishedNumber`."""
 
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -10,7 +10,7 @@ from normlab.records.labels import in_markdown
 from normlab.records.packed import RECORDS
 from normlab.reports.gather import Run
 from normlab.studies.load import load_study
-from normlab.studies.study import Published, Study
+from normlab.studies.study import PublishedNumber, Study
 
 OTHERS = "published.md"
 PREFIX = "published_"
@@ -54,7 +54,7 @@ def _values(folder: Path, read: Callable[[Path], Sequence[Run]]) -> Values:
     return found
 
 
-def _row(study: Study, each: Published, values: Values) -> str:
+def _row(study: Study, each: PublishedNumber, values: Values) -> str:
     own = values.get((each.row, each.at, each.column), {})
     if each.minus:
         other = values.get((each.minus, each.at, each.column), {})
@@ -73,7 +73,9 @@ def _ours(ours: Sequence[float], interval: Interval | None) -> str:
     return f"{interval.mean:.3f} [{interval.low:.3f}, {interval.high:.3f}], {interval.n} seeds"
 
 
-def _said(study: Study, each: Published, ours: Sequence[float], interval: Interval | None) -> str:
+def _said(
+    study: Study, each: PublishedNumber, ours: Sequence[float], interval: Interval | None
+) -> str:
     """Return the verdict on a number, or why there is none."""
     why = f"; {in_markdown(each.why)}" if each.why else ""
     if interval is None:

@@ -73,7 +73,7 @@ class Scale(Struct, frozen=True, forbid_unknown_fields=True):
         return _entries(self.rates, row, point)
 
 
-class Published(Struct, frozen=True, forbid_unknown_fields=True):
+class PublishedNumber(Struct, frozen=True, forbid_unknown_fields=True):
     """A number that others measured: `what` it is, its `source` with a version, and its range.
 
     It belongs to a score of a row at a scale and point; with `minus`, to the difference from
@@ -128,7 +128,7 @@ class Study:
     figures: dict[str, dict[str, float | str]] = dataclasses.field(default_factory=dict)
     document_data: Text = "its own data"
     at: Mapping[str, Overrides] = dataclasses.field(default_factory=dict)
-    published: tuple[Published, ...] = ()
+    published: tuple[PublishedNumber, ...] = ()
 
     @property
     def baseline(self) -> str:

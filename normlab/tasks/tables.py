@@ -9,7 +9,7 @@ import torch
 from jaxtyping import Float, Float32
 from torch import Tensor, nn
 
-from normlab.data.tables import Table, TableSource
+from normlab.data.tables import FeatureTable, TableSource
 from normlab.models.base import Features
 from normlab.tasks.base import Draw
 from normlab.tasks.classification import Classification, LabelledBatch
@@ -33,7 +33,7 @@ class TableClassification(Classification):
     source: TableSource
 
     @cached_property
-    def splits(self) -> Mapping[str, Table]:
+    def splits(self) -> Mapping[str, FeatureTable]:
         return self.source.splits()
 
     def spec(self) -> Features:

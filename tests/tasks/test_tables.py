@@ -6,8 +6,8 @@ import torch
 
 import normlab
 from normlab.config.compose import to_dict
-from normlab.data.samples import read_sample
-from normlab.data.tables import SampleTable
+from normlab.data.bundled import read_bundled
+from normlab.data.tables import BundledTable
 from normlab.errors import UserError
 from normlab.train.build import build_model, build_task
 
@@ -22,14 +22,14 @@ def built(*words):
     ("name", "shape", "counts"),
     [("wine", (178, 13), [59, 71, 48]), ("cancer", (569, 30), [357, 212])],
 )
-def test_a_sample_has_the_published_rows_and_classes(name, shape, counts):
-    sample = read_sample(name)
-    assert sample.features.shape == shape and len(sample.names) == shape[1]
-    assert np.bincount(sample.labels).tolist() == counts
-    splits = SampleTable(name=name, valid_size=24).splits()
+def test_the_data_have_the_published_rows_and_classes(name, shape, counts):
+    data = read_bundled(name)
+    assert data.features.shape == shape and len(data.names) == shape[1]
+    assert np.bincount(data.labels).tolist() == counts
+    splits = BundledTable(name=name, valid_size=24).splits()
     assert sum(map(len, splits.values())) == shape[0]
     rows = np.concatenate([table.features for table in splits.values()])
-    assert np.array_equal(np.sort(rows, axis=0), np.sort(sample.features, axis=0))
+    assert np.array_equal(np.sort(rows, axis=0), np.sort(data.features, axis=0))
 
 
 def test_features_keep_their_units_and_the_first_norm_sees_them():

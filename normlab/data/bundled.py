@@ -1,4 +1,4 @@
-"""Small labelled data that come with normlab, in `samples/`: digits, wine and cancer.
+"""Small labelled data that come with normlab, in `files/`: digits, wine and cancer.
 
 All three are from the UCI Machine Learning Repository, under CC BY 4.0:
 
@@ -18,10 +18,10 @@ from typing import NamedTuple
 import numpy as np
 from jaxtyping import Float32, Int
 
-_FOLDER = Path(__file__).parent / "samples"
+_FOLDER = Path(__file__).parent / "files"
 
 
-class Sample(NamedTuple):
+class BundledData(NamedTuple):
     """Rows of features as published, each with the number of its class; names of both."""
 
     features: Float32[np.ndarray, "N F"]
@@ -30,10 +30,10 @@ class Sample(NamedTuple):
     classes: tuple[str, ...]
 
 
-def read_sample(name: str) -> Sample:
-    """Return the data of a file in `samples/`; classes are numbered in order of their names."""
+def read_bundled(name: str) -> BundledData:
+    """Return the data of a file in `files/`; classes are numbered in order of their names."""
     with gzip.open(_FOLDER / f"{name}.csv.gz", "rt", encoding="ascii") as lines:
         header, *rows = csv.reader(lines)
     features = np.array([row[:-1] for row in rows], np.float32)
     classes, labels = np.unique([row[-1] for row in rows], return_inverse=True)
-    return Sample(features, labels, tuple(header[:-1]), tuple(map(str, classes)))
+    return BundledData(features, labels, tuple(header[:-1]), tuple(map(str, classes)))
