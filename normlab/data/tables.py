@@ -1,4 +1,4 @@
-"""Labelled rows of measurements: features of unlike kind, each in a unit of its own."""
+"""Labelled rows of measurements: features that differ in kind, each in its own unit."""
 
 import hashlib
 from collections.abc import Mapping
