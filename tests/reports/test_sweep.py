@@ -163,6 +163,12 @@ def test_placements_that_each_norm_has_are_an_axis_and_a_rate_tuned_by_size_is_n
     assert [*arranged(tuned).study.rows] == ["ln", "bn"]
 
 
+def test_the_figure_of_the_how_to_is_drawn_from_the_committed_records(tmp_path):
+    from scripts.sweep_picture import PATH, picture
+
+    assert picture(tmp_path / "batch_size.svg").read_bytes() == PATH.read_bytes()
+
+
 def test_scores_have_the_names_of_a_paper():
     names = {
         **{
