@@ -229,10 +229,11 @@ class RunningNorm(BatchStatistics):
     def get_extra_state(self) -> Tensor:
         """Return step, number of steps (-1 if unknown) and updates, as an integer tensor.
 
-        Only `SquareNorm` counts the updates.
+        Only `SquareNorm` counts the updates. Nothing here waits for the device.
         """
         step, total = self.clock
-        return torch.tensor([step, -1 if total is None else total, int(self.updates)])
+        numbers = (step, -1 if total is None else total)
+        return torch.stack([*(torch.full_like(self.updates, n) for n in numbers), self.updates])
 
     def set_extra_state(self, state: Tensor) -> None:
         step, total, updates = (int(number) for number in state.tolist())

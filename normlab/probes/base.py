@@ -8,8 +8,8 @@ statistics), so training with and without probes is bitwise equal. With gradient
 see every micro-batch but the probe reports only the last; each process reports its own batches.
 
 A metric at one site is named `<metric>/<site>`; `<metric>` alone is for the whole model. Values
-stay on the device for several steps and are transferred together, so that a GPU does not wait at
-every step.
+stay on the device until a row is logged and are transferred together, so that no step between rows
+waits for a GPU.
 """
 
 import math
@@ -18,7 +18,7 @@ from collections import deque
 from collections.abc import Callable, Collection, Mapping
 from copy import deepcopy
 from dataclasses import dataclass, field, replace
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypeVar
 
 import torch
 from jaxtyping import Float
@@ -29,7 +29,8 @@ from normlab.probes.sites import ABSENT, Seen, places, recurrent_norms
 
 PREFIX = "stability"
 RECENT = 50  # last steps kept for the record of a run that diverges
-_FLUSH_EVERY = 32  # measured steps between transfers of a probe's values from the device
+_PACK_EVERY = 32  # measured steps whose values are packed into one tensor of the device
+Key = TypeVar("Key")
 Metric = Tensor | float | int | Callable[[], float]
 Values = Mapping[str, Tensor]  # metrics by name, one element each
 
@@ -87,6 +88,7 @@ class Probe(ABC):  # noqa: B024 - a probe overrides what it needs
         self._found: dict[str, Values] = {}
         self._waiting: dict[str, list[Seen]] = {}
         self._pending: list[Values] = []
+        self._packed: list[tuple[list[list[str]], Tensor]] = []
         self._kept: dict[str, tuple[float, int, float]] = {}  # sum, count and maximum per metric
 
     # Methods that a probe overrides
@@ -175,17 +177,26 @@ class Probe(ABC):  # noqa: B024 - a probe overrides what it needs
             self.later(values)
 
     def later(self, values: Values) -> None:
-        """Queue the metrics of a step for `hear`, which gets them as numbers a few steps later."""
+        """Queue the metrics of a step for `hear`, which gets them as numbers at the next row."""
         self._pending.append(values)
-        if len(self._pending) >= _FLUSH_EVERY:
-            self.flush()
+        if len(self._pending) >= _PACK_EVERY:
+            self._pack()
+
+    def _pack(self) -> None:
+        """Pack pending metrics into one tensor, since a small one takes as much as 64 numbers."""
+        pending, self._pending = [row for row in self._pending if row], []
+        if pending:
+            values = _packed([value for row in pending for value in row.values()])
+            self._packed.append(([list(row) for row in pending], values))
 
     def flush(self) -> None:
-        """Pass all pending metrics to `hear`."""
-        pending, self._pending = self._pending, []
-        numbers = iter(to_floats([value for row in pending for value in row.values()]))
-        for row in pending:
-            self.hear({name: next(numbers) for name in row})
+        """Pass all queued metrics to `hear`; waits for the device if there are any."""
+        self._pack()
+        packed, self._packed = self._packed, []
+        for rows, values in packed:
+            numbers = iter(values.tolist())
+            for names in rows:
+                self.hear({name: next(numbers) for name in names})
 
     def summary(self) -> dict[str, float]:
         """Return the metrics of the run by name, except those without a finite value."""
@@ -201,7 +212,8 @@ class Probe(ABC):  # noqa: B024 - a probe overrides what it needs
         return deepcopy({name: getattr(self, name) for name in ("_kept", *self.remembered)})
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Restore the state that `state_dict` returned."""
+        """Restore the state that `state_dict` returned, and forget what is queued."""
+        self._pending, self._packed, self._found, self._waiting = [], [], {}, {}
         for name in ("_kept", *self.remembered):
             setattr(self, name, deepcopy(state[name]))
 
@@ -278,12 +290,25 @@ class ProbeGroup:
         self._recent[-1] |= {k: v for k, v in collected.items() if not callable(v)}
 
     def metrics(self) -> dict[str, float]:
-        """Return and clear the last value of each metric logged since the previous call."""
+        """Return and clear the last value of each metric logged since the previous call.
+
+        Everything that the probes have on the device becomes numbers.
+        """
+        self.flush()
         latest, self._latest = self._latest, {}
         return as_floats(latest)
 
+    def flush(self) -> None:
+        """Turn the queued metrics and the last steps into numbers."""
+        for probe in self.probes.values():
+            probe.flush()
+        numbered = {(i, k): v for i, row in enumerate(self._recent) for k, v in row.items()}
+        for (i, k), number in as_floats(numbered).items():
+            self._recent[i][k] = number
+
     def recent(self) -> dict[str, list[float | None]]:
         """Return the last `RECENT` steps as columns; None where a metric was not measured."""
+        self.flush()
         rows = [as_floats(row) for row in self._recent]
         names = dict.fromkeys(name for row in rows for name in row)
         return {name: [row.get(name) for row in rows] for name in names}
@@ -298,10 +323,11 @@ class ProbeGroup:
 
     def state_dict(self) -> dict[str, Any]:
         """Return the probes' states by name, the metrics for the next row, and the last steps."""
+        self.flush()
         return {
             "probes": {name: probe.state_dict() for name, probe in self.probes.items()},
             "latest": as_floats(self._latest),
-            "recent": [as_floats(row) for row in self._recent],
+            "recent": [dict(row) for row in self._recent],
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
@@ -314,7 +340,7 @@ class ProbeGroup:
         self._recent.extend(dict(row) for row in state["recent"])
 
 
-def as_floats(metrics: Mapping[str, Metric]) -> dict[str, float]:
+def as_floats(metrics: Mapping[Key, Metric]) -> dict[Key, float]:
     """Return metrics as numbers; tensors leave the device in one transfer."""
     values = {name: value() if callable(value) else value for name, value in metrics.items()}
     tensors = {name: value for name, value in values.items() if isinstance(value, Tensor)}
@@ -326,6 +352,10 @@ def to_floats(values: list[Tensor]) -> list[float]:
     """Move one-element tensors to the host in one transfer, as float64."""
     if not values:
         return []
+    return _packed(values).tolist()
+
+
+def _packed(values: list[Tensor]) -> Float[Tensor, " n"]:
+    """Return one-element tensors as one tensor in float64, on the device of the first."""
     device = values[0].device
-    wide = [value.detach().reshape(()).double().to(device) for value in values]
-    return torch.stack(wide).tolist()
+    return torch.stack([value.detach().reshape(()).double().to(device) for value in values])

@@ -46,10 +46,11 @@ gradients cover all of them; likewise for several processes with `sync: false`.
 With `sync` the batch spans all processes. In a recurrent layer the last position is measured.
 """
 
+import math
 from typing import NamedTuple
 
 import torch
-from jaxtyping import Float
+from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
 from normlab.norms.running import RunningNorm
@@ -62,10 +63,12 @@ Entries = Float[Tensor, " n"]
 class Statistics(NamedTuple):
     """One norm's batch statistics at a step, and its running statistics before the batch.
 
-    Entries pooled from a single value are left out. `count` is the average number of values pooled
-    into an entry, `rows` the number of rows in the norm's statistics.
+    Entries pooled from a single value are not `pooled` and are left out of every figure; selecting
+    the others would wait for the device. `count` is the average number of values pooled into an
+    entry, `rows` the number of rows in the norm's statistics.
     """
 
+    pooled: Bool[Tensor, " n"]
     mean: Entries
     var: Entries
     mean_before: Entries
@@ -102,8 +105,9 @@ class StatisticsProbe(Probe):
             count, (mean, var) = seen.count, norm.estimates(seen)
             pooled = (count > 1).expand(mean.shape)
             rows = slice(norm.seen_from, norm.seen_from + len(mean))
-            kept = [x[pooled] for x in (mean, var, *(table[rows] for table in before))]
-            found.append(Statistics(*kept, count=count.mean(), rows=len(before[0]), site=name))
+            entries = (pooled, mean, var, *(table[rows] for table in before))
+            flat = [x.flatten() for x in entries]
+            found.append(Statistics(*flat, count=count.mean(), rows=len(before[0]), site=name))
         return found
 
 
@@ -121,11 +125,16 @@ class TrainInferenceDiscrepancy(StatisticsProbe):
 def discrepancy(seen: Statistics, *, eps: float) -> dict[str, Tensor]:
     """Return `mean` and `var` of one norm at one step."""
     sigma_batch, sigma = (var.clamp(min=eps).sqrt() for var in (seen.var, seen.var_before))
-    distance, scale = torch.linalg.vector_norm, torch.linalg.vector_norm(sigma)
+    scale = _length(sigma, seen.pooled)
     return {
-        "mean": distance(seen.mean - seen.mean_before) / scale,
-        "var": distance(sigma_batch - sigma) / scale,
+        "mean": _length(seen.mean - seen.mean_before, seen.pooled) / scale,
+        "var": _length(sigma_batch - sigma, seen.pooled) / scale,
     }
+
+
+def _length(entries: Entries, pooled: Bool[Tensor, " n"]) -> Float[Tensor, ""]:
+    """Return the Euclidean norm of the entries that are pooled."""
+    return torch.linalg.vector_norm(entries.masked_fill(~pooled, 0))
 
 
 class Fluctuation(StatisticsProbe):
@@ -140,14 +149,17 @@ class Fluctuation(StatisticsProbe):
 
     def measure(self, seen: Statistics) -> Values:
         moves = {"mean": seen.mean - seen.mean_before, "var": seen.var - seen.var_before}
-        found = {name: torch.linalg.vector_norm(move) / len(move) for name, move in moves.items()}
+        entries = seen.pooled.sum()
+        found = {name: _length(move, seen.pooled) / entries for name, move in moves.items()}
         if seen.rows > 1:
             return found
         window = self._windows.setdefault(seen.site, [])
-        window.append((seen.mean, seen.var, seen.count))
+        window.append((seen.mean, seen.var, seen.count, seen.pooled))
         if len(window) == self._length:
-            mean, var, count = (torch.stack(each).double() for each in zip(*window, strict=True))
+            stacked = (torch.stack(each).double() for each in zip(*window, strict=True))
+            mean, var, count, pooled = stacked
             ratio = mean.var(0).sum() / var.mean(0).sum()
+            ratio = ratio.where(pooled.all(), math.nan)
             found |= {"ratio": ratio, "excess": ratio * count.mean()}
             window.clear()
         return found

@@ -3,7 +3,11 @@
 A run has diverged when the loss or the gradient of a step is not finite, or when the mean loss of
 `WINDOW` steps exceeds a multiple of the first step's loss. A step that is not finite is not taken,
 so one more forward pass, on the same batch with the same random numbers, finds the first layer
-whose output was not finite. How often a run logs changes nothing here.
+whose output was not finite.
+
+Steps are judged when a row is logged, so that a step between rows does not wait for the device. If
+one of them had diverged, the trainer goes back to the state after the last row and takes the steps
+again, reading each at once: how often a run logs changes nothing in its record.
 """
 
 import math
@@ -26,9 +30,18 @@ class Diverged(Exception):
         self.step, self.reason, self.layer = step, reason, layer
 
 
-class Reading(NamedTuple):
-    """What `Divergence.add` computed for a step, as numbers: reading it waits for the device."""
+class Verdict(NamedTuple):
+    """The first step that diverged, why, and whether it was taken (a step not finite is not)."""
 
+    step: int
+    reason: str
+    taken: bool
+
+
+class Reading(NamedTuple):
+    """The values of a step as numbers: reading them waits for the device."""
+
+    step: int
     loss: float
     penalty: float
     grad_norm: float
@@ -44,10 +57,9 @@ class Reading(NamedTuple):
 
 
 class Divergence:
-    """Judges losses in windows of `WINDOW` steps, with sums that stay on the device.
+    """The values and windows of a run's steps, on the device until somebody reads them.
 
-    `add` does not wait for the device, so a caller may read the step's values
-    (`Reading(*values.tolist())`) a step later; `high` reads the device once per window.
+    `add` and `end_window` never wait for the device; `read` and `high` wait once.
     """
 
     def __init__(self, factor: float, device: torch.device):
@@ -55,32 +67,44 @@ class Divergence:
         self._first = torch.tensor(math.nan, dtype=torch.float64, device=device)
         self._sum = torch.zeros((), dtype=torch.float64, device=device)
         self._steps = 0
+        self._values: list[tuple[int, Tensor]] = []
+        self._windows: list[tuple[int, int, Tensor]] = []
 
-    def add(self, totals: Tensor, grad_norm: Tensor) -> Tensor:
-        """Add a step to the window; return its `totals` and gradient norm as float64 [3].
-
-        `totals` holds the loss and the penalty, float64 [2].
-        """
-        loss = totals[0]
-        self._first = torch.where(self._first.isnan(), loss, self._first)
-        self._sum = self._sum + loss
+    def add(self, step: int, totals: Tensor, grad_norm: Tensor) -> None:
+        """Add a step to the window; `totals` holds its loss and penalty, float64 [2]."""
+        self._first = torch.where(self._first.isnan(), totals[0], self._first)
+        self._sum = self._sum + totals[0]
         self._steps += 1
-        return torch.cat([totals, grad_norm.double()[None]])
+        self._values.append((step, torch.cat([totals, grad_norm.double()[None]])))
 
-    def high(self, *, last: bool) -> str | None:
-        """Return, at the end of a window, why its mean loss is too high; None if it is not.
+    def read(self) -> list[Reading]:
+        """Return the steps added since the last call, in one transfer from the device."""
+        values, self._values = self._values, []
+        if not values:
+            return []
+        rows = torch.stack([value for _, value in values]).tolist()
+        return [Reading(step, *row) for (step, _), row in zip(values, rows, strict=True)]
 
-        The window ends early if this is the `last` step of the run.
-        """
-        if self._steps < WINDOW and not (last and self._steps):
+    def end_window(self, step: int, *, last: bool) -> None:
+        """End the window after `step` if it is full, or if this is the `last` step of the run."""
+        if self._steps >= WINDOW or (last and self._steps):
+            self._windows.append((step, self._steps, torch.stack([self._sum, self._first])))
+            self._sum, self._steps = torch.zeros_like(self._sum), 0
+
+    def high(self) -> Verdict | None:
+        """Return the first window ended since the last call whose mean loss is too high."""
+        windows, self._windows = self._windows, []
+        if not windows:
             return None
-        total, first = torch.stack([self._sum, self._first]).tolist()
-        mean, limit = total / self._steps, self.factor * first
-        self._sum, self._steps = torch.zeros_like(self._sum), 0
-        return f"mean loss {mean:.3g} is above {limit:.3g}" if mean > limit else None
+        rows = torch.stack([values for *_, values in windows]).tolist()
+        for (step, steps, _), (total, first) in zip(windows, rows, strict=True):
+            mean, limit = total / steps, self.factor * first
+            if mean > limit:
+                return Verdict(step, f"mean loss {mean:.3g} is above {limit:.3g}", taken=True)
+        return None
 
     def state_dict(self) -> dict[str, float]:
-        """Return the window so far and the first loss."""
+        """Return the window so far and the first loss; all steps must have been read."""
         return {"first": float(self._first), "sum": float(self._sum), "steps": self._steps}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:

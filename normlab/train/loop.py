@@ -7,10 +7,10 @@ processes. Each micro-batch gets exactly one forward pass in training mode, beca
 updates running statistics.
 """
 
-import math
 import time
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, replace
+from copy import deepcopy
+from dataclasses import asdict, replace
 from functools import partial
 from typing import Any, Literal
 
@@ -33,11 +33,12 @@ from normlab.train.checkpoint import (
 from normlab.train.divergence import (
     Diverged,
     Divergence,
-    Reading,
+    Verdict,
     first_nonfinite_gradient,
     first_nonfinite_layer,
 )
 from normlab.train.evaluate import Evaluator, best_by
+from normlab.train.progress import Progress
 from normlab.train.runtime import Runtime
 from normlab.train.schedule import Schedule
 from normlab.train.sinks import NO_SCORES, Row, SinkGroup
@@ -45,18 +46,6 @@ from normlab.train.stopping import Budget, Interrupts, Validation, Validations
 
 DEBUG_STEPS = 3
 """The maximum number of steps of a run with `observe.debug`."""
-
-
-@dataclass
-class Progress:
-    """The progress of a run, saved in checkpoints; `interval` holds sums since the last row."""
-
-    step: int = 0
-    tokens: int = 0
-    seconds: float = 0.0
-    train_seconds: float = 0.0
-    rows: int = 0
-    interval: dict[str, float] = field(default_factory=dict)
 
 
 class Trainer:
@@ -97,6 +86,8 @@ class Trainer:
         self.progress, self.validations = Progress(), Validations()
         self.divergence = Divergence(config["divergence_factor"], runtime.device)
         self._epoch_ended = False
+        self._after_row: dict[str, Any] | None = None  # the state that unread steps started from
+        self._again = False
         self._clock = time.perf_counter()
 
     def fit(self) -> Outcome:
@@ -121,9 +112,10 @@ class Trainer:
             if process_group.sum_scalars([float(interrupts.received is not None)])[0] > 0:
                 name = interrupts.received.name if interrupts.received else "another rank"
                 return Outcome("interrupted", self.progress.step, name)
-        if (reason := self.divergence.high(last=True)) is not None:  # after the last full window
-            self.sinks.note(f"diverged at step {self.progress.step}: {reason}")
-            return Outcome("diverged", self.progress.step, reason)
+        self.divergence.end_window(self.progress.step, last=True)
+        if (high := self.divergence.high()) is not None:
+            self.sinks.note(f"diverged at step {high.step}: {high.reason}")
+            return Outcome("diverged", high.step, high.reason)
         return Outcome("finished", self.progress.step, end)
 
     def start(self) -> None:
@@ -158,16 +150,55 @@ class Trainer:
     def step(self, *, stop_requested: bool = False) -> bool:
         """Take one step; return whether any rank has been asked to stop.
 
-        Raises Diverged, before the update, if the loss or the gradient norm is not finite, and
-        after it if the mean loss of a window is too high (see `Divergence`).
+        The device is waited for only where a row is logged, a checkpoint is due or the run ends:
+        there, and with a row at every step, Diverged is raised for the first step that diverged,
+        with the state as that step found it (not finite) or left it (see `Divergence`).
         """
-        started = time.perf_counter()
-        step = self.progress.step + 1
+        started, step = time.perf_counter(), self.progress.step + 1
+        at_once = self._again or self.log_every == 1
+        if not at_once and self._after_row is None:
+            self._after_row = self._copy()
         epoch = int(self.stream.epochs)
         batches = [next(self.stream) for _ in range(self.config["accumulate"])]
         self._epoch_ended = int(self.stream.epochs) > epoch
         counts, sums = self._sum_over_ranks(batches, stop_requested)
-        rng_state = random_state(self.runtime.device)
+        rng_state = random_state(self.runtime.device) if at_once else {}
+        totals, grad_norm = self._backward(step, batches, counts)
+        self.divergence.add(step, totals, grad_norm)
+        if at_once and (verdict := self._judge()) is not None:
+            if totals.sum().isfinite():
+                raise Diverged(step, verdict.reason, first_nonfinite_gradient(self.model))
+            layer = self._first_nonfinite_layer(batches, counts, rng_state)
+            raise Diverged(step, verdict.reason, layer)
+        self._update(step, totals[0], grad_norm, sums["padding"] / sums["positions"])
+        stop = sums.pop("stop") > 0
+        self.progress.count(sums)
+        self._tick()
+        self.divergence.end_window(step, last=self._budget_spent() is not None)
+        verdict, saves = None, self._due(self.config["observe"]["checkpoint_every"])
+        if at_once or stop or saves or self._row_due():
+            verdict, before, self._after_row = self._judge(), self._after_row, None
+            if verdict and before and not (verdict.taken and verdict.step == step):
+                self._take_again(before, verdict.step)
+                return stop
+            self._tick()
+        self.progress.time(time.perf_counter() - started)
+        self._report()
+        if self._row_due():
+            self._log_step()
+        if verdict is not None:
+            raise Diverged(step, verdict.reason, None)
+        return stop
+
+    def _row_due(self) -> bool:
+        return self._budget_spent() is not None or any(
+            map(self._due, (self.log_every, self.validate["every"]))
+        )
+
+    def _backward(
+        self, step: int, batches: list[Batch], counts: Mapping[str, float]
+    ) -> tuple[Tensor, Tensor]:
+        """Set the step's gradients; return its loss and penalty, float64 [2], and their norm."""
         self.optimizer.zero_grad(set_to_none=True)
         self.norms.begin_step(step, self.budget.steps)
         self.probes.before_forward(step)
@@ -182,40 +213,62 @@ class Trainer:
             loss.backward()
         self.norms.commit()
         process_group.sum_gradients(self.parameters)
-        totals = process_group.sum_over_ranks(totals)
         grads = [p.grad for p in self.parameters if p.grad is not None]
-        grad_norm = torch.nn.utils.get_total_norm(grads)
-        reading = Reading(*self.divergence.add(totals, grad_norm).tolist())
-        if (reason := reading.nonfinite) is not None:
-            if math.isfinite(reading.loss + reading.penalty):
-                raise Diverged(step, reason, first_nonfinite_gradient(self.model))
-            raise Diverged(step, reason, self._first_nonfinite_layer(batches, counts, rng_state))
+        return process_group.sum_over_ranks(totals), torch.nn.utils.get_total_norm(grads)
+
+    def _update(self, step: int, loss: Tensor, grad_norm: Tensor, padding_share: float) -> None:
+        """Take the optimizer's step, between the two measurements of the probes."""
         rate = self.schedule(step)
         for group in self.optimizer.param_groups:
             group["lr"] = rate * group.get("rate", 1.0)
         view = StepView(
             step=step,
             model=self.model,
-            loss=totals[0],
+            loss=loss,
             grad_norm=grad_norm,
             lr=rate,
-            padding_share=sums["padding"] / sums["positions"],
+            padding_share=padding_share,
         )
         self.probes.before_update(view)
         if (limit := self.config["clip_grad"]) is not None:
             torch.nn.utils.clip_grads_with_norm_(self.parameters, limit, grad_norm)
         self.optimizer.step()
         self.probes.after_update(view)
-        stop = sums.pop("stop") > 0
-        seconds = time.perf_counter() - started
-        losses = {"loss": reading.loss, "penalty": reading.penalty}
-        self._count({**losses, "steps": 1, "seconds": seconds, **sums})
-        last = self._budget_spent() is not None
-        if last or any(map(self._due, (self.log_every, self.validate["every"]))):
-            self._log_step({"train/grad_norm": reading.grad_norm, "train/lr": rate})
-        if (reason := self.divergence.high(last=last)) is not None:
-            raise Diverged(step, reason, None)
-        return stop
+
+    def _judge(self) -> Verdict | None:
+        """Read the steps not read yet into the interval; return the first that diverged."""
+        for reading in self.divergence.read():
+            if (reason := reading.nonfinite) is not None:
+                high = self.divergence.high()
+                earlier = high is not None and high.step < reading.step
+                return high if earlier else Verdict(reading.step, reason, taken=False)
+            self.progress.read(reading)
+        return self.divergence.high()
+
+    def _copy(self) -> dict[str, Any]:
+        """Return a copy of everything that steps change, on the device, without waiting for it."""
+        return {
+            "divergence": deepcopy(self.divergence),
+            "random": random_state(self.runtime.device),
+            **deepcopy(self._state()),
+        }
+
+    def _take_again(self, before: Mapping[str, Any], until: int) -> None:
+        """Go back to a copy and take the steps up to `until` again, which raises Diverged.
+
+        On a GPU the sums of a second time may differ in their last bits: if no step diverges this
+        time, the run goes on from here.
+        """
+        wall, self.divergence = self.progress.seconds, before["divergence"]
+        self._restore(before)
+        restore_random_state(before["random"], self.runtime.device)
+        lost, self._again = wall - self.progress.seconds, True
+        try:
+            while self.progress.step < until:
+                self.step()
+        finally:
+            self._again = False
+            self.progress.seconds += lost
 
     def _sum_over_ranks(
         self, batches: list[Batch], stop_requested: bool
@@ -256,34 +309,16 @@ class Trainer:
         layers = [layer for own in process_group.gather_objects(found) for layer in own]
         return next((layer for layer in layers if layer is not None), None)
 
-    def _count(self, step: Mapping[str, float]) -> None:
-        """Add a step to the run's progress."""
+    def _report(self) -> None:
+        """Tell the listener how far the run is, with the loss of the last step that was read."""
         at = self.progress
-        at.step += 1
-        at.tokens += int(step["tokens"])
-        at.train_seconds += step["seconds"]
-        at.interval = {name: at.interval.get(name, 0) + value for name, value in step.items()}
-        self._tick()
         spent = min(1.0, max(self.budget.shares(**self._used).values()))
-        say(Stage(TRAINING, at.step, self.budget.steps, step["loss"], spent))
+        say(Stage(TRAINING, at.step, self.budget.steps, at.loss, spent))
 
-    def _log_step(self, last: Row) -> None:
-        """Log the means since the last row."""
-        at, since = self.progress, self.progress.interval
-        at.interval = {}
-        row = {
-            "step": at.step,
-            "tokens": at.tokens,
-            "train/loss": since["loss"] / since["steps"],
-            **last,
-            "train/padding_share": since["padding"] / since["positions"],
-            "time/seconds": at.seconds,
-            "train/tokens_per_second": since["tokens"] / since["seconds"],
-            **self.probes.metrics(),
-        }
-        if since["penalty"]:  # only some norms have a penalty
-            row["train/penalty"] = since["penalty"] / since["steps"]
-        self._log(row)
+    def _log_step(self) -> None:
+        """Log the means since the last row, and the last step's gradient norm and rate."""
+        rate = self.schedule(self.progress.step)
+        self._log({**self.progress.end_interval(lr=rate), **self.probes.metrics()})
 
     def _validate(self) -> None:
         """Score the validation split, log it, and save the weights if they are the best so far."""
@@ -317,24 +352,32 @@ class Trainer:
             self.checkpoints.last,
             {
                 **self.stamp,
-                "model": self.model.state_dict(),
-                "optimizer": self.optimizer.state_dict(),
-                "stream": self.stream.state_dict(),
-                "probes": self.probes.state_dict(),
-                "progress": asdict(self.progress),
+                **self._state(),
                 "divergence": self.divergence.state_dict(),
                 "validations": self.validations.state_dict(),
                 "random": random,
             },
         )
 
-    def resume(self, state: Mapping[str, Any]) -> None:
-        """Restore what `save` wrote; UserError if weights needed by the test are missing."""
+    def _state(self) -> dict[str, Any]:
+        return {
+            "model": self.model.state_dict(),
+            "optimizer": self.optimizer.state_dict(),
+            "stream": self.stream.state_dict(),
+            "probes": self.probes.state_dict(),
+            "progress": asdict(self.progress),
+        }
+
+    def _restore(self, state: Mapping[str, Any]) -> None:
         self.model.load_state_dict(state["model"])
         self.optimizer.load_state_dict(state["optimizer"])
         self.stream.load_state_dict(state["stream"])
         self.probes.load_state_dict(state["probes"])
         self.progress = Progress(**state["progress"])
+
+    def resume(self, state: Mapping[str, Any]) -> None:
+        """Restore what `save` wrote; UserError if weights needed by the test are missing."""
+        self._restore(state)
         self.divergence.load_state_dict(state["divergence"])
         self.validations.load_state_dict(state["validations"])
         if self.validations.seen:

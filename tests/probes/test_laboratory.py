@@ -350,6 +350,7 @@ def test_every_attention_of_a_translator_is_seen():
 def statistics(**changes: list[float] | float) -> Statistics:
     """Two features: a batch of means 1, 2 and variances 4, 9 beside running 0, 0 and 1, 16."""
     values = {
+        "pooled": [True, True],
         "mean": [1.0, 2.0],
         "var": [4.0, 9.0],
         "mean_before": [0.0, 0.0],

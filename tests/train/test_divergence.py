@@ -93,13 +93,11 @@ def judged(losses: list[float], *, resumed_at: int | None = None) -> list[int]:
     state, high = Divergence(3.0, torch.device("cpu")), []
     one = torch.ones((), dtype=torch.float64)
     for step, loss in enumerate(losses, 1):
-        assert state.add(torch.tensor([loss, 0.0], dtype=torch.float64), one).tolist() == [
-            loss,
-            0,
-            1,
-        ]
-        if state.high(last=step == len(losses)):
-            high.append(step)
+        state.add(step, torch.tensor([loss, 0.0], dtype=torch.float64), one)
+        assert state.read() == [(step, loss, 0, 1)] and state.read() == []
+        state.end_window(step, last=step == len(losses))
+        if verdict := state.high():
+            high.append(verdict.step)
         if step == resumed_at:
             saved, state = state.state_dict(), Divergence(3.0, torch.device("cpu"))
             state.load_state_dict(saved)

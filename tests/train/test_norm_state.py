@@ -10,6 +10,7 @@ from normlab.config.registry import option_names
 from normlab.distributed.process_group import Shard
 from normlab.norms.make import make_norm
 from normlab.norms.running import RunningNorm, running_norms
+from normlab.probes import base as probe_values
 from normlab.records.record import RunRecord
 from normlab.train import train
 from normlab.train.checkpoint import load_checkpoint
@@ -142,13 +143,20 @@ def device_waits(monkeypatch):
     return asked
 
 
-def test_a_step_waits_for_the_device_once(device_waits):
+def test_a_step_waits_for_the_device_only_when_a_row_is_logged(device_waits, monkeypatch):
     """For all norms: they are in one model, each at its own place."""
+    monkeypatch.setattr(probe_values, "_PACK_EVERY", 2)  # values are packed between rows
     sites = ",".join(map("{}:{}".format, PLACES, option_names("norm")))
     device = Runtime(torch.device("meta"), "fp32", Shard(0, 1))
     overrides = [*TOY, "model.encoder_layers=6", "model.decoder_layers=6", f"sites={{{sites}}}"]
-    overrides += ["probe=full", "observe.log_every=1000"]
+    overrides += ["probe=full", "observe.log_every=5"]
     overrides += ["optim.fused=false"]  # no fused kernels know `meta`
-    running = start("all", to_dict(compose(overrides)), device)
-    running.trainer.step()
-    assert device_waits == [(3,), (3,)]  # loss, penalty and gradient norm, for the divergence check
+    trainer = start("all", to_dict(compose(overrides)), device).trainer
+    for _ in range(3):
+        trainer.step()
+    assert trainer.progress.step == 4 and not device_waits
+    trainer.step()
+    assert device_waits[0] == (5, 3)  # per step: loss, penalty and gradient norm
+    read = len(device_waits)
+    trainer.step()  # begins with a copy of the state
+    assert len(device_waits) == read
