@@ -87,7 +87,8 @@ def example_of(
     if kind in ("real", "padding"):
         check_mask(values[key], named.get(key, "mask"), kind)
     made = next((name for name in MADE if name in names and name not in named.values()), None)
-    if not kind and length and made:
+    # the states of another encoder have a mask of their own, which is not `attention_mask`
+    if not kind and length and made and not named[main].startswith("encoder_"):
         key, kind = made, KINDS[made]
         real = torch.ones(size, length, dtype=torch.long, device=device)
         values[made], named[made] = real if kind == "real" else real == 0, made

@@ -1,5 +1,6 @@
 """The question what training mode changes, without dropout."""
 
+import math
 import random
 from collections.abc import Callable
 from typing import Any
@@ -20,6 +21,8 @@ from normlab.errors import UserError
 
 _DROPOUTS = (F.dropout, F.dropout1d, F.dropout2d, F.dropout3d, F.alpha_dropout)
 _DROPOUTS = (*_DROPOUTS, F.feature_alpha_dropout, torch.dropout, torch.feature_dropout)
+
+_LARGER = 10.0  # times the input's movement: more than a module makes of batch statistics before it
 
 
 class _NoDropout(TorchFunctionMode):
@@ -117,16 +120,17 @@ def _first_difference(about: Examination, pooling: list[str]) -> str | None:
         each
         for each in after
         if (old := former.get((each.name, each.number)))
-        and _same(old.given, each.given, about.rounding)
-        and not _same(old.output, each.output, about.rounding)
+        and (entered := _movement(old.given, each.given)) <= about.rounding
+        and _movement(old.output, each.output) > max(about.rounding, _LARGER * entered)
     ]
     odd = [a for a in odd if not any(inside(b.name, a.name) for b in odd)]
     odd = [a for a in odd if not any(a.name == p or inside(p, a.name) for p in pooling)]
     return next((each.name for each in odd if not isinstance(each.module, nn.Dropout)), None)
 
 
-def _same(value: Any, other: Any, limit: float) -> bool:
+def _movement(value: Any, other: Any) -> float:
+    """Return the largest movement of the tensors in two values, infinite if a shape differs."""
     pairs = [*zip(tensors(value), tensors(other), strict=False)]
-    return all(
-        a.shape == b.shape and (not a.is_floating_point() or moved(b, a) <= limit) for a, b in pairs
-    )
+    if any(a.shape != b.shape for a, b in pairs):
+        return math.inf
+    return max((moved(b, a) for a, b in pairs if a.is_floating_point()), default=0.0)

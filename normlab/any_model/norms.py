@@ -45,6 +45,7 @@ _ROWS = 3
 _POSITIONS = 16  # enough positions to see what a norm pools over
 _FEW = 4  # most parameters, per output value of a row, in a norm of an unknown class
 _FEATURE, _POSITION, _BATCH = (frozenset({axis}) for axis in ("feature", "position", "batch"))
+_BOTH = _BATCH | _POSITION
 _SAYS: Sequence[tuple[str, str, Set[str], Set[str]]] = (
     # pattern of the name; what it suggests; pools over at least one of these, over none of these
     (r"batch_?norm|^bn_?\d*$", "pooling each feature over the batch", _BATCH, _FEATURE),
@@ -298,7 +299,8 @@ def _roles(calls: Sequence[Call], example: Example, trial: _Trial) -> Roles:
         batch = {a for a in axes if short[a] != shape[a]} - position
         batch = batch or (position & {0})  # rows and positions are flattened
     elif example.length:
-        position = set([a for a in axes[1:] if shape[a] == example.length][:1])
+        fits = [a for a in axes if shape[a] == example.length]  # of them, perhaps the channels
+        position = {a for a in fits[:2] if a and not (0 in fits and a == _channels(trial))}
     position = position or {*axes} - batch - {_channels(trial)}
     roles = {"batch": batch, "position": position}
     found = ({role for role, there in roles.items() if a in there} for a in axes)
@@ -331,10 +333,11 @@ def _reach(
 ) -> Reach:
     """Return what the first real value of row 0 affects, and whether its padding does."""
     trial, left, padding = trials[0], example.side == "left", None
-    counts = _counts(trial.moved([-left if role == _POSITION else 0 for role in axes], training))
-    pools = sorted(
-        {r for a, role in enumerate(axes) for r in role if counts[a] > 1}, key=AXES.index
-    )
+    moved = trial.moved([-left if role == _POSITION else 0 for role in axes], training)
+    counts = _counts(moved)
+    pools = {r for a, role in enumerate(axes) for r in role if counts[a] > 1}
+    if any(_in_one_row(moved, a, example) for a, role in enumerate(axes) if role == _BOTH):
+        pools -= _BATCH
     features = [a for a, role in enumerate(axes) if role == _FEATURE]
     reached, everything = (math.prod(n[a] for a in features) for n in (counts, trial.x.shape))
     for padded in trials[1:]:
@@ -344,7 +347,15 @@ def _reach(
                 index = [-1 if a == axis and not left else 0 for a in range(len(alone))]
                 moved = padded.moved(index, training).narrow(axis, (size - real) * left, real)
                 padding = bool(moved.any())
-    return Reach(tuple(pools), (reached, everything), padding)
+    words = sorted(pools, key=AXES.index)
+    return Reach(tuple(words), (reached, everything), padding)
+
+
+def _in_one_row(moved: Tensor, axis: int, example: Example) -> bool:
+    """Return whether all that moves along an axis of rows and positions is in the first row."""
+    length, odd = divmod(moved.shape[axis], example.size)
+    places = moved.movedim(axis, 0).flatten(1).any(1).nonzero()
+    return not odd and bool((places < length).all())
 
 
 def _gains(trial: _Trial, axes: Roles) -> tuple[int, int] | None:

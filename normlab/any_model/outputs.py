@@ -138,9 +138,11 @@ class Overlap:
         if not self.rows or y.ndim != base.ndim or y.shape == base.shape:
             return y
         sizes = [*zip(y.shape, base.shape, strict=True)]
-        for axis, (many, few) in enumerate(sizes):
-            if many == few * self.rows:
-                return y.narrow(axis, self.row * few, few)
+        axes = [axis for axis, (many, few) in enumerate(sizes) if many == few * self.rows]
+        if axes:  # several if each row is held against each other one, as images against texts
+            for axis in axes:
+                y = y.narrow(axis, self.row * sizes[axis][1], sizes[axis][1])
+            return y
         axis = next(n for n, (many, few) in enumerate(sizes) if many != few)
         many, few = sizes[axis]  # rows of different lengths, one after the other
         if many < few or self.row not in (0, self.rows - 1):

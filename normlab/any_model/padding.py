@@ -154,4 +154,26 @@ def _of_one_length(about: Examination) -> Finding:
     overlap = Overlap(about.example.side, row.length, row.length - n)  # only real positions count
     pairs = {"padding by other values": Comparison(variant, base, overlap)}
     how = f"One row of {row.length - n:,} positions, padded by {n:,}; longer rows fail"
-    return leak(about, about.all_moved(pairs), pairs, "padding", how)
+    try:
+        found = about.all_moved(pairs)
+    except ModelFailed:  # it wants a row without padding, so each row is padded only in the batch
+        pairs, how = _in_the_batch(about), "Each row alone and in the batch; padded rows alone fail"
+        found = about.all_moved(pairs)
+    return leak(about, found, pairs, "padding", how)
+
+
+def _in_the_batch(about: Examination) -> dict[str, Comparison]:
+    """Return the comparisons of rows alone and without padding with the same rows in the batch.
+
+    Raises UserError if no row has padding.
+    """
+    batch, rows, pairs = about.example, about.example.size, {}
+    for row in about.rows:
+        length = batch.lengths[row]
+        if pads := batch.length - length:
+            overlap = Overlap(batch.side, length=length, padding=pads, row=row, rows=rows)
+            name = f"row {about.number(row)} with its padding of {pads:,} among {rows}"
+            pairs[name] = Comparison(batch, about.alone(row), overlap)
+    if not pairs:
+        raise UserError("a padded row fails alone, and no row has padding in the batch")
+    return pairs

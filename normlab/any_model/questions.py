@@ -6,6 +6,7 @@ Movements of an output are RMS(y' - y) / RMS(y) over the real positions of one r
 import re
 from collections import Counter
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import asdict, replace
 from typing import Any
 
@@ -21,6 +22,7 @@ from normlab.any_model.leak import leak, size
 from normlab.any_model.movement import moved, percent
 from normlab.any_model.norms import FoundNorm
 from normlab.any_model.outputs import Overlap, outputs_of, tensors
+from normlab.errors import UserError
 
 
 @question("norms")
@@ -180,7 +182,7 @@ def future(about: Examination) -> Finding:
         return Finding.none("there are fewer than two positions")
     y = next(iter(about.outputs(about.lead).values()))
     sizes = [k for k in y.shape if k == n] or [k for k in y.shape[1:-1] if n < k <= n + 64]
-    if not sizes:
+    if not sizes or (n not in y.shape[:-1] and y.shape[-1] == n and _is_pooled(about, y)):
         return Finding.none(f"the output {[*y.shape]} has no axis of {n} positions")
     whose = "decoder positions" if example.decoder else "positions"
     # Blocks that share a summary often end in the middle, so two other places are tried, too.
@@ -206,6 +208,16 @@ def future(about: Examination) -> Finding:
     return Finding(text, verdict=verdict, value=value, threshold=LEAK)
 
 
+def _is_pooled(about: Examination, y: Tensor) -> bool:
+    """Return whether the output has the same shape for fewer positions."""
+    if about.example.decoder:
+        return False
+    short = about.lead.cut(about.lead.tokens, 0, about.lead.length - 1)
+    with suppress(UserError):
+        return next(iter(about.outputs(short).values())).shape == y.shape
+    return False
+
+
 def _predicts_inputs(about: Examination, y: Tensor) -> bool:
     """Return whether the output has an entry per token of the vocabulary, as a language model's."""
     config = getattr(about.model, "config", None)
@@ -215,7 +227,8 @@ def _predicts_inputs(about: Examination, y: Tensor) -> bool:
         x for k in about.example.content if not (x := about.example.values[k]).is_floating_point()
     ]
     sizes = {m.num_embeddings for m in about.model.modules() if isinstance(m, nn.Embedding)}
-    return bool(ids) and y.ndim > 2 and y.shape[-1] in sizes
+    greatest = max((int(x.max()) for x in ids), default=0)  # not a table of relative positions
+    return bool(ids) and y.ndim > 2 and greatest < y.shape[-1] in sizes
 
 
 def is_causal(model: nn.Module) -> bool:

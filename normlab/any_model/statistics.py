@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from normlab.any_model.examination import Examination
-from normlab.any_model.example import call
+from normlab.any_model.example import ModelFailed, call
 from normlab.any_model.finding import Finding, Table, Verdict, question
 from normlab.any_model.from_batch import values_of
 from normlab.any_model.outputs import tensors
@@ -87,7 +87,10 @@ def _moments(about: Examination, norms: Mapping[str, Any]) -> dict[str, list[Ten
     given = values_of(about.batches[0], example.device)[key].shape[axis]
     for number in range(min(example.size, given)):  # skip the row added to a one-row batch
         row = example.alone(number)
-        calls, _ = about.runner.record(row, keep=lambda name, _: name in norms)
+        try:
+            calls, _ = about.runner.record(row, keep=lambda name, _: name in norms)
+        except ModelFailed:  # too short for a convolution
+            continue
         for each in calls:
             x = next(tensors(each.given))
             if (axis := _channel_axis(norms[each.name], x, each.output)) is not None:

@@ -1,0 +1,202 @@
+"""What the surveys of libraries accused wrongly: each as a sound model, beside a fault."""
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.nn.modules.batchnorm import _BatchNorm
+
+from tests.any_model.pairs import WIDTH, Case, text_batches
+from tests.any_model.test_reported import Causal, Embedded, built, embedded, inspected, mean
+from tests.any_model.test_reported import Report as Accusation
+
+
+def each_against_each(faulty: bool) -> Case:
+    """CLIP: scores of each image against each text of the batch, with two axes of rows."""
+
+    class Scores(nn.Module):
+        def forward(self, images: Tensor, texts: Tensor) -> Tensor:
+            images, texts = (x / x.norm(dim=-1, keepdim=True) for x in (images, texts))
+            return images @ (texts - texts.mean(0) if faulty else texts).T
+
+    return Case(Scores(), [(torch.randn(4, WIDTH), torch.randn(4, WIDTH))])
+
+
+def after_settled_statistics(faulty: bool) -> Case:
+    """timm: a layer after a batch norm whose statistics are nearly those of the batch."""
+
+    class Late(nn.Module):
+        def forward(self, x: Tensor) -> Tensor:
+            return x**3 * (2 if faulty and self.training else 1)
+
+    layers = [nn.Conv2d(3, WIDTH, 3), nn.BatchNorm2d(WIDTH), Late(), nn.Flatten()]
+    model, x = nn.Sequential(*layers), torch.randn(4, 3, 12, 12)
+    for each in model.modules():
+        if isinstance(each, _BatchNorm):
+            each.momentum = None
+    model.train()(x)
+    return Case(model.eval(), [x], {"causal": False})
+
+
+class Nodes(nn.Module):
+    """Nodes of all graphs in one list, normalized per graph or over all of them."""
+
+    def __init__(self, faulty: bool):
+        super().__init__()
+        self.norm = InstanceNorm(faulty)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.norm(x.flatten(0, 1), len(x)).unflatten(0, (len(x), -1))
+
+
+class InstanceNorm(nn.Module):
+    """PyG's norm of each feature over the nodes of a graph."""
+
+    def __init__(self, faulty: bool):
+        super().__init__()
+        self.faulty = faulty
+
+    def forward(self, x: Tensor, graphs: int) -> Tensor:
+        y = x[None] if self.faulty else x.unflatten(0, (graphs, -1))
+        y = (y - y.mean(1, keepdim=True)) / (y.var(1, keepdim=True) + 1e-5).sqrt()
+        return y.flatten(0, 1)
+
+
+def nodes_of_a_graph(faulty: bool) -> Case:
+    return Case(Nodes(faulty), [torch.randn(4, 10, WIDTH)], {"causal": False})
+
+
+class TimeFirst(nn.Module):
+    """A layer norm on `[T, B, D]`, in a model that takes lengths up to the input's length only."""
+
+    def __init__(self, faulty: bool):
+        super().__init__()
+        self.norm = nn.LayerNorm(16)
+        self.faulty = faulty
+
+    def forward(self, x: Tensor, lengths: Tensor) -> Tensor:
+        if int(lengths.max()) != x.shape[1]:
+            raise ValueError("the longest row fills the input")
+        x = x.mT if self.faulty else x.transpose(0, 1)
+        y = self.norm(x)
+        return y.mT if self.faulty else y.transpose(0, 1)
+
+
+class Longest(nn.Module):
+    """A mean over all frames or over the real ones, of rows of which the longest is whole."""
+
+    def __init__(self, faulty: bool):
+        super().__init__()
+        self.faulty = faulty
+
+    def forward(self, x: Tensor, lengths: Tensor) -> Tensor:
+        if int(lengths.max()) != x.shape[1]:
+            raise ValueError("the longest row fills the input")
+        real = torch.arange(x.shape[1]) < lengths[:, None]
+        return mean(x, torch.ones_like(real) if self.faulty else real)
+
+
+def padded_in_the_batch_only(faulty: bool) -> Case:
+    """torchaudio's Conformer: it makes its mask as long as the longest row."""
+    batch = {"x": torch.randn(4, 24, WIDTH), "lengths": torch.tensor([24, 17, 12, 9])}
+    return Case(Longest(faulty), [batch], {"causal": False})
+
+
+def as_many_features_as_positions(faulty: bool) -> Case:
+    """torchaudio's Conformer: 16 features, at 16 positions."""
+    batch = {
+        "x": torch.randn(4, 16, 12 if faulty else 16),
+        "lengths": torch.tensor([16, 16, 12, 8]),
+    }
+    return Case(TimeFirst(faulty), [batch], {"causal": False})
+
+
+class Frozen(nn.BatchNorm1d):
+    """A batch norm that never uses the statistics of the batch."""
+
+    def train(self, mode: bool = True) -> "Frozen":
+        return super().train(False)
+
+
+def short_rows(faulty: bool) -> Case:
+    """Lasr: a row that is too short alone for a convolution says nothing about statistics."""
+
+    class Short(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.conv, self.norm = nn.Conv1d(WIDTH, WIDTH, 10), Frozen(WIDTH)
+
+        def forward(self, x: Tensor, mask: Tensor) -> Tensor:
+            return mean(self.norm(self.conv(x.mT)).mT, mask[:, 9:]).nan_to_num()
+
+    model = Short()
+    mask = (torch.arange(24) < torch.tensor([24, 24, 20, 8])[:, None]).long()
+    x = torch.randn(4, 24, WIDTH)
+    if not faulty:
+        y = model.conv(x[:2].mT).transpose(0, 1).flatten(1)
+        model.norm.running_mean, model.norm.running_var = y.mean(1).detach(), y.var(1).detach()
+    return Case(model.eval(), [{"x": x, "mask": mask}], {"mask": "mask"})
+
+
+def pooled_width_is_length(faulty: bool) -> Case:
+    """sentence-transformers: as many features of a pooled output as there are positions."""
+    (batch,) = text_batches(count=1)
+    batch = {key: x[:, :WIDTH] for key, x in batch.items()}
+    batch["attention_mask"] = torch.ones_like(batch["attention_mask"])
+    if faulty:
+        flat = Causal(lambda x: x.mean(1, keepdim=True).expand_as(x))
+        return Case(flat, [batch["input_ids"]], {"causal": True})
+    return Case(Embedded(lambda _, x, mask: mean(x, mask)), [batch], {"causal": True})
+
+
+def table_of_distances(faulty: bool) -> Case:
+    """MPNet: as many features as distances in a table, and no word for each of them."""
+
+    def attend(m, x: Tensor, mask: Tensor) -> Tensor:
+        places = torch.arange(x.shape[1])
+        bias = m.distances((places[:, None] - places).clamp(-8, 7) + 8)[..., 0]
+        scores = (x @ x.mT + bias).masked_fill(mask[:, None] == 0, -1e9)
+        y = scores.softmax(-1) @ x
+        return m.head(y) if faulty else y
+
+    parts = {"distances": nn.Embedding(WIDTH, 1), "head": nn.Linear(WIDTH, 256)}
+    return embedded(attend, **parts)
+
+
+def mask_of_another_input(faulty: bool) -> Case:
+    """diffusers' UNet3D: `attention_mask` is not that of the text, which is not padded."""
+
+    class Denoiser(nn.Module):
+        def forward(
+            self, encoder_hidden_states: Tensor, x: Tensor, attention_mask: Tensor | None = None
+        ) -> Tensor:
+            text = encoder_hidden_states.mean(0 if faulty else 1, keepdim=True)
+            return x + text.mean(1, keepdim=True)
+
+    batch = {"encoder_hidden_states": torch.randn(4, 9, WIDTH), "x": torch.randn(4, 5, WIDTH)}
+    return Case(Denoiser(), [batch])
+
+
+ACCUSED = {
+    "mask of another input": Accusation(mask_of_another_input, "batch_mates"),
+    "scores of each against each": Accusation(each_against_each, "batch_mates"),
+    "settled statistics": Accusation(after_settled_statistics, "modes", "Late", "look"),
+    "nodes of a graph": Accusation(nodes_of_a_graph, "norms", "batch", "look"),
+    "padded in the batch only": Accusation(padded_in_the_batch_only, "padding", "in the batch"),
+    "features as many as positions": Accusation(
+        as_many_features_as_positions, "norms", "over position", "look"
+    ),
+    "rows too short": Accusation(short_rows, "statistics", "never updated", "look"),
+    "pooled to as many features": Accusation(pooled_width_is_length, "future"),
+    "distances as many as features": Accusation(
+        table_of_distances, "future", "causal=True", "look"
+    ),
+}
+
+
+@pytest.mark.parametrize("name", ACCUSED)
+def test_what_a_survey_accused_wrongly_is_spared_and_the_like_fault_found(name):
+    accused = ACCUSED[name]
+    found = inspected(built(accused, True)).findings[accused.question]
+    assert found.verdict == accused.verdict and accused.says in found.answer, found
+    findings = inspected(built(accused, False)).findings.values()
+    assert [str(each) for each in findings if each.verdict in ("failed", "broken", "look")] == []
