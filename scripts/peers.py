@@ -1,18 +1,21 @@
-"""Planted faults and their correct versions, examined by normlab and two other tools.
+"""Faults and their correct versions, examined by normlab and two other tools.
 
-    python -m venv peers && peers/bin/pip install --no-deps pytest-torch==1.1.0 torchtest2==0.1.0
+    python -m venv peers && peers/bin/pip install --no-deps pytest-torch==1.1.1 torchtest2==0.1.0
     echo $PWD/.venv/lib/python3.11/site-packages > peers/lib/python3.11/site-packages/normlab.pth
     peers/bin/python scripts/peers.py
 
-Writes pairs.md and pairs.json in results/survey. Each tool runs with its default
-settings and decides by what it says about batches, padding and masks; its other checks are left
-out. pytest-torch's checks of padding and masks are for `input_ids`, so other inputs get its
-inference contract alone.
+Writes pairs.md and pairs.json in results/survey, with three sets of faults: those that we planted,
+those of further public reports, and those of the kinds that pytest-torch has a check for. Each tool
+runs with its default settings. In the first two sets it decides by what it says about batches,
+padding and masks; pytest-torch's checks of padding and masks are for `input_ids`, so other inputs
+get its inference contract alone. In the third, pytest-torch runs the check that is made for the
+fault, and the others all that they have by default.
 """
 
 import json
 import sys
 from collections.abc import Mapping
+from functools import partial
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -26,9 +29,12 @@ from torch import nn
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
+from peer_faults import OWN, own_case  # noqa: E402
+
 import normlab  # noqa: E402
 from normlab.records.files import atomic_write  # noqa: E402
 from tests.any_model.pairs import PAIRS, Case, case  # noqa: E402
+from tests.any_model.test_further_reports import REPORTS  # noqa: E402
 
 RELEVANT = ("batch_independence", "input_dependency", "eval_determinism")
 
@@ -93,35 +99,89 @@ TOOLS = {
 }
 
 
-def main() -> None:
-    """Ask all tools about all pairs and write the table."""
+def plain_case(name: str, faulty: bool) -> dict[str, tuple[bool, str]]:
+    """Return what each tool says of a case of pytest-torch's own kinds."""
+    found: dict[str, tuple[bool, str]] = {}
+    for tool in TOOLS:
+        make, batch = own_case(name, faulty)
+        if tool == "normlab":
+            found[tool] = by_normlab(Case(make(), [batch]))
+        elif tool.startswith("pytest"):
+            found[tool] = (fails(lambda m=make, b=batch: OWN[name].check(m, b)), "")
+        else:
+            results = torchtest2.check_model(make(), batch).results
+            found[tool] = (any(each.status.name == "FAIL" for each in results), "")
+    return found
+
+
+def asked(build: Any) -> Any:
+    """Return a function from `faulty` to what each tool says of a case."""
+    return lambda faulty: {tool: ask(build(faulty)) for tool, ask in TOOLS.items()}
+
+
+def reported(build: Any) -> Any:
+    """Return a function from `faulty` to a case of a public report, from a fixed seed."""
+
+    def case_of(faulty: bool) -> Case:
+        with torch.random.fork_rng():
+            torch.manual_seed(0)
+            found = build(faulty)
+        return found._replace(model=found.model.eval())
+
+    return case_of
+
+
+SETS = {
+    "planted": ("Faults that we planted", {n: asked(partial(case, n)) for n in PAIRS}),
+    "reported": (
+        "Further public reports, rebuilt",
+        {n.__doc__.partition(":")[0]: asked(reported(n)) for n in REPORTS},
+    ),
+    "own": (
+        "Faults of the kinds that pytest-torch has a check for",
+        {n: partial(plain_case, n) for n in OWN},
+    ),
+}
+
+
+def rows_of(faults: Mapping[str, Any]) -> tuple[list[str], dict[str, dict[str, int]]]:
+    """Return the lines of a table of faults, and the counts of each tool."""
     lines = [
-        "# Planted faults and their correct versions",
+        f"| fault | {' | '.join(TOOLS)} | modules that normlab named |",
+        f"| --- |{' --- |' * (len(TOOLS) + 1)}",
+    ]
+    counts = {tool.split()[0]: {"caught": 0, "false_alarms": 0} for tool in TOOLS}
+    for name, ask in faults.items():
+        wrong, right = ask(True), ask(False)
+        cells = []
+        for tool in TOOLS:
+            mine = counts[tool.split()[0]]
+            mine["caught"] += wrong[tool][0]
+            mine["false_alarms"] += right[tool][0]
+            word = "caught" if wrong[tool][0] else "missed"
+            cells.append(word + ", flags the correct version" * right[tool][0])
+        lines.append(f"| {name} | {' | '.join(cells)} | {wrong['normlab'][1]} |")
+    total = [f"{c['caught']} of {len(faults)}, {c['false_alarms']} false" for c in counts.values()]
+    lines.append(f"| caught, false alarms | {' | '.join(total)} | |")
+    return lines, counts
+
+
+def main() -> None:
+    """Ask all tools about all faults and write the tables."""
+    lines = [
+        "# Faults and their correct versions, and which tools tell them apart",
         "",
         f"Made by `scripts/peers.py` with torch {torch.__version__.partition('+')[0]} and "
         f"transformers {transformers.__version__}, on a CPU, with each tool's default "
         "settings. Each cell says whether the tool caught the fault, and whether it also "
-        "flagged the correct version.",
-        "",
-        f"| fault | {' | '.join(TOOLS)} | modules that normlab named |",
-        f"| --- |{' --- |' * (len(TOOLS) + 1)}",
+        "flagged the correct version. We wrote the first two sets, with normlab at hand; the third "
+        "is what pytest-torch's documentation promises to catch.",
     ]
-    caught, alarms = dict.fromkeys(TOOLS, 0), dict.fromkeys(TOOLS, 0)
-    for name in PAIRS:
-        cells, named = [], ""
-        for tool, ask in TOOLS.items():
-            fault, modules = ask(case(name, True))
-            twin, _ = ask(case(name, False))
-            caught[tool] += fault
-            alarms[tool] += twin
-            cells.append(("caught" if fault else "missed") + ", flags the correct version" * twin)
-            named = named or modules
-        lines.append(f"| {name} | {' | '.join(cells)} | {named} |")
-    total = [f"{caught[tool]} of {len(PAIRS)}, {alarms[tool]} false" for tool in TOOLS]
-    lines.append(f"| caught, false alarms | {' | '.join(total)} | |")
-    counts = {
-        tool.split()[0]: {"caught": caught[tool], "false_alarms": alarms[tool]} for tool in TOOLS
-    }
+    counts: dict[str, Any] = {"versions": {t.split()[0]: t.partition(" ")[2] for t in TOOLS}}
+    for key, (title, faults) in SETS.items():
+        table, counts[key] = rows_of(faults)
+        lines += ["", f"## {title}", "", *table]
+        counts[key]["faults"] = len(faults)
     folder = ROOT / "results" / "survey"
     with atomic_write(folder / "pairs.md") as file:
         file.write("\n".join(lines) + "\n")
