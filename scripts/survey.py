@@ -1,84 +1,120 @@
-"""Which models of transformers move when a batch is padded: `python scripts/survey.py [NAMES]`.
+"""What normlab finds in the models of a library: `python scripts/survey.py LIBRARY [NAMES]`.
 
-Builds the base model of every type in transformers that takes a mask over tokens or frames, from a
-small config with random weights, gives it four rows of unequal length with the mask, and asks
-`normlab.inspect`. Writes results/survey/table.md and results/survey/findings.json; the rows of
-classes that were not named are kept. A class is left out, with the reason, if no small config
-builds within 10 seconds, no input fits, or its questions take longer than two minutes.
+The libraries are the modules of `scripts/surveyed/`. Each model is small, has random weights and
+is asked the quick questions of `normlab.inspect` in a process of its own. Writes
+results/survey/LIBRARY.json and LIBRARY.md; the rows of models that were not named are kept. A model
+is left out, with the reason, if it cannot be built within 20 seconds, no input fits, or its
+questions take more than a minute.
 """
 
-import inspect
+import importlib
 import json
 import multiprocessing
 import os
 import resource
 import signal
+import statistics
 import sys
 import time
 import warnings
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from functools import partial
+from importlib.metadata import version
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
 import torch
-import transformers
-from transformers.models.auto.modeling_auto import MODEL_MAPPING_NAMES
+from surveyed import Subject
+from torch import nn
+from torch.nn.modules.batchnorm import _BatchNorm
 
 import normlab
-from normlab.any_model.finding import questions
-from normlab.any_model.tiny import AUDIO, MASKS, made, one_line
+from normlab.any_model.finding import Finding, questions
+from normlab.any_model.tiny import one_line
 from normlab.errors import UserError
 from normlab.records.files import atomic_write
 
 FOLDER = Path(
     os.environ.get("SURVEY") or Path(__file__).resolve().parents[1] / "results" / "survey"
 )
-BUILD_SECONDS, SECONDS, BYTES = 10, 120, 6 * 2**30
-SPEECH_HEADS = ("SeamlessM4TForSpeechToText", "SeamlessM4Tv2ForSpeechToText")
+BUILD_SECONDS, SECONDS, BYTES = 20, 60, 6 * 2**30
+VERDICTS = ("failed", "broken", "look", "fine", "does not apply")
 
 
-def classes() -> list[str]:
-    """Return the base models that take a mask over tokens or frames, those of audio first."""
-    found = {}
-    for named in (*MODEL_MAPPING_NAMES.values(), SPEECH_HEADS):
-        for name in [named] if isinstance(named, str) else named:
-            try:
-                cls = getattr(transformers, name)
-                names = inspect.signature(cls.forward).parameters
-            except (AttributeError, ImportError):
-                continue
-            takes = {"input_ids", *AUDIO} & set(names)
-            if takes and set(MASKS) & set(names) and cls.main_input_name != "pixel_values":
-                found[name] = not takes & set(AUDIO)
-    return sorted(found, key=lambda name: (found[name], name))
+class Passes:
+    """How often a model was called, counted without a hook."""
+
+    def __init__(self, model: nn.Module):
+        self.count, call = 0, nn.Module.__call__
+
+        def counted(module: nn.Module, *args: Any, **kwargs: Any) -> Any:
+            self.count += module is model
+            return call(module, *args, **kwargs)
+
+        nn.Module.__call__ = counted
 
 
-def ask(name: str) -> dict[str, Any]:
-    """Return the row of a class: what its model was given, and what was found."""
+def settle(subject: Subject) -> None:
+    """Give batch norms the statistics of the batch, as in a trained model."""
+    norms = [m for m in subject.model.modules() if isinstance(m, _BatchNorm)]
+    for each in norms:
+        each.momentum = None
+        each.train()
+    if norms:
+        plain_pass(subject)
+    subject.model.eval()
+
+
+def plain_pass(subject: Subject) -> float:
+    """Run the model on its first batch and return the seconds."""
+    batch, forward = subject.batches[0], subject.arguments.get("forward")
+    started = time.perf_counter()
+    with torch.no_grad():
+        if forward:
+            forward(subject.model, batch)
+        elif isinstance(batch, Mapping):
+            subject.model(**batch)
+        else:
+            subject.model(*(batch if isinstance(batch, tuple) else (batch,)))
+    return time.perf_counter() - started
+
+
+def shapes(batch: Any) -> Any:
+    """Return the shapes of a batch's tensors."""
+    if isinstance(batch, Mapping):
+        return {key: shapes(x) for key, x in batch.items() if torch.is_tensor(x)}
+    if isinstance(batch, tuple):
+        return [shapes(x) for x in batch if torch.is_tensor(x)]
+    return list(getattr(batch, "shape", ()))
+
+
+def ask(library: Any, name: str) -> dict[str, Any]:
+    """Return a model's row: its inputs, what was found, and the cost in plain passes."""
     signal.setitimer(signal.ITIMER_PROF, BUILD_SECONDS)
-    model, batch = made(name)
+    subject = library.subject(name)
+    settle(subject)
+    plain = min(plain_pass(subject) for _ in range(3))
+    passes = Passes(subject.model)
     signal.setitimer(signal.ITIMER_PROF, SECONDS)
     started = time.perf_counter()
-    mask = next(key for key in batch if key in MASKS)
-    length = batch[mask].shape[1]
-    report = normlab.inspect(model, [batch], mask=mask, max_positions=length, checks=[*TITLES])
-    seconds = time.perf_counter() - started
+    report = normlab.inspect(subject.model, subject.batches, **subject.arguments)
+    cost = (time.perf_counter() - started) / max(plain, 1e-6)
     return {
-        "inputs": {key: list(x.shape) for key, x in batch.items()},
-        "seconds": round(seconds, 1),
-        "findings": {each.name: entry(each) for each in report.by_harm() if each.name in TITLES},
+        "inputs": shapes(subject.batches[0]),
+        "passes": passes.count,
+        "cost": round(cost),
+        "findings": {each.name: entry(each) for each in report.by_harm()},
     }
 
 
-def entry(found: Any) -> dict[str, Any]:
+def entry(found: Finding) -> dict[str, Any]:
     """Return a finding's verdict, and more if it is not fine."""
-    if found.verdict == "fine":
-        return {"verdict": "fine"}
+    if found.verdict in ("fine", "does not apply"):
+        return {"verdict": found.verdict} | ({"sentence": found.why_not} if found.why_not else {})
     value = None if found.value is None else float(f"{found.value:.3g}")
-    if found.why_not:
-        return {"verdict": found.verdict, "sentence": found.why_not}
-    more = {"value": value, "module": found.module, "sentence": str(found)}
+    more = {"value": value, "module": found.module, "sentence": str(found)[:500]}
     return {"verdict": found.verdict} | {k: v for k, v in more.items() if v is not None}
 
 
@@ -86,124 +122,148 @@ def _late(*_: Any) -> None:
     raise TimeoutError("took too long")
 
 
-def work(name: str, to: Connection) -> None:
-    """Send a class's row, or why there is none, from a process of its own."""
+def work(ask: Any, library: Any, name: str, to: Connection) -> None:
+    """Send a model's row, or why there is none, from a process of its own."""
     resource.setrlimit(resource.RLIMIT_DATA, (BYTES, BYTES))
     signal.signal(signal.SIGPROF, _late)
     warnings.simplefilter("ignore")
     try:
-        to.send(ask(name))
+        to.send(ask(library, name))
     except BaseException as error:
-        plain = type(error) in (ValueError, UserError)
-        to.send({"left_out": str(error) if plain else one_line(error)})
+        text = str(error) if type(error) is UserError else one_line(error)
+        to.send({"left_out": text[:300]})
 
 
-def said(row: Mapping[str, Any]) -> str:
-    """Return a class's row in one line."""
+def in_line(row: Mapping[str, Any]) -> str:
+    """Return a model's row in one line."""
     if "left_out" in row:
         return f"left out: {row['left_out']}"
-    found = row["findings"].items()
-    return "; ".join(f"{k}: {f['verdict']} {f.get('value', '')}" for k, f in found)
+    found = {k: f for k, f in row["findings"].items() if f["verdict"] in VERDICTS[:3]}
+    words = [f"{k}: {f['verdict']} {f.get('value', '')} {f['sentence']}" for k, f in found.items()]
+    return f"{row['passes']} passes, cost {row['cost']}; " + "; ".join(words)
 
 
-HEAD = """# Where padding changes the output of transformers {transformers} models
-
-{asked} base models of transformers {transformers} that take a mask over tokens or frames, each from
-a small config with **random weights**, with four rows of unequal length **and their mask**. Made by
-`python scripts/survey.py` with `normlab.inspect` ([how to read it](../../docs/howto/any_model.md)).
-A class with a head, such as BertForMaskedLM, contains its base model and is not listed. Random
-weights show where an output can change, not by how much it changes in a trained model. Some
-classes accept a mask but ignore it by design (Whisper). Both `look` and `broken` are listed.
-`findings.json` has the reason for each of the {left_out} classes that were left out.
-"""
-
-
-TITLES = {
-    "padding": "In evaluation, padding moves the output at real tokens",
-    "batch_mates": "In evaluation, other rows move the output",
-    "modes": "In training, padding enters the statistics of a norm",
-}
-
-
-def words(found: Mapping[str, Any]) -> str:
-    """Return the module and what it is, as a finding's sentence has it."""
-    module, sentence = found.get("module", ""), found["sentence"]
-    if not module:
-        return "the model's own forward" if "the model itself" in sentence else "no single module"
-    said = sentence.partition(f"{module}: ")[2].partition(". One row")[0].partition("; training")[0]
-    return f"`{module}`: {said}"
-
-
-def counts(rows: Mapping[str, Any]) -> dict[str, int]:
-    """Return how many classes were asked, left out, and move, by question."""
-    asked = [row["findings"] for row in rows.values() if "findings" in row]
-    moved = {
-        name: sum(each.get(name, {}).get("verdict") in ("look", "broken") for each in asked)
-        for name in TITLES
+def counts(rows: Mapping[str, Any]) -> dict[str, Any]:
+    """Return how many models were asked and left out, verdicts by question, and the median cost."""
+    asked = [row for row in rows.values() if "findings" in row]
+    names = [each.name for each in questions()]
+    verdicts = {
+        name: Counter(row["findings"][name]["verdict"] for row in asked if name in row["findings"])
+        for name in names
     }
-    return {"asked": len(asked), "left_out": len(rows) - len(asked)} | moved
+    late = sum("took too long" in row.get("left_out", "") for row in rows.values())
+    head = {"asked": len(asked), "left_out": len(rows) - len(asked), "too_slow": late}
+    cost = {k: statistics.median([row[k] for row in asked] or [0]) for k in ("passes", "cost")}
+    moved = {name: v["broken"] + v["look"] for name, v in verdicts.items()}
+    failed = sum(any(f["verdict"] == "failed" for f in row["findings"].values()) for row in asked)
+    return head | cost | moved | {"failed": failed, "verdicts": verdicts}
 
 
-def one_class_per_line(content: Mapping[str, Any]) -> str:
+def one_model_per_line(content: Mapping[str, Any]) -> str:
     """Return the survey as JSON."""
     lines = [f" {json.dumps(k)}: {json.dumps(row)}" for k, row in content["classes"].items()]
     head = json.dumps({**content, "classes": {}}).removesuffix("{}}")
     return head + "{\n" + ",\n".join(lines) + "\n}}\n"
 
 
-def table(content: Mapping[str, Any]) -> str:
+HEAD = """# What normlab finds in {library} {version}
+
+{asked} {kind}. Each has a small config and
+**random weights**: they show where an output can change, not by how much it changes in a trained
+model. Batch norms had the statistics of the batch. Made by `python scripts/survey.py {library}`
+with `normlab.inspect` and torch {torch} ([how to read it](../../docs/howto/any_model.md)). A model
+is asked in {passes:.0f} passes (median); with all that goes with them they take as long as
+{cost:.0f} plain ones of such a small model. `{library}.json` has the reason for each of the
+{left_out} that were left out."""
+
+
+def where(found: Mapping[str, Any]) -> str:
+    """Return the module that a finding names, and what it says of it."""
+    module, sentence = found.get("module"), found["sentence"].replace("|", "\\|")
+    if not module:
+        return sentence.partition(". One row")[0]
+    words = sentence.partition(f"{module}: ")[2] or sentence
+    return f"`{module}`: {words.partition('. One row')[0].partition('; training')[0]}"
+
+
+def sections(rows: Mapping[str, Any]) -> Iterator[str]:
+    """Yield the lines of the page's sections, one for each question that found something."""
+    for each in questions():
+        found = {k: row["findings"].get(each.name) for k, row in rows.items()}
+        found = {k: f for k, f in found.items() if f and f["verdict"] in VERDICTS[:3]}
+        if not found:
+            continue
+        yield from ("", f"## {each.name}: {len(found)}", "", each.text, "")
+        yield from ("| model | verdict | moves by | module |", "| --- | --- | --- | --- |")
+        order = sorted(found, key=lambda k: (found[k]["verdict"], -found[k].get("value", 0)))
+        for k in order:
+            f = found[k]
+            size = f"{f['value']:.2%}" if "value" in f and each.name in MOVES else ""
+            yield f"| {k} | {f['verdict']} | {size} | {where(f)} |"
+
+
+MOVES = ("padding", "batch_mates", "future", "modes")
+
+
+def page(content: Mapping[str, Any]) -> str:
     """Return the survey as a page."""
-    rows = {k: row["findings"] for k, row in content["classes"].items() if "findings" in row}
-    lines = HEAD.format(**content["counts"], **content).splitlines()
-    moved = set()
-    for name, title in TITLES.items():
-        found = {k: each[name] for k, each in rows.items() if name in each}
-        found = {k: f for k, f in found.items() if f["verdict"] in ("look", "broken")}
-        moved |= found.keys()
-        lines += ["", f"## {title}: {len(found)}", ""]
-        lines += ["| class | moved by | module |", "| --- | --- | --- |"] if found else ["None."]
-        by_value = sorted(found.items(), key=lambda item: -item[1].get("value", 0))
-        for k, f in by_value:
-            size = f"{f['value']:.2%}" if "value" in f else ""
-            lines.append(f"| {k} | {size} | {words(f)} |")
-    quiet = [k for k in rows if k not in moved]
-    unclear = [k for k in quiet if rows[k]["padding"]["verdict"] == "does not apply"]
-    quiet = [k for k in quiet if k not in unclear]
-    lines += ["", f"## No effect found: {len(quiet)}", "", f"{', '.join(quiet)}."]
-    if unclear:
-        lines += ["", f"## Padding could not be tested: {len(unclear)}", ""]
-        lines += [f"{', '.join(unclear)}."]
+    rows = {k: row for k, row in content["classes"].items() if "findings" in row}
+    number = content["counts"]
+    lines = HEAD.format(**content | number).splitlines()
+    lines += ["", f"| question | {' | '.join(VERDICTS)} |", "| --- |" + " ---: |" * len(VERDICTS)]
+    for name, by_verdict in number["verdicts"].items():
+        cells = " | ".join(str(by_verdict.get(verdict, 0)) for verdict in VERDICTS)
+        lines.append(f"| {name} | {cells} |")
+    lines += sections(rows)
+    loud = {
+        k
+        for k, r in rows.items()
+        if any(f["verdict"] in VERDICTS[:3] for f in r["findings"].values())
+    }
+    quiet = [k for k in rows if k not in loud]
+    lines += ["", f"## Nothing found: {len(quiet)}", "", f"{', '.join(quiet)}."]
     return "\n".join(lines) + "\n"
 
 
-def main(names: list[str]) -> None:
-    """Ask about the named classes, or all, and write the results."""
-    path = FOLDER / "findings.json"
-    rows = json.loads(path.read_text("utf-8"))["classes"] if path.exists() else {}
-    questions()  # imports, once for all processes
+def write(library: Any, name: str, rows: Mapping[str, Any]) -> None:
+    """Write the survey of a library."""
+    FOLDER.mkdir(exist_ok=True)
+    content = {"library": name, "version": version(name.replace("_", "-")), "kind": library.KIND}
+    content["torch"] = torch.__version__.partition("+")[0]
+    content |= {"counts": counts(rows), "classes": dict(sorted(rows.items()))}
+    with atomic_write(FOLDER / f"{name}.json") as file:
+        file.write(one_model_per_line(content))
+    with atomic_write(FOLDER / f"{name}.md") as file:
+        file.write(page(content))
+
+
+def row_of(library: Any, name: str, function: Any) -> dict[str, Any]:
+    """Return what `function(library, name, pipe)` sends from a process of its own."""
     process = multiprocessing.get_context("fork")
-    for name in names or classes():
-        receive, send = process.Pipe(duplex=False)
-        worker = process.Process(target=work, args=(name, send))
-        worker.start()
-        send.close()
-        try:
-            rows[name] = receive.recv()
-        except EOFError:
-            rows[name] = {"left_out": "its process ended"}
+    receive, send = process.Pipe(duplex=False)
+    worker = process.Process(target=function, args=(library, name, send))
+    worker.start()
+    send.close()
+    try:
+        return receive.recv()
+    except EOFError:
+        return {"left_out": "its process ended"}
+    finally:
         worker.join()
-        print(name, said(rows[name]), flush=True)
-        FOLDER.mkdir(exist_ok=True)
-        content = {"transformers": transformers.__version__, "torch": torch.__version__}
-        content["counts"] = counts(rows)
-        content["classes"] = dict(sorted(rows.items()))
-        with atomic_write(path) as file:
-            file.write(one_class_per_line(content))
-        with atomic_write(FOLDER / "table.md") as file:
-            file.write(table(content))
+
+
+def main(name: str, *names: str) -> None:
+    """Ask the named models of a library, or all, and write the results."""
+    library = importlib.import_module(f"surveyed.{name}")
+    path = FOLDER / f"{name}.json"
+    rows = json.loads(path.read_text("utf-8"))["classes"] if names and path.exists() else {}
+    questions()  # imports, once for all processes
+    for each in names or library.classes():
+        rows[each] = row_of(library, each, partial(work, ask))
+        print(each, in_line(rows[each]), flush=True)
+        write(library, name, rows)
 
 
 if __name__ == "__main__":
     torch.set_num_threads(1)
-    transformers.logging.set_verbosity_error()
-    main(sys.argv[1:])
+    main(*sys.argv[1:])

@@ -1,6 +1,6 @@
 """Which norms the models of transformers have, and where: `python scripts/survey_norms.py [NAMES]`.
 
-Builds each class that `scripts/survey.py` asked about, runs it once, and writes
+Builds each class that `scripts/survey.py transformers` asked about, runs it once, and writes
 results/survey/norms.json: how many norms of each kind it has, told from what they compute, and
 whether its blocks normalize before their sub-layers (`pre`: a norm takes the block's input), after
 the residual sum (`post`: the block's output is a norm's output), or both. The rows of classes that
@@ -8,18 +8,16 @@ were not named are kept.
 """
 
 import json
-import multiprocessing
-import resource
 import signal
 import sys
-import warnings
 from collections import Counter
-from multiprocessing.connection import Connection
+from functools import partial
 from typing import Any
 
 import survey
 import torch
 import transformers
+from surveyed import transformers as library
 from torch import Tensor, nn
 
 from normlab.records.files import atomic_write
@@ -116,49 +114,28 @@ def _order(seen: dict[nn.Module, tuple[Any, Any]], block: nn.Module, norms: list
     )
 
 
-def ask(name: str) -> dict[str, Any]:
+def ask(library: Any, name: str) -> dict[str, Any]:
     """Return the row of a class."""
     signal.setitimer(signal.ITIMER_PROF, survey.BUILD_SECONDS)
-    model, batch = survey.made(name)
+    subject = library.subject(name)
     signal.setitimer(signal.ITIMER_PROF, survey.SECONDS)
-    kinds = Counter(filter(None, map(kind, model.modules())))
-    return {"norms": dict(sorted(kinds.items())), "order": order(model, batch)}
-
-
-def work(name: str, to: Connection) -> None:
-    """Send a class's row, or why there is none, from a process of its own."""
-    resource.setrlimit(resource.RLIMIT_DATA, (survey.BYTES, survey.BYTES))
-    signal.signal(signal.SIGPROF, survey._late)
-    warnings.simplefilter("ignore")
-    try:
-        to.send(ask(name))
-    except BaseException as error:
-        to.send({"left_out": survey.one_line(error)})
+    kinds = Counter(filter(None, map(kind, subject.model.modules())))
+    return {"norms": dict(sorted(kinds.items())), "order": order(subject.model, subject.batches[0])}
 
 
 def main(names: list[str]) -> None:
-    """Ask about the named classes, or all that the survey of padding asked, and write them."""
+    """Ask about the named classes, or all that the survey asked, and write them."""
     path = survey.FOLDER / "norms.json"
     rows = json.loads(path.read_text("utf-8"))["classes"] if path.exists() else {}
-    asked = json.loads((survey.FOLDER / "findings.json").read_text("utf-8"))["classes"]
-    process = multiprocessing.get_context("fork")
+    asked = json.loads((survey.FOLDER / "transformers.json").read_text("utf-8"))["classes"]
     for name in names or [name for name, row in asked.items() if "inputs" in row]:
-        receive, send = process.Pipe(duplex=False)
-        worker = process.Process(target=work, args=(name, send))
-        worker.start()
-        send.close()
-        try:
-            rows[name] = receive.recv()
-        except EOFError:
-            rows[name] = {"left_out": "its process ended"}
-        worker.join()
+        rows[name] = survey.row_of(library, name, partial(survey.work, ask))
         print(name, rows[name], flush=True)
     content = {"transformers": transformers.__version__, "classes": dict(sorted(rows.items()))}
     with atomic_write(path) as file:
-        file.write(survey.one_class_per_line(content))
+        file.write(survey.one_model_per_line(content))
 
 
 if __name__ == "__main__":
     torch.set_num_threads(1)
-    transformers.logging.set_verbosity_error()
     main(sys.argv[1:])
