@@ -14,18 +14,16 @@ from typing import Any, cast
 
 from hydra import compose as hydra_compose
 from hydra import initialize_config_dir
-from hydra.core.config_search_path import ConfigSearchPath
 from hydra.core.config_store import ConfigStore
 from hydra.core.global_hydra import GlobalHydra
 from hydra.core.hydra_config import HydraConfig
 from hydra.core.plugins import Plugins
 from hydra.errors import HydraException, MissingConfigException
-from hydra.plugins.search_path_plugin import SearchPathPlugin
 from omegaconf import DictConfig, OmegaConf, open_dict
 from omegaconf.errors import OmegaConfBaseException
 
 from normlab.config import ranges, registry
-from normlab.config.folders import CONFIG_DIR, folders
+from normlab.config.folders import CONFIG_DIR
 from normlab.config.machine import MOST_THREADS, settled_precision
 from normlab.config.overrides import FromFile, did_you_mean, meant, no_option, typed, written_out
 from normlab.config.registry import START_FILE, TARGET, named
@@ -39,6 +37,7 @@ from normlab.config.schema import (
     RunConfig,
     leaves,
 )
+from normlab.config.source import OptionFolders, OptionSource
 from normlab.errors import UserError
 
 CONFIG_NAME = "config"
@@ -63,19 +62,14 @@ TASK = "toy"  # the default of configs/config.yaml
 _BY_PLACEMENT = ("optim.lr", "schedule.warmup")  # in a recipe, as `lr: {pre: 1.5e-3, post: 5e-4}`
 
 
-class OwnFolders(SearchPathPlugin):
-    """Lets Hydra find the options in the user's own folders."""
-
-    def manipulate_search_path(self, search_path: ConfigSearchPath) -> None:
-        for folder in folders()[1:]:
-            search_path.append("normlab.options", f"file://{folder}")
-
-
 def register() -> None:
     """Register with Hydra the schema (as `normlab_schema` and `normlab_later`) and own folders."""
+    if "normlab_schema.yaml" in ConfigStore.instance().repo:
+        return
     ConfigStore.instance().store("normlab_schema", node=RunConfig)
     ConfigStore.instance().store("normlab_later", node={"model": LATER})
-    Plugins.instance().register(OwnFolders)
+    Plugins.instance().register(OptionSource)
+    Plugins.instance().register(OptionFolders)
 
 
 def compose(overrides: Sequence[str] = ()) -> DictConfig:

@@ -17,7 +17,7 @@ from functools import lru_cache, partial
 from importlib import import_module
 from itertools import takewhile
 from pathlib import Path
-from typing import Any, Literal, TypeVar, Union, cast, get_args, get_origin
+from typing import Any, ClassVar, Literal, TypeVar, Union, cast, get_args, get_origin
 from typing import get_type_hints as hints_of
 
 import msgspec
@@ -60,14 +60,39 @@ class _TextEachOnce(_TEXT_LOADER):
         return super().construct_mapping(node, deep)
 
 
+class _OptionLoader(_EachOnce):
+    """Reads numbers as YAML 1.2 does: `1e-5` is a number, `010` is ten, and `no` is a word."""
+
+    yaml_implicit_resolvers: ClassVar[dict[str, Any]] = {}
+
+    def construct_yaml_int(self, node: Any) -> int:
+        return int(node.value)
+
+
+for _tag, _pattern, _first in (
+    ("bool", r"true|True|TRUE|false|False|FALSE", "tTfF"),
+    ("null", r"~|null|Null|NULL|", ["~", "n", "N", ""]),
+    ("int", r"[-+]?[0-9]+", "-+0123456789"),
+    ("float", r"[-+]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][-+]?[0-9]+)?", "-+.0123456789"),
+    ("float", r"[-+]?\.(inf|Inf|INF)|\.(nan|NaN|NAN)", "-+."),
+):
+    _OptionLoader.add_implicit_resolver(
+        f"tag:yaml.org,2002:{_tag}", re.compile(rf"(?:{_pattern})\Z"), [*_first]
+    )
+_OptionLoader.add_constructor("tag:yaml.org,2002:int", _OptionLoader.construct_yaml_int)
+
+
 def read_yaml(path: Path, *, as_text: bool = False) -> Any:
     """Parse a YAML file; UserError with the file's name if it is not YAML, or repeats a key.
 
     With `as_text`, every value is the text in the file: YAML would read `010` as 8, `no` as false
     and `2024_11_28` as a number.
     """
+    return _load(path, _TextEachOnce if as_text else _EachOnce)
+
+
+def _load(path: Path, loader: Any) -> Any:
     try:
-        loader = _TextEachOnce if as_text else _EachOnce
         return yaml.load(path.read_text(encoding="utf-8"), Loader=loader)
     except (yaml.YAMLError, UnicodeDecodeError) as error:
         raise UserError(f"{path}: not YAML: {' '.join(str(error).split())}") from None
@@ -149,8 +174,7 @@ def option_settings(group: str, name: object, key: str) -> Mapping[str, Any]:
 
 def _settings(path: Path, group: str) -> Mapping[str, Any]:
     """Return an option's content, with the values it inherits from other options of its group."""
-    changed = path.stat()
-    content = _content(path, changed.st_mtime_ns, changed.st_size)
+    content = read_option(path)
     found: dict[str, Any] = {}
     for name in content.get("defaults", []):
         if isinstance(name, str) and name != "_self_":
@@ -158,12 +182,19 @@ def _settings(path: Path, group: str) -> Mapping[str, Any]:
     return found | {name: value for name, value in content.items() if name != "defaults"}
 
 
+def read_option(path: Path) -> Mapping[str, Any]:
+    """Return what an option's file says, {} if it is empty; UserError if it is not a mapping."""
+    changed = path.stat()
+    return _content(path, changed.st_mtime_ns, changed.st_size)
+
+
 @lru_cache(maxsize=512)
 def _content(path: Path, mtime: int, size: int) -> Mapping[str, Any]:
-    """Read an option's file, again after each edit: Hydra reads it every time, too."""
-    from omegaconf import OmegaConf  # reads 1e-5 as a number, as Hydra does
-
-    return cast("Any", OmegaConf.to_container(OmegaConf.load(path))) or {}
+    """Read an option's file, again after each edit."""
+    content = _load(path, _OptionLoader)
+    if not isinstance(content, dict | None):
+        raise UserError(f"{path}: not a mapping: give key: value lines")
+    return content or {}
 
 
 def settings_of(node: object, key: str) -> Mapping[str, Any]:

@@ -103,3 +103,19 @@ def test_an_edited_option_file_is_read_as_a_whole_and_edited_code_is_refused(own
     (own / "habit_two.py").write_text(CODE.format(name="Two") + "\n# edited\n")
     with pytest.raises(normlab.UserError, match=r"habit_two\.py has changed since it was imported"):
         make_norm("slow", 4)
+
+
+def test_composing_again_parses_no_file_that_has_not_changed(monkeypatch):
+    normlab.compose(["norm=bn", "task=toy"])
+    parsed = []
+    monkeypatch.setattr(yaml, "load", lambda *arguments, **options: parsed.append(arguments))
+    normlab.compose(["norm=bn", "task=toy", "seed=2"])
+    assert not parsed
+
+
+def test_an_option_has_decimal_numbers_and_words_that_stay_words(tmp_path):
+    text = "a: 010\nb: 2024_11_28\nc: no\nd: 1e-5\ne: true\nf: 1:30\ng: .inf\nh:\ni: -.5\n"
+    (tmp_path / "mine.yaml").write_text(text)
+    found = registry.read_option(tmp_path / "mine.yaml")
+    expected = [10, "2024_11_28", "no", 1e-5, True, "1:30", float("inf"), None, -0.5]
+    assert [*found.values()] == expected
