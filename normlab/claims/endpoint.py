@@ -210,9 +210,11 @@ class Level(StudyEndpoint, frozen=True, kw_only=True):
     """A bound on the value of one setting: is the value above it?
 
     level: {of: {norm: bn}, above: 0.5, margin: 0}     the margin is optional
+
+    In a part that claims equality: does the value differ from it by less than the margin?
     """
 
-    says: ClassVar[tuple[str, ...]] = ("difference", "figure")
+    says: ClassVar[tuple[str, ...]] = ("difference", "equality", "figure")
 
     of: Side
     above: float
@@ -223,12 +225,16 @@ class Level(StudyEndpoint, frozen=True, kw_only=True):
         return [self.of]
 
     def question(self, says: str) -> str:
+        if says == "equality":
+            same = f"{self.figure} is {self.above:g}, within {self.margin:g}, with {keys(self.of)}"
+            return same + self.within()
         by = f" by more than {self.margin:g}" if self.margin else ""
         return f"{self.figure} above {self.above:g}{by} with {keys(self.of)}" + self.within()
 
     def of_values(self, values: Sequence[float], look: Look, says: str) -> Judgement:
         m, bound = self.margin, self.above
-        found = decide([v - bound for v in values], margin=m, equality=False, error=look.share)
+        equality = says == "equality"
+        found = decide([v - bound for v in values], margin=m, equality=equality, error=look.share)
         if found.interval is None:
             found = replace(found, detail=f"mean {figures(fmean(values))[0]}")
             return at_look(found, look)

@@ -27,7 +27,8 @@ class Cifar10(ImageSource):
 
     Attributes:
         data_dir: a folder with `cifar-10-binary.tar.gz`, or with `{train,test}_jpeg.tar.xz`, whose
-            files are named `CLASS/*.jpg|png`; null downloads the binary archive.
+            files are named `CLASS/*.jpg|png`, or with such a folder called `cifar10`; null
+            downloads the binary archive.
         valid_size, train_size: see `ImageSource`.
     """
 
@@ -58,7 +59,9 @@ class Cifar10(ImageSource):
         """Return the archive of each split; the binary archive holds both splits."""
         if self.data_dir is None:
             return dict.fromkeys(SIZES, download("CIFAR-10", URL, BINARY))
+        # A folder that holds several data sets has CIFAR-10 in the subfolder `cifar10`.
         folder = Path(self.data_dir).expanduser()
+        folder = folder / "cifar10" if (folder / "cifar10").is_dir() else folder
         for name in (BINARY, "{}_jpeg.tar.xz"):
             files = {split: folder / name.format(split) for split in SIZES}
             if all(path.exists() for path in files.values()):

@@ -15,6 +15,12 @@ models, are measured alike. Each feature is scaled by its own standard deviation
 For independent draws icc is 0 and the other three are 1; `distance` and `gradient` are means over
 features. `shuffled/icc` is the control: the same tokens assigned to the samples at random.
 
+Do positions differ in distribution? `position/icc` is the share of a feature's variance that the
+tokens at one position of different samples have in common, from all real tokens of the batch, and
+`position/shuffled/icc` its control: the same tokens at random positions. In expectation neither
+depends on the number of samples. What the tokens of one sample share lowers the first by about
+`icc` over the number of samples.
+
 Per-position norms and norms that a recurrent layer calls step by step are left out, because they
 pool one token per sample.
 """
@@ -77,7 +83,15 @@ class Independence(Probe):
             grad = seen.grad.flatten(0, 1)[places].flatten(0, 1).double()
             squares = grad.square().sum(0).clamp(min=torch.finfo(grad.dtype).tiny)
             found["gradient"] = (grad.sum(0).square() / squares).mean()
-        return found
+        return found | self._by_position(x.double(), real)
+
+    def _by_position(self, x: Float[Tensor, "B P D"], real: Bool[Tensor, "B P"]) -> Values:
+        tokens = x[real]
+        moved = torch.zeros_like(x)
+        order = torch.randperm(len(tokens), generator=self._generator).to(x.device)
+        moved[real] = tokens[order]
+        found = {"position/icc": x, "position/shuffled/icc": moved}
+        return {name: correlation_at_positions(values, real) for name, values in found.items()}
 
 
 def drawn(
@@ -100,4 +114,24 @@ def intraclass_correlation(x: Float[Tensor, "samples tokens D"]) -> Float[Tensor
     within = (x - middle[:, None]).square().sum((0, 1)) / (samples * (tokens - 1))
     total = between + (tokens - 1) * within
     whole = total.clamp(min=torch.finfo(x.dtype).tiny)
+    return ((between - within) / whole).mean()
+
+
+def correlation_at_positions(
+    x: Float[Tensor, "B P D"], real: Bool[Tensor, "B P"]
+) -> Float[Tensor, ""]:
+    """Return the part of the variance that the real tokens at a position share, over features.
+
+    It is the intraclass correlation by one-way ANOVA with positions as classes of unequal size
+    (Donner 1986); a feature without variance counts as 0.
+    """
+    counts = real.sum(0).to(x.dtype)[:, None]
+    n, classes = counts.sum(), (counts > 0).sum()
+    kept = real[..., None]
+    sums = (x * kept).sum(0)
+    means = sums / counts.clamp(min=1)
+    between = (counts * (means - sums.sum(0) / n).square()).sum(0) / (classes - 1)
+    within = ((x - means) * kept).square().sum((0, 1)) / (n - classes)
+    size = (n - counts.square().sum() / n) / (classes - 1)
+    whole = (between + (size - 1) * within).clamp(min=torch.finfo(x.dtype).tiny)
     return ((between - within) / whole).mean()

@@ -320,6 +320,9 @@ def test_a_figure_is_held_against_a_bound(tmp_path):
     assert primary(tmp_path, records, level(above=25)).verdict == "supported"
     assert primary(tmp_path, records, level(above=35)).verdict == "contradicted"
     assert primary(tmp_path, records, level(above=25, margin=6)).verdict == "no difference"
+    assert primary(tmp_path, records, level("equality", above=25, margin=6)).verdict == "supported"
+    found = primary(tmp_path, records, level("equality", above=25, margin=1))
+    assert found.verdict == "contradicted"
     found = primary(tmp_path, records, level(above=25)).finding
     mean, low, high = found.interval
     assert mean == pytest.approx(30.0) and low < 30 < high

@@ -59,6 +59,13 @@ def decoded(folder, monkeypatch, members, *, size=None):
     return source, source.published()
 
 
+def test_a_folder_of_several_data_sets_has_the_pictures_in_a_subfolder(tmp_path, monkeypatch):
+    (tmp_path / "cifar10").mkdir()
+    source, _ = decoded(tmp_path / "cifar10", monkeypatch, [("cifar10/train/dog/0.jpg", jpeg())])
+    whole = cifar10.Cifar10(data_dir=str(tmp_path), valid_size=1, train_size=None)
+    assert whole.files() == source.files()
+
+
 def test_splits_share_no_picture_and_each_class_has_its_part():
     found = digits()
     assert sum(map(len, found.values())) == 1797

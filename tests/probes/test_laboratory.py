@@ -33,7 +33,12 @@ from normlab.probes.activations import (
 )
 from normlab.probes.base import Probe, ProbeGroup, StepView
 from normlab.probes.gradients import Gradients, Updates
-from normlab.probes.independence import Independence, drawn, intraclass_correlation
+from normlab.probes.independence import (
+    Independence,
+    correlation_at_positions,
+    drawn,
+    intraclass_correlation,
+)
 from normlab.probes.sites import layer, sites, sublayer_kinds
 from normlab.probes.statistics import (
     Fluctuation,
@@ -389,6 +394,24 @@ def test_tokens_of_a_sample_are_told_from_independent_ones():
         x = (own + shared).double() * torch.tensor([scale, *[1.0] * 5])
         assert float(intraclass_correlation(x)) == pytest.approx(0.5, abs=0.05)
         assert float(intraclass_correlation(own.double())) == pytest.approx(0, abs=0.05)
+
+
+def test_the_share_of_a_position_is_that_of_the_samples_at_it_whatever_their_lengths():
+    generator = torch.Generator().manual_seed(3)
+    x = torch.randn(5, 4, 6, generator=generator, dtype=torch.float64)
+    every = torch.ones(5, 4, dtype=torch.bool)
+    of_positions = intraclass_correlation(x.transpose(0, 1))  # samples and tokens exchanged
+    torch.testing.assert_close(correlation_at_positions(x, every), of_positions)
+    lengths = torch.randint(3, 21, (4000,), generator=generator)
+    real = torch.arange(20) < lengths[:, None]
+    own, shared = (torch.randn(n, 20, 6, generator=generator).double() for n in (4000, 1))
+    assert float(correlation_at_positions(own, real)) == pytest.approx(0, abs=0.01)
+    x = own + shared / shared.std(1)[:, None]
+    assert float(correlation_at_positions(x, real)) == pytest.approx(0.5, abs=0.1)
+    padded = torch.where(real[..., None], x, 1e6)
+    torch.testing.assert_close(
+        correlation_at_positions(padded, real), correlation_at_positions(x, real)
+    )
 
 
 def test_draws_are_real_tokens_of_samples_that_have_enough():
