@@ -1,24 +1,27 @@
 """What normlab finds in the models of a library: `python scripts/survey.py LIBRARY [NAMES]`.
 
 The libraries are the modules of `scripts/surveyed/`. Each model is small, has random weights and
-is asked the quick questions of `normlab.inspect` in a process of its own. Writes
-results/survey/LIBRARY.json and LIBRARY.md; the rows of models that were not named are kept. A model
-is left out, with the reason, if it cannot be built within 20 seconds, no input fits, or its
-questions take more than a minute.
+is asked the quick questions of `normlab.inspect` in a process of its own; `normlab.fold_norms` then
+counts the norms that fold. Writes results/survey/LIBRARY.json and LIBRARY.md. Without names, it
+goes on with the models that this commit of normlab has not asked. A model is left out, with the
+reason, if it cannot be built within 20 seconds of CPU time, no input fits, or its questions take
+more than a minute.
 """
 
 import importlib
 import json
 import multiprocessing
 import os
+import re
 import resource
 import signal
 import statistics
+import subprocess
 import sys
 import time
 import warnings
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from importlib.metadata import version
 from multiprocessing.connection import Connection
@@ -36,9 +39,8 @@ from normlab.any_model.tiny import one_line
 from normlab.errors import UserError
 from normlab.records.files import atomic_write
 
-FOLDER = Path(
-    os.environ.get("SURVEY") or Path(__file__).resolve().parents[1] / "results" / "survey"
-)
+ROOT = Path(__file__).resolve().parents[1]
+FOLDER = Path(os.environ.get("SURVEY") or ROOT / "results" / "survey")
 BUILD_SECONDS, SECONDS, BYTES = 20, 60, 6 * 2**30
 VERDICTS = ("failed", "broken", "look", "fine", "does not apply")
 
@@ -68,9 +70,9 @@ def settle(subject: Subject) -> None:
 
 
 def plain_pass(subject: Subject) -> float:
-    """Run the model on its first batch and return the seconds."""
+    """Run the model on its first batch and return the CPU seconds."""
     batch, forward = subject.batches[0], subject.arguments.get("forward")
-    started = time.perf_counter()
+    started = time.process_time()
     with torch.no_grad():
         if forward:
             forward(subject.model, batch)
@@ -78,7 +80,7 @@ def plain_pass(subject: Subject) -> float:
             subject.model(**batch)
         else:
             subject.model(*(batch if isinstance(batch, tuple) else (batch,)))
-    return time.perf_counter() - started
+    return time.process_time() - started
 
 
 def shapes(batch: Any) -> Any:
@@ -98,15 +100,40 @@ def ask(library: Any, name: str) -> dict[str, Any]:
     plain = min(plain_pass(subject) for _ in range(3))
     passes = Passes(subject.model)
     signal.setitimer(signal.ITIMER_PROF, SECONDS)
-    started = time.perf_counter()
+    started = time.process_time()
     report = normlab.inspect(subject.model, subject.batches, **subject.arguments)
-    cost = (time.perf_counter() - started) / max(plain, 1e-6)
+    cost = (time.process_time() - started) / max(plain, 1e-6)
+    signal.setitimer(signal.ITIMER_PROF, 0)
     return {
         "inputs": shapes(subject.batches[0]),
         "passes": passes.count,
         "cost": round(cost),
         "findings": {each.name: entry(each) for each in report.by_harm()},
+        "folds": folds(subject),
     }
+
+
+def folds(subject: Subject) -> dict[str, Any]:
+    """Return how many layer and RMS norms a model has, and how many means and gains fold."""
+    forward = subject.arguments.get("forward")
+    signal.setitimer(signal.ITIMER_PROF, SECONDS)
+    try:
+        table = normlab.fold_norms(subject.model, subject.batches, forward=forward).table
+    except Exception as error:
+        return {"why_not": str(error)[:300] if type(error) is UserError else one_line(error)}
+    stay = Counter(
+        words(each) for row in table for each in (row.mean, row.gain) if isinstance(each, str)
+    )
+    found = {"norms": len(table)}
+    for part in ("mean", "gain"):
+        values = [value for row in table if (value := getattr(row, part)) is not None]
+        found |= {f"{part}s": len(values), f"{part}s_folded": values.count(True)}
+    return found | ({"stay": dict(stay.most_common(3))} if stay else {})
+
+
+def words(why: str) -> str:
+    """Return a reason with one placeholder for the names of modules, so that reasons can count."""
+    return re.sub(r"\S*[._]\S*|\d+", "*", why)
 
 
 def entry(found: Finding) -> dict[str, Any]:
@@ -156,7 +183,14 @@ def counts(rows: Mapping[str, Any]) -> dict[str, Any]:
     cost = {k: statistics.median([row[k] for row in asked] or [0]) for k in ("passes", "cost")}
     moved = {name: v["broken"] + v["look"] for name, v in verdicts.items()}
     failed = sum(any(f["verdict"] == "failed" for f in row["findings"].values()) for row in asked)
-    return head | cost | moved | {"failed": failed, "verdicts": verdicts}
+    return head | cost | moved | {"failed": failed, "verdicts": verdicts, "folds": folded(asked)}
+
+
+def folded(asked: Sequence[Mapping[str, Any]]) -> dict[str, int]:
+    """Return the sums of norms, and of means and gains that fold, and how many models have any."""
+    rows = [row["folds"] for row in asked if "norms" in row.get("folds", {})]
+    keys = ("norms", "means", "means_folded", "gains", "gains_folded")
+    return {"models": len(rows)} | {key: sum(row[key] for row in rows) for key in keys}
 
 
 def one_model_per_line(content: Mapping[str, Any]) -> str:
@@ -171,10 +205,16 @@ HEAD = """# What normlab finds in {library} {version}
 {asked} {kind}. Each has a small config and
 **random weights**: they show where an output can change, not by how much it changes in a trained
 model. Batch norms had the statistics of the batch. Made by `python scripts/survey.py {library}`
-with `normlab.inspect` and torch {torch} ([how to read it](../../docs/howto/any_model.md)). A model
-is asked in {passes:.0f} passes (median); with all that goes with them they take as long as
-{cost:.0f} plain ones of such a small model. `{library}.json` has the reason for each of the
-{left_out} that were left out."""
+with `normlab.inspect` at commit {commits} and torch {torch}
+([how to read it](../../docs/howto/any_model.md)). A model is asked in {passes:.0f} passes (median);
+with all that goes with them they take as much CPU time as {cost:.0f} plain ones of such a small
+model. `{library}.json` has the reason for each of the {left_out} that were left out."""
+
+
+FOLDS = """Of the {norms} layer and RMS norms over the last axis in {models} models,
+{means} are layer norms, of which {means_folded} become RMS norms without a change of the output
+(`normlab.fold_norms`, float64, within 1e-9), and {gains} have a gain or bias, of which
+{gains_folded} go into the weights that read them."""
 
 
 def where(found: Mapping[str, Any]) -> str:
@@ -214,6 +254,8 @@ def page(content: Mapping[str, Any]) -> str:
     for name, by_verdict in number["verdicts"].items():
         cells = " | ".join(str(by_verdict.get(verdict, 0)) for verdict in VERDICTS)
         lines.append(f"| {name} | {cells} |")
+    if number["folds"]["models"]:
+        lines += ["", "## Norms that fold", "", *FOLDS.format(**number["folds"]).splitlines()]
     lines += sections(rows)
     loud = {
         k
@@ -230,6 +272,7 @@ def write(library: Any, name: str, rows: Mapping[str, Any]) -> None:
     FOLDER.mkdir(exist_ok=True)
     content = {"library": name, "version": version(name.replace("_", "-")), "kind": library.KIND}
     content["torch"] = torch.__version__.partition("+")[0]
+    content["commits"] = ", ".join(sorted({row["commit"] for row in rows.values()}))
     content |= {"counts": counts(rows), "classes": dict(sorted(rows.items()))}
     with atomic_write(FOLDER / f"{name}.json") as file:
         file.write(one_model_per_line(content))
@@ -253,13 +296,17 @@ def row_of(library: Any, name: str, function: Any) -> dict[str, Any]:
 
 
 def main(name: str, *names: str) -> None:
-    """Ask the named models of a library, or all, and write the results."""
+    """Ask the named models of a library, or all that this commit has not asked, and write them."""
     library = importlib.import_module(f"surveyed.{name}")
     path = FOLDER / f"{name}.json"
-    rows = json.loads(path.read_text("utf-8"))["classes"] if names and path.exists() else {}
+    rows = json.loads(path.read_text("utf-8"))["classes"] if path.exists() else {}
+    command = ["git", "-C", str(ROOT), "rev-parse", "--short=8", "HEAD"]
+    commit = subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
     questions()  # imports, once for all processes
-    for each in names or library.classes():
-        rows[each] = row_of(library, each, partial(work, ask))
+    every = library.classes()
+    rows = {key: row for key, row in rows.items() if key in every}
+    for each in names or [key for key in every if rows.get(key, {}).get("commit") != commit]:
+        rows[each] = row_of(library, each, partial(work, ask)) | {"commit": commit}
         print(each, in_line(rows[each]), flush=True)
         write(library, name, rows)
 
