@@ -55,7 +55,8 @@ def wavlm(mode: str) -> tuple[nn.Module, Mapping[str, Tensor]]:
     """Return a WavLM on sound."""
     own = {"encoder_layer_norm_first": False, "aux_num_out": 8}
     buckets = {"encoder_num_buckets": 16, "encoder_max_distance": 32}
-    return models.wavlm_model(mode, **ENCODER, **own, **buckets), samples()
+    batch = {"waveforms": samples()["waveforms"]}  # its attention refuses a mask
+    return models.wavlm_model(mode, **ENCODER, **own, **buckets), batch
 
 
 def transducer() -> tuple[nn.Module, Mapping[str, Tensor]]:
@@ -125,12 +126,12 @@ MODELS: dict[str, Callable[[], tuple[nn.Module, Mapping[str, Tensor]]]] = {
         frames(),
     ),
     "HDemucs": lambda: (
-        models.HDemucs(["drums", "rest"], channels=4, nfft=512, depth=4),
-        {"input": torch.randn(4, 2, 8192)},
+        models.HDemucs(["drums", "rest"], channels=4, nfft=1024, depth=5),
+        {"input": torch.randn(4, 2, 16384)},
     ),
     "RNNT(emformer)": transducer,
     "SquimObjective": lambda: (
-        models.squim_objective_model(16, 8, 16, 4, 4, 4, 4, 0),
+        models.squim_objective_model(16, 16, 16, 4, 8, 2, "LSTM", 71, None),
         {"x": torch.randn(4, 4000)},
     ),
     "Tacotron2": lambda: tacotron(False),
