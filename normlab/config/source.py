@@ -18,7 +18,7 @@ from normlab.config.registry import read_option
 
 _SCHEME = "normlab"
 _FOLDERS = {
-    f"file://{CONFIG_DIR}": CONFIG_DIR,
+    str(CONFIG_DIR): CONFIG_DIR,
     "pkg://hydra.conf": Path(hydra.__file__).parent / "conf",
 }
 """The folders that are on Hydra's search path before `OptionFolders`, as Hydra writes them."""
@@ -55,7 +55,7 @@ class OptionFolders(SearchPathPlugin):
     def manipulate_search_path(self, search_path: ConfigSearchPath) -> None:
         """Append the user's own folders, and read all folders by `OptionSource`."""
         for element in search_path.get_path():
-            if folder := _FOLDERS.get(element.path):
+            if folder := _FOLDERS.get(element.path.removeprefix("file://")):
                 element.path = f"{_SCHEME}://{folder}"
         for folder in folders()[1:]:
             search_path.append("normlab.options", f"{_SCHEME}://{folder}")

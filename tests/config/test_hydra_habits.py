@@ -108,7 +108,8 @@ def test_an_edited_option_file_is_read_as_a_whole_and_edited_code_is_refused(own
 def test_composing_again_parses_no_file_that_has_not_changed(monkeypatch):
     normlab.compose(["norm=bn", "task=toy"])
     parsed = []
-    monkeypatch.setattr(yaml, "load", lambda *arguments, **options: parsed.append(arguments))
+    load = yaml.load
+    monkeypatch.setattr(yaml, "load", lambda *a, **k: parsed.append(a) or load(*a, **k))
     normlab.compose(["norm=bn", "task=toy", "seed=2"])
     assert not parsed
 
