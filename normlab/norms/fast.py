@@ -1,7 +1,8 @@
 """Faster kernels for norms, by exact class: a subclass never meets its parent's.
 
-Each computes what the norm's `formula` does (`tests/norms/test_fast.py`), and returns None where it
-does not apply.
+Each computes what the norm's `formula` does, and returns None where it does not apply. A kernel
+that disagrees with the formula is not used (`agreement.py`), and compiled code has no need of one:
+what is written as a formula is what runs.
 """
 
 from collections.abc import Callable
@@ -14,6 +15,7 @@ from jaxtyping import Float
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
+from normlab.norms.agreement import agrees
 from normlab.norms.moments import Moments, unchanged, widen
 from normlab.norms.tokens import Tokens
 
@@ -38,8 +40,9 @@ def kernel_of(norm: type) -> Callable[[Any], Any]:
 
 def output(norm: "Norm", x: Float[Tensor, "B P D"], tokens: Tokens) -> Tensor | None:
     """Return the norm's output, computed by its kernel; None if there is none that applies."""
-    kernel = FAST.get(type(norm))
-    return None if kernel is None else kernel(norm, x, tokens)
+    if torch.compiler.is_compiling() or (kernel := FAST.get(type(norm))) is None:
+        return None
+    return kernel(norm, x, tokens) if agrees(norm) else None
 
 
 def layer_norm(norm: "LayerNorm", x: Tensor, tokens: Tokens) -> Tensor | None:

@@ -1,10 +1,14 @@
-"""Kernels: each equals its norm's formula, serves its own class alone, and never waits for more."""
+"""Kernels: each equals its norm's formula, else the formula runs; a subclass never meets one."""
 
 import copy
+import importlib.util
+from pathlib import Path
 
 import pytest
 import torch
+from torch.utils.checkpoint import checkpoint
 
+from normlab.norms import agreement, fast
 from normlab.norms.batch import BatchNorm
 from normlab.norms.fast import FAST
 from normlab.norms.make import make_norm
@@ -40,6 +44,118 @@ def test_a_kernel_equals_the_formula_of_its_norm(option, monkeypatch):
 
 def test_no_other_class_has_a_kernel():
     assert set(FAST) == set(OPTIONS.values())
+
+
+# The line of each formula that an edit changes, into what
+EDITS = {
+    "bn": ("return (x - mean) * (var + self.eps).rsqrt()", "return 2 * (x - mean)"),
+    "ln": ("return (x - mean) * inverse", "return 2 * (x - mean)"),
+    "rms": ("return x / (", "return 2 + 0 / ("),
+}
+
+
+def edited(option, change, tmp_path):
+    """Return the class in a copy of its file with one line changed."""
+    path = Path(importlib.util.find_spec(OPTIONS[option].__module__).origin)
+    text = path.read_text(encoding="utf-8")
+    line = EDITS[option][0]
+    assert text.count(line) >= 1
+    copied = tmp_path / path.name
+    copied.write_text(text.replace(line, change, 1), encoding="utf-8")
+    spec = importlib.util.spec_from_file_location(f"edited_{option}", copied)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return getattr(module, OPTIONS[option].__name__)
+
+
+def in_both_modes(norm, x):
+    return norm(x), norm.eval()(x)
+
+
+@pytest.mark.parametrize("option", OPTIONS)
+def test_an_edited_file_is_what_trains_and_evaluates(option, tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(fast, "FAST", dict(FAST))
+    kind = edited(option, EDITS[option][1], tmp_path)
+    assert kind in fast.FAST  # the edited file names its kernel, as before
+    norm, x = make_norm(option, 8), torch.randn(4, 6, 8) + 3
+    norm.__class__ = kind
+    with torch.no_grad():
+        expected = {
+            "bn": (2 * (x - x.mean((0, 1))), 2 * (x - 0.1 * x.mean((0, 1)))),
+            "ln": (2 * (x - x.mean(-1, keepdim=True)),) * 2,
+            "rms": (torch.full_like(x, 2.0),) * 2,
+        }
+        torch.testing.assert_close(in_both_modes(norm, x), expected[option])
+    said = [line for line in capsys.readouterr().err.splitlines() if "kernel" in line]
+    assert said == [f"the kernel of {kind.__name__} disagrees with its formula: the formula runs"]
+
+
+@pytest.mark.parametrize("option", OPTIONS)
+def test_a_formula_replaced_in_a_running_process_acts_until_it_is_put_back(option, monkeypatch):
+    kind, x = OPTIONS[option], torch.randn(4, 6, 8)
+    norm = make_norm(option, 8)
+    plain, other = in_both_modes(copy.deepcopy(norm), x), copy.deepcopy(norm)
+    with monkeypatch.context() as patch:
+        patch.setattr(kind, "formula", lambda self, x, *moments: 0 * x + 7)
+        assert all((y == 7).all() for y in in_both_modes(other, x))
+    assert agreement.agrees(norm)
+    assert all(map(torch.equal, plain, in_both_modes(norm, x)))
+
+
+def test_a_formula_of_one_norm_alone_acts():
+    norm = make_norm("bn", 8)
+    norm.formula = lambda x, mean, var: 0 * x + 7
+    assert all((y == 7).all() for y in in_both_modes(norm, torch.randn(4, 6, 8)))
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        "return (x - mean.detach()) * (var + self.eps).rsqrt()",  # the gradient alone
+        "return (x - mean) * (var.sqrt() + self.eps).reciprocal()",
+        "return ((x - mean) * (var + self.eps).rsqrt()).clamp(-5, 5)",
+        "return (x - mean) * (var + (2 if self.clock.step > 500 else 1) * self.eps).rsqrt()",
+        "return (x - mean) * (var + (2 if self.clock.step < 500 else 1) * self.eps).rsqrt()",
+        "return (x - mean) * (var + (2 if self.training else 1) * self.eps).rsqrt()",
+        "return (x - mean) * (var + self.eps).rsqrt() * (1 + 0.1 * torch.randn_like(x))",
+        "raise KeyError",
+    ],
+)
+def test_no_edit_of_batch_norm_is_too_small_to_act(change, tmp_path, monkeypatch):
+    monkeypatch.setattr(fast, "FAST", dict(FAST))
+    norm = make_norm("bn", 8)
+    norm.__class__ = edited("bn", change, tmp_path)
+    assert not agreement.agrees(norm)
+
+
+def test_the_update_of_running_statistics_is_compared_too(monkeypatch):
+    norm = make_norm("bn", 8)
+    monkeypatch.setattr(BatchNorm, "enter", lambda self, rows, mean, var, share: None)
+    norm(torch.randn(4, 6, 8))
+    assert norm.running_mean.eq(0).all()
+
+
+@pytest.mark.parametrize("option", OPTIONS)
+def test_an_unchanged_norm_is_computed_by_its_kernel(option, monkeypatch):
+    norm = make_norm(option, 8)
+    assert agreement.agrees(norm)  # compared with the formula, which is then not called
+    monkeypatch.setattr(fast, "agrees", lambda norm: True)
+    monkeypatch.setattr(OPTIONS[option], "formula", None)
+    in_both_modes(norm, torch.randn(4, 6, 8))
+
+
+@pytest.mark.parametrize("option", OPTIONS)
+def test_comparing_leaves_no_trace_in_the_caller(option, monkeypatch):
+    monkeypatch.setattr(agreement, "_AGREEMENTS", {})
+    before, x = torch.get_rng_state(), torch.ones(4, 6, 8)
+    with torch.device("meta"), torch.autocast("cpu", torch.bfloat16), torch.inference_mode():
+        norm = make_norm(option, 8)
+        assert norm(x.to("meta")).is_meta and agreement.agrees(norm)
+    monkeypatch.setattr(agreement, "_AGREEMENTS", {})
+    norm = make_norm(option, 8)  # in a checkpoint, both passes must save the same tensors
+    checkpoint(norm, x.requires_grad_(), use_reentrant=False).sum().backward()
+    assert list(agreement._AGREEMENTS.values()) == [True]
+    assert torch.equal(before, torch.get_rng_state())
 
 
 @pytest.mark.parametrize("option", OPTIONS)

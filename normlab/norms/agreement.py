@@ -1,0 +1,119 @@
+"""Whether a kernel computes what its norm's formula says: both are run, and their values compared.
+
+Change the formula, or another method that a norm computes with, and the kernel disagrees: then the
+formula runs. No comparison of values finds an edit that changes nothing at the compared values.
+"""
+
+import sys
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import fields
+from functools import lru_cache
+from operator import attrgetter
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor, nn
+
+from normlab.distributed.process_group import is_main
+from normlab.norms.moments import unchanged
+from normlab.norms.ramp import Clock
+from normlab.norms.tokens import Tokens
+
+if TYPE_CHECKING:
+    from normlab.norms.base import Norm
+
+METHODS = (
+    *("formula", "training_formula", "prepare", "output", "gain_and_shift"),
+    *("moments", "estimates", "update", "enter"),
+)
+"""What a norm computes with: replaced in a running process, they are compared again."""
+
+_LAST = 1_000_000  # steps: what differs early or late in a run is found at its first or last step
+_TOLERANCE = 1e-9  # of the largest value, in float64
+_AGREEMENTS: dict[tuple[Any, ...], bool] = {}
+
+
+def agrees(norm: "Norm") -> bool:
+    """Return whether the kernel of the norm's class equals its formula, with these settings.
+
+    That is compared once per process, in a few milliseconds: outputs, gradients and statistics of
+    two training steps, and the output in evaluation. If they differ, one line says so.
+    """
+    kind = type(norm)
+    methods, settings = _getters(kind)
+    if not vars(norm).keys().isdisjoint(METHODS):
+        return False  # this norm has a method of its own
+    key = kind, methods(kind), settings(norm)
+    try:
+        return _AGREEMENTS[key]
+    except TypeError:  # a setting that cannot be a key
+        return False
+    except KeyError:
+        _AGREEMENTS[key] = True  # while they are compared, so that one of them is the kernel's
+    # Another thread has none of the caller's modes: autocast, no_grad, devices, tracing, hooks.
+    with ThreadPoolExecutor(1) as thread:
+        values = {name: getattr(norm, name) for name in _settings(kind)}
+        _AGREEMENTS[key] = thread.submit(_same, kind, values).result()
+    if not _AGREEMENTS[key] and is_main():
+        said = f"the kernel of {kind.__name__} disagrees with its formula: the formula runs"
+        print(said, file=sys.stderr)
+    return _AGREEMENTS[key]
+
+
+@lru_cache
+def _getters(kind: type) -> tuple[Callable[[Any], Any], Callable[[Any], Any]]:
+    """Return functions that read the methods of a class, and the settings of its norms."""
+    methods = [name for name in METHODS if hasattr(kind, name)]
+    return attrgetter(*methods), attrgetter(*_settings(kind))
+
+
+def _settings(kind: Any) -> list[str]:
+    """Return the names of the settings that a norm of this class is built from."""
+    return [field.name for field in fields(kind) if field.init]
+
+
+def _same(kind: type, settings: dict[str, Any]) -> bool:
+    """Return whether a norm computes the same as one of a subclass, which has no kernel."""
+    try:
+        with torch.random.fork_rng(devices=[]):
+            kinds = kind, type(kind.__name__, (kind,), {})
+            quick, plain = (_values(each(**settings).double()) for each in kinds)
+    except Exception:  # whatever is wrong with the formula is raised where it runs
+        return False
+    return all(map(_close, quick, plain))
+
+
+def _close(quick: Tensor, plain: Tensor) -> bool:
+    if quick.shape != plain.shape or quick.numel() == 0:
+        return quick.shape == plain.shape
+    return bool((quick - plain).abs().max() <= _TOLERANCE * plain.abs().max())
+
+
+def _values(norm: "Norm") -> list[Tensor]:
+    """Return the outputs, gradients and statistics of two steps, then the output in evaluation.
+
+    The values of tokens and features differ by powers of ten, so that `eps` counts in some, and
+    others are outliers.
+    """
+    if (pool := getattr(norm, "pool", None)) is not None:
+        pool.summed = unchanged  # of this process alone
+    if isinstance(norm.weight, nn.Parameter):
+        nn.init.uniform_(norm.weight, 0.5, 2, generator=torch.Generator().manual_seed(0))
+    shape = 4, max(4, min(32, 8192 // norm.dim)), norm.dim
+    valid = torch.arange(shape[1]) < torch.tensor([[shape[1]], [shape[1]], [2], [3]])
+    tokens, found = Tokens.collated(valid), []
+    wave = torch.arange(valid.numel() * norm.dim, dtype=torch.float64).mul(1.7).sin().view(shape)
+    sizes = torch.linspace(-4, 1, valid.numel()).view(*valid.shape, 1)
+    x = wave * 10.0 ** (sizes + torch.linspace(-1, 1, norm.dim)) + 1
+    for step in (1, _LAST):
+        norm.begin_step(Clock(step, _LAST))
+        x = (x * 1.5 + wave).detach().requires_grad_()
+        y = norm(x, tokens)
+        (y * wave.cos())[valid].sum().backward()
+        assert x.grad is not None
+        found += [y[valid].detach(), x.grad[valid]]
+    found += [p.grad for p in norm.parameters() if p.grad is not None]
+    found += [table.double() for table in norm.state_dict().values()]
+    with torch.no_grad():
+        return [*found, norm.eval()(x, tokens)[valid]]
