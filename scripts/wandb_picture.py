@@ -23,7 +23,7 @@ def main() -> None:
     groups: dict[str, list[dict[float, float]]] = {}
     for folder, record in zip(records.folders, records, strict=True):
         curve = {float(step): value for step, value in series(rows_of_run(folder), METRIC)}
-        groups.setdefault(group(record.config["choices"]), []).append(curve)
+        groups.setdefault(group(record.config["choices"], record.config), []).append(curve)
     alone, grouped = f"{len(records)} runs", "grouped by Group"
     each = [Series.of_seeds(n, alone, "", [one]) for n, own in groups.items() for one in own]
     means = [Series.of_seeds(name, grouped, "", own) for name, own in groups.items()]

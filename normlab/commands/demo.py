@@ -28,7 +28,7 @@ _SETTINGS = (
     *("validate.best=false", "task.test_search.beam=1", "probe=[]", "observe.log_every=20"),
     # No translation is longer than this; a barely trained model would otherwise keep generating.
     *("task.valid_search.length_offset=10", "task.test_search.length_offset=10"),
-    "observe.study=demo",
+    *("observe.study=demo", "runs_dir=demo"),  # a folder of its own: not rows of `normlab compare`
 )
 _USUAL = ("optim.lr=1e-3", "budget.steps=400")
 _DEEP = ("model.depth=6", "optim.lr=2e-3", "budget.steps=200")
@@ -41,8 +41,8 @@ _EXAMPLES = """examples:
   normlab demo deep        6+6 layers: which still train, in three minutes
   normlab demo steps=200   with other settings, as for normlab train
 
-The runs and the page are kept below runs/. The same command shows them again,
-or resumes after Ctrl-C.
+The runs and the page are kept in demo/, apart from those of normlab train. The
+same command shows them again, or resumes after Ctrl-C.
 """
 
 

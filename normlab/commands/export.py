@@ -62,7 +62,8 @@ def _workspace(arguments: argparse.Namespace) -> int:
     import yaml
     from wandb.errors import Error
 
-    from normlab.train.wandb import find_login, reach, workspace
+    from normlab.train.wandb import find_login, reach
+    from normlab.train.wandb_workspace import workspace
 
     login = find_login()
     if login.source is None:

@@ -11,10 +11,10 @@ import shutil
 import sys
 import uuid
 from argparse import ArgumentParser
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from normlab.commands._terminal import crash, print_line
 from normlab.config.folders import CONFIG_DIR, include_words
@@ -173,6 +173,7 @@ def run_hydra(argv: list[str], *, again: str) -> int:
     single: list[int] = []  # the exit status, without a sweep
     cells: list[Cell] = []
     before: set[Path] = set()  # folders of runs that had ended before
+    configs: dict[Path, Mapping[str, Any]] = {}
     processes: list[int | None] = []
     given = typed(argv)
     # Below `runs_dir`, where every process of a sweep can reach it; for this sweep only.
@@ -194,6 +195,7 @@ def run_hydra(argv: list[str], *, again: str) -> int:
         with suppress(Exception):  # an invalid config fails later, with its own message
             run = Run(from_hydra(config))
             folder = run.folder
+            configs[folder] = run.config
             if run.finished(processes=1) is not None:
                 before.add(folder)
         cells.append(Cell(" ".join(overrides), overrides, folder))
@@ -219,7 +221,7 @@ def run_hydra(argv: list[str], *, again: str) -> int:
             print(result.read_text(encoding="utf-8") if result.exists() else "", end="")
             return 0
         if cells:
-            return _sweep(cells, before, processes[0], again)
+            return _sweep(_in_groups(cells, configs), before, processes[0], again)
         notes = [path.read_text(encoding="utf-8") for path in sorted(own.glob("[0-9]*"))]
         shutil.rmtree(own, ignore_errors=True)
         if notes:
@@ -244,6 +246,30 @@ def flags_first(arguments: Sequence[str]) -> list[str]:
     for override in overrides:
         flags.remove(override)
     return [*flags, *overrides]
+
+
+def _in_groups(cells: list[Cell], configs: Mapping[Path, Mapping[str, Any]]) -> list[Cell]:
+    """Return the cells with their W&B group and job type, if they are sent to W&B.
+
+    A cell whose config is invalid, or that chose both itself, stays as it is.
+    """
+    sent = [
+        (cell, configs[cell.folder])
+        for cell in cells
+        if "wandb" in configs.get(cell.folder, {}).get("observe", {}).get("sink", {})
+    ]
+    if not sent:
+        return cells
+    from normlab.config.overrides import quoted
+    from normlab.train.wandb import groups
+
+    named = groups([(config, cell.overrides) for cell, config in sent])
+    more: dict[Cell, list[str]] = {}
+    for (cell, config), group in zip(sent, named, strict=True):
+        sink, values = "observe.sink.wandb", {"group": quoted(group), "job_type": "sweep"}
+        chosen = config["observe"]["sink"]["wandb"]
+        more[cell] = [f"{sink}.{k}={v}" for k, v in values.items() if chosen[k] is None]
+    return [cell._replace(overrides=(*cell.overrides, *more.get(cell, ()))) for cell in cells]
 
 
 def _sweep(cells: list[Cell], before: set[Path], processes: int | None, again: str) -> int:

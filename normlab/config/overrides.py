@@ -33,7 +33,14 @@ _SYNONYMS = {"norm": _NORMS, "task": dict(bert="mlm", gpt="lm")}
 
 _SEVERAL = ("probe", "sink")  # groups from which a run takes several options
 _LISTS = ("tags", "wandb.tags")  # keys whose value is a list, with or without brackets
-_TEXTS = ("wandb.project", "wandb.entity", "wandb.name", "wandb.notes")
+_TEXTS = (
+    "wandb.project",
+    "wandb.entity",
+    "wandb.name",
+    "wandb.group",
+    "wandb.job_type",
+    "wandb.notes",
+)
 _CORPUS = tuple(f"task.corpus.{name}" for name in ("name", "source_language", "target_language"))
 # What Hydra reads as a number or a truth value, or cannot read.
 _NO_TEXT = re.compile(r"[-+]?[0-9._]+(e[-+]?[0-9_]+)?|true|false|nan|inf|~/.*", re.IGNORECASE)

@@ -35,6 +35,11 @@ a published config keeps: of a run's folder, the experiment and the seed."""
 _NOT_HASHED = frozenset({"observe", "seed", "choices", "device", *FOLDERS})
 _canonical = json.JSONEncoder(sort_keys=True, separators=(",", ":"), allow_nan=False).encode
 
+MAIN_SCORES = (
+    *("loss", "perplexity", "bleu", "chrf", "mlm_accuracy", "nsp_accuracy"),
+    *("bits_per_character", "accuracy"),
+)
+"""The scores that tables and dashboards show, without the name of their data (`test/bleu`)."""
 Parts = Mapping[str, str]
 """The dotted keys of an experiment's config, sorted, with their values as JSON."""
 Row = dict[str, int | float]

@@ -19,7 +19,7 @@ from normlab.records.files import read_file
 from normlab.records.labels import corpus_label, norm_label, placement_label
 from normlab.records.packed import Key, run_at
 from normlab.records.pairs import ABSENT
-from normlab.records.record import RunRecord, fingerprint
+from normlab.records.record import MAIN_SCORES, RunRecord, fingerprint
 from normlab.records.store import (
     CONFIG_FILE,
     METRICS_FILE,
@@ -35,10 +35,7 @@ NOT_RUN, NOT_ENDED = "not run", "not ended"
 """The states of runs without a record."""
 USUAL = "ln"
 """The baseline norm, unless the user names another row."""
-_TESTS = (
-    *("test/bleu", "test/chrf", "test/mlm_accuracy", "test/nsp_accuracy"),
-    *("test/bits_per_character", "test/accuracy"),
-)
+_TESTS = tuple(f"test/{name}" for name in MAIN_SCORES if name not in ("loss", "perplexity"))
 _IN_NAMES = 3  # most distinct keys that the row names may use together
 _PLACEMENT = "placement"
 _BATCH = {"batch_size", "max_tokens"}

@@ -1,7 +1,9 @@
 """Weights & Biases: sends a copy of a run, or keeps it offline without a login or a network.
 
-The group is norm and placement (`bn-pre`), so that W&B compares norms in a sweep of batch sizes.
-The job type is the study; the tags are norm, placement, task, corpus, batch and scale. The chosen
+The group names norm, placement, batch and the other axes of a sweep (`bn-pre-b8`), so that W&B
+averages over seeds alone. The job type is the study, `sweep` or `train`; the tags are norm,
+placement, task, corpus, batch and scale. Rows are reduced to losses, headline scores and one number
+per probe, unless the config asks for `layers`. The chosen
 options (`norm`, `placement`, ...) are top-level config keys next to `batch` and `corpus`, so that
 W&B can group by norm; the node that an option's name replaces is under `nodes`.
 
@@ -24,27 +26,17 @@ from typing import Any, Literal, NamedTuple
 from urllib.parse import urlsplit
 from urllib.request import getproxies, proxy_bypass
 
-from normlab.errors import UserError
 from normlab.records.files import atomic_write
 from normlab.records.labels import batch_label, corpus_label, norm_label, placement_label
-from normlab.records.record import RunRecord, Score, plain
+from normlab.records.record import MAIN_SCORES, RunRecord, Score, plain
 from normlab.records.store import METRICS_FILE, read_rows, series
 from normlab.train.sinks import NO_SCORES, Row, RunInfo, Sink, first_line, merged
 
 Mode = Literal["auto", "online", "offline", "disabled"]
 CLOUD = "https://api.wandb.ai"  # where netrc kept logins before W&B's cloud moved
 
-GROUPING = ("task", "corpus", "scale", "batch", "norm", "placement")
+_IN_GROUP = ("seed", "norm", "placement", "batch_size", "max_tokens", "accumulate")
 _TAG, _NAME = 64, 128  # W&B's limits, in characters
-_BARS = "Comparison by norm"
-SECTIONS: Mapping[str, Sequence[str]] = {
-    _BARS: ("valid/loss.min", "test/loss", "test/bleu", "test/mlm_accuracy"),
-    "Training": ("train/loss", "valid/loss", "valid/bleu", "valid/mlm_accuracy", "train/lr"),
-    "Stability": ("train/grad_norm", "stability/residual/growth", "stability/spikes/count"),
-    "Batch statistics": ("stability/tid/mean", "stability/tid/var", "train/padding_share"),
-    "Throughput": ("train/tokens_per_second", "time/seconds"),
-}
-"""The metrics in each section of a workspace: bar plots in the first, line plots in the others."""
 
 
 class Login(NamedTuple):
@@ -77,10 +69,17 @@ def resolve_mode(mode: Mode, login: Login) -> Literal["online", "offline", "disa
     """Resolve `auto`: WANDB_MODE disabled or offline, else online with a login, else offline."""
     if mode != "auto":
         return mode
-    wish = os.environ.get("WANDB_MODE", "").lower()
-    if wish in ("disabled", "dryrun", "offline"):
-        return "disabled" if wish == "disabled" else "offline"
+    if (wish := _wish()) is not None:
+        return wish
     return "online" if login.source else "offline"
+
+
+def _wish() -> Literal["offline", "disabled"] | None:
+    """Return what WANDB_MODE asks for, if it is not to be online."""
+    wish = os.environ.get("WANDB_MODE", "").lower()
+    if wish == "disabled":
+        return "disabled"
+    return "offline" if wish in ("dryrun", "offline") else None
 
 
 def reach(host: str, seconds: float) -> None:
@@ -93,51 +92,6 @@ def reach(host: str, seconds: float) -> None:
     socket.create_connection((name, port), timeout=seconds).close()
 
 
-def workspace(
-    *, entity: str, project: str, name: str, where: Mapping[str, Sequence[object]]
-) -> Any:
-    """Return an unsaved `wandb_workspaces.workspaces.Workspace`.
-
-    `where` maps config keys to the values of the runs to show. Raises `UserError` if the package
-    `wandb-workspaces` is not installed.
-    """
-    try:
-        import wandb_workspaces.expr as expr
-        import wandb_workspaces.workspaces as ws
-    except ModuleNotFoundError:
-        cure = "pip install -c constraints.txt wandb-workspaces"
-        raise UserError(f"a workspace needs the package wandb-workspaces: {cure}") from None
-    sections = [
-        ws.Section(
-            name=title,
-            panels=[_panel(metric, bars=title == _BARS) for metric in metrics],
-            is_open=True,
-        )
-        for title, metrics in SECTIONS.items()
-    ]
-    return ws.Workspace(
-        entity=entity,
-        project=project,
-        name=name,
-        sections=sections,
-        settings=ws.WorkspaceSettings(x_axis="step", max_runs=100),
-        runset_settings=ws.RunsetSettings(
-            filters=[expr.Config(key).isin(list(values)) for key, values in where.items()],
-            groupby=[expr.Config(key) for key in GROUPING],
-        ),
-    )
-
-
-def _panel(metric: str, *, bars: bool) -> Any:
-    """Return a panel that shows the mean and the range of a metric per group."""
-    import wandb_workspaces.reports.v2 as wr
-
-    how: dict[str, Any] = {"groupby_aggfunc": "mean", "groupby_rangefunc": "minmax"}
-    if bars:
-        return wr.BarPlot(title=metric, metrics=[metric], groupby=wr.Config("norm"), **how)
-    return wr.LinePlot(title=metric, x="step", y=[metric], **how)
-
-
 class Wandb(Sink):
     """Sends rows to W&B."""
 
@@ -147,14 +101,19 @@ class Wandb(Sink):
         project: str,
         entity: str | None,
         name: str | None,
+        group: str | None,
+        job_type: str | None,
         tags: Sequence[str],
         notes: str | None,
         mode: Mode,
+        layers: bool,
         connect_seconds: float,
         finish_seconds: float,
     ) -> None:
         self._project, self._entity = project, entity
         self._name, self._tags, self._notes = name, tags, notes
+        self._group, self._job_type = group, job_type
+        self._sent_keys = None if layers else _Headlines()
         self._mode: Mode = mode
         self._connect_seconds, self._finish_seconds = connect_seconds, finish_seconds
         self._run: Any = None
@@ -171,7 +130,9 @@ class Wandb(Sink):
         known = run.resumed_step > 0 and id_file.exists()
         run_id = id_file.read_text("utf-8").strip() if known else _new_id(id_file)
         older = [*run.run_dir.glob(f"wandb/offline-run-*-{run_id}")]
-        why = "as requested" if login.source else "no login, see `wandb login`"
+        why = "no login, see `wandb login`"
+        if login.source or "offline" in (self._mode, _wish()):
+            why = "as requested"
         if mode == "online" and login.source:  # without a login W&B would ask for one and wait
             try:
                 reach(login.host, self._connect_seconds)
@@ -204,11 +165,11 @@ class Wandb(Sink):
                     entity=self._entity,
                     id=run_id,
                     name=_short(self._name or display_name(run), _NAME),
-                    group=_short(group(run.choices), _NAME),
-                    job_type=run.config.get("observe", {}).get("study") or "train",
+                    group=_short(self._group or group(run.choices, run.config), _NAME),
+                    job_type=self._job_type or _study(run.config) or "train",
                     tags=[_short(tag) for tag in (*tags(run.choices, run.config), *self._tags)],
                     notes=self._notes,
-                    config=dashboard_config(run),
+                    config=dashboard_config(run, self._group),
                     dir=run.run_dir,
                     mode=mode,
                     resume="allow",
@@ -224,13 +185,15 @@ class Wandb(Sink):
                 wandb.teardown()  # its service would keep the id of the failed run
                 raise
         wandb_run.define_metric("step", hidden=True)
-        wandb_run.define_metric("valid/*", summary="min,max")
+        wandb_run.define_metric("valid/*", summary="min,max,last")
         return wandb_run
 
     def log(self, row: Row, scores: Mapping[str, Score] = NO_SCORES) -> None:
         if self._run is None:
             return
         values = merged(row, scores)
+        if self._sent_keys is not None:
+            values = self._sent_keys.of(values)
         self._logged |= values.keys()
         if values["step"] > self._sent:
             self._run.log(values, step=values["step"])
@@ -248,19 +211,42 @@ class Wandb(Sink):
                     last.callback(run.log, {}, commit=True)
 
     def _summary(self, record: RunRecord) -> dict[str, Any]:
-        """Return a record as a flat dict; a logged score becomes its range over the whole run."""
+        """Return a record as a flat dict; a logged score is its range and its last value."""
         outcome, budget = record.outcome, record.budget
         rows = read_rows(self._metrics) if self._metrics.is_file() else []
-        found: dict[str, Any] = {**record.stability, "params": record.params}
-        for name, score in record.scores.items():
+        stability: Mapping[str, Any] = record.stability
+        scores: Mapping[str, Score] = record.scores
+        if self._sent_keys is not None:
+            stability, scores = map(self._sent_keys.of, (stability, scores))
+        found: dict[str, Any] = {**stability, "params": record.params}
+        for name, score in scores.items():
             if seen := [value for _, value in series(rows, name) if math.isfinite(value)]:
-                found[name] = {"min": min(seen), "max": max(seen)}
+                found[name] = {"min": min(seen), "max": max(seen), "last": seen[-1]}
             elif name not in self._logged:
                 found[name] = score.value
         found["outcome"] = outcome.status
         found |= {f"outcome_{key}": getattr(outcome, key) for key in ("step", "reason", "layer")}
         timed = ("wall_seconds", "tokens", "tokens_per_second")
         return plain({**found, **{key: getattr(budget, key) for key in timed}})
+
+
+class _Headlines:
+    """Selects losses, headline scores, training metrics and one number per probe."""
+
+    def __init__(self) -> None:
+        self._of_probe: dict[str, str] = {}
+
+    def of(self, values: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the headline values, in order; a probe's is its first that is not by layer."""
+        return {name: value for name, value in values.items() if self._is_one(name)}
+
+    def _is_one(self, name: str) -> bool:
+        first, *others = name.split("/")
+        if first == "stability":
+            return len(others) == 2 and self._of_probe.setdefault(others[0], name) == name
+        if first == "valid" or first.startswith("test"):
+            return len(others) == 1 and others[0] in MAIN_SCORES
+        return True
 
 
 def display_name(run: RunInfo) -> str:
@@ -282,9 +268,25 @@ def _short(label: str, most: int = _TAG) -> str:
     return label if len(label) <= most else f"{label[: most - 1]}…"
 
 
-def group(choices: Mapping[str, Any]) -> str:
-    """Return what W&B groups runs by: norm and placement, such as `bn-pre`."""
-    return "-".join(filter(None, (norm_label(choices), placement_label(choices, {}))))
+def group(choices: Mapping[str, Any], config: Mapping[str, Any]) -> str:
+    """Return what W&B groups runs by: norm, placement and batch, such as `bn-pre-b8`."""
+    norm, placement, _, _, batch, _ = _named(choices, config)
+    return "-".join(filter(None, (norm, placement, batch)))
+
+
+def groups(runs: Sequence[tuple[Mapping[str, Any], Sequence[str]]]) -> list[str]:
+    """Return the group of each run of a sweep from its config and overrides.
+
+    Axes that norm, placement and batch do not name are added: `bn-pre-b8 optim.lr=0.001`. Seeds
+    share a group.
+    """
+    common = set(runs[0][1]).intersection(*(overrides for _, overrides in runs))
+    found: list[str] = []
+    for config, overrides in runs:
+        apart = [text for text in overrides if text not in common]
+        more = [text for text in apart if text.partition("=")[0] not in _IN_GROUP]
+        found.append(" ".join([group(config["choices"], config), *more]))
+    return found
 
 
 def _named(choices: Mapping[str, Any], config: Mapping[str, Any]) -> tuple[str | None, ...]:
@@ -294,14 +296,19 @@ def _named(choices: Mapping[str, Any], config: Mapping[str, Any]) -> tuple[str |
     return norm_label(choices), placement, task, corpus, batch, choices.get("scale")
 
 
-def dashboard_config(run: RunInfo) -> dict[str, Any]:
+def _study(config: Mapping[str, Any]) -> str | None:
+    return config.get("observe", {}).get("study")
+
+
+def dashboard_config(run: RunInfo, setting: str | None = None) -> dict[str, Any]:
     """Return the config with the chosen options' names at the top level, their nodes in `nodes`.
 
-    `batch` and `corpus` are labels.
+    `batch`, `corpus` and `setting` (the group) are labels.
     """
     named = {key: value for key, value in run.choices.items() if value is not None}
     named["norm"], named["batch"] = norm_label(run.choices), batch_label(run.config)
     named["corpus"] = corpus_label(run.config) or named.get("task")
+    named["setting"] = setting or group(run.choices, run.config)
     config = {key: value for key, value in run.config.items() if key != "choices"}
     nodes = {key: value for key, value in config.items() if key in named}
     return plain({**config, **named, "nodes": nodes, "fingerprint": run.fingerprint})

@@ -59,6 +59,12 @@ def test_a_demo_has_a_table_and_a_page_and_is_shown_again_without_training(
     assert page.links == ["#content"] and sum(tag == "figure" for tag, _ in page.tags) == 2
 
 
+def test_runs_of_the_demo_are_not_below_the_folder_that_compare_reads(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    cells, _, config = demo._planned(demo._USUAL, SMALL)
+    assert config["runs_dir"] == "demo" and {cell.folder.parts[0] for cell in cells} == {"demo"}
+
+
 def test_the_order_is_that_of_the_loss():
     first, second = sentences([LN, NONE, BN])
     assert first == (

@@ -8,7 +8,7 @@ import torch
 
 from normlab.commands.export import main
 from normlab.train.loaded import load_run, outputs
-from normlab.train.wandb import GROUPING
+from normlab.train.wandb_workspace import GROUPING
 
 
 def test_norms_are_folded_and_the_outputs_agree(finished, tmp_path, capsys):
@@ -33,6 +33,9 @@ def test_a_workspace_at_wandb_compares_norms(wandb_server, capsys):
     filters = [(item["key"]["name"], item["value"]) for item in runs["filters"]["filters"]]
     assert filters == [("task", ["mlm"]), ("norm", ["ln", "bn"])]
     assert view["displayName"] == "n"
+    first, *_ = json.loads(view["spec"])["section"]["panelBankConfig"]["sections"]
+    assert first["name"] == "Score by batch size"
+    assert all("batch_size" in json.dumps(panel["config"]) for panel in first["panels"])
     assert capsys.readouterr().out.startswith(f"{wandb_server.url}/tester/normlab?nw=")
 
 

@@ -15,6 +15,7 @@ from normlab.train.wandb import (
     dashboard_config,
     display_name,
     find_login,
+    groups,
     resolve_mode,
     tags,
 )
@@ -55,11 +56,11 @@ def test_a_resumed_run_has_each_step_once_and_is_found_by_group_and_tags(
     (run,) = wandb_server.runs.values()
     assert curve(run.history) == [10, 20, 30, 40, 50, 60]
     assert run.history[1]["valid/bleu"] == 20.0 and run.exit_code == 0
-    assert run.summary["valid/bleu"] == {"min": 20, "max": 60}
-    assert run.summary["valid/loss"] == {"min": 50 / 60, "max": 2.5}
+    assert run.summary["valid/bleu"] == {"min": 20, "max": 60, "last": 60}
+    assert run.summary["valid/loss"] == {"min": 50 / 60, "max": 2.5, "last": 50 / 60}
     assert run.summary["test/bleu"] == 23.456 and run.summary["outcome"] == "finished"
     assert run.summary["stability/spikes/count"] == 2.0
-    assert run.fields["groupName"] == "bn-pre" and run.fields["jobType"] == "norms"
+    assert run.fields["groupName"] == "bn-pre-b32" and run.fields["jobType"] == "norms"
     assert run.fields["displayName"] == f"toy-bn-pre-b32-{FINGERPRINT}-seed1"
     assert run.fields["tags"] == ["bn", "pre", "toy", "b32", "smoke"]
     wanted = {"batch_size": 32, "norm": "bn", "placement": "pre", "task": "toy", "seed": 1}
@@ -148,6 +149,50 @@ def test_a_run_of_a_batch_sweep_on_a_corpus_is_told_by_its_name_its_tags_and_its
     assert tags(choices, run.config) == ["bn", "pre", "mlm", "brown", "2x4096tok", "smoke"]
     found = dashboard_config(run)
     assert [found[key] for key in ("corpus", "batch", "norm")] == ["brown", "2x4096tok", "bn"]
+
+
+LAYERS = {"stability/residual/rms/encoder.0.ffn": 1.0, "stability/residual/growth": 2.0}
+OTHERS = {"stability/residual/last": 3.0, "valid/nll": 2.0, "test/length_ratio": 1.0}
+
+
+@pytest.mark.parametrize(("layers", "sent"), [(False, {"stability/residual/growth"}), (True, None)])
+def test_one_number_per_probe_is_sent_unless_layers_are_asked_for(
+    layers, sent, tmp_path, monkeypatch
+):
+    client = MagicMock()
+    monkeypatch.setattr("wandb.init", lambda **given: client)
+    wandb = sink("offline", layers=layers)
+    wandb.open(info(tmp_path))
+    wandb.log({"step": 1, "train/loss": 2.0, **LAYERS, **OTHERS}, scores(20.0, 2.5))
+    wandb.close(record(stability={**LAYERS, **OTHERS}))
+    always = {"step", "train/loss", "valid/bleu", "valid/loss"}
+    logged = client.log.call_args_list[0].args[0]
+    assert logged.keys() == always | (sent or {*LAYERS, *OTHERS})
+    summary = client.summary.update.call_args.args[0]
+    assert {name for name in summary if "stability" in name} == {
+        name for name in sent or {*LAYERS, *OTHERS} if "stability" in name
+    }
+
+
+def test_an_axis_that_the_label_does_not_name_is_added_to_the_group_and_seeds_share_it():
+    runs = [
+        (
+            {**CONFIG, "batch_size": size},
+            ("norm=bn", f"batch_size={size}", f"optim.lr={rate}", f"seed={seed}"),
+        )
+        for size in (8, 32)
+        for rate in ("1e-3", "5e-4")
+        for seed in (1, 2)
+    ]
+    names = groups(runs)
+    assert names[:4] == ["bn-pre-b8 optim.lr=1e-3"] * 2 + ["bn-pre-b8 optim.lr=5e-4"] * 2
+    assert len({*names}) == 4 and names[-1].startswith("bn-pre-b32")
+
+
+def test_offline_by_wandb_mode_is_as_requested_without_a_login_too(tmp_path, monkeypatch):
+    monkeypatch.setenv("WANDB_MODE", "offline")
+    line = train(tmp_path, "auto", [10])
+    assert line is not None and line.startswith("W&B: kept offline (as requested)")
 
 
 def test_names_and_tags_that_normlab_makes_keep_within_the_limits_of_wandb(tmp_path, monkeypatch):

@@ -21,17 +21,17 @@ def words(tmp_path):
     return [word for word in given if not word.startswith("budget.steps")]
 
 
-def test_a_sweep_of_batch_sizes_has_one_group_per_norm(words, wandb_server, tmp_path):
+def test_a_sweep_of_batch_sizes_has_one_group_per_norm_and_size(words, wandb_server, tmp_path):
     sweep = [word for word in words if not word.startswith("batch_size")]
     sweep += ["norm=layernorm,batchnorm", "batch_size=4,6", "observe.processes=1", "tags=sizes"]
     own = ["wandb.project=norms", "wandb.entity=team", "wandb.tags=a", "wandb.notes=no, warm-up"]
     assert main(["train", "-m", *sweep, *own]) == 0
     runs = [(run.fields, run.config) for run in wandb_server.runs.values()]
     found = sorted((fields["groupName"], config["batch_size"]) for fields, config in runs)
-    assert found == [("bn-pre", 4), ("bn-pre", 6), ("ln-pre", 4), ("ln-pre", 6)]
+    assert found == [("bn-pre-b4", 4), ("bn-pre-b6", 6), ("ln-pre-b4", 4), ("ln-pre-b6", 6)]
     for fields, _ in runs:
         assert (fields["project"], fields["entity"]) == ("norms", "team")
-        assert fields["notes"] == "no, warm-up" and fields["jobType"] == "train"
+        assert fields["notes"] == "no, warm-up" and fields["jobType"] == "sweep"
         assert fields["tags"][-2:] == ["sizes", "a"]
         assert fields["displayName"].startswith("translation-")
 

@@ -34,14 +34,17 @@ def wandb_server(nobody_is_logged_in: None, monkeypatch: pytest.MonkeyPatch) -> 
         wandb.teardown()
 
 
-def sink(mode: str = "auto", *, seconds: float = 2.0) -> Wandb:
+def sink(mode: str = "auto", *, seconds: float = 2.0, layers: bool = False) -> Wandb:
     """Return a sink that waits so long for the server."""
     return Wandb(
         project="normlab",
         entity=None,
         name=None,
+        group=None,
+        job_type=None,
         tags=(),
         notes=None,
+        layers=layers,
         mode=mode,  # type: ignore[arg-type]
         connect_seconds=seconds,
         finish_seconds=seconds,

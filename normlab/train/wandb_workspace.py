@@ -1,0 +1,67 @@
+"""A saved workspace at Weights & Biases: scores by batch size and norm, then curves."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from normlab.errors import UserError
+
+GROUPING = ("task", "corpus", "scale", "norm", "placement", "batch")
+_SIZES = "Score by batch size"
+_BARS = "Comparison by norm and batch size"
+SECTIONS: Mapping[str, Sequence[str]] = {
+    _SIZES: ("test/bleu", "test/mlm_accuracy", "test/accuracy", "test/loss"),
+    _BARS: ("valid/loss.min", "test/loss", "test/bleu", "test/mlm_accuracy"),
+    "Training": ("train/loss", "valid/loss", "valid/bleu", "valid/mlm_accuracy", "train/lr"),
+    "Stability": ("train/grad_norm", "stability/residual/growth", "stability/spikes/count"),
+    "Batch statistics": ("stability/tid/mean", "stability/tid/var", "train/padding_share"),
+    "Throughput": ("train/tokens_per_second", "time/seconds"),
+}
+"""The metrics in each section of a workspace: points over the batch size, bars, then lines."""
+
+
+def workspace(
+    *, entity: str, project: str, name: str, where: Mapping[str, Sequence[object]]
+) -> Any:
+    """Return an unsaved `wandb_workspaces.workspaces.Workspace`.
+
+    `where` maps config keys to the values of the runs to show. Raises `UserError` if the package
+    `wandb-workspaces` is not installed.
+    """
+    try:
+        import wandb_workspaces.expr as expr
+        import wandb_workspaces.workspaces as ws
+    except ModuleNotFoundError:
+        cure = "pip install -c constraints.txt wandb-workspaces"
+        raise UserError(f"a workspace needs the package wandb-workspaces: {cure}") from None
+    sections = [
+        ws.Section(
+            name=title,
+            panels=[_panel(metric, title) for metric in metrics],
+            is_open=True,
+        )
+        for title, metrics in SECTIONS.items()
+    ]
+    return ws.Workspace(
+        entity=entity,
+        project=project,
+        name=name,
+        sections=sections,
+        settings=ws.WorkspaceSettings(x_axis="step", max_runs=100),
+        runset_settings=ws.RunsetSettings(
+            filters=[expr.Config(key).isin(list(values)) for key, values in where.items()],
+            groupby=[expr.Config(key) for key in GROUPING],
+        ),
+    )
+
+
+def _panel(metric: str, section: str) -> Any:
+    """Return a panel of a metric: one point per run over its batch size, or means with ranges."""
+    import wandb_workspaces.reports.v2 as wr
+
+    if section == _SIZES:
+        title, size = f"{metric} by batch size", wr.Config("batch_size")
+        return wr.ScatterPlot(title=title, x=size, y=wr.SummaryMetric(metric), log_x=True)
+    how: dict[str, Any] = {"groupby_aggfunc": "mean", "groupby_rangefunc": "minmax"}
+    if section == _BARS:
+        return wr.BarPlot(title=metric, metrics=[metric], groupby=wr.Config("setting"), **how)
+    return wr.LinePlot(title=metric, x="step", y=[metric], **how)
