@@ -13,7 +13,7 @@ SECTIONS: Mapping[str, Sequence[str]] = {
     _BARS: ("valid/loss.min", "test/loss", "test/bleu", "test/mlm_accuracy"),
     "Training": ("train/loss", "valid/loss", "valid/bleu", "valid/mlm_accuracy", "train/lr"),
     "Stability": ("train/grad_norm", "stability/residual/growth", "stability/spikes/count"),
-    "Batch statistics": ("stability/tid/mean", "stability/tid/var", "train/padding_share"),
+    "Batch statistics": ("stability/tid/mean", "train/padding_share"),
     "Throughput": ("train/tokens_per_second", "time/seconds"),
 }
 """The metrics in each section of a workspace: points over the batch size, bars, then lines."""

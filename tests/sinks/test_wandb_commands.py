@@ -6,7 +6,8 @@ import sys
 import pytest
 
 from normlab.cli import main
-from tests.sinks.wandb_client import files
+from normlab.train.wandb_workspace import SECTIONS
+from tests.sinks.wandb_client import files, read
 from tests.tiny_runs import QUICK, tiny, write_corpus
 
 pytestmark = pytest.mark.usefixtures("nobody_is_logged_in")
@@ -45,13 +46,25 @@ def test_names_reach_wandb(given, name, words, wandb_server):
     assert run.fields["displayName"].startswith(name)
 
 
-def test_an_offline_file_holds_the_names(words, tmp_path):
-    given = ["wandb=true", "wandb.mode=offline", "wandb.name=first", "wandb.project=norms"]
-    assert main(["train", *words, *given]) == 0
+OF_OTHER_TASKS = {"test/mlm_accuracy", "test/accuracy", "valid/mlm_accuracy"}
+
+
+def test_an_offline_file_has_the_names_and_each_panel_of_the_workspace_has_a_key(words, tmp_path):
+    """The probes are those of the default config, and measure at each step."""
+    given = ["wandb.mode=offline", "wandb.name=first", "wandb.project=norms", "norm=bn"]
+    probed = [f"observe.probe.{name}.every=1" for name in ("tid", "residual")]
+    words.remove("probe=[]")
+    assert main(["train", *words, *given, *probed]) == 0
     (folder,) = tmp_path.glob("runs/*/seed1")
     (file,) = files(folder)
-    content = file.read_bytes()
-    assert all(text in content for text in (b"first", b"norms", b"ln-pre", b"train/loss"))
+    run, logged, summary = read(file)
+    assert (run.display_name, run.project) == ("first", "norms")
+    assert (run.run_group, run.job_type) == ("bn-pre-b6", "train")
+    assert summary["valid/loss"].keys() == {"min", "max", "last"} and summary["test/bleu"] >= 0
+    panels = {metric for section in SECTIONS.values() for metric in section}
+    missing = {name for name in panels if name.removesuffix(".min") not in {*logged, *summary}}
+    assert missing == OF_OTHER_TASKS
+    assert len(logged) < 25
 
 
 def test_tensorboard_is_added_when_asked_for(words, tmp_path):

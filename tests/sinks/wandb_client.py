@@ -1,8 +1,10 @@
 """What tests of W&B share: nobody logged in, a server of their own, a sink. A plugin of pytest."""
 
+import json
 import os
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any, NamedTuple
 
 import pytest
 
@@ -54,3 +56,44 @@ def sink(mode: str = "auto", *, seconds: float = 2.0, layers: bool = False) -> W
 def files(folder: Path) -> list[Path]:
     """Return the files of the runs of a folder that are kept offline, in the order of time."""
     return sorted(folder.glob("wandb/offline-run-*/run-*.wandb"))
+
+
+class Offline(NamedTuple):
+    """The contents of an offline file: the run's fields, its last logged values, its summary."""
+
+    run: Any
+    logged: dict[str, Any]
+    summary: dict[str, Any]
+
+
+def read(file: Path) -> Offline:
+    """Return the contents of a run's offline file, as `wandb sync` would send them."""
+    from wandb.proto.wandb_internal_pb2 import Record
+
+    run, logged, summary = None, {}, {}
+    for content in _records(file.read_bytes()):
+        record = Record.FromString(content)
+        kind = record.WhichOneof("record_type")
+        if kind == "run":
+            run = record.run
+        items = {"history": record.history.item, "summary": record.summary.update}.get(kind, ())
+        into = logged if kind == "history" else summary
+        into |= {
+            item.key or "/".join(item.nested_key): json.loads(item.value_json) for item in items
+        }
+    return Offline(run, logged, summary)
+
+
+def _records(content: bytes, header: int = 7, block: int = 32_768) -> Iterator[bytes]:
+    """Yield the records of a log of LevelDB: checksum, length and type precede each fragment."""
+    at, record = header, b""
+    while at + header <= len(content):
+        if (room := block - at % block) < header:
+            at += room
+            continue
+        size, kind = int.from_bytes(content[at + 4 : at + 6], "little"), content[at + 6]
+        record += content[at + header : at + header + size]
+        at += header + size
+        if kind in (1, 4):  # whole, or the last fragment
+            yield record
+            record = b""
