@@ -83,6 +83,14 @@ def plain_pass(subject: Subject) -> float:
     return time.process_time() - started
 
 
+def cost_of_a_pass(subject: Subject) -> float:
+    """Return the CPU seconds of a pass, from as many as the clock needs."""
+    seconds = [plain_pass(subject)]
+    while sum(seconds) < 0.1 and len(seconds) < 1000:
+        seconds.append(plain_pass(subject))
+    return statistics.mean(seconds[1:] or seconds) or 1e-5
+
+
 def shapes(batch: Any) -> Any:
     """Return the shapes of a batch's tensors."""
     if isinstance(batch, Mapping):
@@ -97,12 +105,12 @@ def ask(library: Any, name: str) -> dict[str, Any]:
     signal.setitimer(signal.ITIMER_PROF, BUILD_SECONDS)
     subject = library.subject(name)
     settle(subject)
-    plain = min(plain_pass(subject) for _ in range(3))
+    plain = cost_of_a_pass(subject)
     passes = Passes(subject.model)
     signal.setitimer(signal.ITIMER_PROF, SECONDS)
     started = time.process_time()
     report = normlab.inspect(subject.model, subject.batches, **subject.arguments)
-    cost = (time.process_time() - started) / max(plain, 1e-6)
+    cost = (time.process_time() - started) / plain
     signal.setitimer(signal.ITIMER_PROF, 0)
     return {
         "inputs": shapes(subject.batches[0]),

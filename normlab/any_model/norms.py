@@ -299,8 +299,8 @@ def _roles(calls: Sequence[Call], example: Example, trial: _Trial) -> Roles:
         batch = {a for a in axes if short[a] != shape[a]} - position
         batch = batch or (position & {0})  # rows and positions are flattened
     elif example.length:
-        fits = [a for a in axes if shape[a] == example.length]  # of them, perhaps the channels
-        position = {a for a in fits[:2] if a and not (0 in fits and a == _channels(trial))}
+        fits = {a for a in axes if shape[a] == example.length}  # of them, perhaps the channels
+        position = (fits - {_channels(trial)} if len(fits) > 1 else fits) - batch
     position = position or {*axes} - batch - {_channels(trial)}
     roles = {"batch": batch, "position": position}
     found = ({role for role, there in roles.items() if a in there} for a in axes)

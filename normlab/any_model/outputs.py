@@ -138,7 +138,12 @@ class Overlap:
         if not self.rows or y.ndim != base.ndim or y.shape == base.shape:
             return y
         sizes = [*zip(y.shape, base.shape, strict=True)]
-        axes = [axis for axis, (many, few) in enumerate(sizes) if many == few * self.rows]
+        positions = (self.length + self.padding, self.length) if self.padding else None
+        axes = [
+            axis
+            for axis, (many, few) in enumerate(sizes)
+            if many == few * self.rows and (many, few) != positions
+        ]
         if axes:  # several if each row is held against each other one, as images against texts
             for axis in axes:
                 y = y.narrow(axis, self.row * sizes[axis][1], sizes[axis][1])

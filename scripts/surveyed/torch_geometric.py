@@ -68,12 +68,19 @@ def call(module: nn.Module, x: Tensor, edges: Tensor, batch: Tensor) -> Any:
         **{"neg_edge_index": edges.flip(0), "batch": batch, "index": batch, "pos": places},
         **{"edge_weight": weight, "edge_attr": weight[:, None].expand(-1, 3), "normal": places},
         **{"edge_type": torch.arange(count) % 2, "node_type": torch.zeros(n, dtype=torch.long)},
-        **{"input": x, "to": None},
+        **{
+            "input": x,
+            "to": None,
+            "msg": x.roll(1, 0),
+            "type_vec": torch.zeros(n, dtype=torch.long),
+        },
     }
     values["z"] = torch.ones(n, dtype=torch.long)
     values["edge_attr"] = values["edge_attr"].to(x.dtype)
     if type(module).__name__ in ("CGConv", "SplineConv", "GMMConv", "MeshCNNConv"):
         values["edge_attr"] = weight[:, None]
+    if isinstance(module, pyg.FAConv):  # it weighs edges itself
+        values.pop("edge_weight")
     takes = inspect.signature(module.forward).parameters
     return module(**{k: values[k] for k in takes if k in values})
 
@@ -103,7 +110,17 @@ INNER: dict[str, Callable[[], dict[str, Any]]] = {
     "ResGatedGraphConv": lambda: {"edge_dim": 3},
     "RGATConv": lambda: {"edge_dim": 3},
     "GENConv": lambda: {"edge_dim": 3},
-    "PointGNNConv": lambda: {"mlp_h": sizes(), "mlp_f": sizes(WIDTH + 3), "mlp_g": sizes()},
+    "PointGNNConv": lambda: {
+        **{"mlp_h": nn.Linear(WIDTH, 3), "mlp_f": sizes(WIDTH + 3), "mlp_g": sizes()},
+    },
+    "MLPAggregation": lambda: {"num_layers": 2, "hidden_channels": WIDTH},
+    "QuantileAggregation": lambda: {"q": 0.5},
+    "DegreeScalerAggregation": lambda: {"scaler": "attenuation"},
+    "PatchTransformerAggregation": lambda: {"patch_size": 2},
+    "HeteroBatchNorm": lambda: {"num_types": 1},
+    "HeteroLayerNorm": lambda: {"num_types": 1},
+    "SignedConv": lambda: {"first_aggr": True},
+    "EquilibriumAggregation": lambda: {"num_layers": [WIDTH]},
     "PPFConv": lambda: {"local_nn": sizes(WIDTH + 4), "global_nn": sizes()},
     "PointNetConv": lambda: {"local_nn": sizes(WIDTH + 3), "global_nn": sizes()},
     "MeshCNNConv": lambda: {},
@@ -116,7 +133,9 @@ INNER: dict[str, Callable[[], dict[str, Any]]] = {
     "PANConv": lambda: {"filter_size": 2},
     "SetTransformerAggregation": lambda: {"channels": WIDTH},
     "GraphUNet": lambda: {"depth": 2},
-    "PowerMeanAggregation": lambda: {"learn": False},
+    "PowerMeanAggregation": lambda: {"learn": True, "channels": WIDTH},
+    "SoftmaxAggregation": lambda: {"learn": True, "channels": WIDTH},
+    "PNA": lambda: {k: NAMED[k] for k in ("aggregators", "scalers", "deg", "edge_dim")},
     "MLP": lambda: {"channel_list": [WIDTH, WIDTH, WIDTH]},
     "AttentiveFP": lambda: {"edge_dim": 3, "num_timesteps": 2},
     "AttentionalAggregation": lambda: {"gate_nn": nn.Linear(WIDTH, 1)},
@@ -159,6 +178,7 @@ def subject(name: str) -> Subject:
             chosen[key] = NAMED[key]
         elif required and key != "self":
             raise UserError(f"no value for the argument {key}")
+    chosen |= known  # those that a class hands on as keywords
     if name in ("SGConv", "SSGConv", "DNAConv", "MixHopConv"):
         chosen.pop("groups", None)
     module = cls(**chosen).eval()
