@@ -68,7 +68,7 @@ class Offline(NamedTuple):
 
 def read(file: Path) -> Offline:
     """Return the contents of a run's offline file, as `wandb sync` would send them."""
-    from wandb.proto.wandb_internal_pb2 import Record
+    from wandb.proto.wandb_internal_pb2 import Record  # pyright: ignore[reportAttributeAccessIssue]
 
     run, logged, summary = None, {}, {}
     for content in _records(file.read_bytes()):
