@@ -179,7 +179,10 @@ def in_line(row: Mapping[str, Any]) -> str:
 
 
 def counts(rows: Mapping[str, Any]) -> dict[str, Any]:
-    """Return how many models were asked and left out, verdicts by question, and the median cost."""
+    """Return how many models were asked and left out, verdicts by question, and the median cost.
+
+    A row whose cost was not measured has none.
+    """
     asked = [row for row in rows.values() if "findings" in row]
     names = [each.name for each in questions()]
     verdicts = {
@@ -188,7 +191,8 @@ def counts(rows: Mapping[str, Any]) -> dict[str, Any]:
     }
     late = sum("took too long" in row.get("left_out", "") for row in rows.values())
     head = {"asked": len(asked), "left_out": len(rows) - len(asked), "too_slow": late}
-    cost = {k: statistics.median([row[k] for row in asked] or [0]) for k in ("passes", "cost")}
+    timed = [row for row in asked if "cost" in row]
+    cost = {k: statistics.median([row[k] for row in timed] or [0]) for k in ("passes", "cost")}
     moved = {name: v["broken"] + v["look"] for name, v in verdicts.items()}
     failed = sum(any(f["verdict"] == "failed" for f in row["findings"].values()) for row in asked)
     return head | cost | moved | {"failed": failed, "verdicts": verdicts, "folds": folded(asked)}
@@ -313,7 +317,8 @@ def main(name: str, *names: str) -> None:
     questions()  # imports, once for all processes
     every = library.classes()
     rows = {key: row for key, row in rows.items() if key in every}
-    for each in names or [key for key in every if rows.get(key, {}).get("commit") != commit]:
+    rest = [key for key in every if rows.get(key, {}).get("commit") != commit]
+    for each in names or sorted(rest, key=lambda key: key in rows):  # those without a row first
         rows[each] = row_of(library, each, partial(work, ask)) | {"commit": commit}
         print(each, in_line(rows[each]), flush=True)
         write(library, name, rows)
