@@ -3,12 +3,12 @@
 import inspect
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal, NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
+from normlab.any_model.summary import Verdict
 from normlab.errors import UserError
 
 Cell = str | float | int | None
-Verdict = Literal["failed", "broken", "look", "fine", "does not apply"]
 Ask = TypeVar("Ask", bound=Callable[..., Any])
 
 

@@ -60,7 +60,7 @@ class QuestionItem(pytest.Item):
         self._report_of_model = report
 
     def runtest(self) -> None:
-        from normlab.any_model.report import FAILING
+        from normlab.any_model.summary import FAILING
 
         found = self._report_of_model.finding(self.name.rpartition("::")[2])
         if found.why_not:

@@ -3,8 +3,6 @@
 import json
 import shutil
 import sys
-import textwrap
-from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from importlib.resources import files
@@ -22,16 +20,13 @@ from normlab.any_model.float64 import WIDE
 from normlab.any_model.from_batch import Axes, example_of, first_batches
 from normlab.any_model.norms import FoundNorm
 from normlab.any_model.restore import State, unchanged
+from normlab.any_model.summary import FAILING, by_harm, counts, summary
 from normlab.errors import UserError
 from normlab.records.files import atomic_write
 from normlab.records.labels import one_line
 from normlab.records.record import plain
 
 FORMAT = "normlab.module/1"
-_ORDER = ("failed", "broken", "look", "fine", "does not apply")
-
-FAILING = ("failed", "broken")
-"""Verdicts with which a test fails and a command ends with status 1."""
 
 
 @dataclass(frozen=True)
@@ -46,29 +41,16 @@ class Report:
     norms: Sequence[FoundNorm]
 
     def __str__(self) -> str:
+        return self.text()
+
+    def text(self, *, in_colour: bool = False) -> str:
+        """Return the title and the summary, as wide as the terminal."""
         width = shutil.get_terminal_size().columns
-        lines = [self.title]
-        for each in self.by_harm():
-            first = f"{each.verdict:<16}"
-            text = each.answer.removeprefix("does not apply: ")
-            lines += textwrap.wrap(
-                f"{first}{each.name}: {text}",
-                width,
-                subsequent_indent=" " * 16,
-                break_long_words=False,
-                break_on_hyphens=False,
-            )
-        return "\n".join(lines)
+        return "\n".join([self.title, *summary(self.findings, width=width, in_colour=in_colour)])
 
     def by_harm(self) -> list[Finding]:
         """Return the findings, the most harmful first."""
-        return sorted(
-            self.findings.values(),
-            key=lambda each: (
-                _ORDER.index(each.verdict or "fine"),
-                -(each.value or 0) if each.verdict in ("broken", "look") else 0,
-            ),
-        )
+        return [*by_harm(self.findings).values()]
 
     def to_json(self) -> str:
         """Return the report as JSON."""
@@ -93,7 +75,6 @@ class Report:
 
         texts = {each.name: each.text for each in questions(slow=True)}
         texts["restore"] = "Is the model as it was before?"
-        counts = Counter(each.verdict for each in self.findings.values())
         template = (files("normlab.any_model") / "report.html").read_text("utf-8")
         jinja = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True)
         jinja.finalize = lambda value: one_line(value) if type(value) is str else value
@@ -102,7 +83,7 @@ class Report:
                 jinja.from_string(template).render(
                     title=self.title,
                     findings=[(each, texts[each.name]) for each in self.by_harm()],
-                    verdicts=[(name, counts[name]) for name in _ORDER if counts[name]],
+                    verdicts=[*counts(self.findings).items()],
                 )
             )
 

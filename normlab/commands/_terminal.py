@@ -1,5 +1,6 @@
 """Tables, prose and messages of commands, as wide as the terminal (in a pipe, COLUMNS or 80)."""
 
+import os
 import re
 import shutil
 import sys
@@ -10,17 +11,25 @@ from contextlib import contextmanager, redirect_stdout
 from io import TextIOWrapper
 from itertools import zip_longest
 from pathlib import Path
-from typing import Any, NamedTuple, TextIO, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, TextIO, cast
 
-from rich.cells import cell_len  # the width of text in columns; some characters take two
+from rich.cells import (  # the width of text in columns; some characters take two
+    cell_len,
+    set_cell_size,
+)
 
 from normlab.config.folders import own_line
 from normlab.records.labels import one_line, printable
+
+if TYPE_CHECKING:
+    from normlab.reports.table import Note
 
 _PACKAGE = Path(__file__).resolve().parents[1]
 _PROSE = 50  # cells with more characters are prose
 _LEAST = 36  # the fewest columns for prose
 _GAP = 2
+_FEWEST = 8  # columns that a cut text keeps
+_LEGEND = 3  # lines of notes below a table
 _COLOURS = re.compile(r"(\x1b\[[0-9;]*m)")
 
 
@@ -65,12 +74,52 @@ def print_table(
         if least > room and len(parts[-1]) > labels:
             parts.append(every[:labels])
         parts[-1].append(column)
+    if len(parts) > 1 and len(parts[-1]) == labels + 1 and len(parts[-2]) > labels + 1:
+        parts[-1].insert(labels, parts[-2].pop())  # no column, such as the seeds, is alone
     for number, part in enumerate(parts):
         if number:
             print()
         _print_part(part, room)
     for note in notes:
         print_prose(note)
+
+
+def print_lines(
+    columns: Sequence[str],
+    rows: Sequence[Sequence[str]],
+    *,
+    numeric: Sequence[str] = (),
+    whole: Sequence[str] = (),
+    left_out: Sequence[str] = (),
+) -> None:
+    """Print a table with one line per row, for a terminal's eye and for grep.
+
+    A terminal gets lines of its width: the columns `left_out` are not shown, and text outside the
+    columns `numeric` and `whole` is cut, with an ellipsis. A pipe or file gets all text.
+    """
+    cells = zip(*rows, strict=True) if rows else [()] * len(columns)
+    shown = dict(zip(columns, cells, strict=True))
+    if sys.stdout.isatty():
+        shown = {name: own for name, own in shown.items() if name not in left_out}
+    found: list[_Column] = []
+    for name, own in shown.items():
+        texts = [one_line(text) for text in (name, *own)]
+        most = max(map(cell_len, texts))
+        least = most if name in (*numeric, *whole) else min(most, _FEWEST)
+        found.append(_Column(texts, name in numeric, least, most))
+    room = shutil.get_terminal_size().columns if sys.stdout.isatty() else sys.maxsize
+    gaps = _GAP * (len(found) - 1)
+    most = [column.most for column in found]
+    widths = most if sum(most) + gaps <= room else _shares(found, room - gaps)
+    for number, row in enumerate(zip(*(column.texts for column in found), strict=True)):
+        parts: list[str] = []
+        for text, column, width in zip(row, found, widths, strict=True):
+            text = text if cell_len(text) <= width else f"{set_cell_size(text, width - 1)}\u2026"
+            blank = " " * (min(width, _PROSE) - cell_len(text))
+            parts.append(blank + text if column.numeric else text + blank)
+        print((" " * _GAP).join(parts).rstrip())
+        if not number:
+            print("\u2500" * min(room, sum(min(width, _PROSE) for width in widths) + gaps))
 
 
 def _print_part(columns: Sequence[_Column], room: int) -> None:
@@ -119,6 +168,28 @@ def print_prose(text: str, *, indent: str = "", hang: int = 0) -> None:
     """Print a paragraph at the terminal's width; `hang` indents all lines but the first."""
     width = shutil.get_terminal_size().columns
     print("\n".join(folded(one_line(text), width, first=indent, rest=indent + " " * hang)))
+
+
+def print_legend(notes: "Sequence[Note]", *, whole: bool) -> None:
+    """Print the notes below tables: all in full if `whole`, otherwise three lines in brief."""
+    if whole:
+        for note in dict.fromkeys(notes):
+            print_prose(note)
+        return
+    briefs = [*dict.fromkeys(note.brief for note in notes if note.brief)]
+    lines: list[str] = []
+    for count in range(len(briefs), -1, -1):  # notes that do not fit are left out
+        text = "; ".join([*briefs[:count], "all notes: --notes"])
+        lines = folded(text, shutil.get_terminal_size().columns)
+        if len(lines) <= _LEGEND:
+            break
+    if notes:
+        print("\n".join(lines))
+
+
+def in_colour() -> bool:
+    """Return whether standard output shows colours: a terminal, unless NO_COLOR is set."""
+    return sys.stdout.isatty() and not os.environ.get("NO_COLOR")
 
 
 def print_line(text: str, stream: Any = None) -> None:

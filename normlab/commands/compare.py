@@ -2,7 +2,10 @@
 
 import argparse
 import shutil
+from collections.abc import Sequence
 from dataclasses import replace
+
+from rich.cells import cell_len  # the width of text in columns; some characters take two
 
 from normlab.commands._arguments import (
     add_compared,
@@ -11,16 +14,17 @@ from normlab.commands._arguments import (
     named_columns,
     none_below,
 )
-from normlab.commands._terminal import complain, folded, print_prose, print_table
+from normlab.commands._terminal import complain, folded, print_legend, print_prose, print_table
 from normlab.errors import UserError
 from normlab.metrics.spread import NOT_CLEAR, p_value, paired_interval
 from normlab.records.labels import in_prose, one_line
 from normlab.records.store import select
-from normlab.reports.gather import Arranged, arranged, by_setting, read_runs
+from normlab.reports.gather import Arranged, arranged, by_recipe, by_setting, read_runs
 from normlab.reports.latex import latex
-from normlab.reports.study_table import BOLD, build
+from normlab.reports.study_table import build, ended_in_brief
+from normlab.reports.sweep import point_name
 from normlab.reports.table import Table, markdown, pipes
-from normlab.reports.translations import bootstrap, side_by_side
+from normlab.reports.translations import SideBySide, bootstrap, side_by_side
 
 _EXAMPLES = """examples:
   normlab compare                                  all runs below runs/
@@ -31,15 +35,18 @@ _EXAMPLES = """examples:
   normlab compare runs/iwslt-ln-post-* runs/iwslt-bn-post-* --samples 3
 
 A row averages the finished seeds; `stability` says how the others ended.
-norm=bn+ln is bn in the encoder and ln in the decoder. Each row is compared with
-the baseline, the first row, over the seeds that both have; notes say why a row
-is not (different data, code, arithmetic or steps), and how the rows differ.
+norm=bn+ln is bn in the encoder and ln in the decoder. Runs whose scores cannot
+be compared (other task, model or budget) form tables of their own. Each row is
+compared with the baseline, the first row, over the seeds that both have;
+--notes says why a row is not (other data, code, arithmetic or steps), and how
+the rows differ.
 
 --bootstrap tests whether a difference in BLEU would hold on other sentences,
 with sacreBLEU's paired bootstrap (Koehn 2004); the table's interval is about
 seeds.
 """
 _SAMPLES = 5
+_WIDEST_NAME = 24  # columns for the name of a row next to its translations
 _BOOTSTRAP = 1000  # samples
 
 
@@ -58,37 +65,44 @@ def main(argv: list[str]) -> int:
     text = f"show N test sentences with the translations of each row; default: {_SAMPLES}"
     what.add_argument("--samples", nargs="?", const=_SAMPLES, type=int, metavar="N", help=text)
     add("--markdown", action="store_true", help="print the table in Markdown")
+    add("--notes", action="store_true", help="print all notes below the table, in full")
     arguments = parser.parse_args(argv)
     if arguments.samples is not None and arguments.samples < 1:
         raise UserError(f"--samples {arguments.samples}: must be at least 1")
     read, problems = read_runs(arguments.runs, ended=True)
     found = select(read, conditions(arguments.where), lambda run: run.record)
     columns = named_columns(arguments)
-    runs = arranged(found, baseline=arguments.baseline, scores=[*columns]) if found else None
-    if runs is None:
+    chosen = {"baseline": arguments.baseline, "scores": [*columns]}
+    if not found:
         where = " ".join(f"--where {each}" for each in arguments.where)
         which = f" that matches {where}" if where and read else ""
         problems = problems or [none_below(arguments.runs, which)]
     elif arguments.bootstrap:
-        show_bootstrap(runs, arguments)
+        show_bootstrap(arranged(found, **chosen), arguments)
     elif arguments.samples is not None:
-        show_samples(runs, arguments)
+        show_samples(by_recipe(found, **chosen), arguments)
     else:
-        table = replace(build(*runs, found=True), names=columns)
-        if arguments.latex:
-            print(latex(table, baseline=runs.study.baseline, marks=arguments.marks), end="")
-        elif arguments.markdown:
-            print(markdown(table), end="")
-        else:
-            show_table(table, runs.study.baseline)
-        problems += [f"{row.label}: {row.problem}" for row in table.rows if row.problem]
+        tables = by_recipe(found, **chosen)
+        made = [replace(build(*runs, found=True), names=columns) for runs in tables]
+        for number, (runs, table) in enumerate(zip(tables, made, strict=True)):
+            if number:
+                print()
+            if arguments.latex:
+                print(latex(table, baseline=runs.study.baseline, marks=arguments.marks), end="")
+            elif arguments.markdown:
+                print(markdown(table), end="")
+            else:
+                show_table(table, runs.study.baseline)
+            problems += [f"{row.label}: {row.problem}" for row in table.rows if row.problem]
+        if not arguments.latex and not arguments.markdown:
+            print_legend([note for table in made for note in table.notes], whole=arguments.notes)
     for problem in problems:
         complain(problem)
     return 1 if problems else 0
 
 
 def show_table(table: Table, baseline: str) -> None:
-    """Print a table's answer and scores, then the differences from the baseline, then the notes.
+    """Print a table's answer and scores, then the differences from the baseline.
 
     A star marks what is bold in Markdown.
     """
@@ -96,47 +110,63 @@ def show_table(table: Table, baseline: str) -> None:
     gaps: list[list[str]] = []
     labels = 2 if any(row.point for row in table.rows) else 1
     for row, entries, last in table.lines:
-        names = [row.name, row.point or "-"][:labels]
+        names = [row.name, point_name(row.point, table.axes) or "-"][:labels]
         texts = [f"{each.value}{' *' if each.best else ''}" for each in entries]
-        scores.append([*names, *texts, *last])
+        scores.append([*names, *texts, ended_in_brief(row), *last[1:]])
         if any(each.gap for each in entries):
             gaps.append([*names, *(each.gap or "-" for each in entries)])
-    notes = [note.replace("bold", "*", 1) if note == BOLD else note for note in table.notes]
     head = [*table.head[:labels], *table.head[2:]]
+    head[labels + len(table.columns)] = "seeds"
     if table.answer:
         print_prose(table.answer)
         print()
     print_prose(table.title)
     columns = head[labels : labels + len(table.columns)]
-    print_table(head, scores, numeric=columns, labels=labels, notes=[] if gaps else notes)
+    print_table(head, scores, numeric=columns, labels=labels)
     if gaps:
         print()
         at = " at the same point" if labels == 2 else ""
-        print_prose(f"difference from {baseline}{at}, paired by seed")
+        only = all(e.difference is None for row in table.rows for e in row.entries.values())
+        paired = "of the only seed" if only else "paired by seed"
+        print_prose(f"difference from {baseline}{at}, {paired}")
         head = [*head[:labels], *columns]
-        print_table(head, gaps, numeric=columns, labels=labels, notes=notes)
+        print_table(head, gaps, numeric=columns, labels=labels)
 
 
 # Translations -------------------------------------------------------------------------------------
 
 
-def show_samples(runs: Arranged, arguments: argparse.Namespace) -> None:
+def show_samples(tables: Sequence[Arranged], arguments: argparse.Namespace) -> None:
     """Print sentences, their references, and the translations of each row's first seed.
 
     Raises `UserError` if no run has kept translations, or the test text cannot be read.
     """
-    found = side_by_side(runs.runs, arguments.data_dir, count=arguments.samples)
-    if found is None:
-        path = f"{runs.runs[0].folder}/hypotheses.txt"
-        cure = f"normlab eval {runs.runs[0].folder} --outputs {path}"
+    count, first = arguments.samples, tables[0].runs[0].folder
+    found = [side_by_side(each.runs, arguments.data_dir, count=count) for each in tables]
+    for each, samples in zip(tables, found, strict=True):
+        if samples is not None:
+            if len(tables) > 1 and each.study.description:
+                print_prose(f"{each.study.description}:")
+            _show_sentences(samples)
+    if not any(found):
+        path = f"{first}/hypotheses.txt"
+        cure = f"normlab eval {first} --outputs {path}"
         raise UserError(f"{path}: no such file, and no other run has one; to write it: {cure}")
+
+
+def _show_sentences(found: SideBySide) -> None:
+    """Print sentences with their translations; a long name of a row is on a line of its own."""
     room = shutil.get_terminal_size().columns
     for number, texts in found.sentences.items():
-        wide = max(len(each.name) for each in texts)
+        wide = min(max(cell_len(each.name) for each in texts), _WIDEST_NAME)
         print(f"sentence {number}")
         for each in texts:
             chrf = "" if each.chrf is None else f"{each.chrf:.1f}"
-            head = f"  {each.name:<{wide}}  {chrf:>5}  "
+            name = each.name
+            if cell_len(name) > wide:
+                print("\n".join(folded(name, room, first="  ", rest="    ")))
+                name = ""
+            head = f"  {name}{' ' * (wide - cell_len(name))}  {chrf:>5}  "
             said = one_line(each.text).strip() or "(nothing)"
             print("\n".join(folded(said, room, first=head, rest=" " * len(head))))
         print()

@@ -4,8 +4,9 @@ With `--hf` or `--module`, the model is one that normlab did not build.
 """
 
 import json
+import shutil
 from argparse import Namespace
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -21,7 +22,7 @@ from normlab.commands._arguments import (
     ended_runs,
     none_below,
 )
-from normlab.commands._terminal import at_work, print_prose, print_table
+from normlab.commands._terminal import at_work, in_colour, print_prose, print_table
 from normlab.errors import UserError
 from normlab.records.packed import address_of
 from normlab.records.record import RunRecord, plain
@@ -45,6 +46,7 @@ examples:
   normlab inspect --data task=multi30k data_dir=FOLDER  sizes, checksums
   normlab inspect --hf FOLDER --text lines.txt --html report.html
   normlab inspect --module my.code:make_model --inputs my.code:batches
+One model gets a verdict on each question: `broken`, worth a `look`, or `fine`.
 Several runs are shown side by side: one row per experiment, averaged over
 seeds. With --hf or --module, the exit status is 1 if a finding is `broken`.
 """
@@ -58,6 +60,7 @@ def main(argv: list[str]) -> int:
     text = "only runs with this value; may be repeated"
     add("--where", action="append", default=[], metavar="KEY=VALUE", help=text)
     add("--only", type=as_names, default=[], metavar="NAME,...", help="ask only these questions")
+    add("--details", action="store_true", help="print each answer's table below the summary")
     add("--data", action="store_true", help="prepare and describe the data of a task instead")
     add("--json", action="store_true", help="print the sheet as JSON")
     text = f"file to write; default: {SHEET_FILE} in a single run's folder, or else here"
@@ -95,7 +98,7 @@ def main(argv: list[str]) -> int:
         with at_work("preparing"):
             found = [subject_of_run(run, changes) for run in runs]
             (subject,) = found or [subject_of_config(changes)]
-        content = _one(subject, asked, as_json=arguments.json)
+        content = _one(subject, asked, arguments)
     text = json.dumps(content, indent=1, sort_keys=True, allow_nan=False) + "\n"
     file = arguments.out or folder / SHEET_FILE
     with atomic_write(file) as opened:
@@ -122,22 +125,36 @@ def _runs(words: list[str], where: list[str]) -> tuple[Runs, list[str]]:
     return runs, [word for word in words if word not in places]
 
 
-def _one(subject: "Subject", asked: "Sequence[Question]", *, as_json: bool) -> dict[str, Any]:
-    """Ask the questions about one model, print each answer unless `as_json`; return the sheet."""
-    from normlab.inspect.model import sheet
+def _one(subject: "Subject", asked: "Sequence[Question]", arguments: Namespace) -> dict[str, Any]:
+    """Ask the questions about one model, print the answers unless as JSON; return the sheet."""
+    from normlab.inspect.model import answer, sheet
 
-    if not as_json:
-        choices = subject.config["choices"]
-        named = " ".join(f"{k}={choices[k]}" for k in ("task", "norm", "placement", "model"))
-        run = subject.run_id and f"run {subject.run_id}, step {subject.step}"
-        print_prose(f"{named} seed={subject.seed}: {run or 'at initialization'}")
     findings: dict[str, Finding] = {}
     for number, each in enumerate(asked):
         with at_work(f"{each.name}, {number + 1} of {len(asked)}"):
-            findings[each.name] = found = each.ask(subject)
-        if not as_json:
-            show(f"{each.name}: {each.text}", found.answer, *found.table)
+            findings[each.name] = answer(each, subject, by_name=bool(arguments.only))
+    if not arguments.json:
+        _print_summary(subject, findings)
+        for each in asked if arguments.only or arguments.details else ():
+            found = findings[each.name]
+            if not found.why_not:
+                show(f"{each.name}: {each.text}", found.answer, *found.table)
+        if not arguments.only and not arguments.details:
+            print_prose("tables: --details, or --only and the names of questions")
     return sheet(subject, findings)
+
+
+def _print_summary(subject: "Subject", findings: "Mapping[str, Finding]") -> None:
+    """Print what was examined, the conclusion, and the verdict on each question."""
+    from normlab.any_model.summary import conclusion, summary
+
+    choices = subject.config["choices"]
+    named = " ".join(f"{k}={choices[k]}" for k in ("task", "norm", "placement", "model"))
+    run = subject.run_id and f"run {subject.run_id}, step {subject.step}"
+    print_prose(f"{named} seed={subject.seed}: {run or 'at initialization'}")
+    print_prose(conclusion(findings))
+    width = shutil.get_terminal_size().columns
+    print("\n".join(summary(findings, width=width, in_colour=in_colour())))
 
 
 def _several(
@@ -183,7 +200,8 @@ def _examine_foreign(parser: Parser, arguments: Namespace) -> int:
         parser.error(f"--html {arguments.html}: there is no such folder")
     with at_work("loading the model"):
         from normlab.any_model.load import load_hf, load_names
-        from normlab.any_model.report import FAILING, inspect
+        from normlab.any_model.report import inspect
+        from normlab.any_model.summary import FAILING
 
         if arguments.hf:
             trust = arguments.trust_remote_code
@@ -195,7 +213,8 @@ def _examine_foreign(parser: Parser, arguments: Namespace) -> int:
         report = inspect(model, batches, causal=arguments.causal or None, checks=checks)
     if note and not arguments.json:
         print_prose(note)
-    print(report.to_json() if arguments.json else f"{report}\n", end="")
+    shown = report.to_json() if arguments.json else f"{report.text(in_colour=in_colour())}\n"
+    print(shown, end="")
     norms = report.findings.get("norms")
     if norms and norms.table.rows and not arguments.json:
         columns, rows = norms.table

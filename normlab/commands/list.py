@@ -2,6 +2,7 @@
 
 import json
 import re
+import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from enum import Enum
@@ -9,7 +10,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from normlab.commands._arguments import as_path, command_parser
-from normlab.commands._terminal import complain, print_table
+from normlab.commands._terminal import complain, print_lines, print_prose, print_table
 from normlab.config import folders, registry
 from normlab.config.overrides import EXPERIMENT, SHORT, TRACKERS, did_you_mean
 from normlab.config.ranges import RANGES, range_of
@@ -28,19 +29,25 @@ _EXAMPLES = """examples:
   normlab list keys          all keys with default, allowed values and meaning
   normlab list runs          the runs below runs/, with their progress
 
-Names may be singular or plural. Tables fit the terminal's width; in a pipe,
-80 columns or COLUMNS:
-  COLUMNS=300 normlab list keys | grep warmup
+Names may be singular or plural. In a pipe or a file, each entry is one line with
+all text:
+  normlab list keys | grep warmup
 """
 
 
 class Listing(NamedTuple):
-    """A table, notes, and messages about runs that could not be read."""
+    """A table, notes, and messages about runs that could not be read.
+
+    On a terminal, the texts of a `folded` table take several lines, and those of others are cut,
+    without the columns that are `left_out`.
+    """
 
     columns: Sequence[str]
     rows: Sequence[Sequence[Any]]
     notes: Sequence[str] = ()
     problems: Sequence[str] = ()
+    folded: bool = False
+    left_out: Sequence[str] = ()
 
 
 def main(argv: list[str]) -> int:
@@ -56,7 +63,13 @@ def main(argv: list[str]) -> int:
         print(json.dumps(rows, indent=1))
     else:
         texts = [[f"{v:,}" if isinstance(v, int) else str(v) for v in row] for row in found.rows]
-        print_table(found.columns, texts, notes=found.notes, numeric=["step"], whole=["run"])
+        if found.folded and sys.stdout.isatty():
+            print_table(found.columns, texts, notes=found.notes)
+        else:
+            own = {"numeric": ["step"], "whole": found.columns[:1], "left_out": found.left_out}
+            print_lines(found.columns, texts, **own)
+            for note in found.notes:
+                print_prose(note)
     for problem in found.problems:
         complain(problem)
     return 1 if found.problems else 0
@@ -67,15 +80,19 @@ def _listing(kind: str | None, runs_dir: Path) -> Listing:
     if kind is None:
         rows = [[name, " ".join(registry.option_names(name))] for name in groups]
         note = "`normlab list GROUP` describes the options; `normlab list runs` lists the runs."
-        return Listing(["group", "options"], rows, [note])
+        return Listing(["group", "options"], rows, [note], folded=True)
     kinds = [*groups, "keys", "runs"]
     singular = {form: name for name in kinds for form in (name, f"{name}s", f"{name[:-1]}ies")}
     match singular.get(kind, kind):
         case "runs" | "run":
             return _runs(runs_dir)
         case "keys" | "key":
-            note = "an option sets the defaults of its keys: normlab train norm=bn --cfg job"
-            return Listing(["key", "default", "allowed", "what it is"], keys(), [note])
+            note = (
+                "allowed values, and texts in full: normlab list keys | grep KEY; the values that"
+            )
+            note += " options set: normlab train norm=bn --cfg job"
+            columns = ["key", "default", "allowed", "what it is"]
+            return Listing(columns, keys(), [note], left_out=["allowed"])
         case "norm":
             return _norms()
         case "study":
@@ -84,7 +101,7 @@ def _listing(kind: str | None, runs_dir: Path) -> Listing:
             rows = [[option.name, option.description] for option in registry.options(group)]
             copy = f"to change one, copy its file from {folders.CONFIG_DIR / EXPERIMENT}; then"
             notes = [f"{copy} normlab train my.yaml"] if group == EXPERIMENT else []
-            return Listing([group, "what it is"], rows, notes)
+            return Listing([group, "what it is"], rows, notes, folded=True)
     near = did_you_mean(kind, kinds)
     raise UserError(f"no group or list {kind!r:.60}; choose from {', '.join(kinds)}.{near}")
 
@@ -97,7 +114,7 @@ def _norms() -> Listing:
         rows.append([option.name, found[1] if found else "-", option.description])
     rows.sort(key=lambda row: row[1])
     note = "`normlab explain NORM` shows one; `normlab norm card NORM` examines it."
-    return Listing(["norm", "pools over", "what it is"], rows, [note])
+    return Listing(["norm", "pools over", "what it is"], rows, [note], folded=True)
 
 
 def _studies() -> Listing:
@@ -108,7 +125,10 @@ def _studies() -> Listing:
         study = load_study(option.name)
         said = [f"{scale}: {study.cost_text(scale)}" for scale in study.scales]
         rows.append([option.name, option.description, "; ".join(said)])
-    note = "estimates for one run at a time on a core with AVX512, at scale=paper on a GPU"
+    note = (
+        "estimates for one run at a time on a core with AVX512, at scale=paper on a GPU; in full: "
+    )
+    note += "normlab list studies | grep STUDY, or normlab study plan STUDY"
     return Listing(["study", "what it is", "cost by scale"], rows, [note])
 
 

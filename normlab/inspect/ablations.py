@@ -5,6 +5,7 @@
 
 from collections.abc import Callable, Collection, Mapping
 from contextlib import ExitStack
+from dataclasses import replace
 from functools import partial
 from itertools import islice
 from statistics import fmean
@@ -22,11 +23,12 @@ from normlab.models.seq2seq import Layer
 from normlab.probes.sites import sites
 from normlab.tasks.base import spread
 
+COST = 0.03  # nats per token; BERT base and OPT lose less with W8A8
 EXAMPLES, CALIBRATION = 64, 16  # held-out examples, and training batches
 _NO_LAYERS = Finding.none("the model has no Transformer layers")
 
 
-@question("layer_skip", of="model")
+@question("layer_skip", of="model", trained=True)
 def layer_skip(subject: Subject) -> Finding:
     """How much does the loss rise without each layer?
 
@@ -43,10 +45,12 @@ def layer_skip(subject: Subject) -> Finding:
     (low, least), (high, most) = (f((x, name) for name, x in found.items()) for f in (min, max))
     answer = f"from {low - whole:+.3g} nats per token without {least} to {high - whole:+.3g}"
     mean = fmean(found.values()) - whole
-    return _rises(f"{answer} without {most}", whole, found, "without", {"without a layer": mean})
+    found = _rises(f"{answer} without {most}", whole, found, "without", {"without a layer": mean})
+    unused = low <= whole  # some layer is not used
+    return replace(found, verdict="look" if unused else "fine", value=low - whole, threshold=0.0)
 
 
-@question("int8", of="model")
+@question("int8", of="model", trained=True)
 def int8(subject: Subject) -> Finding:
     """How much does the loss rise with 8-bit weights and activations?
 
@@ -73,7 +77,8 @@ def int8(subject: Subject) -> Finding:
     whole, found = measure(), quantized_losses(layers, feed, measure)
     rises = {name: value - whole for name, value in found.items()}
     answer = "{W8A8:+.3g} nats per token (weights alone {W8:+.3g}, activations alone {A8:+.3g})"
-    return _rises(answer.format(**rises), whole, found, "bits", rises)
+    found, rise = _rises(answer.format(**rises), whole, found, "bits", rises), rises["W8A8"]
+    return replace(found, verdict="look" if rise > COST else "fine", value=rise, threshold=COST)
 
 
 def held_out_loss(subject: Subject) -> Callable[[], float]:

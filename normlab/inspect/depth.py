@@ -14,6 +14,7 @@ from normlab.probes.gradients import gradient_norms
 from normlab.tasks.base import Batch
 from normlab.train.optimizer import build_optimizer
 
+GROWTH = 100.0  # growth or decay of the gradient above which it is worth a look
 MOST_SENTENCES = 32  # so that 50 layers fit in a laptop's memory
 _SECOND_WEIGHT = "feed_forward.fc2.weight"
 
@@ -55,10 +56,17 @@ def gradients(subject: Subject) -> Finding:
         "last_second_weight": second[-1] if second else None,
     }
     grows = " and ".join(
-        f"x {v:.2g} from the first to the last {n} layer" for n, v in growth.items()
+        f"x {v:.2g} from first to last layer of the {n}" for n, v in growth.items()
     )
-    answer = f"{grows}; {values['norm']:.3g} in total, at a loss of {loss:.3g}"
-    return Finding(answer, values, Table(("layer", "gradient norm"), [*layers.items()]))
+    worst = max((max(v, over(1.0, v)) for v in growth.values()), default=0.0)
+    return Finding(
+        f"{grows}; {values['norm']:.3g} in total",
+        values,
+        Table(("layer", "gradient norm"), [*layers.items()]),
+        verdict="look" if worst > GROWTH else "fine",
+        value=worst,
+        threshold=GROWTH,
+    )
 
 
 def backward(subject: Subject, batch: Batch) -> float:

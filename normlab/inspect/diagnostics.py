@@ -4,6 +4,7 @@ import copy
 from collections.abc import Callable, Mapping
 from functools import wraps
 from statistics import fmean
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -14,11 +15,17 @@ from normlab.inspect.model import Subject
 from normlab.inspect.question import Finding, Table, question
 from normlab.probes.base import Probe
 
+MASSIVE, TIMES = 100.0, 1000.0  # magnitude, and its ratio to the median magnitude
 TOKENS, PER_FEATURE, EXAMPLES = 4096, 10, 32  # minimum tokens, tokens per feature, examples
 Places = Mapping[str, Mapping[str, float]]  # a probe's metrics by place
 
 
-Answer = tuple[str, Mapping[str, float]]  # the text, and the numbers to compare between runs
+class Answer(NamedTuple):
+    """The text, the numbers to compare between runs, and the value if it is above its limit."""
+
+    text: str
+    board: Mapping[str, float]
+    too_large: float | None = None
 
 
 def probed(answer: Callable[[Places], Answer]) -> Callable[[Subject], Finding]:
@@ -29,7 +36,7 @@ def probed(answer: Callable[[Places], Answer]) -> Callable[[Subject], Finding]:
     """
     name = answer.__name__
 
-    @question(name, of="model")
+    @question(name, of="model", trained=True)
     @wraps(answer)
     @torch.no_grad()
     def ask(subject: Subject) -> Finding:
@@ -47,8 +54,11 @@ def probed(answer: Callable[[Places], Answer]) -> Callable[[Subject], Finding]:
         names = list(dict.fromkeys(metric for of in found.values() for metric in of))
         rows = [(place, *map(of.get, names)) for place, of in found.items()]
         values = {"tokens": batch.tokens, "places": found}
-        text, board = answer(found)
-        return Finding(text, values, Table(("place", *names), rows), board=board)
+        text, board, too_large = answer(found)
+        table = Table(("place", *names), rows)
+        if too_large is None:
+            return Finding(text, values, table, board=board, value=next(iter(board.values()), None))
+        return Finding(text, values, table, board=board, verdict="look", value=too_large)
 
     return ask
 
@@ -84,7 +94,8 @@ def attention(found: Places) -> Answer:
     sinks = f"the first token is a sink in {' and '.join(said)}"
     none = "sinks are not counted, since no sequence has 16 tokens"
     entropy = percent(fmean(of["entropy"] for of in found.values()))
-    return f"{sinks if said else none}; the entropy is {entropy} of the largest possible", board
+    text = f"{sinks if said else none}; the entropy is {entropy} of the largest possible"
+    return Answer(text, board)
 
 
 @probed
@@ -99,13 +110,17 @@ def activations(found: Places) -> Answer:
     fixed scale, so compare ratios. The probe `activations` defines the other columns.
     """
     place, most = max(found.items(), key=lambda each: each[1]["over_median"])
-    massive = [of["largest"] > 100 and of["over_median"] > 1000 for of in found.values()]
+    massive = [
+        of["over_median"]
+        for of in found.values()
+        if of["largest"] > MASSIVE and of["over_median"] > TIMES
+    ]
     text = (
         f"{most['over_median']:.3g} times the median at {place} ({most['largest']:.3g} in feature "
-        f"{most['feature']:.0f} at position {most['position']:.0f}); massive in {sum(massive)} of "
+        f"{most['feature']:.0f} at position {most['position']:.0f}); massive in {len(massive)} of "
         f"{len(found)} places"
     )
-    return text, {"max / median": most["over_median"]}
+    return Answer(text, {"max / median": most["over_median"]}, max(massive, default=None))
 
 
 @probed
@@ -127,7 +142,9 @@ def rank(found: Places) -> Answer:
         for place, of in ends.values()
     )
     last = [*found.values()][-1]
-    return text, {"effective rank": last["effective"], "participation": last["participation"]}
+    return Answer(
+        text, {"effective rank": last["effective"], "participation": last["participation"]}
+    )
 
 
 @probed
@@ -141,4 +158,5 @@ def saturation(found: Places) -> Answer:
     """
     most, place = max((of["share"], place) for place, of in found.items())
     mean = fmean(of["share"] for of in found.values())
-    return f"{percent(mean)} on average, at most {percent(most)} ({place})", {"saturated": mean}
+    text = f"{percent(mean)} on average, at most {percent(most)} ({place})"
+    return Answer(text, {"saturated": mean})

@@ -10,6 +10,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from normlab.any_model.movement import over
 from normlab.data.batching import eval_batches
 from normlab.distributed.process_group import Shard
 from normlab.inspect.model import Subject, taking
@@ -23,11 +24,12 @@ DECODED = 12  # sentences
 BATCH = 32
 RECALIBRATION_BATCHES = 32
 RECALIBRATION_TOKENS = 40_000
+COST = 0.05  # rise of the loss over recalibrated statistics above which running ones get a `look`
 _LEAST_GAP = 1e-3  # nats per token; below it there is no gap for recalibration to close
 _ROUNDING = 1e-5  # relative to the largest log probability: float32 error over tens of layers
 
 
-@question("statistics", of="model")
+@question("statistics", of="model", trained=True)
 def statistics(subject: Subject) -> Finding:
     """How much loss do running statistics cost compared with each batch's own statistics?
 
@@ -81,8 +83,17 @@ def statistics(subject: Subject) -> Finding:
     if closed is not None:
         answer += f"; recalibration closes {closed:.0%} of it"
     rows = [(name, value, value - own) for name, value in losses.items()]
-    table = Table(("statistics", "loss", "above batch"), rows)
-    return Finding(answer, values, table, board={"train-eval gap": gap})
+    least = losses["recalibrated"]
+    stale = over(losses["running"] - least, abs(least))
+    return Finding(
+        answer,
+        values,
+        Table(("statistics", "loss", "above batch"), rows),
+        board={"train-eval gap": gap},
+        verdict="look" if stale > COST else "fine",
+        value=stale,
+        threshold=COST,
+    )
 
 
 def by_length(subject: Subject, indices: np.ndarray, *, size: int) -> list[Batch]:
@@ -134,7 +145,7 @@ def stepwise(subject: Subject) -> Finding:
     if subject.keeps_statistics:
         ways["batch"] = ("of the sentence", "training")
     values: dict[str, Any] = {"sentences": len(picked)}
-    rows, answers = [], []
+    rows = []
     for name, (statistics, mode) in ways.items():
         with taking(subject.model, mode):
             found = _compare(subject, np.sort(picked).tolist())
@@ -142,19 +153,26 @@ def stepwise(subject: Subject) -> Finding:
             return Finding.none("the task does not generate text")
         values[name], loss, apart = found, found["loss"], found["difference"]
         rows.append((statistics, *loss.values(), *apart.values(), found["changed"]))
-        if found["same"]:
-            answers.append(f"the same to rounding (at most {apart['largest']:.1g} nats per token)")
-        else:
-            answers.append(
-                f"{apart['mean']:.3g} nats per token apart, {found['changed']:.0%} of the next "
-                f"tokens differ, and the loss is {loss['stepwise']:.3g} instead of "
-                f"{loss['whole']:.3g}"
-            )
     columns = ("statistics", "loss, whole", "loss, stepwise", "difference, mean", "largest")
     table = Table((*columns, "next token changed"), rows)
-    answer = "; with the statistics of the sentence itself: ".join(answers)
-    board = {"stepwise": values["eval"]["difference"]["mean"]}
-    return Finding(answer, values, table, board=board)
+    found = values["eval"]
+    apart, loss = found["difference"], found["loss"]
+    if found["same"]:
+        answer = f"the same to rounding (at most {apart['largest']:.1g} nats per token)"
+    else:
+        answer = (
+            f"{apart['mean']:.3g} nats per token apart, {found['changed']:.0%} of the next tokens "
+            f"differ, and the loss is {loss['stepwise']:.3g} instead of {loss['whole']:.3g}"
+        )
+    return Finding(
+        answer,
+        values,
+        table,
+        board={"stepwise": apart["mean"]},
+        verdict="fine" if found["same"] else "broken",
+        value=apart["largest"],
+        threshold=found["rounding"],
+    )
 
 
 def differences(
@@ -168,7 +186,8 @@ def differences(
         "loss": {"whole": -float(first.mean()), "stepwise": -float(second.mean())},
         "difference": {"mean": float(apart.mean()), "largest": float(apart.max())},
         "changed": float((whole.argmax(-1) != stepwise.argmax(-1)).double().mean()),
-        "same": bool(apart.max() <= _ROUNDING * max(1.0, float(first.abs().max()))),
+        "rounding": (limit := _ROUNDING * max(1.0, float(first.abs().max()))),
+        "same": bool(apart.max() <= limit),
     }
 
 

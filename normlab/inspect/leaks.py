@@ -2,14 +2,15 @@
 
 import copy
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import torch
 import torch.nn.functional as F
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from normlab.any_model.movement import over
+from normlab.any_model.movement import over, percent
+from normlab.any_model.summary import Verdict
 from normlab.inspect.model import (
     MODES,
     ROUNDING,
@@ -25,7 +26,7 @@ from normlab.inspect.model import (
 from normlab.inspect.question import Finding, Table, question
 from normlab.models.base import stacks
 
-SETS = 50
+SETS = 16
 MATES = 31
 SENTENCES = 8
 NEGLIGIBLE = 1e-9  # relative to the derivative for the token itself, in float64
@@ -37,7 +38,7 @@ _WORDS = {"later": "later positions", "others": "other sentences"}
 def batch_mates(subject: Subject) -> Finding:
     """Does a sentence's output depend on the rest of its batch?
 
-    One training sentence is batched with fifty different sets of 31 others. Over these sets s, at
+    One training sentence is batched with sixteen different sets of 31 others. Over these sets s, at
     the sentence's real positions:
 
         values     RMS over s of x_s - mean(x), divided by the RMS of x, for each stack's output x
@@ -55,14 +56,14 @@ def batch_mates(subject: Subject) -> Finding:
     mates = min(MATES, number // 2)
     sets = [generator.choice(others, mates, replace=False).tolist() for _ in range(SETS)]
     values, attention = dict[str, dict[str, float]](), dict[str, dict[str, float]]()
-    answers = []
+    answers, most = [], dict[str, float]()
     for mode in MODES:
         batches = (subject.batch("train", [sentence, *chosen]) for chosen in sets)
         passes = [of_first(look(subject, batch, mode)) for batch in batches]
         values[mode], attention[mode] = changes_over_sets(passes)
-        most = max(values[mode].values())
-        answers.append(f"in {mode} its values change {by_how_much(most)}")
-        if most >= ROUNDING and attention[mode]:
+        most[mode] = max(values[mode].values())
+        answers.append(f"{by_how_much(most[mode])} in {mode}")
+        if most[mode] >= ROUNDING and attention[mode]:
             answers[-1] += f" (attention {by_how_much(max(attention[mode].values()))})"
     training, in_eval = MODES
     rows = [
@@ -78,9 +79,24 @@ def batch_mates(subject: Subject) -> Finding:
         "values": values,
         "attention": attention,
     }
-    board = {"mates": max(values[training].values())}
-    table = Table(("of the sentence", *MODES), rows)
-    return Finding(", ".join(answers), found, table, board=board)
+    return Finding(
+        f"other sentences change a sentence's values {', '.join(answers)}",
+        found,
+        Table(("of the sentence", *MODES), rows),
+        board={"mates": most[training]},
+        verdict=verdict_by_mode(most, ROUNDING),
+        value=max(most.values()),
+        threshold=ROUNDING,
+    )
+
+
+def verdict_by_mode(most: Mapping[str, float], limit: float) -> Verdict:
+    """Return `broken` for a dependence in eval, `look` for one that only training has.
+
+    A norm that pools over the batch has the latter by design.
+    """
+    training, in_eval = (most[mode] >= limit for mode in MODES)
+    return "broken" if in_eval else "look" if training else "fine"
 
 
 Outputs = dict[str, Float[Tensor, "_ D"]]
@@ -162,21 +178,31 @@ def leak(subject: Subject) -> Finding:
             subject.losses(subject.batch("train", picked), model)
             found[mode] = {name: derivative(name, seen, seed) for name in seen.outputs("stack")}
     ways = {name: stack.both_ways for name, stack in stacks(subject.model).items()}
-    rows, answers = [], []
+    rows, answers, most = [], [], dict[str, float].fromkeys(MODES, 0.0)
     for mode, by_stack in found.items():
         leaks = []
         for stack, each in by_stack.items():
             later = "attends both ways" if ways[stack] else each["later"]
             rows.append((stack, mode, later, each["others"]))
-            leaks += [
-                f"the {stack} depends on {words} ({each[what]:.2g} of its own token's slope)"
+            shares = {
+                words: each[what] or 0.0
                 for what, words in _WORDS.items()
-                if not (what == "later" and ways[stack]) and (each[what] or 0) >= NEGLIGIBLE
-            ]
+                if not (what == "later" and ways[stack])
+            }
+            most[mode] = max(most[mode], *shares.values())
+            seen = [f"{what} ({percent(x)})" for what, x in shares.items() if x >= NEGLIGIBLE]
+            leaks += [f"the {stack} sees {' and '.join(seen)}"] * bool(seen)
         answers.append(f"in {mode} {', '.join(leaks) or 'nothing leaks'}")
     columns = ("stack", "statistics", "by later positions", "by other sentences")
     values = {"sentences": len(picked), "attends_both_ways": ways, **found}
-    return Finding("; ".join(answers), values, Table(columns, sorted(rows, key=lambda row: row[0])))
+    return Finding(
+        "; ".join(answers),
+        values,
+        Table(columns, sorted(rows, key=lambda row: row[0])),
+        verdict=verdict_by_mode(most, NEGLIGIBLE),
+        value=max(most.values()),
+        threshold=NEGLIGIBLE,
+    )
 
 
 def derivative(stack: str, seen: Pass, seed: int) -> dict[str, float | None]:

@@ -110,7 +110,8 @@ def inspect(
     """Return what `normlab inspect` finds out about a model, by question; it writes no file.
 
     `subject` is a run's folder, or the config or list of settings of a model to examine at
-    initialization. `only` names the questions to ask; by default all of them.
+    initialization. `only` names the questions to ask; by default all of them, but for a model at
+    initialization those that only a trained model can answer.
 
     Raises UserError for another subject, such as a module, an unknown question or a damaged run.
     """
@@ -125,7 +126,17 @@ def inspect(
     else:
         config = subject if isinstance(subject, Mapping) else compose(subject)
         examined = subject_of(to_dict(config))
-    return Findings({each.name: each.ask(examined) for each in asked})
+    return Findings({each.name: answer(each, examined, by_name=bool(only)) for each in asked})
+
+
+def answer(asked: Question, subject: Subject, *, by_name: bool) -> Finding:
+    """Return the answer to a question.
+
+    A model at initialization is asked what only a trained model can answer if it is asked by name.
+    """
+    if asked.trained and not subject.step and not by_name:
+        return Finding.none("the model is untrained")
+    return asked.ask(subject)
 
 
 def sheet(subject: Subject, findings: Mapping[str, Finding]) -> dict[str, Any]:
@@ -143,7 +154,15 @@ def sheet(subject: Subject, findings: Mapping[str, Finding]) -> dict[str, Any]:
             },
             "environment": subject.runtime.environment(),
             "data": subject.task.describe(),
-            "examinations": {name: each.plain(asked[name]) for name, each in findings.items()},
+            "examinations": {
+                name: {
+                    **each.plain(asked[name]),
+                    "verdict": each.verdict,
+                    "value": each.value,
+                    "threshold": each.threshold,
+                }
+                for name, each in findings.items()
+            },
         }
     )
 

@@ -15,7 +15,8 @@ from normlab.probes.activations import describe_attention
 OUTLIER = 999.0
 SENTENCES = 8
 SATURATED = 0.99
-_ALIVE = 0.5  # the largest share of rows that may be saturated
+ALIVE = 0.5  # the largest share of rows that may be saturated
+_WITH = {"as evaluated": "as evaluated", "of the batch": "with batch statistics"}
 _COLUMNS = (
     *("outlier in", "statistics", "largest logit", "least slope", "most saturated"),
     *("its sentence moves", "other sentences move"),
@@ -36,18 +37,21 @@ def outlier(subject: Subject) -> Finding:
                     (`own`) and at the tokens of other sentences (`others`)
 
     This is measured in eval mode and, if a norm uses running statistics, also with batch
-    statistics. The softmax is alive if no attention has over half of the sentence's rows saturated.
+    statistics; at initialization only with these, since a running variance of 1 is not the data's.
+    The softmax is alive if no attention has over half of the sentence's rows saturated.
     """
     generator = subject.generator("outlier")
     picked = generator.permutation(subject.number("valid"))[:SENTENCES]
     batch = subject.batch("valid", picked.tolist())
     place = float(generator.random())  # the feature's relative position, in [0, 1)
-    modes = {"as evaluated": "eval"}
+    modes: dict[str, str] = {}
+    if subject.step or not subject.keeps_statistics:
+        modes["as evaluated"] = "eval"
     if subject.keeps_statistics:
         modes["of the batch"] = "training"
     values: dict[str, Any] = {}
     rows: list[tuple[Cell, ...]] = []
-    answers = []
+    answers, most = [], 0.0
     for statistics, mode in modes.items():
         before = look(subject, batch, mode)
         if not before.attentions:
@@ -67,14 +71,21 @@ def outlier(subject: Subject) -> Finding:
             max(each["moved"][stack][where] for stack, each in found.items())
             for where in ("own", "others")
         )
-        alive = saturated <= _ALIVE
+        alive, most = saturated <= ALIVE, max(most, saturated)
         values[statistics] = {"unchanged": unchanged, "outlier_in": found, "alive": alive}
         answers.append(
-            f"the model {statistics} {'keeps the softmax alive' if alive else 'saturates'} "
-            f"(saturated rows {unchanged['saturated']:.0%} -> {saturated:.0%}) and changes other "
-            f"tokens of the sentence by {own:.0%}, other sentences by {others:.0%}"
+            f"{_WITH[statistics]}, {'the softmax stays alive' if alive else 'attention saturates'} "
+            f"({unchanged['saturated']:.0%} -> {saturated:.0%} of rows); other tokens of the "
+            f"sentence change by {own:.0%}, other sentences by {others:.0%}"
         )
-    return Finding("; ".join(answers), {"model": values}, Table(_COLUMNS, rows))
+    return Finding(
+        "; ".join(answers),
+        {"model": values},
+        Table(_COLUMNS, rows),
+        verdict="fine" if most <= ALIVE else "look",
+        value=most,
+        threshold=ALIVE,
+    )
 
 
 def _add(stack: str, place: float, name: str, x: Float[Tensor, "B P D"]) -> Float[Tensor, "B P D"]:

@@ -9,7 +9,7 @@ from jaxtyping import Int
 from torch import nn
 
 from normlab.any_model.movement import movement
-from normlab.inspect.model import MODES, Subject, by_how_much, look
+from normlab.inspect.model import MODES, ROUNDING, Subject, by_how_much, look
 from normlab.inspect.question import Finding, Table, question
 from normlab.models.base import stacks
 from normlab.norms.running import running_norms
@@ -54,6 +54,9 @@ def padding(subject: Subject) -> Finding:
     columns = {"padding": shares}
     for mode in MODES:
         columns |= {f"{stack}, {mode}": found for stack, found in moved[mode].items()}
+    most = max(training, in_eval)
+    # It is worth a look if the norm is set to count padding, and a fault otherwise.
+    counted = any(norm.padding == "include" for norm in running_norms(subject.model))
     return Finding(
         f"real tokens' outputs change {by_how_much(training)} at {shares[-1]:.0%} padding "
         f"(training statistics), {by_how_much(in_eval)} in eval",
@@ -65,6 +68,9 @@ def padding(subject: Subject) -> Finding:
         },
         Table(list(columns), list(zip(*columns.values(), strict=True))),
         board={"padding": training},
+        verdict="fine" if most < ROUNDING else "look" if counted else "broken",
+        value=most,
+        threshold=ROUNDING,
     )
 
 

@@ -7,6 +7,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, TypeVar
 
+from normlab.any_model.summary import Verdict
 from normlab.errors import UserError
 
 Cell = str | float | int | None
@@ -31,7 +32,8 @@ class Finding:
     `values` has all numbers behind the `answer`, `table` the ones to display, and `board` the
     entries for the board that compares norms, by column. `holds` is whether the norm satisfies this
     part of the contract. `why_not` says why the question does not apply, and is empty if it does.
-    It is printed as its answer.
+    The `verdict` on a model follows from comparing `value` with `threshold`; without a threshold it
+    is only measured, and `fine`. A finding is printed as its answer.
     """
 
     answer: str
@@ -40,6 +42,9 @@ class Finding:
     holds: bool | None = None
     why_not: str = ""
     board: Mapping[str, Cell] = field(default_factory=dict)
+    verdict: Verdict = "fine"
+    value: float | None = None
+    threshold: float | None = None
 
     def __str__(self) -> str:
         return self.answer
@@ -47,7 +52,7 @@ class Finding:
     @classmethod
     def none(cls, why_not: str) -> "Finding":
         """Return the finding for a question that does not apply."""
-        return cls(f"does not apply: {why_not}", why_not=why_not)
+        return cls(f"does not apply: {why_not}", why_not=why_not, verdict="does not apply")
 
     def plain(self, question: "Question") -> dict[str, Any]:
         """Return the finding as its entry in `inspect.json` or `card.json`."""
@@ -72,23 +77,27 @@ class Findings(dict[str, Finding]):
 
 @dataclass(frozen=True)
 class Question:
-    """A registered question: its name, the kind of subject it is about, its text and function."""
+    """A registered question: its name, the kind of subject it is about, its text and function.
+
+    Asked about a model at initialization, a question about a `trained` model tells nothing.
+    """
 
     name: str
     of: Of
     text: str
     ask: Callable[..., Any]
+    trained: bool = False
 
 
 _REGISTRY: dict[tuple[Of, str], Question] = {}
 
 
-def question(name: str, *, of: Of) -> Callable[[Ask], Ask]:
+def question(name: str, *, of: Of, trained: bool = False) -> Callable[[Ask], Ask]:
     """Register a function as a question; the first line of its docstring is the question's text."""
 
     def register(ask: Ask) -> Ask:
         text = (inspect.getdoc(ask) or "").partition("\n")[0]
-        _REGISTRY[of, name] = Question(name, of, text, ask)
+        _REGISTRY[of, name] = Question(name, of, text, ask, trained)
         return ask
 
     return register

@@ -207,15 +207,22 @@ def told_apart(configs: Sequence[Mapping[str, Any]]) -> dict[str, list[Any]]:
     return options | {key: apart[key] for key in keys}
 
 
-def not_alike(rows: Mapping[str, Experiment], axes: Sequence[str] = ()) -> list[str]:
-    """Return notes on differences between rows that neither labels nor `axes` show."""
+def not_alike(
+    rows: Mapping[str, Experiment],
+    axes: Sequence[str] = (),
+    named: Mapping[str, Sequence[str]] | None = None,
+) -> dict[str, str]:
+    """Return notes on differences between rows, by key, but for those that `axes` show.
+
+    `named` has the keys that the name of each row says.
+    """
     apart = told_apart([row.records[0].config for row in rows.values()])
     below = (*NAMED, *(f"{axis}." for axis in axes))
-    notes: list[str] = []
+    notes: dict[str, str] = {}
     for key, values in apart.items():
-        if f"{key}.".startswith(below) or all(f"{key}=" in label for label in rows):
+        if f"{key}.".startswith(below) or all(key in (named or {}).get(row, ()) for row in rows):
             continue
         found = grouped(zip(map(str, values), rows, strict=True))
         said = "; ".join(f"{value} ({', '.join(labels)})" for value, labels in found.items())
-        notes.append(f"NOT ALIKE: rows differ in {key}: {said}")
+        notes[key] = f"NOT ALIKE: rows differ in {key}: {said}"
     return notes

@@ -16,9 +16,8 @@ from typing import Any, NamedTuple
 
 from normlab.errors import UserError
 from normlab.records.files import read_file
-from normlab.records.labels import corpus_label, norm_label, placement_label
+from normlab.records.labels import norm_label
 from normlab.records.packed import Key, run_at
-from normlab.records.pairs import ABSENT
 from normlab.records.record import MAIN_SCORES, RunRecord, fingerprint
 from normlab.records.store import (
     CONFIG_FILE,
@@ -27,7 +26,17 @@ from normlab.records.store import (
     RunStore,
     read_rows,
 )
-from normlab.reports.comparison import NAMED, grouped, told_apart
+from normlab.reports.comparison import grouped, told_apart
+from normlab.reports.recipes import (
+    Name,
+    Settings,
+    follows,
+    grid_of,
+    label,
+    names,
+    recipes,
+    values_of,
+)
 from normlab.studies.study import Study
 
 _MOST_ROWS = 100
@@ -36,11 +45,6 @@ NOT_RUN, NOT_ENDED = "not run", "not ended"
 USUAL = "ln"
 """The baseline norm, unless the user names another row."""
 _TESTS = tuple(f"test/{name}" for name in MAIN_SCORES if name not in ("loss", "perplexity"))
-_IN_NAMES = 3  # most distinct keys that the row names may use together
-_PLACEMENT = "placement"
-_BATCH = {"batch_size", "max_tokens"}
-Settings = Mapping[str, Any]
-_Place = tuple[str, dict[str, Any]]  # a row, and its value on each axis
 
 
 @dataclass(frozen=True)
@@ -177,6 +181,13 @@ def significant(value: Any) -> Any:
     return float(f"{value:.6g}") if isinstance(value, float) else value
 
 
+class Place(NamedTuple):
+    """An experiment's row in a table, and its value on each axis."""
+
+    row: Name
+    at: dict[str, Any]
+
+
 class Arranged(NamedTuple):
     """Runs arranged as the runs of a study; `scale` is "" if no run chose one."""
 
@@ -185,26 +196,54 @@ class Arranged(NamedTuple):
     runs: list[Run]
 
 
-def arranged(
+def by_recipe(
     found: Sequence[Run], *, baseline: str | None = None, scores: Sequence[str] = ()
+) -> list[Arranged]:
+    """Arrange runs as tables, one for each recipe, with `arranged`; see there for the errors.
+
+    `baseline` may be a row of only some tables.
+    """
+    members = [*grouped((fingerprint(run.settings), run) for run in found).values()]
+    _columns(found, scores)  # refuses a score that no run has
+    tables: list[Arranged] = []
+    refused: list[UserError] = []
+    groups = recipes([own[0].settings for own in members])
+    for said, indices in groups:
+        own = [run for n in indices for run in members[n]]
+        try:
+            table = arranged(own, baseline=baseline, scores=scores, recipe=said)
+        except UserError as error:
+            refused.append(error)
+            table = arranged(own, scores=scores, recipe=said)
+        tables.append(table)
+    if len(refused) == len(tables):
+        raise refused[0]
+    return tables
+
+
+def arranged(
+    found: Sequence[Run],
+    *,
+    baseline: str | None = None,
+    scores: Sequence[str] = (),
+    recipe: str = "",
 ) -> Arranged:
     """Arrange runs as rows: the baseline first, then the others by the first score, best first.
 
-    `baseline` names the row that the others are compared with, `scores` the columns. Raises
-    UserError, listing the choices, for a baseline that is not a row or a score that no run has.
+    `baseline` names the row that the others are compared with, `scores` the columns, and `recipe`
+    what the runs share and others do not. Raises UserError, listing the choices, for a baseline
+    that is not a row.
     """
     members = [*grouped((fingerprint(run.settings), run) for run in found).values()]
-    columns = _columns(found, scores)
+    columns = list(scores) or _columns(found, ())
     places = _places([own[0].settings for own in members], baseline)
     settings = [*zip(places, members, strict=True)]
-    merits = {row: _merit(own, columns[0]) for (row, _), own in reversed(settings)}
-    norms = {own[0].norm: row for (row, _), own in reversed(settings)}
-    named, asked = dict.fromkeys(row for row, _ in places), baseline or USUAL
-    first = asked if asked in named else norms.get(asked)
-    if baseline is not None and first is None:
-        raise UserError(f"--baseline {baseline}: no such row{_said(baseline, named)}")
-    rows = sorted(named, key=lambda row: (row != first, -merits[row]))
-    settings.sort(key=lambda each: (*each[0][1].values(), rows.index(each[0][0])))
+    merits = {place.row: _merit(own, columns[0]) for place, own in reversed(settings)}
+    first = _baseline(settings, baseline)
+    rows = sorted(
+        dict.fromkeys(p.row for p in places), key=lambda row: (row != first, -merits[row])
+    )
+    settings.sort(key=lambda each: (*each[0].at.values(), rows.index(each[0].row)))
     grid: dict[str, dict[str, tuple[str, ...]]] = {}
     runs: list[Run] = []
     for (row, at), own in settings:
@@ -213,11 +252,37 @@ def arranged(
             grid.setdefault(axis, {})[value] = ()
         point = " ".join(map("=".join, words.items()))
         by_seed = sorted(own, key=lambda run: run.key.seed)
-        runs += [replace(run, key=Key(row, point, run.key.seed)) for run in by_seed]
-    own = {row: () for row in rows}
-    study = Study("runs", "", "", "Runs", rows=own, columns=tuple(columns), grid=grid)
+        runs += [replace(run, key=Key(row.text, point, run.key.seed)) for run in by_seed]
+    named = {row.text: row.keys for row in rows}
+    study = Study("runs", recipe, "", "Runs", rows=named, columns=tuple(columns), grid=grid)
     scales = {run.settings.get("choices", {}).get("scale") for run in found} - {None, "none"}
     return Arranged(study, ", ".join(sorted(scales)), runs)
+
+
+def _baseline(settings: Sequence[tuple[Place, Sequence[Run]]], asked: str | None) -> Name | None:
+    """Return the row that others are compared with: the one that is named, or the first norm's.
+
+    Of several rows with the norm, it is the one with most seeds, then the one that differs from the
+    other rows in the fewest settings. None if no row has the usual norm.
+    """
+    named = dict.fromkeys(place.row for place, _ in settings)
+    wanted = asked or USUAL
+    if exact := next((row for row in named if row.text == wanted), None):
+        return exact
+    configs = [own[0].settings for _, own in settings]
+    apart = [*told_apart(configs).values()]
+
+    def suits(n: int) -> tuple[int, int]:
+        own = settings[n][1]
+        ended = sum(run.record is not None and run.record.finished for run in own)
+        return ended, sum(values.count(values[n]) for values in apart)
+
+    of_norm = [n for n, (_, own) in enumerate(settings) if own[0].norm == wanted]
+    if of_norm:
+        return settings[max(of_norm, key=suits)][0].row
+    if asked is not None:
+        raise UserError(f"--baseline {asked}: no such row{_said(asked, [r.text for r in named])}")
+    return None
 
 
 def _merit(runs: Sequence[Run], column: str) -> float:
@@ -251,84 +316,20 @@ def _said(name: str, known: Iterable[str]) -> str:
     return f"; available: {'; '.join(known) or 'none'}"
 
 
-def _places(configs: Sequence[Settings], baseline: str | None) -> list[_Place]:
+def _places(configs: Sequence[Settings], baseline: str | None) -> list[Place]:
     """Return the row and grid point of each experiment; no axes unless a row has all points."""
-    tasks = [_label(config)[2] for config in configs]
+    tasks = [label(config).task for config in configs]
     if len({*tasks}) > 1:
-        found: dict[int, _Place] = {}
+        found: dict[int, Place] = {}
         for task in dict.fromkeys(tasks):
             own = [n for n, of in enumerate(tasks) if of == task]
             rows = names([configs[n] for n in own])
-            found |= {n: (row, {"task": task}) for n, row in zip(own, rows, strict=True)}
+            found |= {n: Place(row, {"task": task}) for n, row in zip(own, rows, strict=True)}
         return [found[n] for n in range(len(configs))]
-    plain: list[_Place] = [(row, {}) for row in names(configs)]
-    apart = told_apart(configs)
-    values = {**apart, _PLACEMENT: [_label(config)[1] for config in configs]}
-    every = _axes(configs, apart)
-    axes = [key for key in every if not _follows(key, every, values)]
-    if not axes or baseline in dict(plain):
+    plain = [Place(row, {}) for row in names(configs)]
+    every, values = grid_of(configs), values_of(configs)
+    axes = [key for key in every if not follows(key, every, values)]
+    if not axes or baseline in {place.row.text for place in plain}:
         return plain
     points = [{key: values[key][n] for key in axes} for n in range(len(configs))]
-    places = [*zip(names(configs, every), points, strict=True)]
-    rows = {row for row, _ in places}
-    filled = any(all((row, at) in places for at in points) for row in rows)
-    return places if filled and len(rows) > 1 else plain
-
-
-def _axes(configs: Sequence[Settings], apart: Mapping[str, Sequence[Any]]) -> list[str]:
-    """Return the numeric keys with several values for one norm, placement and task.
-
-    Placement is an axis too if each norm has the same ones, and there are several norms.
-    """
-    labels = [_label(config)[:3] for config in configs]
-    found = [
-        key
-        for key, values in apart.items()
-        if {*map(type, values)} <= {int, float}
-        and len({*zip(labels, values, strict=True)}) > len({*labels})
-    ]
-    placements = grouped(dict.fromkeys(label[:2] for label in labels))
-    crossed = len(placements) > 1 and len({frozenset(own) for own in placements.values()}) == 1
-    if crossed and all(len(own) > 1 for own in placements.values()):
-        found.append(_PLACEMENT)
-    return found
-
-
-def _follows(key: str, axes: Sequence[str], values: Mapping[str, Sequence[Any]]) -> bool:
-    """Return whether an earlier axis, or the batch size, sets a key's values, as tuned rates."""
-    earlier = [*axes[: axes.index(key)], *(_BATCH & {*axes})]
-    return key not in _BATCH and any(
-        len({*zip(values[other], values[key], strict=True)}) == len({*values[other]})
-        for other in earlier
-    )
-
-
-def names(configs: Sequence[Settings], axes: Sequence[str] = ()) -> list[str]:
-    """Name experiments by their norm and the settings in which they differ, except `axes`.
-
-    If more than three keys differ, they are added only to names that would otherwise be equal.
-    """
-    labels = [_label(config)[: 3 if _BATCH & {*axes} else 4] for config in configs]
-    shown = (2, 3) if _PLACEMENT in axes else (1, 2, 3)
-    vary = [n for n in shown if len({each[n : n + 1] for each in labels}) > 1]
-    found = [" ".join([own[0], *(own[n] for n in vary)]) for own in labels]
-    apart = told_apart(configs)
-    keys = [key for key in apart if key not in axes and not f"{key}.".startswith(NAMED)]
-    for key in keys if len(keys) <= _IN_NAMES else ():
-        said = ["" if value == ABSENT else f" {key}={value}" for value in apart[key]]
-        found = [name + more for name, more in zip(found, said, strict=True)]
-    below = tuple(f"{axis}." for axis in axes)
-    for same in grouped((label, n) for n, label in enumerate(found)).values():
-        for key, values in told_apart([configs[n] for n in same]).items():
-            for n, value in zip(same, values, strict=True):
-                found[n] += "" if f"{key}.".startswith(below) else f" {key}={value}"
-    return found
-
-
-def _label(config: Settings) -> tuple[str, str, str, str]:
-    """Return labels for the norm, the placement, the task with its corpus, and the batch size."""
-    choices = config.get("choices", {})
-    size, tokens = config.get("batch_size"), config.get("max_tokens")
-    batch = str(size) if size is not None else f"{tokens} tokens" if tokens is not None else "-"
-    task = "/".join(filter(None, (choices.get("task"), corpus_label(config))))
-    return norm_label(choices), placement_label(choices, config) or "-", task or "-", batch
+    return [Place(*each) for each in zip(names(configs, every), points, strict=True)]

@@ -49,3 +49,31 @@ def unit(score: str) -> str:
 def setting(key: str) -> str:
     """Return the name of a config key: `batch size`, `learning rate`, or the key itself."""
     return _SETTINGS.get(key, key)
+
+
+_COUNTED = {
+    **{"budget.steps": "steps", "budget.tokens": "tokens", "budget.epochs": "epochs"},
+    **{"schedule.warmup": "warm-up steps", "max_tokens": "tokens per batch"},
+}
+"""Settings that are said after their number: 3,000 steps."""
+_PLAIN = ("precision",)
+"""Settings whose value says what they are: bf16."""
+
+
+def phrase(key: str, value: object) -> str:
+    """Return a setting and its value as one would say them.
+
+    `3,000 steps`, `batch size 32`, `learning rate 0.001`, `bf16`, and for an option of a config
+    group `model small`. Other keys are shown as they are typed.
+    """
+    number = isinstance(value, int | float) and not isinstance(value, bool)
+    text = f"{value:,.12g}" if number else str(value)
+    if key in _COUNTED and number:
+        words = _COUNTED[key]
+        return f"{text} {words.removesuffix('s') if value == 1 else words}"
+    if key in _PLAIN:
+        return text
+    if key in _SETTINGS or "." not in key:
+        return f"{setting(key).replace('_', ' ')} {text if number else str(value)}"
+    typed = "null" if value is None else str(value).lower() if isinstance(value, bool) else text
+    return f"{key}={typed.replace(',', '') if number else typed}"

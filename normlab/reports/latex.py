@@ -9,8 +9,8 @@ from collections.abc import Sequence
 from typing import Literal
 
 from normlab.records.labels import one_line
-from normlab.reports.headings import heading, setting
-from normlab.reports.sweep import axes_of, values_at
+from normlab.reports.headings import heading
+from normlab.reports.sweep import axes_of, point_name, values_at
 from normlab.reports.table import Entry, Row, Table
 
 Marks = Literal["", "stars", "intervals"]
@@ -99,8 +99,7 @@ def _grouped(table: Table, marks: Marks) -> list[str]:
     for row, entries, last in table.lines:
         if row.point != before:
             lines += [r"\addlinespace"] if lines else []
-            at = values_at(row.point, table.axes)
-            said = ", ".join(f"{setting(key)} {value}" for key, value in at.items()) or row.point
+            said = point_name(row.point, table.axes)
             lines.append(rf"\multicolumn{{{len(head)}}}{{l}}{{\textit{{{escaped(said)}}}}} \\")
         before = row.point
         texts = [*(last[:1] if ended else []), *last[1:]]

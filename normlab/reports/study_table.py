@@ -35,7 +35,8 @@ from normlab.reports.comparison import (
     scored_by,
 )
 from normlab.reports.gather import Run, by_setting
-from normlab.reports.table import Entry, Row, Table, figure
+from normlab.reports.headings import setting
+from normlab.reports.table import Entry, Note, Row, Table, figure
 from normlab.studies.study import STABILITY, Study
 
 _SAME_TEXT = 1.1  # amounts of data whose ratio is at most this are called equal
@@ -65,7 +66,8 @@ def build(study: Study, scale: str, runs: Iterable[Run], *, found: bool = False)
     data = data_name(study, scale, [record for row in rows for record in row.records])
     title = f"{study.table}, on {data} ({study.name}, scale={scale})"
     if found:
-        title = f"{study.table} on {data}{scale and f', scale={scale}'}"
+        size = f"scale={scale}" if scale else ""
+        title = ", ".join(filter(None, [f"{study.table} on {data}", size, study.description]))
     apart = f"article ({study.document_data})" if any(study.figures.values()) else ""
     notes = tuple(_notes(study, scale, rows, rules))
     table = Table(title, study.columns, tuple(rows), notes, apart, tuple(study.grid))
@@ -106,6 +108,17 @@ def _row(study: Study, runs: Sequence[Run]) -> Row:
     return Row(name, point, entries, outcome, "; ".join(ended), said.get(STABILITY), own=own)
 
 
+def ended_in_brief(row: Row) -> str:
+    """Return how a row's seeds ended, without what is usual: `3/3`, `2/3, 1 diverged, spikes 4`."""
+    if row.own is None:
+        return row.outcome
+    finished = sum(record.finished for record in row.records)
+    lost = sum(record.outcome.status == "diverged" for record in row.records)
+    spikes = [r.stability[SPIKE_COUNT] for r in row.records if SPIKE_COUNT in r.stability]
+    parts = [f"{finished}/{len(row.records)}", *([f"{lost} diverged"] if lost else [])]
+    return ", ".join([*parts, *([f"spikes {median(spikes):g}"] if any(spikes) else [])])
+
+
 def _compared(row: Row, base: Experiment | None, rules: Rules) -> Row:
     """Return a row with its differences from the baseline at its point, if there are both."""
     if row.own is None or base is None:
@@ -121,53 +134,58 @@ def _compared(row: Row, base: Experiment | None, rules: Rules) -> Row:
     return replace(row, entries=entries, base=base)
 
 
-def _notes(study: Study, scale: str, rows: Sequence[Row], rules: Rules) -> Iterator[str]:
+def _notes(study: Study, scale: str, rows: Sequence[Row], rules: Rules) -> Iterator[Note]:
     """Yield the notes of a table, in a fixed order."""
     records = [record for row in rows for record in row.records]
     refused = [f"{row.label}: {row.problem}" for row in rows if row.outcome == "refused"]
     experiments = {row.label: row.own for row in rows if row.own}
     size = study.scales.get(scale)
     if not records:
-        yield from refused or ["no run has ended"]
+        yield from map(Note, refused or ["no run has ended"])
         return
-    yield _made_of(records)
+    yield Note(_made_of(records))
     yield from _text_seen(rows)
     if weights := sorted({_weights(record) for record in records if record.finished} - {""}):
-        yield f"tested: {', or '.join(weights)}"
+        yield Note(f"tested: {', or '.join(weights)}")
     at = " at the same point" if any(row.point for row in rows) else ""
-    yield (
+    several = any(len(own.records) > 1 for own in experiments.values())
+    yield Note(
         "mean +- standard deviation over the seeds that finished; in brackets the difference "
         f"to {study.baseline}{at}, paired by seed, with its 95 % t interval and p value, not "
-        "corrected for multiple comparisons"
+        "corrected for multiple comparisons",
+        "+-: standard deviation over seeds; [ ]: 95 % interval" if several else "",
     )
     if any(entry.best for row in rows for entry in row.entries.values()):
-        yield BOLD
+        yield Note(BOLD, "*: better than every other row, p < 0.05 after Holm")
     few = min(len(each.records) for each in experiments.values())
     if size is not None and size.pilot:
-        yield "a pilot: it decides nothing"
+        yield Note("a pilot: it decides nothing", "a pilot: it decides nothing")
     elif few < SEEDS_TO_DECIDE:
-        yield f"rows of fewer than {SEEDS_TO_DECIDE} seeds decide nothing (fewest: {few})"
+        few_seeds = f"rows of fewer than {SEEDS_TO_DECIDE} seeds decide nothing"
+        yield Note(f"{few_seeds} (fewest: {few})", few_seeds)
     yield from _untrained(experiments, study.columns)
-    yield from future_note(experiments)
+    for text in future_note(experiments):
+        yield Note(text, "models that see the future")
     if any(study.figures.values()):
-        yield f"article: what {study.document} says, at its own size and data"
+        yield Note(f"article: what {study.document} says, at its own size and data")
     if not all(same_code(a.made_by, b.made_by) for a, b in combinations(records, 2)):
         compared = [(row.label, row.own, row.base) for row in rows if row.own and row.base]
         apart = [label for label, own, base in compared if not one_code(own, base, rules)]
         among = f"except {'; '.join(apart)}" if apart else "in every row"
         said = "seeds have different states of it; the two runs of a pair share theirs"
-        yield f"code: {said} {among}"
-    yield from refused
+        yield Note(f"code: {said} {among}")
+    yield from map(Note, refused)
     yield from _differences(study, rows, rules)
     alike: dict[str, None] = {}
     for point in dict.fromkeys(row.point for row in rows if rules.found):
         here = {row.name: row.own for row in rows if row.point == point and row.own}
-        alike |= dict.fromkeys(not_alike(here, [*study.grid]))
-    yield from alike
-    yield from scored_by(experiments, study.columns)
+        alike |= not_alike(here, [*study.grid], study.rows)
+    for key, text in alike.items():
+        yield Note(text, f"rows differ in {setting(key)}")
+    yield from map(Note, scored_by(experiments, study.columns))
 
 
-def _text_seen(rows: Sequence[Row]) -> Iterator[str]:
+def _text_seen(rows: Sequence[Row]) -> Iterator[Note]:
     """Yield whether rows saw equal amounts of data, if their updates or amounts differ."""
     ended = {
         row.label: [r for r in row.records if r.finished]
@@ -185,14 +203,17 @@ def _text_seen(rows: Sequence[Row]) -> Iterator[str]:
     least, most = min(seen, key=lambda k: seen[k]), max(seen, key=lambda k: seen[k])
     if seen[most] <= _SAME_TEXT * seen[least]:
         if max(steps.values()) > _SAME_TEXT * min(steps.values()):
-            yield f"equal {unit}: about {_rounded(fmean(seen.values()))} in each run's training"
+            yield Note(
+                f"equal {unit}: about {_rounded(fmean(seen.values()))} in each run's training"
+            )
         return
     equal = "in equal updates, " if len({*steps.values()}) == 1 else ""
     times = seen[most] / seen[least] if seen[least] else math.inf
-    yield (
+    yield Note(
         f"UNEQUAL {unit}: {equal}{least} was trained on {_rounded(seen[least])} and {most} on "
         f"{_rounded(seen[most])}, {times:.1f} times as many; steps=null budget.tokens=N (or "
-        "epochs=N) trains all on equal amounts"
+        "epochs=N) trains all on equal amounts",
+        f"UNEQUAL {unit}, up to {times:.1f} times as many",
     )
 
 
@@ -201,7 +222,7 @@ def _rounded(count: float) -> str:
     return f"{float(f'{count:.3g}'):,.0f}"
 
 
-def _untrained(rows: Mapping[str, Experiment], columns: Sequence[str]) -> Iterator[str]:
+def _untrained(rows: Mapping[str, Experiment], columns: Sequence[str]) -> Iterator[Note]:
     """Yield notes on each score's untrained baseline and the rows that do not clearly beat it."""
     found: list[str] = []
     low: list[str] = []
@@ -216,18 +237,20 @@ def _untrained(rows: Mapping[str, Experiment], columns: Sequence[str]) -> Iterat
         if own := [label for label, its in ended.items() if at_baseline(its, column) is not None]:
             low.append(f"{column} ({'; '.join(own)})")
     if found or low:
-        yield f"untrained baseline: {', '.join(found) or 'not of these scores'}"
+        yield Note(f"untrained baseline: {', '.join(found) or 'not of these scores'}")
     flat = any(NOT_CLEAR in mark for row in rows.values() for mark in marks(row))
     if low or flat:
         which = f", so a difference says nothing: {'; '.join(low)}" if low else ""
-        yield f"{NOT_CLEAR} ({CLEAR}){which}"
+        brief = "some scores are near the untrained baseline and say nothing" if low else ""
+        yield Note(f"{NOT_CLEAR} ({CLEAR}){which}", brief)
     if any(on_plateau(record) for row in rows.values() for record in row.records):
-        yield f"{ON_PLATEAU}: {PLATEAU}"
+        yield Note(f"{ON_PLATEAU}: {PLATEAU}")
 
 
-def _differences(study: Study, rows: Sequence[Row], rules: Rules) -> Iterator[str]:
+def _differences(study: Study, rows: Sequence[Row], rules: Rules) -> Iterator[Note]:
     """Yield a note on rows that are not compared with the baseline, or only on some seeds."""
     found: list[tuple[str, str]] = []
+    apart: list[str] = []
     for row in rows:
         if row.own is None or row.base is None:
             continue
@@ -235,13 +258,15 @@ def _differences(study: Study, rows: Sequence[Row], rules: Rules) -> Iterator[st
         both = [r.seed for each in (row.own, row.base) for r in each.records if r.finished]
         if obstacle:
             found.append((f"not compared with {study.baseline}, {obstacle}", row.label))
+            apart.append(row.label)
         elif sorted(both) != sorted(2 * seeds):
             found.append((f"only seeds {' '.join(map(str, seeds))} are pairs", row.label))
     shared = "data, code, hardware and precision" if rules.found else "hardware and precision"
     if said := "; ".join(
         f"{what} ({'; '.join(labels)})" for what, labels in grouped(found).items()
     ):
-        yield f"differences: {said}; the two runs of a pair have the same seed, {shared}"
+        text = f"differences: {said}; the two runs of a pair have the same seed, {shared}"
+        yield Note(text, f"not compared: {', '.join(apart)}" if apart else "")
 
 
 def _made_of(records: Sequence[RunRecord]) -> str:

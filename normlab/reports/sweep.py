@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from normlab.reports.comparison import grouped
-from normlab.reports.headings import heading, setting
+from normlab.reports.headings import heading, phrase, setting
 from normlab.reports.panels import Panel, Series
 from normlab.reports.table import Row, Table
 
@@ -48,6 +48,13 @@ def values_at(point: str, keys: Sequence[str]) -> dict[str, str]:
         return {}
     parts = re.split(rf"(?:^| )({'|'.join(map(re.escape, keys))})=", point)[1:]
     return dict(zip(parts[::2], parts[1::2], strict=True))
+
+
+def point_name(point: str, keys: Sequence[str]) -> str:
+    """Return a point as one would say it: `batch size 8, 3,000 steps`."""
+    at = values_at(point, keys)
+    values = {k: float(v) if _NUMBER.fullmatch(v) else v for k, v in at.items()}
+    return ", ".join(phrase(*each) for each in values.items()) or point
 
 
 def axes_of(table: Table) -> list[Axis]:
@@ -115,5 +122,5 @@ def _place(row: Row, axis: Axis, keys: Sequence[str]) -> tuple[float, str] | Non
     at = values_at(row.point, keys)
     if axis.key not in at:
         return None
-    others = [f"{setting(key)} {value}" for key, value in at.items() if key != axis.key]
-    return axis.position(at[axis.key]), ", ".join(others)
+    others = " ".join(f"{key}={value}" for key, value in at.items() if key != axis.key)
+    return axis.position(at[axis.key]), point_name(others, keys)

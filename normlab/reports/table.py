@@ -21,6 +21,17 @@ _CSV = (
 )
 
 
+class Note(str):
+    """A note below a table; `brief` says it in a few words, or is empty if it can wait."""
+
+    brief: str
+
+    def __new__(cls, text: str, brief: str = "") -> "Note":
+        note = super().__new__(cls, text)
+        note.brief = brief
+        return note
+
+
 @dataclass(frozen=True)
 class Entry:
     """A score of a row, by seed, and its difference from the baseline.
@@ -61,13 +72,15 @@ class Entry:
 
     @property
     def gap(self) -> str:
-        """Return the difference, its interval and its p value as text; "" without a difference."""
+        """Return the difference, its interval and its p value as text; "" without a difference.
+
+        The difference of a single pair of seeds has neither.
+        """
         if (gap := self.difference) is None or (p := self.p) is None:
-            return ""
+            return "" if self.bare is None else signed(self.bare, self.score)
         chance = "p < 0.001" if p < 0.001 else f"p = {p:.3f}"
-        ends = (gap.mean, gap.low, gap.high)
-        signed = [f"{'-' if x < 0 else '+'}{figure(abs(x), self.score)}" for x in ends]
-        return f"{signed[0]} [{signed[1]}, {signed[2]}], {chance}"
+        mean, low, high = (signed(x, self.score) for x in (gap.mean, gap.low, gap.high))
+        return f"{mean} [{low}, {high}], {chance}"
 
 
 @dataclass(frozen=True)
@@ -111,7 +124,7 @@ class Table:
     title: str
     columns: tuple[str, ...]
     rows: tuple[Row, ...]
-    notes: tuple[str, ...] = ()
+    notes: tuple[Note, ...] = ()
     apart: str = ""
     axes: tuple[str, ...] = ()
     answer: str = ""
@@ -196,6 +209,11 @@ def averaged(found: Mapping[str, float | None] | None) -> str:
     if found is None:
         return "-"
     return f"{found['mean']:.3g}" + ("" if found["sd"] is None else f" +- {found['sd']:.2g}")
+
+
+def signed(value: float, score: str) -> str:
+    """Format a difference with its sign."""
+    return f"{'-' if value < 0 else '+'}{figure(abs(value), score)}"
 
 
 def figure(value: float, score: str) -> str:

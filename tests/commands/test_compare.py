@@ -42,7 +42,8 @@ def compare(capsys, *argv):
     code = main([*argv, "--markdown"])
     out, err = capsys.readouterr()
     lines = [line.strip("| ").split(" | ") for line in out.splitlines() if line.startswith("| ")]
-    return code, out, err, {cells[0]: cells[1:] for cells in lines[2:]}
+    rows = [cells for cells in lines if cells[0] not in ("setting", "---")]
+    return code, out, err, {cells[0]: cells[1:] for cells in rows}
 
 
 def test_a_row_is_an_experiment_with_mean_spread_spikes_and_outcome(runs, capsys):
@@ -54,7 +55,7 @@ def test_a_row_is_an_experiment_with_mean_spread_spikes_and_outcome(runs, capsys
     ended = "finished 2/2; diverged 0; spikes 0.5"
     assert rows["ln"] == ["-", "31.00 +- 1.41", "-", ended]
     assert rows["bn"] == ["-", "25.00", "-", "diverged 1/2; spikes 0"]
-    assert rows["bn+ln"][1] == "28.00" and rows["bn+ln"][3].startswith("finished 1/1")
+    assert rows["bn+ln"][1] == "28.00<br>(-2.00)" and rows["bn+ln"][3].startswith("finished 1/1")
     assert f"scored by: test/bleu {SIGNATURE}" in out
     assert "scale" not in out, "no run chose one"
 
@@ -77,12 +78,31 @@ def test_rows_of_one_norm_have_what_sets_them_apart_in_their_names(runs, capsys)
     small = record(norm="ln", choices={"model": "small"}, model={"dim": 256, "num_heads": 4})
     keep(runs, small, record(norm="gn", batch_size=None, max_tokens=4096, accumulate=4))
     keep(runs, record(norm="ln", optim={"lr": 1e-3, "name": "other"}))
-    assert set(compare(capsys, "--where", "norm=ln")[3]) == {
-        "ln model=small optim.lr=0.0005",
-        "ln model=tiny optim.lr=0.0005",
-        "ln model=tiny optim.lr=0.001 optim.name=other",
-    }
-    assert "gn 4096 tokens" in compare(capsys)[3], "with more than three keys notes name them"
+    _, out, _, rows = compare(capsys, "--where", "norm=ln")
+    assert {*rows} == {"ln", "ln, learning rate 0.0005", "ln, learning rate 0.001"}
+    titles = [line for line in out.splitlines() if line.startswith("**Runs")]
+    assert {title.rpartition(", ")[2] for title in titles} == {"model tiny**", "model small**"}
+    assert "gn, 4,096 tokens per batch" in compare(capsys)[3]
+    # Of settings that differ together, the fewest that tell rows apart are in their names.
+    keep(runs, record(norm="ln", optim={"lr": 2e-3, "name": "third"}, schedule={"warmup": 9}))
+    assert "ln, learning rate 0.002" in compare(capsys, "--where", "norm=ln")[3]
+
+
+def test_runs_of_different_recipes_form_tables_each_with_its_own_baseline(runs, capsys):
+    other = {"budget": {"steps": 3000}, "precision": "bf16", "schedule": {"warmup": 400}}
+    long = [record(seed=1, norm=n, bleu=b, **other) for n, b in (("ln", 40.0), ("rms", 41.0))]
+    keep(runs, *long)
+    _, out, _, rows = compare(capsys)
+    assert [*rows] == ["ln", "bn+ln", "bn", "rms"]
+    first, second = out.split("**Runs")[1:]
+    assert "3,000 steps" in second.splitlines()[0] and "40.00" not in first
+    assert "| rms | - | 41.00<br>(+1.00)" in second, "compared with ln of the same recipe"
+    # A grid is one table: each norm at each depth.
+    grid = {f"{n}{d}": (n, d) for n in ("gn", "rms") for d in (2, 4)}
+    for norm, depth in grid.values():
+        keep(runs, record(seed=7, norm=norm, model={"depth": depth}))
+    rows = compare(capsys, *(f"runs/*-{n}-*" for n in ()), "--where", "seed=7")[1]
+    assert rows.count("**Runs") == 1 and "model.depth=4" in rows
 
 
 def test_each_row_is_compared_with_the_baseline_and_what_they_differ_in_is_said(runs, capsys):
@@ -92,11 +112,12 @@ def test_each_row_is_compared_with_the_baseline_and_what_they_differ_in_is_said(
     )
     _, out, _, rows = compare(capsys)
     # Gaps 3 and 2, as `test_comparison` has them by hand.
-    named = ("rms optim.lr=0.002", "ln optim.lr=0.0005", "bn+ln optim.lr=0.0005")
+    at = "learning rate 0.0005"
+    named = ("rms, learning rate 0.002", f"ln, {at}", f"bn+ln, {at}")
     assert {*named} < {*rows} and "NOT ALIKE" not in out
     assert rows[named[0]][1].startswith("33.50 +- 0.71<br>(+2.50 [-3.85, +8.85], p = ")
-    assert "the others are not a fair sample (bn optim.lr=0.0005)" in out
-    assert "only seeds 1 are pairs (bn+ln optim.lr=0.0005)" in out
+    assert f"the others are not a fair sample (bn, {at})" in out
+    assert f"only seeds 1 are pairs (bn+ln, {at})" in out
     assert next(iter(compare(capsys, "--baseline", "rms")[3])) == named[0]
     with pytest.raises(ValueError, match=r"gn: no such row"):
         main(["--baseline", "gn"])
@@ -107,12 +128,12 @@ def test_each_row_is_compared_with_the_baseline_and_what_they_differ_in_is_said(
 def test_each_task_has_a_baseline_of_its_own(runs, capsys):
     values = {"choices": {"task": "multi30k"}, "task": {"corpus": {"size": 9}}}
     keep(runs, *(record(seed=s, norm=norm, **values) for norm in ("ln", "gn") for s in (1, 2)))
-    lines = [line for line in compare(capsys)[1].splitlines() if "| task=" in line]
-    assert [line.split(" | ")[:2] for line in lines] == [
-        *(["| ln", "task=multi30k"], ["| gn", "task=multi30k"]),
-        *(["| ln", "task=toy"], ["| bn+ln", "task=toy"], ["| bn", "task=toy"]),
-    ]
-    assert "p = " in lines[1], "gn has a difference to ln of its own task"
+    tables = compare(capsys)[1].split("**Runs")[1:]
+    lines = [[x for x in table.splitlines() if x.startswith("| ")][2:] for table in tables]
+    rows = sorted([line.split(" | ")[0] for line in own] for own in lines)
+    assert rows == [["| ln", "| bn+ln", "| bn"], ["| ln", "| gn"]]
+    (gn,) = (line for own in lines for line in own if line.startswith("| gn"))
+    assert "p = " in gn, "gn has a difference to ln of its own task"
 
 
 def test_eighty_columns_are_enough(runs, capsys, monkeypatch):
@@ -125,12 +146,26 @@ def test_eighty_columns_are_enough(runs, capsys, monkeypatch):
     out = capsys.readouterr().out
     assert max(map(len, out.splitlines())) <= 80
     assert "test/mlm_accuracy" in out
+    for line in out.splitlines():  # the seeds are never the only column of a table
+        assert line.split()[-1:] != ["seeds"] or len(line.split()) > 2
+
+
+def test_a_legend_has_three_lines_and_notes_all(runs, capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "80")
+    assert main([]) == 0
+    brief = capsys.readouterr().out.splitlines()
+    last = next(n for n, line in enumerate(reversed(brief)) if line.startswith("bn+ln"))
+    assert 1 <= last <= 3 and brief[-1].endswith("all notes: --notes")
+    assert "scored by" not in "".join(brief)
+    assert main(["--notes"]) == 0
+    whole = " ".join(capsys.readouterr().out.split())
+    assert "scored by: test/bleu" in whole and "the others are not a fair sample (bn)" in whole
 
 
 def test_runs_that_cannot_be_averaged_are_refused_and_the_rest_is_shown(runs, capsys, tmp_path):
     keep(runs, record(seed=3, norm="ln", data={"checksums": {"train": "other"}}))
     code, _, err, rows = compare(capsys)
-    assert code == 1 and rows["ln"][-1] == "refused" and rows["bn+ln"][1] == "28.00"
+    assert code == 1 and rows["ln"][-1] == "refused" and rows["bn+ln"][1].startswith("28.00")
     assert "not comparable: data.checksums" in err and err.count("\n") == 1
     shutil.copytree(runs.run_dir(config(norm="bn")), tmp_path / "copy")
     err = compare(capsys, "runs", "copy", "--where", "norm=bn")[2]

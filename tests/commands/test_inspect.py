@@ -38,6 +38,35 @@ def test_a_config_is_examined_at_its_first_values(config, tmp_path, capsys):
     assert capsys.readouterr().out == written == (tmp_path / "b").read_text()
 
 
+def test_a_model_gets_a_verdict_on_each_question_and_tables_on_request(config, tmp_path, capsys):
+    assert main(["inspect", *config]) == 0
+    shown = capsys.readouterr().out.splitlines()
+    assert len(shown) < 24 and max(map(len, shown)) <= 80 and "─" not in "".join(shown)
+    assert shown[1] == "nothing is broken; worth a look: leak, batch_mates"
+    verdicts = [line.split(":")[0].split() for line in shown[2:] if line[:1].strip()]
+    assert [row for row in verdicts if row[0] != "fine"][:2] == [
+        ["look", "leak"],
+        ["look", "batch_mates"],
+    ]
+    # What an untrained model cannot answer is not asked, but listed with its reason in the sheet.
+    asked = read(tmp_path / "inspect.json")["examinations"]
+    assert len(asked) == 13 and {each["verdict"] for each in asked.values()} == {
+        "look",
+        "fine",
+        "does not apply",
+    }
+    untrained = {
+        name for name, each in asked.items() if each["why_not"] == "the model is untrained"
+    }
+    assert {"layer_skip", "int8", "statistics"} <= untrained
+    assert asked["leak"]["value"] > asked["leak"]["threshold"] and asked["leak"]["rows"]
+    assert main(["inspect", *config, "--only", "gradients,layer_skip"]) == 0
+    named = capsys.readouterr().out
+    assert named.count("─\n") == 2 and "without each layer?" in named
+    assert main(["inspect", *config, "--details"]) == 0
+    assert capsys.readouterr().out.count("─\n") > 4
+
+
 def test_a_run_keeps_its_sheet_and_changes_make_another(finished, tmp_path, capsys, monkeypatch):
     monkeypatch.chdir(tmp_path)
     folder = shutil.copytree(finished, tmp_path / "seed1")

@@ -1,7 +1,9 @@
 """Lists show what the folders hold."""
 
+import io
 import json
 import os
+from contextlib import redirect_stdout
 
 import pytest
 from msgspec.structs import replace
@@ -36,6 +38,32 @@ def test_every_group_and_option_is_listed_with_what_it_is(printed):
         listed, out = printed(group, "--json"), printed(f"{group}s".replace("ys", "ies"))
         assert sorted(item[group] for item in listed) == registry.option_names(group)
         assert all(any(item["what it is"] in line for line in out) for item in listed)
+
+
+class Terminal(io.StringIO):
+    """Standard output that calls itself a terminal."""
+
+    def isatty(self):
+        return True
+
+
+@pytest.mark.parametrize("kind", ["keys", "studies", "runs"])
+def test_a_terminal_gets_one_line_per_entry_and_a_pipe_its_whole_text(
+    kind, printed, monkeypatch, tmp_path
+):
+    store = RunStore(tmp_path / "runs")
+    store.write(record(norm="bn"), store.run_dir(config(norm="bn")))
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COLUMNS", "80")
+    rows, piped, shown = printed(kind, "--json"), printed(kind), Terminal()
+    first = {str(next(iter(row.values()))) for row in rows}
+    with redirect_stdout(shown):
+        assert main([kind]) == 0
+    for lines in (piped, shown.getvalue().splitlines()):
+        assert {line.split("  ")[0] for line in lines[2 : 2 + len(rows)]} == first
+    texts = [str(text) for row in rows for text in row.values() if isinstance(text, str)]
+    assert all(any(text in line for line in piped) for text in texts)
+    assert max(map(len, shown.getvalue().splitlines())) <= 80
 
 
 def test_norms_are_sorted_by_what_they_pool_over(printed, monkeypatch, tmp_path):

@@ -38,13 +38,24 @@ def test_a_norm_shows_along_its_axes_and_no_further(tmp_path, norm, placement):
     batch, time = norm in OVER_BATCH, norm in OVER_TIME
     time_in_eval = time and not batch
 
+    verdicts = {
+        name: found[name].verdict for name in ("batch_mates", "leak", "stepwise", "padding")
+    }
+    leaky = "look" if batch else "fine"
+    in_eval = "broken" if time_in_eval else leaky
+    assert verdicts == {
+        "batch_mates": leaky,
+        "leak": in_eval,
+        "stepwise": "broken" if time_in_eval else "fine",
+        "padding": "fine",
+    }
     moved = values["batch_mates"]
     for what in ("values", "attention"):
         assert max(moved[what]["eval"].values()) < 1e-5
         for name, share in moved[what]["training"].items():
             before_any_norm = placement == "post" and name.endswith(".0.self")
             assert (share > 1e-3) == (batch and not before_any_norm)
-    assert "in eval its values change not at all" in found["batch_mates"].answer
+    assert "not at all in eval" in found["batch_mates"].answer
 
     for mode, pools, over_time in (("training", batch, time), ("eval", False, time_in_eval)):
         leaks = values["leak"][mode]
@@ -103,6 +114,9 @@ def test_padding_that_counts_moves_outputs_in_training_alone(tmp_path):
         first, some, most = moved["training"][stack]
         assert first == 0 and most > some > 1e-3 and max(moved["eval"][stack]) < 1e-5
     assert "not at all" in finding.answer.partition("statistics")[2]
+    assert finding.verdict == "look" and finding.value == max(
+        x[-1] for x in moved["training"].values()
+    )
 
 
 def test_shares_of_padding_stop_where_positions_do(tmp_path):
@@ -120,7 +134,7 @@ def test_a_norm_that_evaluates_by_the_batch_is_also_examined_with_running_statis
 
 def test_layer_norm_keeps_the_softmax_alive_where_no_norm_lets_it_saturate(tmp_path):
     alive, dead = (outlier.outlier(trained(tmp_path, f"norm={norm}")) for norm in ("ln", "none"))
-    assert "keeps the softmax alive" in alive.answer and "saturates" in dead.answer
+    assert alive.verdict == "fine" and dead.verdict == "look"
     kept, lost = (each.values["model"]["as evaluated"] for each in (alive, dead))
     assert kept["alive"] and not lost["alive"]
     slopes = [min(by["slope"] for by in each["outlier_in"].values()) for each in (kept, lost)]

@@ -64,10 +64,11 @@ def test_other_settings_are_named_once_and_an_option_for_all_below_it():
     changes = {"optim": {"lr": 1e-3}, "schedule": {"lr": 1e-3}, "norm": "bn"}
     usual = {"optim": {"lr": 5e-4}, "schedule": {"lr": 5e-4}}
     rows = {"bn": cell(25.0, **changes), "ln": cell(30.0, **usual)}
-    assert not_alike(rows) == ["NOT ALIKE: rows differ in optim.lr: 0.001 (bn); 0.0005 (ln)"]
-    assert not_alike(rows, ["optim.lr"]) == [], "an axis of the grid is what is compared"
+    said = "NOT ALIKE: rows differ in optim.lr: 0.001 (bn); 0.0005 (ln)"
+    assert not_alike(rows) == {"optim.lr": said}
+    assert not_alike(rows, ["optim.lr"]) == {}, "an axis of the grid is what is compared"
     other = cell(1.0, choices={"model": "small"}, model={"dim": 8, "heads": 2}, norm="bn")
-    (note,) = not_alike({"bn": other, "ln": cell(1.0, model={"dim": 4, "heads": 1})})
+    (note,) = not_alike({"bn": other, "ln": cell(1.0, model={"dim": 4, "heads": 1})}).values()
     assert note == "NOT ALIKE: rows differ in model: small (bn); tiny (ln)"
 
 
@@ -75,4 +76,5 @@ def test_rows_that_differ_in_their_steps_alone_compare():
     base, shorter = (cell(1.0, 2.0, budget={"steps": steps}) for steps in (200, 150))
     found = compare(shorter, base)
     assert found is not None and found.mean == 0.0
-    assert not_alike({"ln budget.steps=200": base, "ln budget.steps=150": shorter}) == []
+    named = dict.fromkeys("ab", ("budget.steps",))
+    assert not_alike({"a": base, "b": shorter}, named=named) == {}

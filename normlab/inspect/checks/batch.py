@@ -25,7 +25,6 @@ from normlab.inspect.checks.tools import (
 )
 from normlab.inspect.leaks import (
     MATES,
-    SETS,
     Outputs,
     Weights,
     attention_weights,
@@ -36,6 +35,8 @@ from normlab.inspect.subject import call, one_by_one, run
 from normlab.inspect.subject import look as look_at_norm
 from normlab.norms.base import Norm
 from normlab.norms.batch import BatchNorm
+
+SETS = 50  # of batch mates, on which the ledger's numbers rest
 
 
 @question("batch.alone", of="claim")

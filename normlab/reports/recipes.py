@@ -1,0 +1,176 @@
+"""Names of experiments as one would say them (`ln, 3,000 steps`), and their recipes.
+
+Experiments share a recipe if their scores can be compared: the same task, data, model, budget and
+test. A sweep may vary such a setting over a grid (`model.depth=2,4`); then it is one recipe.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+from normlab.records.labels import corpus_label, norm_label, placement_label
+from normlab.records.pairs import ABSENT
+from normlab.reports.comparison import NAMED, grouped, told_apart
+from normlab.reports.headings import phrase
+
+Settings = Mapping[str, Any]
+PLACEMENT = "placement"
+BATCH = {"batch_size", "max_tokens"}
+_RECIPE = {"task", "model", "scale", "budget", "validate", "precision"}
+"""First parts of the keys that make scores incomparable if they differ."""
+
+
+class Name(NamedTuple):
+    """An experiment's name in a table, and the keys whose values it says."""
+
+    text: str
+    keys: tuple[str, ...] = ()
+
+
+class Label(NamedTuple):
+    """The norm, the placement, the task with its corpus, and the batch size of an experiment."""
+
+    norm: str
+    placement: str
+    task: str
+    batch: str
+
+
+def label(config: Settings) -> Label:
+    """Return the labels of an experiment; a placement, task or batch size it lacks is `-`."""
+    choices = config.get("choices", {})
+    size, tokens = config.get("batch_size"), config.get("max_tokens")
+    batch = phrase("batch_size", size) if size is not None else phrase("max_tokens", tokens)
+    batch = batch if (size, tokens) != (None, None) else "-"
+    task = "/".join(filter(None, (choices.get("task"), corpus_label(config))))
+    return Label(norm_label(choices), placement_label(choices, config) or "-", task or "-", batch)
+
+
+def names(configs: Sequence[Settings], axes: Sequence[str] = ()) -> list[Name]:
+    """Name experiments by their norm and the settings in which they differ, except `axes`.
+
+    A setting that is the only one to differ is in each name. Several are only in names that would
+    be equal without them, and only as many as are needed.
+    """
+    labels = [label(config) for config in configs]
+    shown = [n for n in (1, 2) if len({each[n] for each in labels}) > 1]
+    shown = [n for n in shown if not (n == 1 and PLACEMENT in axes)]
+    words = [[" ".join([own.norm, *(own[n] for n in shown)])] for own in labels]
+    if not BATCH & {*axes} and len({own.batch for own in labels}) > 1:
+        words = [[*each, own.batch] for each, own in zip(words, labels, strict=True)]
+    said: list[list[str]] = [[] for _ in configs]
+
+    def add(members: Sequence[int], key: str, values: Sequence[Any]) -> None:
+        for n, value in zip(members, values, strict=True):
+            said[n].append(key)
+            if value != ABSENT:
+                words[n].append(phrase(key, value))
+
+    apart = told_apart(configs)
+    keys = [key for key in apart if key not in axes and not f"{key}.".startswith(NAMED)]
+    if len(keys) == 1:
+        add(range(len(configs)), keys[0], apart[keys[0]])
+    below = tuple(f"{axis}." for axis in axes)
+    for same in grouped((tuple(each), n) for n, each in enumerate(words)).values():
+        own = told_apart([configs[n] for n in same])
+        own = {key: values for key, values in own.items() if not f"{key}.".startswith(below)}
+        for key in _fewest(own):
+            add(same, key, own[key])
+    return [Name(", ".join(w), tuple(k)) for w, k in zip(words, said, strict=True)]
+
+
+def _fewest(apart: Mapping[str, Sequence[Any]]) -> list[str]:
+    """Return few keys that tell experiments apart as well as all keys do, in the given order."""
+    chosen: list[str] = []
+
+    def kinds(keys: Sequence[str]) -> int:
+        return len({*map(repr, zip(*(apart[key] for key in keys), strict=True))}) if keys else 1
+
+    while kinds(chosen) < kinds([*apart]):
+        chosen.append(max(apart, key=lambda key: kinds([*chosen, key])))
+    return [key for key in apart if key in chosen]
+
+
+class Recipe(NamedTuple):
+    """What experiments have in common that others do not, in words, and their indices."""
+
+    text: str
+    members: list[int]
+
+
+def recipes(configs: Sequence[Settings]) -> list[Recipe]:
+    """Group experiments by recipe.
+
+    A task is always a recipe of its own. Other settings separate recipes only if this leaves
+    several experiments to compare, and if the settings do not form a grid.
+    """
+    by_task = grouped((label(config).task, n) for n, config in enumerate(configs))
+    return [
+        Recipe(said, [members[n] for n in own])
+        for members in by_task.values()
+        for said, own in _recipes_of_task([configs[n] for n in members])
+    ]
+
+
+def _recipes_of_task(configs: Sequence[Settings]) -> list[Recipe]:
+    apart = told_apart(configs)
+    keys = [key for key in apart if key.replace("/", ".").split(".")[0] in _RECIPE]
+    of_recipe = {key: apart[key] for key in keys}
+    whole = [Recipe("", [*range(len(configs))])]
+    values = [tuple(map(repr, each)) for each in zip(*of_recipe.values(), strict=True)]
+    groups = grouped((value, n) for n, value in enumerate(values))
+    if len(groups) in (0, 1, len(configs)) or {*keys} <= {*grid_of(configs)}:
+        return whole
+    first = [own[0] for own in groups.values()]
+    apart = {key: [of_recipe[key][n] for n in first] for key in keys if key != "scale"}
+    found: list[Recipe] = []
+    for n, own in enumerate(groups.values()):  # titles have the data and the scale
+        words = [phrase(key, apart[key][n]) for key in _fewest(apart) if apart[key][n] != ABSENT]
+        found.append(Recipe(", ".join(words), own))
+    return found
+
+
+# Grids --------------------------------------------------------------------------------------------
+
+
+def grid_of(configs: Sequence[Settings]) -> list[str]:
+    """Return the keys that a sweep over a grid varies; empty unless a row has all points."""
+    every = axes_of(configs)
+    values = values_of(configs)
+    rows = [name.text for name in names(configs, every)]
+    points = [tuple(values[key][n] for key in every) for n in range(len(configs))]
+    places = {*zip(rows, points, strict=True)}
+    filled = any(all((row, at) in places for at in points) for row in {*rows})
+    return every if every and filled and len({*rows}) > 1 else []
+
+
+def values_of(configs: Sequence[Settings]) -> dict[str, list[Any]]:
+    """Return the settings that tell experiments apart, and their placements."""
+    return {**told_apart(configs), PLACEMENT: [label(config).placement for config in configs]}
+
+
+def axes_of(configs: Sequence[Settings]) -> list[str]:
+    """Return the numeric keys with several values for one norm, placement and task.
+
+    Placement is an axis too if each norm has the same ones, and there are several norms.
+    """
+    labels = [label(config)[:3] for config in configs]
+    found = [
+        key
+        for key, values in told_apart(configs).items()
+        if {*map(type, values)} <= {int, float}
+        and len({*zip(labels, values, strict=True)}) > len({*labels})
+    ]
+    placements = grouped(dict.fromkeys(own[:2] for own in labels))
+    crossed = len(placements) > 1 and len({frozenset(own) for own in placements.values()}) == 1
+    if crossed and all(len(own) > 1 for own in placements.values()):
+        found.append(PLACEMENT)
+    return found
+
+
+def follows(key: str, axes: Sequence[str], values: Mapping[str, Sequence[Any]]) -> bool:
+    """Return whether an earlier axis, or the batch size, sets a key's values, as tuned rates."""
+    earlier = [*axes[: axes.index(key)], *(BATCH & {*axes})]
+    return key not in BATCH and any(
+        len({*zip(values[other], values[key], strict=True)}) == len({*values[other]})
+        for other in earlier
+    )
