@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import structs
 
-from normlab.commands._terminal import complain, print_prose
+from normlab.commands._terminal import complain, print_legend, print_prose
 from normlab.config.folders import CONFIG_DIR
 from normlab.config.registry import paths
 from normlab.errors import UserError
@@ -180,8 +180,11 @@ def warn_if_untuned(job: Job) -> None:
         complain(f"{job.name}: no learning rate has been chosen for {', '.join(found)}; {chooses}")
 
 
-def print_tables(jobs: Sequence[Job], results: Path) -> None:
-    """Print each study's table from the runs that have ended and the published seeds that count."""
+def print_tables(jobs: Sequence[Job], results: Path, *, notes: bool) -> None:
+    """Print each study's table from the runs that have ended and the published seeds that count.
+
+    With `notes`, all notes on the tables are printed in full.
+    """
     from normlab.commands.compare import show_table
     from normlab.reports.gather import Run as Made
     from normlab.reports.study_table import build
@@ -195,7 +198,9 @@ def print_tables(jobs: Sequence[Job], results: Path) -> None:
         ]
         runs += [Made(Key(*run.planned[:3]), run.record()) for run in job.asked()]
         print()
-        show_table(build(job.study, job.scale, runs), job.study.baseline)
+        table = build(job.study, job.scale, runs)
+        show_table(table, job.study.baseline)
+        print_legend(table.notes, whole=notes)
 
 
 # Tuning -------------------------------------------------------------------------------------------

@@ -147,14 +147,14 @@ def show_samples(tables: Sequence[Arranged], arguments: argparse.Namespace) -> N
         if samples is not None:
             if len(tables) > 1 and each.study.description:
                 print_prose(f"{each.study.description}:")
-            _show_sentences(samples)
+            show_sentences(samples)
     if not any(found):
         path = f"{first}/hypotheses.txt"
         cure = f"normlab eval {first} --outputs {path}"
         raise UserError(f"{path}: no such file, and no other run has one; to write it: {cure}")
 
 
-def _show_sentences(found: SideBySide) -> None:
+def show_sentences(found: SideBySide) -> None:
     """Print sentences with their translations; a long name of a row is on a line of its own."""
     room = shutil.get_terminal_size().columns
     for number, texts in found.sentences.items():

@@ -48,6 +48,7 @@ def main(argv: list[str]) -> int:
     if arguments.outputs and len(folders) > 1:
         raise UserError(f"--outputs takes one run, but {arguments.run} has {len(folders)}")
     found: dict[Path, Mapping[str, Score]] = {}
+    smoothing = 0.0
     for folder in folders:
         if arguments.kept:
             found[folder] = _of_kept_translations(folder, arguments.changes)
@@ -56,11 +57,12 @@ def main(argv: list[str]) -> int:
         with at_work(f"scoring {folder}"):
             more = {"outputs": arguments.outputs, "limit": arguments.limit}
             found[folder] = run.evaluate(arguments.split, **more)
+        smoothing = float(run.config["task"].get("label_smoothing") or 0.0)
     if arguments.json:
         plain = {str(folder): to_builtins(scores) for folder, scores in found.items()}
         print(json.dumps(plain if len(plain) > 1 else plain[str(folders[0])], indent=1))
     else:
-        _show(found, arguments.weights, arguments.limit)
+        _show(found, arguments.weights, arguments.limit, smoothing)
     differing = [
         f"{folder}: {name} of the kept translations differs from the record"
         for folder, scores in found.items()
@@ -87,9 +89,15 @@ def _of_kept_translations(folder: Path, changes: Sequence[str]) -> Mapping[str, 
 
 
 def _show(
-    found: Mapping[Path, Mapping[str, Score]], weights: str | None, limit: int | None
+    found: Mapping[Path, Mapping[str, Score]],
+    weights: str | None,
+    limit: int | None,
+    smoothing: float,
 ) -> None:
-    """Print one row per score: each run's value, and the mean of several or the record's value."""
+    """Print one row per score: each run's value, and the mean of several or the record's value.
+
+    `smoothing` is the label smoothing that the loss includes.
+    """
     recorded = read_record(next(iter(found))).scores
     rows: list[list[str]] = []
     ways: dict[str, list[str]] = {}
@@ -106,6 +114,8 @@ def _show(
             ways.setdefault(way, []).append(name)
     columns = [*(folder.name for folder in found), "mean" if len(found) > 1 else "record"]
     notes = [f"scored by: {', '.join(names)} {way}" for way, names in ways.items()]
+    if smoothing and any(row[0].endswith("/loss") for row in rows):
+        notes.append(f"loss includes label smoothing {smoothing:g}; nll and perplexity do not")
     if limit is not None and len(found) == 1:
         notes.append(f"--limit {limit} scores part of the split; the record covers the whole split")
     print_table(["score", *columns], rows, numeric=columns, notes=notes)

@@ -123,6 +123,8 @@ def parser(verb: str) -> argparse.ArgumentParser:
     if verb in ("run", "publish"):
         text = "replace published runs by other runs of the same key, and name each"
         add("--replace", action="store_true", help=text)
+    if verb in ("run", "publish"):
+        add("--notes", action="store_true", help="print all notes below tables, in full")
     if verb == "plan":
         add("--commands", action="store_true", help="print the command of each remaining run")
     if verb == "publish":
@@ -158,7 +160,7 @@ def main(argv: list[str]) -> int:
         publisher = Publisher(arguments.results, jobs, replaces=arguments.replace, making=False)
         for job in jobs:
             print_prose(_head(job, _left(job)))
-        print_tables(jobs, arguments.results)
+        print_tables(jobs, arguments.results, notes=arguments.notes)
         Queue(jobs, analyze=None, whole=publisher.publish)  # publishes the seeds that are whole
         return 1 if publisher.problems else 0
     if verb == "publish" and arguments.accept:
@@ -209,7 +211,7 @@ def _run(arguments: argparse.Namespace, again: str) -> int:
     ended = []
     if queue.left():
         ended = carry_out_shown(queue, arguments.processes, again=again, deadline=until)
-    print_tables(to_make, judge.results)
+    print_tables(to_make, judge.results, notes=arguments.notes)
     for folder in publisher.folders:
         print(f"written to {folder}")
     if to_make:

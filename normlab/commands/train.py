@@ -9,6 +9,7 @@ import os
 import shlex
 import shutil
 import sys
+import time
 import uuid
 from argparse import ArgumentParser
 from collections.abc import Iterable, Mapping, Sequence
@@ -121,10 +122,27 @@ def train_and_say(config: "DictConfig") -> "RunRecord":
     """Train a run and print its summary."""
     from normlab.train import train
 
+    began = time.time()
     record = train(config)
-    if _is_first_rank():
+    if _is_first_rank() and not _console_has_shown(config, began):
         print_line(summary(record))
     return record
+
+
+def _console_has_shown(config: "DictConfig", began: float) -> bool:
+    """Return whether the reader has just seen the scores on standard error, in the same place.
+
+    That is so if the run was trained now, and both streams are one terminal or one file.
+    """
+    from normlab.config.compose import to_dict
+    from normlab.records.store import RunStore
+
+    plain = to_dict(config)
+    path = RunStore(plain["runs_dir"]).run_dir(plain) / RECORD_FILE
+    with suppress(OSError, ValueError, AttributeError):  # a stream may have no file
+        one_place = os.path.sameopenfile(sys.stdout.fileno(), sys.stderr.fileno())
+        return "console" in plain["observe"]["sink"] and one_place and path.stat().st_mtime >= began
+    return False
 
 
 def _is_first_rank() -> bool:

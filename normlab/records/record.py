@@ -134,6 +134,11 @@ class RunRecord(
         last = self.environment.get("commit")
         return self.environment.get("commits") or [str(last)]
 
+    @property
+    def label_smoothing(self) -> float:
+        """The label smoothing that `loss` includes, and perplexity does not."""
+        return float((self.config.get("task") or {}).get("label_smoothing") or 0.0)
+
     def choice(self, group: str) -> str | None:
         return self.config.get("choices", {}).get(group)
 

@@ -182,6 +182,11 @@ def _notes(study: Study, scale: str, rows: Sequence[Row], rules: Rules) -> Itera
         alike |= not_alike(here, [*study.grid], study.rows)
     for key, text in alike.items():
         yield Note(text, f"rows differ in {setting(key)}")
+    smoothing = max(record.label_smoothing for record in records)
+    names = {column.rpartition("/")[2] for column in study.columns}
+    if smoothing and {"loss", "perplexity"} <= names:
+        said = f"loss includes label smoothing {smoothing:g}, perplexity does not"
+        yield Note(said, said)
     yield from map(Note, scored_by(experiments, study.columns))
 
 

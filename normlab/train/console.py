@@ -150,10 +150,14 @@ def _page(record: RunRecord, folder: Path) -> list[Text]:
         )
     ]
     values = {name: score.value for name, score in record.main_scores.items()}
-    for name, value in islice(_by_rank(values), _HEADLINES):
-        floor = record.floors.get(name.removeprefix("test/")) if name.startswith("test/") else None
-        known = "" if floor is None else f"  (untrained baseline {figure(floor)})"
-        lines.append(Text.assemble(f"  {name:<24}", (f"{figure(value):>10}", "bold"), known))
+    tested = {name: value for name, value in values.items() if name.startswith("test/")}
+    for name, value in islice(_by_rank(tested or values), _HEADLINES):  # validations are above
+        floor = record.floors.get(name.removeprefix("test/")) if name in tested else None
+        known = [] if floor is None else [f"untrained baseline {figure(floor)}"]
+        if name.endswith("/loss") and record.label_smoothing:
+            known.append(f"with label smoothing {record.label_smoothing:g}")
+        more = f"  ({', '.join(known)})" if known else ""
+        lines.append(Text.assemble(f"  {name:<24}", (f"{figure(value):>10}", "bold"), more))
     if record.config.get("observe", {}).get("debug"):  # nothing is kept
         return lines
     lines.append(Text(f"record: {folder / RECORD_FILE}"))

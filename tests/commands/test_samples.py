@@ -4,8 +4,9 @@ import re
 
 import pytest
 
-from normlab.commands.compare import main
+from normlab.commands.compare import main, show_sentences
 from normlab.commands.report import main as report
+from normlab.reports.translations import Said, SideBySide
 from tests.commands.test_bootstrap import changed
 from tests.html_text import Text
 from tests.test_architecture import loaded_after
@@ -52,6 +53,16 @@ def test_eighty_columns_are_enough_and_the_first_seed_of_a_row_is_shown(
     out = capsys.readouterr().out
     assert max(map(len, out.splitlines())) <= 80
     assert out.count("  ln seed 1  ") == 2 and out.count("  bn seed 2  ") == 2
+
+
+def test_a_long_name_of_a_row_is_on_a_line_of_its_own(capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "80")
+    name = "bn+ln post, learning rate 0.0005, 3,000 steps seed 1"
+    texts = [Said("source", "ein Hund " * 20), Said(name, "a dog " * 30, 12.5)]
+    show_sentences(SideBySide("toy", 1, {1: texts}, []))
+    lines = capsys.readouterr().out.splitlines()
+    assert max(map(len, lines)) <= 80 and f"  {name}" in lines
+    assert lines[lines.index(f"  {name}") + 1].split()[:2] == ["12.5", "a"]
 
 
 def test_without_the_text_or_translations_the_reason_is_said(folders, translated, tmp_path, capsys):

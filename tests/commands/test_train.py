@@ -10,7 +10,7 @@ from normlab.cli import main
 from normlab.commands.train import each_run_once
 from normlab.studies.loop import Cell
 from tests.commands.conftest import FINISHED as SAME
-from tests.tiny_runs import Ended, tiny
+from tests.tiny_runs import QUICK, Ended, tiny
 
 
 @pytest.fixture
@@ -138,6 +138,20 @@ def test_the_last_line_says_outcome_and_scores(copied: Path, corpus: Path, tmp_p
     assert ended.status == 0
     (line,) = ended.output.splitlines()
     assert all(x in line for x in ("translation-bn-pre-", "finished at step 12", "test/bleu"))
+
+
+def test_a_terminal_shows_the_scores_of_a_run_once(corpus, tmp_path, monkeypatch):
+    argv = ["train", *tiny(corpus, tmp_path / "runs", *QUICK, "budget.steps=1", "sink=[console]")]
+    shown: list[str] = []
+    for place in ("first", "again"):  # a run that had ended has only the last line
+        with open(tmp_path / place, "w+") as both:
+            monkeypatch.setattr(sys, "stdout", both)
+            monkeypatch.setattr(sys, "stderr", both)
+            assert main([*argv]) == 0
+            both.seek(0)
+            shown.append(both.read())
+    assert [text.count("test/bleu ") for text in shown] == [1, 1]
+    assert "next:" in shown[0] and "next:" not in shown[1]
 
 
 def test_cfg_job_shows_the_config_and_trains_nothing(corpus, tmp_path, carry_out):

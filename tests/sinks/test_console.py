@@ -70,6 +70,18 @@ def test_the_last_page_is_of_twelve_lines_with_scores_place_and_commands(tmp_pat
     assert any(line.startswith("record: ") for line in page)
 
 
+def test_a_loss_with_label_smoothing_says_so_and_no_validation_is_repeated(tmp_path):
+    values = {"test/loss": 4.5, "test/perplexity": 80.0, "valid/loss": 4.25}
+    end = record(
+        config={"task": {"label_smoothing": 0.1}},
+        scores={name: Score(value, False, 9) for name, value in values.items()},
+    )
+    page = show(tmp_path, terminal=True, end=end, width=80).partition("finished")[2]
+    lines = {line.split()[0]: line for line in page.splitlines() if line.startswith("  test/")}
+    assert lines["test/loss"].endswith("4.5  (with label smoothing 0.1)")
+    assert lines["test/perplexity"].endswith("80") and "valid/loss" not in page
+
+
 def test_the_cursor_comes_back_when_a_run_ends_without_a_record(tmp_path):
     out = io.StringIO()
     sink = Console(console=RichConsole(file=out, force_terminal=True))
