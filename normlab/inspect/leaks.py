@@ -178,7 +178,8 @@ def leak(subject: Subject) -> Finding:
             subject.losses(subject.batch("train", picked), model)
             found[mode] = {name: derivative(name, seen, seed) for name in seen.outputs("stack")}
     ways = {name: stack.both_ways for name, stack in stacks(subject.model).items()}
-    rows, answers, most = [], [], dict[str, float].fromkeys(MODES, 0.0)
+    rows, answers = [], []
+    most: dict[str, float] = {mode: 0.0 for mode in MODES}
     for mode, by_stack in found.items():
         leaks = []
         for stack, each in by_stack.items():

@@ -137,7 +137,8 @@ class RunRecord(
     @property
     def label_smoothing(self) -> float:
         """The label smoothing that `loss` includes, and perplexity does not."""
-        return float((self.config.get("task") or {}).get("label_smoothing") or 0.0)
+        task: Mapping[str, Any] = self.config.get("task") or {}
+        return float(task.get("label_smoothing") or 0.0)
 
     def choice(self, group: str) -> str | None:
         return self.config.get("choices", {}).get(group)

@@ -176,7 +176,7 @@ def _notes(study: Study, scale: str, rows: Sequence[Row], rules: Rules) -> Itera
         yield Note(f"code: {said} {among}")
     yield from map(Note, refused)
     yield from _differences(study, rows, rules)
-    alike: dict[str, None] = {}
+    alike: dict[str, str] = {}
     for point in dict.fromkeys(row.point for row in rows if rules.found):
         here = {row.name: row.own for row in rows if row.point == point and row.own}
         alike |= not_alike(here, [*study.grid], study.rows)
