@@ -142,9 +142,12 @@ def batch_mates(about: Examination) -> Finding:
     other values in all other rows.
     """
     batch, rows = about.example, about.example.size
-    main = next(iter(about.outputs(about.one(batch.lead))))
-    if about.outputs(batch)[main].shape == about.outputs(about.one(batch.lead))[main].shape:
+    main, base = next(iter(about.outputs(about.one(batch.lead)).items()))
+    if (y := about.outputs(batch)[main]).shape == base.shape:
         return Finding.none("the output has no batch axis")
+    if y.ndim == base.ndim + 1:
+        text = f"the output is {[*y.shape]}, but {[*base.shape]} for one row: its axis is dropped"
+        return Finding(f"{text}, as by squeeze() without an axis", verdict="look")
     turned, others = batch.reversed(), batch.with_other_rows(batch.lead)
     about.keep(turned)
     comparisons: dict[str, Comparison] = {}

@@ -69,7 +69,7 @@ MODELS = {
     ),
     "AutoencoderKLTemporalDecoder": Small(
         {
-            **{"block_out_channels": (16, 32), "layers_per_block": 1, "latent_channels": 4},
+            **{"block_out_channels": (32, 64), "layers_per_block": 1, "latent_channels": 4},
             **{"down_block_types": ("DownEncoderBlock2D",) * 2},
         },
         {"sample": (3, 32, 32), "num_frames": "one"},
@@ -93,7 +93,7 @@ MODELS = {
     "VQModel": Small({**WHOLE, "num_vq_embeddings": 32}, {"sample": (3, 32, 32)}),
     "UNet1DModel": Small(
         {
-            **{"block_out_channels": (8, 16), "in_channels": 6, "out_channels": 6},
+            **{"block_out_channels": (32, 64), "in_channels": 6, "out_channels": 6},
             **{"down_block_types": ("DownBlock1DNoSkip", "DownBlock1D"), "extra_in_channels": 16},
             **{"up_block_types": ("UpBlock1D", "UpBlock1DNoSkip"), "sample_size": 32},
         },

@@ -2,11 +2,13 @@
 
 import math
 from collections.abc import Callable
+from types import SimpleNamespace
 
 import pytest
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
+from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
 from tests.any_model.pairs import WIDTH, Case, masked, text_batches, texts
 from tests.any_model.test_reported import (
@@ -227,10 +229,236 @@ def greatest_of_padding(faulty: bool) -> Case:
     return embedded(pool)
 
 
+def mask_for_several_rows_only(faulty: bool) -> Case:
+    """huggingface/transformers#46773: padding is set to zero only if there are several rows."""
+
+    def convolve(m, x: Tensor, mask: Tensor) -> Tensor:
+        x = x if faulty and len(x) == 1 else x * mask[..., None]
+        return m.conv(F.pad(x.mT, (3, 0))).mT
+
+    return Case(Embedded(convolve, conv=nn.Conv1d(WIDTH, WIDTH, 4)), text_batches(side="left"))
+
+
+def last_state_of_padding(faulty: bool) -> Case:
+    """AnubhavGupta3377/Text-Classification-Models-Pytorch#5: the last state is that of padding."""
+
+    def encode(m, x: Tensor, mask: Tensor) -> Tensor:
+        if not faulty:
+            x = pack_padded_sequence(x, mask.sum(1), True, enforce_sorted=False)
+        return m.lstm(x)[1][0][-1]
+
+    return embedded(encode, lstm=nn.LSTM(WIDTH, 8, batch_first=True))
+
+
+def backwards_from_padding(faulty: bool) -> Case:
+    """pytorch/pytorch#517: a bidirectional network begins with padding on its way back."""
+
+    def encode(m, x: Tensor, mask: Tensor) -> Tensor:
+        if faulty:
+            return m.gru(x)[0]
+        packed = pack_padded_sequence(x, mask.sum(1), True, enforce_sorted=False)
+        return pad_packed_sequence(m.gru(packed)[0], True, total_length=x.shape[1])[0]
+
+    return embedded(encode, gru=nn.GRU(WIDTH, 8, batch_first=True, bidirectional=True))
+
+
+def softmax_over_rows(faulty: bool) -> Case:
+    """PetrochukM/PyTorch-NLP#2: weights of attention sum to 1 over the rows."""
+
+    def pool(m, x: Tensor, mask: Tensor) -> Tensor:
+        scores = m.score(x).masked_fill(mask[..., None] == 0, -1e9)
+        return (scores.softmax(0 if faulty else 1) * x).sum(1)
+
+    return embedded(pool, score=nn.Linear(WIDTH, 1))
+
+
+def input_written_to(faulty: bool) -> Case:
+    """huggingface/transformers#47741, NVIDIA/earth2studio#1133: `forward` changes its input."""
+
+    class Scaled(nn.Module):
+        def forward(self, x: Tensor) -> Tensor:
+            return x.mul_(2) if faulty else x * 2
+
+    return Case(Scaled(), [torch.randn(4, 10, WIDTH)], {"causal": False})
+
+
+def standardized_over_the_batch(faulty: bool) -> Case:
+    """deepinv/deepinv#1079, adalca/neurite#42: mean and deviation of the batch, not of an image."""
+
+    class Standard(nn.Module):
+        def forward(self, x: Tensor) -> Tensor:
+            dims = (0, 1, 2, 3) if faulty else (1, 2, 3)
+            return (x - x.mean(dims, keepdim=True)) / x.std(dims, keepdim=True)
+
+    return Case(Standard(), [torch.randn(4, 3, 8, 8)], {"causal": False})
+
+
+class OfRealFrames(nn.BatchNorm1d):
+    """A batch norm over the real frames, or over all."""
+
+    def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
+        if mask is None:
+            return super().forward(x.mT).mT
+        y, real = torch.zeros_like(x), mask.bool()
+        y[real] = super().forward(x[real])
+        return y
+
+
+def statistics_of_padding(faulty: bool) -> Case:
+    """Tomiinek/Multilingual_Text_to_Speech#81, pytorch/pytorch#70529: padding enters statistics."""
+
+    def normalize(m, x: Tensor, mask: Tensor) -> Tensor:
+        return m.norm(x, None if faulty else mask) * mask[..., None]
+
+    model = Embedded(normalize, norm=OfRealFrames(WIDTH, momentum=None))
+    batches = text_batches(count=1)
+    model.train()(**batches[0])
+    return Case(model, batches)
+
+
+def dropout_without_training(faulty: bool) -> Case:
+    """Coderx7/SimpleNet#2, deepchem/deepchem#5120: the function of dropout is told no mode."""
+    return embedded(lambda m, x, _: F.dropout(x, 0.5, training=True if faulty else m.training))
+
+
+def last_of_left_padding(faulty: bool) -> Case:
+    """unslothai/unsloth-zoo#968: the number of tokens is the place of the last on one side only."""
+
+    def last(_, x: Tensor, mask: Tensor) -> Tensor:
+        return x[torch.arange(len(x)), mask.sum(1) - 1] if faulty else x[:, -1]
+
+    return Case(Embedded(last), text_batches(side="left"))
+
+
+def statistics_of_the_test_batch(faulty: bool) -> Case:
+    """hulianyuyy/CorrNet#61: a batch norm has no running statistics."""
+    model = nn.Sequential(
+        nn.Conv2d(3, WIDTH, 3), nn.BatchNorm2d(WIDTH, momentum=None, track_running_stats=not faulty)
+    )
+    x = torch.randn(4, 3, 8, 8)
+    model.train()(x)
+    return Case(model, [x], {"causal": False})
+
+
+def decoder_that_sees_all(faulty: bool) -> Case:
+    """huggingface/transformers#48745: its config says that it is a decoder, no mask does."""
+
+    def attend(x: Tensor) -> Tensor:
+        return F.scaled_dot_product_attention(x, x, x, is_causal=not faulty)
+
+    model = Causal(attend)
+    model.config = SimpleNamespace(is_decoder=True)
+    return Case(model, texts(count=1))
+
+
+def blocks_chosen_with_the_future(faulty: bool) -> Case:
+    """huggingface/transformers#45820: later blocks compete, and are hidden when it is too late."""
+
+    def attend(x: Tensor) -> Tensor:
+        size, length = 4, x.shape[1]
+        blocks = F.pad(x, (0, 0, 0, -length % size)).unflatten(1, (-1, size)).mean(2)
+        over = (torch.arange(blocks.shape[1]) + 1) * size <= torch.arange(length)[:, None] + 1
+        scores = x @ blocks.mT / WIDTH
+        best = (scores if faulty else scores.masked_fill(~over, -1e9)).topk(2, -1).indices
+        chosen = torch.zeros_like(scores).scatter(-1, best, 1.0) * over
+        return (scores.exp() * chosen) @ blocks
+
+    return Case(Causal(attend), texts(rows=3, length=48, count=1), {"causal": True})
+
+
+def nothing_to_attend_to(faulty: bool) -> Case:
+    """tracel-ai/burn#4697: a causal row of padding attends to nothing, and gets NaN."""
+
+    def attend(_, x: Tensor, mask: Tensor) -> Tensor:
+        length = x.shape[1]
+        allowed = torch.ones(length, length).tril().bool() & mask[:, None].bool()
+        for _ in range(2):
+            scores = (x @ x.mT / WIDTH).masked_fill(~allowed, -math.inf)
+            weights = scores.softmax(-1)
+            x = (weights if faulty else weights.nan_to_num()) @ x
+        return x
+
+    return Case(Embedded(attend), text_batches(side="left"), {"causal": True})
+
+
+def positions_of_rows(faulty: bool) -> Case:
+    """songyangco/GETNext#2, Lightning-AI/pytorch-lightning#20203: each row has one position."""
+
+    def add(m, x: Tensor, _: Tensor) -> Tensor:
+        place = m.places(torch.arange(x.shape[0 if faulty else 1]))
+        return x + (place[:, None] if faulty else place)
+
+    return embedded(add, places=nn.Embedding(512, WIDTH))
+
+
+def view_for_transpose(faulty: bool) -> Case:
+    """rish-16/tokenlearner-pytorch#1: `view` puts the values of other rows into a row."""
+
+    def encode(m, x: Tensor, _: Tensor) -> Tensor:
+        rows, length, width = x.shape
+        if faulty:
+            return m.gru(x.reshape(length, rows, width))[0].reshape(rows, length, -1)
+        return m.gru(x.transpose(0, 1))[0].transpose(0, 1)
+
+    return embedded(encode, gru=nn.GRU(WIDTH, 8))
+
+
+def masks_of_other_heads(faulty: bool) -> Case:
+    """lsdefine/attention-is-all-you-need-keras#36: heads come first, in the masks rows do."""
+
+    def attend(_, x: Tensor, mask: Tensor) -> Tensor:
+        heads = x.unflatten(-1, (2, -1)).permute(2, 0, 1, 3).flatten(0, 1)
+        real = mask.repeat_interleave(2, 0) if faulty else mask.repeat(2, 1)
+        y = F.scaled_dot_product_attention(heads, heads, heads, attn_mask=real[:, None].bool())
+        return y.unflatten(0, (2, -1)).permute(1, 2, 0, 3).flatten(2)
+
+    return embedded(attend)
+
+
+def scale_of_the_batch(faulty: bool) -> Case:
+    """microsoft/onnxruntime#10111, Anush008/fastembed-rs#107: all rows share a scale of int8."""
+
+    def quantize(_, x: Tensor, __: Tensor) -> Tensor:
+        scale = (x.abs().amax() if faulty else x.abs().amax(-1, keepdim=True)) / 127
+        return (x / scale).round() * scale
+
+    return embedded(quantize)
+
+
+def convolution_to_both_sides(faulty: bool) -> Case:
+    """peustr/wavenet#1, maxim5/time-series-machine-learning#12: `same` is not `causal` padding."""
+    model = Causal(lambda x: model.conv(F.pad(x.mT, (1, 1) if faulty else (2, 0))).mT)
+    model.conv = nn.Conv1d(WIDTH, WIDTH, 3)
+    return Case(model, texts(count=1), {"causal": True})
+
+
+def axis_of_rows_squeezed(faulty: bool) -> Case:
+    """clovaai/rexnet#20, omertov/encoder4editing#100: `squeeze` drops the axis of one row."""
+
+    class Pooled(nn.Module):
+        def forward(self, x: Tensor) -> Tensor:
+            y = x.mean((2, 3), keepdim=True)
+            return y.squeeze() if faulty else y.flatten(1)
+
+    return Case(Pooled(), [torch.randn(4, 3, 8, 8)], {"causal": False})
+
+
+def padding_in_a_decoder(faulty: bool) -> Case:
+    """facebookresearch/fairseq#537: a causal mask hides padding on the right, not on the left."""
+
+    def attend(_, x: Tensor, mask: Tensor) -> Tensor:
+        allowed = torch.ones(x.shape[1], x.shape[1]).tril().bool().expand(len(x), -1, -1)
+        if not faulty:
+            allowed = allowed & mask[:, None].bool() | torch.eye(x.shape[1]).bool()
+        return F.scaled_dot_product_attention(x, x, x, attn_mask=allowed)
+
+    return Case(Embedded(attend), text_batches(side="left"), {"causal": True})
+
+
 REPORTS: dict[Callable[[bool], Case], Report] = {
-    build: Report(build, question)
-    for question, builds in {
-        "padding": (
+    build: Report(build, question, verdict=verdict)
+    for (question, verdict), builds in {
+        ("padding", "broken"): (
             subsampled_mask,
             mask_under_another_name,
             bias_before_a_convolution,
@@ -240,10 +468,36 @@ REPORTS: dict[Callable[[bool], Case], Report] = {
             lengths_after_padding,
             long_filter,
             greatest_of_padding,
+            mask_for_several_rows_only,
+            last_state_of_padding,
+            backwards_from_padding,
+            last_of_left_padding,
+            nothing_to_attend_to,
+            padding_in_a_decoder,
         ),
-        "batch_mates": (floor_of_the_loudest, lengths_in_sorted_order),
-        "future": (causal_only_with_a_mask, blocks_the_wrong_way, window_without_an_end),
-        "forward": (dropout_made_in_forward,),
+        ("batch_mates", "broken"): (
+            floor_of_the_loudest,
+            lengths_in_sorted_order,
+            softmax_over_rows,
+            standardized_over_the_batch,
+            statistics_of_the_test_batch,
+            positions_of_rows,
+            view_for_transpose,
+            masks_of_other_heads,
+            scale_of_the_batch,
+        ),
+        ("future", "broken"): (
+            causal_only_with_a_mask,
+            blocks_the_wrong_way,
+            window_without_an_end,
+            decoder_that_sees_all,
+            blocks_chosen_with_the_future,
+            convolution_to_both_sides,
+        ),
+        ("forward", "broken"): (dropout_made_in_forward, dropout_without_training),
+        ("forward", "look"): (input_written_to,),
+        ("batch_mates", "look"): (axis_of_rows_squeezed,),
+        ("modes", "look"): (statistics_of_padding,),
     }.items()
     for build in builds
 }
