@@ -24,6 +24,8 @@ _CONDITIONS = {
     "batch_size_8/": "tested at that batch size",
     "eval_stats_batch/": "tested with these statistics of norms that pool the batch",
     "noise_0.4/": "tested with Gaussian noise on the input, of that many of its deviations",
+    "weight_noise_0.01/": "tested with noise on the weights, of that share of a matrix's size",
+    "brightness_0.5/": "tested on images with all pixels times that factor",
     "seen/": "of training examples, in evaluation mode",
     "length_33_64/": "examples of these lengths alone, in tokens",
     "one_by_one/": "one token at a time",

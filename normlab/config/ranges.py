@@ -95,7 +95,11 @@ _TABLE: Sequence[tuple[Range, str, Sequence[str]]] = (
     (_POSITIVE, "model.", ("rope.base", "rope.local_base", "score_cap", "logit_cap")),
     (Range("halves, interleaved", Literal["halves", "interleaved"]), "model.", ("rope.pairs",)),
     (_FACTOR, "", ("divergence_factor",)),
-    (_list("numbers", _range(gt=0, le=100)), "observe.", ("test_noise",)),
+    (
+        _list("numbers", _range(gt=0, le=100)),
+        "observe.",
+        ("test_noise", "test_weight_noise", "test_brightness"),
+    ),
     (_NOT_NEGATIVE, "observe.sink.*.", ("connect_seconds", "finish_seconds")),
     (_NOT_NEGATIVE, "norm.", ("eps", "penalty_mean", "penalty_var", "noise_shift", "d_max")),
     (_NOT_NEGATIVE, "optim.", ("eps", "weight_decay", "groups.*.weight_decay", "groups.*.rate")),

@@ -87,6 +87,8 @@ class ObserveConfig:
     processes: int | None = None
     targets: Any = None
     test_noise: list[float] = field(default_factory=list)
+    test_weight_noise: list[float] = field(default_factory=list)
+    test_brightness: list[float] = field(default_factory=list)
     test_seen: int = 0
     probe: dict[str, Any] = field(default_factory=dict)
     sink: dict[str, Any] = field(default_factory=dict)

@@ -1,4 +1,4 @@
-"""Noise on the input of a model."""
+"""Noise on the input or on the weights of a model."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -52,3 +52,26 @@ def noisy(model: nn.Module, deviation: float) -> Iterator[None]:
         yield
     finally:
         hook.remove()
+
+
+@contextmanager
+def noisy_weights(model: nn.Module, deviation: float) -> Iterator[None]:
+    """Add Gaussian noise to a model's weights inside the context; afterwards they are restored.
+
+    Each matrix, embedding table and kernel gets noise of `deviation` times its own root mean
+    square; biases and the gains of norms get none, so that a model without norms gets as much.
+    Models that differ only in their norms get the same noise, up to the size of the weights.
+    """
+    draw = torch.Generator().manual_seed(_SEED)
+    weights = [weight for weight in model.parameters() if weight.dim() > 1]
+    before = [weight.detach().clone() for weight in weights]
+    with torch.no_grad():
+        for weight in weights:
+            noise = torch.randn(weight.shape, generator=draw).to(weight)
+            weight.add_(noise, alpha=deviation * float(weight.float().square().mean().sqrt()))
+    try:
+        yield
+    finally:
+        with torch.no_grad():
+            for weight, value in zip(weights, before, strict=True):
+                weight.copy_(value)

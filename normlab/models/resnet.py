@@ -26,7 +26,7 @@ from normlab.norms.base import Norm
 from normlab.norms.tokens import Tokens
 from normlab.placements.base import Norms, Placement
 
-Shortcut = Literal["pad", "projection"]
+Shortcut = Literal["pad", "projection", "none"]
 _STAGES = 3
 
 
@@ -118,16 +118,19 @@ class Block(nn.Module):
         self.second = normed("second", Convolution(filters, filters, size=3))
         if sizes.zero_last_gain:
             self.second.norm.start_gain(0.0, key="model.zero_last_gain=true")
-        self.shortcut: nn.Module = nn.Identity()
-        if stride > 1 and sizes.shortcut == "projection":
+        self.shortcut: nn.Module | None = nn.Identity()
+        if sizes.shortcut == "none":
+            self.shortcut = None
+        elif stride > 1 and sizes.shortcut == "projection":
             change = Convolution(channels, filters, size=1, stride=stride)
             self.shortcut = normed("shortcut", change)
         elif stride > 1:
             self.shortcut = Subsample(filters - channels)
 
     def forward(self, x: Float[Tensor, "B C H W"]) -> Float[Tensor, "B F h w"]:
-        """Return the ReLU of the branch plus the shortcut."""
-        return F.relu_(self.second(F.relu(self.first(x))) + self.shortcut(x))
+        """Return the ReLU of the branch plus the shortcut, if there is one."""
+        branch = self.second(F.relu(self.first(x)))
+        return F.relu_(branch if self.shortcut is None else branch + self.shortcut(x))
 
 
 class Subsample(nn.Module):

@@ -6,6 +6,7 @@ which are first summed over all micro-batches and ranks.
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from functools import reduce
 from itertools import pairwise
@@ -223,6 +224,13 @@ class Task(ABC):
         if name not in self.splits:
             raise UserError(f"no split {name!r}; choose from {', '.join(self.splits)}")
         return self.splits[name]
+
+    def dimmed(self, brightness: float) -> AbstractContextManager[None]:
+        """Return a context where all pixels are multiplied by a factor; UserError without any."""
+        raise UserError(
+            f"observe.test_brightness=[{brightness:g}]: the examples of this task are no images; "
+            "leave it out"
+        )
 
     def test_splits(self) -> list[str]:
         """Return the splits that are scored at the end of a run, `test` first."""

@@ -1,13 +1,13 @@
-"""The conditions under which a test is repeated: statistics, batch sizes, noise on the input."""
+"""The conditions under which a test is repeated: statistics, batch sizes, noise, brightness."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
 
 from torch import nn
 
-from normlab.models.noise import noisy
+from normlab.models.noise import noisy, noisy_weights
 from normlab.norms.model_norms import recalibrated
 from normlab.norms.running import EvalStats, normalized_by, running_norms
 from normlab.tasks.base import Task
@@ -17,19 +17,24 @@ from normlab.tasks.base import Task
 class Condition:
     """Settings under which to repeat the test; None keeps the run's own setting.
 
-    `noise` is the standard deviation of noise added to the input (see `noisy`).
+    `noise` is the standard deviation of noise added to the input (see `noisy`), `weight_noise` that
+    of noise added to the weights (see `noisy_weights`), and `brightness` a factor of all pixels.
     """
 
     eval_stats: EvalStats | None = None
     batch_size: int | None = None
     noise: float | None = None
+    weight_noise: float | None = None
+    brightness: float | None = None
 
     @property
     def name(self) -> str:
         """The condition's segment of a score path, such as `eval_stats_batch/batch_size_1`."""
-        noise = None if self.noise is None else f"{self.noise:g}"
-        values = {**vars(self), "noise": noise}
-        return "/".join(f"{name}_{value}" for name, value in values.items() if value is not None)
+        values = ((name, value) for name, value in vars(self).items() if value is not None)
+        return "/".join(
+            f"{name}_{value:g}" if isinstance(value, float) else f"{name}_{value}"
+            for name, value in values
+        )
 
     def matters(self, model: nn.Module) -> bool:
         """Return whether the condition can change the model's outputs."""
@@ -44,6 +49,18 @@ def conditions(task: Task) -> list[Condition]:
     return [*sizes, *stats, *(both if "batch" in task.test_eval_stats else [])]
 
 
+DISTURBANCES = ("noise", "weight_noise", "brightness")
+
+
+def disturbed(observe: Mapping[str, Any]) -> list[Condition]:
+    """Return the conditions asked for by an `observe` node, such as `test_noise: [0.2]`."""
+    return [
+        replace(Condition(), **{name: float(value)})
+        for name in DISTURBANCES
+        for value in observe[f"test_{name}"]
+    ]
+
+
 @contextmanager
 def under(
     condition: Condition,
@@ -55,9 +72,9 @@ def under(
 ) -> Iterator[None]:
     """Apply a condition to a model that is in eval mode; undo it on exit.
 
-    Before any noise is added, running statistics are recalibrated on training `batches` if a norm
-    has `eval_stats: recalibrated`, or if `recalibrate` is set because the running statistics do not
-    match the weights (averaged weights).
+    Before anything is disturbed, running statistics are recalibrated on training `batches` if a
+    norm has `eval_stats: recalibrated`, or if `recalibrate` is set because the running statistics
+    do not match the weights (averaged weights).
     """
     with ExitStack() as stack:
         if condition.eval_stats is not None:
@@ -73,4 +90,8 @@ def under(
             stack.enter_context(recalibrated(model, run))
         if condition.noise is not None:
             stack.enter_context(noisy(model, condition.noise))
+        if condition.weight_noise is not None:
+            stack.enter_context(noisy_weights(model, condition.weight_noise))
+        if condition.brightness is not None:
+            stack.enter_context(task.dimmed(condition.brightness))
         yield

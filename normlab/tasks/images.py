@@ -1,7 +1,8 @@
 """Image classification. An image has many positions, but counts as one token of the budget."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
@@ -34,6 +35,7 @@ class ImageClassification(Classification):
 
     source: ImageSource
     augmentation: Augmentation
+    _brightness: float = field(default=1.0, init=False, repr=False)
 
     @cached_property
     def splits(self) -> Mapping[str, Images]:
@@ -81,4 +83,13 @@ class ImageClassification(Classification):
     def logits(self, model: nn.Module, batch: ImageBatch) -> Float[Tensor, "B K"]:
         """Return the logits; images are first standardized to mean 0 and variance 1 per channel."""
         mean, deviation = (table.to(next(model.parameters())) for table in self._standard)
-        return model((batch.pixels.to(mean.dtype) - mean) / deviation)
+        return model((batch.pixels.to(mean.dtype) * self._brightness - mean) / deviation)
+
+    @contextmanager
+    def dimmed(self, brightness: float) -> Iterator[None]:
+        """Multiply the pixels, from 0 to 255, by a factor inside the context."""
+        self._brightness = brightness
+        try:
+            yield
+        finally:
+            self._brightness = 1.0

@@ -17,6 +17,7 @@ from normlab.placements.admin import needs_profile, profile
 from normlab.placements.base import NormFactory, Norms, Placement
 from normlab.probes.base import Probe, ProbeGroup
 from normlab.tasks.base import Task
+from normlab.tasks.conditions import disturbed
 from normlab.train.checkpoint import Checkpoints
 from normlab.train.evaluate import Evaluator
 from normlab.train.loop import Trainer
@@ -63,7 +64,7 @@ def build_evaluator(config: Mapping[str, Any], task: Task, runtime: Runtime) -> 
         task,
         runtime,
         recalibration_batches=config["validate"]["recalibration_batches"],
-        noise=[float(value) for value in config["observe"]["test_noise"]],
+        disturbances=disturbed(config["observe"]),
         test_seen=config["observe"]["test_seen"],
         one_batch=config["observe"]["debug"],
         limit=config["validate"].get("limit"),

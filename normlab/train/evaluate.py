@@ -45,7 +45,7 @@ class Evaluator:
 
     Args:
         recalibration_batches: how many training batches recalibration uses.
-        noise: standard deviations of input noise; the test is repeated with each of them.
+        disturbances: further conditions under which the test is repeated.
         test_seen: how many training examples to score as well, rounded up to whole batches.
         one_batch: score one batch of a split only, and recalibrate with one.
         limit: how many examples of a split to score at most; None: all.
@@ -60,7 +60,7 @@ class Evaluator:
         runtime: Runtime,
         *,
         recalibration_batches: int,
-        noise: Sequence[float] = (),
+        disturbances: Sequence[Condition] = (),
         test_seen: int = 0,
         one_batch: bool = False,
         limit: int | None = None,
@@ -70,7 +70,10 @@ class Evaluator:
         self.recalibration_batches = 1 if one_batch else recalibration_batches
         self.test_seen = min(test_seen, 1) if one_batch else test_seen
         self.one_batch, self.limit = one_batch, limit
-        self.conditions = (*conditions(task), *(Condition(noise=value) for value in noise))
+        self.conditions = (*conditions(task), *disturbances)
+        for each in disturbances:
+            if each.brightness is not None:
+                task.dimmed(each.brightness)  # refused before training where there are no images
 
     def scores(
         self,

@@ -18,6 +18,7 @@ from normlab.records.packed import address_of
 from normlab.records.record import RunRecord, Score
 from normlab.records.store import HYPOTHESES_FILE, hypotheses_file, read_hypotheses, read_record
 from normlab.tasks.base import Batch, Task
+from normlab.tasks.conditions import DISTURBANCES
 from normlab.train.build import build_evaluator, build_model, build_task, check_nodes
 from normlab.train.checkpoint import FORMAT, Checkpoints, load_checkpoint, put_weights, reading
 from normlab.train.data import (
@@ -112,7 +113,8 @@ def load_run(
             "translations with normlab eval RUN --kept"
         )
     # The run's extra tests (noise, training examples, targets) are left out unless asked for.
-    given, none = dict(record.config), {"test_noise": [], "test_seen": 0, "targets": None}
+    none = {**{f"test_{name}": [] for name in DISTURBANCES}, "test_seen": 0, "targets": None}
+    given = dict(record.config)
     if isinstance(observe := given.get("observe"), dict):
         given["observe"] = {**observe, **none}
     config = to_dict(from_dict(given, changes or ()))

@@ -24,6 +24,7 @@ from normlab.records.files import remove_leftovers
 from normlab.records.pairs import same_code
 from normlab.records.record import RunRecord
 from normlab.records.store import CONFIG_FILE, RECORD_FILE, RunStore, read_record
+from normlab.tasks.conditions import DISTURBANCES, disturbed
 from normlab.train import data
 
 if TYPE_CHECKING:
@@ -61,7 +62,12 @@ def unanswered(record: RunRecord, observe: Mapping[str, Any]) -> list[str]:
     """Return the settings of an `observe` node that ask a finished run for scores it lacks."""
     if not record.finished:
         return []
-    noise = [x for x in observe["test_noise"] if f"noise_{x:g}" not in _conditions(record)]
+    scored = _conditions(record)
+    lacking = [each for each in disturbed(observe) if each.name not in scored]
+    repeats = {
+        f"observe.test_{name}": [x for each in lacking if (x := getattr(each, name)) is not None]
+        for name in DISTURBANCES
+    }
     targets = {
         score: [x for x in values if f"valid/steps_to/{score}_{x:g}" not in record.scores]
         for score, values in (observe["targets"] or {}).items()
@@ -70,7 +76,7 @@ def unanswered(record: RunRecord, observe: Mapping[str, Any]) -> list[str]:
     examples = observe["test_seen"]
     before = (record.config.get("observe") or {}).get("test_seen")
     found = {
-        "observe.test_noise": [*noise],
+        **repeats,
         "observe.test_seen": examples if examples != before else 0,
         "observe.targets": f"{{{', '.join(asked)}}}" if asked else None,
     }

@@ -116,6 +116,7 @@ def test_a_finished_run_says_what_it_was_not_asked_and_eval_answers(
     argv = ("train", *tiny(corpus, tmp_path / "runs", *SAME))
     for asked, score in {
         "observe.test_noise=[0.25]": "test/noise_0.25/loss",
+        "observe.test_weight_noise=[0.25]": "test/weight_noise_0.25/loss",
         "observe.test_seen=6": "test/seen/loss",
         "observe.targets={loss: [1e9]}": "valid/steps_to/loss_1e+09",
     }.items():

@@ -181,6 +181,17 @@ def test_resnet20_has_the_published_layers():
     assert rgb == 269_722  # 0.27 M (He et al. 2016, table 6)
 
 
+def test_a_block_without_a_shortcut_is_its_branch_alone():
+    plain, _ = model_of(*SMALL, "norm=bn", "model.shortcut=none")
+    with_shortcuts, _ = model_of(*SMALL, "norm=bn")
+    assert plain.state_dict().keys() == with_shortcuts.state_dict().keys()
+    x = torch.rand(2, 4, 8, 8, dtype=torch.float64)
+    for model, shortcut in ((plain, 0.0), (with_shortcuts, x)):
+        block = model.get_submodule("blocks.0").eval()
+        branch = block.get_submodule("second")(block.get_submodule("first")(x).relu())
+        torch.testing.assert_close(block(x), (branch + shortcut).relu())
+
+
 def test_projections_and_gains_of_zero_are_options():
     projected, _ = model_of(*SMALL, "norm=bn", "model.shortcut=projection")
     assert sum(isinstance(m, nn.Conv2d) and m.kernel_size == (1, 1) for m in projected.modules())

@@ -6,9 +6,10 @@ from torch import nn
 
 from normlab.config.compose import compose, to_dict
 from normlab.distributed.process_group import Shard
-from normlab.models.noise import noisy
+from normlab.errors import UserError
+from normlab.models.noise import noisy, noisy_weights
 from normlab.tasks.conditions import Condition
-from normlab.train.build import build_model, build_task
+from normlab.train.build import build_evaluator, build_model, build_task
 from normlab.train.evaluate import Evaluator, Weights
 from normlab.train.runtime import Runtime
 from tests.models.small import logits, sentences, seq2seq
@@ -56,7 +57,8 @@ def test_a_test_is_repeated_under_noise_and_statistics_are_estimated_without_it(
     config = to_dict(compose([*DIGITS, "norm=bn", "norm.eval_stats=recalibrated"]))
     task = build_task(config)
     model = build_model(config, task).double()
-    evaluator = Evaluator(task, ALONE, recalibration_batches=3, noise=[0.5, 50.0])
+    noises = [Condition(noise=value) for value in (0.5, 50.0)]
+    evaluator = Evaluator(task, ALONE, recalibration_batches=3, disturbances=noises)
     inputs = []
     model.stem.register_forward_pre_hook(lambda _, given: inputs.append(float(given[0].std())))
     scores = evaluator.test(model, Weights("last", 1, model.state_dict()), outputs=tmp_path)
@@ -80,3 +82,41 @@ def test_a_translation_is_disturbed_at_its_source_alone():
         logits(model, source, target)
     assert not torch.equal(*seen["encoder"])
     assert torch.equal(*seen["decoder"])
+
+
+def test_noise_on_weights_has_its_share_of_each_matrix_and_goes_away():
+    with_norms, without = seq2seq("ln", "pre", dim=32), seq2seq("none", "pre", dim=32)
+    moves = []
+    for model in (with_norms, without):
+        before = {name: p.detach().clone() for name, p in model.named_parameters()}
+        with noisy_weights(model, 0.1):
+            moved = {name: p.detach() - before[name] for name, p in model.named_parameters()}
+        for name, move in moved.items():
+            if move.dim() > 1:
+                share = move.square().mean().sqrt() / before[name].square().mean().sqrt()
+                assert float(share) == pytest.approx(0.1, rel=0.15), name
+            else:
+                assert not move.any(), name
+        assert all(torch.equal(p, before[name]) for name, p in model.named_parameters())
+        moves.append([move for move in moved.values() if move.dim() > 1])
+    torch.testing.assert_close(moves[0], moves[1])
+
+
+def test_half_the_brightness_halves_pixels_before_they_are_standardized(tmp_path):
+    config = to_dict(compose([*DIGITS, "norm=ln", "observe.test_brightness=[0.5]"]))
+    task = build_task(config)
+    model = build_model(config, task).double()
+    evaluator = build_evaluator(config, task, ALONE)
+    inputs = []
+    model.stem.register_forward_pre_hook(lambda _, given: inputs.append(given[0]))
+    scores = evaluator.test(model, Weights("last", 1, model.state_dict()), outputs=tmp_path)
+    assert {"test/accuracy", "test/brightness_0.5/accuracy"} <= set(scores)
+    plain, dim = inputs[0], inputs[len(inputs) // 2]
+    mean, deviation = (table[:, None, None] for table in task._standard)
+    torch.testing.assert_close(dim * deviation + mean, (plain * deviation + mean) / 2)
+
+
+def test_brightness_is_refused_where_there_are_no_images():
+    config = to_dict(compose(["task=toy", "observe.test_brightness=[0.5]"]))
+    with pytest.raises(UserError, match=r"test_brightness=\[0.5\].*no images"):
+        build_evaluator(config, build_task(config), ALONE)
