@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from normlab.records.code import MadeBy
 
 FORMAT = "normlab.record/3"
+DISTURBANCES = ("noise", "weight_noise", "brightness")  # tests of `observe.test_<name>`
 MEND_RUN = "remove the file and start the run again"
 FOLDERS = {"data_dir": 1, "runs_dir": 1, "run_dir": 2}
 """The config keys of folders, which are never hashed, each with the number of last components that

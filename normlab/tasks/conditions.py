@@ -10,6 +10,7 @@ from torch import nn
 from normlab.models.noise import noisy, noisy_weights
 from normlab.norms.model_norms import recalibrated
 from normlab.norms.running import EvalStats, normalized_by, running_norms
+from normlab.records.record import DISTURBANCES
 from normlab.tasks.base import Task
 
 
@@ -47,9 +48,6 @@ def conditions(task: Task) -> list[Condition]:
     stats = [Condition(eval_stats=each) for each in task.test_eval_stats]
     both = [replace(each, eval_stats="batch") for each in sizes]
     return [*sizes, *stats, *(both if "batch" in task.test_eval_stats else [])]
-
-
-DISTURBANCES = ("noise", "weight_noise", "brightness")
 
 
 def disturbed(observe: Mapping[str, Any]) -> list[Condition]:

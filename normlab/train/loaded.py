@@ -15,10 +15,9 @@ from normlab.models.folding import fold as fold_norms
 from normlab.norms.running import running_norms
 from normlab.records.files import atomic_write
 from normlab.records.packed import address_of
-from normlab.records.record import RunRecord, Score
+from normlab.records.record import DISTURBANCES, RunRecord, Score
 from normlab.records.store import HYPOTHESES_FILE, hypotheses_file, read_hypotheses, read_record
 from normlab.tasks.base import Batch, Task
-from normlab.tasks.conditions import DISTURBANCES
 from normlab.train.build import build_evaluator, build_model, build_task, check_nodes
 from normlab.train.checkpoint import FORMAT, Checkpoints, load_checkpoint, put_weights, reading
 from normlab.train.data import (

@@ -22,9 +22,8 @@ from normlab.errors import UserError
 from normlab.records.code import Code, MadeBy, joint_code
 from normlab.records.files import remove_leftovers
 from normlab.records.pairs import same_code
-from normlab.records.record import RunRecord
+from normlab.records.record import DISTURBANCES, RunRecord
 from normlab.records.store import CONFIG_FILE, RECORD_FILE, RunStore, read_record
-from normlab.tasks.conditions import DISTURBANCES, disturbed
 from normlab.train import data
 
 if TYPE_CHECKING:
@@ -63,9 +62,10 @@ def unanswered(record: RunRecord, observe: Mapping[str, Any]) -> list[str]:
     if not record.finished:
         return []
     scored = _conditions(record)
-    lacking = [each for each in disturbed(observe) if each.name not in scored]
     repeats = {
-        f"observe.test_{name}": [x for each in lacking if (x := getattr(each, name)) is not None]
+        f"observe.test_{name}": [
+            value for value in observe[f"test_{name}"] if f"{name}_{value:g}" not in scored
+        ]
         for name in DISTURBANCES
     }
     targets = {
