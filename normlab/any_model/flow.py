@@ -35,7 +35,7 @@ _ALIASES = ("detach", "alias", "to", "lift_fresh")
 class Node:
     """The result of an operation.
 
-    `streams` are the inputs whose features reach the result one by one, `users` the results of
+    `passed` are the inputs whose features reach the result one by one, `users` the results of
     operations that have this one as an input. `name` is a norm's path, or a weight's name; a
     product also has its input `x` and its bias's name. `turned` says that the weight is a matrix
     [in, out].
@@ -44,7 +44,7 @@ class Node:
     op: Op
     said: str  # the operation and the module that ran it, for messages
     width: int
-    streams: Sequence["Node"] = ()
+    passed: Sequence["Node"] = ()
     name: str = ""
     x: "Node | None" = None
     bias: str | None = None
@@ -97,7 +97,7 @@ class Flow(TorchDispatchMode):
             if at in self.outputs:
                 found[None] = None
             for user in at.users:
-                if not (at in user.streams and user.op in through):
+                if not (at in user.passed and user.op in through):
                     found[user] = None
                 elif user not in seen:
                     seen.add(user)
@@ -112,7 +112,7 @@ class Flow(TorchDispatchMode):
             at = waiting.pop()
             if at.op not in through:
                 found[at] = None
-            for each in at.streams if at.op in through else ():
+            for each in at.passed if at.op in through else ():
                 if each not in seen:
                     seen.add(each)
                     waiting.append(each)
@@ -173,8 +173,8 @@ class Flow(TorchDispatchMode):
             node.bias, node.turned = bias and bias.name, weight.turned
             x.users.append(node)
         else:
-            node.op, streams = _classified(name, args, inputs, shapes, out)
-            node.streams = streams
+            node.op, passed = _classified(name, args, inputs, shapes, out)
+            node.passed = passed
             node.name = inputs[0].name if node.op == "table" else ""
             for x in inputs:
                 x.users.append(node)

@@ -195,7 +195,7 @@ def _fold(model: nn.Module, flow: Flow, known: Mapping[str, "_Norm"]) -> list[Fo
         if row.site in centered:
             row.mean = why_mean_stays(flow, row.site, model, centered) or True
         if row.mean is True:
-            inputs = flow.sources(flow.norms[row.site][0].streams[0])
+            inputs = flow.sources(flow.norms[row.site][0].passed[0])
             sources |= {each.name: each for each in inputs}
         norm = known[row.site]
         if norm.weight or norm.bias:

@@ -19,7 +19,7 @@ def why_mean_stays(
     """Return why the input of a layer norm cannot be centered by its weights; None if it can."""
     if len(flow.norms[path]) > 1:
         return f"{path} is called {len(flow.norms[path])} times"
-    for source in flow.sources(flow.norms[path][0].streams[0]):
+    for source in flow.sources(flow.norms[path][0].passed[0]):
         if source.op == "norm":
             return f"its input contains the output of {source.name} (post-norm)"
         if source.op not in ("product", "table", "weight"):

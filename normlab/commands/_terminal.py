@@ -192,14 +192,14 @@ def in_colour() -> bool:
     return sys.stdout.isatty() and not os.environ.get("NO_COLOR")
 
 
-def print_line(text: str, stream: Any = None) -> None:
+def print_line(text: str, output: Any = None) -> None:
     """Print one message, to standard output by default; only a terminal gets it folded."""
-    stream = stream or sys.stdout
+    output = output or sys.stdout
     lines = text.splitlines()
-    if stream is not None and stream.isatty():
+    if output is not None and output.isatty():
         width = shutil.get_terminal_size().columns
         lines = [part for line in lines for part in folded(line, width)]
-    print("\n".join(lines), file=stream)
+    print("\n".join(lines), file=output)
 
 
 def complain(message: str, *, by: str = "normlab") -> None:
@@ -239,23 +239,23 @@ def at_work(doing: str) -> Generator[None]:
         show("")
 
 
-class PrintableStream:
-    """A terminal stream that escapes control characters, so that they have no effect.
+class PrintableOutput:
+    """The output to a terminal, which escapes control characters, so that they have no effect.
 
     A command may print text from a record, a data set or a model. Colours are kept.
     """
 
-    def __init__(self, stream: Any) -> None:
-        self._stream = stream
+    def __init__(self, output: Any) -> None:
+        self._output = output
 
     def write(self, text: str) -> int:
         """Write text with all control characters except colours escaped."""
         parts = _COLOURS.split(text)  # text and colours alternate
-        self._stream.write("".join(p if n % 2 else printable(p) for n, p in enumerate(parts)))
+        self._output.write("".join(p if n % 2 else printable(p) for n, p in enumerate(parts)))
         return len(text)
 
     def __getattr__(self, name: str) -> Any:
-        return getattr(self._stream, name)
+        return getattr(self._output, name)
 
 
 @contextmanager
@@ -265,14 +265,14 @@ def printable_output() -> Generator[None]:
     A pipe or file gets UTF-8 whatever the locale. A terminal gets its own encoding, with `?` for a
     character that it lacks.
     """
-    for stream in (sys.stdout, sys.stderr):
-        if isinstance(stream, TextIOWrapper) and stream.isatty():
-            stream.reconfigure(errors="replace")
-        elif isinstance(stream, TextIOWrapper):
-            stream.reconfigure(encoding="utf-8", errors="backslashreplace")
+    for output in (sys.stdout, sys.stderr):
+        if isinstance(output, TextIOWrapper) and output.isatty():
+            output.reconfigure(errors="replace")
+        elif isinstance(output, TextIOWrapper):
+            output.reconfigure(encoding="utf-8", errors="backslashreplace")
     stdout = sys.stdout
     if stdout is None or not stdout.isatty():
         yield
         return
-    with redirect_stdout(cast("TextIO", PrintableStream(stdout))):
+    with redirect_stdout(cast("TextIO", PrintableOutput(stdout))):
         yield

@@ -52,16 +52,16 @@ def eval_batches(lengths: np.ndarray, *, batch_size: int, shard: Shard = ALONE) 
     return _cut(lengths, order, batch_size, None)[shard.rank :: shard.size]
 
 
-class BatchStream(Iterator[Any]):
-    """An endless, exactly resumable stream of batches for one of `shard.size` processes.
+class Batches(Iterator[Any]):
+    """An endless, exactly resumable iterator over batches for one of `shard.size` processes.
 
-    `lengths` [n, sides] is fixed or a function of the epoch. The stream yields `collate(indices,
+    `lengths` [n, sides] is fixed or a function of the epoch. It yields `collate(indices,
     epoch)`, by default just the indices. All processes plan the same epoch, and each takes every
     `shard.size`-th batch, starting at its own rank. Leftover batches are dropped, so that all
     processes draw the same number. The state is the same on all ranks.
 
     Attributes:
-        batches: the indices of each batch that this process draws in the current epoch.
+        indices: those of each batch that this process draws in the current epoch.
     """
 
     def __init__(
@@ -85,25 +85,25 @@ class BatchStream(Iterator[Any]):
     @property
     def epochs(self) -> float:
         """Epochs drawn so far, including the fraction of the current epoch."""
-        return self._epoch + self._index / len(self.batches)
+        return self._epoch + self._index / len(self.indices)
 
     def __next__(self) -> Any:
-        indices, epoch = self.batches[self._index], self._epoch
+        indices, epoch = self.indices[self._index], self._epoch
         self._index += 1
-        if self._index == len(self.batches):
+        if self._index == len(self.indices):
             self._go_to(epoch + 1, 0)
         return self._collate(indices, epoch)
 
     def state_dict(self) -> dict[str, int]:
-        """Return the position in the stream: completed epochs, and batches drawn since."""
+        """Return the position: completed epochs, and batches drawn since."""
         return {"epoch": self._epoch, "index": self._index}
 
     def load_state_dict(self, state: dict[str, int]) -> None:
         """Restore a position from `state_dict`; UserError if the epoch has too few batches."""
         self._go_to(state["epoch"], state["index"])
-        if not 0 <= self._index < len(self.batches):
+        if not 0 <= self._index < len(self.indices):
             raise UserError(
-                f"cannot resume at batch {self._index} of {len(self.batches)}: the data, the "
+                f"cannot resume at batch {self._index} of {len(self.indices)}: the data, the "
                 "batch size or the number of processes has changed since the checkpoint"
             )
 
@@ -117,7 +117,7 @@ class BatchStream(Iterator[Any]):
                 f"an epoch has only {len(batches)} batches for {self._shard.size} processes; "
                 "lower batch_size or max_tokens, or start fewer processes"
             )
-        self.batches = batches[self._shard.rank : rounds * self._shard.size : self._shard.size]
+        self.indices = batches[self._shard.rank : rounds * self._shard.size : self._shard.size]
 
 
 def _cut(

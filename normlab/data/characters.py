@@ -7,7 +7,7 @@ from pathlib import Path
 from unicodedata import normalize
 
 from normlab.data.cache import file_checksum
-from normlab.data.corpus import stream_lines
+from normlab.data.corpus import iterate_lines
 from normlab.data.documents import Document, DocumentCorpus
 from normlab.data.vocabulary import LINE_BREAK
 from normlab.errors import UserError
@@ -49,7 +49,7 @@ class CharacterText(DocumentCorpus):
 
     @cached_property
     def _text(self) -> str:
-        lines = (line.rstrip("\r\n") for line in stream_lines(self._path))
+        lines = (line.rstrip("\r\n") for line in iterate_lines(self._path))
         return normalize("NFC", LINE_BREAK.join(lines))
 
     def files(self) -> Mapping[str, Path]:

@@ -152,11 +152,11 @@ class GermanEnglish(Corpus):
 
 
 def read_lines(path: Path) -> list[str]:
-    """Return the lines of a file that unpacks to at most `MAX_BYTES` bytes (see `stream_lines`)."""
-    return list(stream_lines(path, most=MAX_BYTES))
+    """Return the lines of a file of at most `MAX_BYTES` bytes unpacked (see `iterate_lines`)."""
+    return list(iterate_lines(path, most=MAX_BYTES))
 
 
-def stream_lines(path: Path, *, most: int | None = None) -> Iterator[str]:
+def iterate_lines(path: Path, *, most: int | None = None) -> Iterator[str]:
     """Yield the lines of a UTF-8 text file of at most `most` bytes, plain or `.gz`.
 
     Raises UserError if that fails, naming the file and any line that is not UTF-8.

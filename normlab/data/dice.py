@@ -8,7 +8,7 @@ import numpy as np
 Purpose = Literal["pairs", "masks", "pictures"]
 
 
-def stream(purpose: Purpose, *, seed: int, epoch: int) -> np.random.Generator:
+def generator_of(purpose: Purpose, *, seed: int, epoch: int) -> np.random.Generator:
     """Return a random generator for a purpose and epoch, separate from batch order and model."""
     # A seed sequence ignores trailing zeros, so the purpose's number must not be zero.
     return np.random.Generator(np.random.PCG64([seed, epoch, zlib.crc32(purpose.encode())]))
@@ -21,7 +21,7 @@ def dice(
 
     An example's numbers depend on its index, but not on its batch or that batch's width.
     """
-    key = stream(purpose, seed=seed, epoch=epoch).integers(0, 2**63, 2)
+    key = generator_of(purpose, seed=seed, epoch=epoch).integers(0, 2**63, 2)
     philox = np.random.Philox(key=key)
     generator, place = np.random.Generator(philox), philox.state
     rows = np.empty((len(examples), width, count))

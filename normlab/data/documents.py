@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from normlab.data.cache import file_checksum
-from normlab.data.corpus import REQUIRED, Source, load_tables, stream_lines
+from normlab.data.corpus import REQUIRED, Source, iterate_lines, load_tables
 from normlab.data.languages import language_of
 from normlab.errors import UserError
 
@@ -126,7 +126,7 @@ class FolderDocuments(CutDocuments):
 
     def _read(self, path: Path) -> Iterator[Document]:
         """Yield the documents of a file, or the whole file as one."""
-        parts = blocks(stream_lines(path))
+        parts = blocks(iterate_lines(path))
         if self.boundary == "file":
             joined = ([" ".join(part)] if self.form == "paragraphs" else part for part in parts)
             parts = iter([[line for part in joined for line in part]])

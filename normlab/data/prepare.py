@@ -16,7 +16,7 @@ import numpy as np
 import tokenizers
 
 from normlab.data.cache import cache_key, cached_folder, file_checksum
-from normlab.data.corpus import REQUIRED, Corpus, Form, ParallelText, Source, stream_lines
+from normlab.data.corpus import REQUIRED, Corpus, Form, ParallelText, Source, iterate_lines
 from normlab.data.documents import DocumentCorpus, blocks
 from normlab.data.encoded import EncodedDocuments, EncodedPairs, EncodedText, ends
 from normlab.data.languages import Language, language_of
@@ -262,7 +262,7 @@ def prepare_documents(
     def build(folder: Path) -> dict[str, Any]:
         repeated = _write_text(corpus, folder)
         every = math.ceil((folder / "train.txt").stat().st_size / SAMPLE_CHARACTERS)
-        sample = islice(blocks(stream_lines(folder / "train.txt")), 0, None, every)
+        sample = islice(blocks(iterate_lines(folder / "train.txt")), 0, None, every)
         sentences = [sentence for document in sample for sentence in document]
         tokenizer = DocumentTokenizer.train(sentences, vocab_size=vocab_size, **how)
         tokenizer.save(folder / _TOKENIZER)
@@ -307,7 +307,7 @@ def _encode_split(folder: Path, split: str, tokenizer: DocumentTokenizer) -> dic
     sentences are left out. `lengths` counts tokens per sentence.
     """
     path = folder / f"{split}.txt"
-    documents = blocks(stream_lines(path))
+    documents = blocks(iterate_lines(path))
     while part := list(islice(documents, _DOCUMENTS)):
         sentences = [sentence for document in part for sentence in document]
         encoded = tokenizer.encode(sentences)

@@ -19,7 +19,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from normlab.data.dice import stream
+from normlab.data.dice import generator_of
 from normlab.data.encoded import EncodedDocuments, copy_runs, ends, ranges, runs, width_of
 from normlab.data.vocabulary import DocumentTokenizer
 from normlab.errors import UserError
@@ -116,7 +116,7 @@ def segment_pairs(
         raise UserError(
             f"max_length={max_length} is too small: special tokens leave room for only {longest}"
         )
-    rng = stream("pairs", seed=seed, epoch=epoch)
+    rng = generator_of("pairs", seed=seed, epoch=epoch)
     short = rng.random(len(lengths)) < short_share
     rooms = np.where(short, rng.integers(LEAST, longest + 1, len(lengths)), longest)
     offsets = ends(lengths)

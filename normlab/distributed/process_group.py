@@ -36,8 +36,8 @@ class Shard(NamedTuple):
 def initialize(*, timeout_minutes: float = 30.0) -> Shard:
     """Join the process group that `torchrun` describes in the environment, if there is one.
 
-    Uses NCCL if CUDA is available, else gloo. A rank waits `timeout_minutes` for the others, but at
-    the start at most 3 minutes. Raises UserError if not all come.
+    Uses gloo on the CPU and, if CUDA is available, NCCL on GPUs. A rank waits `timeout_minutes` for
+    the others, but at the start at most 3 minutes. Raises UserError if not all come.
     """
     process = launch()
     if process.size > 1 and not dist.is_initialized():
@@ -48,7 +48,7 @@ def initialize(*, timeout_minutes: float = 30.0) -> Shard:
         timeout = timedelta(minutes=timeout_minutes)
         store.set_timeout(timeout)
         dist.init_process_group(
-            "nccl" if cuda else "gloo",
+            "cpu:gloo,cuda:nccl" if cuda else "gloo",
             store=store,
             rank=process.rank,
             world_size=process.size,
@@ -134,11 +134,10 @@ def sum_gradients(params: Iterable[nn.Parameter]) -> None:
 
 
 def sum_scalars(values: list[float]) -> list[float]:
-    """Sum plain numbers across processes, in float64."""
+    """Sum plain numbers across processes, in float64, without waiting for a GPU."""
     if world().size == 1:
         return list(values)
-    device = torch.device("cuda" if dist.get_backend() == "nccl" else "cpu")
-    return sum_over_ranks(torch.tensor(values, dtype=torch.float64, device=device)).tolist()
+    return sum_over_ranks(torch.tensor(values, dtype=torch.float64)).tolist()
 
 
 def gather_objects(obj: T) -> list[T]:

@@ -74,7 +74,7 @@ def shape(norm: BareNorm) -> str:
     for size in ((4, 6), (1, 6), (3, 1)):
         x = norm.values(*size)
         before = x.clone()
-        y = norm.new()(x)  # without a stream, all tokens are real
+        y = norm.new()(x)  # without tokens, all tokens are real
         given, got = (" x ".join(map(str, t.shape)) for t in (x, y))
         must(given == got, f"returns shape {got} for an input of shape {given}")
         must(torch.equal(x, before), "modifies its input, which the residual connection reads")

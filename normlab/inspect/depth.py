@@ -6,7 +6,7 @@ from collections.abc import Collection
 import torch
 
 from normlab.any_model.movement import movement, over
-from normlab.data.batching import BatchStream
+from normlab.data.batching import Batches
 from normlab.inspect.model import Subject, look
 from normlab.inspect.question import Finding, Table, question
 from normlab.norms.running import normalized_by
@@ -28,7 +28,7 @@ def gradients(subject: Subject) -> Finding:
         gradient norm of a layer   ||dL/dw||_2 over all parameters w of the layer
         growth of a stack          the last layer's gradient norm divided by the first layer's
 
-    An embedding shared between streams or with the output counts once, where it first occurs.
+    An embedding shared between stacks or with the output counts once, where it first occurs.
 
     Xiong et al. 2020 ("On Layer Normalization in the Transformer Architecture", theorem 1,
     figure 3) analyze layer norm at initialization: the gradient of the last feed-forward layer's
@@ -81,14 +81,14 @@ def backward(subject: Subject, batch: Batch) -> float:
 def training_batch(subject: Subject) -> Batch:
     """Return the run's first training batch, with a batch size of at most 32."""
     config = subject.config
-    stream = BatchStream(
+    batches = Batches(
         subject.task.lengths("train"),
         batching=config["batching"],
         batch_size=min(config["batch_size"] or MOST_SENTENCES, MOST_SENTENCES),
         max_tokens=None,
         seed=subject.seed,
     )
-    return subject.batch("train", next(stream).tolist())
+    return subject.batch("train", next(batches).tolist())
 
 
 def by_stack(layers: Collection[str]) -> dict[str, list[str]]:

@@ -64,7 +64,7 @@ def probed(answer: Callable[[Places], Answer]) -> Callable[[Subject], Finding]:
 
 
 def held_out(subject: Subject) -> list[int]:
-    """Return held-out examples with enough tokens in each stream, or all if there are too few."""
+    """Return held-out examples with enough tokens on each side, or all if there are too few."""
     needed = max(TOKENS, PER_FEATURE * subject.config["model"].get("dim", 0))
     lengths = subject.task.lengths("valid")
     order = np.random.default_rng(0).permutation(len(lengths))
@@ -106,8 +106,8 @@ def activations(found: Places) -> Answer:
 
     over the real tokens and features of each norm's input x, which is the residual stream in
     pre-norm models. The feature and the position of the maximum count from 0. Sun et al. 2024 call
-    a value massive if |x| > 100 and |x| is about 1000 times the median. A post-norm stream has a
-    fixed scale, so compare ratios. The probe `activations` defines the other columns.
+    a value massive if |x| > 100 and |x| is about 1000 times the median. With post-norm the stream
+    has a fixed scale, so compare ratios. The probe `activations` defines the other columns.
     """
     place, most = max(found.items(), key=lambda each: each[1]["over_median"])
     massive = [

@@ -199,7 +199,7 @@ def side_by_side(
 
 
 class Values(NamedTuple):
-    """The activations of a stream, and a mask of its real positions."""
+    """The activations of a batch, and a mask of its real positions."""
 
     all: Float[Tensor, "B P D"]
     valid: Bool[Tensor, "B P"]

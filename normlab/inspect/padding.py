@@ -87,7 +87,7 @@ def same_lengths(
 ) -> Int[np.ndarray, " m"]:
     """Return the indices of at most 32 examples with the most common combination of lengths.
 
-    `lengths` has the length of each example in each stream. Combinations with a length above
+    `lengths` has the length of each example on each side. Combinations with a length above
     `longest` are skipped, unless there is no other.
     """
     kinds, kind, counts = np.unique(lengths, axis=0, return_inverse=True, return_counts=True)

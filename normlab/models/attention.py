@@ -122,7 +122,7 @@ def _at(site: nn.Module | None, x: Tensor, tokens: Tokens) -> Tensor:
 class Attention(nn.Module):
     """Base class of self- and cross-attention: heads, core, output projection and inner norms.
 
-    `sites` maps names to norms, called with a tensor and its stream: `q`, `k` and `v` on the heads,
+    `sites` maps names to norms, called with a tensor and its tokens: `q`, `k` and `v` on the heads,
     `B H P K` (keys and values of a memory with the memory's tokens), `mix` on the concatenated
     heads, `B P D`, before the output projection, and `out` after it.
     """
@@ -216,7 +216,7 @@ class SelfAttention(Attention):
 
 
 class CrossAttention(Attention):
-    """Cross-attention from the target stream to the encoder's output, the memory."""
+    """Cross-attention from the target to the encoder's output, the memory."""
 
     def __init__(self, dim: int, *, linear: MakeLinear, **parts: Any):
         super().__init__(dim, linear=linear, **parts)
@@ -226,7 +226,7 @@ class CrossAttention(Attention):
     def project_memory(
         self, memory: Float[Tensor, "B S D"], source: Tokens
     ) -> tuple[Float[Tensor, "B H S K"], Float[Tensor, "B H S K"], Tokens]:
-        """Return the memory's keys, values and stream; decoding computes them once per sentence."""
+        """Return the memory's keys, values and tokens; decoding computes them once per sentence."""
         key, value = map(self.split, self.kv_proj(memory).chunk(2, dim=-1))
         return _at(self.k_norm, key, source), _at(self.v_norm, value, source), source
 

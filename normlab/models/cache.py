@@ -152,7 +152,7 @@ class PrefixDecoding:
 
     It is slower, but correct for norms whose statistics depend on other positions or hypotheses:
     each step sees exactly the prefix decoded so far. `run` maps prefixes `[N, L]`, `memory` and its
-    stream to the model's output; a language model ignores the last two.
+    tokens to the model's output; a language model ignores the last two.
     """
 
     def __init__(

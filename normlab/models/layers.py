@@ -171,11 +171,11 @@ def position_table(
     return Sinusoids(count, dim) if kind == "sinusoidal" else None
 
 
-class StreamEmbedding(nn.Module):
+class InputEmbedding(nn.Module):
     """The input embedding: scale * E[token] + position (0 at padding), then norm and dropout.
 
     The scale is sqrt(D) in Vaswani et al. 2017 and 1 in BERT. The token embedding is passed in so
-    that several streams can share it. `positions` is None if no positions are added.
+    that several stacks can share it. `positions` is None if no positions are added.
     """
 
     def __init__(
@@ -199,7 +199,7 @@ class StreamEmbedding(nn.Module):
     def forward(
         self, ids: Int[Tensor, "B P"], tokens: Tokens, added: Float[Tensor, "B P D"] | None = None
     ) -> Float[Tensor, "B P D"]:
-        """Embed the tokens; the first column is at position `stream.start`.
+        """Embed the tokens; the first column is at position `tokens.start`.
 
         `added` holds extra vectors to add to each token, such as segment embeddings. Raises
         UserError for more positions than `max_positions`.

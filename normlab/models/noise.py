@@ -8,7 +8,7 @@ import torch
 from torch import nn
 
 from normlab.models.base import stacks
-from normlab.models.layers import Embedding, StreamEmbedding
+from normlab.models.layers import Embedding, InputEmbedding
 
 _SEED = 0x4015E
 
@@ -38,7 +38,7 @@ def noisy(model: nn.Module, deviation: float) -> Iterator[None]:
     if tables:
         weight = tables[0].table.detach()
         real = torch.arange(len(weight), device=weight.device) != tables[0].padding_idx
-        scale = next((m.scale for m in modules if isinstance(m, StreamEmbedding)), 1.0)
+        scale = next((m.scale for m in modules if isinstance(m, InputEmbedding)), 1.0)
         entry, size = next(iter(stacks(model).values())).entry, deviation * scale
         size *= float(weight[real].float().std())
 

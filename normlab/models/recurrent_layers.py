@@ -45,7 +45,7 @@ class Step:
 
 
 def steps(x: Float[Tensor, "B P F"], tokens: Tokens) -> list[Step]:
-    """Return one `Step` per position of a stream."""
+    """Return one `Step` per position of a batch."""
     if tokens.valid is None:
         return [Step(Tokens(start=tokens.start + t), None) for t in range(x.shape[1])]
     all_real = tokens.known(x) == tokens.valid.numel()

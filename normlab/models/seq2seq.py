@@ -144,7 +144,7 @@ class TransformerStack(Stack):
         *,
         added: Float[Tensor, "B P D"] | None = None,
     ) -> Float[Tensor, "B P D"]:
-        """Return the output; `memory` and `source` are the encoder's output and its stream.
+        """Return the output; `memory` and `source` are the encoder's output and its tokens.
 
         `added` holds extra vectors that are added to the embedding.
         """

@@ -13,10 +13,10 @@ from normlab.models.base import StackArchitecture
 from normlab.models.layers import (
     Embedding,
     FeedForward,
+    InputEmbedding,
     Linear,
     OutputLayer,
     Sinusoids,
-    StreamEmbedding,
     position_table,
 )
 from normlab.norms.base import Norm
@@ -107,10 +107,10 @@ class StackBuilder:
         dim = self.sizes.dim
         return self.norms.named(f"{stack}.embedding", dim) or NoNorm(dim)
 
-    def embedding(self, stack: StackName, tokens: Embedding, *, scaled: bool) -> StreamEmbedding:
+    def embedding(self, stack: StackName, tokens: Embedding, *, scaled: bool) -> InputEmbedding:
         """Build a stack's input embedding; `scaled` multiplies token embeddings by sqrt(dim)."""
         sizes = self.sizes
-        return StreamEmbedding(
+        return InputEmbedding(
             tokens,
             scale=math.sqrt(sizes.dim) if scaled or sizes.fixnorm else 1.0,
             positions=self.positions(sizes.max_positions),

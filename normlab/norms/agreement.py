@@ -32,6 +32,7 @@ METHODS = (
 _LAST = 1_000_000  # steps: what differs early or late in a run is found at its first or last step
 _TOLERANCE = 1e-9  # of the largest value, in float64
 _AGREEMENTS: dict[tuple[Any, ...], bool] = {}
+_NAMED: set[tuple[Any, ...]] = set()  # kernels that a line has named
 
 
 def agrees(norm: "Norm") -> bool:
@@ -55,7 +56,9 @@ def agrees(norm: "Norm") -> bool:
     with ThreadPoolExecutor(1) as thread:
         values = {name: getattr(norm, name) for name in _settings(kind)}
         _AGREEMENTS[key] = thread.submit(_same, kind, values).result()
-    if not _AGREEMENTS[key] and is_main():
+    disagree = key[:2]  # with any settings
+    if not _AGREEMENTS[key] and disagree not in _NAMED and is_main():
+        _NAMED.add(disagree)
         said = f"the kernel of {kind.__name__} disagrees with its formula: the formula runs"
         print(said, file=sys.stderr)
     return _AGREEMENTS[key]

@@ -45,6 +45,12 @@ class Tokens:
         valid, rows = (each.to(device, non_blocking=True) for each in (self.valid, self.rows))
         return Tokens(valid, self.start, rows)
 
+    def pinned(self) -> "Tokens":
+        """Return the tokens in memory that a GPU can copy without waiting."""
+        if self.valid is None:
+            return self
+        return Tokens(self.valid.pin_memory(), self.start, self.rows.pin_memory())
+
     def real(self, x: Shaped[Tensor, "B P *_"]) -> Bool[Tensor, "B P"]:
         """Return the mask of real tokens of `x`."""
         if self.valid is None:

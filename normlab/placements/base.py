@@ -151,7 +151,7 @@ class Residual(nn.Module, ABC):
     def forward(
         self, x: Float[Tensor, "B P D"], tokens: Tokens, branch: Branch
     ) -> Float[Tensor, "B P D"]:
-        """Return the stream after the sub-layer `branch`; `stream` marks which tokens are real."""
+        """Return the stream after the sub-layer `branch`; `tokens` says which are real."""
 
 
 class NormResidual(Residual):

@@ -19,7 +19,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from normlab.data.batching import Batching, BatchStream, eval_batches
+from normlab.data.batching import Batches, Batching, eval_batches
 from normlab.distributed.process_group import Shard, gather_objects
 from normlab.errors import UserError
 from normlab.models.base import Spec
@@ -48,14 +48,20 @@ class Batch:
     padding: int = 0
 
     def to(self, device: torch.device) -> Any:
-        """Return the batch on a device."""
-        moved: dict[str, Any] = {}
-        for name, value in vars(self).items():
-            if isinstance(value, Tokens):
-                moved[name] = value.to(device)
-            elif torch.is_tensor(value):
-                moved[name] = value.to(device, non_blocking=True)
-        return replace(self, **moved)
+        """Return the batch on a device; from pinned memory, no copy waits for the device."""
+        return self._with(
+            lambda x: x.to(device) if isinstance(x, Tokens) else x.to(device, non_blocking=True)
+        )
+
+    def pinned(self) -> Any:
+        """Return the batch in memory that a GPU can copy without waiting."""
+        return self._with(lambda x: x.pinned() if isinstance(x, Tokens) else x.pin_memory())
+
+    def _with(self, change: Callable[[Any], Any]) -> Any:
+        """Return the batch with its tensors and tokens changed."""
+        values = vars(self).items()
+        changed = {n: change(x) for n, x in values if isinstance(x, Tensor | Tokens)}
+        return replace(self, **changed)
 
 
 class Draw(NamedTuple):
@@ -131,7 +137,7 @@ class Task(ABC):
 
     @abstractmethod
     def lengths(self, split: str, draw: Draw | None = None) -> np.ndarray:
-        """Return the length in tokens of each example in a split, per stream: int64 [n, k].
+        """Return the length in tokens of each example in a split, per side: int64 [n, k].
 
         With a `draw` these are the examples of a training epoch, otherwise the scored examples.
         """
@@ -173,16 +179,16 @@ class Task(ABC):
         """
         return None
 
-    def train_batches(self, shard: Shard, seed: int) -> BatchStream:
+    def train_batches(self, shard: Shard, seed: int) -> Batches:
         """Return one rank's training batches, in an order that depends only on `seed`."""
-        return BatchStream(**self.plan(shard, seed, lambda epoch: Draw(seed, epoch)))
+        return Batches(**self.plan(shard, seed, lambda epoch: Draw(seed, epoch)))
 
     def calibration_batches(self, shard: Shard, seed: int) -> Iterator[Batch]:
         """Return training batches with the final sequence length, for recalibration."""
         return self.train_batches(shard, seed)
 
     def plan(self, shard: Shard, seed: int, draw: Callable[[int], Draw]) -> dict[str, Any]:
-        """Return the arguments of a `BatchStream` whose epochs are drawn by `draw(epoch)`."""
+        """Return the arguments of a `Batches` whose epochs are drawn by `draw(epoch)`."""
         return {
             "lengths": lambda epoch: self.lengths("train", draw(epoch)),
             "collate": lambda indices, epoch: self.collate("train", indices, draw(epoch)),
@@ -196,7 +202,7 @@ class Task(ABC):
     def planned(self, shard: Shard, seed: int) -> list[np.ndarray]:
         """Return the example lengths, int64 [n, k], of each micro-batch in a rank's first epoch."""
         lengths = self.lengths("train", Draw(seed, 0))
-        return [lengths[indices] for indices in self.train_batches(shard, seed).batches]
+        return [lengths[indices] for indices in self.train_batches(shard, seed).indices]
 
     def padding_share(self) -> float:
         """Return the share of positions that are padding in an epoch's training batches."""
@@ -207,7 +213,7 @@ class Task(ABC):
     def batch(self, split: str, indices: Sequence[int], *, padding: float = 0.0) -> Any:
         """Return a batch of scored examples; at least the share `padding` of it is padding.
 
-        `padding` is at least 0 and below 1, and applies to each stream (such as source and target).
+        `padding` is at least 0 and below 1, and applies to each side (such as source and target).
         """
         return self.collate(split, np.asarray(indices, np.int64), padding=padding)
 

@@ -12,7 +12,7 @@ import torch
 from jaxtyping import Int
 from torch import Tensor
 
-from normlab.data.batching import BatchStream
+from normlab.data.batching import Batches
 from normlab.data.documents import DocumentCorpus
 from normlab.data.prepare import PreparedDocuments, prepare_documents
 from normlab.data.text_windows import Windows, text_windows
@@ -61,7 +61,7 @@ class LengthChange:
 SCORED = Draw(0, 0)  # the scored examples, the same in every run
 
 
-class DocumentStream(BatchStream):
+class DocumentBatches(Batches):
     """Training batches of documents; their `max_length` may change once during training.
 
     The epoch number keeps counting when the length changes, so that masks do not repeat.
@@ -174,12 +174,12 @@ class DocumentTask(Task):
     def lengths(self, split: str, draw: Draw | None = None) -> np.ndarray:
         return self.drawn(split, draw).lengths[:, None]
 
-    def train_batches(self, shard: Shard, seed: int) -> DocumentStream:
-        return DocumentStream(self, shard, seed)
+    def train_batches(self, shard: Shard, seed: int) -> DocumentBatches:
+        return DocumentBatches(self, shard, seed)
 
-    def calibration_batches(self, shard: Shard, seed: int) -> BatchStream:
+    def calibration_batches(self, shard: Shard, seed: int) -> Batches:
         final = self.length_change.max_length
-        return BatchStream(**self.plan(shard, seed, lambda epoch: Draw(seed, epoch, final)))
+        return Batches(**self.plan(shard, seed, lambda epoch: Draw(seed, epoch, final)))
 
     def floors(self) -> dict[str, float]:
         return {name: score.value for name, score in self.scores(self.blind_sums("test")).items()}

@@ -157,8 +157,8 @@ def calibrate_model(
 ) -> None:
     """Initialize the placement from one training batch before step 1, if it needs that (Admin).
 
-    The batch comes from a separate stream, so the run's own stream still starts at its first
-    batch. All processes must call this before the model is compiled, and never in a resumed run.
+    The batch comes from an iterator of its own, so training still starts at its first batch. All
+    processes must call this before the model is compiled, and never in a resumed run.
     """
     if needs_profile(model):
         seed = config["seed"]

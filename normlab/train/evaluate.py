@@ -34,7 +34,7 @@ from normlab.tasks.conditions import Condition, conditions, under
 from normlab.train.checkpoint import Checkpoints, load_checkpoint, reading, weights_of
 from normlab.train.runtime import Runtime
 
-# A separate seed: recalibration must not draw from the stream of training batches.
+# A separate seed: recalibration must not use the order of training batches.
 _RECALIBRATION_SEED = 0x5EED
 LAST, AVERAGE, BEST = "last", "average", "best"
 LOSS = "loss"

@@ -9,6 +9,7 @@ updates running statistics.
 
 import time
 from collections.abc import Mapping
+from contextlib import closing
 from copy import deepcopy
 from dataclasses import asdict, replace
 from functools import partial
@@ -23,6 +24,7 @@ from normlab.probes.base import ProbeGroup, StepView
 from normlab.progress import TRAINING, Stage, say
 from normlab.records.record import Outcome, Score
 from normlab.tasks.base import Batch, Task
+from normlab.train.ahead import BatchesAhead
 from normlab.train.checkpoint import (
     Checkpoints,
     check_kept,
@@ -81,7 +83,11 @@ class Trainer:
             steps = min(self.budget.steps or DEBUG_STEPS, DEBUG_STEPS)
             self.budget, self.log_every = replace(self.budget, steps=steps), 1
         self.best_by = best_by(self.validate, task.headline)
-        self.stream = task.train_batches(runtime.world, config["seed"])
+        self.batches = BatchesAhead(
+            task.train_batches(runtime.world, config["seed"]),
+            ahead=config["accumulate"] if runtime.device.type == "cuda" else 0,
+            device=runtime.device,
+        )
         self.parameters = [p for p in model.parameters() if p.requires_grad]
         self.progress, self.validations = Progress(), Validations()
         self.divergence = Divergence(config["divergence_factor"], runtime.device)
@@ -93,7 +99,7 @@ class Trainer:
     def fit(self) -> Outcome:
         """Train until the budget is spent, the score stalls, or the run diverges or is stopped."""
         self.start()
-        with Interrupts() as interrupts:
+        with Interrupts() as interrupts, closing(self.batches):
             while (end := self._end()) is None:
                 try:
                     interrupted = self.step(stop_requested=interrupts.received is not None)
@@ -140,7 +146,7 @@ class Trainer:
         """What the run has used of its budget."""
         at = self.progress
         return {
-            **{"steps": at.step, "epochs": self.stream.epochs},
+            **{"steps": at.step, "epochs": self.batches.epochs},
             **{"tokens": at.tokens, "seconds": at.seconds},
         }
 
@@ -158,9 +164,9 @@ class Trainer:
         at_once = self._again or self.log_every == 1
         if not at_once and self._after_row is None:
             self._after_row = self._copy()
-        epoch = int(self.stream.epochs)
-        batches = [next(self.stream) for _ in range(self.config["accumulate"])]
-        self._epoch_ended = int(self.stream.epochs) > epoch
+        epoch = int(self.batches.epochs)
+        batches = [next(self.batches) for _ in range(self.config["accumulate"])]
+        self._epoch_ended = int(self.batches.epochs) > epoch
         counts, sums = self._sum_over_ranks(batches, stop_requested)
         rng_state = random_state(self.runtime.device) if at_once else {}
         totals, grad_norm = self._backward(step, batches, counts)
@@ -363,7 +369,7 @@ class Trainer:
         return {
             "model": self.model.state_dict(),
             "optimizer": self.optimizer.state_dict(),
-            "stream": self.stream.state_dict(),
+            "batches": self.batches.state_dict(),
             "probes": self.probes.state_dict(),
             "progress": asdict(self.progress),
         }
@@ -371,7 +377,7 @@ class Trainer:
     def _restore(self, state: Mapping[str, Any]) -> None:
         self.model.load_state_dict(state["model"])
         self.optimizer.load_state_dict(state["optimizer"])
-        self.stream.load_state_dict(state["stream"])
+        self.batches.load_state_dict(state["batches"])
         self.probes.load_state_dict(state["probes"])
         self.progress = Progress(**state["progress"])
 

@@ -58,12 +58,12 @@ def ended(lines):
 def test_batches_are_those_normlab_draws_and_cover_each_epoch(work):
     task = bench_task(files.config_of("b", "fp32"), pairs=600)
     assert isinstance(task, Translation)
-    stream = task.train_batches(Shard(0, 1), 1)
+    training = task.train_batches(Shard(0, 1), 1)
     batches = work.batches()
     pairs = sorted(zip(work.lines("train.src"), work.lines("train.tgt"), strict=True))
     first = []
     for source, target in batches:
-        drawn = next(stream)
+        drawn = next(training)
         assert len(source) == len(target) == len(drawn.source)
         counted = token_counts((ended(source), ended(target)))
         assert counted["target_tokens"] == drawn.tokens
@@ -71,7 +71,7 @@ def test_batches_are_those_normlab_draws_and_cover_each_epoch(work):
         if len(first) < len(pairs):
             first += zip(source, target, strict=True)
     assert sorted(first) == pairs
-    assert stream.epochs == 3
+    assert training.epochs == 3
 
 
 def test_a_race_goes_on_without_those_that_fail(tmp_path, monkeypatch, capsys):

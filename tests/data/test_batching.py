@@ -5,7 +5,7 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from normlab.data.batching import ALONE, BatchStream, eval_batches, plan_batches
+from normlab.data.batching import ALONE, Batches, eval_batches, plan_batches
 from normlab.distributed.process_group import Shard
 
 LENGTHS = np.random.default_rng(5).integers(1, 40, size=(101, 2))
@@ -17,8 +17,8 @@ def plan(mode, size, seed=0, lengths=LENGTHS):
     return plan_batches(lengths, batching=mode, rng=np.random.default_rng(seed), **size)
 
 
-def stream(mode="bucket", size=SIZES[0], seed=3, shard=ALONE):
-    return BatchStream(LENGTHS, batching=mode, seed=seed, shard=shard, **size)
+def endless(mode="bucket", size=SIZES[0], seed=3, shard=ALONE):
+    return Batches(LENGTHS, batching=mode, seed=seed, shard=shard, **size)
 
 
 def take(source, count):
@@ -46,20 +46,20 @@ def test_buckets_are_contiguous_in_target_length():
 
 
 def test_order_depends_on_seed_and_epoch_alone():
-    per_epoch = len(stream().batches)
-    first = take(stream(), 2 * per_epoch)
-    assert first == take(stream(), 2 * per_epoch)
+    per_epoch = len(endless().indices)
+    first = take(endless(), 2 * per_epoch)
+    assert first == take(endless(), 2 * per_epoch)
     assert first[:per_epoch] != first[per_epoch:]
-    assert first[:per_epoch] != take(stream(seed=4), per_epoch)
+    assert first[:per_epoch] != take(endless(seed=4), per_epoch)
 
 
 @pytest.mark.parametrize(("mode", "size"), zip(MODES, SIZES, strict=True))
 @pytest.mark.parametrize("drawn", [7, 61])
 def test_resumes_exactly(mode, size, drawn):
-    whole = stream(mode, size)
+    whole = endless(mode, size)
     take(whole, drawn)
     state = whole.state_dict()
-    resumed = stream(mode, size)
+    resumed = endless(mode, size)
     resumed.load_state_dict(state)
     assert resumed.epochs == whole.epochs
     assert take(resumed, 40) == take(whole, 40)
@@ -67,15 +67,15 @@ def test_resumes_exactly(mode, size, drawn):
 
 def test_resuming_beyond_the_epoch_is_refused():
     with pytest.raises(ValueError, match="cannot resume at batch 1000"):
-        stream().load_state_dict({"epoch": 0, "index": 1000})
+        endless().load_state_dict({"epoch": 0, "index": 1000})
 
 
 @pytest.mark.parametrize("mode", MODES)
 def test_ranks_share_an_epoch(mode):
-    alone = stream(mode)
-    ranks = [stream(mode, shard=Shard(r, 3)) for r in range(3)]
-    rounds = len(alone.batches) // 3
-    assert {len(r.batches) for r in ranks} == {rounds}
+    alone = endless(mode)
+    ranks = [endless(mode, shard=Shard(r, 3)) for r in range(3)]
+    rounds = len(alone.indices) // 3
+    assert {len(r.indices) for r in ranks} == {rounds}
     drawn = [take(r, rounds) for r in ranks]
     interleaved = [batch for group in zip(*drawn, strict=True) for batch in group]
     assert interleaved == take(alone, 3 * rounds)

@@ -226,3 +226,13 @@ def test_ranks_that_see_different_files_are_all_told(several):
     first, second = several[4]
     assert first == second
     assert first.startswith("the record: 0 on rank 0, and 1 on rank 1: all ranks need")
+
+
+def test_plain_numbers_are_summed_on_the_cpu_also_where_gradients_travel_by_nccl(monkeypatch):
+    devices = []
+    monkeypatch.setattr(process_group, "world", lambda: process_group.Shard(0, 2))
+    monkeypatch.setattr(process_group.dist, "get_backend", lambda: "nccl")
+    monkeypatch.setattr(
+        process_group, "sum_over_ranks", lambda x: devices.append(x.device.type) or 2 * x
+    )
+    assert process_group.sum_scalars([1.0, 3.0]) == [2.0, 6.0] and devices == ["cpu"]

@@ -128,7 +128,7 @@ def unsettle(model, seed):
 
 
 def sentences(lengths, *, seed=0, vocab=VOCAB, first=None, width=None):
-    """Return random ids [B, P] padded at the end, and their stream."""
+    """Return random ids [B, P] padded at the end, and their tokens."""
     generator = torch.Generator().manual_seed(seed)
     width = max(lengths) if width is None else width
     ids = torch.full((len(lengths), width), PAD)

@@ -27,7 +27,7 @@ from tests.models.small import (
     seq2seq,
 )
 
-IDS, STREAM = sentences([6, 4, 5], seed=1)
+IDS, TOKENS = sentences([6, 4, 5], seed=1)
 
 
 def at(stack, layers, other=0, *, layer=0, sublayer="self"):
@@ -35,7 +35,7 @@ def at(stack, layers, other=0, *, layer=0, sublayer="self"):
 
 
 def outputs(model):
-    return model(IDS, STREAM)[STREAM.valid]
+    return model(IDS, TOKENS)[TOKENS.valid]
 
 
 def same_weights(model, other):
@@ -108,13 +108,13 @@ def test_the_last_of_four_layers_is_the_equation(place):
 def test_residual_keeps_a_post_norm_stream_beside_the_sum_of_all_branches():
     stack = lm("ln", "resi_dual", layers=1).decoder
     (layer,) = stack.layers
-    x0 = stack.embedding(IDS, STREAM)
-    branch = layer.self_attention(x0, STREAM)
-    x1 = layer.self_residual.norm(x0 + branch, STREAM)
-    second = layer.feed_forward(x1, STREAM)
-    x2 = layer.ffn_residual.norm(x1 + second, STREAM)
-    expected = x2 + stack.final_norm.norm(x0 + branch + second, STREAM)
-    assert_close(stack(IDS, STREAM), expected)
+    x0 = stack.embedding(IDS, TOKENS)
+    branch = layer.self_attention(x0, TOKENS)
+    x1 = layer.self_residual.norm(x0 + branch, TOKENS)
+    second = layer.feed_forward(x1, TOKENS)
+    x2 = layer.ffn_residual.norm(x1 + second, TOKENS)
+    expected = x2 + stack.final_norm.norm(x0 + branch + second, TOKENS)
+    assert_close(stack(IDS, TOKENS), expected)
 
 
 def test_gpas_begins_as_pre_norm_to_the_bit_with_one_gate_a_layer():
@@ -132,16 +132,16 @@ def test_gpas_scales_the_stream_and_passes_its_gradient_as_it_is():
 
     def y(x, gate=residual.gate):
         residual._parameters["gate"] = gate
-        return residual(x, STREAM, lambda h: layer.self_attention(h, STREAM))
+        return residual(x, TOKENS, lambda h: layer.self_attention(h, TOKENS))
 
-    gate, real = torch.tensor(0.7, dtype=torch.double), STREAM.valid[..., None]
+    gate, real = torch.tensor(0.7, dtype=torch.double), TOKENS.valid[..., None]
     inputs = [x.requires_grad_(), gate.requires_grad_()]
     h = y(x, torch.zeros(()))  # pre-norm
     (expected,) = torch.autograd.grad((h * pull * real).sum(), x)
     dx, dgate = torch.autograd.grad((y(x, gate) * pull * real).sum(), inputs)
     assert_close(dx, expected)
     s = torch.sigmoid(gate)
-    assert_close(dgate, -s * (1 + gate * (1 - s)) * (h * pull)[STREAM.valid].sum())
+    assert_close(dgate, -s * (1 + gate * (1 - s)) * (h * pull)[TOKENS.valid].sum())
     fixed = x.detach()
     assert gradcheck(lambda gate: y(fixed, gate) * real, gate, fast_mode=True)
     assert not gradcheck(lambda x: y(x, gate) * real, x, fast_mode=True, raise_exception=False)
@@ -157,10 +157,10 @@ def test_keel_scales_by_the_residuals_of_a_stack_and_begins_with_one_of_pre_norm
 
 def test_without_branches_siamese_keeps_the_embedding_in_a_stream_and_normalizes_the_other():
     stack = seq2seq("ln", "siamese").decoder
-    x = y = stack.embedding(IDS, STREAM)
-    streams = stack.opening(x, STREAM)
+    x = y = stack.embedding(IDS, TOKENS)
+    streams = stack.opening(x, TOKENS)
     for residual in (module for module in stack.modules() if isinstance(module, Residual)):
-        streams, x = residual(streams, STREAM, torch.zeros_like), residual.x_norm(x, STREAM)
+        streams, x = residual(streams, TOKENS, torch.zeros_like), residual.x_norm(x, TOKENS)
     assert torch.equal(streams, torch.cat([x, y], -1))
 
 
@@ -212,7 +212,7 @@ def test_first_weights_are_scaled_by_depth_where_that_is_published(place, role, 
 
 def test_rezero_begins_as_the_identity_with_one_gain_a_layer():
     model = lm("none", "rezero", fresh=True)
-    assert_close(outputs(model), model.decoder.embedding(IDS, STREAM)[STREAM.valid])
+    assert_close(outputs(model), model.decoder.embedding(IDS, TOKENS)[TOKENS.valid])
     assert [name for name, _ in model.named_parameters() if name.endswith("gain")] == [
         f"decoder.layers.{layer}.self_residual.gain" for layer in range(2)
     ]
@@ -238,7 +238,7 @@ def test_mixln_is_pre_norm_without_a_share_and_post_norm_with_all_of_it():
     same_weights(none, pre)
     assert_close(outputs(none), outputs(pre))
     same_weights(post, all_)
-    assert_close(outputs(all_), all_.decoder.final_norm(post(IDS, STREAM), STREAM)[STREAM.valid])
+    assert_close(outputs(all_), all_.decoder.final_norm(post(IDS, TOKENS), TOKENS)[TOKENS.valid])
     for layers, share in ((2, 1), (12, 3), (24, 6)):
         places = [at("decoder", layers, layer=layer) for layer in range(layers)]
         built = [placement("mixln").residual(norms(), DIM, place) for place in places]
@@ -290,7 +290,7 @@ def test_admin_weighs_the_stream_by_the_variances_of_what_came_before():
             hooks.append(module.register_forward_pre_hook(lambda _, args: inputs.append(args)))
             hooks.append(module.dropout.register_forward_hook(look))
     target, tokens = sentences([5, 3, 6], seed=2)
-    profile(model, lambda: model(IDS, STREAM, target, tokens), seed=3)
+    profile(model, lambda: model(IDS, TOKENS, target, tokens), seed=3)
     found = [[m.omega for m in s.modules() if isinstance(m, AdminResidual)] for s in stacks]
     assert [len(omegas) for omegas in found] == [2 * 2, 2 * 3]
 
@@ -310,7 +310,7 @@ def test_a_calibration_pass_leaves_no_trace_and_is_its_seed_s():
         model = seq2seq("bn", "admin", dropout=0.3).train()
         before = {name: table.clone() for name, table in model.named_buffers()}
         state = torch.get_rng_state()
-        profile(model, lambda: model(IDS, STREAM, IDS, STREAM), seed=seed)
+        profile(model, lambda: model(IDS, TOKENS, IDS, TOKENS), seed=seed)
         assert torch.equal(torch.get_rng_state(), state)
         assert all(module.training for module in model.modules())
         assert all(torch.equal(table, before[name]) for name, table in model.named_buffers())

@@ -86,6 +86,8 @@ def test_an_edited_file_is_what_trains_and_evaluates(option, tmp_path, monkeypat
             "rms": (torch.full_like(x, 2.0),) * 2,
         }
         torch.testing.assert_close(in_both_modes(norm, x), expected[option])
+    norm.eps *= 2  # with other settings they are compared again, but not named again
+    in_both_modes(norm, x)
     said = [line for line in capsys.readouterr().err.splitlines() if "kernel" in line]
     assert said == [f"the kernel of {kind.__name__} disagrees with its formula: the formula runs"]
 

@@ -1,4 +1,4 @@
-"""Masked language modelling: batches, losses, scores, and a stream that resumes."""
+"""Masked language modelling: batches, losses, scores, and batches that resume."""
 
 import math
 from contextlib import nullcontext
@@ -13,6 +13,7 @@ from normlab.distributed.process_group import Shard
 from normlab.tasks.base import Draw
 from normlab.tasks.lm import LengthChange
 from normlab.tasks.mlm import MaskedLanguageModeling
+from normlab.train.ahead import BatchesAhead
 from normlab.train.evaluate import Evaluator, Weights
 from normlab.train.fit import check_start
 from normlab.train.runtime import Runtime
@@ -65,8 +66,8 @@ def plain(batch):
     return [getattr(batch, name).tolist() for name in ("ids", "places", "labels", "is_random_next")]
 
 
-def drawn(stream, count):
-    return [plain(next(stream)) for _ in range(count)]
+def drawn(batches, count):
+    return [plain(next(batches)) for _ in range(count)]
 
 
 @pytest.mark.parametrize(
@@ -169,50 +170,61 @@ def test_without_pairs_there_is_no_pair_loss():
 
 
 @pytest.mark.parametrize("size", [(8, None), (None, 300)])
-def test_the_stream_yields_the_examples_and_masks_of_its_epoch(size):
+def test_training_yields_the_examples_and_masks_of_its_epoch(size):
     task = mlm(batch_size=size[0], max_tokens=size[1])
-    stream = task.train_batches(ALONE, 4)
+    batches = task.train_batches(ALONE, 4)
     for epoch, last in ((0, None), (1, None), (2, 3)):
-        for indices in stream.batches[:last]:
-            batch = next(stream)
+        for indices in batches.indices[:last]:
+            batch = next(batches)
             assert plain(batch) == plain(task.collate("train", indices, Draw(4, epoch)))
             assert size[1] is None or batch.positions <= size[1]
-    assert stream.epochs == 2 + 3 / len(stream.batches)
+    assert batches.epochs == 2 + 3 / len(batches.indices)
 
 
 CHANGED = {"length_change": LengthChange(step=6, max_length=32), "max_length": 20, "accumulate": 2}
 
 
 @pytest.mark.parametrize("changes", [{}, CHANGED], ids=["one_length", "length_change"])
+def test_a_thread_collates_the_same_batches_of_every_epoch_and_length(changes):
+    alone = mlm(**changes).train_batches(ALONE, 1)
+    inner = mlm(**changes).train_batches(ALONE, 1)
+    ahead = BatchesAhead(inner, ahead=3, device=torch.device("cpu"))
+    for _ in range(60):
+        assert plain(next(ahead)) == plain(next(alone))
+        assert (ahead.state_dict(), ahead.epochs) == (alone.state_dict(), alone.epochs)
+    ahead.close()
+
+
+@pytest.mark.parametrize("changes", [{}, CHANGED], ids=["one_length", "length_change"])
 @pytest.mark.parametrize("count", [0, 11, 140])
-def test_a_stream_resumes_from_its_state(changes, count):
+def test_batches_resume_from_its_state(changes, count):
     task = mlm(**changes)
-    stream = task.train_batches(ALONE, 1)
+    batches = task.train_batches(ALONE, 1)
     for _ in range(count):
-        next(stream)
+        next(batches)
     other = task.train_batches(ALONE, 1)
-    other.load_state_dict(stream.state_dict())
-    assert other.epochs == stream.epochs
-    epoch = mlm(max_length=20).train_batches(ALONE, 1).batches
+    other.load_state_dict(batches.state_dict())
+    assert other.epochs == batches.epochs
+    epoch = mlm(max_length=20).train_batches(ALONE, 1).indices
     assert 20 < len(epoch) < 140  # the counts lie within an epoch and beyond it
-    assert drawn(other, 20) == drawn(stream, 20)
+    assert drawn(other, 20) == drawn(batches, 20)
 
 
 @pytest.mark.parametrize(("step", "accumulate"), [(1, 1), (4, 2), (40, 1)])
 def test_the_length_changes_at_its_step(accumulate, step):
     change = LengthChange(step=step, max_length=32)
     task = mlm(max_length=16, length_change=change, accumulate=accumulate, batching="random")
-    stream = task.train_batches(ALONE, 1)
-    before = [next(stream) for _ in range((step - 1) * accumulate)]
-    epochs = stream.epochs
-    after = [next(stream) for _ in range(6)]
+    batches = task.train_batches(ALONE, 1)
+    before = [next(batches) for _ in range((step - 1) * accumulate)]
+    epochs = batches.epochs
+    after = [next(batches) for _ in range(6)]
     assert max([batch.ids.shape[1] for batch in before], default=0) <= 16
     assert all(16 < batch.ids.shape[1] <= 32 for batch in after)
     # The change starts a new epoch: the masks of the current one have been seen.
     epoch = math.ceil(epochs)
     other = mlm(max_length=32, batching="random").train_batches(ALONE, 1)
     other.load_state_dict({"drawn": 0, "epoch": epoch, "index": 0})
-    expected = task.collate("train", other.batches[0], Draw(1, epoch, 32))
+    expected = task.collate("train", other.indices[0], Draw(1, epoch, 32))
     assert plain(after[0]) == plain(expected)
 
 
@@ -270,5 +282,5 @@ def test_extra_padding_changes_no_loss(task):
 
 def test_recalibration_uses_the_final_length():
     task = mlm(max_length=12, length_change=LengthChange(step=3, max_length=32), short_share=0.0)
-    stream = task.calibration_batches(ALONE, 1)
-    assert max(next(stream).ids.shape[1] for _ in range(8)) > 12
+    batches = task.calibration_batches(ALONE, 1)
+    assert max(next(batches).ids.shape[1] for _ in range(8)) > 12

@@ -57,10 +57,10 @@ def write(folder: Path, model: str, *, pairs: int | None = None) -> Work:
     _write(folder / "vocab.txt", [f"w{number}" for number in range(corpus.words)])
     task = bench_task(config, pairs=pairs)
     assert isinstance(task, Translation)
-    stream = task.train_batches(Shard(0, 1), config["seed"])
+    training = task.train_batches(Shard(0, 1), config["seed"])
     batches = []
-    while stream.epochs < _EPOCHS:
-        batches.append(json.dumps(_text(task, next(stream))))
+    while training.epochs < _EPOCHS:
+        batches.append(json.dumps(_text(task, next(training))))
     _write(folder / "batches.jsonl", batches)
     runtime = Runtime.start(device="cpu", precision="fp32", threads=1)
     decoder = start_decoder("", config, runtime, pairs=pairs)
