@@ -132,14 +132,14 @@ def train_and_say(config: "DictConfig") -> "RunRecord":
 def _console_has_shown(config: "DictConfig", began: float) -> bool:
     """Return whether the reader has just seen the scores on standard error, in the same place.
 
-    That is so if the run was trained now, and both streams are one terminal or one file.
+    That is so if the run was trained now, and both outputs are one terminal or one file.
     """
     from normlab.config.compose import to_dict
     from normlab.records.store import RunStore
 
     plain = to_dict(config)
     path = RunStore(plain["runs_dir"]).run_dir(plain) / RECORD_FILE
-    with suppress(OSError, ValueError, AttributeError):  # a stream may have no file
+    with suppress(OSError, ValueError, AttributeError):  # an output may have no file
         one_place = os.path.sameopenfile(sys.stdout.fileno(), sys.stderr.fileno())
         return "console" in plain["observe"]["sink"] and one_place and path.stat().st_mtime >= began
     return False
