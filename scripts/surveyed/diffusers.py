@@ -94,7 +94,7 @@ MODELS = {
     "UNet1DModel": Small(
         {
             **{"block_out_channels": (32, 64), "in_channels": 6, "out_channels": 6},
-            **{"down_block_types": ("DownBlock1DNoSkip", "DownBlock1D"), "extra_in_channels": 16},
+            **{"down_block_types": ("DownBlock1DNoSkip", "DownBlock1D"), "extra_in_channels": 64},
             **{"up_block_types": ("UpBlock1D", "UpBlock1DNoSkip"), "sample_size": 32},
         },
         {"sample": (6, 32), "timestep": TIME},
@@ -313,7 +313,6 @@ MODELS = {
             "micro_conds": (5,),
         },
     ),
-    "MotionAdapter": Small({"block_out_channels": (16, 32), "motion_norm_num_groups": 8}, {}),
 }
 
 
