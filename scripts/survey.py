@@ -86,9 +86,9 @@ def plain_pass(subject: Subject) -> float:
 def cost_of_a_pass(subject: Subject) -> float:
     """Return the CPU seconds of a pass, from as many as the clock needs."""
     seconds = [plain_pass(subject)]
-    while sum(seconds) < 0.1 and len(seconds) < 1000:
+    while sum(seconds[1:]) < 0.1 and len(seconds) < 1000:  # the first one imports
         seconds.append(plain_pass(subject))
-    return statistics.mean(seconds[1:] or seconds) or 1e-5
+    return statistics.mean(seconds[1:]) or 1e-5
 
 
 def shapes(batch: Any) -> Any:

@@ -279,7 +279,7 @@ MODELS = {
         },
         {
             **TEXTS,
-            **MASKED,
+            "encoder_attention_mask": "bool",
             "hidden_states": (4, 16),
             "timestep": TIME,
             "global_hidden_states": (1, 16),
@@ -329,7 +329,13 @@ def value(what: Any) -> Any:
     if what.startswith("ids of"):
         return torch.arange(int(what[6:]))[:, None].expand(-1, 3).float()
     made = {
-        **{"mask": real.long(), "time": torch.tensor([3, 200, 500, 900]), "one": 1, "two": 2},
+        **{
+            "mask": real.long(),
+            "bool": real,
+            "time": torch.tensor([3, 200, 500, 900]),
+            "one": 1,
+            "two": 2,
+        },
         **{"four": 4, "class": torch.arange(4), "shapes": [[(1, 8, 8)]] * 4},
         **{"rotary": (torch.ones(17, 8), torch.zeros(17, 8))},
         **{"tokens": torch.randint(0, 32, (4, 8, 8))},
