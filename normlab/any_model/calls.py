@@ -5,7 +5,7 @@ import random
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass
 from functools import partial
 from types import FunctionType
@@ -75,9 +75,10 @@ class Runner:
             return run(self.model, example, self.forward)
 
     def restore(self) -> None:
-        """Restore the state from which every pass starts."""
+        """Restore the state from which every pass starts; gradients stay on or off."""
         if self.state is not None:
-            self.state.restore()
+            with torch.set_grad_enabled(torch.is_grad_enabled()):
+                self.state.restore()
         if self._seed:
             self._seed += 1
             for seed in (torch.manual_seed, np.random.seed, random.seed):
@@ -99,11 +100,12 @@ class Runner:
         """Run passes of a changed model, from whatever state it is in; then undo the change."""
         state, self.state = self.state, None
         try:
-            with unchanged(self.model):
+            with unchanged(self.model) if state is None else nullcontext():
                 change()
                 yield
         finally:
             self.state = state
+            self.restore()
 
     def record(
         self,

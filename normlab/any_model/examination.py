@@ -238,6 +238,17 @@ class Examination:
         pair = narrow.get(name) or next(iter(narrow.values()))
         return Moved(wide[name], by_name.get(name, 0.0), _argmax(*pair), name)
 
+    def stands_out(self, comparison: Comparison) -> bool:
+        """Return whether the outputs of two passes differ by more than rounding in their dtype.
+
+        This takes no pass in float64. False if the model cannot run one of them.
+        """
+        limit = BLIND if self.torch_dtype == torch.float32 else self.rounding
+        try:
+            return self.narrow_movement(comparison) > limit
+        except UserError:
+            return False
+
     def narrow_movement(self, comparison: Comparison) -> float:
         """Return how far the outputs of two passes are apart in the model's dtype."""
         variant, base, overlap, _ = comparison

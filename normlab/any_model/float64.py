@@ -30,7 +30,7 @@ _dtype_of = torch.Tensor.dtype.__get__  # pyright: ignore[reportAttributeAccessI
 def wide(value: Any) -> Any:
     """Return float tensors and dtypes, and those in lists, in float64; anything else as it is."""
     if isinstance(value, Tensor):
-        return value.to(WIDE[value.dtype]) if value.dtype in WIDE else value
+        return value.to(wider) if (wider := WIDE.get(value.dtype)) else value
     if isinstance(value, list | tuple):
         return type(value)(map(wide, value))
     return WIDE.get(value, value) if isinstance(value, torch.dtype) else value
@@ -56,11 +56,15 @@ class Float64(TorchDispatchMode):
         super().__init__()
         self.narrowed: set[str] = set()
 
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        return False  # torch would wrap each call of `__torch_dispatch__`, which doubles its cost
+
     def __torch_dispatch__(
         self, func: Any, types: Any, args: Sequence[Any] = (), kwargs: Any = None
     ) -> Any:
         kwargs = kwargs or {}
-        if func.is_view and func is not _aten.view.dtype:
+        if _is_view(func):
             return func(*args, **kwargs)
         if func.overloadpacket in _READERS:
             return wide(func(*args, **kwargs))
@@ -75,6 +79,12 @@ class Float64(TorchDispatchMode):
                 raise error from None  # the operation is wrong in any dtype
             self.narrowed.add(func.name())
             return wide(result)
+
+
+@cache
+def _is_view(func: Any) -> bool:
+    """Return whether an operation returns part of a tensor, in its dtype."""
+    return func.is_view and func is not _aten.view.dtype
 
 
 def _cast(cast: Callable[[Any], Any], func: Any, args: Sequence[Any], kwargs: Any) -> Any:

@@ -135,14 +135,18 @@ class _Trial:
         self.size = float(x.square().mean().sqrt()) or 1.0
         self.x = x + 0.1 * self.size * torch.where(x < 0, -1, 1)  # no value is near 0
         self._before: dict[bool, Tensor] = {}
+        self._buffers = [(each, each.clone()) for each in self.module.buffers()]
 
     @torch.no_grad()
     def __call__(self, x: Tensor, *, training: bool = False) -> Tensor:
         """Return the output for the input `x`; the module's own statistics stay as they are."""
         self._holder[self._place] = x
         (torch.cuda if x.is_cuda else torch.default_generator).manual_seed(0)
-        module = copy.deepcopy(self.module) if training else self.module
-        return module.train(training)(*self._args, **self._kwargs)
+        try:
+            return self.module.train(training)(*self._args, **self._kwargs)
+        finally:
+            for buffer, former in self._buffers if training else ():
+                buffer.copy_(former)
 
     def before(self, training: bool = False) -> Tensor:
         """Return the output for the unchanged input."""

@@ -5,9 +5,7 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import Any, cast
 
-import torch
-
-from normlab.any_model.examination import BLIND, LEAK, Comparison, Examination, Moved
+from normlab.any_model.examination import LEAK, Comparison, Examination, Moved
 from normlab.any_model.example import ModelFailed
 from normlab.any_model.finding import Finding, question
 from normlab.any_model.leak import leak
@@ -15,8 +13,11 @@ from normlab.any_model.outputs import Overlap, Side
 from normlab.errors import UserError
 
 FEW = (1, 7, 8)
-BLOCKS = (32, 64, 128)
-"""Kernels treat lengths around multiples of these in their own way."""
+BLOCKS = {32: (1,), 64: (0,), 128: (-1, 0, 1)}
+"""Lengths to try around a multiple of these, which kernels treat in their own way.
+
+A multiple of 128 is one of 32 and 64, too; windows of 32 and 64 may end at the smaller ones.
+"""
 LONG = 1024  # positions, above which fewer lengths are tried
 IMPLEMENTATIONS = ("eager", "sdpa")
 
@@ -27,11 +28,11 @@ def padding(about: Examination) -> Finding:
 
     Let y be the output for a row alone, and y' the output at the same positions when the row is
     padded on the mask's side, with the batch's own padding values and with others: by half its
-    length (at least 8) in float64; by 1, 7 and 8, and to lengths at, before and after multiples of
-    32, 64 and 128 in the model's dtype, and in float64 if that moves it; also on the other side,
-    and with each attention implementation. The first, last and middle row are compared with and
-    without the padding that they have in the batch. If the model accepts only one length, a shorter
-    row is padded to it: y then has the usual values under the padding, and y' has others.
+    length (at least 8) in float64; by 1, 7 and 8, and to lengths around multiples of 32, 64 and 128
+    in the model's dtype, and in float64 if that moves it; also on the other side, and with each
+    attention implementation. The first, last and middle row are compared with and without the
+    padding that they have in the batch. If the model accepts only one length, a shorter row is
+    padded to it: y then has the usual values under the padding, and y' has others.
     """
     example, n = about.example, about.example.pads
     if not example.length:
@@ -71,8 +72,8 @@ def padded(
 
 def to_blocks(length: int) -> list[int]:
     """Return how much padding leads to lengths around the next multiples of 32, 64 and 128."""
-    around = (-1, 0, 1) if length < LONG else (1,)
-    totals = {-(-(length + 2) // block) * block + more for block in BLOCKS for more in around}
+    around = BLOCKS if length < LONG else dict.fromkeys(BLOCKS, (1,))
+    totals = {-(-(length + 2) // n) * n + more for n, each in around.items() for more in each}
     return [total - length for total in sorted(totals)]
 
 
@@ -91,28 +92,25 @@ def _lengths(
 ) -> dict[str, Comparison]:
     """Return the comparisons that move the output, in the model's dtype, more than rounding may."""
     found = {}
-    limit = BLIND if about.torch_dtype == torch.float32 else about.rounding
+    on = f" on the {side}" if side else ""
     for n in dict.fromkeys(amounts):
         pair = padded(about, n, side=side)
-        with suppress(UserError):
-            if about.narrow_movement(pair) > limit:
-                total = about.lead.length + n
-                on = f" on the {side}" if side else ""
-                found[f"padding by {n:,} to {total:,} positions{on}"] = pair
+        if about.stands_out(pair):
+            found[f"padding by {n:,} to {about.lead.length + n:,} positions{on}"] = pair
     return found
 
 
 def _other_side(about: Examination, pairs: dict[str, Comparison]) -> dict[str, Moved]:
     """Return the movements for padding on the other side, if the model allows it there.
 
-    If every amount of padding moves the output, as with learned positions, it does not.
+    If both small amounts of padding move the output, as with learned positions, it does not.
     """
     side: Side = "left" if about.example.side == "right" else "right"
-    blocks = to_blocks(about.lead.length)
-    amounts = (FEW[0], FEW[-1], *blocks[1:3])
-    odd = _lengths(about, amounts, side)
-    if not 0 < len(odd) < len({*amounts}):
+    few, more = (FEW[0], FEW[-1]), to_blocks(about.lead.length)[:1]
+    odd = _lengths(about, few, side)
+    if len(odd) == len(few):
         return {}
+    odd |= _lengths(about, more, side)
     pairs |= odd
     with suppress(UserError):
         return about.all_moved(odd)
@@ -137,7 +135,7 @@ def _implementations(about: Examination) -> dict[str, Moved]:
             for n in (about.example.pads, to_blocks(about.lead.length)[-1]):
                 total = about.lead.length + n
                 pair = padded(other, n)
-                if other.narrow_movement(pair) > BLIND:
+                if other.stands_out(pair):
                     found[f"{name} attention, padding by {n:,} to {total:,}"] = other.moved(pair)
     return found
 

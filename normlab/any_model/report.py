@@ -4,6 +4,7 @@ import json
 import shutil
 import sys
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from importlib.resources import files
 from pathlib import Path
@@ -135,11 +136,11 @@ def inspect(
     check(model)
     if min(max_rows, max_positions) < 1:
         raise UserError(f"max_rows={max_rows}, max_positions={max_positions}: give at least one")
-    with unchanged(model, (given, forward)) as state:
+    with _uncompiled(), unchanged(model, (given, forward)) as state:
         model.eval()
-        start = State([("", model), ("", (given, forward))])  # in eval mode
+        start = State([("", model), ("", (given, forward))], state)  # in eval mode
         runner = Runner(model, forward, start)
-        with start.guard:
+        with nullcontext() if start.shares_guard else start.guard:
             options = {"forward": forward, "mask": mask, "axes": Axes(rows, positions)}
             about = _examination(runner, given, options, max_rows, max_positions)
             about.loss, about.causal = loss, causal
@@ -152,6 +153,12 @@ def inspect(
     if one_way := state.snapshot.one_way:
         title += f"; iterators cannot be wound back: {', '.join(one_way[:3])}"
     return Report(title, findings, about.__dict__.get("norms", []))
+
+
+def _uncompiled() -> AbstractContextManager[object]:
+    """Run functions that the model compiles as they are: compiled ones call no hooks."""
+    compiles = "torch._dynamo" in sys.modules  # which takes seconds to import
+    return torch.compiler.set_stance("force_eager") if compiles else nullcontext()
 
 
 def _examination(

@@ -7,7 +7,7 @@ import warnings
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from functools import partial
+from functools import cache, partial
 from typing import Any
 
 import numpy as np
@@ -41,13 +41,19 @@ _FLAGS = (
 
 
 class State:
-    """The state of a model, its inputs and the process, which it can restore at any time."""
+    """The state of a model, its inputs and the process, which it can restore at any time.
 
-    def __init__(self, roots: Sequence[tuple[str, Any]]) -> None:
+    A state inside an `outer` one has the same guard if no tensor has changed in between: each guard
+    costs a call of Python per operation.
+    """
+
+    def __init__(self, roots: Sequence[tuple[str, Any]], outer: "State | None" = None) -> None:
         self.snapshot = Snapshot(roots)
-        self.guard = Guard(self.snapshot.tensors)
+        tensors = self.snapshot.tensors
+        self.shares_guard = outer is not None and outer.guard.covers(tensors)
+        self.guard = outer.guard if outer and self.shares_guard else Guard(tensors)
         self._process = _process()
-        held = (x for x in self.snapshot.tensors if not isinstance(x, nn.Parameter))
+        held = (x for x in tensors if not (outer or isinstance(x, nn.Parameter)))
         self._copies = [(x, x.detach().clone()) for x in held if in_memory(x)]
         self.refused: list[str] = []
         """What could not be restored at the end, one line each."""
@@ -105,6 +111,7 @@ class Guard(TorchDispatchMode):
 
     def __init__(self, watched: Sequence[Tensor]) -> None:
         super().__init__()
+        self._ids = {*map(id, watched)}
         self._watched: dict[int, list[Tensor]] = defaultdict(list)  # by storage, which some share
         for w in filter(in_memory, watched):
             self._watched[w.untyped_storage().data_ptr()].append(w)
@@ -113,22 +120,33 @@ class Guard(TorchDispatchMode):
         self.restoring = False
         self._pressed: Callable[[], object] | None = None  # runs the former Ctrl-C handler
 
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        return False  # torch would wrap each call of `__torch_dispatch__`, which doubles its cost
+
     def __torch_dispatch__(
         self, func: Any, types: Any, args: Sequence[Any] = (), kwargs: Any = None
     ) -> Any:
         if not self.restoring:
-            self._raise()
-        # batch norm's schema does not say that it updates its running statistics
-        mutable = func._schema.is_mutable or "batch_norm" in func._schema.name
-        if mutable and not self.restoring:
-            for x in filter(in_memory, tensors((args, kwargs))):
-                place = x.untyped_storage().data_ptr()
-                if place in self._watched:
-                    self._written.add(place)
-                    if place not in self._former:
-                        kept = [(w.data, w.detach().clone()) for w in self._watched[place]]
-                        self._former[place] = kept
+            if self._pressed:
+                self._raise()
+            if _writes(func):
+                self._copy(args, kwargs)
         return func(*args, **(kwargs or {}))
+
+    def _copy(self, *args: Any) -> None:
+        """Copy the watched tensors among the arguments of an operation that writes to some."""
+        for x in filter(in_memory, tensors(args)):
+            place = x.untyped_storage().data_ptr()
+            if place in self._watched:
+                self._written.add(place)
+                if place not in self._former:
+                    former = [(w.data, w.detach().clone()) for w in self._watched[place]]
+                    self._former[place] = former
+
+    def covers(self, watched: Sequence[Tensor]) -> bool:
+        """Return whether it watches all these tensors, and none has been written to."""
+        return not self._written and self._ids >= {*map(id, watched)}
 
     def restore(self) -> list[str]:
         """Copy former values into the tensors that were written to since the last call."""
@@ -166,6 +184,15 @@ class Guard(TorchDispatchMode):
         finally:
             signal.signal(signal.SIGINT, former)
             self._raise()
+
+
+@cache
+def _writes(func: Any) -> bool:
+    """Return whether an operation writes to an argument.
+
+    Batch norm's schema does not say that it updates its running statistics.
+    """
+    return func._schema.is_mutable or "batch_norm" in func._schema.name
 
 
 def _process() -> Steps:

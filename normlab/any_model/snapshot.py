@@ -7,6 +7,7 @@ from collections import OrderedDict, deque
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import partial
+from operator import is_
 from typing import Any
 
 import numpy as np
@@ -141,26 +142,36 @@ class Snapshot:
 
 def _container(value: Any, base: Any, former: list[Any]) -> Callable[[], None]:
     """Return a step that refills a container if it holds other objects; past overridden methods."""
-    is_dict: bool = issubclass(base, dict)
-    write: Any = base
-    keys = [id(each[0]) for each in former] if is_dict else []
-    ids = [id(each[1]) for each in former] if is_dict else [id(each) for each in former]
+    if issubclass(base, dict):
+        return _mapping(value, base, former)
+    ids, size, write = {*map(id, former)}, len(former), base.update if base is set else base.extend
 
     def restore() -> None:
-        if is_dict:
-            same = [*map(id, base.values(value))] == ids and [*map(id, base.keys(value))] == keys
-        elif base is set:
-            same = len(value) == len(ids) and {*map(id, value)} == {*ids}
-        else:
-            same = [*map(id, base.__iter__(value))] == ids
-        if same:
+        if base.__len__(value) == size and (
+            {*map(id, value)} == ids if base is set else all(map(is_, base.__iter__(value), former))
+        ):
             return
         base.clear(value)
-        if is_dict:
-            for key, held in former:
-                write.__setitem__(value, key, held)
-        else:
-            (write.update if base is set else write.extend)(value, former)
+        write(value, former)
+
+    return restore
+
+
+def _mapping(value: Any, base: Any, former: list[Any]) -> Callable[[], None]:
+    """Return a step that refills a dict; it is called for each of many dicts in each pass."""
+    size, count = len(former), base.__len__
+    keys, values = [each[0] for each in former], [each[1] for each in former]
+    get_keys, get_values, write = base.keys, base.values, base.__setitem__
+
+    def restore() -> None:
+        if count(value) == size and (
+            not size
+            or (all(map(is_, get_values(value), values)) and all(map(is_, get_keys(value), keys)))
+        ):
+            return
+        base.clear(value)
+        for key, held in former:
+            write(value, key, held)
 
     return restore
 
@@ -174,10 +185,11 @@ def _tensor(x: Tensor) -> Callable[[], None]:
     def restore() -> None:
         if is_plain and (x.data_ptr(), x.shape, x.dtype, x.stride()) != place:
             x.data = data
-        if x.is_leaf and x.requires_grad != needs:
-            x.requires_grad_(needs)
-        if x.is_leaf and x.grad is not grad:
-            x.grad = grad
+        if x.is_leaf:
+            if x.requires_grad != needs:
+                x.requires_grad_(needs)
+            if x.grad is not grad:
+                x.grad = grad
 
     return restore
 
@@ -224,6 +236,9 @@ def _comparable(state: Any) -> Any:
         return state.cpu().numpy().tobytes()
     if isinstance(state, np.ndarray):
         return state.tobytes()
+    with suppress(TypeError):  # plain values, as the many integers of Python's generator
+        hash(state)
+        return state
     if isinstance(state, dict):
         return [(key, _comparable(each)) for key, each in state.items()]
     return [*map(_comparable, state)] if isinstance(state, tuple | list) else state

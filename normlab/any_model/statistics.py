@@ -13,7 +13,6 @@ from normlab.any_model.example import ModelFailed, call
 from normlab.any_model.finding import Finding, Table, Verdict, question
 from normlab.any_model.from_batch import values_of
 from normlab.any_model.outputs import tensors
-from normlab.any_model.restore import unchanged
 
 FAR = 0.5  # standard deviations between the means, median over channels
 RATIO = 2.0  # between the variances, either way, median over channels
@@ -155,7 +154,7 @@ def _losses(about: Examination, norms: list[Any]) -> dict[str, float]:
         return sum(losses) / len(losses)
 
     about.runner.restore()
-    with unchanged(about.model):
+    with about.runner.changed(about.model.eval):
         found = {"running": measured(training=False), "batch": measured(training=True)}
         for norm in norms:
             getattr(norm, "reset_running_stats", bool)()

@@ -5,7 +5,7 @@ With `--hf` or `--module`, the model is one that normlab did not build.
 
 import json
 import shutil
-from argparse import Namespace
+from argparse import ArgumentTypeError, Namespace
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -36,6 +36,8 @@ if TYPE_CHECKING:
 Runs = dict[Path, RunRecord]  # by folder
 SHEET_FILE = "inspect.json"
 _FOREIGN = ("hf", "module", "text", "trust_remote_code", "inputs", "causal", "all", "html")
+_CONVENTIONS = ("rows", "positions", "mask")
+_KINDS = ("real", "padding", "lengths")
 _EXAMPLES = """\
 examples:
   normlab inspect norm=bn placement=post model.depth=24
@@ -71,12 +73,17 @@ def main(argv: list[str]) -> int:
     add("--trust-remote-code", action="store_true", help="run Python code of the model's folder")
     add("--module", metavar="MODULE:NAME", help="a model, or a function that returns one")
     add("--inputs", metavar="MODULE:NAME", help="batches of its inputs, or a function")
+    add("--rows", type=int, metavar="AXIS", help="of the main input: 1 for [position, row]")
+    add("--positions", type=int, metavar="AXIS", help="of the main input: 2 for [row, x, position]")
+    text = f"the input that marks padding, and what its ones are: {', '.join(_KINDS)}"
+    add("--mask", type=_mask, metavar="NAME|KIND|NAME=KIND", help=text)
     add("--causal", action="store_true", help="positions must not depend on later ones")
     add("--all", action="store_true", help="ask the slow questions too")
     add("--html", type=as_path, metavar="FILE", help="write a page")
     arguments = parser.parse_intermixed_args(argv)
-    if any(map(vars(arguments).get, _FOREIGN)):
-        return _examine_foreign(parser, arguments)
+    conventions = {k: x for k in _CONVENTIONS if (x := vars(arguments)[k]) is not None}
+    if conventions or any(map(vars(arguments).get, _FOREIGN)):
+        return _examine_foreign(parser, arguments, conventions)
     if arguments.data and arguments.where:
         parser.error("--where selects runs, which --data does not take")
     if arguments.data:
@@ -105,6 +112,15 @@ def main(argv: list[str]) -> int:
         opened.write(text)
     print(text if arguments.json else f"written to {file}\n", end="")
     return 0
+
+
+def _mask(text: str) -> Any:
+    """Return a mask's name or position, a kind, or a name with its kind."""
+    name, given, kind = text.partition("=")
+    if not name or (given and kind not in _KINDS):
+        raise ArgumentTypeError(f"{text}: give NAME, KIND or NAME=KIND (KIND: {', '.join(_KINDS)})")
+    key = int(name) if name.isdigit() else name
+    return {key: kind} if given else key
 
 
 def _runs(words: list[str], where: list[str]) -> tuple[Runs, list[str]]:
@@ -187,7 +203,7 @@ def _several(
     return plain(content)
 
 
-def _examine_foreign(parser: Parser, arguments: Namespace) -> int:
+def _examine_foreign(parser: Parser, arguments: Namespace, conventions: dict[str, Any]) -> int:
     """Examine a model that normlab did not build; return 1 if a finding is `broken`."""
     if arguments.subject or arguments.where or arguments.data or arguments.out:
         parser.error("--hf and --module take no RUN, key=value, --where, --data or --out")
@@ -196,6 +212,10 @@ def _examine_foreign(parser: Parser, arguments: Namespace) -> int:
         parser.error("give --hf MODEL, or --module MODULE:NAME with --inputs MODULE:NAME")
     if arguments.module and (arguments.text or arguments.trust_remote_code):
         parser.error("--text and --trust-remote-code need --hf")
+    if conventions and not arguments.module:
+        parser.error(f"--{next(iter(conventions))} needs --module")
+    if arguments.rows is not None and arguments.rows == arguments.positions:
+        parser.error(f"--rows and --positions are both {arguments.rows}: give different axes")
     if arguments.html and not arguments.html.absolute().parent.is_dir():
         parser.error(f"--html {arguments.html}: there is no such folder")
     with at_work("loading the model"):
@@ -210,7 +230,8 @@ def _examine_foreign(parser: Parser, arguments: Namespace) -> int:
             model, batches, note = load_names(arguments.module, arguments.inputs)
     with at_work("examining the model"):
         checks = arguments.only or ("quick", "all")[arguments.all]
-        report = inspect(model, batches, causal=arguments.causal or None, checks=checks)
+        conventions["causal"] = arguments.causal or None
+        report = inspect(model, batches, checks=checks, **conventions)
     if note and not arguments.json:
         print_prose(note)
     shown = report.to_json() if arguments.json else f"{report.text(in_colour=in_colour())}\n"

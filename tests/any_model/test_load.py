@@ -221,12 +221,60 @@ def test_names_that_are_not_there_are_refused(capsys):
         ),
         (["--module", "a:b"], "give --hf MODEL, or --module MODULE:NAME with --inputs"),
         (["--module", "a:b", "--inputs", "a:c", "--hf", "x"], "give --hf MODEL, or --module"),
+        (["--hf", "x", "--rows", "0"], "--rows needs --module"),
+        (["norm=bn", "--mask", "real"], "take no RUN, key=value"),
+        (["--module", "a:b", "--inputs", "a:c", "--mask", "m=ones"], "m=ones: give NAME, KIND or"),
+        (["--module", "a:b", "--inputs", "a:c", "--positions", "last"], "invalid int value"),
+        (
+            ["--module", "a:b", "--inputs", "a:c", "--rows", "1", "--positions", "1"],
+            "--rows and --positions are both 1",
+        ),
     ],
 )
 def test_arguments_that_do_not_go_together(arguments, said, capsys):
     with pytest.raises(SystemExit):
         main(["inspect", *arguments])
     assert said in capsys.readouterr().err
+
+
+AXES = """
+import torch
+from torch import nn
+
+class Centered(nn.Module):
+    def __init__(self, axis):
+        super().__init__()
+        self.axis = axis
+    def forward(self, x, keep=None):
+        if keep is None:
+            return x - x.mean(self.axis, keepdim=True)
+        return x - (x * keep[..., None]).sum(1, keepdim=True) / keep.sum(1)[:, None, None]
+
+def first(): return Centered(0)
+def last(): return Centered(2)
+def numbers(): return [torch.randn(7, 4, 5)]
+def kept():
+    keep = (torch.arange(7) < torch.tensor([[7], [5], [4]])).float()
+    return [{"x": torch.randn(3, 7, 5) * keep[..., None], "keep": keep}]
+"""
+
+
+@pytest.mark.parametrize(
+    ("model", "inputs", "option", "before", "after"),
+    [
+        ("first", "numbers", "--rows=1", "broken", "fine"),
+        ("last", "numbers", "--positions=2", "of up to 4 positions", "of up to 5 positions"),
+        ("first", "kept", "--mask=keep=real", "no input marks padding", "fine            padding"),
+    ],
+)
+def test_conventions_of_inputs_are_options(model, inputs, option, before, after, capsys):
+    torch.manual_seed(0)
+    Path("own_axes.py").write_text(AXES)
+    only = "batch_mates" if model == "first" and option[2] == "r" else "padding"
+    words = ["inspect", "--module", f"own_axes:{model}", "--inputs", f"own_axes:{inputs}"]
+    for options, expected in (([], before), ([option], after)):
+        main([*words, *options, "--only", only])
+        assert expected in capsys.readouterr().out.replace("\n", " ")
 
 
 def test_a_tokenizer_without_a_vocabulary_file_is_loaded():

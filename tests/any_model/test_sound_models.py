@@ -11,7 +11,7 @@ import normlab
 from tests.any_model.models import MODELS, sound
 from tests.any_model.pairs import same, state
 
-INTERRUPTIONS = int(os.environ.get("NORMLAB_INTERRUPTIONS", "6"))
+INTERRUPTIONS = int(os.environ.get("NORMLAB_INTERRUPTIONS", "4"))
 
 
 @pytest.mark.parametrize("name", MODELS)
@@ -37,7 +37,7 @@ def interrupt():
 
 
 def test_a_model_stays_as_it_was_when_its_inspection_is_interrupted(interrupt):
-    case, generator = sound("T5"), random.Random(0)
+    case, generator = sound("ViT"), random.Random(0)
     normlab.inspect(case.model, case.batches)  # imports, the first time
     started = time.perf_counter()
     normlab.inspect(case.model, case.batches)
@@ -52,7 +52,7 @@ def test_a_model_stays_as_it_was_when_its_inspection_is_interrupted(interrupt):
         finally:
             interrupt(0)
         assert same(before, state(case.model, case.batches))
-    assert interrupted > INTERRUPTIONS / 2
+    assert interrupted >= INTERRUPTIONS / 2
 
 
 def test_a_model_may_have_no_limit_of_positions():

@@ -1,0 +1,23 @@
+"""How many forward passes an inspection takes, which is what it costs on a large model."""
+
+import pytest
+
+import normlab
+from normlab.any_model import calls
+from tests.any_model.pairs import case
+
+
+@pytest.fixture
+def passes(monkeypatch):
+    """Return a list that grows with each pass."""
+    count = []
+    run = calls.run
+    monkeypatch.setattr(calls, "run", lambda *given: count.append(1) or run(*given))
+    return count
+
+
+def test_a_small_sound_encoder_takes_few_passes(passes):
+    encoder = case("mask forgotten", False)
+    report = normlab.inspect(encoder.model, encoder.batches)
+    assert not [each for each in report.findings.values() if each.verdict in ("broken", "failed")]
+    assert 20 < len(passes) <= 42
