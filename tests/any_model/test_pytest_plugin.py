@@ -4,7 +4,9 @@ import sys
 
 import pytest
 
-from normlab.any_model import pytest_plugin
+from normlab.any_model import pytest_plugin, report
+
+assert report  # imported, since pytester forgets the modules that a run imports
 
 pytest_plugins = "pytester"
 
@@ -47,7 +49,7 @@ def test_a_leaking_model_fails_in_the_test_of_its_question(run, pytester):
     ((name, text),) = failed.items()
     assert name.endswith("mine:make::padding") and "broken: the output moves by" in text
     counts, failed = run("mine:only_a_model")
-    assert counts["passed"] == 0
+    assert counts["passed"] == 0 and failed
     assert all("return a model and its batches" in text for text in failed.values())
 
 
