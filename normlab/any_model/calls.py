@@ -97,7 +97,8 @@ class Runner:
 
     @contextmanager
     def changed(self, change: Callable[[], object]) -> Iterator[None]:
-        """Run passes of a changed model, from whatever state it is in; then undo the change."""
+        """Run passes of a changed model, each from the state that the last one left; undo it."""
+        self.restore()
         state, self.state = self.state, None
         try:
             with unchanged(self.model) if state is None else nullcontext():
@@ -124,11 +125,16 @@ class Runner:
         return calls, outputs
 
 
-@contextmanager
-def slow_path() -> Iterator[None]:
+def slow_path() -> AbstractContextManager[None]:
     """Run torch's encoder layers module by module."""
+    return fast_path(False)
+
+
+@contextmanager
+def fast_path(fast: bool) -> Iterator[None]:
+    """Use torch's fused encoder layers, where they apply, or run them module by module."""
     former = mha.get_fastpath_enabled()
-    mha.set_fastpath_enabled(False)
+    mha.set_fastpath_enabled(fast)
     try:
         yield
     finally:

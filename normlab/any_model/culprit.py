@@ -176,4 +176,6 @@ def _how(module: nn.Module, seen: str) -> str:
         return f"a convolution{f' of size {size}' * bool(size)} that reaches into {seen}"
     if "drop" in name or seen == "random numbers":
         return "draws random numbers"
-    return f"attends to {seen}" if "att" in name else f"mixes in {seen}"
+    how = f"attends to {seen}" if "att" in name else f"mixes in {seen}"
+    first = getattr(module, "batch_first", True) or seen != "other rows"
+    return how if first else f"{how}, as it is not batch_first (if rows are on axis 1, say rows=1)"

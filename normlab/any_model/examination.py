@@ -1,8 +1,8 @@
 """The model under inspection, and how far its outputs move between two passes."""
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext
+from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, NamedTuple
@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 from torch.backends import mha
 
-from normlab.any_model.calls import Runner
+from normlab.any_model.calls import Runner, fast_path
 from normlab.any_model.example import Example
 from normlab.any_model.float64 import widened
 from normlab.any_model.movement import moved
@@ -83,7 +83,11 @@ class Examination:
         size = sum(each.numel() for each in self.model.parameters())
         real, length = len(self.example.numbers), self.example.length
         numbers = [str(self.example.numbers[n]) for n in sorted(self.rows) if n < real]
-        rows = f"{'row' if len(numbers) == 1 else 'rows'} {_listed(numbers)} of {real}"
+        rows = (
+            f"{'row' if len(numbers) == 1 else 'rows'} {_listed(numbers)} of {self.example.total}"
+        )
+        if axis := next(iter(self.example.rows.values())):
+            rows += f" on axis {axis}"
         if made := self.example.size - real:
             rows += f" and {made} made up"
         rows += f", of up to {length:,} positions" * bool(length)
@@ -182,7 +186,7 @@ class Examination:
         if key in self._outputs:
             return self._outputs[key]
         mode = widened() if wide else nullcontext()
-        with _fast_path(fast), mode as float64:
+        with fast_path(fast), mode as float64:
             found = self.runner(variant)
         if float64:
             self.narrowed |= dict.fromkeys(sorted(float64.narrowed))
@@ -258,16 +262,6 @@ class Examination:
 
 def _listed(words: Sequence[str]) -> str:
     return " and ".join(filter(None, (", ".join(words[:-1]), *words[-1:])))
-
-
-@contextmanager
-def _fast_path(fast: bool) -> Iterator[None]:
-    former = mha.get_fastpath_enabled()
-    mha.set_fastpath_enabled(fast)
-    try:
-        yield
-    finally:
-        mha.set_fastpath_enabled(former)
 
 
 def _argmax(y: Tensor, y0: Tensor) -> float:

@@ -35,7 +35,7 @@ class Example:
     is the input that marks real tokens: by ones (`real`), by zeros (`padding`), by `lengths`, or by
     the `shares` of the longest length. `fill` maps each input, other masks included, to its value
     under padding. `special` are token ids that are placeholders or marks, not words. `numbers` has
-    the rows' numbers in the user's batch; rows that were made up come last and have none.
+    the rows' numbers in the user's batch, which has `total`; rows made up come last and have none.
     """
 
     values: Mapping[Key, Any]
@@ -49,6 +49,7 @@ class Example:
     fill: Mapping[Key, int | float] = field(default_factory=dict)
     special: Set[int] = frozenset()
     numbers: tuple[int, ...] = ()
+    total: int = 0
 
     @property
     def size(self) -> int:

@@ -191,7 +191,8 @@ def _token_axis(
         longest = float(mask.max())  # lengths in positions, or in shares of the longest
         sizes = {n: x.shape[n] for n in range(1, x.ndim)}
         if longest > 1 and sizes[1] != longest:
-            return next((n for n, size in sizes.items() if size >= longest), 1)
+            fits = [n for n, size in sizes.items() if size == longest]
+            return next(iter(fits or (n for n, size in sizes.items() if size > longest)), 1)
     kinds = (nn.RNNBase, nn.MultiheadAttention)
     if (
         rows is None
@@ -211,10 +212,10 @@ def _token_axis(
 
 def _cut(example: Example, config: Any, rows: int, tokens: int) -> Example:
     """Return the longest rows in the batch's order, cut to the real positions of the longest."""
-    longest = example.real.sum(1).argsort(descending=True, stable=True)[:rows]
+    total, longest = example.size, example.real.sum(1).argsort(descending=True, stable=True)[:rows]
     order = longest.sort().values
     example = example.change(example.rows, lambda k, x: x.index_select(example.rows[k], order))
-    example = replace(example, numbers=(*order.tolist(),))
+    example = replace(example, numbers=(*order.tolist(),), total=total)
     if example.length:
         lead = example.real[example.lead]
         start, stop = (int(n) for n in lead.nonzero().flatten()[[0, -1]])

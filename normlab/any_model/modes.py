@@ -3,15 +3,16 @@
 import math
 import random
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
 import torch
 import torch.nn.functional as F
-from torch import nn
+from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
-from normlab.any_model.calls import inside
+from normlab.any_model.calls import inside, slow_path
 from normlab.any_model.examination import LEAK, Examination
 from normlab.any_model.finding import Finding, question
 from normlab.any_model.leak import size
@@ -49,20 +50,33 @@ def modes(about: Examination) -> Finding:
     padding enters a norm's statistics is tested on the input that the norm gets for a padded row.
     In training, batch norm depends on the other rows by design.
     """
-    text, verdict, value, path = _difference(about)
+    pooling = _pooling(about)
+    text, verdict, value, path = _difference(about, pooling)
     values = {"training": value}
-    for norm in about.norms if about.example.has_padding else []:
-        if norm.training and norm.training.padding and not norm.evaluation.padding:
+    for norm in pooling if about.example.has_padding else []:
+        if norm.training.padding and not norm.evaluation.padding:
             words = f"{norm.name}: {norm.kind}, includes padding in its statistics in training"
             return Finding(f"{words}; {text}", values, verdict="look", module=norm.name)
     return Finding(text, values, verdict=verdict, value=value, threshold=LEAK, module=path)
 
 
-def _difference(about: Examination) -> tuple[str, Any, float, str | None]:
+def _pooling(about: Examination) -> list[Any]:
+    """Return the norms that pool in another way once the model is in training mode."""
+    names = dict(about.model.named_modules())
+    with about.runner.changed(about.model.train):  # which may leave some norms in eval mode
+        trained = {name for name, module in names.items() if module.training}
+    return [
+        norm
+        for norm in about.norms
+        if norm.training and norm.training.pools != norm.evaluation.pools
+        if norm.name in trained or norm.name not in names  # functional norms are no modules
+    ]
+
+
+def _difference(about: Examination, norms: list[Any]) -> tuple[str, Any, float, str | None]:
     """Return a sentence on what training mode changes, its verdict, the movement, and a module."""
     model = about.model
-    pooling = [norm.name for norm in about.norms if norm.training and _differs(norm)]
-    names = dict(model.named_modules())
+    pooling, names = [norm.name for norm in norms], dict(model.named_modules())
 
     def train_norms() -> None:
         for name in pooling:
@@ -72,8 +86,8 @@ def _difference(about: Examination) -> tuple[str, Any, float, str | None]:
     try:
         before = about.outputs(about.example)
         after, again = (_trained(about, model.train, seed) for seed in (0, 1))
-        noisy = _apart(after, again) > LEAK
-        value = _apart(_trained(about, train_norms, 0) if noisy else after, before)
+        noisy = _apart(about, after, again) > LEAK
+        value = _apart(about, _trained(about, train_norms, 0) if noisy else after, before)
     except UserError as error:
         return f"the model cannot be run in training mode: {error}", "look", 0.0, None
     but = "; other differences are hidden by random numbers" * noisy
@@ -82,29 +96,37 @@ def _difference(about: Examination) -> tuple[str, Any, float, str | None]:
     kinds = f"{len(pooling)} norm{'s use' if len(pooling) > 1 else ' uses'} batch statistics"
     text = f"training mode moves the output by {size(value)}"
     path = None if noisy else _first_difference(about, pooling)
-    if path is None:
+    if path is None and pooling:
         return f"{text}: {kinds}, by design{but}", "fine", value, None
     also = f"; {kinds} too, by design" * bool(pooling)
-    kind = type(names[path]).__name__ if path in names else "model"
-    what = (
-        f"{path or 'the model'} ({kind}) computes something else in training mode, without dropout"
-    )
+    kind = f" ({type(names[path]).__name__})" if path in names else ""
+    what = f"{path or 'the model'}{kind} computes something else in training mode, without dropout"
     return f"{text}: {what}{also}", "look", value, path
 
 
-def _differs(norm: Any) -> bool:
-    return norm.training.pools != norm.evaluation.pools
-
-
-def _apart(y: Outputs, y0: Outputs) -> float:
-    """Return the largest movement of outputs that two passes have in one shape."""
+def _apart(about: Examination, y: Outputs, y0: Outputs) -> float:
+    """Return the largest movement, at real tokens, of outputs that two passes have in one shape."""
     both = [name for name in y0 if name in y and y[name].shape == y0[name].shape]
-    return max((moved(y[name], y0[name]) for name in both), default=0.0)
+    return max((moved(_real(about, y[n]), _real(about, y0[n])) for n in both), default=0.0)
+
+
+def _real(about: Examination, y: Tensor) -> Tensor:
+    """Return an output at real tokens, if its first two axes are those of rows and positions."""
+    real = about.example.real
+    return next((y[each] for each in (real, real.mT) if y.shape[:2] == each.shape), y)
+
+
+def _train(model: nn.Module, change: Callable[[], object]) -> None:
+    """Put modules into training mode by `change`, without the dropout inside torch's functions."""
+    change()
+    for module in model.modules():
+        if isinstance(module, nn.RNNBase | nn.MultiheadAttention):
+            module.dropout = 0.0
 
 
 def _trained(about: Examination, change: Callable[[], object], seed: int) -> Outputs:
     """Return the batch's outputs in training mode without dropout, for a seed."""
-    with about.runner.changed(change):
+    with about.runner.changed(partial(_train, about.model, change)), slow_path():
         for each in (torch.manual_seed, np.random.seed, random.seed):
             each(seed)
         return about.runner(about.example, _NoDropout())
@@ -113,7 +135,7 @@ def _trained(about: Examination, change: Callable[[], object], seed: int) -> Out
 def _first_difference(about: Examination, pooling: list[str]) -> str | None:
     """Return the innermost module, but for norms that pool, whose inputs agree in both modes."""
     before, _ = about.runner.record(about.example)
-    with about.runner.changed(about.model.train):
+    with about.runner.changed(partial(_train, about.model, about.model.train)):
         after, _ = about.runner.record(about.example, _NoDropout())
     former = {(each.name, each.number): each for each in before}
     odd = [

@@ -80,7 +80,8 @@ def forward(about: Examination) -> Finding:
     if odd:
         share = percent(float(outputs[odd[0]].isnan().double().mean()))
         path, sentence = _first_not_finite(about, row)
-        text = f"the output {odd[0]} has NaN at {share} of its entries, first in {sentence}"
+        which = f" {odd[0]}" * (len(outputs) > 1)
+        text = f"the output{which} has NaN at {share} of its entries, first in {sentence}"
         return Finding(text, verdict="broken", module=path)
     given = row.change(row.content, lambda _, x: x.clone())
     twice = Comparison(replace(row), row, Overlap())
@@ -190,7 +191,7 @@ def future(about: Examination) -> Finding:
     whose = "decoder positions" if example.decoder else "positions"
     # Blocks that share a summary often end in the middle, so two other places are tried, too.
     places = [*dict.fromkeys((n // 2, max(1, 2 * n // 3 - 1), n - 1))]
-    numbers = ", ".join(map(str, places))
+    numbers = ", ".join(map(str, sorted(places)))
     how = f"The first {numbers} {whose}, with other tokens in the rest of {n}"
     comparisons = {
         f"other tokens after the first {t}": Comparison(

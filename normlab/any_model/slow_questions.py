@@ -45,7 +45,10 @@ def precision(about: Examination) -> Finding:
     The weights and inputs of each module are rounded, first one module at a time, then all at once.
     The value is RMS(y' - y) / RMS(y) of the longest row's output y with all modules in bfloat16.
     """
-    leaves = {n: m for n, m in about.model.named_modules() if m._parameters and not m._modules}
+    modules = dict(about.model.named_modules())
+    leaves = {name: m for name, m in modules.items() if _hooked(m) and m._parameters}
+    if not leaves:
+        return Finding.none("no module that hooks can reach has weights")
     alone = [[_rounded(about, round_, m) for m in leaves.values()] for round_ in (bf16, int8)]
     total = [_rounded(about, round_, *leaves.values()) for round_ in (bf16, int8)]
     answers = []
@@ -54,6 +57,11 @@ def precision(about: Examination) -> Finding:
         answers.append(f"{kind} moves the output by {percent(moved_by)}; worst module: {worst}")
     table = Table(("module", "bf16", "int8"), [*zip(leaves, *alone, strict=True)])
     return _finding(answers, total[0], ROUNDED, table)
+
+
+def _hooked(module: nn.Module) -> bool:
+    """Return whether a module is innermost and takes hooks, as scripted ones do not."""
+    return not (module._modules or isinstance(module, torch.jit.ScriptModule))
 
 
 def _shown(value: float, name: str) -> str:
@@ -104,7 +112,10 @@ def depth(about: Examination) -> Finding:
         if number.isdigit():
             stacks.setdefault(stack, []).append(norm)
     growth = {stack: over(each[-1], each[0]) for stack, each in stacks.items()}
-    answers = [f"gradient x {v:.2g} from {n}'s first to last layer" for n, v in growth.items()]
+    answers = [
+        f"gradient x {v:.2g} from the first to the last layer{f' of {n}' * bool(n)}"
+        for n, v in growth.items()
+    ]
     value = max((max(each, over(1.0, each)) for each in growth.values()), default=0.0)
     return _finding(answers, value, GROWTH, Table(("layer", "gradient"), [*layers.items()]))
 
@@ -128,7 +139,7 @@ def channels(about: Examination) -> Finding:
         dead = (x == x[:, :1]).all(1).double().mean() * (x.shape[1] >= FEWEST)
         shown = (seen["outliers"], dead, seen["largest"], seen["over_median"])
         rows.append((name, *map(float, shown)))
-    worst = max(rows, key=lambda row: row[4], default=("", 0, 0, 0, 0))
+    worst = max(rows, key=lambda row: row[4], default=("", 0.0, 0.0, 0.0, 0.0))
     outliers, dead = (percent(max((row[i] for row in rows), default=0.0)) for i in (1, 2))
     answers = [
         f"the largest magnitude is {worst[3]:.3g}, {worst[4]:.3g} times the median, in {worst[0]}",

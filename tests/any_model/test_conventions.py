@@ -85,9 +85,9 @@ def test_lengths_may_be_shares_of_the_longest():
 class ByTime(nn.Module):
     """A mean over the real frames of `[B, D, T]`."""
 
-    def __init__(self, faulty: bool):
+    def __init__(self, faulty: bool, width: int):
         super().__init__()
-        self.faulty, self.linear = faulty, nn.Conv1d(8, 8, 1)
+        self.faulty, self.linear = faulty, nn.Conv1d(width, width, 1)
 
     def forward(self, x: Tensor, length: Tensor) -> Tensor:
         real = torch.arange(x.shape[2]) < length[:, None]
@@ -95,14 +95,14 @@ class ByTime(nn.Module):
         return self.linear(x) - mean(x.mT, real)[..., None]
 
 
-def test_positions_are_where_lengths_fit():
-    x = torch.randn(4, 8, 24) * MASK[:, None]
+@pytest.mark.parametrize("width", [8, 32])
+def test_positions_are_where_lengths_fit(width):
+    x = torch.randn(4, width, 24) * MASK[:, None]
     batch = {"x": x, "length": MASK.sum(1)}
-    assert accused(ByTime(False), batch) == {}
-    assert "padding" in accused(ByTime(True), batch)
-    assert (
-        "of up to 24 positions" in normlab.inspect(ByTime(False), [batch], checks="forward").title
-    )
+    assert accused(ByTime(False, width), batch) == {}
+    assert "padding" in accused(ByTime(True, width), batch)
+    title = normlab.inspect(ByTime(False, width), [batch], checks="forward").title
+    assert "of up to 24 positions" in title
 
 
 def test_rows_may_be_on_the_second_axis():
