@@ -14,8 +14,8 @@ from torch.func import functional_call
 
 from normlab.any_model.example import first_line
 from normlab.any_model.load import load_model, taken, tokenized
-from normlab.any_model.norms import eps_of
 from normlab.any_model.swap import Swapped, is_norm
+from normlab.any_model.trial import eps_of
 from normlab.errors import UserError
 from normlab.progress import Stage, say
 

@@ -21,8 +21,8 @@ from normlab.any_model.float64 import widened
 from normlab.any_model.flow import Flow, Node
 from normlab.any_model.foldable import held, why_gain_stays, why_mean_stays
 from normlab.any_model.from_batch import first_batches
-from normlab.any_model.norms import copied, eps_of
 from normlab.any_model.swap import call, is_norm
+from normlab.any_model.trial import copied, eps_of
 from normlab.errors import UserError
 
 LAYER_NORM, RMS_NORM = "layer norm", "RMS norm"

@@ -6,18 +6,15 @@ inferred from how its size changes with the number of rows and the length: `batc
 both (flattened) or `feature`.
 """
 
-import copy
 import math
 import re
 from collections.abc import Iterable, Sequence, Set
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _NormBase
-from torch.utils._pytree import tree_map_only
 
 from normlab.any_model.calls import (
     OVER_FEATURES,
@@ -29,18 +26,13 @@ from normlab.any_model.calls import (
     inside,
 )
 from normlab.any_model.example import Example, ModelFailed
-from normlab.any_model.outputs import tensors
+from normlab.any_model.trial import LARGE, Trial, eps_of, place_of
 from normlab.errors import UserError
 from normlab.norms.base import Norm
 
 AXES = ("batch", "position", "feature")
 NEAR_ZERO = 0.01  # of the root mean square of a norm's gains
 _CHANNELS_FIRST, _CHANNELS_LAST = (nn.GroupNorm, _NormBase), (nn.LayerNorm, nn.RMSNorm)
-_LARGE = 1e3  # times the input's RMS: a change that moves every output sharing its statistics
-_CHANGES = (_LARGE, -777.0)  # times the input's RMS; an output that one happens not to move,
-# as its normalized value stays the same, is moved by the other
-_MOVED = 1e-4  # relative change; far above rounding in float32, in which many norms compute
-_SAME = 0.03  # largest effect of doubling the input, as a share of the effect of noise
 _ROWS = 3
 _POSITIONS = 16  # enough positions to see what a norm pools over
 _FEW = 4  # most parameters, per output value of a row, in a norm of an unknown class
@@ -104,77 +96,6 @@ class FoundNorm:
         if not later:
             return f"{words} (fixed in evaluation)" if mine.pools else "nothing: fixed statistics"
         return words if later == mine.pools else f"{words} (evaluation: {axes_in_words(later)})"
-
-
-def copied(module: nn.Module) -> nn.Module:
-    """Return a deep copy, also of a module with tensors that a computation left behind.
-
-    `weight_norm` keeps such a weight, and torch copies only tensors without a history.
-    """
-    held = (x for each in module.modules() for x in tensors([*vars(each).values()]))
-    memo = {id(x): x.detach().clone() for x in held if not x.is_leaf}
-    return copy.deepcopy(module, memo)
-
-
-class _Trial:
-    """A copy of a called module with gains of 1, in another dtype, run with other inputs."""
-
-    def __init__(self, call: Call, dtype: torch.dtype) -> None:
-        def cast(x: Tensor) -> Tensor:
-            return x.to(dtype) if x.is_floating_point() else x
-
-        self.module = copied(call.module).to(dtype)
-        self.gains = [parameter.data.clone() for parameter in self.module.parameters()]
-        for parameter in self.module.parameters():
-            parameter.data.fill_(1)
-        given = [*call.args], dict(call.kwargs)
-        self._args, self._kwargs = tree_map_only(Tensor, cast, given)
-        self._place: Any = _place(call)
-        self._holder: Any = self._args if isinstance(self._place, int) else self._kwargs
-        x: Tensor = self._holder[self._place]
-        self.size = float(x.square().mean().sqrt()) or 1.0
-        self.x = x + 0.1 * self.size * torch.where(x < 0, -1, 1)  # no value is near 0
-        self._before: dict[bool, Tensor] = {}
-        self._buffers = [(each, each.clone()) for each in self.module.buffers()]
-
-    @torch.no_grad()
-    def __call__(self, x: Tensor, *, training: bool = False) -> Tensor:
-        """Return the output for the input `x`; the module's own statistics stay as they are."""
-        self._holder[self._place] = x
-        (torch.cuda if x.is_cuda else torch.default_generator).manual_seed(0)
-        try:
-            return self.module.train(training)(*self._args, **self._kwargs)
-        finally:
-            for buffer, former in self._buffers if training else ():
-                buffer.copy_(former)
-
-    def before(self, training: bool = False) -> Tensor:
-        """Return the output for the unchanged input."""
-        if training not in self._before:
-            self._before[training] = self(self.x, training=training)
-        return self._before[training]
-
-    def moved(self, index: Sequence[int], training: bool) -> Tensor:
-        """Return which outputs move if the value at `index` of the input changes."""
-        before = self.before(training)
-        moved = torch.zeros_like(before, dtype=torch.bool)
-        for change in _CHANGES:
-            other = self.x.clone()
-            other[tuple(index)] += change * (self.size + 1)  # also far above eps
-            y = self(other, training=training)
-            moved |= ~((y - before).abs() <= _MOVED * before.abs())
-        return moved
-
-    def ignores_scale(self) -> bool:
-        """Return whether doubling the input moves the output far less than noise of equal size."""
-        noise = torch.randn(self.x.shape, generator=torch.Generator().manual_seed(0)).to(self.x)
-        for scale, share in ((1.0, _SAME), (_LARGE, _SAME**2)):
-            x = scale / self.size * self.x
-            before = self(x)
-            doubled, noisy = ((self(y) - before).norm() for y in (2 * x, x + scale * noise))
-            if not (doubled <= share * noisy and noisy > _MOVED * before.norm()):
-                return False
-        return True
 
 
 def find_norms(run: Runner, example: Example) -> list[FoundNorm]:
@@ -241,11 +162,6 @@ def _is_norm(module: nn.Module) -> bool:
     return isinstance(module, known) or {"running_mean", "running_var"} <= module._buffers.keys()
 
 
-def eps_of(norm: nn.Module) -> float | None:
-    """Return the eps that a norm keeps as an attribute, such as `variance_epsilon`."""
-    return next((v for k, v in vars(norm).items() if "eps" in k and isinstance(v, float)), None)
-
-
 def _may_be_norm(module: nn.Module) -> bool:
     """Return whether to try a module: a known norm, or one outside torch with no inner weights."""
     if isinstance(module, torch.jit.ScriptModule):
@@ -254,31 +170,22 @@ def _may_be_norm(module: nn.Module) -> bool:
     return _is_norm(module) or not (type(module).__module__.startswith("torch.") or inner)
 
 
-def _place(call: Call) -> int | str | None:
-    """Return which argument is the input: the first float tensor, if it has the output's shape."""
-    for place, value in (*enumerate(call.args), *call.kwargs.items()):
-        if isinstance(value, Tensor) and value.is_floating_point():
-            fits = isinstance(call.output, Tensor) and value.shape == call.output.shape
-            return place if fits and value.numel() else None
-    return None
-
-
 def _tried(calls: Sequence[Call], example: Example, dtype: torch.dtype) -> FoundNorm | None:
     """Return a called module as a norm; None if it is not one.
 
     `calls` has its call with all rows, and with row 0 alone and padded if they could be run.
     """
     call, module = calls[0], calls[0].module
-    if _place(call) is None:
+    if place_of(call) is None:
         return None
     sure, few = _is_norm(module), _FEW * call.output[0].numel()
     if not sure and sum(each.numel() for each in module.parameters()) > few:
         return None
-    trial = _Trial(call, dtype)
+    trial = Trial(call, dtype)
     if not sure and not trial.ignores_scale():
         return None
     axes = _roles(calls, example, trial)
-    trials = [trial, *(_Trial(padded, dtype) for padded in calls[2:])]
+    trials = [trial, *(Trial(padded, dtype) for padded in calls[2:])]
     evaluation = _reach(trials, calls, example, axes, False)
     if not sure and not evaluation.pools:
         return None
@@ -294,7 +201,7 @@ def _tried(calls: Sequence[Call], example: Example, dtype: torch.dtype) -> Found
     return replace(found, disagrees=_disagreement(found, module, axes, example.length))
 
 
-def _roles(calls: Sequence[Call], example: Example, trial: _Trial) -> Roles:
+def _roles(calls: Sequence[Call], example: Example, trial: Trial) -> Roles:
     shape, *others = (call.output.shape for call in calls)
     axes, batch, position = range(len(shape)), {0}, set[int]()
     if others and all(len(other) == len(shape) for other in others):
@@ -311,7 +218,7 @@ def _roles(calls: Sequence[Call], example: Example, trial: _Trial) -> Roles:
     return [role or _FEATURE for role in found]
 
 
-def _channels(trial: _Trial) -> int:
+def _channels(trial: Trial) -> int:
     """Return the channel axis of an image: the gain's, or, without a gain, torch's convention."""
     before = trial.before()
     for gain in filter(lambda gain: gain.ndim == 1, trial.module.parameters()):
@@ -333,7 +240,7 @@ def _counts(moved: Tensor) -> list[int]:
 
 
 def _reach(
-    trials: Sequence[_Trial], calls: Sequence[Call], example: Example, axes: Roles, training: bool
+    trials: Sequence[Trial], calls: Sequence[Call], example: Example, axes: Roles, training: bool
 ) -> Reach:
     """Return what the first real value of row 0 affects, and whether its padding does."""
     trial, left, padding = trials[0], example.side == "left", None
@@ -362,7 +269,7 @@ def _in_one_row(moved: Tensor, axis: int, example: Example) -> bool:
     return not odd and bool((places < length).all())
 
 
-def _gains(trial: _Trial, axes: Roles) -> tuple[int, int] | None:
+def _gains(trial: Trial, axes: Roles) -> tuple[int, int] | None:
     """Return the number of gains, and of those near 0; None if it has none.
 
     An input that alternates between +1000 and -1000 is normalized to +1 and -1. So the distance
@@ -374,7 +281,7 @@ def _gains(trial: _Trial, axes: Roles) -> tuple[int, int] | None:
         parameter.data.copy_(gain)
     grid = torch.meshgrid(*map(torch.arange, trial.x.shape), indexing="ij")
     sign = (1 - 2 * (torch.stack(grid).sum(0) % 2)).to(trial.x)
-    plus, zero = (trial(x, training=True) for x in (_LARGE * sign, 0 * sign))
+    plus, zero = (trial(x, training=True) for x in (LARGE * sign, 0 * sign))
     squares = (plus - zero).square()
     others = [a for a, role in enumerate(axes) if role != _FEATURE]
     gains = (squares.mean(others) if others else squares).sqrt()

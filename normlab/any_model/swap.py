@@ -17,8 +17,8 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from normlab.any_model.from_batch import first_batches
-from normlab.any_model.norms import copied, eps_of
 from normlab.any_model.restore import unchanged
+from normlab.any_model.trial import copied, eps_of
 from normlab.errors import UserError
 from normlab.norms.base import Norm
 from normlab.norms.bounded import BoundedMap
