@@ -75,9 +75,10 @@ class _Projected(torch.autograd.Function):
             both = both if ctx.reduce is None else ctx.reduce(both)
             if share is not None:
                 mean = both[..., :-1] / both[..., -1:].clamp(min=1)
-                grad = torch.addcmul(grad, fixed + share * mean, z, value=-1)
+                grad = torch.addcmul(grad, torch.addcmul(fixed, share, mean), z, value=-1)
             if ctx.sums is not None:
-                ctx.sums.add_(both.flatten(0, -2).sum(0, keepdim=True))
+                groups = both.flatten(0, -2)
+                ctx.sums.add_(groups if len(groups) == 1 else groups.sum(0, keepdim=True))
         if ctx.after is not None:
             ctx.after()
         grad = grad if factor is None else grad * factor

@@ -22,12 +22,12 @@ class Entry(NamedTuple):
 
     `slot` is true at its row in the windows, `stored` the mean square that goes there, and `square`
     the mean square to divide by. If `full`, moments come from the windows, and the warm-up has
-    ended.
+    ended. `outlier` says which batches the windows leave out; None if they leave out none.
     """
 
     slot: Bool[Tensor, "K 1"]
     full: Bool[Tensor, ""]
-    outlier: Bool[Tensor, "G 1"]
+    outlier: Bool[Tensor, "G 1"] | None
     stored: Rows
     square: Rows
 
@@ -89,26 +89,27 @@ class MovingAverageBatchNorm(GradientNorm):
         if during(self, "warmup"):
             full = torch.zeros_like(full)
         windows = Window(self.squares).with_newest(newest, slot)
-        outlier = self.outliers(windows)
-        by_window = torch.where(full, self.average(windows).to(newest), newest)
-        square = torch.where(outlier, newest, by_window)
-        return Entry(slot, full, outlier, torch.where(outlier, self.running_square, newest), square)
+        square = torch.where(full, self.average(windows).to(newest), newest)
+        if (outlier := self.outliers(windows)) is None:
+            return Entry(slot, full, None, newest, square)
+        stored = torch.where(outlier, self.running_square, newest)
+        return Entry(slot, full, outlier, stored, torch.where(outlier, newest, square))
 
     def average(self, windows: Float[Tensor, "G K D"]) -> Rows:
         """Return the mean square of each window."""
         return windows.mean(1)
 
-    def outliers(self, windows: Float[Tensor, "G K D"]) -> Bool[Tensor, "G 1"]:
-        """Return, for each ghost batch, whether the windows leave it out."""
-        return windows.new_zeros(len(windows), 1, dtype=torch.bool)
+    def outliers(self, windows: Float[Tensor, "G K D"]) -> Bool[Tensor, "G 1"] | None:
+        """Return, for each ghost batch, whether the windows leave it out; None for none."""
+        return None
 
     def correction(self, entry: Entry) -> Rows:
         """Return `r`, which is 1 for an outlier."""
-        r = torch.ones_like(entry.square)
-        if not during(self, "correction"):
-            running = self.running_square.to(entry.square)
-            r = ((entry.square + self.eps) / (running + self.eps)).sqrt().clamp(1 / _CLIP, _CLIP)
-        return torch.where(entry.outlier, 1.0, r)
+        if during(self, "correction"):
+            return torch.ones_like(entry.square)
+        running = self.running_square.to(entry.square)
+        r = ((entry.square + self.eps) / (running + self.eps)).sqrt().clamp(1 / _CLIP, _CLIP)
+        return r if entry.outlier is None else torch.where(entry.outlier, 1.0, r)
 
     def update(self, found: Moments, first: int = 0) -> None:
         self.last = entry = self.entry(self.entering(found.count, found.var))

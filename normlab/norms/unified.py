@@ -44,23 +44,27 @@ class UnifiedNorm(MovingAverageBatchNorm):
     def average(self, windows: Float[Tensor, "G K D"]) -> Rows:
         return windows.log().mean(1).exp()
 
-    def outliers(self, windows: Float[Tensor, "G K D"]) -> Bool[Tensor, "G 1"]:
-        if self.window == 1 or not self.filter or during(self, "warmup"):
-            return windows.new_full((len(windows), 1), self.window == 1, dtype=torch.bool)
+    def outliers(self, windows: Float[Tensor, "G K D"]) -> Bool[Tensor, "G 1"] | None:
+        if self.window == 1:
+            return windows.new_ones(len(windows), 1, dtype=torch.bool)
+        if not self.filter or during(self, "warmup"):
+            return None
         allowed = self.window * self.squares.sqrt().var()
         return (windows.mean(1) - self.average(windows) > allowed).any(-1, keepdim=True)
 
     def multiple(self, entry: Entry) -> tuple[Rows, Tensor]:
         others, share = super().multiple(entry)
-        fixed = self.gradient_moment.lerp(others, self.momentum)
-        fixed = torch.where(entry.outlier, 0.0, fixed)
-        return fixed, torch.where(entry.outlier, 1.0, self.momentum * share)
+        fixed, share = self.gradient_moment.lerp(others, self.momentum), self.momentum * share
+        if (outlier := entry.outlier) is None:
+            return fixed, share
+        return torch.where(outlier, 0.0, fixed), torch.where(outlier, 1.0, share)
 
     def enter_gradient(self, moment: Tensor, counts: Tensor) -> None:
         nu, outlier = self.gradient_moment, self.last.outlier
         newest = torch.where(counts, moment, nu)
-        stored = torch.where(outlier, nu, newest)
+        stored = newest if outlier is None else torch.where(outlier, nu, newest)
         others, share = super().multiple(self.last)
-        towards = torch.where(outlier, newest, others + share * stored)
+        towards = torch.addcmul(others, share, stored)
+        towards = towards if outlier is None else torch.where(outlier, newest, towards)
         super().enter_gradient(stored, torch.ones_like(counts))
         nu.lerp_(torch.where(counts, towards, nu), self.momentum)

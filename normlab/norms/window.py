@@ -33,6 +33,6 @@ class Window:
 
         While the window is not `full`, its mean is the newest value: `a` is 0 and `b` 1.
         """
-        others = torch.where(slot | ~full, 0.0, self.rows).mean(0, keepdim=True)
-        share = torch.where(full, 1 / len(self.rows), self.rows.new_ones(1, 1))
-        return others, share
+        left_out = slot >= full  # the newest one's row; every row while the window is not full
+        others = self.rows.masked_fill(left_out, 0.0).mean(0, keepdim=True)
+        return others, self.rows.new_ones(1, 1).masked_fill(full, 1 / len(self.rows))

@@ -65,7 +65,10 @@ def test_a_batch_norm_of_a_padded_batch_adds_few_operators():
     assert (forward - base_forward) / count <= 8 and (backward - base_backward) / count <= 6
 
 
-@pytest.mark.parametrize(("norm", "limits"), [("bn", (300, 191)), ("ln", (190, 185))])
+@pytest.mark.parametrize(
+    ("norm", "limits"),
+    [("bn", (300, 191)), ("ln", (190, 185)), ("mabn", (440, 365)), ("un", (488, 341))],
+)
 def test_a_step_stays_below_its_limit_of_operators(norm, limits):
     forward, backward, _ = operators(norm, padded=False)
     assert forward <= limits[0] and backward <= limits[1]
