@@ -155,12 +155,16 @@ class _Words:
         return kind + than + within + (self._interval(part[0]) if len(part) == 1 else "")
 
     def _where(self, points: Sequence[str], *, first: bool) -> str:
-        """Return `at batch size 8 `, then for later points `at 32 to 128 `; "" without an axis."""
+        """Return `at batch size 8 `, then for later points `at 32 and 128 `; "" without an axis.
+
+        More than two points are a range: `at 32 to 512 `.
+        """
         if len(self.axes) != 1:
             return ""
         (axis,) = self.axes
-        values = [values_at(point, self.keys)[axis.key] for point in points]
-        span = " to ".join(_thousands(value) for value in dict.fromkeys((values[0], values[-1])))
+        values = [*dict.fromkeys(values_at(point, self.keys)[axis.key] for point in points)]
+        ends, between = values[:1] + values[1:][-1:], " and " if len(values) == 2 else " to "
+        span = between.join(map(_thousands, ends))
         preposition = "at" if axis.numeric else "with"
         return f"{preposition} {f'{axis.name} ' if first else ''}{span} "
 

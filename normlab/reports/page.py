@@ -94,6 +94,11 @@ def _marked(pattern: str, by: str, text: str) -> "Markup":
     return Markup(re.sub(pattern, by, str(escape(one_line(text)))))
 
 
+def _unbroken(gap: str) -> str:
+    """Return a difference that breaks only before its interval and before its p value."""
+    return re.sub(r" (?!\[|p)", "\N{NO-BREAK SPACE}", gap)
+
+
 @cache
 def _environment() -> "Environment":
     from jinja2 import Environment, PackageLoader, StrictUndefined
@@ -116,6 +121,7 @@ def _environment() -> "Environment":
     made.filters |= {
         "duration": duration,
         "breakable": lambda path: _marked(r"(?<=[/_])(?=\w)", "<wbr>", path),
+        "unbroken": _unbroken,
         "coded": lambda text: _marked(r"`([^`]+)`", r"<code>\1</code>", text),
         "link": quote,
     }

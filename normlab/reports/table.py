@@ -74,10 +74,13 @@ class Entry:
     def gap(self) -> str:
         """Return the difference, its interval and its p value as text; "" without a difference.
 
-        The difference of a single pair of seeds has neither.
+        The difference of a single pair of seeds has neither, and one of zero for each seed (of loss
+        spikes, say) is left out.
         """
         if (gap := self.difference) is None or (p := self.p) is None:
-            return "" if self.bare is None else signed(self.bare, self.score)
+            return signed(self.bare, self.score) if self.bare else ""
+        if gap.mean == gap.low == gap.high == 0:
+            return ""
         chance = "p < 0.001" if p < 0.001 else f"p = {p:.3f}"
         mean, low, high = (signed(x, self.score) for x in (gap.mean, gap.low, gap.high))
         return f"{mean} [{low}, {high}], {chance}"

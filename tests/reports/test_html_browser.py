@@ -94,6 +94,10 @@ def test_nothing_is_wider_than_a_phone_and_without_scripts_charts_are_said_in_wo
     page = visit(360)
     drawn(page)
     assert page.evaluate("document.documentElement.scrollWidth") == 360
+    for column in range(2):
+        score = page.locator('.results tr[data-row="bn"]').last.locator("td").nth(column)
+        place = score.bounding_box()
+        assert place["x"] > 0 and place["x"] + place["width"] <= 360, "scores need no scrolling"
     page = visit(scripts=False)
     assert page.locator("table.results").is_visible() and page.locator("#filters").is_hidden()
     assert "ln batch_size=8 1.157 at 100" in page.locator(f"{LOSS} .summary").inner_text()

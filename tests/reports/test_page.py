@@ -41,7 +41,7 @@ def test_the_table_is_that_of_the_other_formats(tmp_path):
     folder = publish(tmp_path, study(figures=figures), "smoke", runs(values))
     read = Text(page_of(folder, study(figures=figures)))
     head, *rows = read.rows("results")
-    assert head[:2] == ["setting", "test/ bleu higher is better"]
+    assert head[:2] == ["setting", "BLEU test/ bleu, higher is better"]
     ended = "finished 5/5; diverged 0; spikes 0"
     assert rows[0] == ["ln", "30.05 ± 0.05", DASH, ended, "test/bleu 35.2"]
     # Differences -10, -9.9, -9.95, -9.8, -10.1: deviation 0.112, half an interval 0.139.

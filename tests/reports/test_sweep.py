@@ -41,16 +41,21 @@ SIZES = {
 
 
 def test_the_answer_says_where_a_row_is_below_the_baseline_and_over_how_many_seeds():
+    """Two sizes are named, more are a range."""
     # Differences: the level's, plus 0, 0.1 and 0.2: mean + 0.1, half an interval 0.25.
     assert sweep(SIZES).answer == (
-        "At batch size 8 to 32 bn is 1.4 to 1.9 BLEU below ln, at 128 not clearly different "
+        "At batch size 8 and 32 bn is 1.4 to 1.9 BLEU below ln, at 128 not clearly different "
         "(+0.1 [-0.1, +0.3]); three seeds."
+    )
+    more = {**SIZES, ("bn", "128"): 28.0}
+    assert (
+        sweep(more).answer == "At batch size 8 to 128 bn is 1.4 to 2.9 BLEU below ln; three seeds."
     )
 
 
 def test_one_seed_gives_the_bare_difference_and_is_called_one_seed():
     assert sweep(SIZES, seeds=1).answer == (
-        "At batch size 8 to 32 bn is 1.5 to 2.0 BLEU below ln, at 128 not clearly different "
+        "At batch size 8 and 32 bn is 1.5 to 2.0 BLEU below ln, at 128 not clearly different "
         "(+0.00); one seed, so another seed may say otherwise."
     )
 

@@ -47,7 +47,13 @@ def test_differences_are_paired_by_seed():
     # t = -2 sqrt(3) at two degrees, whose distribution has the closed form t / sqrt(2 + t^2).
     assert entry(found, "bn").p == pytest.approx(1 - math.sqrt(12 / 14))
     assert entry(found, "ln").difference is None and entry(found, "ln").p is None
+    assert entry(found, "bn").gap == "-2.00 [-4.48, +0.48], p = 0.074"
     assert note_of(found, "differences:") == ""
+
+
+def test_a_row_whose_seeds_equal_the_baselines_has_no_p_value():
+    found = table({"ln": [0.0, 0.0, 0.0], "bn": [0.0, 0.0, 0.0]})
+    assert entry(found, "bn").difference.mean == 0 and entry(found, "bn").gap == ""
 
 
 def test_a_seed_that_one_side_lacks_is_left_out_of_the_difference():
