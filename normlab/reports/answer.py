@@ -180,7 +180,10 @@ class _Words:
         return f"{points} {', '.join(said)}, compared with {self.baseline} in {self.score}"
 
     def of_one_row(self, rows: Sequence[Row]) -> list[str]:
-        """Return at which point the only row is best and worst."""
+        """Return the score of the only row, or at which point it is best and worst."""
+        if len(rows) == 1:
+            value = rows[0].entries[self.column].value
+            return [f"the {heading(self.column)} of {rows[0].name} is {value}"]
         means = {row.point: own.mean for row in rows if (own := row.entries[self.column].summary)}
         if len(self.axes) != 1 or len(means) < 2:
             return []

@@ -45,7 +45,7 @@ def test_a_sweep_is_a_grid_whose_rows_pair_with_the_baseline_at_each_point(runs,
     assert "/seed2: not ended" in err and err.count("\n") == 1
     head, *rows = results_of(runs.parent / "paper")
     titles = [title.replace("/ ", "/").split()[0] for title in head]
-    assert titles == ["setting", "test/bleu", "valid/loss", "stability"]
+    assert titles == ["setting", "BLEU", "validation", "stability"]
     assert [row[0] for row in rows] == ["batch_size=8", "ln", "bn", "batch_size=32", "ln", "bn"]
     assert rows[1][1] == "1.18 \u00b1 0.18" and rows[2][1] == "1.05"
     assert rows[2][3].startswith("finished 1/1, 1 not ended")

@@ -88,6 +88,7 @@ def test_a_row_that_diverged_is_said_to_and_one_row_alone_has_its_best_point():
         "The BLEU of bn is best at batch size 128 (31.20) and worst at batch size 8 (28.20); three "
         "seeds."
     )
+    assert sweep({("bn", "8"): 28.0}).answer == "The BLEU of bn is 28.20 +- 0.20; three seeds."
 
 
 def test_scores_are_drawn_over_a_logarithmic_batch_size_with_a_band_and_over_words_with_bars():
