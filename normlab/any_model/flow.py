@@ -68,7 +68,7 @@ class Flow(TorchDispatchMode):
         self._nodes: dict[int, Node] = {}
         self._held: list[Tensor] = []  # an id is a tensor's own only while the tensor lives
         self._inside: list[str] = []  # paths of the modules that are running
-        self._norm: list[Node] = []  # the input of the norm that is running
+        self._norm: list[tuple[str, Node]] = []  # the norm that is running, and its input
         for name, weight in [*model.named_parameters(), *model.named_buffers()]:
             if weight.ndim:
                 self._set(weight, Node("weight", name, weight.shape[-1], name=name))
@@ -122,12 +122,14 @@ class Flow(TorchDispatchMode):
         self._inside.append(path)
         if path in self._paths and not self._norm:
             given = [x for x in (*args, *kwargs.values()) if isinstance(x, Tensor)]
-            self._norm.append(self._of(given[0]))
+            self._norm += [(path, self._of(x)) for x in given[:1]]
 
     def _leave(self, path: str, module: nn.Module, args: Any, kwargs: Any, result: Any) -> None:
         self._inside.pop()
-        if path in self._paths and self._norm:
-            x = self._norm.pop()
+        if self._norm and self._norm[0][0] == path:
+            _, x = self._norm.pop()
+            if not isinstance(result, Tensor):  # such as a norm that returns scales, too
+                return
             node = Node("norm", path, result.shape[-1], [x], name=path)
             x.users.append(node)
             self.norms[path].append(node)

@@ -271,7 +271,12 @@ def _norm_of(module: nn.Module, width: int) -> _Norm | None:
     weight = next((name for name in names if name != bias), None)
     x = torch.randn(2, 3, width, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
     x = (x + 0.3).to(next(iter(weights.values()), x).device) * 1e5  # eps does not matter
-    y = copied(module).double()(x)
+    try:
+        y = copied(module).double()(x)
+    except Exception:  # such as a group norm, whose channels are on axis 1
+        return None
+    if not isinstance(y, Tensor) or y.shape != x.shape:
+        return None
     for kind, center in ((LAYER_NORM, 1.0), (RMS_NORM, 0.0)):
         centered = x - center * x.mean(-1, keepdim=True)
         z = centered / centered.square().mean(-1, keepdim=True).sqrt()

@@ -151,6 +151,42 @@ def test_a_layer_norm_whose_gain_stays_becomes_an_rms_norm_with_gain_and_bias():
     assert torch.equal(folded.model[1].bias, model[1].bias)
 
 
+class Scaled(nn.Module):
+    """A norm that returns a scale, too, and one that takes a dictionary."""
+
+    class AdaNorm(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.norm = nn.LayerNorm(D)
+
+        def forward(self, x):
+            return self.norm(x), torch.ones(1)
+
+    class DictNorm(nn.Module):
+        def forward(self, features):
+            return {"x": features["x"] / features["x"].norm(dim=-1, keepdim=True)}
+
+    class TupleNorm(nn.Module):
+        def forward(self, x):
+            return x / x.norm(dim=-1, keepdim=True), x
+
+    def __init__(self):
+        super().__init__()
+        self.first, self.ada, self.last = nn.Linear(D, D), self.AdaNorm(), nn.Linear(D, D)
+        self.groups, self.dict, self.pair = nn.GroupNorm(2, D), self.DictNorm(), self.TupleNorm()
+
+    def forward(self, x):
+        y, scale = self.ada(self.first(x))
+        y = self.groups(self.last(y).mT).mT * scale
+        return self.pair(self.dict({"x": y})["x"])[0]
+
+
+def test_norms_of_other_kinds_and_with_other_inputs_and_outputs_are_left_alone():
+    model = shaken(Scaled())
+    (row,) = normlab.fold_norms(model, [X]).table
+    assert (row.site, row.kind, row.mean, row.gain) == ("ada.norm", "layer norm", True, True)
+
+
 def test_torchs_encoder_layer_uses_the_folded_norms_in_evaluation():
     layer = nn.TransformerEncoderLayer(D, 2, 16, norm_first=True, batch_first=True, dropout=0)
     model = shaken(nn.Sequential(nn.Linear(D, D), layer, nn.LayerNorm(D), nn.Linear(D, 2))).eval()
