@@ -76,7 +76,8 @@ class Judgement:
     corrected for the look. If the direction is shown but its size is open, `p_direction` is the p
     value of the direction, and `unshown` the reason to give if it does not survive the correction.
     `interval` is (mean, low, high); `smallest` is the difference that these seeds detect with 80 %
-    power. `n` is the number of seeds (or rounds) judged, `seeds` that of all usable seeds.
+    power. `trained` has, for each side, how many seeds train and of how many, where no interval was
+    judged. `n` is the number of seeds (or rounds) judged, `seeds` that of all usable seeds.
     `excluded` lists why runs do not count, `records` the files or addresses of the evidence.
     `to_measure` is the command that measures more, with its cost. `stuck`: more seeds cannot help.
     `seen`: its runs were seen before its endpoint was written, so nothing was tested.
@@ -97,6 +98,7 @@ class Judgement:
     smallest: float | None = None
     grade: str | None = None
     setting: str = ""
+    trained: tuple[tuple[str, int, int], ...] = ()
     excluded: tuple[str, ...] = ()
     records: tuple[str, ...] = ()
     to_measure: str = ""

@@ -100,8 +100,10 @@ def _outcome(outcome: Outcome) -> dict[str, Any]:
         "question": outcome.question,
         "verdict": outcome.verdict,
         "said": outcome_text(outcome),
+        "grades": [grade_in_chinese(outcome), outcome.grade] if outcome.grade else [],
         "found": found_text(outcome),
         "test": "" if found.p is None else tested,
+        **({"trained": found.trained} if found.trained else {}),
         "excluded": "; ".join(found.excluded),
         "to_measure": found.to_measure.replace("`", ""),
         "n": found.n,
@@ -305,11 +307,19 @@ _DATA = {
     "Brown, language model, 64 to 128 tokens": "Brown 语料，语言模型，64 到 128 个词元",
     "CIFAR-10, 4,000 of its training pictures, width 64": "CIFAR-10 的 4,000 张训练图片，宽度 64",
     "CIFAR-10, a quarter of its training pictures": "CIFAR-10 的四分之一训练图片",
+    "CIFAR-10, a quarter of its training pictures, 700 updates": (
+        "CIFAR-10 的四分之一训练图片，700 次更新"
+    ),
+    "Multi30k de, Python's documentation and CIFAR-10, small models": (
+        "Multi30k 德语、Python 文档和 CIFAR-10，小模型"
+    ),
     "Multi30k de-en": "Multi30k 德译英",
     "Python's documentation and CIFAR-10, small models": "Python 文档和 CIFAR-10，小模型",
     "Python's documentation, 32 tokens of a text": "Python 文档，每段文本 32 个词元",
     "Python's documentation, width 128": "Python 文档，宽度 128",
     "Python's documentation, width 64": "Python 文档，宽度 64",
+    "Python's documentation, width 64, 700 updates": "Python 文档，宽度 64，700 次更新",
+    "Python's documentation, width 64, 1,000 updates": "Python 文档，宽度 64，1,000 次更新",
     "Python's documentation, width 64, 2,000 updates": "Python 文档，宽度 64，2,000 次更新",
     "digits 8x8": "8x8 的数字图片",
     "the toy corpus": "内置语料",

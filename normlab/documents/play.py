@@ -91,8 +91,8 @@ class Answers:
 
     An answer has, unless it lacks it: the verdict `v`; in Chinese and English, what was judged `s`
     and what was found `f`; how we know `k`, with the check `check`, the number of seeds `n` and the
-    level of the interval `i`, the grade `g` as a number of `grades`, and the study `r`,
-    STUDY/SCALE; what to run first `m`; and the claim `c`.
+    level of the interval `i`, the grade `g` as a number of `grades` (Chinese and English), and the
+    study `r`, STUDY/SCALE; what to run first `m`; and the claim `c`.
     """
 
     def __init__(self, results: Results, claims: Sequence[Claim]) -> None:
@@ -102,7 +102,7 @@ class Answers:
         }
         self.found: list[dict[str, Any]] = []
         self.claims: dict[int, list[str]] = {}
-        self.grades: list[str] = []
+        self.grades: list[list[str]] = []
         self._numbers: dict[Item, int] = {}
 
     @cached_property
@@ -150,11 +150,10 @@ class Answers:
         part = self.results.part(item.part)
         endpoint = self.endpoints[item.part]
         kind = _kind(endpoint, part)
-        grade = part["said"].removeprefix(part["verdict"]).strip(" ()")
         made = kind == "runs" and isinstance(endpoint, StudyEndpoint)
         study = f"{endpoint.study}/{endpoint.scale}" if made else ""
         computed = isinstance(endpoint, Computed)
-        zh = self._findings(endpoint) if computed else _interval(part, endpoint)
+        zh = self._findings(endpoint) if computed else _interval(part, endpoint) or _trained(part)
         measured = part["verdict"] != "not measured"
         return {
             "v": part["verdict"],
@@ -165,7 +164,7 @@ class Answers:
             "check": endpoint.check if computed else "",
             "n": part["n"] or "",
             "i": part.get("confidence", ""),
-            "g": self._grade(grade) if grade else "",
+            "g": self._grade(part["grades"]) if part["grades"] else "",
             "r": study,
             "c": int(item.part.partition(".")[0]),
         }
@@ -187,7 +186,7 @@ class Answers:
         """The findings of each computed check in Chinese, with braces for their numbers."""
         return yaml.safe_load(_text("findings.yaml"))
 
-    def _grade(self, grade: str) -> int:
+    def _grade(self, grade: list[str]) -> int:
         if grade not in self.grades:
             self.grades.append(grade)
         return self.grades.index(grade)
@@ -211,6 +210,13 @@ def _interval(part: Mapping[str, Any], endpoint: Endpoint) -> str:
         return "节省时间 {value:.1%} [{low:.1%}, {high:.1%}]".format(**part)
     factor = "倍数 " if getattr(endpoint, "ratio", False) else ""
     return factor + "{value:.3g} [{low:.3g}, {high:.3g}]".format(**part)
+
+
+def _trained(part: Mapping[str, Any]) -> str:
+    """Return how many seeds trained, in Chinese; "" where seeds were not counted."""
+    sides = (f"{side} 为 {k}/{n}" for side, k, n in part.get("trained", ()))
+    listed = CHINESE.comma.join(sides)
+    return f"训练成功的种子数：{listed}" if listed else ""
 
 
 def _kind(endpoint: Endpoint, part: Mapping[str, Any]) -> str:

@@ -69,7 +69,7 @@ class LoadedRun:
         )
         scores = score(outputs=outputs)
         for condition in self.evaluator.conditions:
-            if condition.noise is not None:
+            if any(getattr(condition, name) is not None for name in DISTURBANCES):
                 scores |= score(condition=condition)
         scores |= self.evaluator.seen(self.model, recalibrate=self.recalibrate)
         return scores | self._reached()

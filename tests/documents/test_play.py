@@ -118,6 +118,15 @@ def test_what_is_computed_is_said_in_chinese_too(data):
             assert re.search("[\u4e00-\u9fff]", said[0]), said
 
 
+def test_grades_and_counts_of_seeds_are_in_chinese(data):
+    assert all(zh != en or en == "D" for zh, en in data["grades"])
+    assert not any("layers" in zh or "training" in zh for zh, _ in data["grades"])
+    counted = [
+        each["f"] for each in data["answers"] if each.get("f", [""])[-1].startswith("train:")
+    ]
+    assert len(counted) > 5 and all(zh.startswith("训练成功的种子数：") for zh, _ in counted)
+
+
 def test_a_command_to_try_runs_or_is_one_of_a_page_that_is_tested(capsys):
     pages = "".join(page.read_text("utf-8") for page in PAGES)
     for command in sorted(TYPED):

@@ -94,7 +94,7 @@ function drawAnswer([index, ...about]) {
 function how({ k, check, n, i, g, r }) {
   const percent = i && shown(100 * i, 1).replace(".0", "");
   const said = prose(t(`how.${k === "runs" && !i ? "counted" : k}`, { check, n: n ?? 0, i: percent }));
-  if (g !== undefined) said.push(t("how.grade", { grade: DATA.grades[g] }));
+  if (g !== undefined) said.push(t("how.grade", { grade: both(DATA.grades[g]) }));
   if (r) said.push(t("how.records"), h("code", {}, `results/${r}`));
   return said;
 }
