@@ -196,11 +196,12 @@ class StudyEndpoint(Endpoint, frozen=True, kw_only=True):
             reason = f"too few seeds ({n} of {FEWEST})" if n else reason
             found = Judgement("not measured", reason=reason)
         more = "" if found.stuck or sample.problem else self._next(plan, len(unseen), runs)
+        counted = sample.train_counts(chosen) if chosen and found.interval is None else {}
         return replace(
             found,
             grade=plan.scale.grade,
             setting=self._setting(plan, all_runs),
-            trained=sample.trained(chosen) if chosen and found.interval is None else (),
+            trained=tuple((side, *each) for side, each in counted.items()),
             excluded=sample.excluded,
             n=found.n or len(chosen),
             seeds=None if sample.problem else n,
@@ -276,10 +277,6 @@ class Sample:
             return all(r.finished and at_baseline([r], s) is None for r in runs for s in scores)
 
         return {k: (sum(train(cell[seed]) for seed in seeds), n) for k, cell in self.cells.items()}
-
-    def trained(self, seeds: Sequence[int]) -> tuple[tuple[str, int, int], ...]:
-        """Return each side with the number of seeds that train, and the number of all."""
-        return tuple((side, *counted) for side, counted in self.train_counts(seeds).items())
 
     def train_text(self, seeds: Sequence[int]) -> str:
         """Return how many seeds of each side train, with a lower bound on the share if all do."""
