@@ -204,17 +204,18 @@ def by_recipe(
     `baseline` may be a row of only some tables.
     """
     members = [*grouped((fingerprint(run.settings), run) for run in found).values()]
-    _columns(found, scores)  # refuses a score that no run has
+    _columns(found, scores)  # refuses a score that no run of any table has
     tables: list[Arranged] = []
     refused: list[UserError] = []
     groups = recipes([own[0].settings for own in members])
     for said, indices in groups:
         own = [run for n in indices for run in members[n]]
+        columns = scores or _columns(own, ())
         try:
-            table = arranged(own, baseline=baseline, scores=scores, recipe=said)
+            table = _arranged(own, columns, baseline, said)
         except UserError as error:
             refused.append(error)
-            table = arranged(own, scores=scores, recipe=said)
+            table = _arranged(own, columns, None, said)
         tables.append(table)
     if len(refused) == len(tables):
         raise refused[0]
@@ -232,10 +233,16 @@ def arranged(
 
     `baseline` names the row that the others are compared with, `scores` the columns, and `recipe`
     what the runs share and others do not. Raises UserError, listing the choices, for a baseline
-    that is not a row.
+    that is not a row, or a score that no run has.
     """
+    return _arranged(found, _columns(found, scores), baseline, recipe)
+
+
+def _arranged(
+    found: Sequence[Run], columns: Sequence[str], baseline: str | None, recipe: str
+) -> Arranged:
+    """Arrange runs, none of which need to have all the columns."""
     members = [*grouped((fingerprint(run.settings), run) for run in found).values()]
-    columns = list(scores) or _columns(found, ())
     places = _places([own[0].settings for own in members], baseline)
     settings = [*zip(places, members, strict=True)]
     merits = {place.row: _merit(own, columns[0]) for place, own in reversed(settings)}

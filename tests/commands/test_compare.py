@@ -127,7 +127,8 @@ def test_each_row_is_compared_with_the_baseline_and_what_they_differ_in_is_said(
 
 def test_each_task_has_a_baseline_of_its_own(runs, capsys):
     values = {"choices": {"task": "multi30k"}, "task": {"corpus": {"size": 9}}}
-    keep(runs, *(record(seed=s, norm=norm, **values) for norm in ("ln", "gn") for s in (1, 2)))
+    for norm, bleu in (("ln", 30.0), ("gn", 29.0)):
+        keep(runs, *(record(seed=s, norm=norm, bleu=bleu, **values) for s in (1, 2)))
     tables = compare(capsys)[1].split("**Runs")[1:]
     lines = [[x for x in table.splitlines() if x.startswith("| ")][2:] for table in tables]
     rows = sorted([line.split(" | ")[0] for line in own] for own in lines)

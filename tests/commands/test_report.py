@@ -67,10 +67,10 @@ def test_a_packed_row_has_a_page_without_control_characters(tmp_path, capsys, mo
 
 
 def test_an_experiment_that_is_named_as_baseline_makes_rows_of_experiments(runs, capsys):
-    wanted = ("--baseline", "bn 32", "--columns", "valid/loss")
+    wanted = ("--baseline", "bn, batch size 32", "--columns", "valid/loss")
     assert report(capsys, str(runs), *wanted)[0] == 0
     names = [row[0] for row in results_of(runs.parent / "report")[1:]]
-    assert names[0] == "bn 32" and len(names) == 4
+    assert names[0] == "bn, batch size 32" and len(names) == 4
     with pytest.raises(ValueError, match=r"--baseline gn: no such row; available: bn; ln"):
         main(["runs", "--baseline", "gn"])
     with pytest.raises(ValueError, match=r"--columns test/blue: .* Did you mean test/bleu"):
