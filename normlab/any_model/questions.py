@@ -205,9 +205,11 @@ def future(about: Examination) -> Finding:
         odd = {name: comparisons[name] for name in more if about.stands_out(comparisons[name])}
         found |= about.all_moved(odd)
     value = max(each.wide for each in found.values())
-    causal = about.causal or bool(example.decoder) or is_causal(about.model)
-    if causal or value <= LEAK:
-        return leak(about, found, comparisons, "later tokens", how)
+    causal = about.causal or bool(example.decoder) or value <= LEAK
+    if causal or is_causal(about.model):
+        finding = leak(about, found, comparisons, "later tokens", how)
+        if causal or is_causal(about.model, finding.module):
+            return finding
     text = (
         f"later tokens move the output by {size(value)}, which is right only if the model is not "
     )
@@ -239,9 +241,15 @@ def _predicts_inputs(about: Examination, y: Tensor) -> bool:
     return bool(ids) and y.ndim > 2 and greatest < y.shape[-1] in sizes
 
 
-def is_causal(model: nn.Module) -> bool:
-    """Return whether a model's config, class name or attention marks it as causal."""
+def is_causal(model: nn.Module, path: str | None = None) -> bool:
+    """Return whether a model's config, class name or attention marks it as causal.
+
+    Where only some attention does, as that of a decoder or between texts and images, the module at
+    `path` may say of itself that it is not.
+    """
     config = getattr(model, "config", None)
     named = re.search("CausalLM|LMHead", type(model).__name__) is not None
     attends = any(getattr(module, "is_causal", False) is True for module in model.modules())
+    if path and getattr(model.get_submodule(path), "is_causal", None) is False:
+        attends = False
     return named or attends or getattr(config, "is_decoder", False) is True

@@ -5,7 +5,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
-from tests.any_model.pairs import WIDTH, Case, text_batches
+from tests.any_model.pairs import WIDTH, Case, text_batches, texts
 from tests.any_model.test_reported import Causal, Embedded, built, embedded, inspected, mean
 from tests.any_model.test_reported import Report as Accusation
 
@@ -166,6 +166,29 @@ def table_of_distances(faulty: bool) -> Case:
     return embedded(attend, **parts)
 
 
+def causal_elsewhere(faulty: bool) -> Case:
+    """BridgeTower: its cross-attention says that it is causal, and its text encoder is not."""
+
+    class Attention(nn.Module):
+        def __init__(self, is_causal: bool):
+            super().__init__()
+            self.is_causal = is_causal
+
+        def forward(self, x: Tensor) -> Tensor:
+            return x + x.mean(1, keepdim=True)
+
+    class Texts(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.embed, self.text = nn.Embedding(256, WIDTH), Attention(faulty)
+            self.cross = Attention(True)
+
+        def forward(self, input_ids: Tensor) -> Tensor:
+            return self.text(self.embed(input_ids))
+
+    return Case(Texts(), texts(count=1))
+
+
 def mask_of_another_input(faulty: bool) -> Case:
     """diffusers' UNet3D: `attention_mask` is not that of the text, which is not padded."""
 
@@ -181,6 +204,7 @@ def mask_of_another_input(faulty: bool) -> Case:
 
 
 ACCUSED = {
+    "causal elsewhere": Accusation(causal_elsewhere, "future", "text: Attention"),
     "mask of another input": Accusation(mask_of_another_input, "batch_mates"),
     "scores of each against each": Accusation(each_against_each, "batch_mates"),
     "settled statistics": Accusation(after_settled_statistics, "modes", "Late", "look"),
