@@ -109,7 +109,8 @@ FILES = {
     **{"largest.py": PROBE, "probe/largest.yaml": PROBE_CONFIG},
     **{"stripes.py": SOURCE, "task/stripes.yaml": TASK_CONFIG},
     "norm/bn_slow.yaml": "# Slow.\ndefaults: [bn]\nmomentum: 0.01\n",
-    "experiment/own.yaml": "# Both.\nnorm: peak\nplacement: twice\n",
+    "experiment/own.yaml": "# Both.\n"
+    "defaults: [override /norm: peak, override /placement: twice]\n",
     "study/peaks.yaml": NEW_STUDY,
 }
 
@@ -268,7 +269,7 @@ def test_a_folder_that_cannot_serve_is_refused_in_one_line(include, told, tmp_pa
 
 
 def test_a_file_of_settings_cannot_name_a_folder(tmp_path, capsys):
-    (tmp_path / "my.yaml").write_text(f"norm: mine\ninclude: {tmp_path}\n")
+    (tmp_path / "my.yaml").write_text(f"seed: 1\ninclude: {tmp_path}\n")
     assert main(["train", str(tmp_path / "my.yaml")]) == 1
     assert "a file cannot name code that is to run" in capsys.readouterr().err
 

@@ -109,12 +109,15 @@ def _planned(
 ) -> tuple[list[Cell], list[Cell], dict[str, Any]]:
     """Return all runs, those that have not ended, and the config of the first."""
     from normlab.config.compose import compose
-    from normlab.config.overrides import check_given_once, typed, written_out
+    from normlab.config.experiments import EXPERIMENT
+    from normlab.config.overrides import check_given_once, in_full, typed, written_out
     from normlab.train.run import Run
 
     check_given_once(extra)
-    extra = written_out(extra)
+    extra = written_out(in_full(extra))
     given = typed(extra)
+    if EXPERIMENT in given:
+        raise UserError("the demo has its own settings: give key=value, or normlab train my.yaml")
     for key in ("norm", "task"):
         if key in given:
             said = f"{key}={given[key]}: the demo chooses the {key} itself"

@@ -125,7 +125,8 @@ def _mask(text: str) -> Any:
 
 def _runs(words: list[str], where: list[str]) -> tuple[Runs, list[str]]:
     """Return the records of the runs to examine by folder, and the settings to change."""
-    from normlab.config.overrides import check_given_once, is_file
+    from normlab.config.experiments import is_file
+    from normlab.config.overrides import check_given_once
 
     names = [word for word in words if not is_file(word)]
     places = [word for word in names if "=" not in word or address_of(Path(word))]

@@ -12,8 +12,10 @@ from typing import Any, NamedTuple
 from normlab.commands._arguments import as_path, command_parser
 from normlab.commands._terminal import complain, print_lines, print_prose, print_table
 from normlab.config import folders, registry
-from normlab.config.overrides import EXPERIMENT, SHORT, TRACKERS, did_you_mean
+from normlab.config.experiments import EXPERIMENT
+from normlab.config.overrides import TRACKERS, did_you_mean
 from normlab.config.ranges import RANGES, range_of
+from normlab.config.schema import SHORT
 from normlab.errors import UserError
 from normlab.records.record import RunRecord, number
 from normlab.records.store import PROGRESS_FILE, RunStore, read_progress

@@ -58,8 +58,9 @@ def main(argv: list[str]) -> int:
     if argv in (["--help"], ["-h"]):
         print(_HELP)
         return 0
-    from normlab.config.compose import compose
-    from normlab.config.overrides import FromFile, check_given_once, first_run, typed, written_out
+    from normlab.config.compose import compose_written
+    from normlab.config.experiments import EXPERIMENT
+    from normlab.config.overrides import check_given_once, first_run, typed, written_out
 
     end_with_the_sweep()
     again = shlex.join(["normlab", "train", *argv, *include_words()])
@@ -68,16 +69,17 @@ def main(argv: list[str]) -> int:
     if (shown := shown_config(argv)) is not None:
         print(shown, end="")
         return 0
+    given = typed(argv)
     many = any(text.startswith(("-", "hydra")) for text in argv)
     if many:
-        if typed(argv).get("observe.debug") == "true":
+        if "true" in (given.get("debug"), given.get("observe.debug")):
             raise UserError("debug=true tries one run: omit -m and the flags of a sweep")
         if {"-m", "--multirun"}.intersection(argv):
             check_single("a sweep starts its own processes")
-        if any(isinstance(text, FromFile) for text in argv):
-            compose(first_run(argv))  # an error names the file
+        if EXPERIMENT in given:
+            compose_written(first_run(argv))  # an error names the file
         return run_hydra(argv, again=again)
-    return train_once(compose(argv), again=again)
+    return train_once(compose_written(argv), again=again)
 
 
 def train_once(config: "DictConfig", *, again: str) -> int:
@@ -109,9 +111,9 @@ def shown_config(argv: Sequence[str]) -> str | None:
         raise UserError(f"--cfg job shows the config of one run: leave out {other[0]}")
     from omegaconf import OmegaConf
 
-    from normlab.config.compose import compose, to_dict
+    from normlab.config.compose import compose_written, to_dict
 
-    config = OmegaConf.create(to_dict(compose(overrides)))
+    config = OmegaConf.create(to_dict(compose_written(overrides)))
     part = OmegaConf.select(config, known.package) if known.package else config
     if not OmegaConf.is_config(part):
         raise UserError(f"--package {known.package}: the config has no such part")

@@ -1,14 +1,14 @@
 """Composing a run's config from `configs/`, and reading the config in a record.
 
 In a run's config, a group such as `norm` has its option's name and values; only the file names
-the class. A recipe is the last entry of the defaults list: it chooses model and schedule, and sets
-values of the task. The default recipe depends on the task and the scale, which Hydra cannot
-express, so it is added to the overrides before Hydra reads them. Nothing here imports torch.
+the class. The default recipe depends on the task and the scale, which Hydra cannot express, so it is
+added before Hydra reads the overrides. Nothing here imports torch.
 """
 
 import os
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Any, cast
 
@@ -18,23 +18,37 @@ from hydra.core.config_store import ConfigStore
 from hydra.core.global_hydra import GlobalHydra
 from hydra.core.hydra_config import HydraConfig
 from hydra.core.plugins import Plugins
-from hydra.errors import HydraException, MissingConfigException
+from hydra.errors import HydraException
+from hydra.types import RunMode
 from omegaconf import DictConfig, OmegaConf, open_dict
 from omegaconf.errors import OmegaConfBaseException
 
 from normlab.config import ranges, registry
+from normlab.config.experiments import EXPERIMENT, names_in, settings_of
 from normlab.config.folders import CONFIG_DIR
 from normlab.config.machine import MOST_THREADS, settled_precision
-from normlab.config.overrides import FromFile, did_you_mean, meant, no_option, typed, written_out
-from normlab.config.registry import START_FILE, TARGET, named
+from normlab.config.overrides import (
+    error_line,
+    is_sweep,
+    meant,
+    no_option,
+    quoted,
+    start_file,
+    typed,
+    written_out,
+)
+from normlab.config.registry import TARGET, named
 from normlab.config.schema import (
     LATER,
     LATER_KEYS,
+    MISSING,
     NORM_KEYS,
     OPTIONS,
     PARTS,
+    SHORT,
     Precision,
     RunConfig,
+    WrittenConfig,
     leaves,
 )
 from normlab.config.source import OptionFolders, OptionSource
@@ -58,6 +72,7 @@ _RECIPES: dict[str | None, dict[str, str]] = {
     None: {"iwslt": "rbn"},
     "paper": {"mlm": "bert", **dict.fromkeys(("iwslt", "multi30k", "toy", "translation"), "rbn")},
 }
+_ASK_FOR_RECIPES = ("task=", "scale=", f"{EXPERIMENT}=")
 TASK = "toy"  # the default of configs/config.yaml
 _BY_PLACEMENT = ("optim.lr", "schedule.warmup")  # in a recipe, as `lr: {pre: 1.5e-3, post: 5e-4}`
 
@@ -66,7 +81,7 @@ def register() -> None:
     """Register with Hydra the schema (as `normlab_schema` and `normlab_later`) and own folders."""
     if "normlab_schema.yaml" in ConfigStore.instance().repo:
         return
-    ConfigStore.instance().store("normlab_schema", node=RunConfig)
+    ConfigStore.instance().store("normlab_schema", node=WrittenConfig)
     ConfigStore.instance().store("normlab_later", node={"model": LATER})
     Plugins.instance().register(OptionSource)
     Plugins.instance().register(OptionFolders)
@@ -74,7 +89,11 @@ def register() -> None:
 
 def compose(overrides: Sequence[str] = ()) -> DictConfig:
     """Return the checked config of a run; UserError with a one-line message if it is invalid."""
-    overrides = written_out(overrides)
+    return compose_written(written_out(overrides))
+
+
+def compose_written(overrides: Sequence[str]) -> DictConfig:
+    """Return the checked config of a run, from arguments that `written_out` returned."""
     try:
         return _checked(overrides)
     except UserError as error:
@@ -82,22 +101,26 @@ def compose(overrides: Sequence[str] = ()) -> DictConfig:
 
 
 def _file_to_blame(overrides: Sequence[str], error: UserError) -> str:
-    """Return the file, and a colon, without whose settings there is no such error; else ""."""
-    for path in dict.fromkeys(text.path for text in overrides if isinstance(text, FromFile)):
-        others = [text for text in overrides if getattr(text, "path", None) != path]
+    """Return the experiment's file, and a colon, without which there is no such error; else ""."""
+    names = names_in(typed(overrides).get(EXPERIMENT, ""))
+    others = [text for text in overrides if not text.startswith(f"{EXPERIMENT}=")]
+    for name in names:
+        rest = ",".join(quoted(each) for each in names if each != name)
         try:
-            _checked(others)
+            _checked([f"{EXPERIMENT}=[{rest}]", *others])
         except UserError as same:
             if str(same) == str(error):
                 continue
-        return f"{path}: "
+        path = str(registry.paths(EXPERIMENT).get(name, name))
+        return "" if path in str(error) else f"{path}: "
     return ""
 
 
 def _checked(overrides: Sequence[str]) -> DictConfig:
     register()
     try:
-        composed = _composed(with_recipe(overrides))
+        with _hydra():
+            composed = hydra_compose(CONFIG_NAME, with_recipe(overrides), return_hydra_config=True)
         choices, given = composed.hydra.runtime.choices, composed.hydra.overrides.task
         with open_dict(composed):
             del composed["hydra"]
@@ -106,13 +129,14 @@ def _checked(overrides: Sequence[str]) -> DictConfig:
         raise UserError(error_line(error)) from None
 
 
-def _composed(overrides: list[str]) -> DictConfig:
-    """Return what Hydra composes; a caller that uses Hydra itself keeps its state."""
+@contextmanager
+def _hydra() -> Iterator[None]:
+    """Let Hydra read `configs/` in the block; a caller that uses Hydra itself keeps its state."""
     caller = GlobalHydra.instance().hydra
     GlobalHydra.instance().clear()
     try:
         with initialize_config_dir(str(CONFIG_DIR), version_base="1.3"):
-            return hydra_compose(CONFIG_NAME, overrides, return_hydra_config=True)
+            yield
     finally:
         GlobalHydra.instance().hydra = caller
 
@@ -125,13 +149,27 @@ def from_hydra(config: DictConfig) -> DictConfig:
 
 def with_recipe(overrides: Sequence[str]) -> list[str]:
     """Return the overrides with the default recipe; a sweep over tasks or scales gets none."""
-    given = typed(overrides)
-    recipe = _default_recipe(given.get("task", TASK), given.get("scale"))
-    if recipe is None or "recipe" in given:
+    given = {"task": TASK, **_of_experiments(overrides), **typed(overrides)}
+    recipe = _default_recipe(given["task"], given.get("scale"))
+    if recipe is None or given.get("recipe") is not None:
         return [*overrides]
-    # Insert it just before the task or scale, so as not to part a Hydra flag from its value.
-    place = next(n for n, text in enumerate(overrides) if text.startswith(("task=", "scale=")))
+    # Insert it just before what asks for it, so as not to part a Hydra flag from its value.
+    place = next(n for n, text in enumerate(overrides) if text.startswith(_ASK_FOR_RECIPES))
     return [*overrides[:place], f"recipe={recipe}", *overrides[place:]]
+
+
+def _of_experiments(overrides: Sequence[str]) -> dict[str, Any]:
+    """Return the options that a run's experiments choose, as Hydra's own rules say."""
+    words = [text for text in overrides if text.startswith(f"{EXPERIMENT}=")]
+    if not words or is_sweep(typed(words)[EXPERIMENT]):
+        return {}
+    with _hydra() if GlobalHydra.instance().hydra is None else nullcontext():
+        listed = (
+            GlobalHydra.instance()
+            .config_loader()
+            .compute_defaults_list(CONFIG_NAME, words, RunMode.RUN)
+        )
+    return {key: name for key, name in listed.overrides.known_choices.items() if name}
 
 
 def _default_recipe(task: str, scale: str | None) -> str | None:
@@ -140,7 +178,9 @@ def _default_recipe(task: str, scale: str | None) -> str | None:
 
 def settle(config: DictConfig, choices: Mapping[str, Any], given: Sequence[str]) -> DictConfig:
     """Name the options in a config, settle values that depend on other keys, and check it."""
-    config = _typed(OmegaConf.to_container(config))
+    plain = cast("dict[str, Any]", OmegaConf.to_container(config))
+    short = {key: value for key in SHORT if (value := plain.pop(key)) != MISSING}
+    config = _typed(plain)
     for key in ("data_dir", "runs_dir", "start_from"):  # a shell expands ~ only at a word's start
         if isinstance(config[key], str):
             config[key] = os.path.expanduser(config[key])
@@ -149,12 +189,13 @@ def settle(config: DictConfig, choices: Mapping[str, Any], given: Sequence[str])
     config.choices = {
         group.split("@")[-1]: option
         for group, option in choices.items()
-        if not group.startswith("hydra/") and isinstance(option, str | None)
+        if not group.startswith(("hydra/", EXPERIMENT)) and isinstance(option, str | None)
     }
     if classes := [text for text in given if TARGET in text]:
         raise UserError(f"{classes[0]:.60}: a run cannot name classes: give GROUP=OPTION")
-    written = typed(given)
-    _settle_recipe(config, config.choices, written)
+    of_files = settings_of(names_in(typed(given).get(EXPERIMENT, "")))
+    _settle_short(config, short, given, of_files)
+    _settle_recipe(config, config.choices, of_files | typed(given))
     for key in (*OPTIONS, *NORM_KEYS, "probe", "sink"):  # replace classes with option names
         parent = config.observe if key in ("probe", "sink") else config
         if isinstance(parent[key], DictConfig):
@@ -164,16 +205,16 @@ def settle(config: DictConfig, choices: Mapping[str, Any], given: Sequence[str])
     _drop(config.model, LATER)
     for node in (*map(config.get, NORM_KEYS), *(config.sites or {}).values()):
         _drop(node, {"one_plus": False})
-    _settle_batch_size(config, written)
+    _settle_batch_size(config, of_files, typed(given))
     if isinstance(folder := config.start_from, str):
-        path = _start_file(folder, Path(config.runs_dir))
+        path = start_file(folder, Path(config.runs_dir))
         config.start_from = {"run_dir": str(path.parents[1]), "sha256": registry.sha256(path)}
     OmegaConf.resolve(config)
     if config.data_dir is not None and not _nodes_with(config, "data_dir"):
         said = f"data_dir={config.data_dir}: task={config.choices['task']} does not read it"
         raise UserError(f"{said}: {_READS_FILES}, or leave data_dir out")
     if missing := sorted(OmegaConf.missing_keys(config)):
-        raise UserError(f"{' and '.join(missing)} must be given, as {missing[0]}=VALUE")
+        raise UserError(f"{missing[0]} must be given, as {missing[0]}=VALUE")
     plain = to_dict(config)
     _check_plain(plain)
     ranges.check(plain)
@@ -191,7 +232,22 @@ def reads_files(task: str) -> bool:
     return bool(_nodes_with(node, "data_dir")) or not node.task.keys() & {"corpus", "source"}
 
 
-def _settle_recipe(config: DictConfig, choices: Any, written: Mapping[str, str]) -> None:
+def _settle_short(
+    config: DictConfig, short: Mapping[str, Any], given: Sequence[str], of_files: Mapping[str, Any]
+) -> None:
+    """Set what short keys stand for, unless the full key was given later.
+
+    `epochs` without `steps` lifts the limit on steps.
+    """
+    keys = [*of_files, *(text.partition("=")[0].lstrip("+") for text in given)]
+    last = {SHORT.get(key, key): key for key in keys}
+    for key in short.keys() & last.values():
+        OmegaConf.update(config, SHORT[key], short[key])
+    if "epochs" in short and SHORT["steps"] not in last:
+        config.budget.steps = None
+
+
+def _settle_recipe(config: DictConfig, choices: Any, written: Mapping[str, Any]) -> None:
     """Set the recipe's values for the run's placement and for its other options, unless typed.
 
     In a recipe, `norm: {rms: {eps: 1e-6}}` sets `eps` of each norm of the run that is `rms`.
@@ -201,7 +257,7 @@ def _settle_recipe(config: DictConfig, choices: Any, written: Mapping[str, str])
         both = f"recipe={recipe} and scale={scale} are both set, but each is a complete recipe"
         raise UserError(f"{both}: leave one out")
     expected = _default_recipe(task, scale)
-    if recipe != expected and "recipe" not in written:
+    if recipe is None and expected is not None:
         left_out = f"task={task} has recipe={expected} by default, which a sweep leaves out"
         raise UserError(f"{left_out}: give recipe={expected}, or recipe=none")
     for key in _BY_PLACEMENT:
@@ -222,30 +278,17 @@ def _settle_recipe(config: DictConfig, choices: Any, written: Mapping[str, str])
                     config[key][name] = value
 
 
-def _start_file(name: str, runs: Path) -> Path:
-    """Return the weights file of a run, given by its path or its name below `runs_dir`."""
-    place = Path(name) if Path(name).exists() else runs / name
-    found = sorted(place.glob(f"**/{START_FILE}"))
-    if len(found) > 1:
-        one = found[0].parents[1]
-        raise UserError(f"start_from={name} has {len(found)} runs; name one, such as {one}")
-    if not found:
-        folders = {up for path in runs.glob(f"**/{START_FILE}") for up in path.parents[1:]}
-        there = [str(up.relative_to(runs)) for up in folders if runs in up.parents]
-        near = did_you_mean(name.removeprefix(f"{runs}/"), there)
-        raise UserError(f"start_from={name}: not a trained run, {START_FILE} is missing.{near}")
-    return found[0]
-
-
-def _settle_batch_size(config: DictConfig, written: Mapping[str, str]) -> None:
-    """Keep one of the two batch sizes: the one that was typed, else `max_tokens`."""
+def _settle_batch_size(
+    config: DictConfig, of_files: Mapping[str, Any], typed_keys: Mapping[str, str]
+) -> None:
+    """Keep one of the two batch sizes: the last one that was given, else `max_tokens`."""
     sizes = [key for key in ("max_tokens", "batch_size") if config[key] is not None]
-    said = [key for key in sizes if key in written]
-    if not sizes or len(said) == 2:
+    if not sizes or len([key for key in sizes if key in typed_keys]) == 2:
         both = f"batch_size={config.batch_size} and max_tokens={config.max_tokens}"
         raise UserError(f"{both}: give exactly one (sequences or tokens per batch)")
+    last = [*sizes[::-1], *(key for key in (*of_files, *typed_keys) if key in sizes)][-1]
     for key in sizes:
-        if key != (said or sizes)[0]:
+        if key != last:
             config[key] = None
 
 
@@ -299,27 +342,6 @@ def _check_plain(config: Mapping[str, Any]) -> None:
             raise UserError(f"{key}={value!r:.60}: a run cannot name classes: give an option")
         if "${" in str(value):
             raise UserError(f"{key}={value!r:.60}: records hold only plain values")
-
-
-def error_line(error: Exception) -> str:
-    """Return a Hydra or OmegaConf error as one line, with the key and the allowed values."""
-    if isinstance(error, MissingConfigException) and error.missing_cfg_file:
-        group, _, option = error.missing_cfg_file.removesuffix(".yaml").rpartition("/")
-        return no_option(group, option)
-    text = str(error) if error.__cause__ is None else f"{error}\n{error.__cause__}"
-    lines = [line.strip() for line in text.splitlines() if line.strip()]
-    if lines[0].startswith("Could not override"):
-        key = lines[0].split("'")[1]
-        if key.startswith("optim.groups"):
-            return f"{key} must be added with a plus sign: give +{key}=VALUE"
-        return f"{key} does not exist; normlab train --cfg job shows all keys.{meant(key)}"
-    given = lines[0].removeprefix("Error merging override ")
-    if given != lines[0] and (found := ranges.range_of(given.partition("=")[0])):
-        return f"{given} must be {found.allowed}"
-    noise = ("full_key:", "object_type=", "reference_type=", "See https", "To append")
-    said = "; ".join(dict.fromkeys(line for line in lines if not line.startswith(noise)))
-    keys = [line.removeprefix("full_key:").strip() for line in lines if line.startswith("full_key")]
-    return f"{keys[0]}: {said}" if keys and keys[0] not in said else said
 
 
 def to_dict(config: Any) -> dict[str, Any]:

@@ -1,37 +1,28 @@
-"""Settings as typed on a command line: expands short forms, and suggests fixes for errors.
+"""Settings as typed on a command line: what Hydra is given for them, and fixes for errors.
 
-`experiment=bert_bn` stands for the settings in `configs/experiment/bert_bn.yaml`, and `my.yaml` for
-those in this file; `lr=1e-3` for `optim.lr=1e-3`, `norm=batchnorm` for `norm=bn`. `wandb=true` adds
-a sink, and `wandb.project=mine` sets `observe.sink.wandb.project` and adds it too.
+`my.yaml` is an experiment in this file, and `norm=batchnorm` is `norm=bn`. `wandb=true` adds a
+sink, and `wandb.project=mine` sets `observe.sink.wandb.project` and adds it too.
 `include=FOLDER` adds a folder of the user's own options to the environment variable `NORMLAB_PATH`.
 """
 
 import re
-from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Sequence
 from difflib import get_close_matches
-from functools import lru_cache
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
 
-from normlab.config.folders import INCLUDE, groups, included, of_your_own
-from normlab.config.ranges import takes_number
-from normlab.config.registry import option_names, options_with, paths, read_yaml
-from normlab.config.schema import NORM_KEYS, OPTIONS, top_level_keys
+from normlab.config.experiments import EXPERIMENT, chosen_file, is_file, names_in
+from normlab.config.folders import groups, included, of_your_own
+from normlab.config.ranges import range_of, takes_number
+from normlab.config.registry import START_FILE, option_names, options_with
+from normlab.config.schema import NORM_KEYS, OPTIONS, SHORT, text_keys, top_level_keys
 from normlab.errors import UserError
 
-SHORT = {
-    **{"lr": "optim.lr", "steps": "budget.steps", "epochs": "budget.epochs"},
-    **{"name": "observe.name", "tags": "observe.tags", "debug": "observe.debug"},
-}
-"""Short keys, with what each stands for."""
-EXPERIMENT = "experiment"
 TRACKERS = ("wandb", "tensorboard")
 _NORMS = dict(layer="ln", batch="bn", group="gn", instance="in", rms="rms", power="pn")
 _SYNONYMS = {"norm": _NORMS, "task": dict(bert="mlm", gpt="lm")}
 
-_SEVERAL = ("probe", "sink")  # groups from which a run takes several options
+_SEVERAL = ("probe", "sink", EXPERIMENT)  # groups from which a run takes several options
 _LISTS = ("tags", "wandb.tags")  # keys whose value is a list, with or without brackets
 _TEXTS = (
     "wandb.project",
@@ -41,57 +32,60 @@ _TEXTS = (
     "wandb.job_type",
     "wandb.notes",
 )
-_CORPUS = tuple(f"task.corpus.{name}" for name in ("name", "source_language", "target_language"))
 # What Hydra reads as a number or a truth value, or cannot read.
 _NO_TEXT = re.compile(r"[-+]?[0-9._]+(e[-+]?[0-9_]+)?|true|false|nan|inf|~/.*", re.IGNORECASE)
-_WHOLE = ("sites", "observe.targets")  # keys whose value is a mapping
 _MOST = 3  # suggestions at most
 # Hydra's own flags. Any other word with a leading dash is a key that was typed like a flag.
 _FLAGS = {
     *("-h", "--help", "--hydra-help", "--version", "-c", "--cfg", "--resolve", "-p"),
     *("--package", "-r", "--run", "-m", "--multirun", "-sc", "--shell-completion", "-i", "--info"),
 }
-_PLAIN = re.compile(r"[A-Za-z0-9_./+:@%-]+")  # needs no quotes in Hydra's grammar
 _SPECIAL = frozenset("{}[](),'\"$`!\\\n")  # special to Hydra's grammar or a shell, even in quotes
+_WHILE_COMPOSING = re.compile(r"In '.*': \w+ raised while composing config:")
+_UNKNOWN = re.compile(r"Key '(.*)' (?:is )?not in '(?:Run|Written)Config'")
 _BEFORE_QUOTE = re.compile(r"(\\*)('|$)")
 
 
-class FromFile(str):
-    """A setting in a file that was named on the command line; `path` is the file."""
-
-    path: Path
-
-    @classmethod
-    def of(cls, text: str, path: Path) -> "FromFile":
-        setting = cls(text)
-        setting.path = path
-        return setting
-
-
 def written_out(arguments: Sequence[str]) -> list[str]:
-    """Return the arguments with experiments, files and short keys replaced by full settings.
+    """Return the arguments as Hydra is to read them, with own folders added to `NORMLAB_PATH`.
 
-    Settings from files come first, except keys that are also typed; of several files, the last one
-    wins. Raises UserError for an unknown experiment, a file that is not a mapping of settings,
-    an unknown key of W&B or TensorBoard, or what `check_arguments` refuses.
+    Raises UserError for a file without settings, an unknown key of W&B or TensorBoard, or what
+    `check_arguments` refuses.
     """
-    typed: list[str] = []
-    of_files: dict[str, str] = {}
+    experiments: list[str] = []
+    settings: list[str] = []
     for text in included(arguments):
         key, equals, value = text.partition("=")
-        if key == EXPERIMENT or is_file(text):
-            settings = _settings_of_file(Path(text) if is_file(text) else _experiment(value))
-            if is_file(text):
-                settings = [FromFile.of(setting, Path(text)) for setting in settings]
-            of_files |= _by_key(settings)
+        if is_file(text):
+            experiments.append(chosen_file(text))
+        elif equals and key.lstrip("+") == EXPERIMENT:
+            experiments += [value] if is_sweep(value) else names_in(value)
         else:
-            known = isinstance(text, FromFile)  # it was written out before
-            typed.append(_setting(key, value) if equals and not known else text)
-    typed = _in_full(typed)
-    given = _by_key(typed)
-    found = _with_trackers([*(t for key, t in of_files.items() if key not in given), *typed])
+            settings.append(_setting(key, value) if equals else text)
+    if len(experiments) > 1 and any(map(is_sweep, experiments)):
+        raise UserError(f"{EXPERIMENT}={experiments[0]} and {experiments[1]}: a sweep takes one")
+    found = [*_choice(experiments), *_with_trackers(settings)]
     check_arguments(found)
     return found
+
+
+def is_sweep(value: str) -> bool:
+    """Return whether a value is several, as in `a,b` or `glob(*)`."""
+    return not value.startswith("[") and any(mark in value for mark in ",(")
+
+
+def _choice(experiments: Sequence[str]) -> list[str]:
+    """Return the override that chooses experiments, of which the last one decides."""
+    if len(experiments) == 1 and is_sweep(experiments[0]):
+        return [f"{EXPERIMENT}={experiments[0]}"]
+    names = [name if name.replace("_", "").isalnum() else quoted(name) for name in experiments]
+    match names:
+        case []:
+            return []
+        case [name]:
+            return [f"{EXPERIMENT}={name}"]
+        case _:
+            return [f"{EXPERIMENT}=[{','.join(names)}]"]
 
 
 def _by_key(settings: Sequence[str]) -> dict[str, str]:
@@ -104,23 +98,6 @@ def typed(arguments: Sequence[str]) -> dict[str, str]:
     return {key: value.strip("'\"") for key, equals, value in pairs if equals}
 
 
-def is_file(text: str) -> bool:
-    """Return whether an argument names a file of settings."""
-    return "=" not in text and text.endswith((".yaml", ".yml"))
-
-
-def _experiment(name: str) -> Path:
-    """Return the file of an experiment; UserError if there is none, or several are named."""
-    there = paths(EXPERIMENT)
-    if "," in name:
-        said = f"{EXPERIMENT}={name}: a command or a sweep takes one experiment"
-        raise UserError(f"{said}: run one command per experiment")
-    if name not in there:
-        near = did_you_mean(name, [*there]) + of_your_own()
-        raise UserError(f"no experiment {name!r:.60}: there are {', '.join(there)}.{near}")
-    return there[name]
-
-
 def _setting(key: str, value: str) -> str:
     """Return a setting with norm synonyms and `probe=full` replaced, and lists in brackets."""
     if key == "probe" and value == "full":
@@ -129,7 +106,7 @@ def _setting(key: str, value: str) -> str:
         value = ",".join(map(norm_name, value.split(",")))
     elif key in _LISTS:
         value = value if value.startswith(("'[", '"[')) else f"[{_as_text(value.strip('[]'))}]"
-    elif key in _text_keys():
+    elif key in text_keys():
         value = _as_text(value)
     elif key in _TEXTS and value != "null" and not value.startswith(("'", '"')):
         value = quoted(value)
@@ -145,29 +122,19 @@ def _as_text(value: str) -> str:
     return ",".join(quoted(each) if _NO_TEXT.fullmatch(each) else each for each in value.split(","))
 
 
-@lru_cache(maxsize=1)
-def _text_keys() -> set[str]:
-    """Return the keys whose value is text."""
-    keys = {key for key, kind in top_level_keys().items() if kind in (str, str | None)}
-    return {*keys, *(key for key, full in SHORT.items() if full in keys), "start_from", *_CORPUS}
-
-
 def norm_name(name: str) -> str:
     """Return the option that a norm's name stands for: `bn` for `batchnorm` or `BatchNorm`."""
     word = re.sub("[-_]", "", name.lower())
     return _NORMS.get(word.removesuffix("norm"), name) if word.endswith("norm") else name
 
 
-def _in_full(settings: Sequence[str]) -> list[str]:
+def in_full(settings: Sequence[str]) -> list[str]:
     """Return settings with full keys; `epochs=2` without `steps=` lifts the limit on steps."""
-    keys = _by_key(settings)
-    found = []
-    for text in settings:
-        key, equals, value = text.partition("=")
-        found.append(f"{SHORT[key]}={value}" if equals and key in SHORT else text)
-    if "epochs" in keys and not {"steps", "budget.steps"}.intersection(keys):
-        found.append("budget.steps=null")
-    return found
+    pairs = [text.partition("=") for text in settings]
+    keys = {key for key, _, _ in pairs}
+    lifts = "epochs" in keys and not keys & {"steps", SHORT["steps"]}
+    found = [f"{SHORT.get(key, key)}{equals}{value}" for key, equals, value in pairs]
+    return [*found, *([f"{SHORT['steps']}=null"] if lifts else [])]
 
 
 def _with_trackers(arguments: Sequence[str]) -> list[str]:
@@ -201,49 +168,6 @@ def _with_trackers(arguments: Sequence[str]) -> list[str]:
         *(f"observe.sink.{text}" for text in settings if wanted[text.partition(".")[0]]),
         f"sink=[{','.join(name for name in names if wanted.get(name, True))}]",
     ]
-
-
-# Files of settings --------------------------------------------------------------------------------
-
-
-def _settings_of_file(path: Path) -> list[str]:
-    """Return the settings in a YAML file as `key=value`; UserError if it has none."""
-    if not path.is_file():
-        raise UserError(f"{path}: {'a folder, not a file' if path.is_dir() else 'no such file'}")
-    content = read_yaml(path, as_text=True)
-    as_in = f"give key: value lines, as in configs/{EXPERIMENT}"
-    if not isinstance(content, Mapping):
-        raise UserError(f"{path}: no settings; {as_in}")
-    if "choices" in content:
-        raise UserError(f"{path}: the config of a whole run, not settings; {as_in}")
-    if INCLUDE in content:
-        raise UserError(f"{path}: type {INCLUDE}=FOLDER: a file cannot name code that is to run")
-    if "defaults" in content:
-        raise UserError(f"{path}: defaults: write norm: bn instead of - override /norm: bn")
-    full = _in_full([_setting(key, _value(value)) for key, value in _flat(content, "")])
-    keys = Counter(text.partition("=")[0] for text in full)
-    if twice := [key for key, count in keys.items() if count > 1]:  # such as lr and optim.lr
-        raise UserError(f"{path}: {twice[0]} is given twice")
-    return full
-
-
-def _flat(settings: Mapping[str, Any], prefix: str) -> Iterator[tuple[str, Any]]:
-    """Yield each setting with its dotted key."""
-    for name, value in settings.items():
-        if isinstance(value, Mapping) and (key := f"{prefix}{name}") not in _WHOLE:
-            yield from _flat(value, f"{key}.")
-        else:
-            yield f"{prefix}{name}", value
-
-
-def _value(value: Any) -> str:
-    """Return a value in Hydra's grammar."""
-    if isinstance(value, Mapping):
-        return "{" + ",".join(f"{key}:{_value(item)}" for key, item in value.items()) + "}"
-    if isinstance(value, list):
-        return "[" + ",".join(map(_value, value)) + "]"
-    text = "null" if value in ("", "~") else str(value)
-    return text if _PLAIN.fullmatch(text) else quoted(text)
 
 
 def quoted(text: str) -> str:
@@ -308,7 +232,7 @@ def check_given_once(arguments: Sequence[str]) -> None:
                 raise UserError(f"{key}={given[key]} and {key}={value} are both given; keep one")
 
 
-# Suggestions --------------------------------------------------------------------------------------
+# Errors ------------------------------------------------------------------------------------------
 
 
 def run_groups() -> list[str]:
@@ -362,6 +286,46 @@ def no_option(group: str, option: str) -> str:
         f"no option {option!r:.60} of the group {group!r}; choose from {', '.join(there) or 'none'}"
     )
     return f"{said}.{near}{of_your_own()}"
+
+
+def error_line(error: Exception) -> str:
+    """Return a Hydra or OmegaConf error as one line, with the key and the allowed values."""
+    if missing := getattr(error, "missing_cfg_file", None):  # Hydra's MissingConfigException
+        group, _, option = missing.removesuffix(".yaml").rpartition("/")
+        return no_option(group, option)
+    text = str(error) if error.__cause__ is None else f"{error}\n{error.__cause__}"
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    if _WHILE_COMPOSING.fullmatch(lines[0]) and lines[1:]:
+        del lines[0]
+    if unknown := _UNKNOWN.fullmatch(lines[0]):
+        lines[0] = f"Could not override '{unknown[1]}'"
+    if lines[0].startswith("Could not override"):
+        key = lines[0].split("'")[1]
+        if key.startswith("optim.groups"):
+            return f"{key} must be added with a plus sign: give +{key}=VALUE"
+        return f"{key} does not exist; normlab train --cfg job shows all keys.{meant(key)}"
+    given = lines[0].removeprefix("Error merging override ")
+    if given != lines[0] and (found := range_of(given.partition("=")[0])):
+        return f"{given} must be {found.allowed}"
+    noise = ("full_key:", "object_type=", "reference_type=", "See https", "To append")
+    said = "; ".join(dict.fromkeys(line for line in lines if not line.startswith(noise)))
+    keys = [line.removeprefix("full_key:").strip() for line in lines if line.startswith("full_key")]
+    return f"{keys[0]}: {said}" if keys and keys[0] not in said else said
+
+
+def start_file(name: str, runs: Path) -> Path:
+    """Return the weights file of a run, given by its path or its name below `runs_dir`."""
+    place = Path(name) if Path(name).exists() else runs / name
+    found = sorted(place.glob(f"**/{START_FILE}"))
+    if len(found) > 1:
+        one = found[0].parents[1]
+        raise UserError(f"start_from={name} has {len(found)} runs; name one, such as {one}")
+    if not found:
+        folders = {up for path in runs.glob(f"**/{START_FILE}") for up in path.parents[1:]}
+        there = [str(up.relative_to(runs)) for up in folders if runs in up.parents]
+        near = did_you_mean(name.removeprefix(f"{runs}/"), there)
+        raise UserError(f"start_from={name}: not a trained run, {START_FILE} is missing.{near}")
+    return found[0]
 
 
 def check_option(group: str, option: str) -> None:

@@ -17,6 +17,7 @@ included.
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
+from functools import lru_cache
 from typing import Any, cast, get_type_hints
 
 MISSING = "???"  # as in omegaconf, which light commands do not import
@@ -131,6 +132,25 @@ class RunConfig:
     choices: dict[str, Any] = field(default_factory=dict)
 
 
+SHORT = {
+    **{"lr": "optim.lr", "steps": "budget.steps", "epochs": "budget.epochs"},
+    **{"name": "observe.name", "tags": "observe.tags", "debug": "observe.debug"},
+}
+"""Short keys, with what each stands for."""
+
+
+@dataclass
+class WrittenConfig(RunConfig):
+    """What may be typed, or written in an experiment: the config of a run, and short keys."""
+
+    lr: Any = MISSING
+    steps: Any = MISSING
+    epochs: Any = MISSING
+    name: Any = MISSING
+    tags: Any = MISSING
+    debug: Any = MISSING
+
+
 LATER: dict[str, Any] = {
     "rope": {"base": 10_000.0, "pairs": "halves", "local_base": None, "global_every": 6},
     **{"gated": False, "bias": True, "tied": True, "init": "xavier"},
@@ -149,6 +169,7 @@ REPEATS = {
     "model.decoder_layers": "model.depth",
 }
 """The keys that repeat another key's value in the options of configs/."""
+_CORPUS = tuple(f"task.corpus.{name}" for name in ("name", "source_language", "target_language"))
 OPTIONS = ("task", "model", "placement", "optim", "schedule")
 """The nodes of `RunConfig` that hold an option with its values, except the norms."""
 PARTS = {"budget": BudgetConfig, "validate": ValidateConfig, "observe": ObserveConfig}
@@ -165,6 +186,13 @@ def top_level_keys() -> dict[str, Any]:
         for key, kind in get_type_hints(schema).items()
         if key not in nodes
     }
+
+
+@lru_cache(maxsize=1)
+def text_keys() -> set[str]:
+    """Return the keys whose value is text."""
+    keys = {key for key, kind in top_level_keys().items() if kind in (str, str | None)}
+    return {*keys, *(key for key, full in SHORT.items() if full in keys), "start_from", *_CORPUS}
 
 
 def leaves(node: object, prefix: str = "") -> Iterator[tuple[str, Any]]:

@@ -13,6 +13,7 @@ from hydra.plugins.config_source import ConfigLoadError, ConfigResult
 from hydra.plugins.search_path_plugin import SearchPathPlugin
 from omegaconf import OmegaConf
 
+from normlab.config.experiments import EXPERIMENT, settings_in
 from normlab.config.folders import CONFIG_DIR, folders
 from normlab.config.registry import read_option
 
@@ -33,20 +34,34 @@ class OptionSource(FileConfigSource):
         """Return the word before `://` in Hydra's search path."""
         return _SCHEME
 
+    def is_config(self, config_path: str) -> bool:
+        """Return whether there is such a file."""
+        return self._file(config_path).is_file()
+
     def load_config(self, config_path: str) -> ConfigResult:
-        """Return what a file below the folder says, and its package; a copy, which Hydra edits."""
-        path = Path(self.path, self._normalize_file_name(config_path))
+        """Return what a file says, and its package; a copy, which Hydra edits."""
+        path = self._file(config_path)
         if not path.is_file():
             raise ConfigLoadError(f"Config not found : {path}")
         with path.open(encoding="utf-8") as file:
             header = self._get_header_dict(file.read(_HEADER))
-        config = OmegaConf.create(dict(read_option(path)))
+        content = dict(read_option(path))
+        if config_path.startswith(f"{EXPERIMENT}/"):
+            header["package"] = header["package"] or "_global_"
+            content = settings_in(path, content)
         return ConfigResult(
             provider=self.provider,
             path=f"{_SCHEME}://{self.path}",
-            config=config,
+            config=OmegaConf.create(content),
             header=header,
         )
+
+    def _file(self, config_path: str) -> Path:
+        """Return the file of a config, such as `norm/bn` or `experiment//home/me/my.yaml`."""
+        group, slash, outside = config_path.partition("//")
+        if slash and group == EXPERIMENT:
+            return Path("/", outside)
+        return Path(self.path, self._normalize_file_name(config_path))
 
 
 class OptionFolders(SearchPathPlugin):

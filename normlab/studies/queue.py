@@ -11,7 +11,8 @@ from typing import Any
 
 import yaml
 
-from normlab.config.overrides import EXPERIMENT, written_out
+from normlab.config.experiments import EXPERIMENT
+from normlab.config.overrides import in_full, written_out
 from normlab.errors import UserError
 from normlab.records.packed import pack
 from normlab.studies.load import load_study
@@ -235,7 +236,7 @@ def taken_out(overrides: Sequence[str]) -> tuple[dict[str, str], list[str]]:
     found = {_KEYS[key]: value for _, (key, _, value) in pairs if key in _KEYS}
     if whole := [key for _, (key, _, _) in pairs if key in _WHOLE]:
         raise UserError(f"{whole[0]}= is for normlab train; a study's settings are in its file")
-    return found, written_out([each for each, (key, _, _) in pairs if key not in _KEYS])
+    return found, written_out(in_full([each for each, (key, _, _) in pairs if key not in _KEYS]))
 
 
 def read_rows(text: str, study: Study, scale: str) -> list[str]:

@@ -4,8 +4,8 @@ import pytest
 
 from normlab.cli import main as cli
 from normlab.commands import train
-from normlab.config.compose import compose, error_line
-from normlab.config.overrides import check_arguments, check_given_once
+from normlab.config.compose import compose
+from normlab.config.overrides import check_arguments, check_given_once, error_line
 from normlab.records.record import Outcome
 from tests.sinks.runs import record
 

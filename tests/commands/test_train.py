@@ -191,7 +191,8 @@ def test_a_real_sweep_skips_what_is_finished_and_lists_what_failed(
     before = (copied / "record.json").stat().st_mtime_ns
     *words, last = tiny(corpus, tmp_path / "runs", *SAME, "accumulate=1,0")
     settings = tmp_path / "my.yaml"
-    settings.write_text(words.pop().replace("=", ": ") + "\n")
+    key, _, value = words.pop().partition("=")
+    settings.write_text(f"{key.replace('.', ': {')}: {value}{'}' * key.count('.')}\n")
     ended = carry_out("train", "-m", str(settings), *words, last)
     assert ended.status == 1 and "Traceback" not in ended.output, ended.output
     assert "1 of 2 runs had already ended and are skipped" in ended.output

@@ -1,7 +1,10 @@
 """What may be typed for longer settings: experiments, files, short keys, W&B and TensorBoard."""
 
+import sys
+
 import pytest
 
+from normlab.config import folders
 from normlab.config.compose import compose, to_dict
 from normlab.config.overrides import written_out
 from normlab.config.registry import option_names
@@ -18,6 +21,16 @@ OF_STUDIES = {
 }
 
 
+@pytest.fixture
+def own_experiments(tmp_path, monkeypatch):
+    """Return a function that writes an experiment into a folder of one's own."""
+    (tmp_path / "experiment").mkdir()
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    monkeypatch.setenv(folders.PATH, str(tmp_path))
+    yield lambda name, text: (tmp_path / "experiment" / f"{name}.yaml").write_text(text)
+    folders._own_folders.cache_clear()
+
+
 @pytest.mark.parametrize("name", option_names("experiment"))
 def test_an_experiment_composes_and_is_the_run_of_a_study(name):
     config = to_dict(compose([f"experiment={name}"]))
@@ -31,40 +44,59 @@ def test_an_experiment_composes_and_is_the_run_of_a_study(name):
         assert fingerprint(config) == fingerprint(to_dict(compose(run.overrides)))
 
 
-def test_a_file_of_settings_is_what_its_lines_would_be_on_the_command_line(tmp_path):
+def test_a_file_anywhere_is_an_experiment_as_users_of_hydra_write_them(tmp_path):
     file = tmp_path / "my settings.yaml"
     file.write_text(
-        "task: toy\nnorm: batchnorm\noptim: {lr: 2e-3}\nsites: {encoder.0.*: ln}\ntags: a\n"
-        f"probe: [tid, padding]\ndata_dir: null\nruns_dir: {tmp_path}/中 'n\\\nepochs: 2\n"
-        "observe.targets: {bleu: [20]}\nvalidate: {best: false}\n"
-        "wandb: {project: 1, notes: 'b, c'}\n"
+        "# @package _global_\n"
+        "defaults:\n  - override /norm: bn\n  - override /probe: [tid, padding]\n"
+        "  - override /sink: [console, jsonl, wandb]\n  - override /norm@decoder_norm: gn\n"
+        f"lr: 2e-3\nsites: {{encoder.0.*: ln}}\ntags: a\nruns_dir: {tmp_path}/中 'n\\\nepochs: 2\n"
+        "observe: {targets: {bleu: [20]}, sink: {wandb: {project: 1, notes: 'b, c'}}}\n"
+        "validate: {best: false}\n"
     )
-    typed = ["task=toy", "norm=bn", "optim.lr=2e-3", "sites={encoder.0.*:ln}", "seed=3"]
+    typed = ["norm=bn", "norm@decoder_norm=gn", "optim.lr=2e-3", "sites={encoder.0.*:ln}", "seed=3"]
     typed += ["probe=[tid,padding]", f"runs_dir='{tmp_path}/中 \\'n\\\\'", "validate.best=false"]
-    typed += [
-        "observe.tags=[a]",
-        "budget.epochs=2",
-        "budget.steps=null",
-        "observe.targets={bleu:[20]}",
-    ]
-    typed += ["sink=[console,jsonl,wandb]", "observe.sink.wandb.project='1'"]
-    typed += ["observe.sink.wandb.notes='b, c'"]
+    typed += ["observe.tags=[a]", "budget.epochs=2", "budget.steps=null"]
+    typed += ["observe.targets={bleu:[20]}", "wandb=true", "wandb.project=1", "wandb.notes='b, c'"]
     assert to_dict(compose([str(file), "seed=3"])) == to_dict(compose(typed))
 
 
-def test_what_is_typed_replaces_what_files_say_and_the_last_file_decides(tmp_path):
-    (tmp_path / "my.yml").write_text("batching: bucket\nsteps: 7\n")
-    found = written_out(["experiment=gpt_bn", str(tmp_path / "my.yml"), "norm=LayerNorm,dyt"])
-    assert found[-1] == "norm=ln,dyt"
-    assert {"batching=bucket", "budget.steps=7", "optim.lr=1e-2"} <= {*found}
-    assert not {"norm=bn", "batching=random", "budget.steps=600"} & {*found}
+def test_an_experiment_gets_the_default_recipe_of_its_task_and_inherits_another(own_experiments):
+    own_experiments("base", "defaults: [{override /task: iwslt}]\nlr: 3\n")
+    own_experiments("mine", "defaults: [base, {override /norm: gn}]\noptim: {lr: 4}\nseed: 5\n")
+    config = compose(["+experiment=mine"])
+    assert config.choices.recipe == "rbn" and config.max_tokens == 4096
+    assert (config.choices.norm, config.seed, config.optim.lr) == ("gn", 5, 4)
+    own_experiments("own", "defaults: [mine, {override /recipe: none}]\nbatch_size: 8\n")
+    assert compose(["experiment=own"]).batch_size == 8
+    assert compose(["experiment=own", "max_tokens=512"]).batch_size is None
+    assert "experiment" not in compose(["experiment=own"]).choices
 
 
-def test_short_keys_are_written_out():
-    assert written_out(["lr=1,2", "steps=5", "epochs=2", "name=a", "tags=a,b"]) == [
-        *("optim.lr=1,2", "budget.steps=5", "budget.epochs=2"),
-        *("observe.name=a", "observe.tags=[a,b]"),
+def test_the_last_experiment_decides_and_what_is_typed_decides_over_it(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "my.yml").write_text("batching: bucket\nsteps: 300\n")
+    words = ["experiment=gpt_bn", "my.yml", "norm=LayerNorm"]
+    config = compose(words)
+    assert (config.choices.norm, config.batching.name) == ("ln", "bucket")
+    assert (config.budget.steps, config.optim.lr) == (300, 1e-2)
+    assert compose(words[::-1]).budget.steps == 600
+    assert compose([*words, "budget.steps=400"]).budget.steps == 400
+
+
+def test_a_sweep_may_be_over_experiments():
+    assert written_out(["-m", "experiment=vit_bn,resnet_ln"]) == [
+        "-m",
+        "experiment=vit_bn,resnet_ln",
     ]
+
+
+def test_of_a_short_key_and_its_full_key_the_later_one_counts():
+    for words, rate in ((["lr=1", "optim.lr=2"], 2), (["optim.lr=2", "lr=1"], 1)):
+        assert compose(words).optim.lr == rate
+    config = compose(["steps=5", "epochs=2", "name=a", "tags=a,b"])
+    assert (config.budget.steps, config.budget.epochs) == (5, 2)
+    assert (config.observe.name, config.observe.tags) == ("a", ["a", "b"])
     assert compose(["epochs=2"]).budget.steps is None  # else 3000 steps may come first
     with pytest.raises(ValueError, match="schedule=cosine ends at a known step"):
         compose(["epochs=2", "schedule=cosine"])
@@ -73,8 +105,12 @@ def test_short_keys_are_written_out():
 @pytest.mark.parametrize("key", ["name", "observe.name", "runs_dir", "tags", "wandb.project"])
 @pytest.mark.parametrize("text", ["2024_11_28", "2024-11-28", "010", "1.10", "1e3", "true", "no"])
 def test_text_stays_as_it_was_written(key, text, tmp_path):
-    (tmp_path / "plain.yaml").write_text(f"{key}: {text}\n")
-    (tmp_path / "quoted.yaml").write_text(f"{key}: '{text}'\n")
+    node, _, last = ("observe.sink." * ("wandb" in key) + key).rpartition(".")
+    for name, value in (("plain", text), ("quoted", f"'{text}'")):
+        lines = [f"{'  ' * n}{word}:\n" for n, word in enumerate(node.split(".")) if word]
+        sinks = "defaults: [override /sink: [wandb]]\n" if "wandb" in key else ""
+        setting = f"{'  ' * len(lines)}{last}: {value}\n"
+        (tmp_path / f"{name}.yaml").write_text("".join([sinks, *lines, setting]))
     for typed in (f"{key}={text}", f"{tmp_path}/plain.yaml", f"{tmp_path}/quoted.yaml"):
         config = compose([typed])
         node = config.observe.sink.wandb if key.startswith("wandb") else config.observe
@@ -92,7 +128,7 @@ def test_notes_may_have_several_lines():
 
 
 def test_a_number_is_decimal_and_may_be_in_quotes(tmp_path):
-    (tmp_path / "my.yaml").write_text("seed: 010\nlr: '1e-3'\n")
+    (tmp_path / "my.yaml").write_text("seed: 010\nlr: 1e-3\n")
     config = compose([f"{tmp_path}/my.yaml"])
     assert (config.seed, config.optim.lr) == (10, 1e-3)
     assert compose(["lr='1e-3'"]).optim.lr == 1e-3
@@ -125,8 +161,7 @@ def test_trackers_are_added_when_asked_for(arguments, sinks):
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("experiment=gpt_b", r"no experiment 'gpt_b': there are bert_bn.* Did you mean gpt_bn"),
-        ("experiment=gpt_bn,bert_bn", "a command or a sweep takes one experiment"),
+        ("experiment=gpt_b", r"no option 'gpt_b' of the group 'experiment'.* Did you mean gpt_bn"),
         ("experimnt=gpt_bn", r"Did you mean experiment\?"),
         ("step=5", r"Did you mean .*\bsteps\?"),
         ("naem=x", "Did you mean name"),
@@ -137,13 +172,15 @@ def test_trackers_are_added_when_asked_for(arguments, sinks):
         ("folder.yaml", "folder.yaml: a folder"),
         ("bytes.yaml", "bytes.yaml: not YAML"),
         ("run.yaml", "the config of a whole run"),
-        ("list.yaml", "list.yaml: no settings"),
+        ("list.yaml", "list.yaml: not a mapping"),
         ("empty.yaml", "empty.yaml: no settings"),
         ("broken.yaml", "broken.yaml: not YAML"),
-        ("twice.yaml", "twice.yaml: norm is given twice"),
-        ("no.yaml", "no option 'no' of the group 'norm'"),
-        ("long_and_short.yaml", "long_and_short.yaml: optim.lr is given twice"),
-        ("hydra.yaml", "hydra.yaml: defaults: write norm: bn"),
+        ("twice.yaml", "twice.yaml: seed is given twice"),
+        ("no.yaml", "no.yaml: no option 'no' of the group 'norm'"),
+        ("long_and_short.yaml", "long_and_short.yaml: lr and optim.lr are the same key"),
+        ("group.yaml", "group.yaml: norm: bn: write - override /norm: bn in defaults"),
+        ("dotted.yaml", r"dotted.yaml: budget.steps: 3: write budget: \{steps: 3\}"),
+        ("unknown.yaml", "unknown.yaml: naem does not exist.* Did you mean name"),
         ("my.txt", r"'my.txt': expected key=value, such as norm=bn, or a \.yaml file"),
         *((f"name={name}", "use letters, digits") for name in ("a/b", "../a", ".a", "-a", "a b")),
     ],
@@ -151,8 +188,9 @@ def test_trackers_are_added_when_asked_for(arguments, sinks):
 def test_what_cannot_be_read_is_named(text, said, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     files = {"run": "choices: {}", "list": "- a", "broken": "a: [b", "empty": ""}
-    files |= {"twice": "norm: ln\nnorm: bn", "long_and_short": "lr: 1\noptim: {lr: 2}"}
-    files |= {"no": "norm: no", "hydra": "defaults:\n  - override /norm: bn\n"}
+    files |= {"twice": "seed: 1\nseed: 2", "long_and_short": "lr: 1\noptim: {lr: 2}"}
+    files |= {"no": "defaults: [override /norm: no]", "group": "norm: bn", "unknown": "naem: a"}
+    files |= {"dotted": "budget.steps: 3"}
     for name, content in files.items():
         (tmp_path / f"{name}.yaml").write_text(content)
     (tmp_path / "bytes.yaml").write_bytes(b"\xff\xfe\x00norm")
