@@ -85,10 +85,8 @@ def test_the_last_experiment_decides_and_what_is_typed_decides_over_it(tmp_path,
 
 
 def test_a_sweep_may_be_over_experiments():
-    assert written_out(["-m", "experiment=vit_bn,resnet_ln"]) == [
-        "-m",
-        "experiment=vit_bn,resnet_ln",
-    ]
+    words = ["-m", "experiment=vit_bn,resnet_ln"]
+    assert written_out(words) == words[::-1]
 
 
 def test_of_a_short_key_and_its_full_key_the_later_one_counts():
