@@ -1,8 +1,8 @@
 """Composing a run's config from `configs/`, and reading the config in a record.
 
 In a run's config, a group such as `norm` has its option's name and values; only the file names
-the class. The default recipe depends on the task and the scale, which Hydra cannot express, so it is
-added before Hydra reads the overrides. Nothing here imports torch.
+the class. The default recipe depends on task and scale, which Hydra cannot express, so it is added
+before Hydra reads the overrides. Nothing here imports torch.
 """
 
 import os
