@@ -132,9 +132,9 @@ def train_and_say(config: "DictConfig") -> "RunRecord":
 
 
 def _console_has_shown(config: "DictConfig", began: float) -> bool:
-    """Return whether the reader has just seen the scores on standard error, in the same place.
+    """Return whether the reader has just seen the scores on standard error, in the same terminal.
 
-    That is so if the run was trained now, and both outputs are one terminal or one file.
+    In a file the scores are its last line, too: a sweep shows that line of a run's log.
     """
     from normlab.config.compose import to_dict
     from normlab.records.store import RunStore
@@ -143,6 +143,7 @@ def _console_has_shown(config: "DictConfig", began: float) -> bool:
     path = RunStore(plain["runs_dir"]).run_dir(plain) / RECORD_FILE
     with suppress(OSError, ValueError, AttributeError):  # an output may have no file
         one_place = os.path.sameopenfile(sys.stdout.fileno(), sys.stderr.fileno())
+        one_place = one_place and sys.stdout.isatty()
         return "console" in plain["observe"]["sink"] and one_place and path.stat().st_mtime >= began
     return False
 

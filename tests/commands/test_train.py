@@ -144,15 +144,18 @@ def test_the_last_line_says_outcome_and_scores(copied: Path, corpus: Path, tmp_p
 def test_a_terminal_shows_the_scores_of_a_run_once(corpus, tmp_path, monkeypatch):
     argv = ["train", *tiny(corpus, tmp_path / "runs", *QUICK, "budget.steps=1", "sink=[console]")]
     shown: list[str] = []
-    for place in ("first", "again"):  # a run that had ended has only the last line
+    for place in ("first", "again", "log"):  # a run that had ended has only the last line
         with open(tmp_path / place, "w+") as both:
+            both.isatty = lambda place=place: place != "log"
             monkeypatch.setattr(sys, "stdout", both)
             monkeypatch.setattr(sys, "stderr", both)
+            argv = [*argv, "seed=2"] if place == "log" else argv
             assert main([*argv]) == 0
             both.seek(0)
             shown.append(both.read())
-    assert [text.count("test/bleu ") for text in shown] == [1, 1]
+    assert [" ".join(text.split()).count("test/bleu ") for text in shown] == [1, 1, 2]
     assert "next:" in shown[0] and "next:" not in shown[1]
+    assert "finished at step 1" in shown[2].splitlines()[-1], "a sweep shows the last line of a log"
 
 
 def test_cfg_job_shows_the_config_and_trains_nothing(corpus, tmp_path, carry_out):
