@@ -71,7 +71,7 @@ def call(module: nn.Module, x: Tensor, edges: Tensor, batch: Tensor) -> Any:
         **{
             "input": x,
             "to": None,
-            "msg": x.roll(1, 0),
+            "msg": x.flip(1),
             "type_vec": torch.zeros(n, dtype=torch.long),
         },
     }

@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 from torchaudio import models
 
@@ -13,7 +14,7 @@ KIND = (
     "models, on four inputs of unequal length with their lengths where the model takes them. "
     "Those that take no lengths say nothing of padding"
 )
-FRAMES, SAMPLES, WIDTH = 32, 3200, 16
+FRAMES, SAMPLES, WIDTH, RIGHT = 32, 3200, 16, 4
 CONVOLUTIONS = [[16, 10, 5], [16, 3, 2], [16, 3, 2], [16, 2, 2]]
 ENCODER = {
     **{"extractor_conv_layer_config": CONVOLUTIONS, "extractor_conv_bias": False},
@@ -63,7 +64,11 @@ def transducer() -> tuple[nn.Module, Mapping[str, Tensor]]:
     """Return an Emformer transducer on frames and tokens."""
     model = models.emformer_rnnt_model(
         **{"input_dim": WIDTH, "encoding_dim": 16, "num_symbols": 20, "segment_length": 8},
-        **{"right_context_length": 4, "time_reduction_input_dim": 8, "time_reduction_stride": 2},
+        **{
+            "right_context_length": RIGHT,
+            "time_reduction_input_dim": 8,
+            "time_reduction_stride": 2,
+        },
         **{"transformer_num_heads": 2, "transformer_ffn_dim": 32, "transformer_num_layers": 2},
         **{"transformer_dropout": 0.0, "transformer_activation": "gelu"},
         **{"transformer_left_context_length": 8, "transformer_max_memory_size": 0},
@@ -71,18 +76,19 @@ def transducer() -> tuple[nn.Module, Mapping[str, Tensor]]:
         **{"symbol_embedding_dim": 16, "num_lstm_layers": 1, "lstm_layer_norm": True},
         **{"lstm_layer_norm_epsilon": 1e-3, "lstm_dropout": 0.0},
     )
-    return Transcriber(model), frames()
+    model.forward = model.transcribe
+    return Heard(model), frames()
 
 
-class Transcriber(nn.Module):
-    """The transducer's part that hears."""
+class Heard(nn.Module):
+    """A model that takes frames of context after the last one, which are zeros here."""
 
     def __init__(self, model: nn.Module):
         super().__init__()
         self.model = model
 
     def forward(self, input: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor]:
-        return self.model.transcribe(input, lengths)
+        return self.model(F.pad(input, (0, 0, 0, RIGHT)), lengths)
 
 
 def tacotron(masked: bool) -> tuple[nn.Module, Mapping[str, Tensor]]:
@@ -118,11 +124,13 @@ MODELS: dict[str, Callable[[], tuple[nn.Module, Mapping[str, Tensor]]]] = {
     "ConvTasNet": separator,
     "DeepSpeech": lambda: (models.DeepSpeech(16, 16, 8), {"x": torch.randn(4, 1, 32, 16)}),
     "Emformer": lambda: (
-        models.Emformer(WIDTH, 2, 32, 2, 8, left_context_length=8, right_context_length=4),
+        Heard(
+            models.Emformer(WIDTH, 2, 32, 2, 8, left_context_length=8, right_context_length=RIGHT)
+        ),
         frames(),
     ),
     "Emformer(max_memory_size)": lambda: (
-        models.Emformer(WIDTH, 2, 32, 2, 8, max_memory_size=2, right_context_length=4),
+        Heard(models.Emformer(WIDTH, 2, 32, 2, 8, max_memory_size=2, right_context_length=RIGHT)),
         frames(),
     ),
     "HDemucs": lambda: (
