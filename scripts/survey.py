@@ -217,10 +217,11 @@ HEAD = """# What normlab finds in {library} {version}
 {asked} {kind}. Each has a small config and
 **random weights**: they show where an output can change, not by how much it changes in a trained
 model. Batch norms had the statistics of the batch. Made by `python scripts/survey.py {library}`
-with `normlab.inspect` at commit {commits} and torch {torch}
-([how to read it](../../docs/howto/any_model.md)). A model is asked in {passes:.0f} passes (median);
-with all that goes with them they take as much CPU time as {cost:.0f} plain ones of such a small
-model. `{library}.json` has the reason for each of the {left_out} that were left out."""
+with `normlab.inspect` and torch {torch} ([how to read it](../../docs/howto/any_model.md)), at
+commit {commits} (with +: and changes that had not landed); each row names its own. A model is asked
+in {passes:.0f} passes (median); with all that goes with them they take as much CPU time as
+{cost:.0f} plain ones of such a small model. `{library}.json` has the reason for each of the
+{left_out} that were left out."""
 
 
 FOLDS = """Of the {norms} layer and RMS norms over the last axis in {models} models,
@@ -269,6 +270,8 @@ def page(content: Mapping[str, Any]) -> str:
     if number["folds"]["models"]:
         lines += ["", "## Norms that fold", "", *FOLDS.format(**number["folds"]).splitlines()]
     lines += sections(rows)
+    if content["checked"]:
+        lines += ["", "## Checked by hand", "", content["checked"]]
     loud = {
         k
         for k, r in rows.items()
@@ -284,6 +287,7 @@ def write(library: Any, name: str, rows: Mapping[str, Any]) -> None:
     FOLDER.mkdir(exist_ok=True)
     content = {"library": name, "version": version(name.replace("_", "-")), "kind": library.KIND}
     content["torch"] = torch.__version__.partition("+")[0]
+    content["checked"] = library.CHECKED
     content["commits"] = ", ".join(sorted({row["commit"] for row in rows.values()}))
     content |= {"counts": counts(rows), "classes": dict(sorted(rows.items()))}
     with atomic_write(FOLDER / f"{name}.json") as file:

@@ -14,6 +14,7 @@ KIND = (
     "and, if they take one, their mask. What counts is whether the other rows, or the padding of a "
     "text, move the output"
 )
+CHECKED = ""
 TEXT, LENGTHS = 24, (24, 16, 12, 8)
 BLOCKS = {"down_block_types": ("DownBlock2D", "AttnDownBlock2D")}
 BLOCKS |= {"up_block_types": ("AttnUpBlock2D", "UpBlock2D"), "block_out_channels": (16, 32)}

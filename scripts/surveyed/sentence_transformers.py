@@ -18,6 +18,7 @@ KIND = (
     "needs tokens gets them from an embedding; an encoder is a small model of transformers, "
     "followed by a pooling"
 )
+CHECKED = ""
 WIDTH = 8
 ENCODERS = ("BertModel", "DistilBertModel", "MPNetModel", "RobertaModel", "XLMRobertaModel")
 ENCODERS += ("ModernBertModel", "AlbertModel", "ElectraModel", "T5EncoderModel", "Qwen3Model")

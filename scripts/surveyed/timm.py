@@ -16,6 +16,7 @@ KIND = (
     "takes); NaFlexVit on patches of unequal number with their mask. What counts is whether an "
     "image's output depends on the other images, and what the norms do"
 )
+CHECKED = ""
 SMALL = "test_ atto femto pico nano zepto xx_small xxs _xs xs_ tiny _t_ mini small _s lite 0_5 050"
 SMALL += " b0 18 a0 n0 l0 d0"
 PIXELS, PARAMETERS = 64, 30e6

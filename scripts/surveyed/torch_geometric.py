@@ -16,6 +16,12 @@ KIND = (
     "flattened as a `DataLoader` does, with the vector `batch`. What counts is whether a graph's "
     "output depends on the other graphs"
 )
+CHECKED = """\
+- `PMLP`: true, and meant: its norm keeps no running statistics, so in evaluation a graph's output
+  depends on the other graphs.
+- `EquilibriumAggregation`: true: its regularizer is a mean over graphs, so the steps of its inner
+  optimization depend on how many graphs there are.
+- `LayerNorm` has the mode `graph` by default, in which it pools over nodes, too."""
 WIDTH, NODES = 8, 10
 HOMES = (pyg.conv, pyg.norm, pyg.aggr, pyg.models)
 

@@ -14,6 +14,11 @@ KIND = (
     "models, on four inputs of unequal length with their lengths where the model takes them. "
     "Those that take no lengths say nothing of padding"
 )
+CHECKED = """\
+- `Conformer`: true, and known (pytorch/audio#4205): its convolutions and norms take padding in.
+- `Emformer` was accused wrongly of a dependence on other rows by an earlier form of this survey,
+  which did not give it the frames of context that it expects after the last one. With them only
+  unusual values under the padding reach the last real frames."""
 FRAMES, SAMPLES, WIDTH, RIGHT = 32, 3200, 16, 4
 CONVOLUTIONS = [[16, 10, 5], [16, 3, 2], [16, 3, 2], [16, 2, 2]]
 ENCODER = {

@@ -14,6 +14,14 @@ KIND = (
     "their mask**. A class with a head, such as BertForMaskedLM, contains its base model and is "
     "not listed. Some classes accept a mask but ignore it by design (Whisper)"
 )
+CHECKED = """\
+- `Aimv2Model` and `PaliGemmaModel`: true. A row without padding has another output alone than in a
+  batch with padded rows, with `sdpa`; with `eager` attention it has the same. If no row is padded,
+  `sdpa` gets no mask, and attends to later tokens, too (as in huggingface/transformers#48770).
+- `GraniteSpeechModel`, `GraniteSpeechPlusModel`: the batch has no sound, so its batch norms never
+  ran. `GraniteSpeech5Encoder`: its statistics are those of the padded batch, not of real frames.
+- `BridgeTowerModel` was accused wrongly of seeing later tokens: only its cross-attention says that
+  it is causal. normlab now asks the module at fault."""
 
 transformers.logging.set_verbosity_error()
 
