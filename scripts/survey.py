@@ -218,10 +218,11 @@ HEAD = """# What normlab finds in {library} {version}
 **random weights**: they show where an output can change, not by how much it changes in a trained
 model. Batch norms had the statistics of the batch. Made by `python scripts/survey.py {library}`
 with `normlab.inspect` and torch {torch} ([how to read it](../../docs/howto/any_model.md)), at
-commit {commits} (with +: and changes that had not landed); each row names its own. A model is asked
-in {passes:.0f} passes (median); with all that goes with them they take as much CPU time as
-{cost:.0f} plain ones of such a small model. `{library}.json` has the reason for each of the
-{left_out} that were left out."""
+commit {commits} (with +: and changes that had not landed); each row names its own.
+`{library}.json` has the reason for each of the {left_out} that were left out."""
+
+COST = """A model is asked in {passes:.0f} passes (median); with all that goes with them they take
+as much CPU time as {cost:.0f} plain ones of such a small model."""
 
 
 FOLDS = """Of the {norms} layer and RMS norms over the last axis in {models} models,
@@ -263,6 +264,7 @@ def page(content: Mapping[str, Any]) -> str:
     rows = {k: row for k, row in content["classes"].items() if "findings" in row}
     number = content["counts"]
     lines = HEAD.format(**content | number).splitlines()
+    lines += COST.format(**number).splitlines() if number["cost"] else []
     lines += ["", f"| question | {' | '.join(VERDICTS)} |", "| --- |" + " ---: |" * len(VERDICTS)]
     for name, by_verdict in number["verdicts"].items():
         cells = " | ".join(str(by_verdict.get(verdict, 0)) for verdict in VERDICTS)

@@ -138,12 +138,9 @@ class Overlap:
         if not self.rows or y.ndim != base.ndim or y.shape == base.shape:
             return y
         sizes = [*zip(y.shape, base.shape, strict=True)]
-        positions = (self.length + self.padding, self.length) if self.padding else None
-        axes = [
-            axis
-            for axis, (many, few) in enumerate(sizes)
-            if many == few * self.rows and (many, few) != positions
-        ]
+        axes = [axis for axis, (many, few) in enumerate(sizes) if many == few * self.rows]
+        least = min((sizes[axis][1] for axis in axes), default=0)  # positions may grow as much
+        axes = [axis for axis in axes if sizes[axis][1] == least]
         if axes:  # several if each row is held against each other one, as images against texts
             for axis in axes:
                 y = y.narrow(axis, self.row * sizes[axis][1], sizes[axis][1])

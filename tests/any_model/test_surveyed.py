@@ -4,8 +4,9 @@ import pytest
 import torch
 from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
+from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
-from tests.any_model.pairs import WIDTH, Case, text_batches, texts
+from tests.any_model.pairs import WIDTH, Case, masked, text_batches, texts
 from tests.any_model.test_reported import Causal, Embedded, built, embedded, inspected, mean
 from tests.any_model.test_reported import Report as Accusation
 
@@ -103,6 +104,23 @@ def padded_in_the_batch_only(faulty: bool) -> Case:
     """
     batch = {"x": torch.randn(4, 24, WIDTH), "lengths": torch.tensor([24, 17, 12, 6])}
     return Case(Longest(faulty), [batch], {"causal": False})
+
+
+def cut_to_the_longest(faulty: bool) -> Case:
+    """sentence-transformers' LSTM: its output is as long as the longest row, here four times one.
+
+    The fault is a network that is not batch first.
+    """
+
+    def encode(m, x: Tensor, mask: Tensor) -> Tensor:
+        if faulty:
+            return m.lstm(x.transpose(0, 1).reshape(x.shape))[0]
+        packed = pack_padded_sequence(x, mask.sum(1), True, enforce_sorted=False)
+        return pad_packed_sequence(m.lstm(packed)[0], True)[0]
+
+    mask = masked((24, 17, 12, 6))
+    batch = {"input_ids": texts(count=1)[0] * mask, "attention_mask": mask}
+    return Case(Embedded(encode, lstm=nn.LSTM(WIDTH, 8, batch_first=True)), [batch])
 
 
 def as_many_features_as_positions(faulty: bool) -> Case:
@@ -210,6 +228,7 @@ ACCUSED = {
     "settled statistics": Accusation(after_settled_statistics, "modes", "Late", "look"),
     "nodes of a graph": Accusation(nodes_of_a_graph, "norms", "batch", "look"),
     "padded in the batch only": Accusation(padded_in_the_batch_only, "padding", "conv: Conv1d"),
+    "cut to the longest": Accusation(cut_to_the_longest, "batch_mates"),
     "features as many as positions": Accusation(
         as_many_features_as_positions, "norms", "over position", "look"
     ),
