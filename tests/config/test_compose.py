@@ -34,7 +34,7 @@ def composed(*overrides):
         ("norm=bnn", ["'bnn'", "'norm'", "Did you mean bn", *option_names("norm")]),
         ("batch_size=many", ["batch_size", "many"]),
         ("batch_size=null", ["batch_size=None and max_tokens=None: give exactly one"]),
-        ("+nothing=1", ["'nothing' not in 'RunConfig'"]),
+        ("+nothing=1", ["nothing does not exist"]),
         ("sites={*:bn}", ["give norm=bn"]),
         ("batching=sorted", ["batching", "sorted", "bucket", "random"]),
         ("task/corpus=hub", ["task.corpus.path must be given"]),
