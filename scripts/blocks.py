@@ -29,7 +29,7 @@ from normlab.records.packed import RECORDS
 from normlab.reports.manifest import BLOCK, stale, write_files
 from normlab.reports.published import read
 from normlab.reports.study_table import build
-from normlab.reports.table import Table, averaged, figure, markdown, pipes
+from normlab.reports.table import Note, Table, averaged, figure, markdown, pipes
 from normlab.studies.load import load_study
 
 _END = "<!-- /normlab -->"
@@ -140,7 +140,7 @@ def _part(table: Table, place: str, named: Mapping[str, str]) -> str:
     )
     notes = [n for n in table.notes if n.startswith(("data:", "tested:", "a pilot", "rows of"))]
     note = "; ".join([*notes, f"all of it: results/{place}/table.md"])
-    return f"\n\n{markdown(replace(table, columns=columns, rows=rows, notes=(note,)))}\n"
+    return f"\n\n{markdown(replace(table, columns=columns, rows=rows, notes=(Note(note),)))}\n"
 
 
 def _inspected(path: Path, named: Mapping[str, str]) -> str:
