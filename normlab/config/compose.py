@@ -24,7 +24,7 @@ from omegaconf import DictConfig, OmegaConf, open_dict
 from omegaconf.errors import OmegaConfBaseException
 
 from normlab.config import ranges, registry
-from normlab.config.experiments import EXPERIMENT, names_in, settings_of
+from normlab.config.experiments import EXPERIMENT, names_in
 from normlab.config.folders import CONFIG_DIR
 from normlab.config.machine import MOST_THREADS, settled_precision
 from normlab.config.overrides import (
@@ -33,6 +33,7 @@ from normlab.config.overrides import (
     meant,
     no_option,
     quoted,
+    settings_of_experiments,
     start_file,
     typed,
     written_out,
@@ -105,9 +106,8 @@ def _file_to_blame(overrides: Sequence[str], error: UserError) -> str:
     names = names_in(typed(overrides).get(EXPERIMENT, ""))
     others = [text for text in overrides if not text.startswith(f"{EXPERIMENT}=")]
     for name in names:
-        rest = ",".join(quoted(each) for each in names if each != name)
         try:
-            _checked([f"{EXPERIMENT}=[{rest}]", *others])
+            _checked([f"{EXPERIMENT}=[{','.join(quoted(e) for e in names if e != name)}]", *others])
         except UserError as same:
             if str(same) == str(error):
                 continue
@@ -193,7 +193,7 @@ def settle(config: DictConfig, choices: Mapping[str, Any], given: Sequence[str])
     }
     if classes := [text for text in given if TARGET in text]:
         raise UserError(f"{classes[0]:.60}: a run cannot name classes: give GROUP=OPTION")
-    of_files = settings_of(names_in(typed(given).get(EXPERIMENT, "")))
+    of_files = settings_of_experiments(given, config.choices)
     _settle_short(config, short, given, of_files)
     _settle_recipe(config, config.choices, of_files | typed(given))
     for key in (*OPTIONS, *NORM_KEYS, "probe", "sink"):  # replace classes with option names

@@ -6,16 +6,17 @@ sink, and `wandb.project=mine` sets `observe.sink.wandb.project` and adds it too
 """
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from difflib import get_close_matches
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
-from normlab.config.experiments import EXPERIMENT, chosen_file, is_file, names_in
+from normlab.config.experiments import EXPERIMENT, chosen_file, is_file, names_in, settings_of
 from normlab.config.folders import groups, included, of_your_own
 from normlab.config.ranges import range_of, takes_number
-from normlab.config.registry import START_FILE, option_names, options_with
-from normlab.config.schema import NORM_KEYS, OPTIONS, SHORT, text_keys, top_level_keys
+from normlab.config.registry import START_FILE, option_names, option_settings, options_with
+from normlab.config.schema import LATER, NORM_KEYS, OPTIONS, SHORT, text_keys, top_level_keys
 from normlab.errors import UserError
 
 TRACKERS = ("wandb", "tensorboard")
@@ -241,6 +242,30 @@ def run_groups() -> list[str]:
     return [*own, *(f"norm@{key}" for key in NORM_KEYS[1:])]
 
 
+def settings_of_experiments(arguments: Sequence[str], choices: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the values that a run's experiments set, by dotted key.
+
+    Raises UserError for a key that the run's option does not have; Hydra would add it.
+    """
+    settings = settings_of(names_in(typed(arguments).get(EXPERIMENT, "")))
+    for key in settings:
+        node, _, rest = key.partition(".")
+        group = "norm" if node in NORM_KEYS else node
+        option, names = choices.get(node), option_names(group)
+        if not rest or option not in names:
+            continue
+        has = {*option_settings(group, option, node), *names}  # `norm: {rms: {eps: 1e-6}}`, too
+        has |= {name.partition("/")[2] for name in groups() if name.startswith(f"{group}/")}
+        has |= {"model": set(LATER), "optim": {"groups"}}.get(node, set())
+        if rest.partition(".")[0] not in has:
+            raise UserError(_no_such_key(key))
+    return settings
+
+
+def _no_such_key(key: str) -> str:
+    return f"{key} does not exist; normlab train --cfg job shows all keys.{meant(key)}"
+
+
 def meant(key: str) -> str:
     """Return ` Did you mean ...?` for an unknown key, or "" if no key is similar.
 
@@ -303,7 +328,7 @@ def error_line(error: Exception) -> str:
         key = lines[0].split("'")[1]
         if key.startswith("optim.groups"):
             return f"{key} must be added with a plus sign: give +{key}=VALUE"
-        return f"{key} does not exist; normlab train --cfg job shows all keys.{meant(key)}"
+        return _no_such_key(key)
     given = lines[0].removeprefix("Error merging override ")
     if given != lines[0] and (found := range_of(given.partition("=")[0])):
         return f"{given} must be {found.allowed}"

@@ -70,16 +70,20 @@ def test_a_job_elsewhere_notes_the_traceback_of_a_bug_only(tmp_path, monkeypatch
 @pytest.mark.parametrize("more", [[], ["-m", "seed=1,2"]])
 @pytest.mark.parametrize(
     ("line", "said"),
-    [("optim.lrr: 1", "optim.lrr does not exist"), ("budget.steps: 0", "budget.steps=0 must be")],
+    [
+        ("optim: {lrr: 1}", "optim.lrr does not exist"),
+        ("budget: {steps: 0}", "budget.steps=0 must be"),
+    ],
 )
 def test_an_error_in_a_file_of_settings_names_the_file(line, said, more, tmp_path, capsys):
-    (tmp_path / "bad.yaml").write_text(f"norm: bn\n{line}\n")
+    (tmp_path / "bad.yaml").write_text(f"defaults: [{{override /norm: bn}}]\n{line}\n")
     (tmp_path / "good.yaml").write_text("lr: 0.01\n")
     bad, good = (str(tmp_path / name) for name in ("bad.yaml", "good.yaml"))
     words = ["task=toy", f"runs_dir={tmp_path / 'runs'}", *more]
     assert main(["train", good, bad, *words]) == 1
     assert capsys.readouterr().err.startswith(f"normlab train: {bad}: {said}")
-    assert main(["train", good, line.replace(": ", "="), "task=toy"]) == 1
+    on_the_command_line = line.replace(": {", ".").replace(": ", "=").rstrip("}")
+    assert main(["train", good, on_the_command_line, "task=toy"]) == 1
     assert capsys.readouterr().err.startswith(f"normlab train: {said}")
     assert not (tmp_path / "runs").exists()
 
