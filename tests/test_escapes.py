@@ -12,7 +12,7 @@ from normlab.records.record import Outcome
 from normlab.records.store import RunStore
 from normlab.reports.latex import latex
 from normlab.reports.study_table import build
-from normlab.reports.table import comma_separated, markdown
+from normlab.reports.table import Note, comma_separated, markdown
 from tests.records.examples import changed, record
 from tests.reports.tables import runs, study
 
@@ -22,7 +22,7 @@ EVIL = "a\n| b | <script>alert(1)</script> \x1b[2J \\write18{rm} $x$ \u202e\u200
 def evil_table():
     table = build(study(), "smoke", runs({"ln": [30.0, 30.1], "bn": [20.0, 20.1]}))
     row = replace(table.rows[0], name=f"={EVIL}", point=f"+{EVIL}", stability=EVIL, said=EVIL)
-    return replace(table, title=EVIL, rows=(row, *table.rows[1:]), notes=(EVIL,))
+    return replace(table, title=EVIL, rows=(row, *table.rows[1:]), notes=(Note(EVIL),))
 
 
 def test_a_value_adds_no_row_and_no_tag_to_a_table_in_markdown():
