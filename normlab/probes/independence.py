@@ -83,7 +83,7 @@ class Independence(Probe):
             grad = seen.grad.flatten(0, 1)[places].flatten(0, 1).double()
             squares = grad.square().sum(0).clamp(min=torch.finfo(grad.dtype).tiny)
             found["gradient"] = (grad.sum(0).square() / squares).mean()
-        return found | self._by_position(x.double(), real)
+        return {**found, **self._by_position(x.double(), real)}
 
     def _by_position(self, x: Float[Tensor, "B P D"], real: Bool[Tensor, "B P"]) -> Values:
         tokens = x[real]
