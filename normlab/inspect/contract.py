@@ -34,11 +34,13 @@ from normlab.norms.agreement import agrees
 from normlab.norms.batch import BatchNorm
 from normlab.norms.fast import FAST
 from normlab.norms.layer import TokenNorm
-from normlab.norms.model_norms import recalibrated
+from normlab.norms.model_norms import ModelNorms, recalibrated
 from normlab.norms.ramp import Clock
 from normlab.norms.running import RunningNorm, normalized_by
 
 BATCH, POSITION, FEATURE = AXES
+_STEPS_TO_SETTLE = 400
+_SETTLED = 0.01  # of the largest output: running averages have come as close to the batch's values
 
 
 class Broken(Exception):
@@ -201,8 +203,9 @@ def gradient(norm: BareNorm) -> str:
 def formula(norm: BareNorm) -> str | Finding:
     """Is the norm's `formula` what runs, both in training and in eval?
 
-    With momentum 1 the running statistics are the batch's, so eval repeats the training output.
-    Another formula must change both outputs.
+    With momentum 1 the running statistics are the batch's, so eval repeats the training output; of
+    a norm that trains otherwise, it does so once it has seen one batch long enough. Another formula
+    must change both outputs.
     """
     kind = type(norm.new())
     if getattr(kind, "formula", TokenNorm.formula) is TokenNorm.formula:
@@ -216,6 +219,15 @@ def formula(norm: BareNorm) -> str | Finding:
             "with momentum 1 the same batch has another output in eval than in training: use one "
             "`formula` in both, or declare same_in_training = False",
         )
+    elif issubclass(kind, RunningNorm):
+        in_training, in_eval = _settled(norm, x)
+        apart = float((in_training - in_eval).abs().max() / in_eval.abs().max())
+        must(
+            apart < _SETTLED,
+            f"after {_STEPS_TO_SETTLE} steps on one batch, whose statistics are then the running "
+            f"ones, training and eval differ by {apart:.0%}: `training_formula` and `formula` "
+            "contradict each other",
+        )
     doubled = _in_both_modes(norm, x, "formula")
     moved = [not torch.equal(y, z) for y, z in zip(plain, doubled, strict=True)]
     if not moved[0] and issubclass(kind, RunningNorm):
@@ -223,7 +235,9 @@ def formula(norm: BareNorm) -> str | Finding:
     for changes, mode in zip(moved, ("training", "eval"), strict=True):
         must(changes, f"another `formula` leaves the output in {mode} as it is: use it there")
     runs = "the formula is what runs in training and in eval"
-    if kind in FAST and not agrees(norm.new()):
+    if kind in FAST and agrees(norm.new()):
+        return f"{runs}, or a kernel that equals it where both were compared"
+    if kind in FAST:
         return (
             f"{runs}; its kernel in normlab/norms/fast.py is not used, since it computes another: "
             "for speed change the kernel, too"
@@ -249,6 +263,21 @@ def _in_both_modes(norm: BareNorm, x: Tensor, doubled: str | None = None) -> tup
         cast("Any", own).__class__ = type(kind.__name__, (kind,), twice)
     with torch.no_grad():
         return call(own, x), call(own.eval(), x)
+
+
+def _settled(norm: BareNorm, x: Tensor) -> tuple[Tensor, Tensor]:
+    """Return a batch's output in training, after many last steps of a run on it, then in eval."""
+    own = norm.new()
+    if isinstance(own, BatchNorm):
+        own.unbiased = False
+    norms = ModelNorms(nn.Sequential(own))
+    for _ in range(_STEPS_TO_SETTLE):
+        norms.begin_step(STEPS, STEPS)
+        y = call(own, x.clone().requires_grad_())
+        y.sum().backward()
+        norms.commit()
+    with torch.no_grad():
+        return y.detach(), call(own.eval(), x)
 
 
 @question("saved", of="norm")

@@ -96,8 +96,8 @@ def _close(quick: Tensor, plain: Tensor) -> bool:
 def _values(norm: "Norm") -> list[Tensor]:
     """Return the outputs, gradients and statistics of two steps, then the output in evaluation.
 
-    The values of tokens and features differ by powers of ten, so that `eps` counts in some, and
-    others are outliers.
+    The values of tokens and features differ by powers of ten, so that `eps` counts in some. One
+    value is by far the largest of its token and of its feature, as far out as a norm can place it.
     """
     if (pool := getattr(norm, "pool", None)) is not None:
         pool.summed = unchanged  # of this process alone
@@ -109,6 +109,7 @@ def _values(norm: "Norm") -> list[Tensor]:
     wave = torch.arange(valid.numel() * norm.dim, dtype=torch.float64).mul(1.7).sin().view(shape)
     sizes = torch.linspace(-4, 1, valid.numel()).view(*valid.shape, 1)
     x = wave * 10.0 ** (sizes + torch.linspace(-1, 1, norm.dim)) + 1
+    x[0, 0, 0] = 100
     for step in (1, _LAST):
         norm.begin_step(Clock(step, _LAST))
         x = (x * 1.5 + wave).detach().requires_grad_()

@@ -80,7 +80,10 @@ class BatchStatistics(Norm):
     ghost: int | None = None
 
     same_in_training: ClassVar[bool] = True
-    """Whether a batch's output is the same in training as with its own statistics at inference."""
+    """Whether a batch's output is the same in training as with its own statistics at inference.
+
+    If not, it is at least so once the running statistics have settled at those of the batch.
+    """
 
     def __post_init__(self) -> None:
         super().__init__(self.dim, scale=bool(self.affine), shift=self.affine is True)

@@ -1,18 +1,19 @@
-"""The code that trained a run: its numerics, the user's own norms, the commit, and whether clean.
+"""The code that trained a run: its numerics, own and edited norms, the commit, and whether clean.
 
 A run that is resumed, or that starts from another run's weights, may be trained by several codes.
 Its checkpoints list all of them, and its record is as clean as the least clean one.
 """
 
+import ast
 import subprocess
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 CHECKOUT = Path(__file__).resolve().parents[2]
 _SOURCES = ("normlab", "configs", "pyproject.toml")  # in a checkout, results depend on these paths
 MadeBy = tuple[int | str, Mapping[str, str]]
-"""The numerics of a run, and the files of the user's own norms with their hashes."""
+"""The numerics of a run, and the files of own or edited norms with their hashes."""
 
 
 class Code(NamedTuple):
@@ -32,16 +33,57 @@ def checkout_state() -> tuple[str | None, bool | None]:
     """
     if not (CHECKOUT / ".git").exists():
         return None, None
-
-    def git(*arguments: str) -> str:
-        command = ["git", "-C", str(CHECKOUT), *arguments]
-        return subprocess.check_output(command, text=True, timeout=20, stderr=subprocess.DEVNULL)
-
     try:
-        status = git("status", "--porcelain", "--untracked-files=all", "--", *_SOURCES)
-        return git("rev-parse", "HEAD").strip(), bool(status.strip())
+        return _git("rev-parse", "HEAD").strip(), bool(_status())
     except (OSError, subprocess.SubprocessError):
         return None, None
+
+
+def uncommitted_files() -> set[Path]:
+    """Return the code and configs that differ from the commit; none outside a checkout."""
+    if not (CHECKOUT / ".git").exists():
+        return set()
+    try:
+        return {CHECKOUT / line[3:] for line in _status().split("\0") if line}
+    except (OSError, subprocess.SubprocessError):
+        return set()
+
+
+def _status() -> str:
+    return _git("status", "--porcelain", "-z", "--no-renames", "--untracked-files=all", *_SOURCES)
+
+
+def _git(*arguments: str) -> str:
+    command = ["git", "-C", str(CHECKOUT), *arguments]
+    return subprocess.check_output(command, text=True, timeout=20, stderr=subprocess.DEVNULL)
+
+
+def module_file(name: str) -> Path:
+    """Return where the file of a module of normlab is, if there is one."""
+    return CHECKOUT.joinpath(*name.split(".")).with_suffix(".py")
+
+
+def files_of_class(path: Path) -> list[Path]:
+    """Return the file of a class, and those of its folder that it imports, and they in turn.
+
+    From a file outside normlab, the files of normlab that it imports count, too.
+    """
+    files = [path]
+    for file in files:
+        for name in _imports(file):
+            imported = module_file(name)
+            near = imported.parent == file.parent or not file.is_relative_to(CHECKOUT / "normlab")
+            if near and imported not in files and imported.is_file():
+                files.append(imported)
+    return files
+
+
+def _imports(file: Path) -> Iterator[str]:
+    """Yield what a file of Python imports when it is imported, and not for types only."""
+    for node in ast.parse(file.read_bytes()).body:
+        if isinstance(node, ast.ImportFrom) and node.module is not None:
+            yield node.module
+            yield from (f"{node.module}.{each.name}" for each in node.names)
 
 
 def followed_by(codes: Sequence[Code], code: Code) -> list[Code]:

@@ -11,7 +11,6 @@ from normlab.config.overrides import typed
 from normlab.config.registry import option_names
 from normlab.errors import UserError
 from normlab.records.code import checkout_state
-from normlab.records.pairs import same_code
 from normlab.records.store import RECORD_FILE, RunStore, read_record
 from normlab.studies.loop import INTERRUPTED, Cell, program
 from normlab.studies.study import SMOKE, Planned, Study
@@ -53,7 +52,7 @@ class Run(NamedTuple):
         """
         if record is None or record.outcome.status not in ("finished", "diverged"):
             return False
-        if self.rerun and not same_code(record.made_by, (NUMERICS, own_norms(self.config))):
+        if self.rerun and record.made_by != (NUMERICS, own_norms(self.config)):
             return False
         return not data.are_at_hand_and_changed(record, self.config)
 

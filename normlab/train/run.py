@@ -2,13 +2,15 @@
 
 `NUMERICS` is the version of normlab's formulas: runs with different numerics are never paired.
 Raise it if, and only if, a loss in `tests/golden` (short runs in float64) changes by more than a
-relative 1e-6. A user's own norm has no golden losses, so its file is hashed instead.
+relative 1e-6. A user's own norm has no golden losses, so its file is hashed instead; so are files
+of normlab's norms, placements, ... that were edited and are not committed.
 
 Nothing here imports torch, so the record of a finished run is returned at once.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from pathlib import Path
 from shlex import quote
 from typing import TYPE_CHECKING, Any
 
@@ -19,7 +21,14 @@ from normlab.config.machine import settled_precision
 from normlab.config.registry import OPTION, TARGET, option_settings, paths, sha256
 from normlab.config.schema import NORM_KEYS, leaves
 from normlab.errors import UserError
-from normlab.records.code import Code, MadeBy, joint_code
+from normlab.records.code import (
+    Code,
+    MadeBy,
+    files_of_class,
+    joint_code,
+    module_file,
+    uncommitted_files,
+)
 from normlab.records.files import remove_leftovers
 from normlab.records.pairs import same_code
 from normlab.records.record import DISTURBANCES, RunRecord
@@ -33,27 +42,39 @@ NUMERICS = 1
 
 
 def own_norms(config: Mapping[str, Any]) -> dict[str, str]:
-    """Return the files of the user's own norms in a run, and of other options of the user's own.
+    """Return the files of a run's own and edited norms, and of other such options.
 
     The key is `mine` for a norm, else `placement/mine`; the value is the name and the hash of each
-    file with a class, such as `mine.py 0a1b2c3d4e`.
+    file with a class, such as `mine.py 0a1b2c3d4e`. Of normlab's own options, it is that of each
+    file with uncommitted changes that the class needs.
     """
     nodes = [config.get(key) for key in NORM_KEYS] + [*(config.get("sites") or {}).values()]
     chosen = {*(config.get("choices") or {}).items()}
     chosen |= {("norm", n[OPTION]) for n in nodes if isinstance(n, Mapping) and OPTION in n}
     chosen |= {("probe", name) for name in (config.get("observe") or {}).get("probe") or {}}
+    edited = uncommitted_files()
     found: dict[str, str] = {}
     for group, name in sorted((str(group), str(name)) for group, name in chosen):
         path = paths(group).get(name)
-        if path is not None and not path.is_relative_to(CONFIG_DIR):
-            found[name if group == "norm" else f"{group}/{name}"] = _files(group, name)
+        if path is not None and (edited or not path.is_relative_to(CONFIG_DIR)):
+            found[name if group == "norm" else f"{group}/{name}"] = _files(group, name, edited)
     return {name: files for name, files in found.items() if files}
 
 
-def _files(group: str, name: str) -> str:
-    """Return the files of an option's classes that are not normlab's."""
+def _files(group: str, name: str, edited: Collection[Path]) -> str:
+    """Return the files of an option's classes that are not normlab's, or are edited."""
+    is_own = not paths(group)[name].is_relative_to(CONFIG_DIR)
     classes = [str(v) for key, v in leaves(option_settings(group, name, group)) if TARGET in key]
-    files = dict.fromkeys(source_of(one) for one in classes if not one.startswith("normlab."))
+    files: dict[Path, None] = {}
+    for one in classes:
+        of_normlab = one.startswith("normlab.")
+        if not of_normlab and not is_own:
+            continue  # torch's
+        source = module_file(one.rpartition(".")[0]) if of_normlab else source_of(one)
+        needed = files_of_class(source) if edited else [source]
+        files |= dict.fromkeys(
+            file for file in needed if file in edited or (file == source and not of_normlab)
+        )
     return ", ".join(f"{path.name} {sha256(path)[:10]}" for path in files)
 
 
@@ -170,14 +191,14 @@ class Run:
 
     def takes_code(self, made_by: MadeBy, commits: Sequence[str]) -> bool:
         """Return whether to use results from different code; UserError if the user must decide."""
-        if same_code(made_by, self.made_by) or self.other_code == "accept":
+        if made_by == self.made_by or self.other_code == "accept":
             return True
         if self.other_code == "rerun":
             return False
         raise UserError(
             f"{self.folder} was made by different code (numerics {made_by[0]}, commit "
-            f"{', '.join(commits)}; now numerics {NUMERICS}), or with another version of your "
-            "norm's file: give observe.other_code=accept to keep its results, "
+            f"{', '.join(commits)}; now numerics {NUMERICS}), or with another version of a norm's "
+            "file: give observe.other_code=accept to keep its results, "
             "observe.other_code=rerun to train it again, or another runs_dir"
         )
 
@@ -188,7 +209,7 @@ class Run:
             raise UserError(
                 f"{self.config['start_from']['run_dir']}, which this run starts from, was made by "
                 f"different code (numerics {made_by[0]}; now numerics {NUMERICS}), or with another "
-                "version of your norm's file: train it again, or give observe.other_code=accept to "
+                "version of a norm's file: train it again, or give observe.other_code=accept to "
                 "keep its weights"
             )
 

@@ -178,6 +178,15 @@ def test_a_formula_that_is_used_only_half_is_found(kind, told):
     assert found["formula"].holds is False and told in found["formula"].answer
 
 
+@pytest.mark.parametrize("option", ["pn", "mabn", "un", "brn", "prepbn"])
+def test_a_training_formula_that_contradicts_the_formula_is_found(option, monkeypatch):
+    kind = type(make_norm(option, 8))
+    own = kind.training_formula
+    monkeypatch.setattr(kind, "training_formula", lambda self, *given: 2 * own(self, *given))
+    found = dict(examine(BareNorm(lambda dim: make_norm(option, dim))))
+    assert found["formula"].holds is False and "contradict" in found["formula"].answer
+
+
 @pytest.mark.parametrize(("option", "kind"), [("bn", BatchNorm), ("ln", LayerNorm)])
 def test_a_kernel_that_computes_another_formula_is_named(option, kind, monkeypatch):
     formula = kind.formula

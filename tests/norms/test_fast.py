@@ -130,6 +130,19 @@ def test_no_edit_of_batch_norm_is_too_small_to_act(change, tmp_path, monkeypatch
     assert not agreement.agrees(norm)
 
 
+@pytest.mark.parametrize("option", OPTIONS)
+@pytest.mark.parametrize("dim", [64, 512])
+def test_a_clamp_of_outliers_acts(option, dim, monkeypatch):
+    kind, plain = OPTIONS[option], OPTIONS[option].formula
+    for bound, same in ((5, False), (1000, True)):
+
+        def clamped(self, *given, bound=bound):
+            return plain(self, *given).clamp(-bound, bound)
+
+        monkeypatch.setattr(kind, "formula", clamped)
+        assert agreement.agrees(make_norm(option, dim)) is same
+
+
 def test_the_update_of_running_statistics_is_compared_too(monkeypatch):
     norm = make_norm("bn", 8)
     monkeypatch.setattr(BatchNorm, "enter", lambda self, rows, mean, var, share: None)

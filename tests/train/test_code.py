@@ -7,8 +7,9 @@ import pytest
 
 from normlab.claims.seeds import unfit
 from normlab.config.compose import compose
+from normlab.errors import UserError
 from normlab.records import code
-from normlab.records.code import Code, checkout_state, joint_code
+from normlab.records.code import Code, checkout_state, joint_code, module_file, uncommitted_files
 from normlab.train import run as run_module
 from normlab.train import runtime, train
 from normlab.train.loop import Trainer
@@ -62,6 +63,23 @@ def test_a_run_that_starts_from_weights_of_uncommitted_code_decides_nothing(trai
         trained(CLEAN, f"start_from={folder}", "norm=rms", numerics=2)
 
 
+def test_a_finished_run_is_not_the_result_of_a_formula_edited_since(trained, monkeypatch):
+    trained(CLEAN, "norm=bn")
+    monkeypatch.setattr(
+        run_module, "uncommitted_files", lambda: {module_file("normlab.norms.batch")}
+    )
+    with pytest.raises(UserError, match=r"another version of a norm's file: .*other_code=rerun"):
+        trained(DIRTY, "norm=bn")
+    record = trained(DIRTY, "norm=bn", "observe.other_code=rerun")
+    assert record.own_norms["bn"].startswith("batch.py ") and record.environment["dirty"] is True
+    assert (
+        trained(DIRTY, "norm=bn").own_norms == record.own_norms
+    )  # the same edit: not trained again
+    monkeypatch.undo()
+    with pytest.raises(UserError, match="another version of a norm's file"):
+        trained(CLEAN, "norm=bn")
+
+
 def test_a_run_of_two_numerics_pairs_with_neither(trained):
     with pytest.raises(KeyboardInterrupt):
         trained(CLEAN, stops=True)
@@ -100,3 +118,7 @@ def test_a_new_file_that_no_commit_has_makes_a_checkout_dirty(tmp_path, monkeypa
     assert checkout_state()[1] is False, "a page changes no result"
     (tmp_path / "configs" / "norm" / "peak.yaml").write_text("")
     assert checkout_state()[1] is True
+    (tmp_path / "normlab" / "ü b.py").write_text("")
+    assert uncommitted_files() == {
+        tmp_path.joinpath(name) for name in ("configs/norm/peak.yaml", "normlab/ü b.py")
+    }
