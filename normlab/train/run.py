@@ -78,6 +78,12 @@ def _files(group: str, name: str, edited: Collection[Path]) -> str:
     return ", ".join(f"{path.name} {sha256(path)[:10]}" for path in files)
 
 
+def _of_code(made_by: MadeBy) -> str:
+    """Return the numerics, and the files of own and edited norms, as a message names them."""
+    numerics, files = made_by
+    return ", ".join([f"numerics {numerics}", *(f"{name}: {files[name]}" for name in files)])
+
+
 def unanswered(record: RunRecord, observe: Mapping[str, Any]) -> list[str]:
     """Return the settings of an `observe` node that ask a finished run for scores it lacks."""
     if not record.finished:
@@ -196,9 +202,9 @@ class Run:
         if self.other_code == "rerun":
             return False
         raise UserError(
-            f"{self.folder} was made by different code (numerics {made_by[0]}, commit "
-            f"{', '.join(commits)}; now numerics {NUMERICS}), or with another version of a norm's "
-            "file: give observe.other_code=accept to keep its results, "
+            f"{self.folder} was made by different code ({_of_code(made_by)}, commit "
+            f"{', '.join(commits)}; now {_of_code(self.made_by)}): give "
+            "observe.other_code=accept to keep its results, "
             "observe.other_code=rerun to train it again, or another runs_dir"
         )
 
@@ -208,9 +214,8 @@ class Run:
         if not same_code(made_by, self.made_by) and self.other_code != "accept":
             raise UserError(
                 f"{self.config['start_from']['run_dir']}, which this run starts from, was made by "
-                f"different code (numerics {made_by[0]}; now numerics {NUMERICS}), or with another "
-                "version of a norm's file: train it again, or give observe.other_code=accept to "
-                "keep its weights"
+                f"different code ({_of_code(made_by)}; now {_of_code(self.made_by)}): train it "
+                "again, or give observe.other_code=accept to keep its weights"
             )
 
     def takes_arithmetic(self, begun: Sequence[str], here: Sequence[str]) -> bool:

@@ -68,7 +68,7 @@ def test_a_finished_run_is_not_the_result_of_a_formula_edited_since(trained, mon
     monkeypatch.setattr(
         run_module, "uncommitted_files", lambda: {module_file("normlab.norms.batch")}
     )
-    with pytest.raises(UserError, match=r"another version of a norm's file: .*other_code=rerun"):
+    with pytest.raises(UserError, match=r"now numerics 1, bn: batch.py \w+\): .*=rerun"):
         trained(DIRTY, "norm=bn")
     record = trained(DIRTY, "norm=bn", "observe.other_code=rerun")
     assert record.own_norms["bn"].startswith("batch.py ") and record.environment["dirty"] is True
@@ -76,7 +76,9 @@ def test_a_finished_run_is_not_the_result_of_a_formula_edited_since(trained, mon
         trained(DIRTY, "norm=bn").own_norms == record.own_norms
     )  # the same edit: not trained again
     monkeypatch.undo()
-    with pytest.raises(UserError, match="another version of a norm's file"):
+    with pytest.raises(
+        UserError, match=r"numerics 1, bn: batch.py \w+, commit aaaa; now numerics 1\)"
+    ):
         trained(CLEAN, "norm=bn")
 
 
