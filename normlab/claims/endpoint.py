@@ -7,7 +7,6 @@ the others.
 import math
 from collections.abc import Sequence
 from dataclasses import replace
-from itertools import chain
 from statistics import fmean, geometric_mean, stdev
 from typing import Annotated, ClassVar
 
@@ -17,7 +16,7 @@ from normlab.claims import judge
 from normlab.claims.evidence import Where
 from normlab.claims.judge import Count, Judgement, Look, at_look, decide, figures, stuck
 from normlab.claims.seeds import Chosen, Sample, StudyEndpoint, keys
-from normlab.records.record import RunRecord
+from normlab.records.record import RunRecord, is_probe_metric
 from normlab.records.store import lookup, written
 
 Side = Annotated[Chosen, Meta(min_length=1)]
@@ -30,7 +29,6 @@ class Difference(StudyEndpoint, frozen=True, kw_only=True):
     worse: {norm: bn}
     in: {batching: bucket}                 optional, with than_in: an interaction, where
     than_in: {batching: random}            the difference is larger `in` than `than_in`
-    measure: true                          optional: a probe's value, for which less is better
     ratio: true                            optional: a factor, such as 1.25, instead of a difference
     """
 
@@ -38,7 +36,6 @@ class Difference(StudyEndpoint, frozen=True, kw_only=True):
     worse: Side
     inside: Chosen = field(name="in", default_factory=dict)
     outside: Chosen = field(name="than_in", default_factory=dict)
-    measure: bool = False
     ratio: bool = False
 
     def __post_init__(self) -> None:
@@ -54,9 +51,7 @@ class Difference(StudyEndpoint, frozen=True, kw_only=True):
     def values(self, sample: Sample, seeds: Sequence[int]) -> dict[int, float]:
         """Return the difference per seed; for an interaction, the difference of differences."""
         sides = [sample.figures(side) for side in sample.cells]
-        runs = chain.from_iterable(next(iter(sample.cells.values())).values())
-        scores = [score for run in runs if run.finished and (score := run.figure(self.scores[0]))]
-        sign = -1 if self.measure or (scores and not scores[0].higher_is_better) else 1
+        sign = 1 if sample.higher_is_better else -1
         scaled = _logarithm if self.ratio else float
         found: dict[int, float] = {}
         for seed in seeds:
@@ -95,7 +90,7 @@ class Contrast(Difference, frozen=True, kw_only=True):
         better, worse = keys(self.better), keys(self.worse)
         inside, outside = keys(self.inside), keys(self.outside)
         by = f"a factor {self.margin:g}" if self.ratio else f"{self.margin:g}"
-        way = "less" if self.measure else "better"
+        way = "less" if is_probe_metric(self.scores[0]) else "better"
         if says != "equality":
             more = f", more so with {inside} than with {outside}" if inside else ""
             said = f"{self.figure} {way} with {better} than with {worse}{more}, by more than {by}"

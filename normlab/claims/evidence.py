@@ -20,7 +20,7 @@ from normlab.records.pairs import spelled
 from normlab.records.record import RunRecord
 from normlab.records.store import RunStore, written
 from normlab.studies.load import load_study
-from normlab.studies.study import Study, rate_name
+from normlab.studies.study import Study
 
 BENCH = "bench"
 Where = Mapping[str, object]
@@ -93,15 +93,15 @@ def _read(path: Path, kind: type[_T], again: str) -> _T:
 class Plan:
     """The planned runs of a study at a scale.
 
-    `names` maps each row and grid point, as named in an address, to its key in the study's
-    learning rates; `varied` lists the config keys in which the runs differ.
+    `names` are the rows with their grid points, as in an address; `varied` lists the config keys in
+    which the runs differ.
     """
 
     def __init__(self, study: Study, scale: str) -> None:
         """Read the plan; raises `UserError` for an unknown scale."""
         self.study, self.scale = study, study.scale(scale)
         planned = study.planned(scale, seeds=[0])
-        self.names = {Key(r.row, r.point, 0).name: rate_name(r.row, r.point) for r in planned}
+        self.names = [Key(run.row, run.point, 0).name for run in planned]
         self._runs = [_values(run.overrides) for run in planned]
         keys = sorted({key for run in self._runs for key in run})
         varied = [key for key in keys if len({run.get(key) for run in self._runs}) > 1]
@@ -112,8 +112,8 @@ class Plan:
 
         A key that a row leaves at its default may have any value.
         """
-        named = zip(self.names.values(), self._runs, strict=True)
-        return {n for n, run in named if all(_may_be(run, *each) for each in where.items())}
+        named = zip(self.names, self._runs, strict=True)
+        return {name for name, run in named if all(_may_be(run, *pair) for pair in where.items())}
 
     def values(self, key: str) -> tuple[str, ...]:
         """Return the values of a grid key at this scale; empty for keys outside the grid."""
@@ -184,12 +184,6 @@ class Runs:
     def add(self, place: Place, made: Made) -> None:
         """Add a run to a study and scale, unless it is there already."""
         self.made.setdefault(place, {}).setdefault(made.record.run_id, made)
-
-    def names(self, study: str, scale: str) -> set[str]:
-        """Return the rows, with their grid points, that have packed runs."""
-        folders = (folder for _, folder in self.made.get((study, scale), {}).values())
-        names = {found.name for each in folders if (found := address_of(each, packed=False))}
-        return {rate for name, rate in self.plan(study, scale).names.items() if name in names}
 
     def plan(self, study: str, scale: str) -> Plan:
         """Return a study's plan at a scale; raises `UserError` for an unknown study or scale."""

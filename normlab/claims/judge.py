@@ -77,7 +77,7 @@ class Judgement:
     value of the direction, and `unshown` the reason to give if it does not survive the correction.
     `interval` is (mean, low, high); `smallest` is the difference that these seeds detect with 80 %
     power. `trained` has, for each side, how many seeds train and of how many, where no interval was
-    judged. `n` is the number of seeds (or rounds) judged, `seeds` that of all usable seeds.
+    judged. `n` is the number of seeds (or rounds) judged.
     `excluded` lists why runs do not count, `records` the files or addresses of the evidence.
     `to_measure` is the command that measures more, with its cost. `stuck`: more seeds cannot help.
     `seen`: its runs were seen before its endpoint was written, so nothing was tested.
@@ -92,7 +92,6 @@ class Judgement:
     p_direction: float | None = None
     unshown: str = ""
     n: int = 0
-    seeds: int | None = None
     interval: tuple[float, float, float] | None = None
     confidence: float | None = None
     smallest: float | None = None

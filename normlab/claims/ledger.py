@@ -54,11 +54,6 @@ class Outcome:
         return self.endpoint.question(self.part.says)
 
     @property
-    def open(self) -> bool:
-        """Return whether the part is undecided and more seeds might decide it."""
-        return self.verdict not in DECIDED and not self.finding.stuck
-
-    @property
     def grade(self) -> str:
         """Return the grade with its setting, such as `C: Multi30k, 2+2 layers`, or ""."""
         found = self.finding
@@ -170,11 +165,3 @@ def _corrected(outcome: Outcome, family: Sequence[float] = ()) -> Outcome:
     if found in DECIDED:  # nothing more to measure
         finding = replace(finding, to_measure="")
     return replace(outcome, p_holm=p, finding=finding, verdict=found, reason=reason)
-
-
-def standings(claims: Sequence[Claim], runs: Runs, study: str, scale: str) -> list[Outcome]:
-    """Return the outcomes judged from a study at a scale, corrected as in the ledger."""
-    place = study, scale
-    asked = [c for c in claims if any(part.endpoint.family == place for part in c.parts)]
-    primary = chain.from_iterable(entry.primary for entry in ledger(asked, runs))
-    return [outcome for outcome in primary if outcome.endpoint.family == place]

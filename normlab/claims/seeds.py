@@ -204,7 +204,6 @@ class StudyEndpoint(Endpoint, frozen=True, kw_only=True):
             trained=tuple((side, *each) for side, each in counted.items()),
             excluded=sample.excluded,
             n=found.n or len(chosen),
-            seeds=None if sample.problem else n,
             records=tuple(there[run.run_id].folder for run in sample.runs(chosen)),
             to_measure=more,
         )
@@ -265,6 +264,13 @@ class Sample:
         values = [each.value for each in found if each is not None]
         less = values.pop() if self.endpoint.minus else 0.0
         return fmean(value - less for value in values)
+
+    @property
+    def higher_is_better(self) -> bool:
+        """Return the direction of the first score, as its runs recorded it."""
+        runs = (run for cell in self.cells.values() for each in cell.values() for run in each)
+        scores = (run.figure(self.endpoint.scores[0]) for run in runs if run.finished)
+        return next((score.higher_is_better for score in scores if score is not None), True)
 
     def runs(self, seeds: Sequence[int]) -> list[RunRecord]:
         return [run for cell in self.cells.values() for seed in seeds for run in cell[seed]]

@@ -1,23 +1,19 @@
-"""The parts of `normlab study` that need claims or reports: judging, publishing, tuning."""
+"""The parts of `normlab study` that need reports: publishing, tables, tuning."""
 
 import argparse
-import math
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
-from functools import cached_property
-from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from msgspec import structs
 
-from normlab.commands._terminal import complain, print_legend, print_prose
-from normlab.config.folders import CONFIG_DIR
+from normlab.commands._terminal import complain, print_legend
 from normlab.config.registry import paths
 from normlab.errors import UserError
 from normlab.records.files import atomic_write, only_writer
-from normlab.records.packed import Key, pack
+from normlab.records.packed import Key
 from normlab.studies import study_runs as studied
 from normlab.studies.load import load_study, tuning_of, unchosen
 from normlab.studies.loop import Cell, Plan
@@ -27,92 +23,10 @@ from normlab.studies.study import SMOKE, Study, Tuning, points_of, rate_name
 from normlab.studies.trials import Bout, sign_of, with_rates
 
 if TYPE_CHECKING:
-    from normlab.claims.claim import Claim
-    from normlab.claims.evidence import Runs as Evidence
-    from normlab.claims.ledger import Outcome
-    from normlab.claims.seeds import Endpoint
     from normlab.reports.gather import Run as Made
     from normlab.studies.study_runs import Run
 
 _NO_PART = ("device=", "data_dir=", "runs_dir=", "observe.")  # not part of the experiment
-
-
-class Judge:
-    """Judges the claim parts that the jobs can decide, from their runs and published `results`."""
-
-    def __init__(self, jobs: Sequence[Job], results: Path) -> None:
-        self.jobs, self.results = jobs, results
-
-    def standings(self, job: Job, runs: "Evidence | None" = None) -> "list[Outcome]":
-        """Return the verdicts so far on the parts of claims that a job can decide.
-
-        The job runs at least one side of such a part; every other side is in the job or published.
-        """
-        from normlab.claims.ledger import standings
-        from normlab.claims.seeds import StudyEndpoint
-
-        runs = runs or self.runs()
-        place = job.study.name, job.scale
-        plan, made = runs.plan(*place), job.names
-        there = made | runs.names(*place)
-
-        def may(endpoint: "Endpoint") -> bool:
-            assert isinstance(endpoint, StudyEndpoint)
-            sides = [plan.may_choose({**endpoint.where, **side}) for side in endpoint.sides]
-            return any(names & made for names in sides) and all(names & there for names in sides)
-
-        return [each for each in standings(self._claims, runs, *place) if may(each.endpoint)]
-
-    def count_undecided(self) -> None:
-        """Count each job's undecided parts, and plan its seeds accordingly.
-
-        A job that decides no part runs only its own seeds. If fewer seeds count for an undecided
-        part than are published, its analyses are planned from the number that counts.
-        """
-        runs = self.runs()
-        for job in self.jobs:
-            found = self.standings(job, runs)
-            job.undecided = sum(each.open for each in found)
-            counted = [each.finding.seeds for each in found if each.open]
-            least = min((seeds for seeds in counted if seeds is not None), default=math.inf)
-            if least < len(job.published):
-                job.plan(int(least))
-            if job.seeds and not found:
-                job.plan(None)
-
-    def analyze(self, job: Job) -> int:
-        """Judge a job at a planned analysis, print the verdicts, and count its undecided parts."""
-        print(f"planned analysis at {job.counted + len(job.seeds)} seeds of {job.name}:")
-        found = self.standings(job)
-        for line in verdict_lines(found):
-            print_prose(line, indent="  ", hang=2)
-        return sum(each.open for each in found)
-
-    def runs(self) -> "Evidence":
-        """Read all existing runs; a run that jobs share belongs to each of them."""
-        from normlab.claims.evidence import Made, Runs
-
-        found = Runs.read(self.results, CONFIG_DIR)
-        for job in self.jobs:
-            for run in chain.from_iterable(job.runs.values()):
-                if (record := run.record(found.damaged.append)) is not None:
-                    found.add((job.study.name, job.scale), Made(record, str(run.folder)))
-        return found
-
-    @cached_property
-    def _claims(self) -> "Sequence[Claim]":
-        from normlab.claims.claim import load_all
-
-        return load_all(CONFIG_DIR / "claim")
-
-
-def verdict_lines(found: "Sequence[Outcome]") -> list[str]:
-    """Return one line per part with its claim, its verdict and what it says."""
-    lines: list[str] = []
-    for each in found:
-        why = f" ({each.reason})" if each.reason and each.verdict == "not measured" else ""
-        lines.append(f"claim {each.claim}, {each.verdict}{why}: {each.part.statement}")
-    return lines or ["it decides no part of a claim"]
 
 
 class Publisher:
@@ -134,10 +48,10 @@ class Publisher:
         self._replacing = print if replaces else None
         if root is not None:
             for job in jobs:
-                asked = {Key(*run.planned[:3]): run.folder.parent.name for run in job.asked()}
+                asked = {Key(*run.planned[:3]): run.folder.parent.name for run in job.runs}
                 runs = check(root, job.study.name, job.scale, asked)
                 if not replaces:
-                    check_unchanged(runs, map(_made, job.asked()), making=making)
+                    check_unchanged(runs, map(_made, job.runs), making=making)
 
     def publish(self, job: Job, seeds: Sequence[int]) -> None:
         """Publish the runs of a job with these seeds."""
@@ -145,7 +59,7 @@ class Publisher:
 
         if self.root is None or not seeds:
             return
-        runs = [_made(run) for seed in seeds for run in job.runs[seed]]
+        runs = [_made(run) for seed in seeds for run in job.by_seed[seed]]
         try:
             folder = publish(self.root, job.study, job.scale, runs, replacing=self._replacing)
         except (OSError, UserError) as error:
@@ -169,34 +83,21 @@ def _made(run: "Run") -> "Made":
 
 
 def warn_if_untuned(job: Job) -> None:
-    """Warn if rows lack the learning rate that their study tunes.
-
-    A smoke test or a pilot needs none, since it decides nothing.
-    """
-    study, scale = job.study, job.scale
-    decides = scale != SMOKE and not study.scale(scale).pilot
-    if found := [name for name in unchosen(study, scale) if decides and name in job.names]:
-        chooses = f"choose it with normlab study tune {study.name} scale={scale}"
-        complain(f"{job.name}: no learning rate has been chosen for {', '.join(found)}; {chooses}")
+    """Warn if rows of runs that may count lack the learning rate that their study tunes."""
+    untuned = unchosen(job.study, job.scale) if job.counts else ()
+    if names := [name for name in untuned if name in job.settings]:
+        chooses = f"choose it with normlab study tune {job.study.name} scale={job.scale}"
+        complain(f"{job.name}: no learning rate has been chosen for {', '.join(names)}; {chooses}")
 
 
-def print_tables(jobs: Sequence[Job], results: Path, *, notes: bool) -> None:
-    """Print each study's table from the runs that have ended and the published seeds that count.
-
-    With `notes`, all notes on the tables are printed in full.
-    """
+def print_tables(jobs: Sequence[Job], *, notes: bool) -> None:
+    """Print each study's table from the runs that have ended; `notes`: with all notes in full."""
     from normlab.commands.compare import show_table
     from normlab.reports.gather import Run as Made
     from normlab.reports.study_table import build
 
     for job in jobs:
-        there = pack(results / job.study.name / job.scale).records if job.published else {}
-        runs = [
-            Made(key, record)
-            for key, record in there.items()
-            if key.seed in job.published and rate_name(key.row, key.point) in job.names
-        ]
-        runs += [Made(Key(*run.planned[:3]), run.record()) for run in job.asked()]
+        runs = [Made(Key(*run.planned[:3]), run.record()) for run in job.runs]
         print()
         table = build(job.study, job.scale, runs)
         show_table(table, job.study.baseline)

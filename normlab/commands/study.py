@@ -10,11 +10,9 @@ from pathlib import Path
 
 from normlab.commands._arguments import action_of, as_path, command_parser
 from normlab.commands._study_jobs import (
-    Judge,
     Publisher,
     print_tables,
     tune,
-    verdict_lines,
     warn_if_untuned,
 )
 from normlab.commands._terminal import complain, print_prose, print_table
@@ -23,7 +21,7 @@ from normlab.errors import UserError
 from normlab.studies import study_runs as studied
 from normlab.studies.cost import COLUMNS, cost_table
 from normlab.studies.loop import each_once, places
-from normlab.studies.queue import Job, Queue, asked
+from normlab.studies.queue import Job, Queue, jobs_of
 from normlab.studies.show import carry_out_shown
 from normlab.studies.study_runs import Run
 
@@ -41,7 +39,7 @@ _RUN = """examples:
   normlab study run translation_norms rows="[ln,'bn, padding counted']"
   normlab study run translation_norms scale=small placement=pre  a part of it
   normlab study run batching padding scale=small data_dir=FOLDER \\
-    batching:placement=pre --budget 8h --until-decided --publish results
+    batching:placement=pre --budget 8h --publish results
 
 key=value is a setting of `normlab train` for all runs, STUDY:key=value for one
 study. rows= takes row names, or the numbers that `study plan` shows. Several
@@ -49,7 +47,6 @@ studies run one after the other, seed by seed, and shared runs are executed
 once. When the time budget is spent, running runs save and stop, and the same
 command resumes. Only whole seeds are published, each when it ends. A published
 run never changes, unless you give --replace.
---until-decided counts the published seeds, and runs the next ones.
 """
 _PLAN = """examples:
   normlab study plan bert_norms scale=small data_dir=FOLDER
@@ -117,8 +114,6 @@ def parser(verb: str) -> argparse.ArgumentParser:
         text = "stop after this time, such as 90m or 2.5h"
         add("--budget", type=read_time, default=math.inf, metavar="TIME", help=text)
     if verb in ("run", "plan"):
-        text = "judge claims after 5, 8 and 12 seeds; run more seeds while a part is undecided"
-        add("--until-decided", action="store_true", help=text)
         add("--publish", type=as_path, metavar="FOLDER", help="write completed seeds here")
     if verb in ("run", "publish"):
         text = "replace published runs by other runs of the same key, and name each"
@@ -156,12 +151,12 @@ def main(argv: list[str]) -> int:
     if any("=" in word for word in arguments.words):
         if verb == "verify":
             raise UserError("give only names of published studies; all their scales are verified")
-        jobs = asked(arguments.words)
+        jobs = jobs_of(arguments.words)
         publisher = Publisher(arguments.results, jobs, replaces=arguments.replace, making=False)
         for job in jobs:
             print_prose(_head(job, _left(job)))
-        print_tables(jobs, arguments.results, notes=arguments.notes)
-        Queue(jobs, analyze=None, whole=publisher.publish)  # publishes the seeds that are whole
+        print_tables(jobs, notes=arguments.notes)
+        Queue(jobs, on_seeds=publisher.publish)  # publishes the seeds that are complete
         return 1 if publisher.problems else 0
     if verb == "publish" and arguments.accept:
         from normlab.reports.manifest import accept
@@ -191,10 +186,9 @@ def _published(root: Path, studies: Sequence[str], *, write: bool) -> int:
 def _run(arguments: argparse.Namespace, again: str) -> int:
     """Execute the remaining runs, publish completed seeds, and print the tables."""
     until = time.monotonic() + arguments.budget
-    jobs, judge = _jobs(arguments)
+    jobs = jobs_of(arguments.words)
     publisher = Publisher(arguments.publish, jobs, replaces=arguments.replace, making=True)
-    lacking = False
-    for job in _to_make(jobs):
+    for job in jobs:
         left = _left(job)
         print_prose(_head(job, left))
         warn_if_untuned(job)
@@ -202,76 +196,54 @@ def _run(arguments: argparse.Namespace, again: str) -> int:
             studied.check_data(job.study, job.scale, left)
         except UserError as error:
             complain(str(error))
-            job.over = lacking = True
-    analyze = judge.analyze if arguments.until_decided else None
-    to_make = [job for job in jobs if not job.over]
-    if to_make and any(job.undecided for job in jobs) and (said := studied.uncommitted()):
-        complain(said)
-    queue = Queue(jobs, analyze=analyze, whole=publisher.publish)
+            job.lacks_data = True
+    runnable = [job for job in jobs if not job.lacks_data]
+    if any(job.counts for job in runnable) and (warning := studied.uncommitted()):
+        complain(warning)
+    queue = Queue(jobs, on_seeds=publisher.publish)
     ended = []
     if queue.left():
         ended = carry_out_shown(queue, arguments.processes, again=again, deadline=until)
-    print_tables(to_make, judge.results, notes=arguments.notes)
+    print_tables(runnable, notes=arguments.notes)
     for folder in publisher.folders:
         print(f"written to {folder}")
-    if to_make:
+    if runnable:
         print("\n".join(["", *_summary(queue, again)]))
+    lacking = len(runnable) < len(jobs)
     return 1 if lacking or publisher.problems or any(done.status for done in ended) else 0
 
 
 def _plan(arguments: argparse.Namespace) -> int:
     """Print what the remaining runs cost, or their commands."""
-    jobs, judge = _jobs(arguments)
-    to_make = _to_make(jobs, quiet=arguments.commands)
+    jobs = jobs_of(arguments.words)
     if arguments.commands:
-        left = {run.folder: run for job in to_make for run in _left(job)}
+        left = {run.folder: run for job in jobs for run in _left(job)}
         for run in left.values():
             words = [*each_once(run.planned.overrides), *include_words()]
             print(f"normlab train {shlex.join(words)}")
         return 0
-    for job in to_make:
+    published = arguments.publish or _RESULTS
+    for job in jobs:
         left = _left(job)
         print_prose(_head(job, left))
-        rows, notes = cost_table(job, left, judge.results, len(places(arguments.processes)))
+        rows, notes = cost_table(job, left, published, len(places(arguments.processes)))
+        if job.study.claims:
+            numbers = ", ".join(map(str, job.study.claims))
+            notes.append(f"claims: {numbers}; `normlab claims N` shows what decides them")
         print_table(COLUMNS, rows, notes=notes, numeric=(COLUMNS[0], *COLUMNS[3:]), labels=2)
         warn_if_untuned(job)
-        print(f"the parts that {job.name} decides:")
-        for line in verdict_lines(judge.standings(job)):
-            print_prose(line, indent="  ", hang=2)
     return 0
-
-
-def _jobs(arguments: argparse.Namespace) -> tuple[list[Job], Judge]:
-    """Return the requested studies as jobs, and the judge of their parts."""
-    published = arguments.publish or _RESULTS
-    jobs = asked(arguments.words, published=published if arguments.until_decided else None)
-    judge = Judge(jobs, published)
-    if arguments.until_decided:
-        judge.count_undecided()
-    return jobs, judge
-
-
-def _to_make(jobs: Sequence[Job], *, quiet: bool = False) -> list[Job]:
-    """Return the jobs with runs left, and print a line about each other job."""
-    for job in jobs:
-        if job.needs_none:
-            job.over = True
-            decided = "all parts of claims that they can decide are decided"
-            why = decided if job.seeds else "no planned analysis comes after them"
-            made = f"{len(job.published)} seeds are published"
-            (complain if quiet else print_prose)(f"{job.name}: nothing to run: {made}, and {why}")
-    return [job for job in jobs if not job.over]
 
 
 def _left(job: Job) -> list[Run]:
     """Return the requested runs that have not ended; a damaged record is reported and ignored."""
-    found = [(run, run.record(complain)) for run in job.asked()]
+    found = [(run, run.record(complain)) for run in job.runs]
     return [run for run, record in found if not run.has_ended(record)]
 
 
 def _head(job: Job, left: Sequence[Run]) -> str:
     """Return one line about a job: how many runs it has, over which grid, and how many are left."""
-    planned = [run.planned for run in job.asked()]
+    planned = [run.planned for run in job.runs]
     rows, points, seeds = (len(set(of)) for of in list(zip(*planned, strict=True))[:3])
     grid = f"{len(planned)} runs ({rows} rows, {points} points, {seeds} seeds)"
     went = f"{len(planned) - len(left)} ended, {len(left)} to go"
@@ -283,6 +255,6 @@ def _summary(queue: Queue, again: str) -> list[str]:
     now, left = len(queue.done) - queue.before, len(queue.left())
     lines = [f"{len(queue.done)} runs done, {now} of them now; {left} left"]
     for job in queue.jobs:
-        seeds = " ".join(map(str, queue.whole_seeds(job))) or "none"
+        seeds = " ".join(map(str, queue.complete_seeds(job))) or "none"
         lines.append(f"  {job.name}: whole seeds {seeds}")
     return [*lines, f"resume with: {again}"] if left or queue.failed else lines

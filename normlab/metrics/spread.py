@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from normlab.records.pairs import Summary
-from normlab.records.record import RunRecord
+from normlab.records.record import RunRecord, is_probe_metric
 
 NATS = 1.0
 POINTS = 0.02
@@ -166,7 +166,7 @@ def at_baseline(records: Sequence[RunRecord], score: str) -> str | None:
     steps to a target are judged by the model's accuracy over classes, or else its loss, ignoring
     runs of a single update.
     """
-    if score.startswith("stability/") or "/steps_to" in score:
+    if is_probe_metric(score) or "/steps_to" in score:
         records = [record for record in records if record.budget.steps > 1]
         score = "test/accuracy" if any("accuracy" in r.floors for r in records) else "test/loss"
     name = score.rpartition("/")[2]

@@ -50,6 +50,11 @@ Status = Literal["finished", "diverged", "interrupted", "failed"]
 _Name = Annotated[str, msgspec.Meta(pattern=r"^[A-Za-z0-9_][\w.+@=,-]{0,250}\Z")]
 
 
+def is_probe_metric(name: str) -> bool:
+    """Return whether a score is a probe's metric, `stability/<probe>/<name>`: less is better."""
+    return name.startswith("stability/")
+
+
 class Score(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A score: its value, direction, number of items, and how it was computed.
 

@@ -11,6 +11,7 @@ from itertools import groupby
 from typing import NamedTuple
 
 from normlab.metrics.spread import at_baseline
+from normlab.records.record import is_probe_metric
 from normlab.reports.headings import heading, unit
 from normlab.reports.sweep import Axis, axes_of, values_at
 from normlab.reports.table import Row, Table, figure
@@ -66,7 +67,7 @@ def answer(table: Table, baseline: str) -> str:
 
 def main_score(table: Table) -> str | None:
     """Return the first column that is a score of some row; None if there is none."""
-    columns = (name for name in table.columns if not name.startswith("stability/"))
+    columns = (name for name in table.columns if not is_probe_metric(name))
     return next((c for c in columns if any(row.entries[c].scores for row in table.rows)), None)
 
 

@@ -24,7 +24,7 @@ from normlab.metrics.spread import (
     paired_interval,
 )
 from normlab.records.pairs import Experiment, same_code, spelled, varying, why_not_paired
-from normlab.records.record import parts
+from normlab.records.record import is_probe_metric, parts
 
 _K = TypeVar("_K")
 _V = TypeVar("_V")
@@ -131,7 +131,7 @@ def best(rows: Sequence[Experiment], score: str, rules: Rules) -> Experiment | N
     finished and clearly better than the untrained baseline, and paired runs must share their code.
     p values are Holm-corrected over all pairs of rows. Probe metrics have no best row.
     """
-    if score.startswith("stability/") or any("diverged" in row.outcome for row in rows):
+    if is_probe_metric(score) or any("diverged" in row.outcome for row in rows):
         return None
     there = [row for row in rows if row.scores(score)]
     whole = all(SEEDS_TO_DECIDE <= len(row.scores(score)) == len(row.records) for row in there)

@@ -18,7 +18,7 @@ from normlab.errors import UserError
 from normlab.records.files import read_file
 from normlab.records.labels import norm_label
 from normlab.records.packed import Key, run_at
-from normlab.records.record import MAIN_SCORES, RunRecord, fingerprint
+from normlab.records.record import MAIN_SCORES, RunRecord, fingerprint, is_probe_metric
 from normlab.records.store import (
     CONFIG_FILE,
     METRICS_FILE,
@@ -159,7 +159,7 @@ def thinned(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
             for name, value in rows[n].items()
             if name in ("step", "tokens")
             or name.startswith(("train/", "valid/"))
-            or (name.startswith("stability/") and name.count("/") == 2)
+            or (is_probe_metric(name) and name.count("/") == 2)
         }
         for n in sorted(kept)
     ]

@@ -73,7 +73,7 @@ def cost_table(
     size = job.study.scale(job.scale)
     published = _published(job, results)
     groups: dict[tuple[str, str], list[Run]] = {}
-    for run in job.asked():
+    for run in job.runs:
         groups.setdefault(run.planned[:2], []).append(run)
     lines: list[list[str]] = []
     costs: list[tuple[Timed, int]] = []

@@ -1,24 +1,25 @@
-"""The order of runs across several studies: one seed at a time, until every claim is decided.
+"""The order of runs across several studies: one seed at a time.
 
 Studies run in the order in which they are named, and all rows and points of a seed before the next
 seed, because part of a seed decides nothing. Runs shared by studies are made once.
 """
 
 from collections.abc import Callable, Collection, Sequence
-from itertools import chain, count, islice
-from pathlib import Path
-from typing import Any
+from itertools import chain
+from typing import TYPE_CHECKING
 
 import yaml
 
 from normlab.config.experiments import EXPERIMENT
 from normlab.config.overrides import in_full, written_out
 from normlab.errors import UserError
-from normlab.records.packed import pack
 from normlab.studies.load import load_study
 from normlab.studies.loop import Cell, Ended, Plan
-from normlab.studies.study import ANALYSES, SMOKE, Study, rate_name
+from normlab.studies.study import SMOKE, Study, rate_name
 from normlab.studies.study_runs import Run, runs_of
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 _KEYS = {"scale": "scale", "seeds": "seeds", "seed": "seeds", "rows": "rows", "row": "rows"}
 _WHOLE = (EXPERIMENT, "debug")  # short keys that are about a single command
@@ -26,13 +27,9 @@ _MOST_SEEDS = 1000  # in one range
 
 
 class Job:
-    """A study at a scale in a queue.
+    """A study at a scale in a queue: its runs by seed, in the study's order.
 
-    `own` are its seeds, `rows` the rows to run, `extra` overrides for every run. With a folder of
-    published `results`, seeds follow the planned analyses, and `published` seeds need no run.
-    `seeds` are run now, and each group in `later` only if a part of a claim is undecided at the
-    analysis before it. `counted` is the number of published seeds that count for the parts,
-    `undecided` the number of primary parts of the study that are undecided.
+    `rows` selects rows; `extra` are overrides for every run.
     """
 
     def __init__(
@@ -40,103 +37,55 @@ class Job:
         study: Study,
         scale: str = SMOKE,
         *,
-        own: Sequence[int] | None = None,
+        seeds: Sequence[int] | None = None,
         rows: Collection[str] | None = None,
         extra: Sequence[str] = (),
-        results: Path | None = None,
     ) -> None:
-        self.study, self.scale, self._rows, self._extra = study, scale, rows, extra
-        self.own = study.scale(scale).seeds if own is None else own
-        self.runs: dict[int, list[Run]] = {}
-        self._known: dict[tuple[str, ...], dict[str, Any]] = {}
-        first = self._compose(self.own)[self.own[0]]
-        self.names = {rate_name(run.planned.row, run.planned.point) for run in first}
-        self.published = [] if results is None else _published(results, study.name, scale, first)
-        self.seeds, self.later = list[int](), list[list[int]]()
-        self.counted = self.undecided = 0
-        self.over = False
-        self.plan(None if results is None else len(self.published))
+        self.study, self.scale = study, scale
+        self.lacks_data = False
+        """Whether to start none of its runs, because their data are missing."""
+        self.by_seed: dict[int, list[Run]] = {}
+        for run in runs_of(study.planned(scale, seeds=seeds, rows=rows, extra=extra)):
+            self.by_seed.setdefault(run.planned.seed, []).append(run)
 
     @property
     def name(self) -> str:
         return f"{self.study.name} scale={self.scale}"
 
     @property
-    def needs_none(self) -> bool:
-        """Whether the published seeds decide all parts, or no analysis is left."""
-        enough = len(self.published) >= len(self.own)
-        return not self.seeds or (enough and not self.undecided)
+    def runs(self) -> list[Run]:
+        return [*chain.from_iterable(self.by_seed.values())]
 
-    def plan(self, counted: int | None) -> None:
-        """Plan seeds for the analyses, given `counted` published ones, or the study's (None)."""
-        if counted is None:
-            self.seeds, self.later = [s for s in self.own if s not in self.published], []
-        else:
-            self.counted = counted
-            self.seeds, self.later = seeds_by_analyses(self.own, self.published, counted=counted)
-        self.runs = self._compose([*self.seeds, *chain.from_iterable(self.later)])
+    @property
+    def settings(self) -> set[str]:
+        """Return the rows with their points, as keys of the study's `rates`."""
+        return {rate_name(run.planned.row, run.planned.point) for run in self.runs}
 
-    def asked(self) -> list[Run]:
-        return [run for seed in self.seeds for run in self.runs[seed]]
-
-    def _compose(self, seeds: Sequence[int]) -> dict[int, list[Run]]:
-        runs: dict[int, list[Run]] = {}
-        planned = self.study.planned(self.scale, seeds=seeds, rows=self._rows, extra=self._extra)
-        for run in runs_of(planned, self._known):
-            runs.setdefault(run.planned.seed, []).append(run)
-        return runs
-
-
-def _published(results: Path, study: str, scale: str, runs: Sequence[Run]) -> list[int]:
-    """Return the seeds with all runs published; `runs` are the runs of one seed."""
-    seeds = {run.folder.parent.name: set[int]() for run in runs}
-    for record in filter(None, pack(results / study / scale).records.values()):
-        label = record.run_id.removesuffix(f"-seed{record.seed}")
-        seeds.get(label, set()).add(record.seed)
-    return sorted(set.intersection(*seeds.values()))
-
-
-def seeds_by_analyses(
-    seeds: Sequence[int], published: Collection[int] = (), *, counted: int | None = None
-) -> tuple[list[int], list[list[int]]]:
-    """Return the seeds to run for the next planned analysis, and for each later analysis.
-
-    The study's own `seeds` come first. `counted` published seeds count, by default all.
-    """
-    have = len(published) if counted is None else counted
-    wanted = chain(seeds, (seed for seed in count(1) if seed not in seeds))
-    free = (seed for seed in wanted if seed not in published)
-    new = list(islice(free, max(0, max(ANALYSES[-1], len(seeds)) - have)))
-    ends = [number - have for number in ANALYSES if number > have and number >= len(seeds)]
-    ends = ends or [len(new)]
-    parts = [new[start:end] for start, end in zip([0, *ends], ends, strict=False)]
-    return parts[0], parts[1:]
+    @property
+    def counts(self) -> bool:
+        """Whether its runs may count as evidence: those of a smoke test or a pilot never do."""
+        return self.scale != SMOKE and not self.study.scale(self.scale).pilot
 
 
 class Queue(Plan):
     """The order in which the runs of several jobs are started.
 
     Args:
-        jobs: in the order to run them; a job that is `over` starts no runs, but its complete seeds
+        jobs: in the order to run them; a job without data starts no runs, but its complete seeds
             are known.
-        analyze: returns the number of a job's undecided parts; None adds no seeds.
-        whole: called with a job and its complete seeds, at once and when another is complete.
+        on_seeds: called with a job and its complete seeds, at once and when another is complete.
     """
 
     def __init__(
-        self,
-        jobs: Sequence[Job],
-        *,
-        analyze: Callable[[Job], int] | None,
-        whole: Callable[[Job, list[int]], object],
+        self, jobs: Sequence[Job], *, on_seeds: Callable[[Job, list[int]], object]
     ) -> None:
-        self.jobs, self._analyze, self._whole = jobs, analyze, whole
+        self.jobs, self._on_seeds = jobs, on_seeds
         self._runs: dict[Path, Run] = {}
         self._cells: dict[Path, Cell] = {}
         for job in jobs:
-            for run in chain.from_iterable(job.runs.values()):
+            for run in job.runs:
                 self._runs.setdefault(run.folder, run)
-                if not job.over:
+                if not job.lacks_data:
                     cell = run.cell(f"{job.study.name} {run.planned.name}")
                     self._cells.setdefault(run.folder, cell)
         self.done = {folder for folder, run in self._runs.items() if run.has_ended(run.record())}
@@ -144,16 +93,16 @@ class Queue(Plan):
         self.failed: set[Path] = set()
         self._running: set[Path] = set()
         for job in jobs:
-            self._whole(job, self.whole_seeds(job))
-            self._reach_analyses(job)
+            self._on_seeds(job, self.complete_seeds(job))
 
     def next(self) -> Cell | None:
-        for job in self.jobs:
-            seeds = sorted(job.seeds, key=lambda seed: not self._begun(job, seed))
-            for run in (run for seed in seeds for run in job.runs[seed] if not job.over):
-                if run.folder not in self.done | self.failed | self._running:
-                    self._running.add(run.folder)
-                    return self._cells[run.folder]
+        started = self.done | self.failed | self._running
+        for job in (job for job in self.jobs if not job.lacks_data):
+            for seed in sorted(job.by_seed, key=lambda seed: not self._begun(job, seed)):
+                for run in job.by_seed[seed]:
+                    if run.folder not in started:
+                        self._running.add(run.folder)
+                        return self._cells[run.folder]
         return None
 
     def ended(self, done: Ended) -> None:
@@ -165,49 +114,33 @@ class Queue(Plan):
             return
         self.done.add(folder)
         for job in self.jobs:
-            for seed in list(job.seeds):
-                own = any(run.folder == folder for run in job.runs[seed])
-                if own and self._is_whole(job, seed):
-                    self._whole(job, self.whole_seeds(job))
-                    self._reach_analyses(job)
+            for seed, runs in job.by_seed.items():
+                if any(run.folder == folder for run in runs) and self._is_complete(job, seed):
+                    self._on_seeds(job, self.complete_seeds(job))
 
     @property
     def count(self) -> int:
         return len(self.done) - self.before + len(self.failed) + len(self.left())
 
-    def whole_seeds(self, job: Job) -> list[int]:
+    def complete_seeds(self, job: Job) -> list[int]:
         """Return the seeds of a job whose runs have all ended."""
-        return [seed for seed in job.runs if self._is_whole(job, seed)]
+        return [seed for seed in job.by_seed if self._is_complete(job, seed)]
 
     def left(self) -> list[Run]:
         """Return the runs still to be made, each once, except those that failed."""
-        asked = {run.folder: run for job in self.jobs if not job.over for run in job.asked()}
-        return [run for folder, run in asked.items() if folder not in self.done | self.failed]
+        runs = {run.folder: run for job in self.jobs if not job.lacks_data for run in job.runs}
+        return [run for folder, run in runs.items() if folder not in self.done | self.failed]
 
-    def _is_whole(self, job: Job, seed: int) -> bool:
-        return all(run.folder in self.done for run in job.runs[seed])
+    def _is_complete(self, job: Job, seed: int) -> bool:
+        return all(run.folder in self.done for run in job.by_seed[seed])
 
     def _begun(self, job: Job, seed: int) -> bool:
-        folders = {run.folder for run in job.runs[seed]}
+        folders = {run.folder for run in job.by_seed[seed]}
         return bool(folders & (self.done | self._running)) and not folders <= self.done
 
-    def _reach_analyses(self, job: Job) -> None:
-        """At a planned analysis, end a job whose parts are decided, or add its next seeds."""
-        while not job.over and all(self._is_whole(job, seed) for seed in job.seeds):
-            if self._analyze is not None:
-                job.undecided = self._analyze(job)
-            if self._analyze is None or not job.undecided or not job.later:
-                job.over = True
-            else:
-                job.seeds += job.later.pop(0)
 
-
-def asked(words: Sequence[str], *, published: Path | None = None) -> list[Job]:
-    """Return a job for each named study; an override with the prefix `STUDY:` applies only to it.
-
-    With `published`, the folder of published studies, seeds follow the planned analyses and come
-    after the published ones.
-    """
+def jobs_of(words: Sequence[str]) -> list[Job]:
+    """Return a job for each named study; an override that begins with `STUDY:` is for it alone."""
     named = [word for word in words if "=" not in word]
     own: dict[str, list[str]] = {name: [] for name in named}
     if not named or len(own) < len(named):
@@ -222,11 +155,9 @@ def asked(words: Sequence[str], *, published: Path | None = None) -> list[Job]:
     for name in named:
         study, (given, extra) = load_study(name), taken_out(own[name])
         scale = given.get("scale", SMOKE)
-        if published is not None and "seeds" in given:
-            raise UserError("leave out seeds=: --until-decided plans the seeds of each analysis")
         seeds = read_seeds(given["seeds"]) if "seeds" in given else None
         rows = read_rows(given["rows"], study, scale) if "rows" in given else None
-        jobs.append(Job(study, scale, own=seeds, rows=rows, extra=extra, results=published))
+        jobs.append(Job(study, scale, seeds=seeds, rows=rows, extra=extra))
     return jobs
 
 

@@ -54,7 +54,7 @@ def test_counts_that_are_alike_in_all_seeds_decide_nothing(tmp_path):
         for k in range(1, 6)
         for norm in ("ln", "bn")
     ]
-    each = contrast(margin=0.5, score="stability/spikes/count", measure=True)
+    each = contrast(margin=0.5, score="stability/spikes/count")
     found = primary(tmp_path, records, each)
     assert (found.verdict, found.p_holm, found.finding.p) == ("undecided", None, None)
     assert found.reason.startswith("the difference is the same in every seed")
@@ -71,7 +71,7 @@ def test_a_factor_is_a_difference_of_logarithms(tmp_path):
         for k in range(1, 6)
         for norm, value in (("ln", 1.0), ("bn", 2.0 + 0.0001 * NOISE[k - 1]))
     ]
-    each = contrast(margin=1.25, score="stability/var", measure=True, ratio=True)
+    each = contrast(margin=1.25, score="stability/var", ratio=True)
     found = primary(tmp_path, records, each)
     assert found.verdict == "supported" and found.finding.found.startswith("factor 2.00 [2.00")
     for k, record in enumerate(records):

@@ -6,7 +6,7 @@ import re
 import pytest
 from msgspec.structs import replace
 
-from normlab.claims.evidence import Evidence, Made, Runs, read_computed, to_json
+from normlab.claims.evidence import Evidence, read_computed, to_json
 from normlab.claims.ledger import NOT_SURVIVED, ledger, verdict
 from normlab.commands import claims as command
 from normlab.records.packed import Key, write_pack
@@ -229,12 +229,3 @@ def test_damage_is_told_and_the_rest_is_shown(results, capsys):
     code, out, err = call(capsys, results, "--compute", "--json")
     assert code == 1 and "records.jsonl, line 11" in err
     assert len(json.loads(out)) == 3
-
-
-def test_a_run_is_added_to_the_published_ones_once(results):
-    runs = Runs.read(results, command.CONFIG_DIR)
-    for record in side("ln", 31.0, 6)[4:]:
-        runs.add(("made", "small"), Made(record, f"runs/{record.run_id}"))
-    *published, new = runs.made["made", "small"].values()
-    assert len(published) == 10 and new.folder == f"runs/{new.record.run_id}"
-    assert runs.names("made", "small") == {"ln", "bn"}

@@ -1,13 +1,12 @@
-"""Two studies and a claim in a folder, whose runs take no time."""
+"""Two studies in a folder, whose runs take no time."""
 
 import pytest
-import yaml
 
 from normlab.commands import _study_jobs, study
 from normlab.config import machine
 from normlab.studies import queue, study_runs
 from normlab.studies.load import load_study
-from tests.studies.queues import CLAIM, STUDY, TUNING
+from tests.studies.queues import STUDY, TUNING
 from tests.studies.stand_in import StandIn
 
 
@@ -27,20 +26,16 @@ def composed():
 
 @pytest.fixture
 def place(tmp_path, monkeypatch, composed):
-    """Return the stand-in for runs, with two studies that share a row, and a claim of the first."""
+    """Return the stand-in for runs, with two studies that share a row."""
     configs = tmp_path / "configs"
     (configs / "study").mkdir(parents=True)
-    (configs / "claim").mkdir()
     for name, rows in (("one", ("ln", "bn")), ("two", ("ln", "none"))):
         written = "{" + ", ".join(f"{row}: [norm={row}]" for row in rows) + "}"
         text = STUDY.format(name=name, rows=written, seeds="[1, 2]")
         (configs / "study" / f"{name}.yaml").write_text(text)
-    claim = "# normlab claims 1\n# So.\n" + yaml.safe_dump(CLAIM, sort_keys=False)
-    (configs / "claim" / "01_so.yaml").write_text(claim)
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(study_runs, "composed", composed)
     monkeypatch.setattr(study_runs, "data_problem", lambda run: None)
-    monkeypatch.setattr(_study_jobs, "CONFIG_DIR", configs)
     monkeypatch.setattr(study, "_RESULTS", tmp_path / "published")
     monkeypatch.setattr(queue, "load_study", lambda name: load_study(name, configs))
     found = StandIn(tmp_path)

@@ -1,6 +1,4 @@
-"""Two small studies and a claim for tests of a queue, and what their runs come to."""
-
-import shutil
+"""Two small studies for tests of a queue, and what their runs come to."""
 
 from normlab.commands import study as command
 from normlab.studies.load import load_study
@@ -27,32 +25,6 @@ TUNING = """smoke:
     data: the built-in corpus
   other: {overrides: [task=toy]"""
 """The scale `smoke` with a tuning, in place of its line up to the overrides."""
-CLAIM = {
-    "id": 1,
-    "documents": ["article 1"],
-    "statement": "It is so.",
-    "answer": "True.",
-    "chinese_answer": "成立。",
-    "figure": None,
-    "literature": "None.",
-    "parts": [
-        {
-            "name": "worse",
-            "statement": "It is worse.",
-            "says": "difference",
-            "endpoint": {
-                "contrast": {
-                    "study": "one",
-                    "scale": "smoke",
-                    "score": "test/bleu",
-                    "better": {"norm": "ln"},
-                    "worse": {"norm": "bn"},
-                    "margin": 0.5,
-                }
-            },
-        }
-    ],
-}
 
 
 def plan(place, of, seeds=range(1, 13)):
@@ -69,13 +41,6 @@ def bleu(gap, noise=0.1):
         return {"scores": {"test/bleu": 30.0 - own}}
 
     return of
-
-
-def publish(capsys, seeds):
-    """Make and publish some seeds of the first study, and forget its runs."""
-    night(capsys, "one", f"seeds={seeds}")
-    assert command.main(["publish", "one", f"seeds={seeds}", "--results", "results"]) == 0
-    shutil.rmtree("runs")
 
 
 def night(capsys, *argv, budget="1h"):

@@ -1,4 +1,4 @@
-"""A queue of studies: whole seeds, shared runs once, an end in time, looks as they are planned."""
+"""A queue of studies: complete seeds, shared runs once, an end in time."""
 
 import json
 import re
@@ -11,8 +11,7 @@ from normlab.commands.study import read_time
 from normlab.reports.published import read
 from normlab.studies import study_runs as studied
 from normlab.studies.load import load_study
-from normlab.studies.queue import seeds_by_analyses
-from tests.studies.queues import bleu, night, plan, publish
+from tests.studies.queues import bleu, night, plan
 
 
 def test_runs_that_studies_share_are_made_once_and_stand_in_both_tables(place, capsys):
@@ -81,72 +80,24 @@ def test_a_run_that_fails_keeps_its_seed_from_being_published(place, capsys):
     assert [run.key.seed for run in runs] == [2, 2]
 
 
-def test_a_killed_queue_ends_the_seed_that_was_begun_and_decides_the_same(place, capsys):
+def test_a_seed_that_was_begun_is_completed_before_another_is_started(place, capsys):
     plan(place, bleu(3.0))
     night(capsys, "one", "seeds=1-2")
-    begun = place.lines("calls")[-1]
     (killed,) = (place.folder / "runs").glob("*-bn-*/seed2/record.json")
     killed.unlink()
-    code, out = night(capsys, "one", "two", "--until-decided")
-    calls = place.lines("calls")
-    assert code == 0 and [call for call in calls if calls.count(call) > 1] == [begun] * 2
-    assert calls[4] == begun == "one bn seed=2", "the seed that was begun comes first"
-    assert (
-        "planned analysis at 5 seeds of one scale=smoke:\n  claim 1, supported: It is worse.\n"
-        in out
-    )
-    assert "planned analysis at 8" not in out and "9 runs, 1 at a time; log.txt in each" in out
+    assert night(capsys, "one", "seeds=1-3")[0] == 0
+    assert place.lines("calls")[4:] == ["one bn seed=2", "one ln seed=3", "one bn seed=3"]
 
 
-def test_an_open_part_goes_on_to_the_last_look_and_no_further(place, capsys):
-    plan(place, bleu(0.5, noise=3.0))
-    code, out = night(capsys, "one", "--until-decided")
-    assert code == 0 and len(place.lines("calls")) == 24
-    assert [int(n) for n in re.findall(r"planned analysis at (\d+) seeds", out)] == [5, 8, 12]
-    assert out.count("claim 1, undecided: It is worse.") == 3
-
-
-def test_looks_go_on_from_what_somebody_else_published(place, capsys):
-    plan(place, bleu(0.5, noise=3.0), range(1, 14))
-    publish(capsys, "1-10")
-    argv = ("one", "--until-decided", "--publish", "results")
-    code, out = night(capsys, *argv)
-    made = [int(call.split("seed=")[1]) for call in place.lines("calls")[20:]]
-    assert code == 0 and made == [11, 11, 12, 12]
-    assert [int(n) for n in re.findall(r"planned analysis at (\d+) seeds", out)] == [12]
-    runs = read(place.folder / "results" / "one" / "smoke")
-    assert [run.key.seed for run in runs][::2] == [*range(1, 13)]
-    assert "12/12" in out, "the table is of all seeds"
-    code, out = night(capsys, *argv)
-    assert (code, len(place.lines("calls"))) == (0, 24)
-    said = "nothing to run: 12 seeds are published, and no planned analysis comes after them"
-    assert said in " ".join(out.split()) and "12/12" not in out
-
-
-def test_what_published_seeds_decide_is_not_made_again(place, capsys):
-    plan(place, bleu(3.0))
-    publish(capsys, "1-5")
-    code, out = night(capsys, "one", "--until-decided", "--publish", "results")
-    assert (code, len(place.lines("calls"))) == (0, 10)
-    said = "one scale=smoke: nothing to run: 5 seeds are published, and all parts of claims"
-    assert said in " ".join(out.split())
-    argv = ("one", "--until-decided", "--publish", "results", "--commands")
-    assert "normlab train" not in night(capsys, *argv)[1]
-
-
-def test_published_seeds_whose_sides_are_of_unlike_code_are_no_pairs(place, capsys):
-    of = bleu(3.0)
-    plan(place, lambda run: {**of(run), "code": f"of {run.row}" if run.seed == 2 else "abc"})
-    publish(capsys, "1-5")
-    code, out = night(capsys, "one", "--until-decided", "--publish", "results")
-    made = [int(call.split("seed=")[1]) for call in place.lines("calls")[10:]]
-    assert (code, made) == (0, [6, 6]) and "planned analysis at 5 seeds" in out
-
-
-def test_parts_that_a_cut_cannot_decide_add_no_seeds(place, capsys):
-    plan(place, bleu(0.5, noise=3.0))
-    night(capsys, "one", "rows=ln", "--until-decided")
-    assert len(place.lines("calls")) == 2, "the seeds of the study"
+def test_uncommitted_code_is_warned_of_only_where_runs_would_count(place, capsys, monkeypatch):
+    monkeypatch.setattr(studied, "checkout_state", lambda: ("c0ffee", True))
+    plan(place, bleu(3.0), seeds=[1])
+    argv = ["run", "one", "seeds=1", "--processes", "1"]
+    assert command.main(argv) == 0 and "uncommitted" not in capsys.readouterr().err
+    file = place.folder / "configs" / "study" / "one.yaml"
+    file.write_text(file.read_text().replace("  smoke:", "  small:"))
+    assert command.main([*argv, "scale=small"]) == 0
+    assert "uncommitted changes, so these runs will decide nothing" in capsys.readouterr().err
 
 
 def test_rows_whose_rates_are_not_chosen_are_named_where_runs_would_count(place, capsys):
@@ -173,7 +124,6 @@ def test_rows_whose_rates_are_not_chosen_are_named_where_runs_would_count(place,
     [
         (["one", "one"], "name each study once"),
         (["one", "tow:norm=ln"], "tow:norm=ln: tow is not among the named studies: one"),
-        (["one", "seeds=1", "--until-decided"], "plans the seeds of each analysis"),
         (["scale=small"], "name each study once, such as"),
     ],
 )
@@ -188,18 +138,3 @@ def test_a_budget_is_a_number_and_a_unit(capsys):
         with pytest.raises(SystemExit):
             command.parser("run").parse_args(["one", f"--budget={text}"])
         assert "such as 90m or 2.5h" in capsys.readouterr().err
-
-
-@pytest.mark.parametrize(
-    ("seeds", "published", "first", "later"),
-    [
-        ([1, 2, 3], [], [1, 2, 3, 4, 5], [[6, 7, 8], [9, 10, 11, 12]]),
-        ([11, 12, 13, 14, 15], [], [11, 12, 13, 14, 15], [[1, 2, 3], [4, 5, 6, 7]]),
-        (list(range(1, 8)), [], list(range(1, 9)), [[9, 10, 11, 12]]),
-        ([1, 2, 3, 4, 5], [1, 2, 3], [4, 5], [[6, 7, 8], [9, 10, 11, 12]]),
-        ([1, 2, 3, 4, 5], [1, 2, 3, 4, 6], [5, 7, 8], [[9, 10, 11, 12]]),
-        ([1, 2, 3, 4, 5], list(range(1, 13)), [], []),
-    ],
-)
-def test_seeds_are_planned_by_the_analyses(seeds, published, first, later):
-    assert seeds_by_analyses(seeds, published) == (first, later)
