@@ -38,7 +38,7 @@ TORCHLESS = (
     *("documents", "errors", "notebook", "train.run", "progress"),
 )
 # Where `raise ValueError` is for a caller, which turns it into a `UserError`, or for a bug.
-CHECKED = ("claims.endpoint", "metrics.spread", "records.packed", "reports.trials")
+CHECKED = ("claims.study_endpoints", "metrics.spread", "records.packed", "reports.trials")
 CONFIGURED = ("config", "train.fit", "train.run", "commands")
 """Where hydra and omegaconf may appear."""
 # Where a file may be written without `atomic_write`: its own file, a folder that is renamed as a
@@ -134,9 +134,13 @@ def having(*texts):
     ]
 
 
-def test_one_file_lists_the_places_of_norms_and_one_function_compares_runs():
+def test_one_file_lists_the_places_of_norms():
     assert having('"encoder_norm"', '"hidden_norm"') == ["config.schema"]
-    assert having("def why_not_paired(") == ["records.pairs"]
+
+
+def test_tables_pages_and_claims_pair_runs_in_one_place():
+    assert having("why_not_paired(") == ["records.pairs"]
+    assert having("Pairing.of(") == ["claims.sample", "reports.comparison", "reports.others"]
 
 
 @pytest.mark.parametrize(

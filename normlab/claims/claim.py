@@ -28,9 +28,9 @@ from typing import Annotated, Any, Literal
 import msgspec
 from msgspec import Meta, Struct
 
-from normlab.claims.endpoint import Contrast, Document, Gap, Level, Spread, Trains
-from normlab.claims.endpoint_without_runs import Computed, Published, Timing
-from normlab.claims.seeds import Endpoint, Text
+from normlab.claims.endpoint import Endpoint, Text
+from normlab.claims.other_endpoints import Computed, Published, Timing
+from normlab.claims.study_endpoints import Contrast, Document, Gap, Level, Spread, Trains
 from normlab.config.registry import read_yaml
 from normlab.errors import UserError
 from normlab.studies.load import convert

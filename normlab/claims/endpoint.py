@@ -1,305 +1,261 @@
-"""The kinds of endpoints in claim files that are decided by the runs of a study.
+"""What an endpoint asks, and how it is judged: the base classes of all kinds of endpoints.
 
-These are `contrast`, `gap`, `spread`, `level`, `document` and `trains`; `endpoint_without_runs` has
-the others.
+An endpoint selects runs, which make a `Sample` (`sample.py`); the sample's values make a `Decision`
+(`decision.py`). `study_endpoints.py` and `other_endpoints.py` have the kinds.
 """
 
 import math
-from collections.abc import Sequence
-from dataclasses import replace
-from statistics import fmean, geometric_mean, stdev
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import count, islice
 from typing import Annotated, ClassVar
 
-from msgspec import Meta, field
+from msgspec import Meta, Struct, field
 
-from normlab.claims import judge
-from normlab.claims.evidence import Where
-from normlab.claims.judge import Count, Judgement, Look, at_look, decide, figures, stuck
-from normlab.claims.seeds import Chosen, Sample, StudyEndpoint, keys
-from normlab.records.record import RunRecord, is_probe_metric
-from normlab.records.store import lookup, written
+from normlab.claims.decision import (
+    FEWEST,
+    LOOKS,
+    Decision,
+    Look,
+    corrected_for_look,
+    sequential,
+    stuck,
+    undecided_by_seen,
+)
+from normlab.claims.evidence import Place, Plan, Runs, Where
+from normlab.claims.sample import Count, Sample, Selection, keys, sample_of
+from normlab.errors import UserError
+from normlab.records.record import RunRecord
 
-Side = Annotated[Chosen, Meta(min_length=1)]
+Text = Annotated[str, Meta(min_length=1)]
+Chosen = dict[str, str | int | float | bool | None]
+NOT_ALL = "not all seeds train"
 
 
-class Difference(StudyEndpoint, frozen=True, kw_only=True):
-    """Base class of endpoints about the difference between two settings, in the unit of the score.
+@dataclass(frozen=True)
+class Basis:
+    """What a decision rests on: `n` seeds or rounds, and the files or addresses of its `records`.
 
-    better: {norm: ln}                     the claimed direction
-    worse: {norm: bn}
-    in: {batching: bucket}                 optional, with than_in: an interaction, where
-    than_in: {batching: random}            the difference is larger `in` than `than_in`
-    ratio: true                            optional: a factor, such as 1.25, instead of a difference
+    `grade` and `setting` say how much it is worth, and where it holds. `trained` has how many seeds
+    of each side train, and of how many, where no interval was judged; `excluded` lists why runs do
+    not count.
     """
 
-    better: Side
-    worse: Side
-    inside: Chosen = field(name="in", default_factory=dict)
-    outside: Chosen = field(name="than_in", default_factory=dict)
-    ratio: bool = False
+    n: int = 0
+    repeats: str = "seed"
+    grade: str | None = None
+    setting: str = ""
+    trained: tuple[tuple[str, int, int], ...] = ()
+    excluded: tuple[str, ...] = ()
+    records: tuple[str, ...] = ()
 
-    def __post_init__(self) -> None:
-        if bool(self.inside) != bool(self.outside):
-            raise ValueError("in: an interaction needs both in and than_in; set both or neither")
+
+@dataclass(frozen=True)
+class Judgement:
+    """A decision, what it rests on, and the command that measures more, with its cost."""
+
+    decision: Decision
+    basis: Basis = Basis()
+    to_measure: str = ""
+
+
+class Endpoint(Struct, frozen=True, forbid_unknown_fields=True):
+    """Base class of endpoints: primary ones, which decide their part, and secondary ones.
+
+    `says` lists the `says` values of parts that this kind can decide; empty means all.
+    """
+
+    says: ClassVar[tuple[str, ...]] = ()
 
     @property
-    def sides(self) -> list[Where]:
-        """Return the two sides; for an interaction, the four sides with the `in` pair first."""
-        places = (self.inside, self.outside) if self.inside else ({},)
-        return [{**side, **place} for place in places for side in (self.better, self.worse)]
-
-    def values(self, sample: Sample, seeds: Sequence[int]) -> dict[int, float]:
-        """Return the difference per seed; for an interaction, the difference of differences."""
-        sides = [sample.figures(side) for side in sample.cells]
-        sign = 1 if sample.higher_is_better else -1
-        scaled = _logarithm if self.ratio else float
-        found: dict[int, float] = {}
-        for seed in seeds:
-            better, worse, *others = (scaled(side[seed]) for side in sides)
-            found[seed] = sign * (better - worse - (others[0] - others[1] if others else 0.0))
-        return found
-
-    def detail(self, sample: Sample, seeds: Sequence[int]) -> str:
-        """Format the sides' means; with `ratio` geometric means, whose ratio is the factor."""
-        sides = [[values[seed] for seed in seeds] for values in map(sample.figures, sample.cells)]
-        mean = geometric_mean if self.ratio else fmean
-        said = figures(*map(mean, sides))
-        pairs = [f"{a} against {b}" for a, b in zip(said[::2], said[1::2], strict=True)]
-        places = [keys(self.inside), keys(self.outside)] if self.inside else []
-        return "; ".join(map(": ".join, zip(places, pairs, strict=True))) if places else pairs[0]
-
-
-class Contrast(Difference, frozen=True, kw_only=True):
-    """A comparison of two settings: is the first better by more than the margin?
-
-    contrast: {better: {norm: ln}, worse: {norm: bn}, margin: 0.5}
-
-    If a seed diverged, the counts of trained seeds are compared instead.
-    """
-
-    says: ClassVar[tuple[str, ...]] = ("difference", "equality")
-
-    margin: float
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.margin < self.ratio:
-            raise ValueError(f"margin: expected at least {int(self.ratio)}, found {self.margin:g}")
-
-    def question(self, says: str) -> str:
-        better, worse = keys(self.better), keys(self.worse)
-        inside, outside = keys(self.inside), keys(self.outside)
-        by = f"a factor {self.margin:g}" if self.ratio else f"{self.margin:g}"
-        way = "less" if is_probe_metric(self.scores[0]) else "better"
-        if says != "equality":
-            more = f", more so with {inside} than with {outside}" if inside else ""
-            said = f"{self.figure} {way} with {better} than with {worse}{more}, by more than {by}"
-        elif inside:
-            said = (
-                f"the gain in {self.figure} of {better} over {worse} is the same with {inside} as "
-                f"with {outside}, within {by}"
-            )
-        else:
-            said = f"{self.figure} the same with {better} as with {worse}, within {by}"
-        return said + self.within()
-
-    def of_counts(self, counted: Sequence[Count], look: Look, says: str) -> Judgement | None:
-        if self.inside:
-            return None
-        found = judge.less_often(counted[1], counted[0], error=look.share)
-        differ = says == "equality" and found.verdict == "supported"
-        return replace(found, verdict="contradicted") if differ else found
-
-    def of_values(self, values: Sequence[float], look: Look, says: str) -> Judgement:
-        m, equality = self.margin, says == "equality"
-        margin, bounds = (math.log(m), (1.0, m, 1 / m)) if self.ratio else (m, (0.0, m, -m))
-        found = decide(values, margin=margin, equality=equality, error=look.share)
-        return at_look(found, look, bounds=bounds, ratio=self.ratio)
-
-
-class Gap(Difference, frozen=True, kw_only=True):
-    """A difference reported by an article: does the confidence interval of ours contain it?
-
-    gap: {better: {norm: ln}, worse: {norm: bn}, value: 6.5}
-
-    It is asked on other data only where a claim speaks of the difference in general.
-    """
-
-    says: ClassVar[tuple[str, ...]] = ("figure",)
-
-    value: float
-
-    def question(self, says: str) -> str:
-        sides = f"{keys(self.better)} over {keys(self.worse)}"
-        inside = f", in {keys(self.inside)} less in {keys(self.outside)}" if self.inside else ""
-        asked = f"the interval of the gain in {self.figure} of {sides}{inside} holds"
-        return f"{asked} {self.value:g}{self.within()}"
-
-    def of_values(self, values: Sequence[float], look: Look, says: str) -> Judgement:
-        wanted = _logarithm(self.value) if self.ratio else self.value
-        found = judge.contains(values, wanted, look)
-        return at_look(found, look, bounds=(self.value,), ratio=self.ratio)
-
-
-class Spread(StudyEndpoint, frozen=True, kw_only=True):
-    """Scores that differ more from seed to seed in one setting than in another.
-
-    spread: {wider: {norm: bn}, narrower: {norm: ln}, margin: 1.5}     a factor of the deviations
-
-    The logarithm of the ratio of both standard deviations is judged by its jackknife (Miller 1968,
-    "Jackknifing variances"): of n seeds, a seed's value is n times the logarithm minus n - 1 times
-    the logarithm without that seed, and the mean of these values has a t interval. It needs no
-    normal distribution, and keeps the pairs of runs with equal seeds together. At equal deviations
-    of normal values its error was 0.012 where 0.0125 is allowed (12 seeds, 4,000 draws), and 0.020
-    with the heavy tails of a t distribution with 5 degrees of freedom.
-    """
-
-    says: ClassVar[tuple[str, ...]] = ("difference", "equality")
-
-    wider: Side
-    narrower: Side
-    margin: Annotated[float, Meta(gt=1)]
-
-    @property
-    def sides(self) -> list[Where]:
-        return [self.wider, self.narrower]
-
-    def question(self, says: str) -> str:
-        wider, narrower = keys(self.wider), keys(self.narrower)
-        asked = f"the standard deviation of {self.figure} over seeds"
-        if says == "equality":
-            asked += f" the same with {wider} as with {narrower}, within"
-        else:
-            asked += f" larger with {wider} than with {narrower}, by more than"
-        return f"{asked} a factor {self.margin:g}{self.within()}"
-
-    def values(self, sample: Sample, seeds: Sequence[int]) -> dict[int, float]:
-        """Return the jackknife's value of each seed."""
-        wider, narrower = map(sample.figures, sample.cells)
-
-        def logarithm(chosen: Sequence[int]) -> float:
-            deviations = (stdev(side[seed] for seed in chosen) for side in (wider, narrower))
-            first, second = map(_logarithm, deviations)
-            return first - second
-
-        n, whole = len(seeds), logarithm(seeds)
-        without = {seed: logarithm([other for other in seeds if other != seed]) for seed in seeds}
-        return {seed: n * whole - (n - 1) * rest for seed, rest in without.items()}
-
-    def detail(self, sample: Sample, seeds: Sequence[int]) -> str:
-        sides = map(sample.figures, sample.cells)
-        deviations = [stdev(values[seed] for seed in seeds) for values in sides]
-        return "standard deviations {} against {}".format(*figures(*deviations))
-
-    def of_values(self, values: Sequence[float], look: Look, says: str) -> Judgement:
-        m, equality = self.margin, says == "equality"
-        found = decide(values, margin=math.log(m), equality=equality, error=look.share)
-        return at_look(found, look, bounds=(1.0, m, 1 / m), ratio=True)
-
-
-def _logarithm(value: float) -> float:
-    return math.log(value) if value > 0 else math.nan
-
-
-class Level(StudyEndpoint, frozen=True, kw_only=True):
-    """A bound on the value of one setting: is the value above it?
-
-    level: {of: {norm: bn}, above: 0.5, margin: 0}     the margin is optional
-
-    In a part that claims equality: does the value differ from it by less than the margin?
-    """
-
-    says: ClassVar[tuple[str, ...]] = ("difference", "equality", "figure")
-
-    of: Side
-    above: float
-    margin: Annotated[float, Meta(ge=0)] = 0.0
-
-    @property
-    def sides(self) -> list[Where]:
-        return [self.of]
-
-    def question(self, says: str) -> str:
-        if says == "equality":
-            same = f"{self.figure} is {self.above:g}, within {self.margin:g}, with {keys(self.of)}"
-            return same + self.within()
-        by = f" by more than {self.margin:g}" if self.margin else ""
-        return f"{self.figure} above {self.above:g}{by} with {keys(self.of)}" + self.within()
-
-    def of_values(self, values: Sequence[float], look: Look, says: str) -> Judgement:
-        m, bound = self.margin, self.above
-        equality = says == "equality"
-        found = decide([v - bound for v in values], margin=m, equality=equality, error=look.share)
-        if found.interval is None:
-            found = replace(found, detail=f"mean {figures(fmean(values))[0]}")
-            return at_look(found, look)
-        mean, low, high = (bound + value for value in found.interval)
-        found = replace(found, interval=(mean, low, high))
-        return at_look(found, look, bounds=(bound - m, bound, bound + m))
-
-
-class Document(StudyEndpoint, frozen=True, kw_only=True):
-    """A value reported by an article: does the confidence interval of one setting contain it?
-
-    document: {of: {norm: bn}, value: 28.7, data: {task: iwslt}}
-
-    `data` is the article's data; runs on other data are not compared with it.
-    """
-
-    says: ClassVar[tuple[str, ...]] = ("figure",)
-
-    of: Side
-    value: float
-    data: Side
-
-    @property
-    def sides(self) -> list[Where]:
-        return [self.of]
-
-    def question(self, says: str) -> str:
-        where = keys({**self.data, **self.where})
-        return f"the interval of {self.figure} with {keys(self.of)} holds {self.value:g}; {where}"
-
-    def refused(self, runs: Sequence[RunRecord]) -> str | None:
-        for run in runs:
-            for key, wanted in self.data.items():
-                if written(found := lookup(run, key)) != written(wanted):
-                    return f"other data: {key}={found}, the document's is {key}={wanted}"
+    def family(self) -> Place | None:
+        """Return the study and scale, or the timings, whose p values are corrected together."""
         return None
 
-    def of_values(self, values: Sequence[float], look: Look, says: str) -> Judgement:
-        return at_look(judge.contains(values, self.value, look), look)
+    def question(self, says: str) -> str:
+        """Describe the measurement in one line; `says` is the part's `says`."""
+        raise NotImplementedError
+
+    def judge(self, runs: Runs, says: str) -> Judgement:
+        """Judge the available evidence before any correction; `says` is the part's `says`."""
+        raise NotImplementedError
 
 
-class Trains(StudyEndpoint, frozen=True, kw_only=True):
-    """The number of seeds that train in one setting, compared with a reference setting.
+class StudyEndpoint(Endpoint, frozen=True, kw_only=True):
+    """Base class of endpoints decided by a study's runs at one scale, at the planned analyses.
 
-    trains: {side: {norm: none}, reference: {norm: ln}}
+    In addition to its own keys, every kind has:
 
-    The reference is optional for parts with `says: trains`. A run trains if it finishes clearly
-    better than the untrained baseline (`metrics.spread`).
-    With nuisances, a seed trains if all its runs do.
+      study: translation
+      scale: small
+      score: [test/bleu, test_2017/bleu]     one score, or a list that is averaged per seed
+      minus: test/loss                       optional: a score to subtract within each run
+      where: {task: multi30k}                optional: the selection shared by all sides
+      over: [placement]                      optional: nuisance keys, averaged per seed
+      seen_seeds: 5                          optional: seeds 1 to 5 were seen before it was written
+
+    An endpoint written after runs were seen is decided by five or more later seeds; until these are
+    run, it is undecided, and the value of the runs that were seen is only shown.
     """
 
-    says: ClassVar[tuple[str, ...]] = ("trains", "fails")
-
-    side: Side
-    reference: Chosen = field(default_factory=dict)
+    study: Text
+    scale: Text
+    scores: Annotated[tuple[Text, ...], Meta(min_length=1)] = field(name="score")
+    minus: str | None = None
+    where: Chosen = field(default_factory=dict)
+    over: tuple[Text, ...] = ()
+    seen_seeds: Annotated[int, Meta(ge=0)] = 0
 
     @property
-    def sides(self) -> list[Where]:
-        return [self.side, *([self.reference] if self.reference else [])]
+    def family(self) -> Place | None:
+        return self.study, self.scale
 
-    def question(self, says: str) -> str:
-        sides = ", against ".join(self.labels)
-        return f"how many seeds train with {sides}, by {self.scores[0]}{self.within('in each')}"
+    @property
+    def sides(self) -> Sequence[Where]:
+        """Return the settings to compare, or the single setting to measure."""
+        raise NotImplementedError
 
-    def at_look(self, sample: Sample, seeds: Sequence[int], look: Look, says: str) -> Judgement:
-        said, fails = sample.train_text(seeds), says in ("fails", "difference")
-        side, *others = sample.train_counts(seeds).values()
-        reference = others[0] if others else None
-        if reference is not None and not reference[0]:
-            floor = sample.floor(keys(self.reference), seeds)
-            return stuck(floor or "no seed of the reference trains", said)
-        found = judge.counts(side, reference, fails=fails, error=look.share)
-        return at_look(replace(found, found=said), look)
+    @property
+    def labels(self) -> Mapping[str, Where]:
+        return {keys(side): side for side in self.sides}
+
+    @property
+    def selection(self) -> Selection:
+        """Return which runs to sample."""
+        return Selection(
+            self.study, self.scale, self.labels, self.scores, self.minus, self.where, self.over
+        )
+
+    @property
+    def figure(self) -> str:
+        """Return the name of the value: the scores, and the score subtracted from each."""
+        name = " and ".join(self.scores)
+        return f"{name} minus {self.minus}" if self.minus else name
+
+    def within(self, nuisances: str = "mean over") -> str:
+        """Return the end of a question's text: the selection and the nuisance keys."""
+        where = f"; {keys(self.where)}" if self.where else ""
+        mean = f"; {nuisances} {', '.join(self.over)}" if self.over else ""
+        return where + mean + (f"; seeds after {self.seen_seeds}" if self.seen_seeds else "")
+
+    def unseen(self, sample: Sample) -> tuple[int, ...]:
+        """Return the seeds that were not seen before the endpoint was written."""
+        return tuple(seed for seed in sample.seeds if seed > self.seen_seeds)
+
+    def refused(self, runs: Sequence[RunRecord]) -> str | None:
+        """Return why these runs cannot answer the question; None if they can."""
+        return None
+
+    def values(self, sample: Sample, seeds: Sequence[int]) -> dict[int, float]:
+        """Return the value of each of the seeds to judge, by default that of the first side."""
+        values = sample.values(next(iter(sample.cells)))
+        return {seed: values[seed] for seed in seeds}
+
+    def decide_values(self, values: Sequence[float], look: Look, says: str) -> Decision:
+        """Decide by the values if all seeds train."""
+        raise NotImplementedError
+
+    def decide_counts(self, trained: Sequence[Count], look: Look, says: str) -> Decision | None:
+        """Decide by the counts of trained seeds if a seed diverged; None if this kind cannot."""
+        return None
+
+    def detail(self, sample: Sample, seeds: Sequence[int]) -> str:
+        """Return the values behind a decision as text."""
+        return ""
+
+    def decide_at(self, sample: Sample, seeds: Sequence[int], look: Look, says: str) -> Decision:
+        """Decide at one planned analysis: by value or, if any seed diverged, by how many train."""
+        trained, counts = sample.train_text(seeds), list(sample.train_counts(seeds).values())
+        if not all(run.finished for run in sample.runs(seeds)):
+            decision = self.decide_counts(counts, look, says)
+            if decision is None:
+                return stuck(NOT_ALL, trained)
+            return corrected_for_look(replace(decision, value=trained), look)
+        values = self.values(sample, seeds)
+        odd = [str(seed) for seed in seeds if not math.isfinite(values[seed])]
+        floors = [low for side in sample.cells if (low := sample.floor(side, seeds)) is not None]
+        if floors or odd:
+            return stuck(floors[0] if floors else f"no finite value at seed {', '.join(odd)}")
+        if any(train < n for train, n in counts):
+            return stuck(NOT_ALL, trained)
+        decision = self.decide_values([values[seed] for seed in seeds], look, says)
+        return replace(decision, detail=self.detail(sample, seeds) or decision.detail)
+
+    def judge(self, runs: Runs, says: str) -> Judgement:
+        plan = runs.plan(self.study, self.scale)
+        self._check_sides(plan)
+        sample = sample_of(runs, self.selection)
+        unseen = self.unseen(sample)
+        only_seen = bool(sample.seeds) and len(unseen) < FEWEST and self.seen_seeds > 0
+        seeds = sample.seeds if only_seen else unseen
+        decision, judged = self._decide(replace(sample, seeds=seeds), plan, says)
+        made = runs.made.get((self.study, self.scale), {})
+        counts = sample.train_counts(judged) if judged and decision.estimate is None else {}
+        basis = Basis(
+            n=len(judged),
+            grade=plan.scale.grade,
+            setting=self._setting(plan, sample.all_runs),
+            trained=tuple((side, *count) for side, count in counts.items()),
+            excluded=sample.excluded,
+            records=tuple(made[run.run_id].folder for run in sample.runs(judged)),
+        )
+        more = "" if decision.stuck or sample.problem else self._next(plan, len(unseen), runs)
+        if only_seen and decision.verdict != "not measured":
+            decision = undecided_by_seen(decision)
+        return Judgement(decision, basis, more)
+
+    def _check_sides(self, plan: Plan) -> None:
+        """Raise UserError if the study plans no run of a side."""
+        for side in self.sides:
+            if not plan.may_choose(where := {**self.where, **side}):
+                raise UserError(
+                    f"{self.study} at scale={self.scale} plans no run with {keys(where)}; "
+                    f"planned: {'; '.join(plan.names)}"
+                )
+
+    def _decide(self, sample: Sample, plan: Plan, says: str) -> tuple[Decision, Sequence[int]]:
+        """Return the decision on a sample, and the seeds that it rests on."""
+        n = len(sample.seeds)
+        if reason := self.refused(sample.all_runs) or sample.problem:
+            return Decision("not measured", reason=reason), sample.seeds
+        if plan.scale.pilot:
+            return Decision("not measured", reason="a pilot: it decides nothing"), sample.seeds
+        if n < FEWEST:
+            reason = "no run counts" if sample.excluded else "no runs"
+            reason = f"too few seeds ({n} of {FEWEST})" if n else reason
+            return Decision("not measured", reason=reason), sample.seeds
+        look, decision = sequential(
+            sample.seeds, lambda seeds, look: self.decide_at(sample, seeds, look, says)
+        )
+        return decision, sample.seeds[: look.seeds]
+
+    def _setting(self, plan: Plan, runs: Sequence[RunRecord]) -> str:
+        """Describe the data and model size, such as `Multi30k de-en, 2+2 layers`."""
+        sizes = sorted({size for run in runs if (size := _layers(run))}, key=len)
+        layers = f", {' to '.join((sizes[0], sizes[-1])[: len(sizes)])} layers" if sizes else ""
+        return plan.scale.data_name + layers
+
+    def _next(self, plan: Plan, have: int, runs: Runs) -> str:
+        """Return the command that runs the seeds up to the next planned analysis, with its cost."""
+        study, scale = plan.study, plan.scale
+        target = next((look.seeds for look in LOOKS if look.seeds > have), None)
+        if target is None:
+            return ""
+        planned, hours = study.cost(self.scale)
+        seeds = target - have
+        # Use new seeds: completing a partly run seed could pair runs from two machines.
+        records = runs.made.get((self.study, self.scale), {}) if have or self.seen_seeds else {}
+        made = {record.seed for record, _ in records.values()}
+        after = count(self.seen_seeds + 1)
+        new = list(islice((seed for seed in after if seed not in made), seeds))
+        chosen_seeds = "" if sorted(scale.seeds) == new else f" seeds={','.join(map(str, new))}"
+        runs_left, hours_left = (each * seeds / len(scale.seeds) for each in (planned, hours))
+        cost = f"{runs_left:.0f} runs, about {hours_left:.1f} h; data: {scale.data}"
+        return f"`normlab study run {study.name} scale={self.scale}{chosen_seeds}` ({cost})"
+
+
+def _layers(run: RunRecord) -> str | None:
+    """Return the number of layers of a run's model, such as `2+2` or `12`."""
+    model = run.config.get("model") or {}
+    sizes = [model.get(key) for key in ("encoder_layers", "decoder_layers", "num_layers")]
+    return "+".join(str(size) for size in sizes if size is not None) or None

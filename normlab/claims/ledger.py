@@ -13,10 +13,10 @@ from dataclasses import dataclass, replace
 from itertools import chain
 
 from normlab.claims.claim import Claim, Part
-from normlab.claims.endpoint import Document, Gap
+from normlab.claims.decision import DECIDED, ERROR, Decision, Verdict
+from normlab.claims.endpoint import Basis, Endpoint, Judgement
 from normlab.claims.evidence import Place, Runs
-from normlab.claims.judge import DECIDED, ERROR, Judgement, Verdict
-from normlab.claims.seeds import Endpoint
+from normlab.claims.study_endpoints import Document, Gap
 from normlab.errors import UserError
 from normlab.metrics.spread import holm
 
@@ -44,10 +44,19 @@ class Outcome:
     number: int
     part: Part
     endpoint: Endpoint
-    finding: Judgement
+    judgement: Judgement
     verdict: Verdict
     reason: str = ""
     p_holm: float | None = None
+
+    @property
+    def decision(self) -> Decision:
+        """Return the decision before the correction for other endpoints."""
+        return self.judgement.decision
+
+    @property
+    def basis(self) -> Basis:
+        return self.judgement.basis
 
     @property
     def question(self) -> str:
@@ -56,10 +65,10 @@ class Outcome:
     @property
     def grade(self) -> str:
         """Return the grade with its setting, such as `C: Multi30k, 2+2 layers`, or ""."""
-        found = self.finding
-        if found.grade is None or self.verdict == "not measured":
+        basis = self.basis
+        if basis.grade is None or self.verdict == "not measured":
             return ""
-        return ": ".join(filter(None, (found.grade, found.setting)))
+        return ": ".join(filter(None, (basis.grade, basis.setting)))
 
 
 @dataclass(frozen=True)
@@ -77,20 +86,20 @@ class Entry:
     @property
     def grades(self) -> str:
         """Return the grades of the decided parts, with their settings."""
-        said = {each.grade for each in self.primary if each.verdict in DECIDED}
-        return "; ".join(sorted(said - {""}))
+        grades = {each.grade for each in self.primary if each.verdict in DECIDED}
+        return "; ".join(sorted(grades - {""}))
 
     @property
     def counts(self) -> str:
         """Count the parts that the verdict leaves out, such as `1 part open, 2 not measured`."""
-        found = Counter(each.verdict for each in self.primary)
-        said: list[str] = []
+        numbers = Counter(each.verdict for each in self.primary)
+        texts: list[str] = []
         for name in PARTS:
-            told = name in DECIDED and self.verdict != "mixed"
-            if found[name] and name != self.verdict and not told:
-                parts = "" if said else " part" if found[name] == 1 else " parts"
-                said.append(f"{found[name]}{parts} {'open' if name == 'undecided' else name}")
-        return ", ".join(said)
+            in_verdict = name in DECIDED and self.verdict != "mixed"
+            if (number := numbers[name]) and name != self.verdict and not in_verdict:
+                parts = "" if texts else " part" if number == 1 else " parts"
+                texts.append(f"{number}{parts} {'open' if name == 'undecided' else name}")
+        return ", ".join(texts)
 
 
 def verdict(parts: Sequence[Verdict]) -> str:
@@ -119,8 +128,9 @@ def ledger(claims: Sequence[Claim], runs: Runs) -> list[Entry]:
     ]
     families: defaultdict[Place | None, list[float]] = defaultdict(list)
     for each in chain.from_iterable(primary):
-        if each.endpoint.family is not None and not each.finding.seen:
-            families[each.endpoint.family].append(_p(each.finding))
+        decision = each.decision
+        if each.endpoint.family is not None and not decision.seen:
+            families[each.endpoint.family].append(_p(decision))
     return [
         Entry(
             claim,
@@ -135,33 +145,35 @@ def ledger(claims: Sequence[Claim], runs: Runs) -> list[Entry]:
     ]
 
 
-def _p(finding: Judgement) -> float:
-    return 1.0 if finding.p_look is None else finding.p_look
+def _p(decision: Decision) -> float:
+    return 1.0 if decision.p is None else decision.p.at_look
 
 
 def _judged(claim: Claim, number: int, endpoint: Endpoint, runs: Runs) -> Outcome:
     part = claim.parts[number - 1]
     try:
-        found = endpoint.judge(runs, part.says)
+        judgement = endpoint.judge(runs, part.says)
     except UserError as error:
         raise UserError(f"{claim.path}: part {part.name}: {error}") from None
-    return Outcome(claim.id, number, part, endpoint, found, found.verdict, found.reason)
+    decision = judgement.decision
+    return Outcome(claim.id, number, part, endpoint, judgement, decision.verdict, decision.reason)
 
 
 def _corrected(outcome: Outcome, family: Sequence[float] = ()) -> Outcome:
     """Correct an outcome for a `family` of p values that includes its own, if it has one."""
-    finding, p = outcome.finding, None
-    if family and finding.p_look is not None:
-        p = holm(family)[family.index(finding.p_look)]
-    if family and finding.p_direction is not None:
-        rest = list(family)
-        rest.remove(_p(finding))
-        if holm([finding.p_direction, *rest])[0] >= ERROR:
-            finding = replace(finding, reason=finding.unshown)
-    holds = isinstance(outcome.endpoint, Document | Gap) and finding.verdict == "supported"
-    found, reason = finding.verdict, finding.reason
-    if found in DECIDED and p is not None and p >= ERROR and not holds:
-        found, reason = "undecided", NOT_SURVIVED
-    if found in DECIDED:  # nothing more to measure
-        finding = replace(finding, to_measure="")
-    return replace(outcome, p_holm=p, finding=finding, verdict=found, reason=reason)
+    decision, p_holm = outcome.decision, None
+    if family and (p := decision.p) is not None:
+        p_holm = holm(family)[family.index(p.at_look)]
+        if p.direction is not None:
+            rest = list(family)
+            rest.remove(p.at_look)
+            if holm([p.direction, *rest])[0] >= ERROR:
+                decision = replace(decision, reason=decision.unshown)
+    holds = isinstance(outcome.endpoint, Document | Gap) and decision.verdict == "supported"
+    verdict, reason = decision.verdict, decision.reason
+    if verdict in DECIDED and p_holm is not None and p_holm >= ERROR and not holds:
+        verdict, reason = "undecided", NOT_SURVIVED
+    judgement = replace(outcome.judgement, decision=decision)
+    if verdict in DECIDED:  # nothing more to measure
+        judgement = replace(judgement, to_measure="")
+    return replace(outcome, p_holm=p_holm, judgement=judgement, verdict=verdict, reason=reason)

@@ -11,7 +11,7 @@ from textwrap import fill
 from typing import Any, NamedTuple
 
 from normlab.claims.claim import Part
-from normlab.claims.judge import DECIDED, p_text
+from normlab.claims.decision import DECIDED, p_text
 from normlab.claims.ledger import PARTS, VERDICTS, Entry, Outcome
 from normlab.records.labels import in_markdown
 from normlab.records.packed import RECORDS, address_of
@@ -37,8 +37,8 @@ _RULES = (
 
 def verdict_text(entry: Entry) -> str:
     """Return the verdict with its grades, such as `contradicted (C: Multi30k, 2+2 layers)`."""
-    said = "; ".join(filter(None, (entry.counts, entry.grades)))
-    return f"{entry.verdict} ({said})" if said else entry.verdict
+    details = "; ".join(filter(None, (entry.counts, entry.grades)))
+    return f"{entry.verdict} ({details})" if details else entry.verdict
 
 
 def part_text(part: Part) -> str:
@@ -51,20 +51,21 @@ def outcome_text(outcome: Outcome) -> str:
     return f"{outcome.verdict} ({outcome.grade})" if outcome.grade else outcome.verdict
 
 
-def found_text(outcome: Outcome) -> str:
+def value_text(outcome: Outcome) -> str:
     """Return the value with its interval, the values behind it, and the reason if it is open."""
-    found = outcome.finding
-    said = f"{found.found} ({found.detail})" if found.found and found.detail else ""
-    return "; ".join(filter(None, (said or found.found or found.detail, outcome.reason)))
+    decision = outcome.decision
+    both = f"{decision.value} ({decision.detail})" if decision.value and decision.detail else ""
+    text = both or decision.value or decision.detail
+    return "; ".join(filter(None, (text, outcome.reason)))
 
 
 def seeds_text(outcome: Outcome) -> str:
     """Return the number of seeds or rounds, and the confidence of the interval."""
-    found = outcome.finding
-    if not found.n:
+    basis, estimate = outcome.basis, outcome.decision.estimate
+    if not basis.n:
         return ""
-    text = f"{found.n} {found.repeats}{'s' if found.n != 1 else ''}"
-    return text if found.confidence is None else f"{text}, {100 * found.confidence:g} %"
+    text = f"{basis.n} {basis.repeats}{'s' if basis.n != 1 else ''}"
+    return text if estimate is None else f"{text}, {100 * estimate.confidence:g} %"
 
 
 def saved(entries: Sequence[Entry]) -> str:
@@ -87,11 +88,13 @@ def _claim(entry: Entry) -> dict[str, Any]:
 
 
 def _outcome(outcome: Outcome) -> dict[str, Any]:
-    found = outcome.finding
-    numbers = {"p": found.p, "p_corrected": outcome.p_holm, "confidence": found.confidence}
-    numbers |= dict(zip(("value", "low", "high"), found.interval or (), strict=False))
+    decision, basis = outcome.decision, outcome.basis
+    numbers: dict[str, float | None] = {"p": _p(outcome), "p_corrected": outcome.p_holm}
+    if (estimate := decision.estimate) is not None:
+        numbers["confidence"] = estimate.confidence
+        numbers |= {"value": estimate.mean, "low": estimate.low, "high": estimate.high}
     corrected = "" if outcome.p_holm is None else f" (corrected {p_text(outcome.p_holm)})"
-    tested = f"p {p_text(found.p)}{corrected}, {seeds_text(outcome)}"
+    tested = f"p {p_text(_p(outcome))}{corrected}, {seeds_text(outcome)}"
     return {
         "part": outcome.number,
         "name": outcome.part.name,
@@ -101,15 +104,20 @@ def _outcome(outcome: Outcome) -> dict[str, Any]:
         "verdict": outcome.verdict,
         "said": outcome_text(outcome),
         "grades": [grade_in_chinese(outcome), outcome.grade] if outcome.grade else [],
-        "found": found_text(outcome),
-        "test": "" if found.p is None else tested,
-        **({"trained": found.trained} if found.trained else {}),
-        "excluded": "; ".join(found.excluded),
-        "to_measure": found.to_measure.replace("`", ""),
-        "n": found.n,
+        "found": value_text(outcome),
+        "test": "" if _p(outcome) is None else tested,
+        **({"trained": basis.trained} if basis.trained else {}),
+        "excluded": "; ".join(basis.excluded),
+        "to_measure": outcome.judgement.to_measure.replace("`", ""),
+        "n": basis.n,
         **{name: plain(float(f"{x:.6g}")) for name, x in numbers.items() if x is not None},
-        "records": list(dict.fromkeys(path.partition("@seed")[0] for path in found.records)),
+        "records": list(dict.fromkeys(path.partition("@seed")[0] for path in basis.records)),
     }
+
+
+def _p(outcome: Outcome) -> float | None:
+    p = outcome.decision.p
+    return None if p is None else p.found
 
 
 def markdown(entries: Sequence[Entry]) -> str:
@@ -158,9 +166,9 @@ def _section(entry: Entry) -> str:
     lines: list[str] = []
     for outcome in entry.primary:
         part = f"- Part {outcome.number}"
-        if measure := outcome.finding.to_measure:
+        if measure := outcome.judgement.to_measure:
             lines.append(f"{part}, to measure: {measure}")
-        if excluded := outcome.finding.excluded:
+        if excluded := outcome.basis.excluded:
             lines.append(f"{part}, runs that do not count: {'; '.join(excluded)}")
     if lines:
         blocks.append("\n".join(lines))
@@ -174,9 +182,9 @@ def _row(outcome: Outcome) -> list[str]:
     return [
         str(outcome.number),
         outcome.question,
-        " ".join(filter(None, (found_text(outcome), _links(outcome)))) or "-",
+        " ".join(filter(None, (value_text(outcome), _links(outcome)))) or "-",
         seeds_text(outcome) or "-",
-        p_text(outcome.finding.p),
+        p_text(_p(outcome)),
         p_text(outcome.p_holm),
         _bold(outcome_text(outcome), outcome.verdict),
     ]
@@ -185,7 +193,7 @@ def _row(outcome: Outcome) -> list[str]:
 def _links(outcome: Outcome) -> str:
     """Return a link to each file that an outcome is based on, with the rows of its records."""
     files: dict[str, dict[str, None]] = {}
-    for path in outcome.finding.records:
+    for path in outcome.basis.records:
         packed = address_of(path, packed=False)
         file = path if packed is None else f"{packed.folder}/{RECORDS}"
         rows = files.setdefault(posixpath.relpath(file, _HOME), {})

@@ -107,9 +107,9 @@ def _read(path: Path, again: str) -> list[dict[str, Any]]:
 def _judged(results: Path, *, compute: bool) -> tuple[dict[Path, str], list[str]]:
     """Judge all claims; return the text of each page, and a message for each damaged record."""
     from normlab.claims.claim import load_all
-    from normlab.claims.endpoint_without_runs import Computed
     from normlab.claims.evidence import Runs, read_computed, to_json
     from normlab.claims.ledger import ledger
+    from normlab.claims.other_endpoints import Computed
     from normlab.claims.pages import markdown, saved, summary
 
     claims = load_all(CONFIG_DIR / "claim")

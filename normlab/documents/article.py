@@ -28,7 +28,7 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from normlab.claims.seeds import Text
+from normlab.claims.endpoint import Text
 from normlab.config.registry import read_yaml
 from normlab.documents.evidence import KINDS, Item, OfRow
 from normlab.documents.language import Language, Words

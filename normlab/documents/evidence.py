@@ -20,7 +20,7 @@ from normlab.errors import UserError
 from normlab.metrics.spread import at_baseline
 from normlab.records.packed import RECORDS, pack
 from normlab.records.pairs import Experiment, Summary
-from normlab.reports.comparison import Rules, difference
+from normlab.reports.comparison import Comparison, Rules
 from normlab.reports.study_table import data_name
 from normlab.reports.table import figure
 from normlab.studies.load import load_study
@@ -193,7 +193,7 @@ class Gap(OfRow, frozen=True, forbid_unknown_fields=True, kw_only=True):
     def text(self, results: Results, language: Language) -> str:
         made = self.made(results)
         base = results.experiment(self.of, self.to, self.at)
-        found = difference(made, base, self.gap, Rules())
+        found = Comparison.of(made, base, Rules()).interval(self.gap)
         if found is None:
             raise UserError(f"{results.folder / self.of}: {self.row} and {self.to} form no pairs")
         less = found.mean < 0

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from msgspec import Struct
 
-from normlab.claims.seeds import Text
+from normlab.claims.endpoint import Text
 
 
 @dataclass(frozen=True)

@@ -15,9 +15,9 @@ import msgspec
 import yaml
 
 from normlab.claims.claim import Claim
-from normlab.claims.endpoint_without_runs import Computed, Published, Timing
+from normlab.claims.endpoint import Endpoint, StudyEndpoint
 from normlab.claims.ledger import verdict
-from normlab.claims.seeds import Endpoint, StudyEndpoint
+from normlab.claims.other_endpoints import Computed, Published, Timing
 from normlab.documents.article import Article, Cell, Passage, Section, Table
 from normlab.documents.evidence import Check, Item, OfRow, Part, Results
 from normlab.documents.language import CHINESE, ENGLISH, Language

@@ -13,7 +13,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any
+from typing import Any, NamedTuple
 
 from normlab.config.schema import NORM_KEYS, REPEATS
 from normlab.errors import UserError
@@ -24,19 +24,79 @@ ABSENT = "(absent)"
 _DATA = ("source", "sizes", "checksums")
 
 
-def why_not_paired(
-    a: RunRecord,
-    b: RunRecord,
-    *,
-    may_differ: tuple[str, ...] | None = None,
-    precision: bool = True,
-    code: bool = True,
-) -> str | None:
-    """Return why two runs of one seed may not be compared; None if they may.
+class PairRules(NamedTuple):
+    """What two runs of a seed must share, besides data, processes, device and instruction set.
 
     `may_differ` lists the dotted config keys that may differ (None: all); if it includes `task`,
-    the data may differ too. `precision=False` and `code=False` skip these two checks.
+    the data may differ too.
     """
+
+    precision: bool = True
+    code: bool = True
+    may_differ: tuple[str, ...] | None = None
+
+
+@dataclass(frozen=True)
+class Pairing:
+    """The pairs of runs of two sides, by seed.
+
+    `reasons` says why other common seeds are no pairs; `alone` are the seeds of one side only.
+
+    Tables, pages, `normlab compare`, claims and generated blocks all pair runs here. Each caller
+    chooses which runs may stand on a side: a table only finished ones, a claim diverged ones, too.
+    """
+
+    pairs: Mapping[int, tuple[RunRecord, RunRecord]]
+    reasons: Mapping[int, str]
+    alone: frozenset[int]
+
+    @classmethod
+    def of(
+        cls,
+        a: Iterable[RunRecord],
+        b: Iterable[RunRecord],
+        rules: PairRules,
+        *,
+        scores: Sequence[str] = (),
+    ) -> "Pairing":
+        """Pair two sides, each with one run per seed; pairs must compute `scores` in one way."""
+        first, second = ({record.seed: record for record in side} for side in (a, b))
+        pairs: dict[int, tuple[RunRecord, RunRecord]] = {}
+        reasons: dict[int, str] = {}
+        for seed in sorted(first.keys() & second.keys()):
+            both = first[seed], second[seed]
+            reason = why_not_paired(*both, rules) or _scored_apart(*both, scores)
+            if reason is None:
+                pairs[seed] = both
+            else:
+                reasons[seed] = reason
+        return cls(pairs, reasons, frozenset(first.keys() ^ second.keys()))
+
+    def values(self, score: str) -> dict[int, tuple[float, float]]:
+        """Return a score of both runs by seed, for the pairs that have it and compute it alike."""
+        scored = {
+            seed: [figure for run in both if (figure := run.figure(score)) is not None]
+            for seed, both in self.pairs.items()
+            if _scored_apart(*both, (score,)) is None
+        }
+        return {n: (own[0].value, own[1].value) for n, own in scored.items() if len(own) == 2}
+
+    def differences(self, score: str) -> dict[int, float]:
+        """Return `a - b` of a score by seed."""
+        return {seed: a - b for seed, (a, b) in self.values(score).items()}
+
+
+def _scored_apart(a: RunRecord, b: RunRecord, scores: Sequence[str]) -> str | None:
+    for name in scores:
+        both = [run.scores[name] for run in (a, b) if name in run.scores]
+        if len({(each.signature, each.higher_is_better) for each in both}) > 1:
+            return f"different ways to compute {name}"
+    return None
+
+
+def why_not_paired(a: RunRecord, b: RunRecord, rules: PairRules) -> str | None:
+    """Return why two runs of one seed may not be compared; None if they may."""
+    precision, code, may_differ = rules
     if "task" not in (may_differ or ()):
         for key in _DATA:
             if a.data.get(key) != b.data.get(key):

@@ -7,6 +7,7 @@ found by Holm's (1979) test over all pairs of rows at a point, with at least fiv
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from itertools import combinations
 from statistics import fmean
 from typing import Any, NamedTuple, TypeVar
@@ -21,9 +22,9 @@ from normlab.metrics.spread import (
     holm,
     on_plateau,
     p_value,
-    paired_interval,
+    t_interval,
 )
-from normlab.records.pairs import Experiment, same_code, spelled, varying, why_not_paired
+from normlab.records.pairs import Experiment, Pairing, PairRules, same_code, spelled, varying
 from normlab.records.record import is_probe_metric, parts
 
 _K = TypeVar("_K")
@@ -57,20 +58,52 @@ def grouped(pairs: Iterable[tuple[_K, _V]]) -> dict[_K, list[_V]]:
     return found
 
 
-def pairs(row: Experiment, baseline: Experiment, rules: Rules) -> tuple[list[int], str]:
-    """Return the paired seeds, and the reason if the rows cannot be compared, otherwise ""."""
-    own, others = (
-        {record.seed: record for record in each.records if record.finished}
-        for each in (row, baseline)
-    )
-    reasons = {
-        seed: why_not_paired(own[seed], others[seed], precision=rules.precision, code=rules.found)
-        for seed in sorted(own.keys() & others.keys())
-    }
-    seeds = [seed for seed, reason in reasons.items() if reason is None]
+@dataclass(frozen=True)
+class Comparison:
+    """A row against its baseline: the pairs of their finished runs.
+
+    `obstacle` says why the rows are not compared; it is "" if they are.
+    """
+
+    pairing: Pairing
+    obstacle: str
+
+    @classmethod
+    def of(cls, row: Experiment, baseline: Experiment, rules: Rules) -> "Comparison":
+        runs, others = ([run for run in each.records if run.finished] for each in (row, baseline))
+        pairing = Pairing.of(runs, others, PairRules(rules.precision, rules.found))
+        return cls(pairing, _obstacle(row, baseline, pairing, rules))
+
+    @property
+    def seeds(self) -> list[int]:
+        return [*self.pairing.pairs]
+
+    @property
+    def has_one_code(self) -> bool:
+        """Whether both runs of every pair were made by the same code."""
+        return all(same_code(a.made_by, b.made_by) for a, b in self.pairing.pairs.values())
+
+    @property
+    def pairs_all_runs(self) -> bool:
+        """Whether every finished run of both rows is in a pair."""
+        return not self.pairing.reasons and not self.pairing.alone
+
+    def differences(self, score: str) -> dict[int, float]:
+        """Return `row - baseline` of a score by seed; empty if it is not comparable."""
+        by_seed = self.pairing.differences(score)
+        return {} if self.obstacle or not all(map(math.isfinite, by_seed.values())) else by_seed
+
+    def interval(self, score: str) -> Interval | None:
+        """Return the mean difference with its interval; None for fewer than two pairs."""
+        by_seed = self.differences(score)
+        return t_interval([*by_seed.values()]) if len(by_seed) > 1 else None
+
+
+def _obstacle(row: Experiment, baseline: Experiment, pairing: Pairing, rules: Rules) -> str:
+    """Return why two rows are not compared; "" if they are."""
     apart = varying([row.parts, baseline.parts]) if rules.found else {}
     fixed = {key: values for key, values in apart.items() if f"{key}.".startswith(_FIXED)}
-    lost = [
+    diverged = [
         f"{count} of {len(each.records)} of the {name}"
         for each, name in ((row, "row"), (baseline, "baseline"))
         if (count := sum(record.outcome.status == "diverged" for record in each.records))
@@ -78,50 +111,16 @@ def pairs(row: Experiment, baseline: Experiment, rules: Rules) -> tuple[list[int
     why: list[str] = []
     if fixed and any(f"{key}.".startswith(NAMED) for key in apart):
         why = [f"{key} {a}, the baseline's {b}" for key, (a, b) in fixed.items()]
-    elif reasons and not seeds:
-        by_reason = grouped((reason, seed) for seed, reason in reasons.items())
+    elif pairing.reasons and not pairing.pairs:
+        by_reason = grouped((reason, seed) for seed, reason in pairing.reasons.items())
         why = [f"{reason} (seeds {' '.join(map(str, n))})" for reason, n in by_reason.items()]
-    elif lost:
-        why = [f"seeds diverged: {', '.join(lost)}", "the others are not a fair sample"]
-    elif not seeds:
-        there = "; ".join(" ".join(map(str, side)) or "none" for side in (own, others))
-        why = [f"no seed in common that finished ({there})"]
-    return seeds, "; ".join(why)
-
-
-def difference(row: Experiment, baseline: Experiment, score: str, rules: Rules) -> Interval | None:
-    """Return the paired difference `row - baseline` of a score, with its interval.
-
-    Returns None for fewer than two pairs, or if the rows or their scores are not comparable.
-    """
-    both = _paired_values(row, baseline, score, rules)
-    if len(both) < 2:
-        return None
-    left, right = ({seed: pair[side] for seed, pair in both.items()} for side in (0, 1))
-    return paired_interval(left, right)
-
-
-def bare_difference(
-    row: Experiment, baseline: Experiment, score: str, rules: Rules
-) -> float | None:
-    """Return `row - baseline` if exactly one seed can be paired; otherwise None."""
-    both = _paired_values(row, baseline, score, rules)
-    if len(both) != 1:
-        return None
-    ((own, other),) = both.values()
-    return own - other
-
-
-def _paired_values(
-    row: Experiment, baseline: Experiment, score: str, rules: Rules
-) -> dict[int, tuple[float, float]]:
-    """Return the score of both runs of each pair, by seed; empty if it is not comparable."""
-    seeds, obstacle = pairs(row, baseline, rules)
-    left, right = row.values(score), baseline.values(score)
-    found = {seed: (left[seed], right[seed]) for seed in seeds if seed in left and seed in right}
-    finite = all(math.isfinite(value) for pair in found.values() for value in pair)
-    same_way = row.signature(score) == baseline.signature(score)
-    return {} if obstacle or not finite or not same_way else found
+    elif diverged:
+        why = [f"seeds diverged: {', '.join(diverged)}", "the others are not a fair sample"]
+    elif not pairing.pairs:
+        sides = [[run.seed for run in each.records if run.finished] for each in (row, baseline)]
+        each_side = "; ".join(" ".join(map(str, side)) or "none" for side in sides)
+        why = [f"no seed in common that finished ({each_side})"]
+    return "; ".join(why)
 
 
 def best(rows: Sequence[Experiment], score: str, rules: Rules) -> Experiment | None:
@@ -138,11 +137,12 @@ def best(rows: Sequence[Experiment], score: str, rules: Rules) -> Experiment | N
     if len(there) < 2 or not whole or any(at_baseline(row.records, score) for row in there):
         return None
     both = list(combinations(there, 2))
-    if not all(one_code(a, b, rules) for a, b in both):
+    compared = [Comparison.of(a, b, rules) for a, b in both]
+    if not all(each.has_one_code for each in compared):
         return None
     sign = 1 if next(iter(there[0].scores(score).values())).higher_is_better else -1
     found = max(there, key=lambda row: sign * fmean(row.values(score).values()))
-    gaps = [difference(a, b, score, rules) for a, b in both]
+    gaps = [each.interval(score) for each in compared]
     corrected = holm([1.0 if gap is None else p_value(gap) for gap in gaps])
     for (a, b), gap, p in zip(both, gaps, corrected, strict=True):
         if found in (a, b):
@@ -150,12 +150,6 @@ def best(rows: Sequence[Experiment], score: str, rules: Rules) -> Experiment | N
             if gap is None or gap.n < SEEDS_TO_DECIDE or p >= 0.05 or ahead <= 0:
                 return None
     return found
-
-
-def one_code(a: Experiment, b: Experiment, rules: Rules) -> bool:
-    """Return whether both runs of every pair were made by the same code."""
-    sides = [{record.seed: record.made_by for record in each.records} for each in (a, b)]
-    return all(same_code(sides[0][seed], sides[1][seed]) for seed in pairs(a, b, rules)[0])
 
 
 def marks(row: Experiment) -> list[str]:

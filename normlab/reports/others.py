@@ -8,6 +8,9 @@ from normlab.config.registry import option_names
 from normlab.metrics.spread import Interval, t_interval
 from normlab.records.labels import in_markdown
 from normlab.records.packed import RECORDS
+from normlab.records.pairs import Pairing, PairRules
+from normlab.records.record import RunRecord
+from normlab.reports.comparison import grouped
 from normlab.reports.gather import Run
 from normlab.studies.load import load_study
 from normlab.studies.study import PublishedNumber, Study
@@ -32,34 +35,36 @@ def others_page(root: Path, read: Callable[[Path], Sequence[Run]]) -> str:
     """Return the page in Markdown, from the studies' files and the runs that `read` finds."""
     studies = [load_study(name) for name in option_names("study") if name.startswith(PREFIX)]
     rows = [
-        _row(study, each, _values(root / study.name / each.scale, read))
+        _row(study, each, _settings(root / study.name / each.scale, read))
         for study in studies
         for each in study.published
     ]
     return _HEAD + "".join(rows)
 
 
-Values = Mapping[tuple[str, str, str], Mapping[int, float]]
-"""Scores by seed, by row, point and name."""
+Settings = Mapping[tuple[str, str], Sequence[RunRecord]]
+"""The finished runs of a published study, by row and point."""
 
 
-def _values(folder: Path, read: Callable[[Path], Sequence[Run]]) -> Values:
-    """Return the scores of a published study's finished runs; empty if there are none."""
-    found: dict[tuple[str, str, str], dict[int, float]] = {}
-    for run in read(folder) if (folder / RECORDS).is_file() else ():
-        if run.record is None or not run.record.finished:
-            continue
-        for name, score in run.record.scores.items():
-            found.setdefault((run.key.row, run.key.point, name), {})[run.key.seed] = score.value
-    return found
+def _settings(folder: Path, read: Callable[[Path], Sequence[Run]]) -> Settings:
+    """Return the finished runs of a published study; empty if there are none."""
+    runs = read(folder) if (folder / RECORDS).is_file() else ()
+    finished = [(run.key, run.record) for run in runs if run.record and run.record.finished]
+    return grouped(((key.row, key.point), record) for key, record in finished)
 
 
-def _row(study: Study, each: PublishedNumber, values: Values) -> str:
-    own = values.get((each.row, each.at, each.column), {})
+def _ours_by_seed(each: PublishedNumber, settings: Settings) -> dict[int, float]:
+    """Return our value by seed: a score, or its difference from another row."""
+    runs = settings.get((each.row, each.at), ())
     if each.minus:
-        other = values.get((each.minus, each.at, each.column), {})
-        own = {seed: own[seed] - other[seed] for seed in own.keys() & other.keys()}
-    ours = [own[seed] for seed in sorted(own)]
+        others = settings.get((each.minus, each.at), ())
+        return Pairing.of(runs, others, PairRules(code=False)).differences(each.column)
+    scores = ((run.seed, run.figure(each.column)) for run in runs)
+    return {seed: score.value for seed, score in sorted(scores) if score is not None}
+
+
+def _row(study: Study, each: PublishedNumber, settings: Settings) -> str:
+    ours = [*_ours_by_seed(each, settings).values()]
     theirs = " to ".join(f"{number:g}" for number in each.number)
     where = f"{each.what} ({each.source}; `{study.name}`)"
     interval = t_interval(ours) if len(ours) > 1 else None

@@ -22,16 +22,13 @@ from normlab.records.store import SPIKE_COUNT
 from normlab.reports.answer import answer
 from normlab.reports.comparison import (
     SEEDS_TO_DECIDE,
+    Comparison,
     Rules,
-    bare_difference,
     best,
-    difference,
     future_note,
     grouped,
     marks,
     not_alike,
-    one_code,
-    pairs,
     scored_by,
 )
 from normlab.reports.gather import Run, by_setting
@@ -123,15 +120,21 @@ def _compared(row: Row, base: Experiment | None, rules: Rules) -> Row:
     """Return a row with its differences from the baseline at its point, if there are both."""
     if row.own is None or base is None:
         return row
+    compared = Comparison.of(row.own, base, rules)
     entries = {
         column: replace(
             entry,
-            difference=difference(row.own, base, column, rules),
-            bare=bare_difference(row.own, base, column, rules),
+            difference=compared.interval(column),
+            bare=_bare(compared.differences(column)),
         )
         for column, entry in row.entries.items()
     }
-    return replace(row, entries=entries, base=base)
+    return replace(row, entries=entries, comparison=compared)
+
+
+def _bare(by_seed: Mapping[int, float]) -> float | None:
+    """Return the difference of the only seed that is a pair; None if there are others or none."""
+    return next(iter(by_seed.values())) if len(by_seed) == 1 else None
 
 
 def _notes(study: Study, scale: str, rows: Sequence[Row], rules: Rules) -> Iterator[Note]:
@@ -169,8 +172,8 @@ def _notes(study: Study, scale: str, rows: Sequence[Row], rules: Rules) -> Itera
     if any(study.figures.values()):
         yield Note(f"article: what {study.document} says, at its own size and data")
     if not all(same_code(a.made_by, b.made_by) for a, b in combinations(records, 2)):
-        compared = [(row.label, row.own, row.base) for row in rows if row.own and row.base]
-        apart = [label for label, own, base in compared if not one_code(own, base, rules)]
+        compared = [(row.label, row.comparison) for row in rows if row.comparison is not None]
+        apart = [label for label, comparison in compared if not comparison.has_one_code]
         among = f"except {'; '.join(apart)}" if apart else "in every row"
         said = "seeds have different states of it; the two runs of a pair share theirs"
         yield Note(f"code: {said} {among}")
@@ -256,16 +259,14 @@ def _differences(study: Study, rows: Sequence[Row], rules: Rules) -> Iterator[No
     """Yield a note on rows that are not compared with the baseline, or only on some seeds."""
     found: list[tuple[str, str]] = []
     apart: list[str] = []
-    for row in rows:
-        if row.own is None or row.base is None:
-            continue
-        seeds, obstacle = pairs(row.own, row.base, rules)
-        both = [r.seed for each in (row.own, row.base) for r in each.records if r.finished]
-        if obstacle:
-            found.append((f"not compared with {study.baseline}, {obstacle}", row.label))
-            apart.append(row.label)
-        elif sorted(both) != sorted(2 * seeds):
-            found.append((f"only seeds {' '.join(map(str, seeds))} are pairs", row.label))
+    compared = [(row.label, row.comparison) for row in rows if row.comparison is not None]
+    for label, comparison in compared:
+        if comparison.obstacle:
+            found.append((f"not compared with {study.baseline}, {comparison.obstacle}", label))
+            apart.append(label)
+        elif not comparison.pairs_all_runs:
+            seeds = " ".join(map(str, comparison.seeds))
+            found.append((f"only seeds {seeds} are pairs", label))
     shared = "data, code, hardware and precision" if rules.found else "hardware and precision"
     if said := "; ".join(
         f"{what} ({'; '.join(labels)})" for what, labels in grouped(found).items()

@@ -13,6 +13,7 @@ from normlab.metrics.spread import Interval, p_value
 from normlab.records.labels import in_markdown, in_prose, in_sheet
 from normlab.records.pairs import Experiment, Summary
 from normlab.records.record import RunRecord, Score
+from normlab.reports.comparison import Comparison
 from normlab.reports.headings import heading
 
 _CSV = (
@@ -91,8 +92,7 @@ class Row:
     """One setting at one point of the grid: its scores by column, and its seeds, joined in `own`.
 
     `stability` describes how its seeds trained, `said` is the article's statement on stability, and
-    `problem` says why the row has no scores. `base` is the baseline at the same point, if the row
-    is compared with it.
+    `problem` says why the row has no scores. `comparison` is with the baseline at the same point.
     """
 
     name: str
@@ -103,7 +103,7 @@ class Row:
     said: str | float | None = None
     problem: str | None = None
     own: Experiment | None = None
-    base: Experiment | None = None
+    comparison: Comparison | None = None
 
     @property
     def label(self) -> str:

@@ -18,7 +18,7 @@ from normlab.records.packed import Key
 from normlab.records.pairs import Experiment
 from normlab.records.record import RunRecord
 from normlab.records.store import HYPOTHESES_FILE, read_hypotheses
-from normlab.reports.comparison import Rules, pairs
+from normlab.reports.comparison import Comparison, Rules
 from normlab.reports.gather import Run, by_setting
 
 if TYPE_CHECKING:
@@ -109,7 +109,8 @@ def bootstrap(
     if without := [record.run_id for record in ended if SCORE not in record.scores]:
         raise UserError(f"{without[0]} has no {SCORE}: the bootstrap compares translations")
     sides = [Experiment.of(run.record for run in own if run.record) for own in (baseline, other)]
-    seeds, reason = pairs(sides[1], sides[0], Rules(found=True))
+    compared = Comparison.of(sides[1], sides[0], Rules(found=True))
+    seeds, reason = compared.seeds, compared.obstacle
     ways = {str(side.signature(SCORE)) for side in sides if side.scores(SCORE)}
     if len(ways) > 1:
         reason = f"{SCORE} was computed in several ways ({', '.join(sorted(ways))})"

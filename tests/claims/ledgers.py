@@ -4,11 +4,11 @@ from dataclasses import replace
 from typing import Any
 
 from normlab.claims.claim import Claim, Part
-from normlab.claims.endpoint import Contrast
-from normlab.claims.endpoint_without_runs import Computed, Published
-from normlab.claims.judge import Judgement
+from normlab.claims.decision import Decision, Estimate, PValues
+from normlab.claims.endpoint import Basis, Endpoint, Judgement
 from normlab.claims.ledger import Entry, Outcome
-from normlab.claims.seeds import Endpoint
+from normlab.claims.other_endpoints import Computed, Published
+from normlab.claims.study_endpoints import Contrast
 
 COMMAND = "normlab study run norms scale=small"
 ENDPOINT = Contrast(
@@ -16,11 +16,11 @@ ENDPOINT = Contrast(
     worse={"norm": "bn"}, margin=0.5,
 )  # fmt: skip
 COMPARED = {
-    "found": "-2.27 [-3.45, -1.09]",
+    "value": "-2.27 [-3.45, -1.09]",
     "detail": "34.6 against 36.8",
-    "p": 0.0012,
+    "p": PValues(0.0012, 0.0012),
+    "estimate": Estimate(-2.27, -3.45, -1.09, 0.99),
     "n": 5,
-    "confidence": 0.99,
     "grade": "C",
     "setting": "Multi30k, 2+2 layers",
     "records": tuple(f"results/norms/cpu:{norm}@seed1" for norm in ("ln", "bn")),
@@ -28,9 +28,14 @@ COMPARED = {
 OPEN = {"reason": "no runs", "to_measure": f"`{COMMAND}` (30 runs, about 2.0 h)"}
 
 
-def outcome(verdict: Any, asked: Endpoint = ENDPOINT, **finding: Any) -> Outcome:
-    made, part = Judgement(verdict, **finding), Part("a", "b", "difference", asked)
-    return Outcome(0, 1, part, asked, made, verdict, made.reason, 0.012 if made.p else None)
+def outcome(
+    verdict: Any, asked: Endpoint = ENDPOINT, *, to_measure: str = "", **facts: Any
+) -> Outcome:
+    basis = Basis(**{name: facts.pop(name) for name in [*facts] if name in Basis.__annotations__})
+    judgement = Judgement(made := Decision(verdict, **facts), basis, to_measure)
+    part = Part("a", "b", "difference", asked)
+    p_holm = 0.012 if made.p else None
+    return Outcome(0, 1, part, asked, judgement, verdict, made.reason, p_holm)
 
 
 def compared(verdict: Any, **changes: Any) -> Outcome:
@@ -61,10 +66,10 @@ def entry(number: int, *parts: list[Outcome], **changes: Any) -> Entry:
 
 def entries() -> list[Entry]:
     """Return a claim of each verdict."""
-    defined = outcome("supported", Computed("a.b"), found="bn: it moves by 21 %", grade="D")
+    defined = outcome("supported", Computed("a.b"), value="bn: it moves by 21 %", grade="D")
     missing = "There is no task of pictures."
     awaited = outcome("not measured", Published("missing", missing), reason=missing)
-    second = compared("undecided", found="1 [0, 2]")
+    second = compared("undecided", value="1 [0, 2]")
     size = decided("size", compared("undecided", reason="its size is open"))
     excluded = open_outcome(excluded=("tested weights chosen by loss: 3",))
     return [

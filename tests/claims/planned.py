@@ -42,8 +42,9 @@ def without_runs(study: str, scale: str, configs: Iterable[Mapping[str, Any]]) -
     runs, problems = runs_of(CONFIG_DIR, made, (study, scale)), []
     for name, endpoint in asked:
         found = endpoint.judge(runs, "difference")
-        if found.verdict == "not measured" and not found.reason.startswith("other data"):
-            problems.append(f"{name}: {found.reason}; {'; '.join(found.excluded)}")
+        decision = found.decision
+        if decision.verdict == "not measured" and not decision.reason.startswith("other data"):
+            problems.append(f"{name}: {decision.reason}; {'; '.join(found.basis.excluded)}")
     return problems
 
 

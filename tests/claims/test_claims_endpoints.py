@@ -43,9 +43,12 @@ def test_a_contrast_decides_by_the_difference_of_five_seeds(
     records = side("ln", 30.0) + side("bn", bn)
     found = primary(tmp_path, records, contrast(margin=0.5, says=says))
     assert found.verdict == verdict
-    assert (found.finding.n, found.finding.confidence) == (5, confidence)
-    assert len(found.finding.records) == 10
-    assert found.finding.interval[0] == pytest.approx(30.0 - bn)
+    assert (found.basis.n, found.decision.estimate.confidence) == (
+        5,
+        confidence,
+    )
+    assert len(found.basis.records) == 10
+    assert found.decision.estimate.mean == pytest.approx(30.0 - bn)
 
 
 def test_counts_that_are_alike_in_all_seeds_decide_nothing(tmp_path):
@@ -56,13 +59,13 @@ def test_counts_that_are_alike_in_all_seeds_decide_nothing(tmp_path):
     ]
     each = contrast(margin=0.5, score="stability/spikes/count")
     found = primary(tmp_path, records, each)
-    assert (found.verdict, found.p_holm, found.finding.p) == ("undecided", None, None)
+    assert (found.verdict, found.p_holm, found.decision.p) == ("undecided", None, None)
     assert found.reason.startswith("the difference is the same in every seed")
-    assert found.finding.detail == "0.200 against 0.200" and not found.finding.found
-    assert found.finding.to_measure.startswith("`normlab study run made scale=small seeds=6,7,8`")
+    assert found.decision.detail == "0.200 against 0.200" and not found.decision.value
+    assert found.judgement.to_measure.startswith("`normlab study run made scale=small seeds=6,7,8`")
     same = [run(k, "bn", 30.0) for k in range(1, 6)]
     assert primary(tmp_path, same, document(35.2, {"task": "toy"})).verdict == "undecided"
-    assert primary(tmp_path, same, level(above=25)).finding.detail == "mean 30.0"
+    assert primary(tmp_path, same, level(above=25)).decision.detail == "mean 30.0"
 
 
 def test_a_factor_is_a_difference_of_logarithms(tmp_path):
@@ -73,14 +76,14 @@ def test_a_factor_is_a_difference_of_logarithms(tmp_path):
     ]
     each = contrast(margin=1.25, score="stability/var", ratio=True)
     found = primary(tmp_path, records, each)
-    assert found.verdict == "supported" and found.finding.found.startswith("factor 2.00 [2.00")
+    assert found.verdict == "supported" and found.decision.value.startswith("factor 2.00 [2.00")
     for k, record in enumerate(records):
         record.stability["stability/var"] = 2.0 ** (k % 3)
-    open_ = primary(tmp_path, records, each).finding
+    open_ = primary(tmp_path, records, each)
     assert open_.reason.startswith("these seeds would have shown a factor ")
-    assert open_.smallest is not None
     said = float(open_.reason.split()[7])
-    assert said == pytest.approx(math.exp(open_.smallest), rel=0.01) and said > 2
+    smallest = math.exp(open_.decision.estimate.smallest)
+    assert said == pytest.approx(smallest, rel=0.01) and said > 2
 
 
 @pytest.mark.parametrize(
@@ -105,14 +108,14 @@ def test_a_spread_is_decided_by_the_jackknife_of_the_ratio_of_deviations(
     endpoint = {**PLACE, "wider": WORSE, "narrower": BETTER, "margin": 1.5}
     found = primary(tmp_path, records, part({"spread": endpoint}, says))
     assert found.verdict == verdict
-    n = found.finding.n  # the look that decides judges the first n seeds alone
+    n = found.basis.n  # the look that decides judges the first n seeds alone
     ratio = wide[:n].std(ddof=1) / narrow[:n].std(ddof=1)
     others = [
         np.delete(wide[:n], k).std(ddof=1) / np.delete(narrow[:n], k).std(ddof=1) for k in range(n)
     ]
     bias = (n - 1) * (np.mean(np.log(others)) - np.log(ratio))
-    assert found.finding.interval[0] == pytest.approx(ratio * np.exp(-bias))
-    assert found.finding.detail.startswith("standard deviations ")
+    assert found.decision.estimate.mean == pytest.approx(ratio * np.exp(-bias))
+    assert found.decision.detail.startswith("standard deviations ")
 
 
 def test_nuisances_are_averaged_within_a_seed_and_a_seed_needs_all_of_them(tmp_path):
@@ -124,8 +127,8 @@ def test_nuisances_are_averaged_within_a_seed_and_a_seed_needs_all_of_them(tmp_p
         for record in side(norm, mean, 6, placement=place, choices={"placement": place})
     ]
     found = primary(tmp_path, records, contrast(over=["placement"]), grid=grid)
-    assert found.finding.interval[0] == pytest.approx(2.0) and found.finding.n == 5
-    assert len(found.finding.records) == 20
+    assert found.decision.estimate.mean == pytest.approx(2.0) and found.basis.n == 5
+    assert len(found.basis.records) == 20
     pre = [r for r in records if r.choice("placement") == "pre"]
     none = primary(tmp_path, pre, contrast(over=["placement"]), grid=grid)
     assert none.verdict == "not measured", "what is planned and was not run is missed"
@@ -142,7 +145,7 @@ def test_settings_that_are_neither_named_nor_averaged_are_refused(tmp_path):
     found = primary(tmp_path, records, contrast(), grid=grid)
     assert found.verdict == "not measured" and "differ in placement" in found.reason
     named = primary(tmp_path, records, contrast(where={"placement": "pre"}), grid=grid)
-    assert named.verdict == "no difference" and named.finding.n == 5
+    assert named.verdict == "no difference" and named.basis.n == 5
 
 
 def test_an_interaction_is_the_difference_of_differences(tmp_path):
@@ -156,8 +159,8 @@ def test_an_interaction_is_the_difference_of_differences(tmp_path):
     ]
     places = {"in": {"batching": "like"}, "than_in": {"batching": "mixed"}}
     found = primary(tmp_path, records, contrast(margin=1.0, **places), grid=grid)
-    assert found.verdict == "supported" and found.finding.interval[0] == pytest.approx(3.0)
-    assert len(found.finding.records) == 20
+    assert found.verdict == "supported" and found.decision.estimate.mean == pytest.approx(3.0)
+    assert len(found.basis.records) == 20
     turned = {"in": places["than_in"], "than_in": places["in"]}
     other = primary(tmp_path, records, contrast(margin=1.0, **turned), grid=grid)
     assert other.verdict == "contradicted"
@@ -189,10 +192,14 @@ def test_what_a_side_may_choose_of_a_plan(tmp_path, text, other, norm, rows):
 def test_fewer_than_five_seeds_decide_nothing(tmp_path):
     found = primary(tmp_path, side("ln", 30.0, 3) + side("bn", 20.0, 4), contrast())
     assert found.verdict == "not measured" and found.reason == "too few seeds (3 of 5)"
-    assert (found.finding.n, len(found.finding.records), found.finding.p) == (3, 6, None)
+    assert (
+        found.basis.n,
+        len(found.basis.records),
+        found.decision.p,
+    ) == (3, 6, None)
     # Seed 4 has a part of its runs, so new seeds are made.
     more = "`normlab study run made scale=small seeds=5,6` (6 runs, about 0.6 h"
-    assert found.finding.to_measure.startswith(more)
+    assert found.judgement.to_measure.startswith(more)
 
 
 @pytest.mark.parametrize(
@@ -211,7 +218,7 @@ def test_runs_that_do_not_count_leave_four_seeds_that_decide_nothing(tmp_path, c
     records = side("ln", 30.0) + side("bn", 20.0, 4) + [run(5, "bn", 20.0, **change)]
     found = primary(tmp_path, records, contrast())
     assert (found.verdict, found.reason) == ("not measured", "too few seeds (4 of 5)")
-    assert any(said.startswith(why) for said in found.finding.excluded)
+    assert any(said.startswith(why) for said in found.basis.excluded)
 
 
 RATES = ((2e-3, range(1, 4)), (9e-3, range(4, 13)))
@@ -225,7 +232,7 @@ def test_seeds_trained_at_different_rates_are_not_the_seeds_of_one_side(tmp_path
         for norm, mean in (("ln", 30.0), ("bn", 28.0))
     ]
     found = primary(tmp_path, records, contrast())
-    assert found.verdict == "not measured" and found.finding.p is None
+    assert found.verdict == "not measured" and found.decision.p is None
     assert found.reason == "norm=ln fits runs that differ in optim.lr; the claim must say which"
     alike = [each for each in records if each.seed not in RATES[0][1]]
     assert primary(tmp_path, alike, contrast()).verdict == "supported"
@@ -245,10 +252,10 @@ def test_seeds_of_other_data_or_scored_in_another_way_are_not_the_seeds_of_one_s
 def test_where_a_seed_diverged_the_counts_decide_and_none_is_dropped(tmp_path):
     failed = [run(k, "bn", None, status="diverged") for k in range(1, 6)]
     found = primary(tmp_path, side("ln", 30.0) + failed, contrast())
-    assert found.verdict == "supported" and found.finding.p == pytest.approx(2 / 252)
-    assert found.finding.found == "train: norm=ln 5/5 (at least 47 %), norm=bn 0/5"
+    assert found.verdict == "supported" and found.decision.p.found == pytest.approx(2 / 252)
+    assert found.decision.value == "train: norm=ln 5/5 (at least 47 %), norm=bn 0/5"
     one = primary(tmp_path, side("ln", 30.0) + side("bn", 20.0, 4) + failed[4:], contrast())
-    assert one.verdict == "undecided" and "norm=bn 4/5" in one.finding.found
+    assert one.verdict == "undecided" and "norm=bn 4/5" in one.decision.value
     better = [run(k, "ln", None, status="diverged") for k in range(1, 6)]
     other = primary(tmp_path, better + side("bn", 30.0), contrast())
     assert other.verdict == "contradicted"
@@ -258,7 +265,7 @@ def test_where_a_seed_diverged_the_counts_decide_and_none_is_dropped(tmp_path):
 
 def test_a_side_at_the_floor_decides_nothing(tmp_path):
     found = primary(tmp_path, side("ln", 30.0) + side("bn", 3.0), contrast())
-    assert found.verdict == "undecided" and found.finding.p is None
+    assert found.verdict == "undecided" and found.decision.p is None
     assert f"norm=bn: test/bleu 3 is {NOT_CLEAR} (3)" in found.reason
     losses = [
         run(k, norm, 30.0, scores={"test/loss": loss + 0.01 * k}, floors={"loss": 6.67})
@@ -267,7 +274,7 @@ def test_a_side_at_the_floor_decides_nothing(tmp_path):
     ]
     near = primary(tmp_path, losses, contrast(score="test/loss", margin=0.05))
     assert near.verdict == "undecided" and "norm=bn: test/loss 5.83 is not clearly" in near.reason
-    assert near.finding.to_measure == "" and "more seeds would not change that" in near.reason
+    assert near.judgement.to_measure == "" and "more seeds would not change that" in near.reason
     for made in losses:
         made.scores["valid/steps_to_converge"] = Score(100.0 * made.seed, False, 1000)
         made.scores["stability/tid/mean"] = made.scores["test/loss"]
@@ -281,11 +288,11 @@ def test_scores_are_compared_only_where_all_seeds_train(tmp_path):
     # By the mean both sides are clear of the floor, which is 3, and a seed of one is not.
     rest = [*side("ln", 30.0), *side("bn", 20.0, 4)]
     low = primary(tmp_path, [*rest, run(5, "bn", 2.0)], contrast())
-    assert low.reason.startswith("not all seeds train") and low.finding.stuck
-    assert low.finding.found == "train: norm=ln 5/5 (at least 47 %), norm=bn 4/5"
+    assert low.reason.startswith("not all seeds train") and low.decision.stuck
+    assert low.decision.value == "train: norm=ln 5/5 (at least 47 %), norm=bn 4/5"
     near = [run(k, "bn", 3.4 + 0.01 * k) for k in range(1, 6)]  # clear by the mean alone
     none = primary(tmp_path, [*side("ln", 30.0), *near], contrast())
-    assert none.verdict == "undecided" and none.finding.found.endswith("norm=bn 0/5")
+    assert none.verdict == "undecided" and none.decision.value.endswith("norm=bn 0/5")
 
 
 def trains(says="fails", reference=BETTER, **changes):
@@ -323,11 +330,11 @@ def test_a_figure_is_held_against_a_bound(tmp_path):
     assert primary(tmp_path, records, level("equality", above=25, margin=6)).verdict == "supported"
     found = primary(tmp_path, records, level("equality", above=25, margin=1))
     assert found.verdict == "contradicted"
-    found = primary(tmp_path, records, level(above=25)).finding
-    mean, low, high = found.interval
-    assert mean == pytest.approx(30.0) and low < 30 < high
+    found = primary(tmp_path, records, level(above=25))
+    estimate = found.decision.estimate
+    assert estimate.mean == pytest.approx(30.0) and estimate.low < 30 < estimate.high
     failed = [*side("bn", 30.0, 4), run(5, "bn", None, status="diverged")]
-    assert primary(tmp_path, failed, level(above=25)).finding.stuck
+    assert primary(tmp_path, failed, level(above=25)).decision.stuck
 
 
 def test_a_timing_is_judged_by_the_ratios_of_its_rounds(tmp_path):
@@ -336,10 +343,14 @@ def test_a_timing_is_judged_by_the_ratios_of_its_rounds(tmp_path):
     report = Timings("normlab.bench.norms/1", {"device": "CPU", "precision": "fp32"}, {"m": timed})
     each = part({"timing": {"faster": "bn", "than": "ln", "group": "m"}})
     found = primary(tmp_path, [], each, timings={"norms": report})
-    assert (found.verdict, found.finding.n, found.grade) == ("supported", 6, "D: CPU fp32")
-    assert found.finding.found.startswith("10.0% [") and "1.80 against 2.00" in found.finding.detail
+    assert (found.verdict, found.basis.n, found.grade) == ("supported", 6, "D: CPU fp32")
+    assert (
+        found.decision.value.startswith("10.0% [") and "1.80 against 2.00" in found.decision.detail
+    )
     none = primary(tmp_path, [], each)
-    assert none.finding.to_measure.startswith("`python scripts/bench norms --json results/bench/no")
+    assert none.judgement.to_measure.startswith(
+        "`python scripts/bench norms --json results/bench/no"
+    )
 
 
 def test_p_values_of_timings_are_corrected_within_their_report(tmp_path):
@@ -348,16 +359,16 @@ def test_p_values_of_timings_are_corrected_within_their_report(tmp_path):
     report = Timings("normlab.bench.norms/1", {"device": "CPU", "precision": "fp32"}, {"m": timed})
     each = part({"timing": {"faster": "bn", "than": "ln", "group": "m"}})
     alone = primary(tmp_path, [], each, timings={"norms": report})
-    assert alone.verdict == "supported" and alone.p_holm == alone.finding.p
-    assert 0.01 < alone.finding.p < 0.05
+    assert alone.verdict == "supported" and alone.p_holm == alone.decision.p.found
+    assert 0.01 < alone.decision.p.found < 0.05
     none = [part({"timing": {"faster": "none", "than": "ln", "group": "m"}})] * 4
     among = decided(tmp_path, [], each, *none, timings={"norms": report}).primary[0]
-    assert among.p_holm == pytest.approx(5 * alone.finding.p)
+    assert among.p_holm == pytest.approx(5 * alone.decision.p.found)
     assert (among.verdict, among.reason) == ("undecided", NOT_SURVIVED)
     other = {"faster": "none", "than": "ln", "group": "m", "report": "norms_vit"}
     apart = [part({"timing": other})] * 4
     beside = decided(tmp_path, [], each, *apart, timings={"norms": report}).primary[0]
-    assert beside.p_holm == alone.finding.p
+    assert beside.p_holm == alone.decision.p.found
 
 
 def document(value, data):
@@ -372,7 +383,7 @@ def test_a_documents_figure_is_held_by_the_interval_or_not(tmp_path):
     assert primary(tmp_path, side("bn", 30.0, 12), held).verdict == "supported"
     other = primary(tmp_path, side("bn", 30.0), document(35.2, {"task": "iwslt"}))
     assert other.reason == "other data: task=toy, the document's is task=iwslt"
-    assert other.verdict == "not measured" and other.finding.found == ""
+    assert other.verdict == "not measured" and other.decision.value == ""
 
 
 def test_runs_that_were_seen_show_a_value_and_only_later_seeds_decide(tmp_path):
@@ -380,13 +391,13 @@ def test_runs_that_were_seen_show_a_value_and_only_later_seeds_decide(tmp_path):
     records = side("ln", 30.0) + side("bn", 28.0)
     found = primary(tmp_path, records, contrast(margin=0.5, **seen))
     assert found.verdict == "undecided" and "seeds after 5" in found.question
-    assert found.finding.found.startswith("2.00 [") and found.finding.p is None
-    assert "seeds=6,7,8,9,10" in found.finding.to_measure
+    assert found.decision.value.startswith("2.00 [") and found.decision.p is None
+    assert "seeds=6,7,8,9,10" in found.judgement.to_measure
     twelve = [*side("ln", 30.0, 12), *side("bn", 28.0, 12)]
     later = [each for each in twelve if each.seed > 5]
     found = primary(tmp_path, [*side("ln", 30.0), *side("bn", 32.0), *later], contrast(**seen))
     assert found.verdict == "supported"
-    assert found.finding.n == 5 and found.finding.interval[0] == pytest.approx(2.0, abs=0.15)
+    assert found.basis.n == 5 and found.decision.estimate.mean == pytest.approx(2.0, abs=0.15)
 
 
 def test_an_endpoint_written_after_its_runs_does_not_count_among_the_tests_of_a_study(tmp_path):
@@ -407,7 +418,7 @@ def test_a_gap_asks_whether_the_interval_of_the_difference_holds_a_value(
     asked = part({"gap": {**PLACE, "better": BETTER, "worse": WORSE, "value": value}}, "figure")
     found = primary(tmp_path, records, asked)
     assert found.verdict == verdict and f"holds {value:g}" in found.question
-    assert found.finding.detail.startswith("30.0 against 28.0")
+    assert found.decision.detail.startswith("30.0 against 28.0")
 
 
 def test_a_timing_that_was_seen_is_shown_and_decides_nothing(tmp_path):
@@ -418,5 +429,5 @@ def test_a_timing_that_was_seen_is_shown_and_decides_nothing(tmp_path):
     report = Timings("normlab.bench.norms/1", {"device": "CPU", "precision": "fp32"}, {"m": timed})
     asked = {"faster": "bn", "than": "ln", "group": "m", "seen": True}
     found = primary(tmp_path, [], part({"timing": asked}), timings={"norms": report})
-    assert found.verdict == "undecided" and found.finding.seen
-    assert "of the time saved" in found.finding.found
+    assert found.verdict == "undecided" and found.decision.seen
+    assert "of the time saved" in found.decision.value

@@ -9,10 +9,10 @@ import pytest
 import yaml
 
 from normlab.claims.claim import Claim, Part, load, load_all
-from normlab.claims.endpoint import Contrast, Level
-from normlab.claims.endpoint_without_runs import Computed, Timing
+from normlab.claims.endpoint import StudyEndpoint
 from normlab.claims.evidence import Plan, read_computed
-from normlab.claims.seeds import StudyEndpoint
+from normlab.claims.other_endpoints import Computed, Timing
+from normlab.claims.study_endpoints import Contrast, Level
 from normlab.config.compose import compose, to_dict
 from normlab.config.folders import CONFIG_DIR
 from normlab.config.registry import option_names, options, read_yaml

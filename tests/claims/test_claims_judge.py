@@ -4,11 +4,11 @@ import random
 
 import pytest
 
-from normlab.claims.judge import (
+from normlab.claims.decision import (
     CONSTANT,
     ERROR,
     LOOKS,
-    at_look,
+    corrected_for_look,
     counts,
     decide,
     interval_text,
@@ -55,7 +55,7 @@ def test_the_first_line_that_holds_decides(values, difference, equality):
 def test_seeds_that_do_not_differ_decide_nothing(equality):
     for values in ([0.0] * 5, [2.0 + 1e-15, *[2.0] * 4], [-2.0] * 12):
         found = decide(values, margin=0.5, equality=equality)
-        assert (found.verdict, found.reason, found.interval) == ("undecided", CONSTANT, None)
+        assert (found.verdict, found.reason, found.estimate) == ("undecided", CONSTANT, None)
     # Rounding of float32 is a spread: it says that two ways to compute give the same.
     rounded = [1e-8, 0.0, 0.0, 0.0, -1e-8]
     assert decide(rounded, margin=0.5, equality=False).verdict == "no difference"
@@ -72,7 +72,7 @@ def test_the_p_value_is_below_the_error_exactly_where_the_part_is_decided():
         values = [draw.gauss(mean, draw.uniform(0.01, 0.6)) for _ in range(n)]
         for equality in (False, True):
             found = decide(values, margin=0.3, equality=equality, error=error)
-            assert (found.p < error) == (found.verdict != "undecided")
+            assert (found.p.found < error) == (found.verdict != "undecided")
             seen.add(found.verdict)
     assert seen == {"supported", "contradicted", "no difference", "undecided"}
 
@@ -88,7 +88,9 @@ def looks_taken(values):
     def judge(chosen, look):
         taken.append(tuple(chosen))
         differences = [values[s] for s in chosen]
-        return at_look(decide(differences, margin=0.5, equality=False, error=look.share), look)
+        return corrected_for_look(
+            decide(differences, margin=0.5, equality=False, error=look.share), look
+        )
 
     return *sequential(list(values), judge), taken
 

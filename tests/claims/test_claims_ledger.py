@@ -54,20 +54,20 @@ def among_ten(tmp_path):
 def test_a_direction_is_shown_only_where_it_survives_the_correction(among_ten):
     alone, among = among_ten(0.12)
     assert alone.reason == "the direction is shown, its size is open"
-    assert alone.finding.p_direction < 0.01
+    assert alone.decision.p.direction < 0.01
     assert "these seeds would have shown" in among.reason
 
 
 def test_p_values_are_corrected_within_a_study_over_all_claims(among_ten):
     alone, among = among_ten(0)
     assert alone.verdict == "supported"
-    assert alone.finding.p_look == pytest.approx(5 * alone.finding.p)
-    assert alone.p_holm == pytest.approx(alone.finding.p_look)
-    assert among.p_holm == pytest.approx(min(1.0, 10 * alone.finding.p_look))
+    assert alone.decision.p.at_look == pytest.approx(5 * alone.decision.p.found)
+    assert alone.p_holm == pytest.approx(alone.decision.p.at_look)
+    assert among.p_holm == pytest.approx(min(1.0, 10 * alone.decision.p.at_look))
     assert (among.verdict, among.reason) == ("undecided", NOT_SURVIVED)
     # What the correction leaves open has a command, and what it leaves decided has none.
     more = "`normlab study run made scale=small seeds=6,7,8` (9 runs, about 0.9 h"
-    assert among.finding.to_measure.startswith(more) and alone.finding.to_measure == ""
+    assert among.judgement.to_measure.startswith(more) and alone.judgement.to_measure == ""
 
 
 def test_secondary_endpoints_are_neither_counted_nor_corrected(tmp_path):

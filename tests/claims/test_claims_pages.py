@@ -66,7 +66,7 @@ def test_what_is_not_measured_says_why_and_what_would_measure_it():
 
 def test_what_is_written_is_escaped():
     odd = "<b>a|b</b>"
-    shown = compared("supported", found=odd, detail=odd, setting=odd)
+    shown = compared("supported", value=odd, detail=odd, setting=odd)
     missing = open_outcome(reason=odd, to_measure=odd)
     parts = decided("a", shown, statement=odd), decided("b", missing)
     text = markdown([entry(5, *parts, statement=odd, figure=odd)])

@@ -8,7 +8,14 @@ import pytest
 
 from normlab.config.folders import CONFIG_DIR
 from normlab.config.schema import REPEATS
-from normlab.records.pairs import Experiment, Summary, arithmetic_of, why_not_paired
+from normlab.records.pairs import (
+    Experiment,
+    Pairing,
+    PairRules,
+    Summary,
+    arithmetic_of,
+    why_not_paired,
+)
 from normlab.records.store import RunStore, select
 from tests.records.examples import SIGNATURE, record
 
@@ -45,30 +52,44 @@ def made(norm="ln", *, precision="fp32", named=None, environment=None, **changes
     ],
 )
 def test_two_runs_are_paired_only_where_the_norm_is_all_that_differs(changes, reason):
-    found = why_not_paired(made(), made("bn", **changes), may_differ=("norm",))
+    found = why_not_paired(made(), made("bn", **changes), PairRules(may_differ=("norm",)))
     assert found == reason if reason is None else reason in found
+
+
+def test_a_pairing_has_the_pairs_the_reasons_and_the_seeds_of_one_side():
+    def runs(norm, *seeds, **changes):
+        return [record(norm=norm, seed=n, bleu=20.0 + n, **changes) for n in seeds]
+
+    others = [*runs("bn", 2, 4), *runs("bn", 3, data={"source": "other"})]
+    pairing = Pairing.of(runs("ln", 1, 2, 3), others, PairRules())
+    assert [*pairing.pairs] == [2] and pairing.alone == {1, 4}
+    assert pairing.reasons == {3: "different data (source)"}
+    assert pairing.differences("test/bleu") == {2: 0.0} and pairing.differences("test/chrf") == {}
 
 
 def test_what_is_compared_may_differ():
     ln, other = made(), made("bn", batch_size=8, numerics=2, data={"source": "other"})
-    assert why_not_paired(ln, other, may_differ=("norm", "task")) == "different code"
-    assert why_not_paired(ln, other, code=False) == "different data (source)"
-    assert why_not_paired(ln, other, code=False, may_differ=("norm", "task", "batch_size")) is None
+    assert why_not_paired(ln, other, PairRules(may_differ=("norm", "task"))) == "different code"
+    assert why_not_paired(ln, other, PairRules(code=False)) == "different data (source)"
+    assert (
+        why_not_paired(ln, other, PairRules(code=False, may_differ=("norm", "task", "batch_size")))
+        is None
+    )
 
 
 def test_a_key_that_repeats_a_number_which_is_compared_may_differ_and_another_may_not():
     slow = made(optim={"lr": 1e-3}, schedule={"lr": 1e-3, "warmup": 4})
     fast = made(optim={"lr": 2e-3}, schedule={"lr": 2e-3, "warmup": 4})
-    assert why_not_paired(slow, fast, may_differ=("optim.lr",)) is None
+    assert why_not_paired(slow, fast, PairRules(may_differ=("optim.lr",))) is None
     longer = made(optim={"lr": 2e-3}, schedule={"lr": 2e-3, "warmup": 5})
-    found = why_not_paired(slow, longer, may_differ=("optim.lr",))
+    found = why_not_paired(slow, longer, PairRules(may_differ=("optim.lr",)))
     assert found == "different settings (schedule.warmup)"
 
 
 def test_a_key_with_the_values_of_a_compared_key_may_not_differ_unless_it_repeats_it():
     small = made(batch_size=32, model={"dim": 32})
     large = made(batch_size=64, model={"dim": 64})
-    found = why_not_paired(small, large, may_differ=("batch_size",))
+    found = why_not_paired(small, large, PairRules(may_differ=("batch_size",)))
     assert found == "different settings (model.dim)"
 
 
@@ -87,22 +108,22 @@ def test_the_repeated_keys_are_those_that_the_options_of_models_and_schedules_re
 
 def test_records_without_an_instruction_set_pair_on_the_same_device_alone():
     old = {"instruction_set": None}
-    assert why_not_paired(made(environment=old), made("bn", environment=old)) is None
+    assert why_not_paired(made(environment=old), made("bn", environment=old), PairRules()) is None
     other = made("bn", environment={**old, "device": "Another CPU"})
-    assert why_not_paired(made(environment=old), other) is not None
+    assert why_not_paired(made(environment=old), other, PairRules()) is not None
 
 
 def test_a_precision_that_both_sides_name_is_what_they_compare():
-    assert why_not_paired(made(), made(precision="bf16")) is None
+    assert why_not_paired(made(), made(precision="bf16"), PairRules()) is None
     other = made(precision="bf16", environment={"instruction_set": "AVX2"})
-    assert "different arithmetic" in why_not_paired(made(), other)
+    assert "different arithmetic" in why_not_paired(made(), other, PairRules())
 
 
 def test_a_precision_that_a_config_leaves_open_is_that_of_its_arithmetic():
     other = made(precision="bf16", named="auto")
-    assert why_not_paired(made(), other) is not None
-    assert why_not_paired(made(), other, precision=False) is None
-    assert why_not_paired(made(), made(named="auto")) is None
+    assert why_not_paired(made(), other, PairRules()) is not None
+    assert why_not_paired(made(), other, PairRules(precision=False)) is None
+    assert why_not_paired(made(), made(named="auto"), PairRules()) is None
 
 
 def test_committed_records_that_left_the_precision_open_pair_with_one_another():

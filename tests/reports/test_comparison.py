@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from normlab.records.pairs import Experiment
-from normlab.reports.comparison import Rules, difference, not_alike, pairs
+from normlab.reports.comparison import Comparison, Rules, not_alike
 from tests.records.examples import record
 
 FOUND = Rules(found=True)
@@ -18,7 +18,7 @@ def cell(*bleus, first=1, **changes):
 
 
 def compare(row, baseline):
-    return difference(row, baseline, "test/bleu", FOUND)
+    return Comparison.of(row, baseline, FOUND).interval("test/bleu")
 
 
 @pytest.mark.parametrize(
@@ -42,7 +42,7 @@ def test_rows_that_do_not_compare_have_no_difference_and_the_reason_is_said(chan
     others = {name: value for name, value in changes.items() if name != "bleus"}
     row, base = cell(*bleus, norm="bn", **{**usual, **others}), cell(30.0, 32.0, **usual)
     assert compare(row, base) is None
-    said = pairs(row, base, FOUND)[1]
+    said = Comparison.of(row, base, FOUND).obstacle
     assert said.startswith(reason) if reason else said == ""
 
 
@@ -55,7 +55,8 @@ def test_seeds_of_other_code_or_arithmetic_are_left_out_and_the_others_pair():
         for seed, (bleu, changes) in enumerate(scores, 1)
     )
     base = cell(30.0, 31.0, 32.0, 33.0, 34.0)
-    assert pairs(row, base, FOUND) == ([1, 3], "")
+    compared = Comparison.of(row, base, FOUND)
+    assert (compared.seeds, compared.obstacle) == ([1, 3], "")
     found = compare(row, base)
     assert found is not None and (found.mean, found.n) == (-5.5, 2)
 

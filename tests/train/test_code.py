@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from normlab.claims.seeds import unfit
+from normlab.claims.sample import why_not_evidence
 from normlab.config.compose import compose
 from normlab.errors import UserError
 from normlab.records import code
@@ -51,7 +51,7 @@ def test_a_run_begun_with_uncommitted_code_and_resumed_from_a_clean_checkout_dec
     assert record.finished and record.outcome.step == 4
     assert record.environment["dirty"] is True
     assert record.commits == ["aaaa", "bbbb"] and record.environment["commit"] == "bbbb"
-    assert unfit(record, ["test/bleu"]) == "made by uncommitted code"
+    assert why_not_evidence(record, ["test/bleu"]) == "made by uncommitted code"
 
 
 def test_a_run_that_starts_from_weights_of_uncommitted_code_decides_nothing(trained, tmp_path):

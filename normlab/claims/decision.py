@@ -18,8 +18,9 @@ exactly when the line holds: two one-sided tests, then two-sided t tests against
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import Literal
 
+from normlab.claims.sample import Count
 from normlab.metrics.spread import (
     Interval,
     binomial,
@@ -39,7 +40,6 @@ OPEN = "the counts do not decide"
 SEEN = "written after these runs were seen, so only new ones can decide it"
 _ROUNDING = 1e-12  # smaller differences between float64 scores count as zero
 _MOST_DECIMALS = 6
-Count = tuple[int, int]  # number of trained seeds, number of seeds
 
 
 ERROR = 0.05
@@ -58,9 +58,9 @@ class Look:
     seeds: int
     share: float
 
-    def corrected(self, p: float | None) -> float | None:
-        """Correct a p value of this look, so that it can be compared with 0.05; None stays None."""
-        return None if p is None else min(1.0, p * ERROR / self.share)
+    def corrected(self, p: float) -> float:
+        """Correct a p value of this look, so that it can be compared with 0.05."""
+        return min(1.0, p * ERROR / self.share)
 
 
 LOOKS = tuple(map(Look, ANALYSES, (0.01, 0.015, 0.025)))
@@ -68,74 +68,81 @@ FEWEST = LOOKS[0].seeds
 
 
 @dataclass(frozen=True)
-class Judgement:
-    """The verdict of an endpoint before correction, and the evidence for it.
+class Estimate:
+    """A mean with its t interval; `smallest` is the difference that is detected with 80 % power."""
 
-    `found` is the value with its interval, `detail` the values behind it, `reason` why it is open
-    or not measured. `p` is the p value of the deciding test, or else the smallest; `p_look` is
-    corrected for the look. If the direction is shown but its size is open, `p_direction` is the p
-    value of the direction, and `unshown` the reason to give if it does not survive the correction.
-    `interval` is (mean, low, high); `smallest` is the difference that these seeds detect with 80 %
-    power. `trained` has, for each side, how many seeds train and of how many, where no interval was
-    judged. `n` is the number of seeds (or rounds) judged.
-    `excluded` lists why runs do not count, `records` the files or addresses of the evidence.
-    `to_measure` is the command that measures more, with its cost. `stuck`: more seeds cannot help.
-    `seen`: its runs were seen before its endpoint was written, so nothing was tested.
+    mean: float
+    low: float
+    high: float
+    confidence: float
+    smallest: float | None = None
+
+
+@dataclass(frozen=True)
+class PValues:
+    """The p value of the deciding test, or else the smallest, and the same corrected for the look.
+
+    If the direction is shown but its size is open, `direction` is its p value, corrected for the
+    look.
+    """
+
+    found: float
+    at_look: float
+    direction: float | None = None
+
+
+@dataclass(frozen=True)
+class Decision:
+    """The verdict of an endpoint before correction for other endpoints.
+
+    `value` is the measured value with its interval as text, `detail` the values behind it, `reason`
+    why it is open or not measured; `unshown` is the reason if the direction does not survive the
+    correction. `stuck`: more seeds cannot help. `seen`: its runs were seen before its endpoint was
+    written, so nothing was tested.
     """
 
     verdict: Verdict
-    found: str = ""
+    value: str = ""
     detail: str = ""
     reason: str = ""
-    p: float | None = None
-    p_look: float | None = None
-    p_direction: float | None = None
     unshown: str = ""
-    n: int = 0
-    interval: tuple[float, float, float] | None = None
-    confidence: float | None = None
-    smallest: float | None = None
-    grade: str | None = None
-    setting: str = ""
-    trained: tuple[tuple[str, int, int], ...] = ()
-    excluded: tuple[str, ...] = ()
-    records: tuple[str, ...] = ()
-    to_measure: str = ""
-    repeats: str = "seed"
+    p: PValues | None = None
+    estimate: Estimate | None = None
     stuck: bool = False
     seen: bool = False
 
 
-def stuck(reason: str, found: str = "") -> Judgement:
-    """Return an undecided judgement, with its `reason`, that more seeds would not change."""
+def stuck(reason: str, value: str = "") -> Decision:
+    """Return an undecided decision, with its `reason`, that more seeds would not change."""
     reason = f"{reason}; more seeds would not change that, a longer or larger run might"
-    return Judgement("undecided", found=found, reason=reason, stuck=True)
+    return Decision("undecided", value=value, reason=reason, stuck=True)
 
 
-def undecided_by_seen(found: Judgement) -> Judgement:
-    """Return a judgement of runs that were seen before its endpoint was written: undecided.
+def undecided_by_seen(decision: Decision) -> Decision:
+    """Return the decision on runs that were seen before its endpoint was written: undecided.
 
     It keeps the value with its interval, and has no p value, because nothing was tested.
     """
-    if found.stuck:
-        return found
-    untested = {"p": None, "p_look": None, "p_direction": None, "smallest": None}
-    return replace(found, verdict="undecided", reason=SEEN, seen=True, **untested)
+    if decision.stuck:
+        return decision
+    estimate = decision.estimate and replace(decision.estimate, smallest=None)
+    untested = replace(decision, verdict="undecided", reason=SEEN, seen=True)
+    return replace(untested, p=None, estimate=estimate)
 
 
-def tested(verdict: Verdict, p: float, interval: Interval, error: float) -> Judgement:
-    """Return the judgement of a test, with its p value and its interval at level `error`."""
-    ends = interval.mean, interval.low, interval.high
-    return Judgement(verdict, p=p, confidence=1 - error, interval=ends)
+def tested(verdict: Verdict, p: float, interval: Interval, error: float) -> Decision:
+    """Return the decision of a test, with its p value and its interval at level `error`."""
+    estimate = Estimate(interval.mean, interval.low, interval.high, 1 - error)
+    return Decision(verdict, p=PValues(p, p), estimate=estimate)
 
 
 def decide(
     values: Sequence[float], *, margin: float, equality: bool, error: float = 0.05
-) -> Judgement:
+) -> Decision:
     """Apply the decision table to differences per seed; `UserError` for fewer than two."""
     wide = t_interval(values, confidence=1 - error)
     if constant(values):
-        return Judgement("undecided", reason=CONSTANT)
+        return Decision("undecided", reason=CONSTANT)
     narrow = t_interval(values, confidence=1 - 2 * error)
     lowest = -margin if equality else 0.0
     same = equivalence(values, margin) if margin > 0 else 1.0
@@ -147,11 +154,13 @@ def decide(
         return tested("contradicted" if equality else "supported", above, wide, error)
     if wide.high < lowest:
         return tested("contradicted", below, wide, error)
-    found = tested("undecided", min(same, above, below), wide, error)
-    found = replace(found, smallest=smallest_difference(wide, error=error))
+    smallest = smallest_difference(wide, error=error)
+    estimate = Estimate(wide.mean, wide.low, wide.high, 1 - error, smallest)
+    p = min(same, above, below)
     if wide.low <= 0 <= wide.high:
-        return found
-    return replace(found, reason=SHOWN, p_direction=p_value(wide, against=0.0))
+        return Decision("undecided", p=PValues(p, p), estimate=estimate)
+    direction = PValues(p, p, p_value(wide, against=0.0))
+    return Decision("undecided", reason=SHOWN, p=direction, estimate=estimate)
 
 
 def constant(values: Sequence[float]) -> bool:
@@ -159,10 +168,10 @@ def constant(values: Sequence[float]) -> bool:
     return max(values) - min(values) <= _ROUNDING
 
 
-def contains(values: Sequence[float], wanted: float, look: Look) -> Judgement:
+def contains(values: Sequence[float], wanted: float, look: Look) -> Decision:
     """Judge whether the interval of the values at a look contains the wanted value."""
     if constant(values):
-        return Judgement("undecided", reason=CONSTANT)
+        return Decision("undecided", reason=CONSTANT)
     interval = t_interval(values, confidence=1 - look.share)
     # Containing the value is no reason to stop early, so only the last look can support it.
     verdict = "supported" if look == LOOKS[-1] else "undecided"
@@ -171,16 +180,16 @@ def contains(values: Sequence[float], wanted: float, look: Look) -> Judgement:
     return tested(verdict, p_value(interval, against=wanted), interval, look.share)
 
 
-def less_often(side: Count, reference: Count, *, error: float) -> Judgement:
+def less_often(side: Count, reference: Count, *, error: float) -> Decision:
     """Judge whether a side trains less often than a reference, by Fisher's exact test."""
     p = fisher(side, reference)
     if p >= error:
-        return Judgement("undecided", p=p, reason=OPEN)
+        return Decision("undecided", p=PValues(p, p), reason=OPEN)
     less = side[0] * reference[1] < reference[0] * side[1]
-    return Judgement("supported" if less else "contradicted", p=p)
+    return Decision("supported" if less else "contradicted", p=PValues(p, p))
 
 
-def counts(side: Count, reference: Count | None, *, fails: bool, error: float) -> Judgement:
+def counts(side: Count, reference: Count | None, *, fails: bool, error: float) -> Decision:
     """Judge the claim that a side `fails` (or else trains), against a reference if there is one.
 
     Training less often than the reference supports `fails` and contradicts training. If this is
@@ -189,53 +198,61 @@ def counts(side: Count, reference: Count | None, *, fails: bool, error: float) -
     """
     if reference is not None:
         pair = (side, reference) if fails else (reference, side)
-        found = less_often(*pair, error=error)
-        if found.verdict != "undecided" or side[0] < side[1]:
-            return found
+        decision = less_often(*pair, error=error)
+        if decision.verdict != "undecided" or side[0] < side[1]:
+            return decision
     p = binomial(*side)
     as_said = side[1] - side[0] if fails else side[0]
     if p < error and as_said == side[1]:
-        return Judgement("supported", p=p)
+        return Decision("supported", p=PValues(p, p))
     if p < error and as_said < side[1] / 2:
-        return Judgement("contradicted", p=p)
-    return Judgement("undecided", p=p, reason=OPEN)
+        return Decision("contradicted", p=PValues(p, p))
+    return Decision("undecided", p=PValues(p, p), reason=OPEN)
 
 
 def sequential(
-    seeds: Sequence[int], judge: Callable[[Sequence[int], Look], Judgement]
-) -> tuple[Look, Judgement]:
-    """Judge the first seeds at each look reached; return the look that counts and its judgement.
+    seeds: Sequence[int], decide_at: Callable[[Sequence[int], Look], Decision]
+) -> tuple[Look, Decision]:
+    """Decide on the first seeds at each look reached; return the look that counts and its decision.
 
     `seeds` must be enough for the first look.
     """
     ordered = sorted(seeds)
     looks = [look for look in LOOKS if look.seeds <= len(ordered)]
-    found = [(look, judge(ordered[: look.seeds], look)) for look in looks]
-    decided = [pair for pair in found if pair[1].verdict in DECIDED]
-    return min(decided, key=lambda pair: pair[1].p_look or 0.0, default=found[-1])
+    decisions = [(look, decide_at(ordered[: look.seeds], look)) for look in looks]
+    decided = [pair for pair in decisions if pair[1].verdict in DECIDED]
+    return min(
+        decided, key=lambda pair: pair[1].p.at_look if pair[1].p else 0.0, default=decisions[-1]
+    )
 
 
-def at_look(
-    found: Judgement, look: Look, *, bounds: Sequence[float] = (), ratio: bool = False
-) -> Judgement:
-    """Correct a judgement for its look and format its numbers.
+def corrected_for_look(
+    decision: Decision, look: Look, *, bounds: Sequence[float] = (), ratio: bool = False
+) -> Decision:
+    """Correct a decision's p values for its look and format its numbers.
 
     With `ratio`, its numbers are logarithms, which become factors. `bounds` is passed to
     `interval_text`.
     """
     value = math.exp if ratio else float
-    p, direction = look.corrected(found.p), look.corrected(found.p_direction)
-    said: dict[str, Any] = {"p_look": p, "p_direction": direction}
-    if found.smallest is not None:
-        shown = ("a factor " if ratio else "") + figures(value(found.smallest))[0]
-        unshown = f"these seeds would have shown {shown} (80 % power)"
-        said["reason"] = found.reason or unshown
-        said["unshown"] = "" if found.p_direction is None else unshown
-    if found.interval is not None:
-        said["interval"] = ends = tuple(map(value, found.interval))
-        text = interval_text(*ends, bounds=bounds)
-        said["found"] = f"factor {text}" if ratio else text
-    return replace(found, **said)
+    if (p := decision.p) is not None:
+        direction = None if p.direction is None else look.corrected(p.direction)
+        decision = replace(decision, p=PValues(p.found, look.corrected(p.found), direction))
+    if (estimate := decision.estimate) is None:
+        return decision
+    if estimate.smallest is not None:
+        shown = ("a factor " if ratio else "") + figures(value(estimate.smallest))[0]
+        decision = with_power(decision, f"these seeds would have shown {shown} (80 % power)")
+    mean, low, high = map(value, (estimate.mean, estimate.low, estimate.high))
+    text = interval_text(mean, low, high, bounds=bounds)
+    estimate = replace(estimate, mean=mean, low=low, high=high)
+    return replace(decision, estimate=estimate, value=f"factor {text}" if ratio else text)
+
+
+def with_power(decision: Decision, power: str) -> Decision:
+    """Return an undecided decision that says in `power` what these seeds would have shown."""
+    shown = decision.p is not None and decision.p.direction is not None
+    return replace(decision, reason=decision.reason or power, unshown=power if shown else "")
 
 
 def interval_text(mean: float, low: float, high: float, bounds: Sequence[float] = ()) -> str:
@@ -243,16 +260,16 @@ def interval_text(mean: float, low: float, high: float, bounds: Sequence[float] 
 
     Decimals are added until neither end rounds to a value in `bounds` that it does not equal.
     """
-    said = figures(mean, low, high)
-    decimals = len(said[0].partition(".")[2])
+    texts = figures(mean, low, high)
+    decimals = len(texts[0].partition(".")[2])
     while decimals < _MOST_DECIMALS and any(
         end != bound and round(end, decimals) == round(bound, decimals)
         for end in (low, high)
         for bound in bounds
     ):
         decimals += 1
-        said = _rounded((mean, low, high), decimals)
-    return f"{said[0]} [{said[1]}, {said[2]}]"
+        texts = _rounded((mean, low, high), decimals)
+    return f"{texts[0]} [{texts[1]}, {texts[2]}]"
 
 
 def figures(*values: float) -> list[str]:

@@ -1,13 +1,21 @@
 """The kinds of endpoints in claim files that need no runs: `published`, `computed` and `timing`."""
 
+from collections.abc import Sequence
 from dataclasses import replace
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, ClassVar, Literal
 
 from msgspec import Meta, field
 
+from normlab.claims.decision import (
+    FEWEST,
+    Decision,
+    decide,
+    figures,
+    undecided_by_seen,
+    with_power,
+)
+from normlab.claims.endpoint import Basis, Endpoint, Judgement, Text
 from normlab.claims.evidence import BENCH, Place, Runs
-from normlab.claims.judge import FEWEST, Judgement, decide, figures, undecided_by_seen
-from normlab.claims.seeds import Endpoint, Text
 
 
 class Published(Endpoint, frozen=True):
@@ -25,9 +33,9 @@ class Published(Endpoint, frozen=True):
 
     def judge(self, runs: Runs, says: str) -> Judgement:
         if self.standing == "missing":
-            return Judgement("not measured", reason=self.reason)
+            return Judgement(Decision("not measured", reason=self.reason))
         verdict = "supported" if self.standing == "supports" else "contradicted"
-        return Judgement(verdict, found=self.reason, grade="D")
+        return Judgement(Decision(verdict, value=self.reason), Basis(grade="D"))
 
 
 class Computed(Endpoint, frozen=True):
@@ -49,10 +57,11 @@ class Computed(Endpoint, frozen=True):
             known = "; ".join(piece.question for piece in pieces)
             reason = f"`only` fits no question: {known}" if pieces else "not computed"
             command = "`normlab claims --compute` (seconds)"
-            return Judgement("not measured", reason=reason, to_measure=command)
+            return Judgement(Decision("not measured", reason=reason), to_measure=command)
         holds = all(piece.standing == "supports" for piece in chosen)
-        said = ". ".join(f"{piece.question}: {piece.finding}" for piece in chosen)
-        return Judgement("supported" if holds else "contradicted", found=said, grade="D")
+        answers = ". ".join(f"{piece.question}: {piece.finding}" for piece in chosen)
+        decision = Decision("supported" if holds else "contradicted", value=answers)
+        return Judgement(decision, Basis(grade="D"))
 
 
 class Timing(Endpoint, frozen=True):
@@ -98,29 +107,34 @@ class Timing(Endpoint, frozen=True):
         if timings is None or not named.keys() >= {self.faster, self.slower}:
             command = f"python scripts/bench norms {self.measured}".strip()
             command = f"`{command} --json results/{BENCH}/{self.report}.json` (minutes)"
-            return Judgement("not measured", reason="no timings of both", to_measure=command)
+            return Judgement(
+                Decision("not measured", reason="no timings of both"), to_measure=command
+            )
         first, second = named[self.faster], named[self.slower]
         pairs = zip(first.ratios_to_first, second.ratios_to_first, strict=True)
         saved = [1 - own / other for own, other in pairs]
         medians = figures(first.milliseconds["median"], second.milliseconds["median"])
-        where = timings.environment
-        more: dict[str, Any] = {
-            "detail": f"{' against '.join(medians)} ms",
-            "n": len(saved),
-            "repeats": "round",
-            "grade": "C" if self.group.startswith("model") else "D",  # a norm alone
-            "setting": f"{where['device']} {where['precision']}",
-            "records": (timings.path,),
-        }
+        machine = timings.environment
+        basis = Basis(
+            n=len(saved),
+            repeats="round",
+            grade="C" if self.group.startswith("model") else "D",  # a norm alone
+            setting=f"{machine['device']} {machine['precision']}",
+            records=(timings.path,),
+        )
+        decision = self._decide(saved)
+        return Judgement(replace(decision, detail=f"{' against '.join(medians)} ms"), basis)
+
+    def _decide(self, saved: Sequence[float]) -> Decision:
+        """Decide by the share of time saved in each round; there is one look, at all rounds."""
         if (n := len(saved)) < FEWEST:
-            return Judgement("not measured", reason=f"too few rounds ({n} of {FEWEST})", **more)
-        found = decide(saved, margin=self.margin, equality=False)
-        if found.interval is not None:
-            mean, low, high = (f"{value:.1%}" for value in found.interval)
-            more["found"] = f"{mean} [{low}, {high}] of the time saved"
-            if found.smallest is not None:
-                unshown = f"these rounds would have shown {found.smallest:.1%} (80 % power)"
-                more["reason"] = found.reason or unshown
-                more["unshown"] = "" if found.p_direction is None else unshown
-        found = replace(found, p_look=found.p, **more)  # there is one look, at all rounds
-        return undecided_by_seen(found) if self.seen else found
+            return Decision("not measured", reason=f"too few rounds ({n} of {FEWEST})")
+        decision = decide(saved, margin=self.margin, equality=False)
+        if (estimate := decision.estimate) is not None:
+            ends = (estimate.mean, estimate.low, estimate.high)
+            mean, low, high = (f"{value:.1%}" for value in ends)
+            decision = replace(decision, value=f"{mean} [{low}, {high}] of the time saved")
+            if (smallest := estimate.smallest) is not None:
+                power = f"these rounds would have shown {smallest:.1%} (80 % power)"
+                decision = with_power(decision, power)
+        return undecided_by_seen(decision) if self.seen else decision

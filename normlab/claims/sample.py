@@ -1,0 +1,256 @@
+"""The sample of an endpoint: the runs of each side that count, by seed.
+
+A run counts if it ended (finished or diverged), was made by committed code, tested its last weights
+or their average, and has the score. A seed counts if all its runs on every side count, and these
+runs are pairs (`normlab.records.pairs`) that differ only in the settings compared. Runs that do not
+count are listed with the reason.
+"""
+
+import json
+import math
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import product
+from statistics import fmean
+
+from normlab.claims.evidence import Plan, Runs, Where
+from normlab.errors import UserError
+from normlab.metrics.spread import at_baseline
+from normlab.records.pairs import Experiment, Pairing, PairRules, spelled, varying
+from normlab.records.record import RunRecord, is_probe_metric
+from normlab.records.store import fits, lookup, written
+
+Point = tuple[str, ...]
+"""The values of the nuisance keys."""
+Cells = Mapping[str, Mapping[int, tuple[RunRecord, ...]]]
+"""The runs by side and seed, one per nuisance setting."""
+Count = tuple[int, int]
+"""A number of trained seeds, and the number of seeds."""
+
+
+def keys(where: Where) -> str:
+    """Format a selection, such as `norm=bn placement=pre`."""
+    return " ".join(f"{k}={v if isinstance(v, str) else json.dumps(v)}" for k, v in where.items())
+
+
+@dataclass(frozen=True)
+class Selection:
+    """Which runs of a study to sample: `sides` by label, with what all share in `where`.
+
+    Values are means over `scores`, less the score `minus` of the same run, and over the settings
+    of the nuisance keys `over`.
+    """
+
+    study: str
+    scale: str
+    sides: Mapping[str, Where]
+    scores: tuple[str, ...]
+    minus: str | None
+    where: Where
+    over: tuple[str, ...]
+
+    @property
+    def all_scores(self) -> tuple[str, ...]:
+        return (*self.scores, *((self.minus,) if self.minus else ()))
+
+
+@dataclass(frozen=True)
+class Sample:
+    """The seeds that count and their runs; if there are none, `problem` may say why."""
+
+    scores: tuple[str, ...]
+    minus: str | None
+    cells: Cells
+    seeds: tuple[int, ...]
+    excluded: tuple[str, ...] = ()
+    problem: str | None = None
+
+    def values(self, side: str) -> dict[int, float]:
+        """Return a side's value per seed: the mean over scores, then over nuisance settings."""
+        cells = self.cells[side].items()
+        finished = ((seed, runs) for seed, runs in cells if all(run.finished for run in runs))
+        return {seed: fmean(map(self._value, runs)) for seed, runs in finished}
+
+    def _value(self, run: RunRecord) -> float:
+        scores = [run.figure(name) for name in self.scores]
+        less = run.figure(self.minus) if self.minus else None
+        return fmean(each.value - (less.value if less else 0.0) for each in scores if each)
+
+    @property
+    def higher_is_better(self) -> bool:
+        """Whether more of the first score is better, as its runs recorded it."""
+        runs = (run for cell in self.cells.values() for each in cell.values() for run in each)
+        scores = (run.figure(self.scores[0]) for run in runs if run.finished)
+        return next((score.higher_is_better for score in scores if score is not None), True)
+
+    def runs(self, seeds: Sequence[int]) -> list[RunRecord]:
+        return [run for cell in self.cells.values() for seed in seeds for run in cell[seed]]
+
+    @property
+    def all_runs(self) -> list[RunRecord]:
+        """Return the runs of all seeds that have every side's settings, paired or not."""
+        return [run for cell in self.cells.values() for each in cell.values() for run in each]
+
+    def train_counts(self, seeds: Sequence[int]) -> dict[str, Count]:
+        """Return by side how many seeds train (all runs finish and clearly beat the baseline)."""
+
+        def train(runs: Sequence[RunRecord]) -> bool:
+            clear = (at_baseline([run], name) is None for run in runs for name in self.scores)
+            return all(run.finished for run in runs) and all(clear)
+
+        return {
+            side: (sum(train(cell[seed]) for seed in seeds), len(seeds))
+            for side, cell in self.cells.items()
+        }
+
+    def train_text(self, seeds: Sequence[int]) -> str:
+        """Return how many seeds of each side train, with a lower bound on the share if all do."""
+        n = len(seeds)
+        every = f" (at least {math.floor(100 * 0.025 ** (1 / n))} %)"  # Clopper and Pearson 1934
+        counts = self.train_counts(seeds).items()
+        sides = [f"{side} {k}/{n}{every if k == n else ''}" for side, (k, _) in counts]
+        return f"train: {', '.join(sides)}"
+
+    def floor(self, side: str, seeds: Sequence[int]) -> str | None:
+        """Return which score shows that a side does not train; None if every setting trains."""
+        scores = (*self.scores, *((self.minus,) if self.minus else ()))
+        for runs in zip(*(self.cells[side][seed] for seed in seeds), strict=True):
+            finished = [run for run in runs if run.finished]
+            for score in scores:
+                if (shown := at_baseline(finished, score)) is not None:
+                    return f"{side}: {shown}"
+        return None
+
+
+def why_not_evidence(record: RunRecord, scores: Sequence[str]) -> str | None:
+    """Return why a run cannot be used as evidence in any comparison; None if it can."""
+    if (status := record.outcome.status) not in ("finished", "diverged"):
+        return f"did not end ({status})"
+    dirty = record.environment.get("dirty")
+    if dirty is not False:
+        return "made by uncommitted code" if dirty else "not known to be made by clean code"
+    if not record.finished:
+        return None
+    if lacking := [score for score in scores if record.figure(score) is None]:
+        return f"lacks {lacking[0]}"
+    if all(map(is_probe_metric, scores)):
+        return None
+    if not record.weights:
+        return "tested weights chosen by loss"
+    chosen = {"last", "average"}.isdisjoint(record.weights)
+    return "tested weights chosen by a score" if chosen else None
+
+
+def sample_of(runs: Runs, selection: Selection) -> Sample:
+    """Sample the runs of a study; `UserError` if a run is on both sides."""
+    made = runs.made.get((selection.study, selection.scale), {})
+    records = [record for record, _ in made.values()]
+    reasons: Counter[str] = Counter()
+    sides: dict[str, dict[tuple[int, Point], RunRecord]] = {}
+    sides_of_runs: dict[str, str] = {}
+    for label in selection.sides:
+        eligible = _eligible(records, selection, label, reasons)
+        for run in eligible:
+            if (other := sides_of_runs.setdefault(run.run_id, label)) != label:
+                raise UserError(f"{run.run_id} is on both sides: {other} and {label}")
+        by_point: dict[Point, list[RunRecord]] = {}
+        for run in eligible:
+            by_point.setdefault(_point(run, selection), []).append(run)
+        for members in by_point.values():
+            if (problem := _apart(label, members)) is not None:
+                return _sample(selection, {}, (), reasons, problem)
+        sides[label] = {(run.seed, _point(run, selection)): run for run in eligible}
+    plan = runs.plan(selection.study, selection.scale)
+    cells = _cells(sides, selection.over, plan)
+    unpaired = _unpaired(cells, selection, plan)
+    seeds = sorted(set.intersection(*map(set, cells.values())) - unpaired.keys())
+    reasons.update(f"sides of {why}" for why in unpaired.values())
+    for label, cell in cells.items():
+        if short := len({seed for seed, _ in sides[label]} - set(cell)):
+            reasons[f"{label}: seeds without all of {', '.join(selection.over)}"] += short
+    problem = _not_one_experiment(cells, seeds, selection.all_scores)
+    return _sample(selection, cells, tuple(seeds), reasons, problem)
+
+
+def _sample(
+    selection: Selection,
+    cells: Cells,
+    seeds: tuple[int, ...],
+    reasons: Counter[str],
+    problem: str | None,
+) -> Sample:
+    excluded = tuple(f"{why}: {count}" for why, count in sorted(reasons.items()))
+    return Sample(selection.scores, selection.minus, cells, seeds, excluded, problem)
+
+
+def _eligible(
+    records: Sequence[RunRecord], selection: Selection, label: str, reasons: Counter[str]
+) -> list[RunRecord]:
+    """Return the runs of a side that count, and add up why others do not."""
+    where = {**selection.where, **selection.sides[label]}
+    runs = [record for record in records if fits(record, where)]
+    why = [why_not_evidence(run, selection.all_scores) for run in runs]
+    reasons.update(reason for reason in why if reason is not None)
+    return [run for run, reason in zip(runs, why, strict=True) if reason is None]
+
+
+def _point(run: RunRecord, selection: Selection) -> Point:
+    return tuple(written(lookup(run, key)) for key in selection.over)
+
+
+def _cells(
+    sides: Mapping[str, Mapping[tuple[int, Point], RunRecord]], over: Sequence[str], plan: Plan
+) -> dict[str, dict[int, tuple[RunRecord, ...]]]:
+    """Return the runs of each side by seed, for the seeds that have all nuisance settings.
+
+    These are the planned ones; without a plan, all that any run has.
+    """
+    existing = {point for side in sides.values() for _, point in side}
+    axes = (plan.values(key) or sorted({at[n] for at in existing}) for n, key in enumerate(over))
+    points = list(product(*axes))
+    return {
+        label: {
+            seed: tuple(side[seed, point] for point in points)
+            for seed in sorted({seed for seed, _ in side})
+            if all((seed, point) in side for point in points)
+        }
+        for label, side in sides.items()
+    }
+
+
+def _unpaired(cells: Cells, selection: Selection, plan: Plan) -> dict[int, str]:
+    """Return why the sides' runs of a seed are no pairs, by seed, for the seeds of all sides."""
+    chosen = {key for side in selection.sides.values() for key in side}
+    compared = tuple(name for key in sorted(chosen) for name in spelled(key))
+    rules = PairRules(may_differ=plan.varied + compared)
+    first, *others = cells.values()
+    reasons: dict[int, str] = {}
+    common = set.intersection(*map(set, cells.values()))
+    for other in others:
+        for number in range(len(next(iter(first.values()), ()))):
+            a, b = ([cell[seed][number] for seed in sorted(common)] for cell in (first, other))
+            pairing = Pairing.of(a, b, rules, scores=selection.all_scores)
+            reasons = {**pairing.reasons, **reasons}
+    return reasons
+
+
+def _apart(label: str, runs: Sequence[RunRecord]) -> str | None:
+    """Return why a side's runs at a point have different configs; None if all have the same."""
+    differing = varying([run.parts for run in runs])
+    named = ", ".join(key for key in differing if not key.endswith(".option"))
+    problem = f"{label} fits runs that differ in {named}; the claim must say which"
+    return problem if differing else None
+
+
+def _not_one_experiment(cells: Cells, seeds: Sequence[int], scores: Sequence[str]) -> str | None:
+    """Return why a side's seeds are not one experiment, scored in one way; None if they are."""
+    for cell in cells.values():
+        for runs in zip(*(cell[seed] for seed in seeds), strict=True):
+            try:
+                experiment = Experiment.of(runs)
+                for score in scores:
+                    experiment.scores(score)
+            except UserError as error:
+                return str(error)
+    return None

@@ -1,0 +1,306 @@
+"""The kinds of endpoints in claim files that are decided by the runs of a study.
+
+These are `contrast`, `gap`, `spread`, `level`, `document` and `trains`; `other_endpoints` has
+the others.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+from statistics import fmean, geometric_mean, stdev
+from typing import Annotated, ClassVar
+
+from msgspec import Meta, field
+
+from normlab.claims import decision
+from normlab.claims.decision import Decision, Look, corrected_for_look, decide, figures, stuck
+from normlab.claims.endpoint import Chosen, StudyEndpoint
+from normlab.claims.evidence import Where
+from normlab.claims.sample import Count, Sample, keys
+from normlab.records.record import RunRecord, is_probe_metric
+from normlab.records.store import lookup, written
+
+Side = Annotated[Chosen, Meta(min_length=1)]
+
+
+class Difference(StudyEndpoint, frozen=True, kw_only=True):
+    """Base class of endpoints about the difference between two settings, in the unit of the score.
+
+    better: {norm: ln}                     the claimed direction
+    worse: {norm: bn}
+    in: {batching: bucket}                 optional, with than_in: an interaction, where
+    than_in: {batching: random}            the difference is larger `in` than `than_in`
+    ratio: true                            optional: a factor, such as 1.25, instead of a difference
+    """
+
+    better: Side
+    worse: Side
+    inside: Chosen = field(name="in", default_factory=dict)
+    outside: Chosen = field(name="than_in", default_factory=dict)
+    ratio: bool = False
+
+    def __post_init__(self) -> None:
+        if bool(self.inside) != bool(self.outside):
+            raise ValueError("in: an interaction needs both in and than_in; set both or neither")
+
+    @property
+    def sides(self) -> list[Where]:
+        """Return the two sides; for an interaction, the four sides with the `in` pair first."""
+        places = (self.inside, self.outside) if self.inside else ({},)
+        return [{**side, **place} for place in places for side in (self.better, self.worse)]
+
+    def values(self, sample: Sample, seeds: Sequence[int]) -> dict[int, float]:
+        """Return the difference per seed; for an interaction, the difference of differences."""
+        sides = [sample.values(side) for side in sample.cells]
+        sign = 1 if sample.higher_is_better else -1
+        scaled = _logarithm if self.ratio else float
+        differences: dict[int, float] = {}
+        for seed in seeds:
+            better, worse, *others = (scaled(side[seed]) for side in sides)
+            outside = others[0] - others[1] if others else 0.0
+            differences[seed] = sign * (better - worse - outside)
+        return differences
+
+    def detail(self, sample: Sample, seeds: Sequence[int]) -> str:
+        """Format the sides' means; with `ratio` geometric means, whose ratio is the factor."""
+        sides = [[values[seed] for seed in seeds] for values in map(sample.values, sample.cells)]
+        mean = geometric_mean if self.ratio else fmean
+        means = figures(*map(mean, sides))
+        pairs = [f"{a} against {b}" for a, b in zip(means[::2], means[1::2], strict=True)]
+        places = [keys(self.inside), keys(self.outside)] if self.inside else []
+        return "; ".join(map(": ".join, zip(places, pairs, strict=True))) if places else pairs[0]
+
+
+class Contrast(Difference, frozen=True, kw_only=True):
+    """A comparison of two settings: is the first better by more than the margin?
+
+    contrast: {better: {norm: ln}, worse: {norm: bn}, margin: 0.5}
+
+    If a seed diverged, the counts of trained seeds are compared instead.
+    """
+
+    says: ClassVar[tuple[str, ...]] = ("difference", "equality")
+
+    margin: float
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.margin < self.ratio:
+            raise ValueError(f"margin: expected at least {int(self.ratio)}, found {self.margin:g}")
+
+    def question(self, says: str) -> str:
+        better, worse = keys(self.better), keys(self.worse)
+        inside, outside = keys(self.inside), keys(self.outside)
+        by = f"a factor {self.margin:g}" if self.ratio else f"{self.margin:g}"
+        way = "less" if is_probe_metric(self.scores[0]) else "better"
+        if says != "equality":
+            more = f", more so with {inside} than with {outside}" if inside else ""
+            text = f"{self.figure} {way} with {better} than with {worse}{more}, by more than {by}"
+        elif inside:
+            text = (
+                f"the gain in {self.figure} of {better} over {worse} is the same with {inside} as "
+                f"with {outside}, within {by}"
+            )
+        else:
+            text = f"{self.figure} the same with {better} as with {worse}, within {by}"
+        return text + self.within()
+
+    def decide_counts(self, trained: Sequence[Count], look: Look, says: str) -> Decision | None:
+        if self.inside:
+            return None
+        less = decision.less_often(trained[1], trained[0], error=look.share)
+        differ = says == "equality" and less.verdict == "supported"
+        return replace(less, verdict="contradicted") if differ else less
+
+    def decide_values(self, values: Sequence[float], look: Look, says: str) -> Decision:
+        m, equality = self.margin, says == "equality"
+        margin, bounds = (math.log(m), (1.0, m, 1 / m)) if self.ratio else (m, (0.0, m, -m))
+        decided = decide(values, margin=margin, equality=equality, error=look.share)
+        return corrected_for_look(decided, look, bounds=bounds, ratio=self.ratio)
+
+
+class Gap(Difference, frozen=True, kw_only=True):
+    """A difference reported by an article: does the confidence interval of ours contain it?
+
+    gap: {better: {norm: ln}, worse: {norm: bn}, value: 6.5}
+
+    It is asked on other data only where a claim speaks of the difference in general.
+    """
+
+    says: ClassVar[tuple[str, ...]] = ("figure",)
+
+    value: float
+
+    def question(self, says: str) -> str:
+        sides = f"{keys(self.better)} over {keys(self.worse)}"
+        inside = f", in {keys(self.inside)} less in {keys(self.outside)}" if self.inside else ""
+        asked = f"the interval of the gain in {self.figure} of {sides}{inside} holds"
+        return f"{asked} {self.value:g}{self.within()}"
+
+    def decide_values(self, values: Sequence[float], look: Look, says: str) -> Decision:
+        wanted = _logarithm(self.value) if self.ratio else self.value
+        held = decision.contains(values, wanted, look)
+        return corrected_for_look(held, look, bounds=(self.value,), ratio=self.ratio)
+
+
+class Spread(StudyEndpoint, frozen=True, kw_only=True):
+    """Scores that differ more from seed to seed in one setting than in another.
+
+    spread: {wider: {norm: bn}, narrower: {norm: ln}, margin: 1.5}     a factor of the deviations
+
+    The logarithm of the ratio of both standard deviations is judged by its jackknife (Miller 1968,
+    "Jackknifing variances"): of n seeds, a seed's value is n times the logarithm minus n - 1 times
+    the logarithm without that seed, and the mean of these values has a t interval. It needs no
+    normal distribution, and keeps the pairs of runs with equal seeds together. At equal deviations
+    of normal values its error was 0.012 where 0.0125 is allowed (12 seeds, 4,000 draws), and 0.020
+    with the heavy tails of a t distribution with 5 degrees of freedom.
+    """
+
+    says: ClassVar[tuple[str, ...]] = ("difference", "equality")
+
+    wider: Side
+    narrower: Side
+    margin: Annotated[float, Meta(gt=1)]
+
+    @property
+    def sides(self) -> list[Where]:
+        return [self.wider, self.narrower]
+
+    def question(self, says: str) -> str:
+        wider, narrower = keys(self.wider), keys(self.narrower)
+        asked = f"the standard deviation of {self.figure} over seeds"
+        if says == "equality":
+            asked += f" the same with {wider} as with {narrower}, within"
+        else:
+            asked += f" larger with {wider} than with {narrower}, by more than"
+        return f"{asked} a factor {self.margin:g}{self.within()}"
+
+    def values(self, sample: Sample, seeds: Sequence[int]) -> dict[int, float]:
+        """Return the jackknife's value of each seed."""
+        wider, narrower = map(sample.values, sample.cells)
+
+        def logarithm(chosen: Sequence[int]) -> float:
+            deviations = (stdev(side[seed] for seed in chosen) for side in (wider, narrower))
+            first, second = map(_logarithm, deviations)
+            return first - second
+
+        n, whole = len(seeds), logarithm(seeds)
+        without = {seed: logarithm([other for other in seeds if other != seed]) for seed in seeds}
+        return {seed: n * whole - (n - 1) * rest for seed, rest in without.items()}
+
+    def detail(self, sample: Sample, seeds: Sequence[int]) -> str:
+        sides = map(sample.values, sample.cells)
+        deviations = [stdev(values[seed] for seed in seeds) for values in sides]
+        return "standard deviations {} against {}".format(*figures(*deviations))
+
+    def decide_values(self, values: Sequence[float], look: Look, says: str) -> Decision:
+        m, equality = self.margin, says == "equality"
+        decided = decide(values, margin=math.log(m), equality=equality, error=look.share)
+        return corrected_for_look(decided, look, bounds=(1.0, m, 1 / m), ratio=True)
+
+
+def _logarithm(value: float) -> float:
+    return math.log(value) if value > 0 else math.nan
+
+
+class Level(StudyEndpoint, frozen=True, kw_only=True):
+    """A bound on the value of one setting: is the value above it?
+
+    level: {of: {norm: bn}, above: 0.5, margin: 0}     the margin is optional
+
+    In a part that claims equality: does the value differ from it by less than the margin?
+    """
+
+    says: ClassVar[tuple[str, ...]] = ("difference", "equality", "figure")
+
+    of: Side
+    above: float
+    margin: Annotated[float, Meta(ge=0)] = 0.0
+
+    @property
+    def sides(self) -> list[Where]:
+        return [self.of]
+
+    def question(self, says: str) -> str:
+        if says == "equality":
+            same = f"{self.figure} is {self.above:g}, within {self.margin:g}, with {keys(self.of)}"
+            return same + self.within()
+        by = f" by more than {self.margin:g}" if self.margin else ""
+        return f"{self.figure} above {self.above:g}{by} with {keys(self.of)}" + self.within()
+
+    def decide_values(self, values: Sequence[float], look: Look, says: str) -> Decision:
+        m, bound, equality = self.margin, self.above, says == "equality"
+        above_bound = [value - bound for value in values]
+        decided = decide(above_bound, margin=m, equality=equality, error=look.share)
+        if (above := decided.estimate) is None:
+            return replace(decided, detail=f"mean {figures(fmean(values))[0]}")
+        mean, low, high = (bound + value for value in (above.mean, above.low, above.high))
+        decided = replace(decided, estimate=replace(above, mean=mean, low=low, high=high))
+        return corrected_for_look(decided, look, bounds=(bound - m, bound, bound + m))
+
+
+class Document(StudyEndpoint, frozen=True, kw_only=True):
+    """A value reported by an article: does the confidence interval of one setting contain it?
+
+    document: {of: {norm: bn}, value: 28.7, data: {task: iwslt}}
+
+    `data` is the article's data; runs on other data are not compared with it.
+    """
+
+    says: ClassVar[tuple[str, ...]] = ("figure",)
+
+    of: Side
+    value: float
+    data: Side
+
+    @property
+    def sides(self) -> list[Where]:
+        return [self.of]
+
+    def question(self, says: str) -> str:
+        where = keys({**self.data, **self.where})
+        return f"the interval of {self.figure} with {keys(self.of)} holds {self.value:g}; {where}"
+
+    def refused(self, runs: Sequence[RunRecord]) -> str | None:
+        for run in runs:
+            for key, wanted in self.data.items():
+                if written(value := lookup(run, key)) != written(wanted):
+                    return f"other data: {key}={value}, the document's is {key}={wanted}"
+        return None
+
+    def decide_values(self, values: Sequence[float], look: Look, says: str) -> Decision:
+        return corrected_for_look(decision.contains(values, self.value, look), look)
+
+
+class Trains(StudyEndpoint, frozen=True, kw_only=True):
+    """The number of seeds that train in one setting, compared with a reference setting.
+
+    trains: {side: {norm: none}, reference: {norm: ln}}
+
+    The reference is optional for parts with `says: trains`. A run trains if it finishes clearly
+    better than the untrained baseline (`metrics.spread`).
+    With nuisances, a seed trains if all its runs do.
+    """
+
+    says: ClassVar[tuple[str, ...]] = ("trains", "fails")
+
+    side: Side
+    reference: Chosen = field(default_factory=dict)
+
+    @property
+    def sides(self) -> list[Where]:
+        return [self.side, *([self.reference] if self.reference else [])]
+
+    def question(self, says: str) -> str:
+        sides = ", against ".join(self.labels)
+        return f"how many seeds train with {sides}, by {self.scores[0]}{self.within('in each')}"
+
+    def decide_at(self, sample: Sample, seeds: Sequence[int], look: Look, says: str) -> Decision:
+        trained, fails = sample.train_text(seeds), says in ("fails", "difference")
+        side, *others = sample.train_counts(seeds).values()
+        reference = others[0] if others else None
+        if reference is not None and not reference[0]:
+            floor = sample.floor(keys(self.reference), seeds)
+            return stuck(floor or "no seed of the reference trains", trained)
+        decided = decision.counts(side, reference, fails=fails, error=look.share)
+        return corrected_for_look(replace(decided, value=trained), look)
