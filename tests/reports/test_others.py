@@ -18,7 +18,11 @@ def page(root, study, values):
     folder.mkdir(parents=True)
     (folder / RECORDS).touch()
     runs = [
-        Run(Key(row, point, seed), changed(record(), scores={"test/loss": Score(x, False, 9)}), ())
+        Run(
+            Key(row, point, seed),
+            changed(record(seed=seed), scores={"test/loss": Score(x, False, 9)}),
+            (),
+        )
         for (row, point), found in values.items()
         for seed, x in enumerate(found, 1)
     ]
