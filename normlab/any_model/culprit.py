@@ -25,12 +25,12 @@ Calls = dict[tuple[str, int], Call]
 
 
 def locate(
-    about: Examination, comparison: Comparison, output: str, seen: str
+    about: Examination, comparison: Comparison, output: str, cause: str
 ) -> tuple[str | None, str]:
     """Return the path of the module that moves an output, and a sentence about it.
 
-    The path is "" for the model itself, and None if no module explains the movement; `seen` is what
-    the output should not depend on, such as `padding`.
+    The path is "" for the model itself, and None if no module explains the movement; `cause` is
+    what the output should not depend on, such as `padding`.
 
     The suspects are the innermost modules whose inputs agree and whose output moves. That alone
     proves nothing: the output of a relative-position table moves with the length, as it should. So
@@ -39,13 +39,13 @@ def locate(
     """
     try:
         with nullcontext() if about.blind else widened():
-            return _locate(about, comparison, output, seen)
+            return _locate(about, comparison, output, cause)
     except UserError:  # the model cannot be run with replaced outputs, or not in float64
         return None, "no single module explains it"
 
 
 def _locate(
-    about: Examination, comparison: Comparison, output: str, seen: str
+    about: Examination, comparison: Comparison, output: str, cause: str
 ) -> tuple[str | None, str]:
     (variant, base, overlap, _), run = comparison, about.runner
     agree, limit = (BLIND, BLIND) if about.blind else (AGREE, LEAK)
@@ -54,21 +54,21 @@ def _locate(
         return moved(*overlap.nearest(outputs[output], y[output]))
 
     calls, y = run.record(base)
-    former = {(call.name, call.number): call for call in calls}
-    kept: set[str] = set()
+    before = {(call.name, call.number): call for call in calls}
+    replaced: set[str] = set()
     places: list[tuple[str, str]] = []
     left = whole = 0.0
     for number in range(ROUNDS):
-        calls, outputs = run.record(variant, _keeping(run.model, former, kept, overlap))
+        calls, outputs = run.record(variant, _keeping(run.model, before, replaced, overlap))
         left = how_far(outputs)
         whole = whole or left
-        found = {(call.name, call.number): call for call in calls}
+        after = {(call.name, call.number): call for call in calls}
         tries: list[tuple[float, int, Call]] = []
-        suspects = _suspects(former, found, overlap, agree) if left > limit else []
+        suspects = _suspects(before, after, overlap, agree) if left > limit else []
         for call in suspects[:TRIES]:
-            names = kept | _alike(call, former)
+            names = replaced | _alike(call, before)
             with suppress(UserError):
-                keeping = _keeping(run.model, former, names, overlap)
+                keeping = _keeping(run.model, before, names, overlap)
                 again = how_far(run(variant, slow_path(), keeping))
                 tries.append((again, len(tries), call))
                 if again <= limit:
@@ -77,8 +77,8 @@ def _locate(
         if not tries or (number + 1 == ROUNDS and min(tries)[0] > left / 2):
             break
         left, _, call = min(tries)
-        kept |= _alike(call, former)
-        places.append(_described(call, former, found, overlap, seen, agree))
+        replaced |= _alike(call, before)
+        places.append(_described(call, before, after, overlap, cause, agree))
         if left <= limit:
             break
     if not places or left > whole / 2:
@@ -98,14 +98,14 @@ def _alike(call: Call, calls: Calls) -> set[str]:
     return {each.name for each in calls.values() if kind(each) == kind(call)}
 
 
-def _suspects(former: Calls, found: Calls, overlap: Overlap, agree: float) -> list[Call]:
+def _suspects(before: Calls, after: Calls, overlap: Overlap, agree: float) -> list[Call]:
     """Return the innermost calls whose inputs agree and whose output moves."""
     odd = [
         call
-        for key, call in found.items()
-        if key in former
-        and _agree(former[key].given, call.given, overlap, agree)
-        and not _agree(former[key].output, call.output, overlap, agree)
+        for key, call in after.items()
+        if key in before
+        and _agree(before[key].given, call.given, overlap, agree)
+        and not _agree(before[key].output, call.output, overlap, agree)
     ]
     return [call for call in odd if not any(inside(other.name, call.name) for other in odd)]
 
@@ -150,32 +150,34 @@ def _keeping(
 
 
 def _described(
-    call: Call, former: Calls, found: Calls, overlap: Overlap, seen: str, agree: float
+    call: Call, before: Calls, after: Calls, overlap: Overlap, cause: str, agree: float
 ) -> tuple[str, str]:
     """Return a suspect's path, and a description of it."""
     name = type(call.module).__name__
-    alike = len(_alike(call, former))
+    alike = len(_alike(call, before))
     more = f" (and {alike - 1} like it)" * (alike > 1)
-    for key, inner in found.items():
-        if not inside(inner.name, call.name) or key not in former:
+    for key, inner in after.items():
+        if not inside(inner.name, call.name) or key not in before:
             continue
-        if not _agree(former[key].given, inner.given, overlap, agree):
+        if not _agree(before[key].given, inner.given, overlap, agree):
             if any(x.is_floating_point() for x in tensors(inner.given)):
                 return call.name, f"{name}, in its own forward, before `{inner.name}`{more}"
             return inner.name, f"{type(inner.module).__name__}, gets different indices from {name}"
-    return call.name, f"{name}, {_how(call.module, seen)}{more}"
+    return call.name, f"{name}, {_how(call.module, cause)}{more}"
 
 
-def _how(module: nn.Module, seen: str) -> str:
-    """Return how `seen`, which should not matter, gets into the module's output."""
+def _how(module: nn.Module, cause: str) -> str:
+    """Return how `cause`, which should not matter, gets into the module's output."""
     name = type(module).__name__.lower()
     if "norm" in name:
-        return f"pools over {'the batch' if seen == 'other rows' else 'position'}, {seen} included"
+        return (
+            f"pools over {'the batch' if cause == 'other rows' else 'position'}, {cause} included"
+        )
     if "conv" in name:
         size = "x".join(map(str, getattr(module, "kernel_size", ())))
-        return f"a convolution{f' of size {size}' * bool(size)} that reaches into {seen}"
-    if "drop" in name or seen == "random numbers":
+        return f"a convolution{f' of size {size}' * bool(size)} that reaches into {cause}"
+    if "drop" in name or cause == "random numbers":
         return "draws random numbers"
-    how = f"attends to {seen}" if "att" in name else f"mixes in {seen}"
-    first = getattr(module, "batch_first", True) or seen != "other rows"
+    how = f"attends to {cause}" if "att" in name else f"mixes in {cause}"
+    first = getattr(module, "batch_first", True) or cause != "other rows"
     return how if first else f"{how}, as it is not batch_first (if rows are on axis 1, say rows=1)"

@@ -31,7 +31,7 @@ EXACT = 1e-9
 
 
 @dataclass
-class Folds:
+class NormFold:
     """What became of one norm: True if folded, None if it has no such part, else why it stays.
 
     `mean` is about a layer norm that becomes an RMS norm, `gain` about gain and bias.
@@ -44,14 +44,14 @@ class Folds:
 
 
 @dataclass(frozen=True)
-class Folded:
+class FoldedModel:
     """A folded model, what became of each norm, and how far its float64 outputs moved.
 
     `error` is relative to the largest output. Printed as a table.
     """
 
     model: nn.Module = field(repr=False)
-    table: list[Folds]
+    table: list[NormFold]
     error: float
 
     def __str__(self) -> str:
@@ -124,7 +124,7 @@ def fold_norms(
     *,
     untie: bool = False,
     forward: Callable[[nn.Module, Any], Any] | None = None,
-) -> Folded:
+) -> FoldedModel:
     """Return a copy of a model whose layer norms are RMS norms, and whose norms have no gain.
 
     The norms compute the same in evaluation mode only: dropout would undo a mean of 0. The first of
@@ -158,7 +158,7 @@ def fold_norms(
     for name, x in [*folded.named_parameters(), *folded.named_buffers()]:
         if x.is_floating_point():
             x.data = x.data.to(dtypes.get(name, usual))
-    return Folded(folded.train(model.training), table, error)
+    return FoldedModel(folded.train(model.training), table, error)
 
 
 def _untie(model: nn.Module) -> None:
@@ -186,10 +186,10 @@ def _difference(before: list[Tensor], after: list[Tensor]) -> float:
     return max(float((a - b).abs().max() / a.abs().max().clamp(min=1e-300)) for a, b in pairs)
 
 
-def _fold(model: nn.Module, flow: Flow, known: Mapping[str, "_Norm"]) -> list[Folds]:
+def _fold(model: nn.Module, flow: Flow, known: Mapping[str, "_Norm"]) -> list[NormFold]:
     """Fold the norms of a model in float64, and return what became of each."""
     centered = {path for path, norm in known.items() if norm.kind == LAYER_NORM}
-    rows = [Folds(path, norm.kind) for path, norm in known.items()]
+    rows = [NormFold(path, norm.kind) for path, norm in known.items()]
     sources: dict[str, Node] = {}
     for row in rows:
         if row.site in centered:

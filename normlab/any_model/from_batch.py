@@ -41,6 +41,16 @@ class Axes(NamedTuple):
     rows: int | None = None
     positions: int | None = None
 
+    def of(self, x: Tensor, name: str) -> "Axes":
+        """Return the axes of an input, counted from its first; UserError if it has none of them."""
+        for which, axis in self._asdict().items():
+            if axis is not None and not -x.ndim <= axis < x.ndim:
+                raise UserError(f"{which}={axis}: {name} has the shape {[*x.shape]}")
+        rows, positions = (None if axis is None else axis % x.ndim for axis in self)
+        if rows is not None and rows == positions:
+            raise UserError(f"rows and positions are both axis {rows}: give different axes")
+        return Axes(rows, positions)
+
 
 def example_of(
     model: nn.Module,
@@ -72,8 +82,7 @@ def example_of(
     x, marks = values[main], values[key] if kind else None
     if not x.numel():
         raise UserError(f"{named[main]} is empty: it has the shape {[*x.shape]}")
-    if axes.rows is not None and not -x.ndim <= axes.rows < x.ndim:
-        raise UserError(f"rows={axes.rows}: {named[main]} has the shape {[*x.shape]}")
+    axes = axes.of(x, named[main])
     axis = axes.positions
     if axis is None:
         axis = _token_axis(model, x, named[main], marks, axes.rows)

@@ -31,35 +31,37 @@ def moves(about: Examination, each: Moved, value: float) -> str:
 
 def leak(
     about: Examination,
-    found: Mapping[str, Moved],
+    movements: Mapping[str, Moved],
     comparisons: Mapping[str, Comparison],
-    seen: str,
+    cause: str,
     how: str,
 ) -> Finding:
     """Return the finding on passes that should agree, and the module at fault.
 
-    `found` has the movements by name, `seen` is what the output should not depend on, and `how`
-    says what was compared. The module is found for the largest movement; a comparison that is not
-    in `comparisons` was made with another setting, and has no module.
+    `movements` are by name, `cause` is what the output should not depend on, and `how` says what
+    was compared. The module is that of the largest movement; a comparison that is not in
+    `comparisons` was made with another setting, and has no module.
     """
-    worst = max(found, key=lambda name: found[name].wide)
-    value = found[worst].wide
-    tables = seen == "padding" and about.example.side == "left"
+    worst = max(movements, key=lambda name: movements[name].wide)
+    value = movements[worst].wide
+    tables = cause == "padding" and about.example.side == "left"
     limit = BLIND if about.blind else TABLES if tables else LEAK
-    values = {name: vars(each) for name, each in found.items()}
+    values = {name: vars(each) for name, each in movements.items()}
     if value <= limit:
-        return _rounding(about, found, limit, how)
+        return _rounding(about, movements, limit, how)
     broken, under = value > HARM, ""
     if "other values" in worst:  # they do harm only if the usual values under padding do too
-        usual = any(each.wide > HARM for name, each in found.items() if "other values" not in name)
+        usual = any(
+            each.wide > HARM for name, each in movements.items() if "other values" not in name
+        )
         # with only one length, the usual values are the base, so the batch decides
-        broken = broken and (usual or (len(found) == 1 and about.example.has_padding))
+        broken = broken and (usual or (len(movements) == 1 and about.example.has_padding))
         under = "" if usual else ", with unusual values under the padding"
     path, sentence = None, "no module was looked for"
     if worst in comparisons:
-        path, sentence = locate(about, comparisons[worst], found[worst].output, seen)
+        path, sentence = locate(about, comparisons[worst], movements[worst].output, cause)
     limit = HARM if broken else limit
-    text = f"{moves(about, found[worst], value)} (limit {size(limit)}) for {worst}{under}"
+    text = f"{moves(about, movements[worst], value)} (limit {size(limit)}) for {worst}{under}"
     return Finding(
         f"{text}; {sentence}. {how}{_narrowed(about)}",
         values,
@@ -77,10 +79,12 @@ def _narrowed(about: Examination) -> str:
     return f". Not in float64: {', '.join([*about.narrowed][:3])}, so the limit is that of float32"
 
 
-def _rounding(about: Examination, found: Mapping[str, Moved], limit: float, how: str) -> Finding:
+def _rounding(
+    about: Examination, movements: Mapping[str, Moved], limit: float, how: str
+) -> Finding:
     """Return the finding on movements that vanish in float64."""
-    name = max(found, key=lambda each: found[each].narrow)
-    most, values = found[name], {name: vars(each) for name, each in found.items()}
+    name = max(movements, key=lambda each: movements[each].narrow)
+    most, values = movements[name], {name: vars(each) for name, each in movements.items()}
     if most.narrow > about.rounding:
         return Finding(
             f"{moves(about, most, most.narrow)} for {name} in {about.dtype}, but not in float64: "
@@ -90,7 +94,7 @@ def _rounding(about: Examination, found: Mapping[str, Moved], limit: float, how:
             value=most.narrow,
             threshold=about.rounding,
         )
-    value = max(each.wide for each in found.values())
+    value = max(each.wide for each in movements.values())
     at = f" and changes the argmax at {percent(most.argmax)} of positions" * bool(most.argmax)
     where = "a leak this small needs float64 to be seen" if about.blind else "no leak"
     text = f"{where}: {size(value)} (limit {size(limit)}); {about.dtype} rounding moves the "

@@ -73,14 +73,14 @@ def _is_mask(name: str, value: Any) -> bool:
     return bool(((value == 0) | (value == 1)).all())
 
 
-def kind_of(model: nn.Module, x: Tensor, given: Tensor, name: str) -> str:
+def kind_of(model: nn.Module, x: Tensor, marks: Tensor, name: str) -> str:
     """Return whether the ones of a mask are `real` tokens or `padding`.
 
     First, padding has one value only, as 0, and tokens have several. Then, in most batches one row
     has no padding. Else, it is as its name and its library have it.
     """
-    ones = given != 0
-    if x.shape[:2] == given.shape and bool(ones.any()) and not bool(ones.all()):
+    ones = marks != 0
+    if x.shape[:2] == marks.shape and bool(ones.any()) and not bool(ones.all()):
         one_value = [bool((part == part.flatten()[0]).all()) for part in (x[~ones], x[ones])]
         if one_value[0] != one_value[1]:
             return "real" if one_value[0] else "padding"
@@ -91,21 +91,21 @@ def kind_of(model: nn.Module, x: Tensor, given: Tensor, name: str) -> str:
     return "padding" if "padding" in name and not of_transformers else "real"
 
 
-def check_mask(given: Tensor, name: str, kind: str) -> None:
+def check_mask(marks: Tensor, name: str, kind: str) -> None:
     """Raise UserError if a mask has other values than 0 and 1, or marks no token as real."""
-    odd = given[(given != 0) & (given != 1)]
+    odd = marks[(marks != 0) & (marks != 1)]
     if len(odd) and not (kind == "padding" and bool((odd == -torch.inf).all())):
         raise UserError(
             f"{name} has the value {odd[0].item():.4g}: give 1 for real tokens and 0 for padding "
             "(a mask that is added to attention scores cannot be used here)"
         )
-    empty = ((given != 0) == (kind == "padding")).all(1).nonzero().flatten().tolist()
+    empty = ((marks != 0) == (kind == "padding")).all(1).nonzero().flatten().tolist()
     if empty:
-        marks, other = "1 for real tokens", "padding"
+        ones, other = "1 for real tokens", "padding"
         if kind == "padding":
-            marks, other = "True for padding", "real"
+            ones, other = "True for padding", "real"
         raise UserError(
-            f"{name}: row {empty[0]} is all padding; is it inverted? Give {marks}, "
+            f"{name}: row {empty[0]} is all padding; is it inverted? Give {ones}, "
             f'or say mask="{other}"'
         )
 

@@ -289,23 +289,23 @@ def _gains(trial: Trial, axes: Roles) -> tuple[int, int] | None:
     return gains.numel(), int(near.sum())
 
 
-def _disagreement(found: FoundNorm, module: nn.Module, axes: Roles, length: int) -> str:
+def _disagreement(norm: FoundNorm, module: nn.Module, axes: Roles, length: int) -> str:
     """Return how what the norm does differs from its class's or attribute's name, if it does."""
-    pools = {*(found.training or found.evaluation).pools}
-    there = {r for size, role in zip(found.shape, axes, strict=True) if size > 1 for r in role}
+    pools = {*(norm.training or norm.evaluation).pools}
+    there = {r for size, role in zip(norm.shape, axes, strict=True) if size > 1 for r in role}
     said = [
         (name, words, some, none)
-        for name in (found.kind, found.name.rpartition(".")[2])
+        for name in (norm.kind, norm.name.rpartition(".")[2])
         for pattern, words, some, none in _SAYS
-        if re.search(pattern, name.lower()) and "frozen" not in found.kind.lower()
+        if re.search(pattern, name.lower()) and "frozen" not in norm.kind.lower()
     ]
     if isinstance(module, Norm):
         words = f"pooling over {axes_in_words(module.pools)}"
-        said = [(found.kind, words, module.pools, {*AXES} - module.pools)]
+        said = [(norm.kind, words, module.pools, {*AXES} - module.pools)]
     for name, words, some, none in said:
         if not length and "feature" in pools:
             none = none - _POSITION  # a layer norm over whole images, as torch documents it
         if pools & none or (some & there and not some & pools):
-            norm = f"{found.name or 'the model'} ({found.kind})"
-            return f"{norm} pools over {found.pools}, but the name {name!r} suggests {words}"
+            which = f"{norm.name or 'the model'} ({norm.kind})"
+            return f"{which} pools over {norm.pools}, but the name {name!r} suggests {words}"
     return ""

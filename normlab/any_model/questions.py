@@ -53,10 +53,10 @@ def norms(about: Examination) -> Finding:
     )
 
 
-def table(found: Sequence[FoundNorm]) -> Table:
+def table(norms: Sequence[FoundNorm]) -> Table:
     """Return one row per group of norms with the same class, pooled axes and eps."""
     groups: dict[tuple[Any, ...], list[FoundNorm]] = {}
-    for norm in found:
+    for norm in norms:
         groups.setdefault((norm.kind, norm.pools, norm.eps), []).append(norm)
     rows = []
     for (kind, pools, eps), group in groups.items():

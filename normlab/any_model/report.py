@@ -162,12 +162,12 @@ def _uncompiled() -> AbstractContextManager[object]:
 
 
 def _examination(
-    runner: Runner, given: Sequence[Any], options: Any, rows: int, positions: int
+    runner: Runner, batches: Sequence[Any], options: Any, rows: int, positions: int
 ) -> Examination:
     """Return the examination of the first batch; UserError if the model cannot run its rows."""
     for most in (positions, sys.maxsize):  # then uncut, for models that accept only one length
-        example = example_of(runner.model, given[0], max_rows=rows, max_positions=most, **options)
-        about = Examination(runner, example, given)
+        example = example_of(runner.model, batches[0], max_rows=rows, max_positions=most, **options)
+        about = Examination(runner, example, batches)
         try:
             about.outputs(about.lead)
             return about
