@@ -155,7 +155,7 @@ def _page(record: RunRecord, folder: Path) -> list[Text]:
         floor = record.floors.get(name.removeprefix("test/")) if name in tested else None
         known = [] if floor is None else [f"untrained baseline {figure(floor)}"]
         if name.endswith("/loss") and record.label_smoothing:
-            known.append(f"with label smoothing {record.label_smoothing:g}")
+            known.append(f"smoothing {record.label_smoothing:g}")  # fits 80 columns
         more = f"  ({', '.join(known)})" if known else ""
         lines.append(Text.assemble(f"  {name:<24}", (f"{figure(value):>10}", "bold"), more))
     if record.config.get("observe", {}).get("debug"):  # nothing is kept

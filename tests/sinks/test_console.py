@@ -78,7 +78,7 @@ def test_a_loss_with_label_smoothing_says_so_and_no_validation_is_repeated(tmp_p
     )
     page = show(tmp_path, terminal=True, end=end, width=80).partition("finished")[2]
     lines = {line.split()[0]: line for line in page.splitlines() if line.startswith("  test/")}
-    assert lines["test/loss"].endswith("4.5  (with label smoothing 0.1)")
+    assert lines["test/loss"].endswith("4.5  (smoothing 0.1)")
     assert lines["test/perplexity"].endswith("80") and "valid/loss" not in page
 
 
