@@ -180,13 +180,16 @@ def _check_choice(path: Path, key: str, tuning: Tuning, scale: Scale, name: str)
 
 def tuning_of(study: Study, scale: str, load: Callable[[str], Study] = load_study) -> Tuning:
     """Return the tuning of a study at a scale; UserError if the file has none."""
-    found, by = study.scale(scale).tuning, study
-    if isinstance(found, str):
+    found, by, size = study.scale(scale).tuning, study, scale
+    if isinstance(found, str) and found in study.scales:
+        size, found = found, study.scale(found).tuning
+    elif isinstance(found, str):
         by = load(found)
         found = by.scale(scale).tuning
-    path, key = Path(f"study/{by.name}.yaml"), f"scales.{scale}.tuning"
+    path, key = Path(f"study/{by.name}.yaml"), f"scales.{size}.tuning"
     if not isinstance(found, Tuning):
-        raise _wrong(path, key, "missing; give key, values, seeds and score, or a study's name")
+        other = "or the name of a scale or of a study"
+        raise _wrong(path, key, f"missing; give key, values, seeds and score, {other}")
     _check_choice(path, f"{key}.values, for {study.name}", found, study.scale(scale), scale)
     return found
 

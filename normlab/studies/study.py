@@ -52,8 +52,8 @@ class Scale(Struct, frozen=True, forbid_unknown_fields=True):
     `minutes` is an estimate for one core with AVX512, or for a GPU. `rows` and `grid` are the rows
     and values to run at this scale. `data_name` is a short name for titles. `rates` maps "row" or
     "row @ axis=value ..." to the overrides chosen by tuning. A `pilot` never counts as evidence.
-    `tuning` says how rates are chosen, or names another study whose tuning at the same scale is
-    used.
+    `tuning` says how rates are chosen, or names the scale of this study, or the study at this
+    scale, whose tuning is used.
     """
 
     overrides: Overrides

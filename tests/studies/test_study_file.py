@@ -61,6 +61,14 @@ def written(tmp_path):
 
 
 @pytest.mark.parametrize("name", STUDIES)
+def test_every_scale_with_tuned_rates_says_how_they_were_tuned(name):
+    study = load_study(name)
+    for scale, size in study.scales.items():
+        if size.tuning is not None:
+            assert tuning_of(study, scale).values, scale
+
+
+@pytest.mark.parametrize("name", STUDIES)
 def test_a_study_says_what_it_is_and_how_to_start_it(name):
     option = next(option for option in options("study") if option.name == name)
     study = load_study(name)
