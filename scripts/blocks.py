@@ -1,4 +1,4 @@
-"""Regenerate blocks in README, docs and results, and docs/play: `python scripts/blocks.py`.
+"""Regenerate blocks in README, docs and results, and pages of articles: `python scripts/blocks.py`.
 
 A block has values or a table of published evidence: `<!-- normlab: KIND ARGUMENTS -->`, what is
 made, `<!-- /normlab -->`. Arguments are words, in quotes if they hold blanks, and `name=value`. The
@@ -24,7 +24,7 @@ from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
 
-from normlab.commands.documents import PAGE, whole
+from normlab.commands.documents import pages
 from normlab.records.packed import RECORDS
 from normlab.reports.manifest import BLOCK, stale, write_files
 from normlab.reports.published import read
@@ -181,6 +181,6 @@ def _looked_up(path: Path, key: str) -> float:
 if __name__ == "__main__":
     results = Path(__file__).resolve().parents[1] / "results"
     made = {path: regenerated(path, results) for path in pages_with_blocks(results)}
-    for path, text in {**made, PAGE: whole(results)}.items():
+    for path, text in {**made, **pages(results)}.items():
         print(f"{path}: {'written' if stale({path: text}) else 'up to date'}")
         write_files({path: text})

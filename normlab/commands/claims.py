@@ -129,8 +129,9 @@ def _judged(results: Path, *, compute: bool) -> tuple[dict[Path, str], list[str]
 
 
 def _write(pages: Mapping[Path, str], results: Path) -> None:
-    """Write all the pages, or none if published evidence was altered; docs/play after them."""
-    from normlab.commands.documents import PAGE, whole
+    """Write the pages, and the articles' after them; none if published evidence was altered."""
+    from normlab.commands.documents import PAGE
+    from normlab.commands.documents import pages as pages_of_articles
     from normlab.reports import manifest
 
     published = (results / manifest.MANIFEST).is_file()
@@ -138,8 +139,9 @@ def _write(pages: Mapping[Path, str], results: Path) -> None:
         raise UserError(f"{wrong[0]}: nothing is written; normlab study verify lists all problems")
     manifest.write_files(pages)
     if results == _RESULTS and PAGE.is_file():
-        pages = {**pages, PAGE: whole(results)}
-        manifest.write_files({PAGE: pages[PAGE]})
+        others = pages_of_articles(results)
+        manifest.write_files(others)
+        pages = {**pages, **others}
     print("\n".join(f"wrote {path}" for path in pages))
     if published:
         manifest.accept(results, [results / _COMPUTED])

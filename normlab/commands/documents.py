@@ -23,6 +23,7 @@ _EXAMPLES = """examples:
   normlab documents 1 --table summary --zh --notes   in the article's Chinese
   normlab documents 1 --latex --notes        for a paper
   normlab documents --html                   every sentence, in a browser
+  normlab documents --markdown               what is open or not tested, and why
   normlab documents 1 --table translation --run scale=smoke
 
 Each cell has the article's words and, under them, what was measured: a mean
@@ -35,7 +36,9 @@ command alone shows published runs (results/).
 """
 _RESULTS = CONFIG_DIR.parent / "results"
 PAGE = CONFIG_DIR.parent / "docs" / "play" / "index.html"
-"""The articles as a page to play with, in a checkout; `normlab claims --write` writes it, too."""
+"""The articles as a page to play with, in a checkout."""
+SENTENCES = "sentences.md"
+"""What was found on each sentence, in the folder of published runs."""
 
 
 def main(argv: list[str]) -> int:
@@ -48,6 +51,9 @@ def main(argv: list[str]) -> int:
     if arguments.article is None:
         if arguments.form == "html" and not arguments.table and arguments.run is None:
             _play(arguments.results)
+            return 0
+        if arguments.form == "markdown" and not arguments.table and arguments.run is None:
+            print(found(arguments.results), end="")
             return 0
         if arguments.table or arguments.run is not None or arguments.form:
             raise UserError(f"name an article, 1 to {max(articles)}: normlab documents 1")
@@ -124,6 +130,18 @@ def whole(results: Path) -> str:
 
     articles = load_all(CONFIG_DIR / "document").values()
     return page_to_play(articles, Results(results), load_claims(CONFIG_DIR / "claim"), pieces())
+
+
+def found(results: Path) -> str:
+    """Return what was found on each sentence of all articles, and what is open, as Markdown."""
+    from normlab.documents.coverage import page as page_of_sentences
+
+    return page_of_sentences(load_all(CONFIG_DIR / "document").values(), Results(results))
+
+
+def pages(results: Path) -> dict[Path, str]:
+    """Return both pages of all articles, which `normlab claims --write` writes after the ledger."""
+    return {PAGE: whole(results), results / SENTENCES: found(results)}
 
 
 def _show(article: Article, names: Sequence[str], arguments: argparse.Namespace) -> None:

@@ -21,7 +21,15 @@ TABLES = ("table.md", "table.tex", "table.csv", PAGE, "card.html")
 """The files generated from the runs of a study or from a card."""
 BLOCK = "<!-- normlab: "
 """The start of a block written by `scripts/blocks.py`; a page with such blocks is not evidence."""
-_MADE = (MANIFEST, "claims.md", "claims.json", "summary.md", "cards.md", "published.md")
+_MADE = (
+    MANIFEST,
+    "claims.md",
+    "claims.json",
+    "summary.md",
+    "sentences.md",
+    "cards.md",
+    "published.md",
+)
 
 
 def accept(root: Path, paths: Iterable[Path], *, named: bool = True) -> list[str]:

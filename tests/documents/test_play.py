@@ -288,6 +288,9 @@ def test_writing_the_ledger_writes_the_page_after_it(tmp_path, monkeypatch, caps
     page.write_text("old")
     monkeypatch.setattr(claims, "_RESULTS", tmp_path)
     monkeypatch.setattr(documents, "PAGE", page)
-    monkeypatch.setattr(documents, "whole", lambda results: (results / "claims.json").read_text())
+    for made in ("whole", "found"):
+        monkeypatch.setattr(documents, made, lambda results: (results / "claims.json").read_text())
     claims._write({ledger: "new"}, tmp_path)
-    assert page.read_text() == "new" and f"wrote {page}" in capsys.readouterr().out
+    written = capsys.readouterr().out
+    for path in (page, tmp_path / "sentences.md"):
+        assert path.read_text() == "new" and f"wrote {path}" in written

@@ -1,0 +1,86 @@
+"""The page of all sentences of the articles, `results/sentences.md`."""
+
+import re
+
+import pytest
+
+from normlab.cli import main
+from normlab.commands import documents
+from normlab.config.folders import CONFIG_DIR
+from normlab.documents.article import load_all
+from normlab.documents.coverage import STATES, Sentence, sentences
+from normlab.documents.evidence import Part, Results, Says
+from normlab.documents.language import Words
+
+ARTICLES = load_all(CONFIG_DIR / "document")
+RESULTS = CONFIG_DIR.parent / "results"
+ALL = [each for article in ARTICLES.values() for each in sentences(article)]
+
+
+def sentence(*verdicts, remark=False):
+    """Return a sentence with a part of each verdict, and the results in which they have it."""
+    parts = [Part(part=f"{number}.p") for number, _ in enumerate(verdicts)]
+    told = [Says(says=Words("话", "a word"))] if remark else []
+    told += parts
+    told_of = {"name": "p", "part": 1, "statement": "S.", "found": "F"}
+    commands = {"not measured": "normlab study run x (5 runs)"}
+    results = Results(RESULTS)
+    results.claims = {
+        number: {"parts": [{**told_of, "verdict": v, "to_measure": commands.get(v, "")}]}
+        for number, v in enumerate(verdicts)
+    }
+    return Sentence(1, "place", "原文", "words", tuple(told)), results
+
+
+@pytest.mark.parametrize(
+    ("verdicts", "state"),
+    [
+        (["supported"], "answered"),
+        (["contradicted", "no difference"], "answered"),
+        (["supported", "undecided"], "answered in part"),
+        (["contradicted", "not measured"], "answered in part"),
+        (["undecided", "not measured"], "open"),
+        (["not measured"], "not tested"),
+        ([], "nothing"),
+    ],
+)
+def test_a_sentence_is_answered_only_if_every_part_is_decided(verdicts, state):
+    each, results = sentence(*verdicts)
+    assert each.state(results) == state in STATES
+    each, results = sentence(*verdicts, remark=True)
+    assert each.state(results) == ("remark" if not verdicts else state)
+
+
+def test_the_reason_names_the_parts_that_are_not_decided_and_the_command():
+    each, results = sentence("supported", "undecided", "not measured")
+    assert each.why(results) == [
+        "[1.1](claims.md#claim-1) undecided: S. Found: F.",
+        "[2.1](claims.md#claim-2) not measured: S. Found: F. "
+        "To decide it: `normlab study run x` (5 runs)",
+    ]
+
+
+def test_the_page_has_each_sentence_and_cell_of_the_articles_once():
+    passages = [p for a in ARTICLES.values() for s in a.sections for p in s.body]
+    shown = [(a, p.table) for a in ARTICLES.values() for s in a.sections for p in s.body if p.table]
+    cells = [c for a, name in shown for row in a.tables[name].rows for c in row[1:]]
+    assert len(ALL) == len(cells) + sum(bool(p.zh) for p in passages) > 300
+    page = (RESULTS / documents.SENTENCES).read_text("utf-8")
+    counts = re.search(r"(?m)^\| all \| (.*) \|  \|$", page)[1].split(" | ")
+    each = [sum(sentence.article == number for sentence in ALL) for number in ARTICLES]
+    assert list(map(int, counts)) == [*each, len(ALL)]
+    rows = page.partition("## All sentences")[2].count("\n| ") - 2 * len(ARTICLES)
+    assert rows == len(ALL)
+
+
+def test_the_committed_page_is_what_the_command_prints(capsys):
+    assert main(["documents", "--markdown"]) == 0
+    committed = (RESULTS / documents.SENTENCES).read_text("utf-8")
+    assert capsys.readouterr().out == committed, "run: python scripts/blocks.py"
+
+
+def test_whatever_is_not_decided_has_a_reason():
+    results = Results(RESULTS)
+    for each in ALL:
+        if each.state(results) in ("answered in part", "open", "not tested"):
+            assert each.why(results), each
