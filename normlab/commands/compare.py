@@ -84,11 +84,12 @@ def main(argv: list[str]) -> int:
     else:
         tables = by_recipe(found, **chosen)
         made = [replace(build(*runs, found=True), names=columns) for runs in tables]
-        for number, (runs, table) in enumerate(zip(tables, made, strict=True)):
-            if number:
+        for number, (runs, table) in enumerate(zip(tables, made, strict=True), 1):
+            if number > 1:
                 print()
             if arguments.latex:
-                print(latex(table, baseline=runs.study.baseline, marks=arguments.marks), end="")
+                said = {"baseline": runs.study.baseline, "marks": arguments.marks}
+                print(latex(table, **said, number=number), end="")
             elif arguments.markdown:
                 print(markdown(table), end="")
             else:

@@ -1,6 +1,8 @@
 """`normlab report`: the page and figures of runs, finished or in training."""
 
+import re
 import time
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -17,7 +19,7 @@ from normlab.errors import UserError
 
 if TYPE_CHECKING:
     from normlab.reports.gather import Arranged, Run
-    from normlab.reports.table import Table
+    from normlab.reports.page import TableSection
     from normlab.reports.translations import SideBySide
 
 _EXAMPLES = """examples:
@@ -30,9 +32,10 @@ RUN is a run folder, a folder of runs (such as that of a sweep) or a
 record.json. The page is one file that opens offline: the answer in a sentence,
 scores by what a sweep varies, one row per experiment, differences from the
 baseline paired by seed, curves, training statistics, test sentences with their
-translations, and config differences. Tables and charts can be saved as SVG and
-CSV. Figures by layer and over training need the probes of a
-run: train with probe=full.
+translations, and config differences. Runs whose scores cannot be compared
+(other task, model or budget) form tables of their own, each with its charts.
+Tables and charts can be saved as SVG and CSV. Figures by layer and over
+training need the probes of a run: train with probe=full.
 """
 _SAMPLES = 5  # sentences
 _EVERY = 5  # seconds between two pages, at least
@@ -44,10 +47,8 @@ def main(argv: list[str]) -> int:
     Raises UserError for places without runs, or a baseline or score that no run has.
     """
     from normlab.records.files import atomic_write
-    from normlab.reports.gather import arranged, read_runs
-    from normlab.reports.page import study_page
-    from normlab.reports.study_table import build
-    from normlab.reports.translations import side_by_side
+    from normlab.reports.gather import by_recipe, read_runs
+    from normlab.reports.page import runs_page
 
     parser = command_parser("report", _EXAMPLES)
     add_compared(parser)
@@ -59,15 +60,8 @@ def main(argv: list[str]) -> int:
     columns = named_columns(arguments)
     places, out, told = arguments.runs, arguments.out, set[str]()
 
-    def samples(runs: "list[Run]") -> "SideBySide | str | None":
-        """Return test sentences with their translations, or the reason why there are none."""
-        try:
-            return side_by_side(runs, arguments.data_dir, count=_SAMPLES)
-        except UserError as error:
-            return str(error)
-
-    def write(*, reload: int = 0) -> "tuple[Arranged, Table, bool]":
-        """Write the page; return the runs, their table, and whether all runs could be read."""
+    def write(*, reload: int = 0) -> "tuple[list[TableSection], bool]":
+        """Write the page; return its tables, and whether all runs could be read."""
         with at_work("reading runs"):
             found, problems = read_runs(places)
         unfinished = [run for run in found if run.record is None and not reload]
@@ -78,21 +72,15 @@ def main(argv: list[str]) -> int:
             told.add(line)
         if not found:
             raise UserError(none_below(places, " that can be read"))
-        runs = arranged(found, baseline=arguments.baseline, scores=[*columns])
+        tables = by_recipe(found, baseline=arguments.baseline, scores=[*columns])
         with at_work("making the page"):
-            table = replace(build(*runs, found=True), names=columns)
-            page = study_page(
-                *(runs.study, runs.scale, table, runs.runs, out),
-                template="runs.html",
-                heading=", ".join(map(str, places)) if len(places) < 3 else f"{len(found)} runs",
-                problems=problems,
-                reload=reload,
-                samples=samples(runs.runs),
-            )
+            sections = _sections(tables, columns, arguments.data_dir)
+            title = ", ".join(map(str, places)) if len(places) < 3 else f"{len(found)} runs"
+            page = runs_page(sections, out, heading=title, problems=problems, reload=reload)
         out.mkdir(parents=True, exist_ok=True)
         with atomic_write(out / "report.html") as file:
             file.write(page)
-        return runs, table, not problems
+        return sections, not problems
 
     try:
         while arguments.watch:
@@ -104,20 +92,72 @@ def main(argv: list[str]) -> int:
             time.sleep(max(_EVERY, 5 * (time.monotonic() - begun)))
     except KeyboardInterrupt:
         print(f"\n{out / 'report.html'} is no longer updated")
-    runs, table, whole = write()  # the last page does not reload
+    sections, whole = write()  # the last page does not reload
     print(out / "report.html")
     if arguments.latex:
         from normlab.reports.latex import latex
 
+        texts = [
+            latex(each.table, baseline=each.study.baseline, marks=arguments.marks, number=n)
+            for n, each in enumerate(sections, 1)
+        ]
         with atomic_write(out / "table.tex") as file:
-            file.write(latex(table, baseline=runs.study.baseline, marks=arguments.marks))
+            file.write("\n".join(texts))
         print(out / "table.tex")
     if arguments.figures is not None:
-        from normlab.reports.charts import draw_all
-
-        with at_work("drawing figures"):
-            paths, lacking = draw_all(runs.runs, table, out, arguments.figures)
-        for line in lacking:
-            complain(line)
-        print(*paths, sep="\n")
+        _draw(sections, out, arguments.figures)
     return 0 if whole else 1
+
+
+def _sections(
+    tables: "Sequence[Arranged]", columns: Mapping[str, str], data_dir: Path | None
+) -> "list[TableSection]":
+    """Return the sections of a page, one for each table; several have names and numbers."""
+    from normlab.reports.page import TableSection
+    from normlab.reports.study_table import build
+
+    sections = [
+        TableSection(
+            *(each.study, each.scale),
+            replace(build(*each, found=True), names=columns),
+            each.runs,
+            number=f"-{n}" if n > 1 else "",
+            samples=_samples(each.runs, data_dir),
+        )
+        for n, each in enumerate(tables, 1)
+    ]
+    if len(sections) == 1:
+        return sections
+    several = len({section.data_name for section in sections}) > 1
+    names = [
+        ", ".join(filter(None, [each.data_name if several else "", each.study.description]))
+        for each in sections
+    ]
+    return [replace(each, name=name) for each, name in zip(sections, names, strict=True)]
+
+
+def _samples(runs: "Sequence[Run]", data_dir: Path | None) -> "SideBySide | str | None":
+    """Return test sentences with their translations, or the reason why there are none."""
+    from normlab.reports.translations import side_by_side
+
+    try:
+        return side_by_side(runs, data_dir, count=_SAMPLES)
+    except UserError as error:
+        return str(error)
+
+
+def _draw(sections: "Sequence[TableSection]", out: Path, form: str) -> None:
+    """Draw figures and print their paths; those of several tables are in a folder for each."""
+    from normlab.reports.charts import draw_all
+
+    paths: list[Path] = []
+    lacking: dict[str, None] = {}
+    with at_work("drawing figures"):
+        for each in sections:
+            folder = re.sub(r"[^a-z0-9]+", "_", each.name.lower()).strip("_")
+            drawn, missing = draw_all(each.runs, each.table, out / folder, form)
+            paths += drawn
+            lacking |= dict.fromkeys(missing)
+    for line in lacking:
+        complain(line)
+    print(*paths, sep="\n")

@@ -28,13 +28,19 @@ def escaped(text: str) -> str:
     return one_line(text).translate(_SPECIAL)
 
 
-def latex(table: Table, *, baseline: str = "the baseline", marks: Marks = "") -> str:
-    """Return a table in LaTeX, with its notes as comments below it."""
+def latex(
+    table: Table, *, baseline: str = "the baseline", marks: Marks = "", number: int = 1
+) -> str:
+    """Return a table in LaTeX, with its notes as comments below it.
+
+    The `number` of the table in its file makes its label unique.
+    """
     axes = axes_of(table)
     pivoted = len(axes) == 1 and len(table.columns) == 1 and len(table.axes) == 1
     body = _pivot(table, marks) if pivoted else _grouped(table, marks)
     name = heading(table.columns[0]) if pivoted else table.title.partition(",")[0]
-    label = "-".join([name, *(axis.name for axis in axes)])
+    counted = [str(number)] if number > 1 else []
+    label = "-".join([name, *(axis.name for axis in axes), *counted])
     label = re.sub(r"[^a-z0-9]+", "-", label.lower()).strip("-")
     out = [
         r"\begin{table}",

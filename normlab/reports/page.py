@@ -10,8 +10,8 @@ import os
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict
-from functools import cache
+from dataclasses import asdict, dataclass, replace
+from functools import cache, cached_property
 from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -23,7 +23,7 @@ from normlab.records.store import record_file
 from normlab.reports.charts import over_training, row_looks
 from normlab.reports.comparison import grouped
 from normlab.reports.gather import Run
-from normlab.reports.panels import DARK, LIGHT, Theme, data
+from normlab.reports.panels import DARK, LIGHT, Panel, Theme, data
 from normlab.reports.study_table import data_name
 from normlab.reports.sweep import by_axis
 from normlab.reports.table import Table, figure
@@ -32,6 +32,8 @@ from normlab.studies.study import Study
 if TYPE_CHECKING:
     from jinja2 import Environment
     from markupsafe import Markup
+
+    from normlab.reports.translations import SideBySide
 
 _POLICY = (
     "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; "
@@ -128,55 +130,139 @@ def _environment() -> "Environment":
     return made
 
 
-def study_page(
-    study: Study,
-    scale: str,
-    table: Table,
-    runs: Sequence[Run],
+@dataclass(frozen=True)
+class TableSection:
+    """A table on a page, with its charts: the runs of one recipe.
+
+    `name` says which recipe it is, and is "" on a page of one table. `number` tells the ids of the
+    sections on a page apart, and is "" for the first.
+    """
+
+    study: Study
+    scale: str
+    table: Table
+    runs: Sequence[Run]
+    name: str = ""
+    number: str = ""
+    samples: "SideBySide | str | None" = None
+
+    @property
+    def records(self) -> list[RunRecord]:
+        return [run.record for run in self.runs if run.record is not None]
+
+    @property
+    def data_name(self) -> str:
+        return data_name(self.study, self.scale, self.records)
+
+    @property
+    def directions(self) -> dict[str, str]:
+        """Return whether higher or lower is better, by column."""
+        return {column: _direction(self.table, column) for column in self.table.columns}
+
+    @property
+    def points(self) -> list[str]:
+        return list(dict.fromkeys(row.point for row in self.table.rows))
+
+    @property
+    def row_names(self) -> list[str]:
+        return list(dict.fromkeys(row.name for row in self.table.rows))
+
+    @property
+    def unit(self) -> str:
+        units = {record.unit for record in self.records}
+        return units.pop() if len(units) == 1 else "units"
+
+    @property
+    def without_rows(self) -> list[str]:
+        """Return the ids of the runs whose logged rows are not there."""
+        return [run.record.run_id for run in self.runs if run.record and not run.rows]
+
+    @property
+    def diverged(self) -> list[RunRecord]:
+        return [record for record in self.records if record.outcome.status == "diverged"]
+
+    @cached_property
+    def scores(self) -> dict[str, list[Panel]]:
+        """Return the charts of scores, by the name of their axis."""
+        charts = by_axis(self.table)
+        return {axis.name: [*map(self._numbered, panels)] for axis, panels in charts.items()}
+
+    @cached_property
+    def groups(self) -> dict[str, list[Panel]]:
+        """Return the charts over training."""
+        charts = over_training(self.study, self.runs)
+        return {name: [*map(self._numbered, panels)] for name, panels in charts.items()}
+
+    @property
+    def has_curves(self) -> bool:
+        return any(self.groups.values())
+
+    @property
+    def first(self) -> list[Panel]:
+        """Return the chart that answers: the first score over the first axis, if there is one."""
+        return next(iter(self.scores.values()), [])[:1]
+
+    @property
+    def more_scores(self) -> dict[str, list[Panel]]:
+        """Return the charts of scores without the first."""
+        return {
+            name: [panel for panel in panels if panel not in self.first]
+            for name, panels in self.scores.items()
+        }
+
+    @property
+    def panels(self) -> list[Panel]:
+        return [p for group in (*self.scores.values(), *self.groups.values()) for p in group]
+
+    def _numbered(self, panel: Panel) -> Panel:
+        return replace(panel, number=self.number)
+
+
+def study_page(study: Study, scale: str, table: Table, runs: Sequence[Run], home: Path) -> str:
+    """Return the page of a study, made only from its evidence; `home` is the study's folder."""
+    section = TableSection(study, scale, table, runs)
+    return _page_of_runs("study.html", [section], home, study=study, scale=scale)
+
+
+def runs_page(
+    sections: Sequence[TableSection],
     home: Path,
     *,
-    template: str = "study.html",
-    **values: Any,
+    heading: str,
+    problems: Sequence[str] = (),
+    reload: int = 0,
 ) -> str:
-    """Return the page of a study, made only from its evidence; `home` is the study's folder.
+    """Return the page of any runs, a section for each table; `home` is the page's folder.
 
-    The template for arbitrary runs, `runs.html`, also takes `heading`, `problems` (messages on
-    unreadable files) and `reload` (seconds, or 0).
+    `problems` are messages on unreadable files; the page reloads itself every `reload` seconds,
+    unless that is 0.
     """
-    records = [run.record for run in runs if run.record is not None]
-    looks = row_looks(runs, dict.fromkeys(row.name for row in table.rows))
-    axes = by_axis(table)
-    scores = {axis.name: panels for axis, panels in axes.items()}
-    first = next(iter(scores.values()), [])[:1]
-    groups = over_training(study, runs)
-    panels = [panel for group in (*scores.values(), *groups.values()) for panel in group]
-    units = {record.unit for record in records}
+    scale = ", ".join(dict.fromkeys(section.scale for section in sections if section.scale))
+    values = {"scale": scale, "heading": heading, "problems": problems, "reload": reload}
+    return _page_of_runs("runs.html", sections, home, **values)
+
+
+def _page_of_runs(
+    template: str, sections: Sequence[TableSection], home: Path, **values: object
+) -> str:
+    """Render a page of sections; rows and points with the same name are filtered together."""
+    runs = [run for section in sections for run in section.runs]
+    records = [record for section in sections for record in section.records]
+    rows = dict.fromkeys(name for section in sections for name in section.row_names)
+    looks = row_looks(runs, rows)
     return page(
         template,
-        data(panels, looks),
-        study=study,
-        scale=scale,
-        table=table,
-        data_name=data_name(study, scale, records),
-        directions={column: _direction(table, column) for column in table.columns},
+        data([panel for section in sections for panel in section.panels], looks),
+        sections=sections,
         settings=[asdict(look) for look in looks.values()],
-        points=list(dict.fromkeys(row.point for row in table.rows)),
+        points=list(dict.fromkeys(point for section in sections for point in section.points)),
         overview=_overview(runs, records),
-        first=first,
-        scores={
-            name: [panel for panel in own if panel not in first] for name, own in scores.items()
-        },
-        groups=groups,
-        unit=units.pop() if len(units) == 1 else "units",
-        without=[run.record.run_id for run in runs if run.record is not None and not run.rows],
-        diverged=[record for record in records if record.outcome.status == "diverged"],
         recorded={
             "configuration": facts(run.settings for run in runs),
             "environment": facts({"": r.environment} for r in records),
             "code": facts({"": {"numerics": r.numerics, **r.own_norms}} for r in records),
             "data": facts({"": record.data} for record in records),
         },
-        runs=runs,
         link_of=lambda run: Path(os.path.relpath(record_file(run.folder), home)).as_posix(),
         score_of=_score,
         **values,

@@ -119,7 +119,7 @@ class Panel:
     `ticks` are positions on the horizontal axis, `tick_names` their labels, if any. The vertical
     axis is logarithmic if the ratio of largest to smallest value reaches `log_from` (None: never),
     the horizontal one with `log_across`, or if its ticks reach far. Points that are not `joined`
-    have bars instead of a line with a band.
+    have bars instead of a line with a band. `number` tells equal charts on a page apart.
     """
 
     name: str
@@ -132,10 +132,12 @@ class Panel:
     log_from: float | None = LOG_FROM
     log_across: bool = False
     joined: bool = True
+    number: str = ""
 
     @property
     def id(self) -> str:
-        return "chart-" + re.sub(r"[^a-z0-9]+", "-", f"{self.across}-{self.name}".lower())
+        name = re.sub(r"[^a-z0-9]+", "-", f"{self.across}-{self.name}".lower())
+        return f"chart{self.number}-{name}"
 
     @property
     def facets(self) -> tuple[str, ...]:

@@ -1,5 +1,8 @@
 """The page of any runs: a sweep is a grid, damage costs itself alone, and it follows changes."""
 
+import json
+import re
+
 import pytest
 import yaml
 
@@ -77,6 +80,33 @@ def test_an_experiment_that_is_named_as_baseline_makes_rows_of_experiments(runs,
         main(["runs", "--columns", "test/blue"])
     with pytest.raises(ValueError, match=r"no run that can be read below report"):
         main(["report"])
+
+
+def test_runs_of_two_recipes_have_a_table_and_a_chart_each_and_share_no_curve(
+    runs, capsys, monkeypatch
+):
+    monkeypatch.setattr("normlab.reports.charts.write", lambda figure, path, title: None)
+    store = RunStore("runs")
+    for norm in ("bn", "ln"):
+        for size in (32, 64):
+            changed = {"batch_size": size, "task": {"batch_size": size}, "budget": {"steps": 999}}
+            record = made(norm, 1, {"test/bleu": 90.0, "valid/loss": 9.0}, **changed)
+            store.write(record, kept_run(store.run_dir(record.config), run_rows(9.0)))
+    code, out, _ = report(capsys, "runs", "--latex", "--figures", "svg")
+    assert code == 0
+    page = (runs.parent / "report" / "report.html").read_text()
+    ids = [attributes["id"] for _, attributes in Text(page).tags if "id" in attributes]
+    assert len(ids) == len({*ids}) and page.count('class="answer"') == 2
+    assert page.count('<table class="results">') == page.count('<table class="runs">') == 2
+    assert "999 steps" in Text(page).text
+    panels = json.loads(page.partition('id="charts">')[2].partition("</script>")[0])["panels"]
+    losses = [each for each in panels if each["id"].endswith("training-step-train-loss")]
+    points = [{line["at"] for line in each["series"]} for each in losses]
+    assert {"batch_size=8", "batch_size=32"} in points and len(points) == 2
+    assert {"batch_size=32", "batch_size=64"} in points
+    assert len([line for line in out.splitlines() if line.endswith("bleu_by_batch_size.svg")]) == 2
+    labels = re.findall(r"\\label\{.*\}", (runs.parent / "report" / "table.tex").read_text())
+    assert len(labels) == len({*labels}) == 2
 
 
 def test_damaged_runs_are_a_line_each_and_the_rest_goes_on(runs, capsys):
