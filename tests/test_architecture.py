@@ -38,7 +38,7 @@ TORCHLESS = (
     *("documents", "errors", "notebook", "train.run", "progress"),
 )
 # Where `raise ValueError` is for a caller, which turns it into a `UserError`, or for a bug.
-CHECKED = ("claims.study_endpoints", "metrics.spread", "records.packed", "reports.trials")
+CHECKED = ("metrics.spread", "records.packed", "reports.trials")
 CONFIGURED = ("config", "train.fit", "train.run", "commands")
 """Where hydra and omegaconf may appear."""
 # Where a file may be written without `atomic_write`: its own file, a folder that is renamed as a

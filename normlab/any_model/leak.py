@@ -35,12 +35,15 @@ def leak(
     comparisons: Mapping[str, Comparison],
     cause: str,
     how: str,
+    *,
+    unusual: str = "",
 ) -> Finding:
     """Return the finding on passes that should agree, and the module at fault.
 
     `movements` are by name, `cause` is what the output should not depend on, and `how` says what
-    was compared. The module is that of the largest movement; a comparison that is not in
-    `comparisons` was made with another setting, and has no module.
+    was compared. `unusual` names the movement by unusual values under the padding, which do harm
+    only if the usual values do too. The module is that of the largest movement; a comparison that
+    is not in `comparisons` was made with another setting, and has no module.
     """
     worst = max(movements, key=lambda name: movements[name].wide)
     value = movements[worst].wide
@@ -50,10 +53,8 @@ def leak(
     if value <= limit:
         return _rounding(about, movements, limit, how)
     broken, under = value > HARM, ""
-    if "other values" in worst:  # they do harm only if the usual values under padding do too
-        usual = any(
-            each.wide > HARM for name, each in movements.items() if "other values" not in name
-        )
+    if worst == unusual:
+        usual = any(each.wide > HARM for name, each in movements.items() if name != unusual)
         # with only one length, the usual values are the base, so the batch decides
         broken = broken and (usual or (len(movements) == 1 and about.example.has_padding))
         under = "" if usual else ", with unusual values under the padding"

@@ -20,6 +20,8 @@ A multiple of 128 is one of 32 and 64, too; windows of 32 and 64 may end at the 
 """
 LONG = 1024  # positions, above which fewer lengths are tried
 IMPLEMENTATIONS = ("eager", "sdpa")
+UNUSUAL = "padding by other values"
+"""The name of the comparison with unusual values under the padding."""
 
 
 @question("padding")
@@ -41,7 +43,7 @@ def padding(about: Examination) -> Finding:
         return Finding.none("no input marks padding; name the one that does with mask=")
     length = about.lead.length
     pairs = {f"padding by {n:,} to {length + n:,} positions": padded(about, n)}
-    pairs["padding by other values"] = padded(about, n, other=True)
+    pairs[UNUSUAL] = padded(about, n, other=True)
     try:
         found = about.all_moved(pairs)
     except ModelFailed:
@@ -58,7 +60,7 @@ def padding(about: Examination) -> Finding:
         found |= _other_side(about, pairs)
         found |= _implementations(about)
         how += f", by {', '.join(map(str, FEW))}, and to multiples of {', '.join(map(str, BLOCKS))}"
-    return leak(about, found, pairs, "padding", how)
+    return leak(about, found, pairs, "padding", how, unusual=UNUSUAL)
 
 
 def padded(
@@ -150,14 +152,14 @@ def _of_one_length(about: Examination) -> Finding:
     short = example.cut(example.tokens, start, start + row.length - n)
     base, variant = (short.padded(n, other=other) for other in (False, True))
     overlap = Overlap(about.example.side, row.length, row.length - n)  # only real positions count
-    pairs = {"padding by other values": Comparison(variant, base, overlap)}
+    pairs = {UNUSUAL: Comparison(variant, base, overlap)}
     how = f"One row of {row.length - n:,} positions, padded by {n:,}; longer rows fail"
     try:
         found = about.all_moved(pairs)
     except ModelFailed:  # it wants a row without padding, so each row is padded only in the batch
         pairs, how = _in_the_batch(about), "Each row alone and in the batch; padded rows alone fail"
         found = about.all_moved(pairs)
-    return leak(about, found, pairs, "padding", how)
+    return leak(about, found, pairs, "padding", how, unusual=UNUSUAL)
 
 
 def _in_the_batch(about: Examination) -> dict[str, Comparison]:

@@ -31,9 +31,9 @@ from msgspec import Meta, Struct
 from normlab.claims.endpoint import Endpoint, Text
 from normlab.claims.other_endpoints import Computed, Published, Timing
 from normlab.claims.study_endpoints import Contrast, Document, Gap, Level, Spread, Trains
+from normlab.config.conversion import convert
 from normlab.config.registry import read_yaml
 from normlab.errors import UserError
-from normlab.studies.load import convert
 
 KINDS: dict[str, type[Endpoint]] = {
     kind.__name__.lower(): kind

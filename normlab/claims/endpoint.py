@@ -33,6 +33,22 @@ NOT_ALL = "not all seeds train"
 
 
 @dataclass(frozen=True)
+class Setting:
+    """Where a decision holds: the data or machine, and the smallest and the largest model.
+
+    A size is a number of layers, such as `2+2`; there is one size if all models have it.
+    """
+
+    data: str = ""
+    layers: tuple[str, ...] = ()
+
+    def text(self) -> str:
+        """Return the setting in words, such as `Multi30k de-en, 2+2 layers`."""
+        sizes = " to ".join(self.layers)
+        return f"{self.data}, {sizes} layers" if sizes else self.data
+
+
+@dataclass(frozen=True)
 class Basis:
     """What a decision rests on: `n` seeds or rounds, and the files or addresses of its `records`.
 
@@ -44,7 +60,7 @@ class Basis:
     n: int = 0
     repeats: str = "seed"
     grade: str | None = None
-    setting: str = ""
+    setting: Setting = Setting()
     trained: tuple[tuple[str, int, int], ...] = ()
     excluded: tuple[str, ...] = ()
     records: tuple[str, ...] = ()
@@ -229,11 +245,10 @@ class StudyEndpoint(Endpoint, frozen=True, kw_only=True):
         )
         return decision, sample.seeds[: look.seeds]
 
-    def _setting(self, plan: Plan, runs: Sequence[RunRecord]) -> str:
-        """Describe the data and model size, such as `Multi30k de-en, 2+2 layers`."""
+    def _setting(self, plan: Plan, runs: Sequence[RunRecord]) -> Setting:
+        """Return the data and the smallest and the largest model."""
         sizes = sorted({size for run in runs if (size := _layers(run))}, key=len)
-        layers = f", {' to '.join((sizes[0], sizes[-1])[: len(sizes)])} layers" if sizes else ""
-        return plan.scale.data_name + layers
+        return Setting(plan.scale.data_name, tuple(dict.fromkeys([*sizes[:1], *sizes[-1:]])))
 
     def _next(self, plan: Plan, have: int, runs: Runs) -> str:
         """Return the command that runs the seeds up to the next planned analysis, with its cost."""

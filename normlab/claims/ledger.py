@@ -68,7 +68,7 @@ class Outcome:
         basis = self.basis
         if basis.grade is None or self.verdict == "not measured":
             return ""
-        return ": ".join(filter(None, (basis.grade, basis.setting)))
+        return ": ".join(filter(None, (basis.grade, basis.setting.text())))
 
 
 @dataclass(frozen=True)

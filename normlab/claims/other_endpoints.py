@@ -14,7 +14,7 @@ from normlab.claims.decision import (
     undecided_by_seen,
     with_power,
 )
-from normlab.claims.endpoint import Basis, Endpoint, Judgement, Text
+from normlab.claims.endpoint import Basis, Endpoint, Judgement, Setting, Text
 from normlab.claims.evidence import BENCH, Place, Runs
 
 
@@ -119,7 +119,7 @@ class Timing(Endpoint, frozen=True):
             n=len(saved),
             repeats="round",
             grade="C" if self.group.startswith("model") else "D",  # a norm alone
-            setting=f"{machine['device']} {machine['precision']}",
+            setting=Setting(f"{machine['device']} {machine['precision']}"),
             records=(timings.path,),
         )
         decision = self._decide(saved)

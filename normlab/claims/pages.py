@@ -337,12 +337,12 @@ _DATA = {
 
 def grade_in_chinese(outcome: Outcome) -> str:
     """Return the grade with its setting in Chinese, such as `C：Multi30k 德译英，2+2 层`."""
-    letter, _, setting = outcome.grade.partition(": ")
-    data, comma, size = setting.rpartition(", ")
-    if not comma or not size.endswith(" layers"):
-        return "：".join(filter(None, (letter, _DATA.get(setting, setting))))
-    layers = size.removesuffix(" layers").replace(" to ", " 到 ")
-    return f"{letter}：{_DATA.get(data, data)}，{layers} 层"
+    if not outcome.grade:
+        return ""
+    letter, setting = outcome.basis.grade, outcome.basis.setting
+    data = _DATA.get(setting.data, setting.data)
+    where = f"{data}，{' 到 '.join(setting.layers)} 层" if setting.layers else data
+    return f"{letter}：{where}" if where else f"{letter}"
 
 
 def _part(outcome: Outcome, words: _Language) -> str:

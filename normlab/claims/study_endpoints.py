@@ -17,6 +17,7 @@ from normlab.claims.decision import Decision, Look, corrected_for_look, decide, 
 from normlab.claims.endpoint import Chosen, StudyEndpoint
 from normlab.claims.evidence import Where
 from normlab.claims.sample import Count, Sample, keys
+from normlab.config.conversion import WrongField
 from normlab.records.record import RunRecord, is_probe_metric
 from normlab.records.store import lookup, written
 
@@ -41,7 +42,7 @@ class Difference(StudyEndpoint, frozen=True, kw_only=True):
 
     def __post_init__(self) -> None:
         if bool(self.inside) != bool(self.outside):
-            raise ValueError("in: an interaction needs both in and than_in; set both or neither")
+            raise WrongField("in", "an interaction needs both in and than_in; set both or neither")
 
     @property
     def sides(self) -> list[Where]:
@@ -86,7 +87,8 @@ class Contrast(Difference, frozen=True, kw_only=True):
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.margin < self.ratio:
-            raise ValueError(f"margin: expected at least {int(self.ratio)}, found {self.margin:g}")
+            problem = f"expected at least {int(self.ratio)}, found {self.margin:g}"
+            raise WrongField("margin", problem)
 
     def question(self, says: str) -> str:
         better, worse = keys(self.better), keys(self.worse)

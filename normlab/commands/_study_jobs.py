@@ -190,8 +190,8 @@ def tune(arguments: argparse.Namespace, again: str) -> int:
 
 
 def _cell(job: Tuned, run: "Run") -> Cell:
-    planned, key = run.planned, f"{job.tuning.key}="
-    value = next(text for text in reversed(planned.overrides) if text.startswith(key))
+    planned = run.planned
+    value = f"{job.tuning.key}={planned.tuned}"
     words = (planned.row, planned.point, value, f"seed={planned.seed}")
     return run.cell(" ".join(filter(None, words)))
 
@@ -211,10 +211,9 @@ def _tuned(words: Sequence[str], results: Path, *, write: bool) -> list[Tuned]:
         rows = read_rows(given["rows"], study, scale) if "rows" in given else None
         tried: dict[tuple[str, str], dict[str, list[Run]]] = {}
         trials = study.trials(scale, tuning, extra, rows=rows)
-        values = [value for value in tuning.values for _ in tuning.seeds]
-        for number, run in enumerate(studied.runs_of(trials)):
+        for run in studied.runs_of(trials):
             bout = tried.setdefault(run.planned[:2], {})
-            bout.setdefault(values[number % len(values)], []).append(run)
+            bout.setdefault(run.planned.tuned, []).append(run)
         bouts = {place: Bout(tuning, own) for place, own in tried.items()}
         jobs.append(Tuned(study, scale, tuning, bouts, results))
     if not jobs:

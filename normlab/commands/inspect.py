@@ -275,13 +275,21 @@ def _cell(value: object) -> str:
 
 
 def _describe_data(overrides: list[str], *, as_json: bool) -> int:
-    """Prepare a task's data and print its description; UserError if the data is damaged."""
+    """Prepare a task's data and print its description; UserError if the data is damaged.
+
+    As JSON, such an error is also printed, as `{"error": "..."}`.
+    """
     from normlab.config.compose import compose, to_dict
     from normlab.train.build import build_task
 
-    found = build_task(to_dict(compose(overrides))).describe()
+    try:
+        description = build_task(to_dict(compose(overrides))).describe()
+    except (UserError, OSError) as error:
+        if as_json:
+            print(json.dumps({"error": str(error)}))
+        raise
     if as_json:
-        print(json.dumps(found, indent=1, sort_keys=True))
+        print(json.dumps(description, indent=1, sort_keys=True))
     else:
-        print(yaml.safe_dump(found, sort_keys=False, allow_unicode=True), end="")
+        print(yaml.safe_dump(description, sort_keys=False, allow_unicode=True), end="")
     return 0

@@ -19,12 +19,12 @@ from typing import TYPE_CHECKING, Any
 
 from normlab.commands._terminal import crash, print_line
 from normlab.config.folders import CONFIG_DIR, include_words
-from normlab.config.launch import check_single, launch
+from normlab.config.launch import check_single, end_with_the_sweep, launch
 from normlab.config.schema import RunConfig
 from normlab.errors import UserError
 from normlab.records.files import atomic_write
 from normlab.records.store import RECORD_FILE, read_record
-from normlab.studies.loop import INTERRUPTED, LOG_FILE, Cell, Plan, carry_out, end_with_the_sweep
+from normlab.studies.loop import INTERRUPTED, LOG_FILE, Cell, Plan, carry_out
 
 if TYPE_CHECKING:
     from omegaconf import DictConfig

@@ -6,7 +6,6 @@ before Hydra reads the overrides. Nothing here imports torch.
 """
 
 import os
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
@@ -31,13 +30,13 @@ from normlab.config.overrides import (
     error_line,
     is_sweep,
     meant,
-    no_option,
     quoted,
     settings_of_experiments,
     start_file,
     typed,
     written_out,
 )
+from normlab.config.recipe import default_recipe, settle_recipe
 from normlab.config.registry import TARGET, named
 from normlab.config.schema import (
     LATER,
@@ -52,6 +51,7 @@ from normlab.config.schema import (
     WrittenConfig,
     leaves,
 )
+from normlab.config.sites import settle_sites
 from normlab.config.source import OptionFolders, OptionSource
 from normlab.errors import UserError
 
@@ -59,23 +59,14 @@ CONFIG_NAME = "config"
 # Top-level keys that composition copies into the task's nodes, under the same name.
 _COPIED = ("batch_size", "max_tokens", "batching", "data_dir")
 _TASK_NODES = ("task", "task.corpus", "task.source")  # where they are copied to
-_PATH = re.compile(r"(\*|[a-z0-9_]+)(\.(\*|[a-z0-9_]+))*")
-_LABELED = 4  # rules named in a label, at most
-_RULES = "'sites={*.self:bn,encoder.0.*:ln}'"
 
 _READS_FILES = (
     "add task=translation for your own pairs of sentences, task=lm task/corpus=documents for your "
     "own documents, or the task of a published data set (normlab list tasks)"
 )
 
-# The default recipe of a task without a scale, and at scale=paper. Other scales replace recipes.
-_RECIPES: dict[str | None, dict[str, str]] = {
-    None: {"iwslt": "rbn"},
-    "paper": {"mlm": "bert", **dict.fromkeys(("iwslt", "multi30k", "toy", "translation"), "rbn")},
-}
 _ASK_FOR_RECIPES = ("task=", "scale=", f"{EXPERIMENT}=")
 TASK = "toy"  # the default of configs/config.yaml
-_BY_PLACEMENT = ("optim.lr", "schedule.warmup")  # in a recipe, as `lr: {pre: 1.5e-3, post: 5e-4}`
 
 
 def register() -> None:
@@ -150,7 +141,7 @@ def from_hydra(config: DictConfig) -> DictConfig:
 def with_recipe(overrides: Sequence[str]) -> list[str]:
     """Return the overrides with the default recipe; a sweep over tasks or scales gets none."""
     given = {"task": TASK, **_of_experiments(overrides), **typed(overrides)}
-    recipe = _default_recipe(given["task"], given.get("scale"))
+    recipe = default_recipe(given["task"], given.get("scale"))
     if recipe is None or given.get("recipe") is not None:
         return [*overrides]
     # Insert it just before what asks for it, so as not to part a Hydra flag from its value.
@@ -172,10 +163,6 @@ def _of_experiments(overrides: Sequence[str]) -> dict[str, Any]:
     return {key: name for key, name in listed.overrides.known_choices.items() if name}
 
 
-def _default_recipe(task: str, scale: str | None) -> str | None:
-    return _RECIPES.get(None if scale == "null" else scale, {}).get(task)
-
-
 def settle(config: DictConfig, choices: Mapping[str, Any], given: Sequence[str]) -> DictConfig:
     """Name the options in a config, settle values that depend on other keys, and check it."""
     plain = cast("dict[str, Any]", OmegaConf.to_container(config))
@@ -195,13 +182,14 @@ def settle(config: DictConfig, choices: Mapping[str, Any], given: Sequence[str])
         raise UserError(f"{classes[0]:.60}: a run cannot name classes: give GROUP=OPTION")
     of_files = settings_of_experiments(given, config.choices)
     _settle_short(config, short, given, of_files)
-    _settle_recipe(config, config.choices, of_files | typed(given))
+    settle_recipe(config, config.choices, of_files | typed(given))
     for key in (*OPTIONS, *NORM_KEYS, "probe", "sink"):  # replace classes with option names
         parent = config.observe if key in ("probe", "sink") else config
         if isinstance(parent[key], DictConfig):
             node = cast("dict[str, Any]", OmegaConf.to_container(parent[key]))
             parent[key] = named(node, key, {} if parent is config.observe else config.choices)
-    _settle_sites(config)
+    if config.sites is not None:
+        settle_sites(config)
     _drop(config.model, LATER)
     for node in (*map(config.get, NORM_KEYS), *(config.sites or {}).values()):
         _drop(node, {"one_plus": False})
@@ -247,37 +235,6 @@ def _settle_short(
         config.budget.steps = None
 
 
-def _settle_recipe(config: DictConfig, choices: Any, written: Mapping[str, Any]) -> None:
-    """Set the recipe's values for the run's placement and for its other options, unless typed.
-
-    In a recipe, `norm: {rms: {eps: 1e-6}}` sets `eps` of each norm of the run that is `rms`.
-    """
-    recipe, scale, task, placement = map(choices.get, ("recipe", "scale", "task", "placement"))
-    if recipe not in (None, "none") and scale in ("small", "smoke"):
-        both = f"recipe={recipe} and scale={scale} are both set, but each is a complete recipe"
-        raise UserError(f"{both}: leave one out")
-    expected = _default_recipe(task, scale)
-    if recipe is None and expected is not None:
-        left_out = f"task={task} has recipe={expected} by default, which a sweep leaves out"
-        raise UserError(f"{left_out}: give recipe={expected}, or recipe=none")
-    for key in _BY_PLACEMENT:
-        values = OmegaConf.select(config, key)
-        if not isinstance(values, DictConfig):
-            continue
-        if placement not in values:
-            lacks = f"recipe={recipe} has no {key} for placement={placement}"
-            raise UserError(f"{lacks}: give placement={next(iter(values))}, or {key}=VALUE")
-        OmegaConf.update(config, key, values[placement])
-    for group in ("norm", "placement", "optim", "schedule"):
-        node: Any = config[group]
-        there = (name for name in registry.option_names(group) if name in node)
-        of_options = {n: node.pop(n) for n in [*there] if isinstance(node[n], DictConfig)}
-        for key in NORM_KEYS if group == "norm" else [group]:
-            for name, value in of_options.get(choices.get(key), {}).items():
-                if f"{key}.{name}" not in written:
-                    config[key][name] = value
-
-
 def _settle_batch_size(
     config: DictConfig, of_files: Mapping[str, Any], typed_keys: Mapping[str, str]
 ) -> None:
@@ -292,38 +249,6 @@ def _settle_batch_size(
             config[key] = None
 
 
-def _settle_sites(config: DictConfig) -> None:
-    """Replace the norm names in `sites` with nodes, and add the rules' label to the choices."""
-    if config.sites is None:
-        return
-    rules = OmegaConf.to_container(config.sites) if OmegaConf.is_config(config.sites) else {}
-    if not isinstance(rules, dict) or not rules:
-        raise UserError(f"sites={config.sites!r:.60} is not a mapping of rules: give {_RULES}")
-    names: dict[str, str] = {}
-    for pattern, value in rules.items():
-        if not _PATH.fullmatch(str(pattern)):
-            raise UserError(f"sites: {pattern!r:.60} is not a path such as those in {_RULES}")
-        given = dict(value) if isinstance(value, Mapping) else {"norm": value}
-        name = str(given.pop("norm", None))
-        if name not in registry.option_names("norm"):
-            raise UserError(f"sites: {pattern}: {no_option('norm', name)}")
-        if pattern == "*":
-            raise UserError(f"sites: * matches every place: give norm={name}")
-        node = registry.option_settings("norm", name, f"sites.{pattern}")
-        names[str(pattern)] = name
-        rules[pattern] = named(node, "norm", {"norm": name}) | given
-    config.sites = rules
-    config.choices = {**config.choices, "sites": _label(names)}
-
-
-def _label(names: Mapping[str, str]) -> str:
-    """Return a label for the rules in `sites`, with each pattern's norm, for the run's name."""
-    words = {pattern: [part for part in pattern.split(".") if part != "*"] for pattern in names}
-    said = [f"{'.'.join(words[pattern])}_{name}" for pattern, name in names.items()]
-    rest = [f"{len(said) - _LABELED}_more"] if len(said) > _LABELED else []
-    return "+".join(said[:_LABELED] + rest)
-
-
 def _drop(node: Any, defaults: Mapping[str, Any]) -> None:
     """Remove newer keys at their defaults from a node, so that older runs keep their hash."""
     for name, value in defaults.items():
@@ -335,10 +260,17 @@ def _drop(node: Any, defaults: Mapping[str, Any]) -> None:
                 node.pop(name)
 
 
+def _names_classes(node: object) -> bool:
+    """Return whether a mapping in a list, or a text of it, names a class."""
+    if isinstance(node, Mapping):
+        return TARGET in node or any(map(_names_classes, node.values()))
+    return isinstance(node, list) and any(map(_names_classes, node))
+
+
 def _check_plain(config: Mapping[str, Any]) -> None:
     """Raise ValueError for a class or an interpolation: records hold only plain data."""
     for key, value in leaves(config):
-        if TARGET in f"{key}={value}":
+        if TARGET in key.split(".") or (isinstance(value, list) and _names_classes(value)):
             raise UserError(f"{key}={value!r:.60}: a run cannot name classes: give an option")
         if "${" in str(value):
             raise UserError(f"{key}={value!r:.60}: records hold only plain values")

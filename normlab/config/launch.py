@@ -1,12 +1,18 @@
-"""This process's place among those that `torchrun` starts, as the environment says.
+"""Who started this process, as the environment says: `torchrun`, as one of several, or a sweep.
 
 Nothing here imports torch.
 """
 
 import os
+import signal
+import sys
 from typing import NamedTuple
 
 from normlab.errors import UserError
+
+PARENT = "NORMLAB_SWEEP"
+"""The variable with the id of the process of a sweep or a study that started this one."""
+_PR_SET_PDEATHSIG = 1  # linux/prctl.h
 
 
 class Launch(NamedTuple):
@@ -53,3 +59,18 @@ def check_single(what: str) -> None:
             f"{process.variables} in the environment, as from torchrun, but {what}: start it "
             "without torchrun, or unset RANK and WORLD_SIZE"
         )
+
+
+def end_with_the_sweep() -> None:
+    """In a run of a sweep, exit when the sweep is killed, so that it can be restarted (Linux).
+
+    Otherwise the run would keep running and hold the lock of its folder.
+    """
+    parent = os.environ.pop(PARENT, None)
+    if parent is None or sys.platform != "linux":
+        return
+    import ctypes
+
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    if os.getppid() != int(parent):  # the sweep was killed before this call
+        os.kill(os.getpid(), signal.SIGKILL)

@@ -29,11 +29,11 @@ import msgspec
 from msgspec import Struct
 
 from normlab.claims.endpoint import Text
+from normlab.config.conversion import convert
 from normlab.config.registry import read_yaml
 from normlab.documents.evidence import KINDS, Item, OfRow
 from normlab.documents.language import Language, Words
 from normlab.errors import UserError
-from normlab.studies.load import convert
 
 
 class Cell(Struct, frozen=True, forbid_unknown_fields=True):

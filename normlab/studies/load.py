@@ -2,18 +2,15 @@
 
 import re
 from collections.abc import Callable, Collection
-from copy import deepcopy
 from dataclasses import fields, replace
 from difflib import get_close_matches
-from functools import reduce
 from itertools import product
-from operator import getitem
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
-import msgspec
 from msgspec import structs
 
+from normlab.config.conversion import convert, wrong_value
 from normlab.config.folders import of_your_own
 from normlab.config.registry import options, read_yaml
 from normlab.errors import UserError
@@ -29,7 +26,6 @@ from normlab.studies.study import (
     rate_name,
 )
 
-_T = TypeVar("_T")
 _LEAST = "give at least three (two at scale=smoke and with `pilot: true`)"
 
 
@@ -83,54 +79,9 @@ def _typed(node: Any, *, key: object = "") -> Any:
     return str(node) if isinstance(node, int | float) else node
 
 
-def convert(content: Any, kind: type[_T], path: Path, key: str = "", *, strict: bool = True) -> _T:
-    """Convert a mapping to `kind`; UserError, with file, key and value, if a value does not fit.
-
-    Unless `strict`, a number or a boolean may be given as text.
-    """
-    if not isinstance(content, dict):
-        raise _wrong(path, key, f"expected keys and values, found {content!r:.60}")
-    try:
-        return msgspec.convert(content, kind, strict=strict)
-    except msgspec.ValidationError as error:
-        problem, _, at = str(error).partition(" - at `$")
-    names: list[Any] = []
-    for part in re.findall(r"\w+|\[\.\.\.\]", at):
-        names.append(_culprit(content, kind, names, at, strict) if part == "[...]" else part)
-        names[-1] = int(part) if part.isdecimal() else names[-1]
-    below = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in names)
-    if own := re.match(r"([\w.@]+): (.+)", problem):  # raised by a check in the type
-        below, problem = f"{below}.{own[1]}", own[2]
-    elif names and names[0] in content:
-        problem += f", found {content[names[0]]!r:.60}"
-    if "unknown field" in problem:
-        there = ", ".join(getattr(kind, "__struct_encode_fields__", ()))
-        problem += f"; known: {there}" if there else ""
-    raise _wrong(path, f"{key}{below}".lstrip("."), problem) from None
-
-
-def _culprit(content: Any, kind: type, names: list[Any], at: str, strict: bool) -> str:
-    """Return the key, in the mapping at `names`, whose value cannot be converted."""
-    whole = deepcopy(content)
-    node = reduce(getitem, names, whole)
-    for name, item in dict(node).items():
-        node.clear()
-        node[name] = item
-        try:
-            msgspec.convert(whole, kind, strict=strict)
-        except msgspec.ValidationError as error:
-            if str(error).endswith(f" - at `${at}"):
-                return name
-    return "..."
-
-
-def _wrong(path: Path, key: str, problem: str) -> UserError:
-    return UserError(f"{path}: {key or 'the file'}: {problem}")
-
-
 def _among(path: Path, key: str, names: Collection[str], allowed: Collection[str]) -> None:
     if wrong := [name for name in names if name not in allowed]:
-        raise _wrong(path, key, f"no {wrong[0]!r}; choose from {', '.join(allowed)}")
+        raise wrong_value(path, key, f"no {wrong[0]!r}; choose from {', '.join(allowed)}")
 
 
 def _checked(path: Path, study: Study, name: str) -> Scale:
@@ -140,7 +91,7 @@ def _checked(path: Path, study: Study, name: str) -> Scale:
     _among(path, f"{key}.rows", rows, study.rows)
     if rows[0] != study.baseline:
         problem = f"must begin with {study.baseline}, which all others are compared with"
-        raise _wrong(path, f"{key}.rows", problem)
+        raise wrong_value(path, f"{key}.rows", problem)
     grid = dict(study.grid)
     _among(path, f"{key}.grid", scale.grid, grid)
     for axis, values in scale.grid.items():
@@ -149,17 +100,17 @@ def _checked(path: Path, study: Study, name: str) -> Scale:
     for rate, chosen in scale.rates.items():
         _check_place(path, f"{key}.rates.{rate}", rate, rows, grid)
         if own := [each for each in chosen if each.partition("=")[0] in grid]:
-            raise _wrong(path, f"{key}.rates.{rate}", f"{own[0]} sets an axis of the grid")
+            raise wrong_value(path, f"{key}.rates.{rate}", f"{own[0]} sets an axis of the grid")
     if isinstance(tuning := scale.tuning, Tuning):
         key = f"{key}.tuning"
         _check_choice(path, f"{key}.values", tuning, scale, name)
         _among(path, f"{key}.whole_runs", tuning.whole_runs, rows)
         if used := sorted(set(tuning.seeds) & {*scale.seeds, *range(1, ANALYSES[-1] + 1)}):
-            raise _wrong(
+            raise wrong_value(
                 path, f"{key}.seeds", f"{used[0]} is a seed of the study; use others, such as 101"
             )
         if tuning.key in grid:
-            raise _wrong(path, f"{key}.key", f"{tuning.key} is an axis of the grid")
+            raise wrong_value(path, f"{key}.key", f"{tuning.key} is an axis of the grid")
     short = re.split("[:,]", scale.data)[0].strip() or scale.data
     return structs.replace(scale, rows=rows, grid=grid, data_name=scale.data_name or short)
 
@@ -175,7 +126,7 @@ def _check_choice(path: Path, key: str, tuning: Tuning, scale: Scale, name: str)
     """Raise UserError for too few values: with fewer than three, each one is at the edge."""
     decides = not scale.pilot and name != SMOKE
     if len(tuning.values) < (3 if decides else 2):
-        raise _wrong(path, key, f"too few values ({len(tuning.values)}): {_LEAST}")
+        raise wrong_value(path, key, f"too few values ({len(tuning.values)}): {_LEAST}")
 
 
 def tuning_of(study: Study, scale: str, load: Callable[[str], Study] = load_study) -> Tuning:
@@ -189,7 +140,7 @@ def tuning_of(study: Study, scale: str, load: Callable[[str], Study] = load_stud
     path, key = Path(f"study/{by.name}.yaml"), f"scales.{size}.tuning"
     if not isinstance(found, Tuning):
         other = "or the name of a scale or of a study"
-        raise _wrong(path, key, f"missing; give key, values, seeds and score, {other}")
+        raise wrong_value(path, key, f"missing; give key, values, seeds and score, {other}")
     _check_choice(path, f"{key}.values, for {study.name}", found, study.scale(scale), scale)
     return found
 

@@ -19,7 +19,7 @@ from itertools import takewhile
 from pathlib import Path
 from typing import NamedTuple
 
-from normlab.config.launch import check_single
+from normlab.config.launch import PARENT, check_single
 from normlab.config.machine import usable_cores
 from normlab.errors import UserError
 from normlab.records.files import check_writable
@@ -30,8 +30,6 @@ INTERRUPTED = 130
 LOG_FILE = "log.txt"
 _NVIDIA = Path("/proc/driver/nvidia/gpus")
 _GPU = re.compile(r"\d+$|GPU-|MIG-")  # not -1 or Slurm's NoDevFiles
-_PARENT = "NORMLAB_SWEEP"
-_PR_SET_PDEATHSIG = 1  # linux/prctl.h
 _KILLED = "killed, most likely since memory ran out: give a smaller batch_size or fewer processes"
 _WAIT = 0.05  # seconds between polls of the running processes
 
@@ -154,7 +152,7 @@ class _Job:
         with self._log.open("wb") as file:
             self.process = subprocess.Popen(
                 [*program(), "train", *given],
-                env={**os.environ, **place.variables, _PARENT: str(os.getpid())},
+                env={**os.environ, **place.variables, PARENT: str(os.getpid())},
                 stdout=file,
                 stderr=subprocess.STDOUT,
             )
@@ -254,18 +252,3 @@ def _signals_into(told: list[int]) -> Generator[None]:
     finally:
         for number, handler in zip(numbers, former, strict=True):
             signal.signal(number, handler)
-
-
-def end_with_the_sweep() -> None:
-    """In a run of a sweep, exit when the sweep is killed, so that it can be restarted (Linux).
-
-    Otherwise the run would keep running and hold the lock of its folder.
-    """
-    parent = os.environ.pop(_PARENT, None)
-    if parent is None or sys.platform != "linux":
-        return
-    import ctypes
-
-    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-    if os.getppid() != int(parent):  # the sweep was killed before this call
-        os.kill(os.getpid(), signal.SIGKILL)

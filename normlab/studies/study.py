@@ -94,12 +94,16 @@ class PublishedNumber(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Planned(NamedTuple):
-    """A run of a study: its row, point in the grid, seed, and all overrides."""
+    """A run of a study: its row, point in the grid, seed, and all overrides.
+
+    `tuned` is the value that a trial of a tuning tries, and empty for other runs.
+    """
 
     row: str
     point: str
     seed: int
     overrides: tuple[str, ...]
+    tuned: str = ""
 
     @property
     def name(self) -> str:
@@ -199,6 +203,7 @@ class Study:
                     *(() if row in tuning.whole_runs else tuning.overrides),
                     *(*rest, f"{tuning.key}={value}", f"seed={seed}", f"observe.study={TRIALS}"),
                 ),
+                tuned=value,
             )
             for row in size.rows
             if rows is None or row in rows

@@ -124,14 +124,16 @@ def data_problem(run: Run) -> str | None:
     task = str(run.config["choices"]["task"])
     overrides = [override for override in run.planned.overrides if not override.startswith("task=")]
     # A separate process frees the memory of torch and of the text when it ends.
-    asked = ["inspect", "--data", f"task={task}", *overrides, "--json"]
-    done = subprocess.run([*program(), *asked], capture_output=True, text=True, errors="replace")
+    words = ["inspect", "--data", f"task={task}", *overrides, "--json"]
+    done = subprocess.run([*program(), *words], capture_output=True, text=True, errors="replace")
     if done.returncode == 0:
         return None
     if done.returncode in (INTERRUPTED, -signal.SIGINT):
         raise KeyboardInterrupt
-    lines = done.stderr.strip().splitlines() or [f"its preparation exited with {done.returncode}"]
-    return lines[-1].removeprefix("normlab inspect: ")
+    try:
+        return json.loads(done.stdout)["error"]
+    except (ValueError, KeyError):  # it did not fail by an error of the user
+        return f"its preparation exited with {done.returncode}: {done.stderr.strip()}"
 
 
 def uncommitted() -> str | None:

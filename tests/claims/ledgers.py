@@ -5,7 +5,7 @@ from typing import Any
 
 from normlab.claims.claim import Claim, Part
 from normlab.claims.decision import Decision, Estimate, PValues
-from normlab.claims.endpoint import Basis, Endpoint, Judgement
+from normlab.claims.endpoint import Basis, Endpoint, Judgement, Setting
 from normlab.claims.ledger import Entry, Outcome
 from normlab.claims.other_endpoints import Computed, Published
 from normlab.claims.study_endpoints import Contrast
@@ -22,7 +22,7 @@ COMPARED = {
     "estimate": Estimate(-2.27, -3.45, -1.09, 0.99),
     "n": 5,
     "grade": "C",
-    "setting": "Multi30k, 2+2 layers",
+    "setting": Setting("Multi30k", ("2+2",)),
     "records": tuple(f"results/norms/cpu:{norm}@seed1" for norm in ("ln", "bn")),
 }
 OPEN = {"reason": "no runs", "to_measure": f"`{COMMAND}` (30 runs, about 2.0 h)"}

@@ -6,6 +6,7 @@ from dataclasses import replace
 import pytest
 from msgspec import structs
 
+from normlab.claims.endpoint import Setting
 from normlab.claims.pages import markdown, summary, verdict_text
 from normlab.config.folders import CONFIG_DIR
 from tests.claims.ledgers import COMMAND, compared, decided, entries, entry, open_outcome
@@ -66,7 +67,7 @@ def test_what_is_not_measured_says_why_and_what_would_measure_it():
 
 def test_what_is_written_is_escaped():
     odd = "<b>a|b</b>"
-    shown = compared("supported", value=odd, detail=odd, setting=odd)
+    shown = compared("supported", value=odd, detail=odd, setting=Setting(odd))
     missing = open_outcome(reason=odd, to_measure=odd)
     parts = decided("a", shown, statement=odd), decided("b", missing)
     text = markdown([entry(5, *parts, statement=odd, figure=odd)])

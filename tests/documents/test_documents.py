@@ -114,7 +114,7 @@ def test_a_score_at_the_untrained_baseline_says_so(results):
     [
         ("[]", r"9.yaml: tables.one.rows\[0\]: every cell but the first needs `ours:`"),
         ("[{sentence: no}]", r"9.yaml: tables.one.rows\[0\]\[1\].ours\[0\]: needs one of score, "),
-        ("[{part: 2.worse, of: x}]", r"9.yaml: .*unknown field"),
+        ("[{part: 2.worse, of: x}]", r"9.yaml: .*\[0\]: there is no field `of`; choose from"),
     ],
 )
 def test_a_cell_without_evidence_is_an_error_that_names_it(tmp_path, ours, message):

@@ -151,14 +151,22 @@ def test_data_that_are_missing_are_told_and_nothing_runs(place, capsys, monkeypa
     assert said in err
 
 
-@pytest.mark.parametrize(("status", "problem"), [(0, None), (1, "no folder none")])
-def test_the_last_line_of_a_preparation_says_what_is_wrong(place, monkeypatch, status, problem):
+@pytest.mark.parametrize(
+    ("status", "output", "problem"),
+    [
+        (0, '{"files": 1}', None),
+        (1, '{"error": "no folder none"}', "no folder none"),
+        (70, "", "its preparation exited with 70: a warning\nin two lines"),
+    ],
+)
+def test_a_preparation_returns_its_error_as_data_and_not_by_the_words_of_its_log(
+    place, monkeypatch, status, output, problem
+):
     monkeypatch.undo()
 
     def prepared(command, **_):
         assert command[-1] == "--json" and "task=toy" in command
-        said = "a warning\nnormlab inspect: no folder none\n"
-        return subprocess.CompletedProcess(command, status, "", said)
+        return subprocess.CompletedProcess(command, status, output, "a warning\nin two lines\n")
 
     monkeypatch.setattr(subprocess, "run", prepared)
     study = load_study("one", place.folder / "configs")

@@ -1,0 +1,45 @@
+"""`sites`: rules that give places of a model other norms than its own."""
+
+import re
+from collections.abc import Mapping
+
+from omegaconf import DictConfig, OmegaConf
+
+from normlab.config import registry
+from normlab.config.overrides import no_option
+from normlab.config.registry import named
+from normlab.errors import UserError
+
+_PATH = re.compile(r"(\*|[a-z0-9_]+)(\.(\*|[a-z0-9_]+))*")
+_LABELED = 4  # rules named in a label, at most
+_RULES = "'sites={*.self:bn,encoder.0.*:ln}'"
+
+
+def settle_sites(config: DictConfig) -> None:
+    """Replace the norm names in `sites` with nodes, and add the rules' label to the choices."""
+    rules = OmegaConf.to_container(config.sites) if OmegaConf.is_config(config.sites) else {}
+    if not isinstance(rules, dict) or not rules:
+        raise UserError(f"sites={config.sites!r:.60} is not a mapping of rules: give {_RULES}")
+    names: dict[str, str] = {}
+    for pattern, value in rules.items():
+        if not _PATH.fullmatch(str(pattern)):
+            raise UserError(f"sites: {pattern!r:.60} is not a path such as those in {_RULES}")
+        given = dict(value) if isinstance(value, Mapping) else {"norm": value}
+        name = str(given.pop("norm", None))
+        if name not in registry.option_names("norm"):
+            raise UserError(f"sites: {pattern}: {no_option('norm', name)}")
+        if pattern == "*":
+            raise UserError(f"sites: * matches every place: give norm={name}")
+        node = registry.option_settings("norm", name, f"sites.{pattern}")
+        names[str(pattern)] = name
+        rules[pattern] = named(node, "norm", {"norm": name}) | given
+    config.sites = rules
+    config.choices = {**config.choices, "sites": _label(names)}
+
+
+def _label(names: Mapping[str, str]) -> str:
+    """Return a label for the rules in `sites`, with each pattern's norm, for the run's name."""
+    words = {pattern: [part for part in pattern.split(".") if part != "*"] for pattern in names}
+    said = [f"{'.'.join(words[pattern])}_{name}" for pattern, name in names.items()]
+    rest = [f"{len(said) - _LABELED}_more"] if len(said) > _LABELED else []
+    return "+".join(said[:_LABELED] + rest)
