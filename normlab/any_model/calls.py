@@ -7,7 +7,6 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass
-from functools import partial
 from types import FunctionType
 from typing import Any
 
@@ -22,6 +21,7 @@ from torch.utils._pytree import tree_map
 from normlab.any_model.example import Example, Forward, run
 from normlab.any_model.outputs import Outputs
 from normlab.any_model.restore import State, unchanged
+from normlab.any_model.scripted import hooked, is_scripted
 
 OVER_FEATURES = ("layer_norm", "rms_norm")
 OVER_POSITIONS = ("group_norm", "batch_norm", "instance_norm")
@@ -145,7 +145,10 @@ def fast_path(fast: bool) -> Iterator[None]:
 def _recording(
     model: nn.Module, calls: list[Call], keep: Callable[[str, nn.Module], bool]
 ) -> Iterator[None]:
-    """Append a copy of each call of the selected modules to `calls`."""
+    """Append a copy of each call of the selected modules to `calls`.
+
+    Of a scripted module only the calls from Python are, not those of the modules inside it.
+    """
     under_way: list[Call] = []
     counts: Counter[str] = Counter()
     copies: dict[tuple[int, int], tuple[Tensor, Tensor]] = {}
@@ -161,15 +164,14 @@ def _recording(
         under_way.append(calls[-1])
         counts[name] += 1
 
-    def leave(module: nn.Module, args: Any, output: Any) -> None:
-        under_way.pop().output = tree_map(copy, output)
+    def leave(name: str, module: nn.Module, args: Any, kwargs: Any, output: Any) -> None:
+        call = under_way.pop()
+        call.output = tree_map(copy, output)
+        if is_scripted(module):  # its hook before the call gets no kwargs
+            call.kwargs = tree_map(copy, kwargs)
 
-    with ExitStack() as hooks:
-        for name, module in model.named_modules():
-            if keep(name, module) and not isinstance(module, torch.jit.ScriptModule):
-                before = module.register_forward_pre_hook(partial(enter, name), with_kwargs=True)
-                hooks.callback(before.remove)
-                hooks.callback(module.register_forward_hook(leave).remove)
+    selected = {name: module for name, module in model.named_modules() if keep(name, module)}
+    with hooked(selected, enter, leave):
         yield
 
 

@@ -3,8 +3,7 @@
 import re
 from collections import Counter
 from collections.abc import Collection, Iterator
-from contextlib import ExitStack, contextmanager, nullcontext, suppress
-from functools import partial
+from contextlib import contextmanager, nullcontext, suppress
 from typing import Any
 
 import torch
@@ -16,6 +15,7 @@ from normlab.any_model.examination import BLIND, LEAK, Comparison, Examination
 from normlab.any_model.float64 import widened
 from normlab.any_model.movement import moved
 from normlab.any_model.outputs import Outputs, Overlap, tensors
+from normlab.any_model.scripted import class_name, hooked
 from normlab.errors import UserError
 
 AGREE = 1e-11  # largest movement between tensors that agree, in float64
@@ -92,8 +92,8 @@ def _locate(
 def _alike(call: Call, calls: Calls) -> set[str]:
     """Return the called modules with this class and this path, up to the numbers in the path."""
 
-    def kind(each: Call) -> tuple[str, type]:
-        return re.sub(r"\d+", "*", each.name), type(each.module)
+    def kind(each: Call) -> tuple[str, str]:
+        return re.sub(r"\d+", "*", each.name), class_name(each.module)
 
     return {each.name for each in calls.values() if kind(each) == kind(call)}
 
@@ -129,7 +129,7 @@ def _keeping(
     """Replace the outputs of the named modules by those of the `former` calls."""
     counts: Counter[str] = Counter()
 
-    def keep(name: str, module: nn.Module, args: Any, output: Any) -> Any:
+    def keep(name: str, module: nn.Module, args: Any, kwargs: Any, output: Any) -> Any:
         call = former.get((name, counts[name]))
         counts[name] += 1
         parts, structure = tree_flatten(output)
@@ -142,10 +142,8 @@ def _keeping(
                     target.copy_(source)
         return tree_unflatten(parts, structure)
 
-    with ExitStack() as hooks:
-        for name, module in model.named_modules():
-            if name in names:
-                hooks.callback(module.register_forward_hook(partial(keep, name)).remove)
+    replaced = {name: module for name, module in model.named_modules() if name in names}
+    with hooked(replaced, None, keep):
         yield
 
 
@@ -153,7 +151,7 @@ def _described(
     call: Call, before: Calls, after: Calls, overlap: Overlap, cause: str, agree: float
 ) -> tuple[str, str]:
     """Return a suspect's path, and a description of it."""
-    name = type(call.module).__name__
+    name = class_name(call.module)
     alike = len(_alike(call, before))
     more = f" (and {alike - 1} like it)" * (alike > 1)
     for key, inner in after.items():
@@ -162,13 +160,13 @@ def _described(
         if not _agree(before[key].given, inner.given, overlap, agree):
             if any(x.is_floating_point() for x in tensors(inner.given)):
                 return call.name, f"{name}, in its own forward, before `{inner.name}`{more}"
-            return inner.name, f"{type(inner.module).__name__}, gets different indices from {name}"
+            return inner.name, f"{class_name(inner.module)}, gets different indices from {name}"
     return call.name, f"{name}, {_how(call.module, cause)}{more}"
 
 
 def _how(module: nn.Module, cause: str) -> str:
     """Return how `cause`, which should not matter, gets into the module's output."""
-    name = type(module).__name__.lower()
+    name = class_name(module).lower()
     if "norm" in name:
         return (
             f"pools over {'the batch' if cause == 'other rows' else 'position'}, {cause} included"

@@ -14,7 +14,8 @@ from torch.backends import mha
 from normlab.any_model.calls import Runner, fast_path
 from normlab.any_model.example import Example
 from normlab.any_model.float64 import widened
-from normlab.any_model.movement import moved
+from normlab.any_model.from_batch import batch_first
+from normlab.any_model.movement import Oddity, moved, oddity
 from normlab.any_model.norms import FoundNorm, find_norms
 from normlab.any_model.outputs import Outputs, Overlap, comparable
 from normlab.errors import UserError
@@ -46,13 +47,14 @@ class Moved:
     """How far an output moves: in float64 (`wide`) and in the model's dtype (`narrow`).
 
     `argmax` is the share of positions whose argmax changes, in the model's dtype. `output` is the
-    name of the output that moves most.
+    name of the output that moves most, and `oddity` why it has no finite movement, if it has none.
     """
 
     wide: float
     narrow: float
     argmax: float
     output: str
+    oddity: Oddity = ""
 
 
 @dataclass(eq=False)
@@ -86,8 +88,9 @@ class Examination:
         rows = (
             f"{'row' if len(numbers) == 1 else 'rows'} {_listed(numbers)} of {self.example.total}"
         )
-        if axis := next(iter(self.example.rows.values())):
-            rows += f" on axis {axis}"
+        axis, first = next(iter(self.example.rows.values())), batch_first(self.model)
+        if axis or first is not None:
+            rows += f" on axis {axis}" + f" (batch_first={first})" * (axis == int(first is False))
         if made := self.example.size - real:
             rows += f" and {made} made up"
         rows += f", of up to {length:,} positions" * bool(length)
@@ -210,37 +213,41 @@ class Examination:
         return max(found, fast, key=lambda each: each.wide)
 
     def _moved(self, comparison: Comparison, fast: bool) -> Moved:
-        variant, base, overlap, within = comparison
-
-        def passes(wide: bool) -> dict[str, tuple[Tensor, Tensor]]:
-            y, y0 = (self.outputs(x, wide=wide, fast=fast) for x in (variant, base))
-            names = comparable(y0, y, y0, overlap)
-            if not names:
-                raise UserError("the two passes have no output in common")
-            pairs = {name: overlap.nearest(y[name], y0[name]) for name in names}
-            if within is None or within is base:
-                return pairs
-            real, inside = self.outputs(within), Overlap(overlap.side)
-            return {
-                name: (inside(y, real[name])[0], inside(y0, real[name])[0])
-                for name, (y, y0) in pairs.items()
-            }
-
-        narrow = passes(False)
+        narrow = self._pairs(comparison, wide=False, fast=fast)
         self.compared |= dict.fromkeys(narrow)
         by_name = {name: moved(*pair) for name, pair in narrow.items()}
-        wide = dict(by_name)
+        pairs, by_name_wide = narrow, dict(by_name)
         if self.example.device.type != "mps":
             try:
-                wide = {name: moved(*pair) for name, pair in passes(True).items()}
+                pairs = self._pairs(comparison, wide=True, fast=fast)
+                by_name_wide = {name: moved(*pair) for name, pair in pairs.items()}
             except UserError as error:
                 if fast:  # nested tensors
-                    wide = {n: x if x > self.rounding else 0.0 for n, x in by_name.items()}
+                    by_name_wide = {n: x if x > self.rounding else 0.0 for n, x in by_name.items()}
                 else:
                     self.narrowed[f"the model ({error})"] = None
-        name = max(wide, key=lambda each: (wide[each], by_name.get(each, 0.0)))
-        pair = narrow.get(name) or next(iter(narrow.values()))
-        return Moved(wide[name], by_name.get(name, 0.0), _argmax(*pair), name)
+        name = max(by_name_wide, key=lambda each: (by_name_wide[each], by_name.get(each, 0.0)))
+        argmax = _argmax(*(narrow.get(name) or next(iter(narrow.values()))))
+        odd = oddity(*pairs[name]) or (oddity(*narrow[name]) if name in narrow else "")
+        return Moved(by_name_wide[name], by_name.get(name, 0.0), argmax, name, odd)
+
+    def _pairs(
+        self, comparison: Comparison, *, wide: bool, fast: bool
+    ) -> dict[str, tuple[Tensor, Tensor]]:
+        """Return, by name, the parts of two passes' outputs that should agree."""
+        variant, base, overlap, within = comparison
+        y, y0 = (self.outputs(x, wide=wide, fast=fast) for x in (variant, base))
+        names = comparable(y0, y, y0, overlap)
+        if not names:
+            raise UserError("the two passes have no output in common")
+        pairs = {name: overlap.nearest(y[name], y0[name]) for name in names}
+        if within is None or within is base:
+            return pairs
+        real, inside = self.outputs(within), Overlap(overlap.side)
+        return {
+            name: (inside(y, real[name])[0], inside(y0, real[name])[0])
+            for name, (y, y0) in pairs.items()
+        }
 
     def stands_out(self, comparison: Comparison) -> bool:
         """Return whether the outputs of two passes differ by more than rounding in their dtype.

@@ -202,12 +202,13 @@ def _token_axis(
         if longest > 1 and sizes[1] != longest:
             fits = [n for n, size in sizes.items() if size == longest]
             return next(iter(fits or (n for n, size in sizes.items() if size > longest)), 1)
-    kinds = (nn.RNNBase, nn.MultiheadAttention)
-    if (
-        rows is None
-        and type(model).__module__.startswith("torch.nn")
-        and any(isinstance(module, kinds) and not module.batch_first for module in model.modules())
-    ):
+    first = batch_first(model) if rows is None else None
+    if first is not None and x.ndim == 2 and x.is_floating_point():
+        raise UserError(
+            f"{name} {[*x.shape]} is one row to a {type(model).__name__}: give a batch of rows, "
+            f"{'[rows, positions, features]' if first else '[positions, rows, features]'}"
+        )
+    if first is False:
         return 0
     bins = getattr(getattr(model, "config", None), "num_mel_bins", None)
     if name == "input_features" and x.ndim == 3 and x.shape[1] == bins:
@@ -217,6 +218,18 @@ def _token_axis(
     else:
         is_sequence = x.ndim == 3 and x.is_floating_point()
     return 1 if is_sequence else None
+
+
+def batch_first(model: nn.Module) -> bool | None:
+    """Return whether torch's own recurrent or attention layers have rows on axis 0, then positions.
+
+    None for other models, whose code may transpose its input; where layers differ, False.
+    """
+    if not type(model).__module__.startswith("torch.nn"):
+        return None
+    kinds = (nn.RNNBase, nn.MultiheadAttention)
+    settings = [module.batch_first for module in model.modules() if isinstance(module, kinds)]
+    return all(settings) if settings else None
 
 
 def _cut(example: Example, config: Any, rows: int, tokens: int) -> Example:

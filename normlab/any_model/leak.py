@@ -8,8 +8,15 @@ import torch
 from normlab.any_model.culprit import locate
 from normlab.any_model.examination import BLIND, LEAK, TABLES, Comparison, Examination, Moved
 from normlab.any_model.finding import Finding
-from normlab.any_model.movement import percent
+from normlab.any_model.movement import Oddity, percent
 
+ODDITIES: dict[Oddity, str] = {
+    "became NaN": "becomes NaN",
+    "was NaN": "is NaN before the change, and a number after it",
+    "became infinite": "becomes infinite",
+    "was infinite": "is infinite before the change, and finite after it",
+    "was 0": "is 0 before the change, and not after it (no share of 0 can be given)",
+}
 HARM = 1e-3
 """The movement above which a leak is called broken."""
 
@@ -24,9 +31,12 @@ def size(value: float) -> str:
 def moves(about: Examination, each: Moved, value: float) -> str:
     """Say how far an output moves, and name it if there are several."""
     name = f" {each.output}" * (len(about.compared) > 1)
-    if math.isinf(value):
-        return f"the output{name} becomes NaN or infinite, or was 0"
-    return f"the output{name} moves by {size(value)}"
+    return f"the output{name} {by_how_much(value, each.oddity)}"
+
+
+def by_how_much(value: float, oddity: Oddity = "") -> str:
+    """Say how far something moves; if that has no finite size, why it has none."""
+    return ODDITIES[oddity] if oddity and math.isinf(value) else f"moves by {size(value)}"
 
 
 def leak(

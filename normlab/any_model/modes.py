@@ -15,9 +15,10 @@ from torch.overrides import TorchFunctionMode
 from normlab.any_model.calls import inside, slow_path
 from normlab.any_model.examination import LEAK, Examination
 from normlab.any_model.finding import Finding, question
-from normlab.any_model.leak import size
-from normlab.any_model.movement import moved
+from normlab.any_model.leak import by_how_much
+from normlab.any_model.movement import Oddity, farthest, moved
 from normlab.any_model.outputs import Outputs, tensors
+from normlab.any_model.scripted import class_name
 from normlab.errors import UserError
 
 _DROPOUTS = (F.dropout, F.dropout1d, F.dropout2d, F.dropout3d, F.alpha_dropout)
@@ -86,28 +87,29 @@ def _difference(about: Examination, norms: list[Any]) -> tuple[str, Any, float, 
     try:
         before = about.outputs(about.example)
         after, again = (_trained(about, model.train, seed) for seed in (0, 1))
-        noisy = _apart(about, after, again) > LEAK
-        value = _apart(about, _trained(about, train_norms, 0) if noisy else after, before)
+        noisy = _apart(about, after, again)[0] > LEAK
+        trained = _trained(about, train_norms, 0) if noisy else after
+        value, oddity = _apart(about, trained, before)
     except UserError as error:
         return f"the model cannot be run in training mode: {error}", "look", 0.0, None
     but = "; other differences are hidden by random numbers" * noisy
     if value <= about.rounding and not pooling:
         return f"training mode does not move the output, but for dropout{but}", "fine", value, None
     kinds = f"{len(pooling)} norm{'s use' if len(pooling) > 1 else ' uses'} batch statistics"
-    text = f"training mode moves the output by {size(value)}"
+    text = f"the output {by_how_much(value, oddity)} in training mode"
     path = None if noisy else _first_difference(about, pooling)
     if path is None and pooling:
         return f"{text}: {kinds}, by design{but}", "fine", value, None
     also = f"; {kinds} too, by design" * bool(pooling)
-    kind = f" ({type(names[path]).__name__})" if path in names else ""
+    kind = f" ({class_name(names[path])})" if path in names else ""
     what = f"{path or 'the model'}{kind} computes something else in training mode, without dropout"
     return f"{text}: {what}{also}", "look", value, path
 
 
-def _apart(about: Examination, y: Outputs, y0: Outputs) -> float:
+def _apart(about: Examination, y: Outputs, y0: Outputs) -> tuple[float, Oddity]:
     """Return the largest movement, at real tokens, of outputs that two passes have in one shape."""
     both = [name for name in y0 if name in y and y[name].shape == y0[name].shape]
-    return max((moved(_real(about, y[n]), _real(about, y0[n])) for n in both), default=0.0)
+    return farthest((_real(about, y[n]), _real(about, y0[n])) for n in both) if both else (0.0, "")
 
 
 def _real(about: Examination, y: Tensor) -> Tensor:

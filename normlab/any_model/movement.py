@@ -1,10 +1,15 @@
 """How far a tensor has moved, relative to its size."""
 
 import math
+from collections.abc import Iterable
+from typing import Literal
 
 import torch
 from jaxtyping import Float
 from torch import Tensor
+
+Oddity = Literal["", "became NaN", "was NaN", "became infinite", "was infinite", "was 0"]
+"""Why a movement has no finite size; empty if it has one."""
 
 
 def rms(values: Float[Tensor, "..."]) -> float:
@@ -20,7 +25,7 @@ def over(part: float, whole: float) -> float:
 
 def movement(values: Float[Tensor, "*any"], base: Float[Tensor, "*any"]) -> float:
     """Return RMS(values - base) / RMS(base)."""
-    return over(rms(values - base), rms(base))
+    return over(rms(values.double() - base.double()), rms(base))
 
 
 def moved(values: Tensor, base: Tensor) -> float:
@@ -29,6 +34,26 @@ def moved(values: Tensor, base: Tensor) -> float:
         odd = ~base.isfinite() & ((values == base) | (values.isnan() & base.isnan()))
         change = movement(values.masked_fill(odd, 0), base.masked_fill(odd, 0))
     return change if change == change else math.inf
+
+
+def oddity(values: Tensor, base: Tensor) -> Oddity:
+    """Return why the movement from `base` to `values` has no finite size; empty if it has one."""
+    if math.isfinite(moved(values, base)):
+        return ""
+    differ = (values != base) & ~(values.isnan() & base.isnan())
+    if bool((differ & values.isnan()).any()):
+        return "became NaN"
+    if bool((differ & base.isnan()).any()):
+        return "was NaN"
+    if bool((differ & values.isinf()).any()):
+        return "became infinite"
+    return "was infinite" if bool((differ & base.isinf()).any()) else "was 0"
+
+
+def farthest(pairs: Iterable[tuple[Tensor, Tensor]]) -> tuple[float, Oddity]:
+    """Return the largest movement of several tensors, and why it has no finite size, if so."""
+    change, pair = max(((moved(*pair), pair) for pair in pairs), key=lambda each: each[0])
+    return change, oddity(*pair)
 
 
 def percent(share: float) -> str:

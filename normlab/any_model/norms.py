@@ -26,6 +26,7 @@ from normlab.any_model.calls import (
     inside,
 )
 from normlab.any_model.example import Example, ModelFailed
+from normlab.any_model.scripted import class_name, is_scripted
 from normlab.any_model.trial import LARGE, Trial, eps_of, place_of
 from normlab.errors import UserError
 from normlab.norms.base import Norm
@@ -159,15 +160,15 @@ def _passes(run: Runner, example: Example) -> list[dict[str, Call]]:
 
 def _is_norm(module: nn.Module) -> bool:
     known = (*_CHANNELS_LAST, *_CHANNELS_FIRST, Norm, Functional)
-    return isinstance(module, known) or {"running_mean", "running_var"} <= module._buffers.keys()
+    buffers = {name for name, _ in module.named_buffers(recurse=False)}
+    return isinstance(module, known) or {"running_mean", "running_var"} <= buffers
 
 
 def _may_be_norm(module: nn.Module) -> bool:
     """Return whether to try a module: a known norm, or one outside torch with no inner weights."""
-    if isinstance(module, torch.jit.ScriptModule):
-        return False
     inner = len([*module.parameters()]) > len([*module.parameters(recurse=False)])
-    return _is_norm(module) or not (type(module).__module__.startswith("torch.") or inner)
+    of_torch = type(module).__module__.startswith("torch.") and not is_scripted(module)
+    return _is_norm(module) or not (of_torch or inner)
 
 
 def _tried(calls: Sequence[Call], example: Example, dtype: torch.dtype) -> FoundNorm | None:
@@ -194,7 +195,7 @@ def _tried(calls: Sequence[Call], example: Example, dtype: torch.dtype) -> Found
         same = torch.equal(trial.before(), trial.before(training=True))
         training = evaluation if same else _reach(trials, calls, example, axes, True)
         gains = _gains(trial, axes)
-    kind = module.kind if isinstance(module, Functional) else type(module).__name__
+    kind = module.kind if isinstance(module, Functional) else class_name(module)
     found = FoundNorm(
         call.name, kind, (*call.output.shape,), training, evaluation, eps_of(module), gains
     )

@@ -108,9 +108,7 @@ class Overlap:
     def nearest(self, y: Tensor, base: Tensor) -> tuple[Tensor, Tensor]:
         """Return both tensors in the way in which they are closest."""
         ways = [*self.ways(y, base)]
-        if len(ways) == 1 or not y.is_floating_point():
-            return ways[0]
-        return min(ways, key=lambda pair: moved(*pair))
+        return ways[0] if len(ways) == 1 else min(ways, key=lambda pair: _distance(*pair))
 
     def fits(self, y: Tensor, base: Tensor) -> bool:
         """Return whether each entry of the base has its counterpart: no axis grows too much."""
@@ -120,6 +118,8 @@ class Overlap:
             return False
         if y.ndim != base.ndim or not base.numel():
             return False
+        if self.size and base.ndim > 1 and self.size not in base.shape[: max(2, base.ndim - 1)]:
+            return False  # such as the state after the last position
         growth = [a - b for a, b in zip(y.shape, base.shape, strict=True)]
         return all(0 <= more <= self.padding for more in growth)
 
@@ -150,6 +150,11 @@ class Overlap:
         if many < few or self.row not in (0, self.rows - 1):
             raise UserError(f"the output {[*y.shape]} has no axis of {self.rows} rows")
         return y.narrow(axis, 0 if self.row == 0 else many - few, few)
+
+
+def _distance(y: Tensor, base: Tensor) -> float:
+    """Return how far floats are apart, or how many integers differ."""
+    return moved(y, base) if y.is_floating_point() else float((y != base).sum())
 
 
 def comparable(names: Iterable[str], ys: Outputs, bases: Outputs, overlap: Overlap) -> list[str]:

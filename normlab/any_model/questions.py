@@ -18,10 +18,11 @@ from normlab.any_model.culprit import locate
 from normlab.any_model.examination import LEAK, Comparison, Examination
 from normlab.any_model.example import Example, call
 from normlab.any_model.finding import Finding, Table, question
-from normlab.any_model.leak import leak, size
-from normlab.any_model.movement import moved, percent
+from normlab.any_model.leak import by_how_much, leak, moves
+from normlab.any_model.movement import farthest, percent
 from normlab.any_model.norms import FoundNorm
 from normlab.any_model.outputs import Overlap, outputs_of, tensors
+from normlab.any_model.scripted import hidden_norms, unexamined
 from normlab.errors import UserError
 
 
@@ -32,21 +33,26 @@ def norms(about: Examination) -> Finding:
     One value of the norm's recorded input is changed by 1000 times its RMS. The norm pools over
     the axes along which other outputs move too, in training and in evaluation. A norm is any module
     that pools and whose output has the input's shape and hardly changes if the input is doubled.
+    Norms that scripted modules call cannot be examined, and are named.
     """
-    found = about.norms
-    if not found:
+    found, names = about.norms, {norm.name for norm in about.norms}
+    hidden = [name for name in hidden_norms(about.model) if name not in names]
+    if not found and not hidden:
         return Finding.none("a forward pass calls no norm")
+    if not found:
+        return Finding(unexamined(hidden), {"unexamined": hidden}, verdict="look")
     wrong = [norm for norm in found if norm.disagrees]
     kinds = Counter(f"{norm.kind} over {norm.pools}" for norm in found)
     shown = "; ".join(f"{number} {words}" for words, number in kinds.most_common())
     count, near = (sum(norm.gains[i] for norm in found if norm.gains) for i in (0, 1))
     shown += f"; {near} of {count} gains are near 0" * bool(near)
     more = f"; {len(wrong) - 1} more differ from their names" * (len(wrong) > 1)
+    text = wrong[0].disagrees + more if wrong else f"names and behavior agree: {shown}"
     return Finding(
-        wrong[0].disagrees + more if wrong else f"names and behavior agree: {shown}",
-        {"norms": [asdict(norm) for norm in found]},
+        "; ".join(filter(None, (text, unexamined(hidden)))),
+        {"norms": [asdict(norm) for norm in found], "unexamined": hidden},
         table(found),
-        verdict="look" if wrong else "fine",
+        verdict="look" if wrong or hidden else "fine",
         value=float(len(wrong)),
         threshold=0.0,
         module=wrong[0].name if wrong else None,
@@ -88,7 +94,8 @@ def forward(about: Examination) -> Finding:
     with about.runner.reseeded():
         if about.narrow_movement(twice) > 0 and (found := about.moved(twice)).wide > LEAK:
             path, sentence = locate(about, twice, found.output, "random numbers")
-            text = f"the output moves by {size(found.wide)} from one run to the next: {sentence}"
+            how = by_how_much(found.wide, found.oddity)
+            text = f"the output {how} from one run to the next: {sentence}"
             return Finding(text, verdict="broken", value=found.wide, threshold=LEAK, module=path)
     about.runner.restore()
     with torch.no_grad():
@@ -98,10 +105,10 @@ def forward(about: Examination) -> Finding:
     if changed:
         return Finding(f"changes its input {changed[0]} in place", verdict="look")
     both = [name for name in outputs if name in second]
-    if (value := max(moved(second[n], outputs[n]) for n in both)) > about.rounding:
-        text = (
-            f"a second call moves the output by {size(value)}: the model keeps state between calls"
-        )
+    value, oddity = farthest((second[n], outputs[n]) for n in both)
+    if value > about.rounding:
+        how = by_how_much(value, oddity)
+        text = f"the output of a second call {how}: the model keeps state between calls"
         return Finding(text, verdict="look", value=value, threshold=about.rounding)
     return Finding("repeats exactly", verdict="fine", value=0.0, threshold=LEAK)
 
@@ -174,7 +181,9 @@ def future(about: Examination) -> Finding:
     Let y be the output at a row's first half, and y' with other tokens in the second half; the same
     for the first two thirds, and for all but the last position.
     In an encoder-decoder these are the decoder's tokens, if the batch has `decoder_input_ids`.
-    Where nothing says whether a model is causal, it is worth a look if it predicts its own inputs.
+    Where nothing says whether a model is causal, what moves is worth a look. Attention with
+    `is_causal = False`, a bidirectional recurrent layer and a masked language model say that it is
+    not; but an output with an entry per token of the vocabulary is worth a look all the same.
     """
     example, n = about.example, about.example.steps
     if about.causal is False:
@@ -206,16 +215,18 @@ def future(about: Examination) -> Finding:
         found |= about.all_moved(odd)
     value = max(each.wide for each in found.values())
     causal = about.causal or bool(example.decoder) or value <= LEAK
-    if causal or is_causal(about.model):
+    says = causality(about.model)
+    if causal or says:
         finding = leak(about, found, comparisons, "later tokens", how)
-        if causal or is_causal(about.model, finding.module):
+        if causal or (says := causality(about.model, finding.module)):
             return finding
-    text = (
-        f"later tokens move the output by {size(value)}, which is right only if the model is not "
-    )
-    text += f"causal: say causal=True or False. {how}"
-    verdict = "look" if _predicts_inputs(about, y) else "fine"
-    return Finding(text, verdict=verdict, value=value, threshold=LEAK)
+    worst = max(found.values(), key=lambda each: each.wide)
+    text = f"later tokens move the output: {moves(about, worst, value)}, which is right only if "
+    text += "the model is not causal: "
+    if says is False and not _predicts_inputs(about, y):
+        return Finding(f"{text}its modules say so. {how}", value=value, threshold=LEAK)
+    text += f"say causal=True or False. {how}"
+    return Finding(text, verdict="look", value=value, threshold=LEAK)
 
 
 def _is_pooled(about: Examination, y: Tensor) -> bool:
@@ -241,15 +252,20 @@ def _predicts_inputs(about: Examination, y: Tensor) -> bool:
     return bool(ids) and y.ndim > 2 and greatest < y.shape[-1] in sizes
 
 
-def is_causal(model: nn.Module, path: str | None = None) -> bool:
-    """Return whether a model's config, class name or attention marks it as causal.
+def causality(model: nn.Module, path: str | None = None) -> bool | None:
+    """Return whether a model says that it is causal, or that it is not; None if it says nothing.
 
-    Where only some attention does, as that of a decoder or between texts and images, the module at
-    `path` may say of itself that it is not.
+    Its config, its class's name, its attention or its recurrent layers may say it. Where only some
+    attention is causal, as that of a decoder or between texts and images, the module at `path` may
+    say of itself that it is not.
     """
-    config = getattr(model, "config", None)
-    named = re.search("CausalLM|LMHead", type(model).__name__) is not None
-    attends = any(getattr(module, "is_causal", False) is True for module in model.modules())
-    if path and getattr(model.get_submodule(path), "is_causal", None) is False:
-        attends = False
-    return named or attends or getattr(config, "is_decoder", False) is True
+    config, name = getattr(model, "config", None), type(model).__name__
+    marks = [getattr(module, "is_causal", None) for module in model.modules()]
+    if re.search("CausalLM|LMHead", name) or getattr(config, "is_decoder", False) is True:
+        return True
+    module_is_not = path and getattr(model.get_submodule(path), "is_causal", None) is False
+    if any(mark is True for mark in marks) and not module_is_not:
+        return True
+    both_ways = any(getattr(module, "bidirectional", False) is True for module in model.modules())
+    says_no = "MaskedLM" in name or both_ways or any(mark is False for mark in marks)
+    return False if says_no else None

@@ -3,8 +3,9 @@
 import json
 import shutil
 import sys
+import warnings
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from importlib.resources import files
 from pathlib import Path
@@ -136,7 +137,7 @@ def inspect(
     check(model)
     if min(max_rows, max_positions) < 1:
         raise UserError(f"max_rows={max_rows}, max_positions={max_positions}: give at least one")
-    with _uncompiled(), unchanged(model, (given, forward)) as state:
+    with _uncompiled(), _quiet(), unchanged(model, (given, forward)) as state:
         model.eval()
         start = State([("", model), ("", (given, forward))], state)  # in eval mode
         runner = Runner(model, forward, start)
@@ -159,6 +160,14 @@ def _uncompiled() -> AbstractContextManager[object]:
     """Run functions that the model compiles as they are: compiled ones call no hooks."""
     compiles = "torch._dynamo" in sys.modules  # which takes seconds to import
     return torch.compiler.set_stance("force_eager") if compiles else nullcontext()
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Ignore torch's warning that nested tensors, which its fused encoder makes, are new."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "The PyTorch API of nested tensors", UserWarning)
+        yield
 
 
 def _examination(

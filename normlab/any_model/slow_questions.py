@@ -14,6 +14,7 @@ from normlab.any_model.finding import Finding, Table, question
 from normlab.any_model.movement import moved, over, percent
 from normlab.any_model.outputs import tensors
 from normlab.any_model.restore import unchanged
+from normlab.any_model.scripted import is_scripted
 from normlab.probes.activations import SINK, SINK_KEYS, SINK_QUERIES, describe
 from normlab.probes.gradients import gradient_norms
 
@@ -56,12 +57,17 @@ def precision(about: Examination) -> Finding:
         worst = _shown(*max(zip(each, leaves, strict=True)))
         answers.append(f"{kind} moves the output by {percent(moved_by)}; worst module: {worst}")
     table = Table(("module", "bf16", "int8"), [*zip(leaves, *alone, strict=True)])
+    scripted = [
+        name for name, module in modules.items() if is_scripted(module) and [*module.parameters()]
+    ]
+    if scripted:
+        answers.append(f"not rounded, as they are scripted: {', '.join(scripted[:3])}")
     return _finding(answers, total[0], ROUNDED, table)
 
 
 def _hooked(module: nn.Module) -> bool:
     """Return whether a module is innermost and takes hooks, as scripted ones do not."""
-    return not (module._modules or isinstance(module, torch.jit.ScriptModule))
+    return not (module._modules or is_scripted(module))
 
 
 def _shown(value: float, name: str) -> str:

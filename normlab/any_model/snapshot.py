@@ -107,6 +107,9 @@ class Snapshot:
     def _attributes(self, path: str, value: Any) -> list[tuple[str, Any]]:
         inner: list[tuple[str, Any]] = []
         if isinstance(value, torch.jit.ScriptModule):
+            for name, part in value.named_modules():
+                step = partial(_set_mode, part, part.training)
+                self._add(f"{path}.{name}" if name else path, step)
             return [(path, x) for x in (*value.parameters(), *value.buffers())]
         if hasattr(value, "__dict__"):
             inner.append((path, vars(value)))
@@ -242,6 +245,11 @@ def _comparable(state: Any) -> Any:
     if isinstance(state, dict):
         return [(key, _comparable(each)) for key, each in state.items()]
     return [*map(_comparable, state)] if isinstance(state, tuple | list) else state
+
+
+def _set_mode(module: nn.Module, training: bool) -> None:
+    if module.training != training:
+        module.training = training
 
 
 def _set_cell(cell: Any, value: Any) -> None:

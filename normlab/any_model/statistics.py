@@ -13,6 +13,7 @@ from normlab.any_model.example import ModelFailed, call
 from normlab.any_model.finding import Finding, Table, Verdict, question
 from normlab.any_model.from_batch import values_of
 from normlab.any_model.outputs import tensors
+from normlab.any_model.scripted import inside_script, is_scripted, unexamined
 
 FAR = 0.5  # standard deviations between the means, median over channels
 RATIO = 2.0  # between the variances, either way, median over channels
@@ -42,14 +43,17 @@ def statistics(about: Examination) -> Finding:
     norms: dict[str, Any] = {
         name: module
         for name, module in about.model.named_modules()
-        if not isinstance(module, torch.jit.ScriptModule)
-        and all(module._buffers.get(key) is not None for key in ("running_mean", "running_var"))
+        if {"running_mean", "running_var"} <= {key for key, _ in module.named_buffers("", False)}
     }
     if not norms:
         return Finding.none("no norm keeps a running mean and variance")
+    inside = inside_script(about.model)
+    hidden = [name for name in norms if name in inside]
+    norms = {name: norm for name, norm in norms.items() if name not in inside}
+    if not norms:
+        return Finding(unexamined(hidden), {"unexamined": hidden}, verdict="look")
     seen = _moments(about, norms)
     rows = [(name, *_compared(norm, seen[name])) for name, norm in norms.items()]
-    compared = [row for row in rows if row[1] is not None]
     compared = [row for row in rows if row[1] is not None]
     faults = [row for row in rows if row[-1]]
     broken = [row for row in faults if row[-1] == "not finite"]
@@ -60,7 +64,10 @@ def statistics(about: Examination) -> Finding:
         answer += f"; {more} could not be compared, for want of data or of an axis of channels"
     if faults:
         answer = f"{worst[0] or 'the model'}: {worst[-1]}; {answer}"
-    losses = {} if about.loss is None else _losses(about, list(norms.values()))
+    if hidden:
+        answer += f"; {unexamined(hidden)}"
+    plain = [norm for norm in norms.values() if not is_scripted(norm)]
+    losses = {} if about.loss is None or not plain else _losses(about, plain)
     if losses:
         parts = [f"{value:.4g} with {name}" for name, value in losses.items()]
         answer += f"; loss {', '.join(parts)} statistics"
@@ -69,13 +76,23 @@ def statistics(about: Examination) -> Finding:
             faults.append(worst)
     return Finding(
         answer,
-        {"norms": {name: figures for name, *figures in rows}, "loss": losses},
+        {
+            "norms": {name: figures for name, *figures in rows},
+            "loss": losses,
+            "unexamined": hidden,
+        },
         Table(("norm", "distance", "variance ratio", "times the limit", "state"), rows),
-        verdict="broken" if broken else "look" if faults else "fine" if compared else _UNKNOWN,
+        verdict=_verdict(bool(broken), bool(faults or hidden), bool(compared)),
         value=worst[3],
         threshold=1.0,
         module=worst[0] if faults else None,
     )
+
+
+def _verdict(broken: bool, look: bool, compared: bool) -> Verdict:
+    if broken:
+        return "broken"
+    return "look" if look else "fine" if compared else _UNKNOWN
 
 
 def _moments(about: Examination, norms: Mapping[str, Any]) -> dict[str, list[Tensor]]:

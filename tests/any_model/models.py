@@ -25,6 +25,7 @@ from transformers import (
 )
 
 from tests.any_model.pairs import (
+    NOT_CAUSAL,
     WIDTH,
     Case,
     bert,
@@ -124,7 +125,7 @@ MODELS: dict[str, Callable[[], Case]] = {
     "ViT": vit,
     "ResNet": resnet,
     "ConvNeXt": convnext,
-    "nn.TransformerEncoder": lambda: Case(TorchEncoder(), text_batches()),
+    "nn.TransformerEncoder": lambda: Case(TorchEncoder(), text_batches(), NOT_CAUSAL),
     "packed LSTM": lambda: Case(PackedLSTM(), text_batches()),
 }
 

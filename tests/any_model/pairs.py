@@ -342,7 +342,7 @@ def layer_norm_over_time(faulty: bool) -> Case:
 
 
 def batch_first(faulty: bool) -> Case:
-    return Case(Encoder(batch_first=not faulty), texts())
+    return Case(Encoder(batch_first=not faulty), texts(), NOT_CAUSAL)
 
 
 def weak_mask(faulty: bool) -> Case:

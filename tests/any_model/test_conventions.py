@@ -7,10 +7,12 @@ import numpy as np
 import pytest
 import torch
 from torch import Tensor, nn
+from transformers import OPTConfig, OPTForCausalLM
 
 import normlab
 from normlab.any_model.restore import unchanged
-from tests.any_model.pairs import WIDTH, bert, masked, text_batches, texts
+from normlab.errors import UserError
+from tests.any_model.pairs import NOT_CAUSAL, WIDTH, bert, gpt2, masked, text_batches, texts
 from tests.any_model.test_reported import Embedded, mean
 
 HARM = ("failed", "broken", "look")
@@ -18,6 +20,7 @@ IDS, MASK = texts()[0], masked()
 
 
 def accused(model: nn.Module, batch: Any, **options: Any) -> dict[str, str]:
+    options = NOT_CAUSAL | options
     found = normlab.inspect(model.eval(), [batch], **options).findings.values()
     return {each.name: str(each) for each in found if each.verdict in HARM}
 
@@ -114,6 +117,22 @@ def test_rows_may_be_on_the_second_axis():
     assert "batch_mates" in accused(wrapped, {"x": x}, rows=0)
 
 
+@pytest.mark.parametrize("first", [True, False])
+def test_the_rows_of_a_bare_lstm_are_where_its_batch_first_says(first):
+    lstm, x = nn.LSTM(WIDTH, WIDTH, batch_first=first), torch.randn(4, 6, WIDTH)
+    report = normlab.inspect(lstm, [x], causal=True)  # its last state is no position's output
+    assert [each for each in report.findings.values() if each.verdict in HARM] == []
+    rows, axis = (4, 0) if first else (6, 1)
+    assert f" of {rows} on axis {axis} (batch_first={first}), of up to {10 - rows}" in report.title
+    other = normlab.inspect(lstm, [x], rows=1 - axis, checks=["batch_mates"])
+    assert f"on axis {1 - axis}, of up to" in other.title
+    assert other.findings["batch_mates"].verdict == "broken"
+    with pytest.raises(
+        UserError, match=rf"is one row to a LSTM: .* \[{'rows' if first else 'pos'}"
+    ):
+        normlab.inspect(lstm, [x[0]])
+
+
 def test_every_mask_is_padded_as_it_marks_padding():
     class Two(Embedded):
         def forward(self, input_ids, attention_mask, pooling_mask):
@@ -189,6 +208,38 @@ def test_a_token_that_a_model_adds_may_be_at_the_other_end(side):
     assert accused(model, text_batches(side=side)[0]) == {}
     leaking = Embedded(lambda m, x, mask: add(m, x, torch.ones_like(mask)))
     assert "padding" in accused(leaking, text_batches(side=side)[0])
+
+
+class Prompted(nn.Module):
+    """Learned tokens in front of a language model, before the padding on the left (as PEFT's)."""
+
+    def __init__(self, base: nn.Module):
+        super().__init__()
+        self.base, self.prompt = base, nn.Parameter(torch.randn(4, WIDTH))
+
+    def forward(self, input_ids: Tensor, attention_mask: Tensor) -> Tensor:
+        rows, count = len(input_ids), len(self.prompt)
+        words = self.base.get_input_embeddings()(input_ids)
+        mask = torch.cat([attention_mask.new_ones(rows, count), attention_mask], 1)
+        x = torch.cat([self.prompt.expand(rows, -1, -1), words], 1)
+        return self.base(inputs_embeds=x, attention_mask=mask).logits
+
+
+def opt() -> nn.Module:
+    sizes = {"hidden_size": WIDTH, "word_embed_proj_dim": WIDTH, "ffn_dim": 32, "vocab_size": 256}
+    parts = {"num_hidden_layers": 1, "num_attention_heads": 2, "max_position_embeddings": 512}
+    ids = {"pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 2}
+    return OPTForCausalLM(OPTConfig(**sizes, **parts, **ids))
+
+
+def test_prompt_tokens_may_stand_before_the_padding_if_positions_are_counted_by_the_mask():
+    left, right = (text_batches(side=side)[0] for side in ("left", "right"))
+    assert accused(Prompted(opt()), left) == {}
+    counted_by_index = Prompted(gpt2())
+    found = normlab.inspect(counted_by_index.eval(), [left], checks=["padding"])
+    finding = found.findings["padding"]
+    assert (finding.verdict, finding.module) == ("broken", "base.transformer.wpe")
+    assert accused(counted_by_index, right) == {}
 
 
 def test_constants_rounded_to_float32_do_not_leak():

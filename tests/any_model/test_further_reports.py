@@ -506,7 +506,7 @@ REPORTS: dict[Callable[[bool], Case], Report] = {
 @pytest.mark.parametrize("build", REPORTS, ids=lambda build: build.__name__)
 def test_a_further_report_is_found_and_its_sound_twin_is_spared(build):
     report = REPORTS[build]
-    found = inspected(built(report, True)).findings[report.question]
+    found = inspected(built(report, True), report.question).findings[report.question]
     assert found.verdict == report.verdict, found
-    findings = inspected(built(report, False)).findings.values()
+    findings = inspected(built(report, False), report.question).findings.values()
     assert [str(each) for each in findings if each.verdict in ("failed", "broken", "look")] == []

@@ -74,7 +74,9 @@ def verdicts(report):
 
 
 def test_a_mask_that_is_passed_keeps_padding_out_and_one_forgotten_lets_it_in(batch, tmp_path):
-    sound, leaking = (normlab.inspect(Encoder(masked), [batch]) for masked in (True, False))
+    sound, leaking = (
+        normlab.inspect(Encoder(masked), [batch], causal=False) for masked in (True, False)
+    )
     assert {*verdicts(sound).values()} == {"fine", "does not apply"}
     values = sound.findings["padding"].values.values()
     assert max(each["narrow"] for each in values) < 1e-5
@@ -108,7 +110,7 @@ def test_a_norm_over_time_sees_the_future(batch):
     assert (found.verdict, found.module) == ("broken", "norm")
     assert found.answer.partition("; ")[2].startswith("norm: GroupNorm, pools over position, later")
     found = normlab.inspect(group, [batch], checks=["future"]).findings["future"]
-    assert found.verdict == "fine" and "causal=True" in found.answer
+    assert found.verdict == "look" and "causal=True" in found.answer
 
 
 def test_a_decoders_own_tokens_may_not_see_later_ones(batch):

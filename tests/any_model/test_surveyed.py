@@ -181,7 +181,9 @@ def table_of_distances(faulty: bool) -> Case:
         return m.head(y) if faulty else y
 
     parts = {"distances": nn.Embedding(WIDTH, 1), "head": nn.Linear(WIDTH, 256)}
-    return embedded(attend, **parts)
+    case = embedded(attend, **parts)
+    case.model.is_causal = False
+    return case
 
 
 def causal_elsewhere(faulty: bool) -> Case:
@@ -243,7 +245,7 @@ ACCUSED = {
 @pytest.mark.parametrize("name", ACCUSED)
 def test_what_a_survey_accused_wrongly_is_spared_and_the_like_fault_found(name):
     accused = ACCUSED[name]
-    found = inspected(built(accused, True)).findings[accused.question]
+    found = inspected(built(accused, True), accused.question).findings[accused.question]
     assert found.verdict == accused.verdict and accused.says in found.answer, found
-    findings = inspected(built(accused, False)).findings.values()
+    findings = inspected(built(accused, False), accused.question).findings.values()
     assert [str(each) for each in findings if each.verdict in ("failed", "broken", "look")] == []

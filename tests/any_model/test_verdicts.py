@@ -1,5 +1,8 @@
 """What a finding says: of infinity, of training mode, of failure, and of what was compared."""
 
+from collections.abc import Callable
+from typing import Any
+
 import numpy as np
 import pytest
 import torch
@@ -9,6 +12,7 @@ from torch import Tensor, nn
 import normlab
 from normlab.any_model.swap import swap
 from normlab.cli import main
+from tests.any_model.models import sound
 from tests.any_model.pairs import WIDTH, text_batches
 from tests.any_model.test_reported import Embedded, mean
 
@@ -57,7 +61,7 @@ class Turned(nn.Module):
 def test_a_factor_in_training_mode_is_found_and_dropout_is_spared():
     found = finding(nn.Sequential(nn.Linear(WIDTH, WIDTH), Factor(), nn.Dropout(0.5)), "modes")
     assert (found.verdict, found.module) == ("look", "1")
-    assert "moves the output by 100 %: 1 (Factor)" in found.answer
+    assert "moves by 100 % in training mode: 1 (Factor)" in found.answer
     found = finding(nn.Sequential(nn.Linear(WIDTH, WIDTH), nn.Dropout(0.5)), "modes")
     assert found.verdict == "fine" and "does not move the output, but for dropout" in found.answer
 
@@ -104,12 +108,41 @@ def test_dropout_inside_torchs_layers_and_what_they_leave_under_padding_are_no_d
     assert "random" not in found.answer and model.lstm.dropout == 0.5
 
 
-def test_an_output_that_becomes_nan_is_called_so():
-    def divide(_, x: Tensor, mask: Tensor) -> Tensor:
-        return x / (mask[:, -1:, None] if mask.shape[1] > 25 else 1) * 0 + x
+NOT_A_NUMBER, INFINITE, ZERO = (lambda x: x * torch.nan, lambda x: x / 0, lambda x: x * 0)
 
-    found = finding(Embedded(divide), "padding", text_batches()[0])
-    assert found.verdict == "broken" and "becomes NaN or infinite" in found.answer
+
+@pytest.mark.parametrize(
+    ("alone", "padded", "says"),
+    [
+        (None, NOT_A_NUMBER, "the output becomes NaN (limit"),
+        (None, INFINITE, "the output becomes infinite (limit"),
+        (INFINITE, None, "the output is infinite before the change, and finite after it (limit"),
+        (ZERO, None, "the output is 0 before the change, and not after it"),
+    ],
+)
+def test_a_movement_without_a_size_is_named_by_its_cause(alone, padded, says):
+    def change(_, x: Tensor, mask: Tensor) -> Tensor:
+        function = padded if mask.shape[1] > 24 else alone
+        return x if function is None else function(x)
+
+    found = finding(Embedded(change), "padding", text_batches()[0])
+    assert found.verdict == "broken" and found.answer.startswith(says), found
+
+
+def test_training_mode_and_a_second_call_may_turn_an_output_into_nan():
+    class Odd(nn.Module):
+        def __init__(self, when: Callable[[Any], bool]):
+            super().__init__()
+            self.when, self.calls = when, 0
+
+        def forward(self, x: Tensor) -> Tensor:
+            self.calls += 1
+            return x * torch.nan if self.when(self) else x
+
+    found = finding(Odd(lambda model: model.training), "modes")
+    assert found.verdict == "look" and "the output becomes NaN in training mode" in found.answer
+    found = finding(Odd(lambda model: model.calls > 1), "forward")
+    assert found.verdict == "look" and "the output of a second call becomes NaN" in found.answer
 
 
 class Failing(nn.Module):
@@ -142,7 +175,7 @@ def test_the_first_line_says_which_rows_and_outputs_were_compared():
     words = "compared: rows 0, 4 and 5 of 8, of up to 24 positions; outputs tokens and sentence"
     assert title.endswith(words), title
     title = normlab.inspect(nn.LSTM(WIDTH, WIDTH), [X], checks="forward").title  # by its settings
-    assert "rows 0, 2 and 3 of 6 on axis 1, of up to 4 positions" in title
+    assert "rows 0, 2 and 3 of 6 on axis 1 (batch_first=False), of up to 4 positions" in title
 
 
 def test_scripted_parts_and_weight_norm_after_a_backward_pass_are_examined():
@@ -155,6 +188,19 @@ def test_scripted_parts_and_weight_norm_after_a_backward_pass_are_examined():
     model = nn.Sequential(normed, nn.LayerNorm(WIDTH))
     F.mse_loss(model(X), X).backward()
     assert len(swap(model, "rms", calibrate=[X]).table) == 1
+
+
+def test_the_warnings_of_torchs_own_fast_path_are_not_the_users(recwarn):
+    torch.set_warn_always(True)
+    try:
+        case = sound("nn.TransformerEncoder")
+        normlab.inspect(case.model, case.batches, checks=["padding"])
+        assert not [each for each in recwarn if "nested tensors" in str(each.message)]
+        with torch.no_grad():
+            case.model(**case.batches[0])
+    finally:
+        torch.set_warn_always(False)
+    assert [each for each in recwarn if "nested tensors" in str(each.message)]
 
 
 def test_all_questions_are_answered_for_a_sound_encoder():

@@ -1,0 +1,105 @@
+"""Scripted modules inside a model: they take no hooks, and what they call cannot be recorded.
+
+torch runs a scripted module's submodules without Python. So of a scripted part only the outermost
+module, which Python calls, is recorded and examined; the norms inside it are named as such that
+were not examined.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from functools import partial
+from typing import Any
+
+import torch
+from torch import nn
+from torch.nn.modules.module import (
+    register_module_forward_hook,
+    register_module_forward_pre_hook,
+)
+
+Before = Callable[[str, nn.Module, Any, Any], None]
+After = Callable[[str, nn.Module, Any, Any, Any], Any]
+_NORMS = ("layer_norm", "rms_norm", "group_norm", "batch_norm", "instance_norm")
+
+
+def class_name(module: nn.Module) -> str:
+    """Return the name of a module's class, for a scripted one that of its original."""
+    return str(getattr(module, "original_name", "") or type(module).__name__)
+
+
+def is_scripted(module: nn.Module) -> bool:
+    """Return whether a module was made by torch.jit.script or torch.jit.trace."""
+    return isinstance(module, torch.jit.ScriptModule)
+
+
+def inside_script(model: nn.Module) -> dict[str, nn.Module]:
+    """Return the scripted modules that another scripted module calls, by path."""
+    parts = {name: module for name, module in model.named_modules() if is_scripted(module)}
+    return {
+        name: module
+        for name, module in parts.items()
+        if any(name.startswith(f"{outer}.") or (name and not outer) for outer in parts)
+    }
+
+
+def hidden_norms(model: nn.Module) -> list[str]:
+    """Return the paths of norms inside scripted modules, or those of modules that call such ones.
+
+    A norm is recognized by its class's name, or by the operation in the graph of the outermost
+    scripted module; one that is written as a formula is not.
+    """
+    inner = inside_script(model)
+    named = [name for name, module in inner.items() if "norm" in class_name(module).lower()]
+    for name, module in model.named_modules():
+        if not is_scripted(module) or name in inner or "norm" in class_name(module).lower():
+            continue
+        if any(path.startswith(f"{name}." if name else "") for path in named):
+            continue
+        graph: Any = getattr(module, "inlined_graph", "")
+        if any(f"aten::{norm}(" in str(graph) for norm in _NORMS):
+            named.append(name)
+    return named
+
+
+def unexamined(names: list[str]) -> str:
+    """Say which norms were not examined, as they are inside scripted modules; empty for none."""
+    if not names:
+        return ""
+    more = f" and {len(names) - 3} more" * (len(names) > 3)
+    shown = ", ".join(name or "the model" for name in names[:3]) + more
+    return f"not examined, as it is inside a scripted module: {shown}"
+
+
+@contextmanager
+def hooked(
+    modules: Mapping[str, nn.Module], before: Before | None, after: After | None
+) -> Iterator[None]:
+    """Call `before(path, module, args, kwargs)` and `after(path, module, args, kwargs, output)`.
+
+    What `after` returns replaces the output, unless it is None. Scripted modules are reached by
+    torch's global hooks, which give `before` no kwargs.
+    """
+    paths = {id(module): name for name, module in modules.items() if is_scripted(module)}
+
+    def enter(module: nn.Module, args: Any) -> None:
+        if before and (name := paths.get(id(module))) is not None:
+            before(name, module, args, {})
+
+    def leave(module: nn.Module, args: Any, kwargs: Any, output: Any) -> Any:
+        name = paths.get(id(module))
+        return after(name, module, args, kwargs, output) if after and name is not None else None
+
+    with ExitStack() as hooks:
+        for name, module in modules.items():
+            if is_scripted(module):
+                continue
+            if before:
+                hook = module.register_forward_pre_hook(partial(before, name), with_kwargs=True)
+                hooks.callback(hook.remove)
+            if after:
+                hook = module.register_forward_hook(partial(after, name), with_kwargs=True)
+                hooks.callback(hook.remove)
+        if paths:
+            hooks.callback(register_module_forward_pre_hook(enter).remove)
+            hooks.callback(register_module_forward_hook(leave, with_kwargs=True).remove)
+        yield
