@@ -5,7 +5,8 @@ is asked the quick questions of `normlab.inspect` in a process of its own; `norm
 counts the norms that fold. Writes results/survey/LIBRARY.json and LIBRARY.md. Without names, it
 goes on with the models that this commit of normlab has not asked. A model is left out, with the
 reason, if it cannot be built within 20 seconds of CPU time, no input fits, or its questions take
-more than a minute.
+more than a minute. `python scripts/survey.py folds LIBRARY [NAMES]` asks nothing and only counts
+the norms that fold in models that have a row.
 """
 
 import importlib
@@ -117,7 +118,7 @@ def ask(library: Any, name: str) -> dict[str, Any]:
         "passes": passes.count,
         "cost": round(cost),
         "findings": {each.name: entry(each) for each in report.by_harm()},
-        "folds": folds(subject),
+        "folds": folds(subject) | {"commit": this_commit()},
     }
 
 
@@ -132,11 +133,19 @@ def folds(subject: Subject) -> dict[str, Any]:
     stay = Counter(
         words(each) for row in table for each in (row.mean, row.gain) if isinstance(each, str)
     )
-    found = {"norms": len(table)}
+    found: dict[str, Any] = {"norms": len(table)}
     for part in ("mean", "gain"):
         values = [value for row in table if (value := getattr(row, part)) is not None]
         found |= {f"{part}s": len(values), f"{part}s_folded": values.count(True)}
     return found | ({"stay": dict(stay.most_common(3))} if stay else {})
+
+
+def ask_folds(library: Any, name: str) -> dict[str, Any]:
+    """Return how many norms of a model fold, without asking any question."""
+    signal.setitimer(signal.ITIMER_PROF, BUILD_SECONDS)
+    subject = library.subject(name)
+    settle(subject)
+    return folds(subject)
 
 
 def words(why: str) -> str:
@@ -313,13 +322,38 @@ def row_of(library: Any, name: str, function: Any) -> dict[str, Any]:
         worker.join()
 
 
+def read(name: str) -> dict[str, Any]:
+    """Return the rows of a library's survey; none if there is no file."""
+    path = FOLDER / f"{name}.json"
+    return json.loads(path.read_text("utf-8"))["classes"] if path.exists() else {}
+
+
+def this_commit() -> str:
+    """Return the commit of this checkout, in eight characters."""
+    command = ["git", "-C", str(ROOT), "rev-parse", "--short=8", "HEAD"]
+    return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
+
+
+def count_folds(name: str, *names: str) -> None:
+    """Count the norms that fold in the named models, or in all not counted by this commit."""
+    library, rows, commit = importlib.import_module(f"surveyed.{name}"), read(name), this_commit()
+    asked = [key for key, row in rows.items() if "findings" in row]
+    rest = [key for key in asked if rows[key].get("folds", {}).get("commit") != commit]
+    for each in names or rest:
+        found = row_of(library, each, partial(work, ask_folds))
+        if "left_out" in found:
+            found = {"why_not": found["left_out"]}
+        rows[each]["folds"] = found | {"commit": commit}
+        print(each, rows[each]["folds"], flush=True)
+        write(library, name, rows)
+
+
 def main(name: str, *names: str) -> None:
     """Ask the named models of a library, or all that this commit has not asked, and write them."""
-    library = importlib.import_module(f"surveyed.{name}")
-    path = FOLDER / f"{name}.json"
-    rows = json.loads(path.read_text("utf-8"))["classes"] if path.exists() else {}
-    command = ["git", "-C", str(ROOT), "rev-parse", "--short=8", "HEAD"]
-    commit = subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
+    if name == "folds":
+        count_folds(*names)
+        return
+    library, rows, commit = importlib.import_module(f"surveyed.{name}"), read(name), this_commit()
     questions()  # imports, once for all processes
     every = library.classes()
     rows = {key: row for key, row in rows.items() if key in every}
