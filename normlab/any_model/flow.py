@@ -1,9 +1,11 @@
 """Records how the features of a model flow from its weights to its norms, and on from them.
 
 One forward pass is run, and every operation noted. Only these matter to a fold, all others being
-`other`: a product with a weight (`product`), a row of a table (`table`), a weight itself
-(`weight`), a norm (`norm`), and operations that leave the features of each position apart from
-each other: those that move positions (`move`), a factor per position (`scale`), a sum (`sum`).
+`other`: a product with a weight (`product`), a convolution (`convolution`), a row of a table
+(`table`), a weight itself (`weight`), a norm (`norm`), and operations that leave the features of
+each position apart from each other: those that move or average positions (`move`), a factor per
+position (`scale`), a sum (`sum`). Features are the last axis; those of a convolution are on another
+axis until they are moved there, as in a vision transformer's patches.
 """
 
 from collections import defaultdict
@@ -18,17 +20,21 @@ from torch import Tensor, nn
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
-Op = Literal["product", "table", "weight", "norm", "move", "scale", "sum", "other"]
+Op = Literal["product", "convolution", "table", "weight", "norm", "move", "scale", "sum", "other"]
 LINEAR: tuple[Op, ...] = ("move", "scale", "sum")
 """Operations that map features with mean 0 at each position to such features."""
 _MOVES = {
     *("view", "_unsafe_view", "reshape", "flatten", "unflatten", "expand", "expand_as", "view_as"),
     *("transpose", "permute", "unsqueeze", "squeeze", "slice", "select", "narrow", "split"),
     *("chunk", "unbind", "index", "index_select", "clone", "contiguous", "detach", "alias", "to"),
-    *("_to_copy", "lift_fresh", "dropout", "dropout_", "cat", "stack", "repeat", "type_as"),
+    *("_to_copy", "lift_fresh", "dropout", "dropout_", "cat", "stack", "repeat", "type_as", "mean"),
 }
 _TURNS = ("t", "transpose", "numpy_T")
 _ALIASES = ("detach", "alias", "to", "lift_fresh")
+_CONVOLUTIONS = {"conv1d": 1, "conv2d": 2, "conv3d": 3}
+"""Convolutions by name, and their numbers of axes after the channels."""
+_RESHAPES = ("view", "_unsafe_view", "reshape", "flatten")
+_SAME = ("contiguous", "clone", "detach", "alias", "to", "_to_copy", "dropout")
 
 
 @dataclass(eq=False)
@@ -38,7 +44,7 @@ class Node:
     `passed` are the inputs whose features reach the result one by one, `users` the results of
     operations that have this one as an input. `name` is a norm's path, or a weight's name; a
     product also has its input `x` and its bias's name. `turned` says that the weight is a matrix
-    [in, out].
+    [in, out]. `axis` is the axis of the features if it is not the last.
     """
 
     op: Op
@@ -49,6 +55,7 @@ class Node:
     x: "Node | None" = None
     bias: str | None = None
     turned: bool = False
+    axis: int | None = None
     users: list["Node"] = field(default_factory=list)
 
 
@@ -130,6 +137,8 @@ class Flow(TorchDispatchMode):
             _, x = self._norm.pop()
             if not isinstance(result, Tensor):  # such as a norm that returns scales, too
                 return
+            if x.axis is not None:  # the norm is over something else than the features
+                x.users.append(x := Node("other", f"{x.said}, whose channels are not last", 0))
             node = Node("norm", path, result.shape[-1], [x], name=path)
             x.users.append(node)
             self.norms[path].append(node)
@@ -174,6 +183,18 @@ class Flow(TorchDispatchMode):
             node.op, node.x, node.name = "product", x, weight.name
             node.bias, node.turned = bias and bias.name, weight.turned
             x.users.append(node)
+        elif _convolves(name, inputs):
+            node.op, node.name, node.axis = "convolution", names[0], out.ndim - 1
+            node.axis -= _CONVOLUTIONS[name]
+            node.bias = names[1] if len(names) > 1 else None
+            inputs[0].users.append(node)
+        elif any(x.axis is not None for x in inputs):
+            axis = _moved_axis(name, args, inputs[0].axis, shapes[0], out)
+            if len(inputs) == 1 and axis is not None:
+                node.op, node.passed = "move", inputs
+                node.axis = axis if axis < out.ndim - 1 else None
+            for x in inputs:
+                x.users.append(node)
         else:
             node.op, passed = _classified(name, args, inputs, shapes, out)
             node.passed = passed
@@ -222,6 +243,29 @@ def _product(
     return x, own, bias[0] if bias else None
 
 
+def _convolves(name: str, inputs: list[Node]) -> bool:
+    """Return whether an operation is a convolution whose weight and bias are parameters."""
+    first, *rest = [each.op == "weight" for each in inputs] or [True]
+    return name in _CONVOLUTIONS and not first and all(rest)
+
+
+def _moved_axis(
+    name: str, args: Any, axis: int | None, shape: torch.Size, out: Tensor
+) -> int | None:
+    """Return where an operation moves an axis that it leaves as it is; None for all others."""
+    if axis is None:
+        return None
+    count = len(shape)
+    if name == "transpose":
+        first, second = args[1] % count, args[2] % count
+        return {first: second, second: first}.get(axis, axis)
+    if name == "permute":
+        return [each % count for each in args[1]].index(axis)
+    if name in _RESHAPES and shape[: axis + 1] == out.shape[: axis + 1]:
+        return axis
+    return axis if name in _SAME and shape == out.shape else None
+
+
 def _classified(
     name: str, args: Any, inputs: list[Node], shapes: list[torch.Size], out: Tensor
 ) -> tuple[Op, list[Node]]:
@@ -232,6 +276,8 @@ def _classified(
         return "table", []
     if name in _MOVES and _keeps_features(name, args, shapes, out):
         return "move", [inputs[n] for n in wide]
+    if name in ("pad", "constant_pad_nd") and _pads_positions(args):
+        return "scale", inputs
     if name in ("add", "sub") and len(wide) == len(inputs) == 2:
         return "sum", inputs
     if name in ("mul", "div") and wide[:1] and width > 1:
@@ -254,6 +300,17 @@ def _keeps_features(name: str, args: Any, shapes: list[torch.Size], out: Tensor)
     if name in ("cat", "stack", "select", "narrow", "index_select", "unbind", "unsqueeze"):
         axis = args[1] if len(args) > 1 else 0
         return axis % out.ndim != out.ndim - 1 if name != "select" else axis % count != count - 1
+    if name == "mean":  # over positions
+        axes = args[1] if len(args) > 1 else None
+        return bool(axes) and all(axis % count != count - 1 for axis in axes)
     if name == "index":
         return len(args[1]) < count or args[1][-1] is None
     return True
+
+
+def _pads_positions(args: Any) -> bool:
+    """Return whether positions are added whose features are all 0, and nothing else."""
+    mode = [each for each in args[2:] if isinstance(each, str)]
+    value = [each for each in args[2:] if isinstance(each, int | float)]
+    constant = mode in ([], ["constant"]) and not any(value)
+    return constant and len(args[1]) > 1 and not any(args[1][:2])

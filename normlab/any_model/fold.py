@@ -214,7 +214,7 @@ def _fold(model: nn.Module, flow: Flow, known: Mapping[str, "_Norm"]) -> list[No
 def _center(model: nn.Module, source: Node) -> None:
     """Subtract the mean over output features from a weight, and from its bias."""
     weight = held(model, source.name)
-    over_rows = source.op == "product" and not source.turned
+    over_rows = source.op == "convolution" or (source.op == "product" and not source.turned)
     weight -= weight.mean(0 if over_rows else -1, keepdim=True)
     if source.bias:
         bias = held(model, source.bias)

@@ -22,7 +22,7 @@ def why_mean_stays(
     for source in flow.sources(flow.norms[path][0].passed[0]):
         if source.op == "norm":
             return f"its input contains the output of {source.name} (post-norm)"
-        if source.op not in ("product", "table", "weight"):
+        if source.op not in ("product", "convolution", "table", "weight"):
             return f"its input contains the result of {source.said}"
         if why := _why_visible(flow, source, source, layer_norms):
             return why

@@ -101,7 +101,7 @@ class RunRecord(
     `validate.select_by` were tested. `floors` has the untrained baseline of each test score
     (`Task.floors`). `milestones` has the last step of each phase of a norm, such as
     `PowerNorm/warmup`. `sees_future` names the norms that leak future tokens to a decoder or a
-    language model.
+    language model. `first_loss` is the training loss of the first step, before its update.
     """
 
     run_id: _Name
@@ -122,6 +122,7 @@ class RunRecord(
     floors: dict[str, float] = {}
     milestones: dict[str, int] = {}
     sees_future: list[str] = []
+    first_loss: float | None = None
 
     def __repr__(self) -> str:
         return f"<{self.run_id}: {self.outcome.status} at step {self.outcome.step}>"
@@ -172,8 +173,9 @@ class RunRecord(
     def to_json(self) -> str:
         """Return reproducible JSON: sorted keys, ASCII, one newline at the end."""
         fields = {"format": FORMAT, **asdict(self)}
-        if not self.sees_future:
-            del fields["sees_future"]
+        for name in ("sees_future", "first_loss"):
+            if not fields[name]:
+                del fields[name]
         return json.dumps(plain(fields), sort_keys=True, indent=1, allow_nan=False) + "\n"
 
     @classmethod

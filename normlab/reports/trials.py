@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from normlab.errors import UserError
+from normlab.metrics.spread import rate_sensitivity
 from normlab.records.files import only_writer
 from normlab.records.record import plain
 from normlab.reports.manifest import accept, write_files
@@ -65,17 +66,40 @@ def with_others(
 
 
 def table(found: Mapping[str, Any]) -> str:
-    """Return the table of one scale: one line per row and point, one column per tried value."""
+    """Return the table of one scale: one line per row and point, one column per tried value.
+
+    If losses of learning rates are compared, the last column is the sensitivity to the rate.
+    """
     values: Sequence[str] = found["tuning"]["values"]
+    sensitivities = [sensitivity(found["tuning"], row) for row in found["rows"]]
+    sensitive = any(each is not None for each in sensitivities)
     points = any(row["point"] for row in found["rows"])
     lines: list[list[str]] = []
-    for row in found["rows"]:
+    for row, sensitive_by in zip(found["rows"], sensitivities, strict=True):
         trials = {trial["value"]: _text(trial) for trial in row["trials"]}
         chosen = row["chosen"] or ("none" if len(trials) == len(values) else "-")
         name = [row["row"], row["point"]] if points else [row["row"]]
-        lines.append([*name, *(trials.get(value, "-") for value in values), chosen])
+        last = "-" if sensitive_by is None else f"{sensitive_by:.3g}"
+        cells = [*name, *(trials.get(value, "-") for value in values), chosen]
+        lines.append([*cells, *([last] if sensitive else [])])
     name = ["row", "point"] if points else ["row"]
-    return "\n".join(pipes([*name, *values, "chosen"], lines, words=len(name)))
+    head = [*name, *values, "chosen", *(["sensitivity"] if sensitive else [])]
+    return "\n".join(pipes(head, lines, words=len(name)))
+
+
+def sensitivity(tuning: Mapping[str, Any], row: Mapping[str, Any]) -> float | None:
+    """Return the sensitivity of a row's loss to the learning rate (`rate_sensitivity`).
+
+    None if it was not learning rates that were compared, by `valid/loss`; if not all were tried; or
+    if a trial was stopped early, or diverged while the loss before training is unknown.
+    """
+    trials: Sequence[Mapping[str, Any]] = row["trials"]
+    compared = (tuning["key"], tuning["score"]) == ("optim.lr", "valid/loss")
+    ended = {"finished", "diverged"} >= {trial["status"] for trial in trials}
+    if not compared or not ended or len(trials) < len(tuning["values"]):
+        return None
+    firsts = [first for trial in trials if (first := trial.get("first_loss")) is not None]
+    return rate_sensitivity([trial["score"] for trial in trials], min(firsts, default=None))
 
 
 def _text(trial: Mapping[str, Any]) -> str:
@@ -103,6 +127,11 @@ def notes(found: Mapping[str, Any]) -> list[str]:
         f"{sum(trial['seconds'] for trial in trials) / 3600:.1f} h",
         f"by commit {', '.join(commits)}",
     ]
+    if any(sensitivity(tuning, row) is not None for row in rows):
+        said.append(
+            "sensitivity: mean over rates of min(loss, loss before training) minus the best loss "
+            "(Wortsman et al. 2023); a run that diverged counts as the loss before training"
+        )
     if edge:
         said.append(f"at the edge of the values, wider ones may be better: {', '.join(edge)}")
     return [f"- {each}\n" for each in said]

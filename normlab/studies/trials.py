@@ -20,6 +20,7 @@ class Trial:
     """The runs for one value, one per seed; `status` is diverged if any of them diverged.
 
     `score` is the mean over seeds, None if diverged; `step` is the step of the first divergence.
+    `first_loss` is the mean loss of the first steps, None if a record does not have it.
     """
 
     value: str
@@ -30,6 +31,7 @@ class Trial:
     seconds: float = 0.0
     commits: tuple[str, ...] = ()
     runs: tuple[str, ...] = ()
+    first_loss: float | None = None
 
 
 @dataclass(frozen=True)
@@ -59,16 +61,18 @@ class Bout:
 def _trial(value: str, runs: tuple[str, ...], records: Sequence[RunRecord], score: str) -> Trial:
     seconds = sum(record.budget.wall_seconds for record in records)
     commits = tuple(dict.fromkeys(commit for record in records for commit in _commits(record)))
+    firsts = [record.first_loss for record in records if record.first_loss is not None]
+    first = fmean(firsts) if len(firsts) == len(records) else None
     for record in records:
         if not record.finished:
             step = record.outcome.step
-            return Trial(value, "diverged", step=step, seconds=seconds, commits=commits, runs=runs)
+            return Trial(value, "diverged", None, step, {}, seconds, commits, runs, first)
         if score not in record.scores:
             there = ", ".join(name for name in record.scores if name.startswith("valid/"))
             raise UserError(f"{record.run_id}: no score {score}; available: {there}")
     seeds = {str(record.seed): record.scores[score].value for record in records}
     mean = fmean(seeds.values())
-    return Trial(value, "finished", mean, None, seeds, seconds, commits, runs)
+    return Trial(value, "finished", mean, None, seeds, seconds, commits, runs, first)
 
 
 def _commits(record: RunRecord) -> list[str]:

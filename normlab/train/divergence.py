@@ -70,6 +70,12 @@ class Divergence:
         self._values: list[tuple[int, Tensor]] = []
         self._windows: list[tuple[int, int, Tensor]] = []
 
+    @property
+    def first_loss(self) -> float | None:
+        """The loss of the first step, before its update; None if there was no finite one."""
+        first = float(self._first)
+        return first if math.isfinite(first) else None
+
     def add(self, step: int, totals: Tensor, grad_norm: Tensor) -> None:
         """Add a step to the window; `totals` holds its loss and penalty, float64 [2]."""
         self._first = torch.where(self._first.isnan(), totals[0], self._first)

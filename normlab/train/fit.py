@@ -277,6 +277,7 @@ class _Fit:
             milestones=self.milestones,
             sees_future=seeing_future(trainer.model),
             weights=weights,
+            first_loss=trainer.divergence.first_loss,
             floors={} if outcome.status == "interrupted" else self.task.floors(),
         )
 

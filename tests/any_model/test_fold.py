@@ -151,6 +151,55 @@ def test_a_layer_norm_whose_gain_stays_becomes_an_rms_norm_with_gain_and_bias():
     assert torch.equal(folded.model[1].bias, model[1].bias)
 
 
+class Patches(nn.Module):
+    """A vision transformer: patches by a convolution, a class token, places, padding, a mean.
+
+    With `mixed`, a second convolution reads the first one's result; with `across`, a norm is over
+    the positions of the patches.
+    """
+
+    def __init__(self, *, mixed=False, across=False):
+        super().__init__()
+        self.cut, self.mixed, self.across = nn.Conv2d(3, D, 2, stride=2), mixed, across
+        self.token, self.places = nn.Parameter(torch.ones(1, 1, D)), nn.Parameter(torch.ones(5, D))
+        self.norm, self.inner, self.head = nn.LayerNorm(D), nn.Linear(D, D), nn.Linear(D, 3)
+        self.last, self.other = nn.LayerNorm(D), nn.Conv2d(D, D, 1)
+        self.along = nn.LayerNorm(4)
+
+    def forward(self, x):
+        cut = self.cut(x)
+        x = cut.flatten(2)
+        shift = self.along(x).mean() if self.across else 0.0
+        x = torch.cat([self.token.expand(len(x), -1, -1), x.transpose(1, 2)], 1) + self.places
+        x = nn.functional.pad(x, (0, 0, 0, 2))
+        x = x + self.inner(self.norm(x))
+        y = self.head(self.last(x).mean(1)) + shift
+        return y + self.other(cut).mean() if self.mixed else y
+
+
+IMAGES = torch.randn(2, 3, 4, 4, generator=torch.Generator().manual_seed(3))
+
+
+def test_the_patches_of_a_vision_transformer_are_centered_by_their_convolution():
+    model = shaken(Patches())
+    folded = normlab.fold_norms(model, IMAGES)
+    assert all(row.mean is row.gain is True for row in folded.table)
+    assert folded.model.cut.weight.mean(0).abs().max() < 1e-6 < model.cut.weight.mean(0).abs().max()
+
+
+@pytest.mark.parametrize(
+    ("settings", "said"),
+    [
+        ({"mixed": True}, "conv2d in other reads the sum with cut.weight"),
+        ({"across": True}, "whose channels are not last reads the sum with cut.weight"),
+    ],
+)
+def test_a_convolution_that_others_read_is_not_centered(settings, said):
+    model = shaken(Patches(**settings))
+    table = {row.site: row for row in normlab.fold_norms(model, IMAGES).table}
+    assert table["norm"].gain is True and said in table["norm"].mean
+
+
 class Scaled(nn.Module):
     """A norm that returns a scale, too, and one that takes a dictionary."""
 

@@ -101,6 +101,7 @@ def judged(losses: list[float], *, resumed_at: int | None = None) -> list[int]:
         if step == resumed_at:
             saved, state = state.state_dict(), Divergence(3.0, torch.device("cpu"))
             state.load_state_dict(saved)
+    assert state.first_loss == losses[0]
     return high
 
 

@@ -82,6 +82,7 @@ def test_a_record_names_the_norms_that_leak_later_tokens(corpus, tmp_path):
     assert marked.sees_future == [type(make_norm("in", 8)).__name__]
     assert RunRecord.from_json(marked.to_json(), origin="here") == marked
     assert not plain.sees_future and "sees_future" not in plain.to_json()
+    assert 0 < plain.first_loss < 100
 
 
 def test_a_run_with_every_stateful_norm_resumes_bitwise(corpus, tmp_path):
