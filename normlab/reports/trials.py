@@ -130,7 +130,8 @@ def notes(found: Mapping[str, Any]) -> list[str]:
     if any(sensitivity(tuning, row) is not None for row in rows):
         said.append(
             "sensitivity: mean over rates of min(loss, loss before training) minus the best loss "
-            "(Wortsman et al. 2023); a run that diverged counts as the loss before training"
+            "(Wortsman et al. 2023), or of the loss itself where older trials do not have the loss "
+            "before training; a run that diverged counts as that"
         )
     if edge:
         said.append(f"at the edge of the values, wider ones may be better: {', '.join(edge)}")
