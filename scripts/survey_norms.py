@@ -1,10 +1,11 @@
-"""Which norms the models of transformers have, and where: `python scripts/survey_norms.py [NAMES]`.
+"""Norms of published models, and where: `python scripts/survey_norms.py [NAMES]`, or `timm`.
 
 Builds each class that `scripts/survey.py transformers` asked about, runs it once, and writes
 results/survey/norms.json: how many norms of each kind it has, told from what they compute, and
 whether its blocks normalize before their sub-layers (`pre`: a norm takes the block's input), after
 the residual sum (`post`: the block's output is a norm's output), or both. The rows of classes that
-were not named are kept.
+were not named are kept. With `timm`, the smallest model of each of its families is built, not run,
+and its norms are counted in results/survey/vision_norms.json.
 """
 
 import json
@@ -123,6 +124,31 @@ def ask(library: Any, name: str) -> dict[str, Any]:
     return {"norms": dict(sorted(kinds.items())), "order": order(subject.model, subject.batches[0])}
 
 
+def of_images() -> None:
+    """Count the norms of the smallest model of each family of timm, and write them."""
+    import timm
+    from surveyed import timm as families
+
+    rows: dict[str, dict[str, int]] = {}
+    for name in sorted(set(families.classes()) - {families.FLEX}):
+        with torch.device("meta"):
+            model = timm.create_model(name)
+        kinds = Counter(filter(None, map(_kind_of_empty, model.modules())))
+        rows[name] = dict(sorted(kinds.items()))
+    content = {"timm": timm.__version__, "classes": rows}
+    with atomic_write(survey.FOLDER / "vision_norms.json") as file:
+        file.write(survey.one_model_per_line(content))
+
+
+def _kind_of_empty(module: nn.Module) -> str | None:
+    """Return the kind of a norm without values: weights of 1 tell it as well as any."""
+    if "norm" in type(module).__name__.lower() and not [*module.children()]:
+        module.to_empty(device="cpu")
+        for each in module.parameters():
+            each.data.fill_(1)
+    return kind(module)
+
+
 def main(names: list[str]) -> None:
     """Ask about the named classes, or all that the survey asked, and write them."""
     path = survey.FOLDER / "norms.json"
@@ -138,4 +164,4 @@ def main(names: list[str]) -> None:
 
 if __name__ == "__main__":
     torch.set_num_threads(1)
-    main(sys.argv[1:])
+    of_images() if sys.argv[1:] == ["timm"] else main(sys.argv[1:])

@@ -1,5 +1,6 @@
 """Computed checks against computations of their own, in numpy or by hand."""
 
+import json
 import math
 
 import numpy as np
@@ -244,6 +245,24 @@ def test_shifts_and_colours_by_torchs_own_norms():
     assert numbers("images.grey")[1] == [True, True]
 
 
+def test_batch_norm_shares_nothing_between_channels_and_layer_norm_does():
+    x = draw(4, 36, 8).mT
+    other = x.clone()
+    other[:, 0] *= 5
+    norm = nn.BatchNorm1d(8).double()
+    assert norm(x)[:, 1:].equal(norm(other)[:, 1:])
+    assert numbers("images.channels")[1] == [False, True]
+
+
+def test_rms_keeps_the_mean_of_a_token_as_torchs_own_does():
+    x = draw(64, 64, 256) + 3
+    y = nn.functional.rms_norm(x, [256], eps=1e-6)
+    found, holds = numbers("shape.rms")
+    assert holds == [True, False]
+    wanted = {"mean": y.mean(-1).mean(), "var": y.var(-1, correction=0).mean(), "square": 1.0}
+    assert found == pytest.approx({k: float(v) for k, v in wanted.items()}, abs=1e-3)
+
+
 def test_marks_are_the_z_scores_of_a_subject_or_of_a_pupil():
     table = np.array(marks.MARKS)
     np.testing.assert_allclose(marks.standardized("bn"), stats.zscore(table, axis=0), atol=1e-6)
@@ -279,3 +298,7 @@ def test_the_norms_of_surveyed_models_are_those_that_their_authors_publish():
     first = [name for name, row in rows.items() if row["order"] in ("pre", "both")]
     assert numbers("facts.placement")[1] == [len(first) > len(rows) / 2]
     assert f"the blocks of {len(first)} begin with a norm" in said("facts.placement")
+    known = {"test_resnet": "batch", "test_vit": "layer", "regnety_040_sgn": "group"}
+    images = json.loads(facts.VISION.read_text("utf-8"))["classes"]
+    assert {name: max(images[name], key=images[name].get) for name in known} == known
+    assert said("facts.vision_norms").startswith(f"{sum('batch' in r for r in images.values())} of")

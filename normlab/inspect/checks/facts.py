@@ -14,6 +14,8 @@ from normlab.inspect.question import question
 
 SURVEY = CONFIG_DIR.parent / "results" / "survey" / "norms.json"
 """Written by `python scripts/survey_norms.py`."""
+VISION = SURVEY.with_name("vision_norms.json")
+"""Written by `python scripts/survey_norms.py timm`."""
 VOCABULARY, POSITIONS, SEGMENTS, DIM, LAYERS = 30_522, 512, 2, 768, 12
 
 
@@ -58,6 +60,20 @@ def norms() -> list[Evidence]:
     )
     asked = "nearly all Transformers use layer norm or RMS norm"
     return [piece(asked, answer, holds=either >= 0.9 * total, share=either / total)]
+
+
+@question("facts.vision_norms", of="claim")
+def vision_norms() -> list[Evidence]:
+    """Which norms have the families of vision models in timm, each by its smallest model?"""
+    rows = json.loads(VISION.read_text("utf-8"))["classes"].values()
+    has = Counter(kind for row in rows for kind in row)
+    answer = (
+        f"{has['batch']} of {len(rows)} families have batch norm, {has['layer']} layer norm, "
+        f"{has['rms']} RMS norm and {has['group']} group norm; {sum(not row for row in rows)} none"
+    )
+    asked = "more vision models have batch norm than any other norm"
+    counts = {"batch": float(has["batch"]), "layer": float(has["layer"]), "of": float(len(rows))}
+    return [piece(asked, answer, holds=has.most_common(1)[0][0] == "batch", **counts)]
 
 
 @question("facts.placement", of="claim")

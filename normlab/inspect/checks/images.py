@@ -49,6 +49,33 @@ def shift() -> list[Evidence]:
     ]
 
 
+@question("images.channels", of="claim")
+def channels() -> list[Evidence]:
+    """Do other channels of the output change if one channel of all images does?"""
+    x = draw(4, HEIGHT * HEIGHT, CHANNELS)
+    other = x.clone()
+    other[..., 0] *= 5
+
+    def moved(name: str) -> float:
+        before, after = (run(new_norm(name, CHANNELS), each)[..., 1:] for each in (x, other))
+        return movement(after, before)
+
+    bn, ln = moved("bn"), moved("ln")
+    return [
+        piece(
+            "bn uses statistics of several channels",
+            "no other channel changes" if bn == 0 else f"the others change by {bn:.0%}",
+            holds=bn > 0,
+        ),
+        piece(
+            "ln uses statistics of several channels",
+            f"the others change by {ln:.0%}",
+            holds=ln > 0.01,
+            moved=ln,
+        ),
+    ]
+
+
 @question("images.grey", of="claim")
 def grey() -> list[Evidence]:
     """What becomes of the colours of a pixel if its channels are normalized together?"""

@@ -41,6 +41,30 @@ def kept() -> list[Evidence]:
     ]
 
 
+@question("shape.rms", of="claim")
+def rms() -> list[Evidence]:
+    """Which mean and variance do tokens have after RMSNorm, if their mean is not 0?"""
+    x = draw(64, 64, WIDE) + 3
+    y, by_ln = (run(new_norm(name, WIDE), x) for name in ("rms", "ln"))
+    mean, var = float(y.mean(-1).mean()), float(y.var(-1, correction=0).mean())
+    square, centered = float(y.square().mean()), float(by_ln.mean(-1).abs().max())
+    return [
+        piece(
+            "rms subtracts no mean",
+            f"tokens with a mean of 3 deviations keep one of {mean:.2f}; with ln it is 0",
+            holds=mean > 0.5 and centered < 1e-6,
+            mean=mean,
+        ),
+        piece(
+            "rms gives a variance of 1",
+            f"the mean square is {square:.2f}, and the variance {var:.2f}",
+            holds=abs(var - 1) < 0.01,
+            square=square,
+            var=var,
+        ),
+    ]
+
+
 def skewness(x: Float[Tensor, "N D"]) -> Float[Tensor, " D"]:
     """Return E (x - mean)^3 / sd^3 of each column."""
     centered = x - x.mean(0)
