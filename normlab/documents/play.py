@@ -67,8 +67,8 @@ def _text(name: str) -> str:
 
 
 def _unindented(code: str) -> str:
-    """Return style or scripts without indentation, which is a tenth of their size."""
-    return re.sub("^ +", "", code, flags=re.MULTILINE)
+    """Return style or scripts without indentation and comments, a tenth of their size."""
+    return re.sub(r"^ +|^ *(//.*|/\*(?s:.*?)\*/)\n", "", code, flags=re.MULTILINE)
 
 
 def _inlined(data: object) -> str:
