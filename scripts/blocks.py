@@ -27,9 +27,10 @@ from pathlib import Path
 from normlab.commands.documents import pages
 from normlab.records.packed import RECORDS
 from normlab.reports.manifest import BLOCK, stale, write_files
+from normlab.reports.notes import Note
 from normlab.reports.published import read
 from normlab.reports.study_table import build
-from normlab.reports.table import Note, Table, averaged, figure, markdown, pipes
+from normlab.reports.table import Table, averaged, figure, markdown, pipes
 from normlab.studies.load import load_study
 
 _END = "<!-- /normlab -->"

@@ -6,13 +6,14 @@ import sys
 from dataclasses import replace
 
 from normlab import cli
-from normlab.commands._terminal import complain, print_table
+from normlab.commands._terminal import complain, print_legend, print_table
 from normlab.records.labels import in_markdown, in_sheet, one_line, printable
 from normlab.records.record import Outcome
 from normlab.records.store import RunStore
 from normlab.reports.latex import latex
+from normlab.reports.notes import Note
 from normlab.reports.study_table import build
-from normlab.reports.table import Note, comma_separated, markdown
+from normlab.reports.table import comma_separated, markdown
 from tests.records.examples import changed, record
 from tests.reports.tables import runs, study
 
@@ -52,7 +53,8 @@ class Terminal(io.StringIO):
 
 
 def test_nothing_that_a_command_prints_controls_a_terminal(tmp_path, monkeypatch, capsys):
-    print_table(["name"], [[EVIL]], notes=[EVIL])
+    print_table(["name"], [[EVIL]])
+    print_legend([EVIL], whole=False)
     complain(EVIL)
     assert cli.main(["list", EVIL]) == 1 and cli.main([EVIL]) == 2
     out, err = capsys.readouterr()

@@ -89,6 +89,12 @@ def add_compared(parser: argparse.ArgumentParser) -> None:
     add("--data-dir", type=as_path, metavar="FOLDER", help="folder of the test text, if moved")
 
 
+def add_notes(parser: argparse.ArgumentParser) -> None:
+    """Add `--notes`, for `print_legend`."""
+    text = "print all notes below the table, in full"
+    parser.add_argument("--notes", action="store_true", help=text)
+
+
 def as_path(text: str) -> Path:
     """Return an argument as a path; an empty one, as from an unset variable, is an error."""
     if not text:

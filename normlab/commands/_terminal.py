@@ -11,7 +11,7 @@ from contextlib import contextmanager, redirect_stdout
 from io import TextIOWrapper
 from itertools import zip_longest
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, TextIO, cast
+from typing import Any, NamedTuple, TextIO, cast
 
 from rich.cells import (  # the width of text in columns; some characters take two
     cell_len,
@@ -20,9 +20,7 @@ from rich.cells import (  # the width of text in columns; some characters take t
 
 from normlab.config.folders import own_line
 from normlab.records.labels import one_line, printable
-
-if TYPE_CHECKING:
-    from normlab.reports.table import Note
+from normlab.reports.notes import in_brief
 
 _PACKAGE = Path(__file__).resolve().parents[1]
 _PROSE = 50  # cells with more characters are prose
@@ -46,12 +44,11 @@ def print_table(
     columns: Sequence[str],
     rows: Sequence[Sequence[str]],
     *,
-    notes: Sequence[str] = (),
     numeric: Sequence[str] = (),
     whole: Sequence[str] = (),
     labels: int = 1,
 ) -> None:
-    """Print rows of plain text under column names, and notes below them, to standard output.
+    """Print rows of plain text under column names to standard output.
 
     Columns in `numeric` are right-aligned. If the table is too wide, text outside the columns
     `numeric` and `whole` is folded at spaces, and columns that still do not fit form a second table
@@ -80,8 +77,6 @@ def print_table(
         if number:
             print()
         _print_part(part, room)
-    for note in notes:
-        print_prose(note)
 
 
 def print_lines(
@@ -90,19 +85,15 @@ def print_lines(
     *,
     numeric: Sequence[str] = (),
     whole: Sequence[str] = (),
-    left_out: Sequence[str] = (),
 ) -> None:
     """Print a table with one line per row, for a terminal's eye and for grep.
 
-    A terminal gets lines of its width: the columns `left_out` are not shown, and text outside the
-    columns `numeric` and `whole` is cut, with an ellipsis. A pipe or file gets all text.
+    A terminal gets lines of its width: text outside the columns `numeric` and `whole` is cut, with
+    an ellipsis. A pipe or file gets all text.
     """
     cells = zip(*rows, strict=True) if rows else [()] * len(columns)
-    shown = dict(zip(columns, cells, strict=True))
-    if sys.stdout.isatty():
-        shown = {name: own for name, own in shown.items() if name not in left_out}
     found: list[_Column] = []
-    for name, own in shown.items():
+    for name, own in zip(columns, cells, strict=True):
         texts = [one_line(text) for text in (name, *own)]
         most = max(map(cell_len, texts))
         least = most if name in (*numeric, *whole) else min(most, _FEWEST)
@@ -170,21 +161,24 @@ def print_prose(text: str, *, indent: str = "", hang: int = 0) -> None:
     print("\n".join(folded(one_line(text), width, first=indent, rest=indent + " " * hang)))
 
 
-def print_legend(notes: "Sequence[Note]", *, whole: bool) -> None:
-    """Print the notes below tables: all in full if `whole`, otherwise three lines in brief."""
+def print_legend(notes: Sequence[str], *, whole: bool) -> None:
+    """Print the notes below tables: all in full if `whole`, otherwise three lines in brief.
+
+    The legend names `--notes` if that says more.
+    """
+    notes = [*dict.fromkeys(map(one_line, notes) if whole else notes)]
     if whole:
-        for note in dict.fromkeys(notes):
+        for note in notes:
             print_prose(note)
         return
-    briefs = [*dict.fromkeys(note.brief for note in notes if note.brief)]
-    lines: list[str] = []
+    briefs = [*dict.fromkeys(one_line(brief) for note in notes if (brief := in_brief(note)))]
+    shortened = any(in_brief(note) != note for note in notes)
     for count in range(len(briefs), -1, -1):  # notes that do not fit are left out
-        text = "; ".join([*briefs[:count], "all notes: --notes"])
-        lines = folded(text, shutil.get_terminal_size().columns)
+        more = ["all notes: --notes"] if shortened or count < len(briefs) else []
+        lines = folded("; ".join([*briefs[:count], *more]), shutil.get_terminal_size().columns)
         if len(lines) <= _LEGEND:
-            break
-    if notes:
-        print("\n".join(lines))
+            print("\n".join(filter(None, lines)), end="\n" if lines else "")
+            return
 
 
 def in_colour() -> bool:

@@ -9,6 +9,7 @@ from rich.cells import cell_len  # the width of text in columns; some characters
 
 from normlab.commands._arguments import (
     add_compared,
+    add_notes,
     command_parser,
     conditions,
     named_columns,
@@ -65,7 +66,7 @@ def main(argv: list[str]) -> int:
     text = f"show N test sentences with the translations of each row; default: {_SAMPLES}"
     what.add_argument("--samples", nargs="?", const=_SAMPLES, type=int, metavar="N", help=text)
     add("--markdown", action="store_true", help="print the table in Markdown")
-    add("--notes", action="store_true", help="print all notes below the table, in full")
+    add_notes(parser)
     arguments = parser.parse_args(argv)
     if arguments.samples is not None and arguments.samples < 1:
         raise UserError(f"--samples {arguments.samples}: must be at least 1")
@@ -214,4 +215,5 @@ def show_bootstrap(runs: Arranged, arguments: argparse.Namespace) -> None:
     if arguments.markdown:
         print("\n".join(pipes(columns, rows, words=0, notes=map(in_prose, notes))))
     else:
-        print_table(columns, rows, notes=notes, numeric=columns)
+        print_table(columns, rows, numeric=columns)
+        print_legend(notes, whole=arguments.notes)

@@ -11,14 +11,15 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from normlab.commands._arguments import command_parser
-from normlab.commands._terminal import at_work, print_prose, print_table
+from normlab.commands._arguments import add_notes, command_parser
+from normlab.commands._terminal import at_work, print_legend, print_prose, print_table
 from normlab.errors import UserError
 from normlab.metrics.spread import at_baseline
 from normlab.records.files import atomic_write
 from normlab.records.packed import Key
 from normlab.records.record import RunRecord
 from normlab.records.store import RECORD_FILE, read_record
+from normlab.reports.notes import Note
 from normlab.studies.loop import LOG_FILE, Cell, Plan, carry_out
 from normlab.studies.show import Runs
 
@@ -71,7 +72,9 @@ def main(argv: list[str]) -> int:
     """Train what has not ended, and show the table, what follows from it, and the page."""
     parser = command_parser("demo", _EXAMPLES)
     parser.add_argument("settings", nargs="*", metavar="deep | key=value", help="as for train")
-    words = parser.parse_args(argv).settings
+    add_notes(parser)
+    arguments = parser.parse_args(argv)
+    words = arguments.settings
     deep, extra = "deep" in words, [word for word in words if word != "deep"]
     cells, left, config = _planned(_DEEP if deep else _USUAL, extra)
     again = shlex.join(["normlab", "demo", *words])
@@ -85,13 +88,18 @@ def main(argv: list[str]) -> int:
     except KeyboardInterrupt:
         print(f"stopped, and saved; resume with: {again}", file=sys.stderr)
         raise
+    guess = _guess(found)
     notes = (
-        "loss: nats per token on unseen sentences, with running statistics, as in evaluation, and "
-        f"with batch statistics, as in training; {_guess(found)} for guessing words",
+        Note(
+            "loss: nats per token on unseen sentences, with running statistics, as in evaluation, "
+            f"and with batch statistics, as in training; {guess} for guessing words",
+            f"loss: nats per token on unseen sentences; {guess} for guessing words",
+        ),
         "moves: the change of a sentence's output when the rest of its batch changes",
     )
     print()
-    print_table(_COLUMNS, rows(found), numeric=_COLUMNS[1:], notes=notes)
+    print_table(_COLUMNS, rows(found), numeric=_COLUMNS[1:])
+    print_legend(notes, whole=arguments.notes)
     print()
     other, then = ("deep lr=1e-3", "explain ln bn") if deep else ("steps=200", "demo deep")
     said = [*sentences(found), f"{_CARE}{'' if extra else f': try `normlab demo {other}`'}."]

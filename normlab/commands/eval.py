@@ -8,11 +8,12 @@ from statistics import fmean
 
 from msgspec import to_builtins
 
-from normlab.commands._arguments import add_run, as_path, command_parser, load, runs_of
-from normlab.commands._terminal import at_work, complain, print_table
+from normlab.commands._arguments import add_notes, add_run, as_path, command_parser, load, runs_of
+from normlab.commands._terminal import at_work, complain, print_legend, print_table
 from normlab.errors import UserError
 from normlab.records.record import Score
 from normlab.records.store import read_record
+from normlab.reports.notes import Note
 
 _EXAMPLES = """\
 examples:
@@ -39,6 +40,7 @@ def main(argv: list[str]) -> int:
     add("--kept", action="store_true", help="re-score kept translations; status 1 if one differs")
     add("--json", action="store_true", help="print JSON")
     add("--outputs", type=as_path, help="write the model's outputs to this file")
+    add_notes(parser)
     arguments = parser.parse_intermixed_args(argv)
     if arguments.limit is not None and arguments.limit < 1:
         raise UserError(f"--limit {arguments.limit}: must be at least 1")
@@ -62,7 +64,8 @@ def main(argv: list[str]) -> int:
         plain = {str(folder): to_builtins(scores) for folder, scores in found.items()}
         print(json.dumps(plain if len(plain) > 1 else plain[str(folders[0])], indent=1))
     else:
-        _show(found, arguments.weights, arguments.limit, smoothing)
+        notes = _show(found, arguments.weights, arguments.limit, smoothing)
+        print_legend(notes, whole=arguments.notes)
     differing = [
         f"{folder}: {name} of the kept translations differs from the record"
         for folder, scores in found.items()
@@ -93,10 +96,10 @@ def _show(
     weights: str | None,
     limit: int | None,
     smoothing: float,
-) -> None:
+) -> list[str]:
     """Print one row per score: each run's value, and the mean of several or the record's value.
 
-    `smoothing` is the label smoothing that the loss includes.
+    `smoothing` is the label smoothing that the loss includes. Returns the notes on the table.
     """
     recorded = read_record(next(iter(found))).scores
     rows: list[list[str]] = []
@@ -113,9 +116,11 @@ def _show(
         for way in {score.signature for score in scores if score and score.signature}:
             ways.setdefault(way, []).append(name)
     columns = [*(folder.name for folder in found), "mean" if len(found) > 1 else "record"]
-    notes = [f"scored by: {', '.join(names)} {way}" for way, names in ways.items()]
+    notes: list[str] = []
     if smoothing and any(row[0].endswith("/loss") for row in rows):
         notes.append(f"loss includes label smoothing {smoothing:g}; nll and perplexity do not")
     if limit is not None and len(found) == 1:
         notes.append(f"--limit {limit} scores part of the split; the record covers the whole split")
-    print_table(["score", *columns], rows, numeric=columns, notes=notes)
+    notes += [Note(f"scored by: {', '.join(names)} {way}") for way, names in ways.items()]
+    print_table(["score", *columns], rows, numeric=columns)
+    return notes

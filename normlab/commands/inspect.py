@@ -14,6 +14,7 @@ import yaml
 
 from normlab.commands._arguments import (
     Parser,
+    add_notes,
     as_names,
     as_path,
     as_run,
@@ -22,11 +23,12 @@ from normlab.commands._arguments import (
     ended_runs,
     none_below,
 )
-from normlab.commands._terminal import at_work, in_colour, print_prose, print_table
+from normlab.commands._terminal import at_work, in_colour, print_legend, print_prose, print_table
 from normlab.errors import UserError
 from normlab.records.packed import address_of
 from normlab.records.record import RunRecord, plain
 from normlab.records.store import select
+from normlab.reports.notes import Note
 from normlab.reports.table import averaged
 
 if TYPE_CHECKING:
@@ -50,7 +52,7 @@ examples:
   normlab inspect --module my.code:make_model --inputs my.code:batches
 One model gets a verdict on each question: `broken`, worth a `look`, or `fine`.
 Several runs are shown side by side: one row per experiment, averaged over
-seeds. With --hf or --module, the exit status is 1 if a finding is `broken`.
+seeds. The exit status is 1 if a finding is `broken`.
 """
 
 
@@ -65,6 +67,7 @@ def main(argv: list[str]) -> int:
     add("--details", action="store_true", help="print each answer's table below the summary")
     add("--data", action="store_true", help="prepare and describe the data of a task instead")
     add("--json", action="store_true", help="print the sheet as JSON")
+    add_notes(parser)
     text = f"file to write; default: {SHEET_FILE} in a single run's folder, or else here"
     add("--out", type=as_path, help=text)
     add = parser.add_argument_group("models that normlab did not build").add_argument
@@ -100,7 +103,7 @@ def main(argv: list[str]) -> int:
         # With other settings than the run's own, the sheet is not written to the run's folder.
         folder = Path() if changes or len(runs) != 1 else next(iter(runs))
     if len(runs) > 1:
-        content = _several(runs, changes, asked, as_json=arguments.json)
+        content = _several(runs, changes, asked, arguments)
     else:
         with at_work("preparing"):
             found = [subject_of_run(run, changes) for run in runs]
@@ -111,7 +114,17 @@ def main(argv: list[str]) -> int:
     with atomic_write(file) as opened:
         opened.write(text)
     print(text if arguments.json else f"written to {file}\n", end="")
-    return 0
+    return int(_fails(content))
+
+
+def _fails(content: dict[str, Any]) -> bool:
+    """Return whether a sheet, or one of the sheets of several runs, has a failing verdict."""
+    from normlab.any_model.summary import FAILING
+
+    sheets = content["runs"].values() if "runs" in content else [content]
+    return any(
+        each["verdict"] in FAILING for sheet in sheets for each in sheet["examinations"].values()
+    )
 
 
 def _mask(text: str) -> Any:
@@ -175,9 +188,9 @@ def _print_summary(subject: "Subject", findings: "Mapping[str, Finding]") -> Non
 
 
 def _several(
-    runs: Runs, changes: list[str], asked: "Sequence[Question]", *, as_json: bool
+    runs: Runs, changes: list[str], asked: "Sequence[Question]", arguments: Namespace
 ) -> dict[str, Any]:
-    """Ask the questions about several runs, and print one row per experiment unless `as_json`.
+    """Ask the questions about several runs, and print one row per experiment unless as JSON.
 
     Returns the values of the rows and all sheets. Raises UserError for a run that did not finish.
     """
@@ -188,19 +201,23 @@ def _several(
             end = f"{record.outcome.status} at step {record.outcome.step:,}"
             raise UserError(f"{folder}: {end}; leave it out, with --where status=finished")
     content, columns = side_by_side(runs, changes, asked, at_work)
-    if not as_json:
+    if not arguments.json:
         titles = [*dict.fromkeys(title for own in columns.values() for title in own)]
         rows: list[list[str]] = []
         for row, own in content["rows"].items():
             seeds = max((each["n"] for each in own.values()), default=1)
             name = f"{row} ({seeds} seeds)" if seeds > 1 else row
             rows.append([name, *(averaged(own.get(title)) for title in titles)])
-        notes = [
-            f"{', '.join(columns[each.name])}: {each.text}" for each in asked if columns[each.name]
-        ]
+        notes: list[str] = []
         if without := ", ".join(name for name, own in columns.items() if not own):
-            notes.append(f"no number to compare, or it does not apply: {without}")
-        print_table(["run", *titles], rows, numeric=titles, whole=["run"], notes=notes)
+            notes.append(Note(f"no number to compare, or it does not apply: {without}"))
+        notes += [
+            Note(f"{', '.join(columns[each.name])}: {each.text}")
+            for each in asked
+            if columns[each.name]
+        ]
+        print_table(["run", *titles], rows, numeric=titles, whole=["run"])
+        print_legend(notes, whole=arguments.notes)
     return plain(content)
 
 

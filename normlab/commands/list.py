@@ -2,7 +2,6 @@
 
 import json
 import re
-import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from enum import Enum
@@ -10,7 +9,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from normlab.commands._arguments import as_path, command_parser
-from normlab.commands._terminal import complain, print_lines, print_prose, print_table
+from normlab.commands._terminal import complain, print_lines, print_prose
 from normlab.config import folders, registry
 from normlab.config.experiments import EXPERIMENT
 from normlab.config.overrides import TRACKERS, did_you_mean
@@ -38,18 +37,12 @@ with all text:
 
 
 class Listing(NamedTuple):
-    """A table, notes, and messages about runs that could not be read.
-
-    On a terminal, the texts of a `folded` table take several lines, and those of others are cut,
-    without the columns that are `left_out`.
-    """
+    """A table, notes, and messages about runs that could not be read."""
 
     columns: Sequence[str]
     rows: Sequence[Sequence[Any]]
     notes: Sequence[str] = ()
     problems: Sequence[str] = ()
-    folded: bool = False
-    left_out: Sequence[str] = ()
 
 
 def main(argv: list[str]) -> int:
@@ -65,13 +58,9 @@ def main(argv: list[str]) -> int:
         print(json.dumps(rows, indent=1))
     else:
         texts = [[f"{v:,}" if isinstance(v, int) else str(v) for v in row] for row in found.rows]
-        if found.folded and sys.stdout.isatty():
-            print_table(found.columns, texts, notes=found.notes)
-        else:
-            own = {"numeric": ["step"], "whole": found.columns[:1], "left_out": found.left_out}
-            print_lines(found.columns, texts, **own)
-            for note in found.notes:
-                print_prose(note)
+        print_lines(found.columns, texts, numeric=["step"], whole=found.columns[:1])
+        for note in found.notes:
+            print_prose(note)
     for problem in found.problems:
         complain(problem)
     return 1 if found.problems else 0
@@ -82,7 +71,7 @@ def _listing(kind: str | None, runs_dir: Path) -> Listing:
     if kind is None:
         rows = [[name, " ".join(registry.option_names(name))] for name in groups]
         note = "`normlab list GROUP` describes the options; `normlab list runs` lists the runs."
-        return Listing(["group", "options"], rows, [note], folded=True)
+        return Listing(["group", "options"], rows, [note])
     kinds = [*groups, "keys", "runs"]
     singular = {form: name for name in kinds for form in (name, f"{name}s", f"{name[:-1]}ies")}
     match singular.get(kind, kind):
@@ -90,11 +79,10 @@ def _listing(kind: str | None, runs_dir: Path) -> Listing:
             return _runs(runs_dir)
         case "keys" | "key":
             note = (
-                "allowed values, and texts in full: normlab list keys | grep KEY; the values that"
+                "in full: normlab list keys | grep KEY; the values that options set: normlab train"
             )
-            note += " options set: normlab train norm=bn --cfg job"
-            columns = ["key", "default", "allowed", "what it is"]
-            return Listing(columns, keys(), [note], left_out=["allowed"])
+            note += " norm=bn --cfg job"
+            return Listing(["key", "default", "allowed", "what it is"], keys(), [note])
         case "norm":
             return _norms()
         case "study":
@@ -103,7 +91,7 @@ def _listing(kind: str | None, runs_dir: Path) -> Listing:
             rows = [[option.name, option.description] for option in registry.options(group)]
             copy = f"to change one, copy its file from {folders.CONFIG_DIR / EXPERIMENT}; then"
             notes = [f"{copy} normlab train my.yaml"] if group == EXPERIMENT else []
-            return Listing([group, "what it is"], rows, notes, folded=True)
+            return Listing([group, "what it is"], rows, notes)
     near = did_you_mean(kind, kinds)
     raise UserError(f"no group or list {kind!r:.60}; choose from {', '.join(kinds)}.{near}")
 
@@ -116,7 +104,7 @@ def _norms() -> Listing:
         rows.append([option.name, found[1] if found else "-", option.description])
     rows.sort(key=lambda row: row[1])
     note = "`normlab explain NORM` shows one; `normlab norm card NORM` examines it."
-    return Listing(["norm", "pools over", "what it is"], rows, [note], folded=True)
+    return Listing(["norm", "pools over", "what it is"], rows, [note])
 
 
 def _studies() -> Listing:

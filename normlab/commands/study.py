@@ -8,14 +8,14 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from normlab.commands._arguments import action_of, as_path, command_parser
+from normlab.commands._arguments import action_of, add_notes, as_path, command_parser
 from normlab.commands._study_jobs import (
     Publisher,
     print_tables,
     tune,
     warn_if_untuned,
 )
-from normlab.commands._terminal import complain, print_prose, print_table
+from normlab.commands._terminal import complain, print_legend, print_prose, print_table
 from normlab.config.folders import CONFIG_DIR, INSTALLED, include_words
 from normlab.errors import UserError
 from normlab.studies import study_runs as studied
@@ -119,8 +119,8 @@ def parser(verb: str) -> argparse.ArgumentParser:
     if verb in ("run", "publish"):
         text = "replace published runs by other runs of the same key, and name each"
         add("--replace", action="store_true", help=text)
-    if verb in ("run", "publish"):
-        add("--notes", action="store_true", help="print all notes below tables, in full")
+    if verb in ("run", "plan", "publish"):
+        add_notes(parser)
     if verb == "plan":
         add("--commands", action="store_true", help="print the command of each remaining run")
     if verb == "publish":
@@ -231,7 +231,8 @@ def _plan(arguments: argparse.Namespace) -> int:
         if job.study.claims:
             numbers = ", ".join(map(str, job.study.claims))
             notes.append(f"claims: {numbers}; `normlab claims N` shows what decides them")
-        print_table(COLUMNS, rows, notes=notes, numeric=(COLUMNS[0], *COLUMNS[3:]), labels=2)
+        print_table(COLUMNS, rows, numeric=(COLUMNS[0], *COLUMNS[3:]), labels=2)
+        print_legend(notes, whole=arguments.notes)
         warn_if_untuned(job)
     return 0
 

@@ -33,7 +33,8 @@ from normlab.reports.comparison import (
 )
 from normlab.reports.gather import Run, by_setting
 from normlab.reports.headings import setting
-from normlab.reports.table import Entry, Note, Row, Table, figure
+from normlab.reports.notes import Note
+from normlab.reports.table import Entry, Row, Table, figure
 from normlab.studies.study import STABILITY, Study
 
 _SAME_TEXT = 1.1  # amounts of data whose ratio is at most this are called equal

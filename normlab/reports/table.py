@@ -15,22 +15,12 @@ from normlab.records.pairs import Experiment, Summary
 from normlab.records.record import RunRecord, Score
 from normlab.reports.comparison import Comparison
 from normlab.reports.headings import heading
+from normlab.reports.notes import Note
 
 _CSV = (
     *("setting", "at", "score", "mean", "sd", "n", "seeds"),
     *("difference", "low", "high", "p", "document", "best", "outcome", "stability"),
 )
-
-
-class Note(str):
-    """A note below a table; `brief` says it in a few words, or is empty if it can wait."""
-
-    brief: str
-
-    def __new__(cls, text: str, brief: str = "") -> "Note":
-        note = super().__new__(cls, text)
-        note.brief = brief
-        return note
 
 
 @dataclass(frozen=True)

@@ -92,7 +92,7 @@ def cost_table(
         lines.append([str(size.rows.index(row) + 1), row, point, *counts, minutes, hours])
     lines.sort(key=lambda line: int(line[0]))
     pilot = ["a pilot: these runs never count as evidence"] if size.pilot else []
-    return lines, [f"data: {size.data}", *_time_notes(costs, at_a_time), *pilot]
+    return lines, [*pilot, *_time_notes(costs, at_a_time), f"data: {size.data}"]
 
 
 def _published(job: Job, results: Path) -> Mapping[tuple[str, str], list[RunRecord]]:

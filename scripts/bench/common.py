@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from bench.corpus import SyntheticCorpus, SyntheticImages
+from normlab.commands._arguments import add_notes
 from normlab.config.compose import compose, to_dict
 from normlab.errors import UserError
 from normlab.records.files import atomic_write
@@ -42,6 +43,7 @@ def bench_parser(subject: str, about: str, examples: str) -> argparse.ArgumentPa
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("overrides", nargs="*", metavar="key=value", help="as of `normlab train`")
+    add_notes(parser)
     parser.add_argument("--threads", type=int, default=1, help="default: 1")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write all values to a file")
     return parser

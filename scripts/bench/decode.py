@@ -23,7 +23,7 @@ from bench.common import (
     start_runtime,
     write_json,
 )
-from normlab.commands._terminal import print_table
+from normlab.commands._terminal import print_legend, print_table
 from normlab.errors import UserError
 from normlab.models.base import Decoding
 from normlab.models.decoding import Hypothesis, SearchSettings
@@ -151,7 +151,7 @@ def main(argv: list[str]) -> int:
         "overrides": arguments.overrides,
         "runs": [_figures(decoder, decoders[0]) for decoder in decoders],
     }
-    show(report)
+    show(report, notes=arguments.notes)
     write_json(report, arguments.json)
     return 0
 
@@ -172,8 +172,8 @@ def _figures(decoder: Decoder, first: Decoder) -> dict[str, Any]:
     }
 
 
-def show(report: Mapping[str, Any]) -> None:
-    """Print a report."""
+def show(report: Mapping[str, Any], *, notes: bool) -> None:
+    """Print a report, with all notes in full if `notes`."""
     rows = [
         [
             run["name"],
@@ -183,7 +183,7 @@ def show(report: Mapping[str, Any]) -> None:
         for run in report["runs"]
     ]
     run = report["runs"][0]
-    notes = [
+    legend = [
         machine(report["environment"]),
         f"beam {run['beam']}, batches of {run['sentences_per_batch']} sentences, every hypothesis "
         f"{run['hypothesis_tokens']} tokens; median of {run['sentences_per_second']['n']} rounds "
@@ -191,4 +191,5 @@ def show(report: Mapping[str, Any]) -> None:
         f"memory {report['peak_memory_bytes'] / 2**30:.2f} GiB at most",
     ]
     columns = ["run", "sentences/s", "range", "sentences/busy s", "to first"]
-    print_table(columns, rows, notes=notes, numeric=columns[1:])
+    print_table(columns, rows, numeric=columns[1:])
+    print_legend(legend, whole=notes)

@@ -21,7 +21,7 @@ from bench.common import (
     start_runtime,
     write_json,
 )
-from normlab.commands._terminal import print_table
+from normlab.commands._terminal import print_legend, print_table
 from normlab.errors import UserError
 from normlab.models.folding import fold
 from normlab.norms.base import Norm
@@ -75,7 +75,7 @@ def main(argv: list[str]) -> int:
     shape, groups = plan(configs, runtime, compiled=arguments.compiled)
     report = measure(groups, runtime, rounds=arguments.rounds, seconds=0.2)
     report |= {"overrides": arguments.overrides, "shape": str(shape), "unfolded": unfolded}
-    show(report)
+    show(report, notes=arguments.notes)
     write_json(report, arguments.json)
     return 0
 
@@ -168,8 +168,8 @@ def reading(
     return call
 
 
-def show(report: Mapping[str, Any]) -> None:
-    """Print a report, the compiled models in a table of their own."""
+def show(report: Mapping[str, Any], *, notes: bool) -> None:
+    """Print a report, the compiled models in a table of their own, all notes in full if `notes`."""
     groups = report["groups"]
     first = next(iter(groups.values()))[0]["name"]
     parts = {
@@ -179,7 +179,7 @@ def show(report: Mapping[str, Any]) -> None:
         for compiled in (False, True)
     }
     images = STEP in groups
-    notes = [
+    legend = [
         machine(report["environment"]),
         f"milliseconds (ratio to {first}), medians; alone on {report['shape']} values in float32"
         + (", " if images else " with padding, ")
@@ -191,14 +191,14 @@ def show(report: Mapping[str, Any]) -> None:
         ),
     ]
     if report["unfolded"]:
-        notes.append(f"not timed folded, as nothing folds: {', '.join(report['unfolded'])}")
+        legend.append(f"not timed folded, as nothing folds: {', '.join(report['unfolded'])}")
     for compiled, part in parts.items():
         if part:
             if compiled:
                 print()
             columns, rows = _table(part)
-            last = compiled or not parts[True]
-            print_table(["norm", *columns], rows, notes=notes if last else [], numeric=columns)
+            print_table(["norm", *columns], rows, numeric=columns)
+    print_legend(legend, whole=notes)
 
 
 def _table(groups: Mapping[str, Any]) -> tuple[list[str], list[list[str]]]:

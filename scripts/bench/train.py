@@ -14,7 +14,7 @@ from bench.common import (
     start_runtime,
     write_json,
 )
-from normlab.commands._terminal import print_table
+from normlab.commands._terminal import print_legend, print_table
 from normlab.distributed import process_group
 from normlab.train.runtime import Runtime
 from normlab.train.speed import Clock, Steps, flop_per_token, peak, spread, start
@@ -69,7 +69,7 @@ def main(argv: list[str]) -> int:
     report["overrides"] = arguments.overrides
     process_group.shutdown()
     if runtime.world.rank == 0:
-        show(report)
+        show(report, notes=arguments.notes)
         write_json(report, arguments.json)
     return 0
 
@@ -118,8 +118,8 @@ def measure(
     }
 
 
-def show(report: Mapping[str, Any]) -> None:
-    """Print a report."""
+def show(report: Mapping[str, Any], *, notes: bool) -> None:
+    """Print a report, with all notes in full if `notes`."""
     rows = [
         [
             run["name"],
@@ -132,7 +132,7 @@ def show(report: Mapping[str, Any]) -> None:
     unit = report["runs"][0]["unit"]
     rate = report["peak_gflop_per_second"]
     columns = ["run", f"{unit}/s", "range", f"{unit}/busy s", "of peak", "to first"]
-    notes = [
+    legend = [
         machine(report["environment"]),
         f"medians of {report['runs'][0]['tokens_per_second']['n']} intervals of "
         f"{report['steps_per_interval']} steps; busy seconds leave out what other programs took",
@@ -141,4 +141,5 @@ def show(report: Mapping[str, Any]) -> None:
         f"{unit.removesuffix('s')} of training",
         f"memory {report['peak_memory_bytes'] / 2**30:.2f} GiB at most",
     ]
-    print_table(columns, rows, notes=notes, numeric=columns[1:])
+    print_table(columns, rows, numeric=columns[1:])
+    print_legend(legend, whole=notes)

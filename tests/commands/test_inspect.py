@@ -67,6 +67,15 @@ def test_a_model_gets_a_verdict_on_each_question_and_tables_on_request(config, t
     assert capsys.readouterr().out.count("─\n") > 4
 
 
+@pytest.mark.parametrize(
+    "words", [["norm=in", "--only", "leak"], ["--json", "norm=in", "--only", "leak"]]
+)
+def test_a_model_with_something_broken_ends_with_status_1(words, config, tmp_path, capsys):
+    settings = [each for each in config if not each.startswith("norm=")]
+    assert main(["inspect", *settings, *words]) == 1
+    assert read(tmp_path / "inspect.json")["examinations"]["leak"]["verdict"] == "broken"
+
+
 def test_a_run_keeps_its_sheet_and_changes_make_another(finished, tmp_path, capsys, monkeypatch):
     monkeypatch.chdir(tmp_path)
     folder = shutil.copytree(finished, tmp_path / "seed1")

@@ -47,7 +47,7 @@ class Terminal(io.StringIO):
         return True
 
 
-@pytest.mark.parametrize("kind", ["keys", "studies", "runs"])
+@pytest.mark.parametrize("kind", ["keys", "norms", "placements", "models", "studies", "runs"])
 def test_a_terminal_gets_one_line_per_entry_and_a_pipe_its_whole_text(
     kind, printed, monkeypatch, tmp_path
 ):
@@ -64,6 +64,7 @@ def test_a_terminal_gets_one_line_per_entry_and_a_pipe_its_whole_text(
     texts = [str(text) for row in rows for text in row.values() if isinstance(text, str)]
     assert all(any(text in line for line in piped) for text in texts)
     assert max(map(len, shown.getvalue().splitlines())) <= 80
+    assert shown.getvalue().split("\n")[0].split() == piped[0].split(), "no column is left out"
 
 
 def test_norms_are_sorted_by_what_they_pool_over(printed, monkeypatch, tmp_path):

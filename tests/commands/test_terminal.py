@@ -7,8 +7,14 @@ import pytest
 
 from normlab.cli import main
 from normlab.commands import names
-from normlab.commands._terminal import print_prose, print_table, printable_output
+from normlab.commands._terminal import (
+    print_legend,
+    print_prose,
+    print_table,
+    printable_output,
+)
 from normlab.commands.study import VERBS
+from normlab.reports.notes import Note
 
 PROSE = "a sentence that says at some length what an option is and what it does " * 2
 
@@ -41,15 +47,37 @@ def test_an_error_is_folded_on_a_terminal_and_one_line_in_a_pipe(capsys, monkeyp
 @pytest.mark.parametrize("columns", [60, 80])
 def test_prose_folds_and_numbers_do_not(lines, columns):
     rows = [["bn+ln", "30.00 +- 0.25", PROSE]]
-    note = ["[bold]as it is[/bold]"]
     found = lines(columns, print_table, ["name", "score", "what"], rows, numeric=["score"])
     assert any("bn+ln  30.00 +- 0.25  a sentence" in line for line in found) and len(found) > 4
     assert " ".join(" ".join(found[2:]).split()).count("sentence") == 2
-    assert note[0] in lines(columns, print_table, ["a"], [["b"]], notes=note)
+    assert "[bold]as it is[/bold]" in lines(
+        columns, print_table, ["a"], [["[bold]as it is[/bold]"]]
+    )
     first, *others = lines(80, print_prose, PROSE, indent="  ", hang=2)
     assert others and first.startswith("  a sentence")
     assert all(line.startswith("    ") and line[4] != " " for line in others)
     assert " ".join([first, *others]).split() == PROSE.split()
+
+
+def test_a_legend_has_three_lines_and_names_the_flag_if_it_says_more(lines):
+    short, long = ["loss: nats per token", "+-: standard deviation"], Note(PROSE, "in brief")
+    assert lines(80, print_legend, short, whole=False) == ["; ".join(short)]
+    brief = lines(80, print_legend, [*short, long], whole=False)
+    assert brief == [f"{'; '.join(short)}; in brief;", "all notes: --notes"]
+    many = lines(80, print_legend, [f"{n} {PROSE[:70]}" for n in range(9)], whole=False)
+    assert len(many) <= 3 and many[-1].endswith("all notes: --notes")
+    whole = lines(80, print_legend, [*short, long], whole=True)
+    assert whole[:2] == short and " ".join(whole[2:]).split() == PROSE.split()
+    assert lines(80, print_legend, [Note(PROSE)], whole=False) == ["all notes: --notes"]
+
+
+@pytest.mark.parametrize(
+    "command", ["compare", "demo", "eval", "inspect", "study run", "study plan", "study publish"]
+)
+def test_each_command_with_a_legend_takes_notes(command, lines):
+    assert any(
+        line.startswith("  --notes") for line in lines(80, main, [*command.split(), "--help"])
+    )
 
 
 def test_columns_that_do_not_fit_form_a_table_below_with_the_same_labels(lines):
