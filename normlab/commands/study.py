@@ -120,7 +120,7 @@ def parser(verb: str) -> argparse.ArgumentParser:
         text = "replace published runs by other runs of the same key, and name each"
         add("--replace", action="store_true", help=text)
     if verb in ("run", "plan", "publish"):
-        add_notes(parser)
+        add_notes(result)
     if verb == "plan":
         add("--commands", action="store_true", help="print the command of each remaining run")
     if verb == "publish":

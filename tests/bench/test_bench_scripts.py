@@ -51,7 +51,7 @@ def test_bad_input_is_named(arguments, named, capsys):
 
 def test_steps_by_norm_take_turns(tmp_path, capsys):
     short = ["--intervals", "2", "--steps", "1", "--warmup", "1", "--pairs", "600"]
-    found = written(["train", *MODEL, "--norms", "ln,bn", *short], tmp_path)
+    found = written(["train", *MODEL, "--norms", "ln,bn", *short, "--notes"], tmp_path)
     assert [run["name"] for run in found["runs"]] == ["ln", "bn"]
     assert found["runs"][0]["ratio_to_first"] == 1
     assert found["runs"][1]["tokens_per_second"]["n"] == 2

@@ -84,7 +84,7 @@ def test_a_run_keeps_its_sheet_and_changes_make_another(finished, tmp_path, caps
     sheet = read(folder / "inspect.json")
     assert (sheet["subject"]["run"], sheet["subject"]["step"]) == (run_id, 12)
     assert f"run {run_id}, step 12" in " ".join(capsys.readouterr().out.split())
-    assert main(["inspect", str(folder), "norm.eval_stats=batch", "--only", "stepwise"]) == 0
+    assert main(["inspect", str(folder), "norm.eval_stats=batch", "--only", "stepwise"]) == 1
     assert read(folder / "inspect.json") == sheet
     other = read(tmp_path / "inspect.json")
     assert other["subject"]["config"]["norm"]["eval_stats"] == "batch"
@@ -123,7 +123,7 @@ def several(corpus, tmp_path_factory):
 def test_several_runs_are_shown_side_by_side(several, tmp_path, capsys, monkeypatch):
     monkeypatch.chdir(tmp_path)
     only = ["--only", "statistics,saturation,gradients,int8"]
-    assert main(["inspect", str(several), *only]) == 0
+    assert main(["inspect", str(several), *only, "--notes"]) == 0
     shown = capsys.readouterr().out
     content = read(tmp_path / "inspect.json")
     sheets = content["runs"]

@@ -63,9 +63,9 @@ def test_a_legend_has_three_lines_and_names_the_flag_if_it_says_more(lines):
     short, long = ["loss: nats per token", "+-: standard deviation"], Note(PROSE, "in brief")
     assert lines(80, print_legend, short, whole=False) == ["; ".join(short)]
     brief = lines(80, print_legend, [*short, long], whole=False)
-    assert brief == [f"{'; '.join(short)}; in brief;", "all notes: --notes"]
+    assert brief == [f"{'; '.join(short)}; in brief; all notes: --notes"]
     many = lines(80, print_legend, [f"{n} {PROSE[:70]}" for n in range(9)], whole=False)
-    assert len(many) <= 3 and many[-1].endswith("all notes: --notes")
+    assert len(many) <= 3 and " ".join(many).endswith("all notes: --notes")
     whole = lines(80, print_legend, [*short, long], whole=True)
     assert whole[:2] == short and " ".join(whole[2:]).split() == PROSE.split()
     assert lines(80, print_legend, [Note(PROSE)], whole=False) == ["all notes: --notes"]
